@@ -1,0 +1,90 @@
+"""Everything flowveil raises on purpose.
+
+```
+FlowveilError
+├ ParameterError (ValueError)      bad k, unknown method, option out of range
+├ DataError (ValueError)           missing column, coordinates off the earth, negative counts, unknown tile
+│ └ HierarchyError                 cycle, two roots, orphan
+├ OutputError (OSError)            the output folder cannot be written; nothing was changed
+├ InfeasibleError                  the guarantee cannot be met; carries the best that can
+├ MissingExtraError (ImportError)  names the extra to install
+└ GuaranteeError                   a recount failed; nothing was written
+```
+
+Messages have one form: what is wrong, what was found, what is allowed, a hint. They never contain a person or a
+value below the guarantee: an error is printed, logged and pasted into tickets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+
+
+class FlowveilError(Exception):
+    """Base of all errors flowveil raises on purpose; ``exit_code`` is what the command line returns."""
+
+    exit_code = 1
+
+
+class ParameterError(FlowveilError, ValueError):
+    """A parameter is out of its range or names something that does not exist."""
+
+    exit_code = 2
+
+
+class DataError(FlowveilError, ValueError):
+    """The input cannot be used as it is. All problems found are in the one message."""
+
+    exit_code = 2
+
+
+class HierarchyError(DataError):
+    """The tree over the tiles is not a tree: a cycle, two roots, an orphan."""
+
+
+class OutputError(FlowveilError, OSError):
+    """The output cannot be written. What was there before is untouched."""
+
+    exit_code = 2
+
+
+class InfeasibleError(FlowveilError):
+    """No release can meet the guarantee.
+
+    Attributes:
+        best: what could be reached instead, by unit (only values that are safe to show to the data holder).
+    """
+
+    exit_code = 3
+
+    def __init__(self, message: str, *, best: Mapping[str, float] | None = None) -> None:
+        super().__init__(message)
+        self.best = dict(best or {})
+
+
+class MissingExtraError(FlowveilError, ImportError):
+    """An optional library is needed; the message names the extra that installs it."""
+
+    exit_code = 2
+
+
+class GuaranteeError(FlowveilError):
+    """A recount contradicts the release. Nothing was written.
+
+    Attributes:
+        findings: one plain line for each contradiction.
+    """
+
+    exit_code = 3
+
+    def __init__(self, message: str, *, findings: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.findings = tuple(findings)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return `` Did you mean 'x'?`` for the nearest known name, or an empty string."""
+    by_folded = {k.casefold(): k for k in known}
+    near = get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
+    return f" Did you mean '{by_folded[near[0]]}'?" if near else ""

@@ -1,0 +1,306 @@
+"""Flows and cells: the sparse OD table, at tile level and at any coarser level.
+
+`Cells` is a table of (origin, destination) pairs with their trips, weight and people. `Flows` is the same table
+at tile level together with its two hierarchies. Every method and every check needs one operation, `Cells.merge`:
+rename both ends, add up what falls together. Trips and weights add; people do not, so they are kept as
+(cell, person) rows and made distinct again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowveil.errors import DataError
+from flowveil.hierarchy import Floats, Hierarchy, Ints
+
+#: A dense table of counts is used up to this many entries for each row that is counted into it. Below, one
+#: `bincount` is cheaper than a sort; above, clearing and scanning the table costs more than it saves.
+DENSE_ENTRIES_PER_ROW = 4
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """Who is behind each cell: distinct (cell, person) rows, sorted by cell.
+
+    Persons are numbers given by the engine; their names never leave it.
+    """
+
+    cell: Ints
+    person: Ints
+
+    def count(self, n_cells: int) -> NDArray[np.int64]:
+        """Distinct people of each cell."""
+        return np.bincount(self.cell, minlength=n_cells)
+
+    def merge(self, new_cell: Ints) -> People:
+        """Move every row to its new cell (-1: leave it out) and make the rows distinct again."""
+        cell = new_cell[self.cell].astype(np.int64)
+        kept = cell >= 0
+        cell, person = cell[kept], self.person[kept]
+        if len(cell) == 0:
+            return People(cell=np.zeros(0, np.int32), person=np.zeros(0, np.int32))
+        n_people = int(person.max()) + 1
+        key = np.sort(cell * n_people + person)
+        key = key[_first_of_runs(key)]
+        return People(cell=(key // n_people).astype(np.int32), person=(key % n_people).astype(np.int32))
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """A sparse OD table: one row for each pair that has trips.
+
+    Attributes:
+        origin, destination: int32; numbers of the two ends (tiles, zones of a cut, or nodes).
+        trips: int64, at least 1.
+        weight: float64, or None where the input has no weights. In `Flows` and all that is merged from them,
+            sums of weights are exact (see `exact_weights`).
+        people: distinct people of each row, or None where the input has no persons.
+    """
+
+    origin: Ints
+    destination: Ints
+    trips: NDArray[np.int64]
+    weight: Floats | None = None
+    people: People | None = None
+
+    def __len__(self) -> int:
+        return len(self.origin)
+
+    def volume(self, basis: str) -> NDArray[Any]:
+        """The trips or the weights, by the name of the basis."""
+        if basis == "trips":
+            return self.trips
+        if self.weight is None:
+            raise DataError("The input has no weights, so nothing can be counted by weight.")
+        return self.weight
+
+    def n_people(self) -> NDArray[np.int64] | None:
+        """Distinct people of each row, or None where the input has no persons."""
+        return None if self.people is None else self.people.count(len(self))
+
+    def select(self, kept: NDArray[np.bool_]) -> Cells:
+        """The rows of a mask, in the same order."""
+        people = None
+        if self.people is not None:
+            number = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)
+            people = self.people.merge(number)
+        return Cells(
+            origin=self.origin[kept],
+            destination=self.destination[kept],
+            trips=self.trips[kept],
+            weight=None if self.weight is None else self.weight[kept],
+            people=people,
+        )
+
+    def merge(self, origin: Ints, destination: Ints, n_origins: int, n_destinations: int) -> Merged:
+        """Give every row new ends and add up the rows that fall together.
+
+        Args:
+            origin, destination: the new ends of each row, numbers below the two counts; -1 in either leaves
+                the row out.
+            n_origins: how many origin numbers there are.
+            n_destinations: how many destination numbers there are.
+
+        Returns:
+            The new table, sorted by origin then destination, and the new row of every old one.
+        """
+        group = group_pairs(origin, destination, n_origins, n_destinations)
+        weight = None if self.weight is None else group.sum(self.weight)
+        people = None if self.people is None else self.people.merge(group.row)
+        cells = Cells(group.origin, group.destination, group.sum(self.trips), weight, people)
+        return Merged(cells=cells, row=group.row)
+
+
+@dataclass(frozen=True, eq=False)
+class Merged:
+    """Cells after a merge, and where each old row went (-1: nowhere)."""
+
+    cells: Cells
+    row: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Distinct pairs, sorted, and the number of the pair of every row (-1: none)."""
+
+    origin: Ints
+    destination: Ints
+    row: Ints
+
+    def sum(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Add up a value of the rows over each pair; integers stay exact integers below 2**53."""
+        row, n = self.row, len(self.origin)
+        if n and row.min() < 0:
+            kept = row >= 0
+            row, values = row[kept], values[kept]
+        if n == 0:
+            return np.zeros(0, dtype=values.dtype)
+        total = np.bincount(row, weights=values, minlength=n)
+        return total.astype(values.dtype)
+
+
+def exact_weights(weight: Floats) -> Floats:
+    """Round weights to multiples of a power of two so that their sums are exact in any order.
+
+    The unit is 2**-20 (a millionth of an inhabitant), or coarser where the total passes 2**33. Without this, the
+    same cell would weigh a different last digit along different merges, and a cell that just reaches its threshold
+    in one place would just miss it in another.
+    """
+    total = float(np.sum(weight))
+    exponent = max(-20, int(np.ceil(np.log2(total))) - 52) if total > 0 else -20
+    rounded = np.ldexp(np.rint(np.ldexp(weight, -exponent)), exponent)
+    rounded.flags.writeable = False
+    return rounded
+
+
+def group_pairs(origin: Ints, destination: Ints, n_origins: int, n_destinations: int) -> Groups:
+    """Number the distinct pairs in sorted order, in one dense pass where they are few, else by one sort."""
+    left_out = (origin < 0) | (destination < 0)
+    if left_out.any():
+        inside = group_pairs(origin[~left_out], destination[~left_out], n_origins, n_destinations)
+        row = np.full(len(origin), -1, dtype=np.int32)
+        row[~left_out] = inside.row
+        return Groups(inside.origin, inside.destination, row)
+    key = origin.astype(np.int64) * n_destinations + destination
+    if n_origins * n_destinations <= DENSE_ENTRIES_PER_ROW * len(key):
+        present = np.zeros(n_origins * n_destinations, dtype=np.bool_)
+        present[key] = True
+        distinct = np.flatnonzero(present)
+        number = np.cumsum(present, dtype=np.int32)
+        row = number[key] - np.int32(1)
+    else:
+        order = np.argsort(key)
+        ordered = key[order]
+        first = _first_of_runs(ordered)
+        distinct = ordered[first]
+        row = np.empty(len(key), dtype=np.int32)
+        row[order] = np.cumsum(first, dtype=np.int32) - np.int32(1)
+    return Groups(
+        origin=(distinct // n_destinations).astype(np.int32),
+        destination=(distinct % n_destinations).astype(np.int32),
+        row=row,
+    )
+
+
+def _first_of_runs(ordered: NDArray[Any]) -> NDArray[np.bool_]:
+    first = np.ones(len(ordered), dtype=np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    return first
+
+
+@dataclass(frozen=True)
+class Intake:
+    """What reading the input came to: counts only, no row and no person.
+
+    Attributes:
+        rows: rows read.
+        left_out: rows left out, by reason.
+        columns: which input column served as what.
+        resolution: H3 resolution of the tiles, or None for tiles of the user's own.
+    """
+
+    rows: int = 0
+    left_out: dict[str, int] = field(default_factory=dict)
+    columns: dict[str, str] = field(default_factory=dict)
+    resolution: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Flows(Cells):
+    """The OD table at tile level: distinct pairs of tiles sorted by origin then destination.
+
+    Attributes:
+        origins, destinations: the trees over the tiles of each end; ``origin`` and ``destination`` number
+            their leaves.
+        intake: what reading the input came to.
+    """
+
+    origins: Hierarchy = None  # type: ignore[assignment]  # a dataclass cannot drop the defaults it inherits
+    destinations: Hierarchy = None  # type: ignore[assignment]
+    intake: Intake = field(default_factory=Intake)
+
+    def __post_init__(self) -> None:
+        if self.origins is None or self.destinations is None:
+            raise DataError("Flows need a hierarchy over the origins and one over the destinations.")
+        n = len(self.origin)
+        columns = (self.origin, self.destination, self.trips)
+        if any(len(c) != n for c in columns) or (self.weight is not None and len(self.weight) != n):
+            raise DataError("The columns of the flows have different lengths.")
+        for name, tiles, tree in (
+            ("origin", self.origin, self.origins),
+            ("destination", self.destination, self.destinations),
+        ):
+            if n and (tiles.min() < 0 or tiles.max() >= tree.n_tiles):
+                raise DataError(f"A flow has an {name} tile outside the hierarchy of {tree.n_tiles} tiles.")
+        if n and self.trips.min() < 1:
+            raise DataError("A flow has fewer than one trip; leave such rows out.")
+        if self.weight is not None and n and not (np.isfinite(self.weight).all() and self.weight.min() >= 0):
+            raise DataError("A flow has a negative or infinite weight.")
+        if self.weight is not None:
+            object.__setattr__(self, "weight", exact_weights(self.weight))
+        step_o, step_d = np.diff(self.origin), np.diff(self.destination)
+        if n and not np.all((step_o > 0) | ((step_o == 0) & (step_d > 0))):
+            raise DataError("Flows must be distinct pairs sorted by origin then destination tile.")
+        for column in (self.origin, self.destination, self.trips, self.weight):
+            if column is not None:
+                column.flags.writeable = False
+
+    @classmethod
+    def from_pairs(
+        cls,
+        origin: NDArray[Any],
+        destination: NDArray[Any],
+        trips: NDArray[Any] | None = None,
+        *,
+        origins: Hierarchy,
+        destinations: Hierarchy,
+        weight: NDArray[Any] | None = None,
+        person: NDArray[Any] | None = None,
+        intake: Intake | None = None,
+    ) -> Flows:
+        """Build from rows in any order; rows of the same pair are added up.
+
+        Args:
+            origin, destination: tile numbers of each row.
+            trips: trips of each row; 1 where not given.
+            origins, destinations: the two hierarchies.
+            weight: weight of each row (of all its trips together).
+            person: number of the person of each row, -1 where unknown.
+            intake: what reading the input came to.
+        """
+        o = np.asarray(origin, dtype=np.int32)
+        d = np.asarray(destination, dtype=np.int32)
+        t = np.ones(len(o), np.int64) if trips is None else np.asarray(trips, dtype=np.int64)
+        people = None
+        if person is not None:
+            who = np.asarray(person, dtype=np.int32)
+            known = who >= 0
+            people = People(cell=np.flatnonzero(known).astype(np.int32), person=who[known])
+        rows = Cells(o, d, t, None if weight is None else np.asarray(weight, dtype=np.float64), people)
+        cells = rows.merge(o, d, origins.n_tiles, destinations.n_tiles).cells
+        return cls(
+            cells.origin,
+            cells.destination,
+            cells.trips,
+            cells.weight,
+            cells.people,
+            origins=origins,
+            destinations=destinations,
+            intake=intake or Intake(rows=len(o)),
+        )
+
+    def origin_totals(self, basis: str = "trips") -> NDArray[Any]:
+        """Volume of each origin tile."""
+        return _totals(self.origin, self.volume(basis), self.origins.n_tiles)
+
+    def destination_totals(self, basis: str = "trips") -> NDArray[Any]:
+        """Volume of each destination tile."""
+        return _totals(self.destination, self.volume(basis), self.destinations.n_tiles)
+
+
+def _totals(tile: Ints, volume: NDArray[Any], n_tiles: int) -> NDArray[Any]:
+    return np.bincount(tile, weights=volume, minlength=n_tiles).astype(volume.dtype)

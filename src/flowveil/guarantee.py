@@ -1,0 +1,149 @@
+"""Guarantee: who is hidden in every published cell.
+
+A guarantee is a set of thresholds, one for each unit it protects. A cell is safe when it reaches all of them. Every
+unit is monotone (merging cells never lowers a value), and that is all the methods rely on, so every method works
+for every guarantee.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowveil.errors import DataError, ParameterError, did_you_mean
+from flowveil.flows import Cells
+from flowveil.hierarchy import Ints
+
+UNITS = ("trips", "people", "population")
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """Thresholds by unit; None where a unit is not protected.
+
+    Attributes:
+        k: the k that was asked for; thresholds of trips and people equal it.
+        trips: fewest trips of a cell.
+        people: fewest distinct people of a cell.
+        population: smallest sum of weights of a cell.
+        locations: fewest tiles under each end of a cell.
+    """
+
+    k: int
+    trips: int | None = None
+    people: int | None = None
+    population: float | None = None
+    locations: int | None = None
+
+    @classmethod
+    def resolve(
+        cls,
+        flows: Cells,
+        *,
+        k: int,
+        protect: str | Sequence[str] = "trips",
+        k_population: float | None = None,
+        l: int | None = None,  # noqa: E741  # the papers' letter
+    ) -> Guarantee:
+        """Turn what the user asks for into thresholds for these flows.
+
+        Args:
+            flows: what will be protected; needed to see which units the data has, and their mean weight.
+            k: at least 1.
+            protect: one or several of ``trips``, ``people``, ``population``.
+            k_population: absolute threshold of the population; by default k times the mean weight of a trip.
+            l: fewest tiles under each end.
+
+        Raises:
+            ParameterError: k or l out of range, unknown unit.
+            DataError: the data has no persons or no weights.
+        """
+        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+            raise ParameterError(f"k must be a whole number of at least 1; found {k!r}.")
+        units = (protect,) if isinstance(protect, str) else tuple(protect)
+        if not units:
+            raise ParameterError(f"Nothing is protected; name at least one of {', '.join(UNITS)}.")
+        for unit in units:
+            if unit not in UNITS:
+                raise ParameterError(
+                    f"Unknown unit '{unit}' to protect; allowed: {', '.join(UNITS)}."
+                    + did_you_mean(str(unit), UNITS)
+                )
+        if "people" in units and flows.people is None:
+            raise DataError(
+                "People cannot be protected: the input has no person column. "
+                "Hint: name it with --person (person=...), or protect trips and say so to your readers."
+            )
+        if k_population is not None and "population" not in units:
+            raise ParameterError("k_population is given but the population is not among the protected units.")
+        if l is not None and (isinstance(l, bool) or not isinstance(l, int | np.integer) or l < 1):
+            raise ParameterError(f"l must be a whole number of at least 1; found {l!r}.")
+        return cls(
+            k=int(k),
+            trips=int(k) if "trips" in units else None,
+            people=int(k) if "people" in units else None,
+            population=_population_threshold(flows, k, k_population) if "population" in units else None,
+            locations=None if l is None else int(l),
+        )
+
+    @property
+    def basis(self) -> str:
+        """What a run counts as volume: weight when the population is protected, else trips."""
+        return "trips" if self.population is None else "weight"
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """The protected units."""
+        return tuple(u for u in UNITS if getattr(self, u) is not None)
+
+    def safe(self, cells: Cells, origin_size: Ints, destination_size: Ints) -> NDArray[np.bool_]:
+        """Which cells reach every threshold.
+
+        Args:
+            cells: the cells.
+            origin_size, destination_size: tiles under the two ends of each cell.
+        """
+        ok = np.ones(len(cells), dtype=np.bool_)
+        if self.trips is not None:
+            ok &= cells.trips >= self.trips
+        if self.population is not None:
+            ok &= cells.volume("weight") >= self.population
+        if self.people is not None:
+            ok &= self._people_of(cells) >= self.people
+        if self.locations is not None:
+            ok &= (origin_size >= self.locations) & (destination_size >= self.locations)
+        return ok
+
+    @staticmethod
+    def _people_of(cells: Cells) -> NDArray[np.int64]:
+        people = cells.n_people()
+        if people is None:
+            raise DataError("People are protected, but these cells carry no persons.")
+        return people
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for reports: only the thresholds that are set."""
+        named = {"k": self.k, "protect": list(self.units)}
+        for unit in (*UNITS, "locations"):
+            threshold = getattr(self, unit)
+            if threshold is not None:
+                named[unit] = threshold
+        return named
+
+
+def _population_threshold(flows: Cells, k: int, k_population: float | None) -> float:
+    if flows.weight is None:
+        raise DataError(
+            "The population cannot be protected: the input has no weights. "
+            "Hint: name the column with --weight (weight=...)."
+        )
+    if k_population is not None:
+        if not np.isfinite(k_population) or k_population <= 0:
+            raise ParameterError(f"k_population must be above 0; found {k_population!r}.")
+        return float(k_population)
+    trips = int(flows.trips.sum())
+    return float(k * flows.weight.sum() / trips) if trips else float(k)

@@ -1,0 +1,318 @@
+"""The tree over the tiles, in flat arrays.
+
+Nodes stand in depth-first pre-order, so the subtree of a node and the leaves below it are slices: the sum of
+anything over a node is a difference of two prefix sums, and generalising a tile is one array look-up. A pointer
+tree would do the same one Python object at a time.
+
+Where the nodes lie on the earth is not the tree's business: that is its `Geography`, which the builders in
+`flowveil.zoning` attach.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from flowveil.errors import HierarchyError
+
+Ints = NDArray[np.int32]
+Floats = NDArray[np.float64]
+
+#: Text of a root that stands above several trees and has no name of its own.
+VIRTUAL_ROOT = "all"
+
+
+class Geography(Protocol):
+    """Where the nodes of a hierarchy lie. Nodes are given by number; answers are in the same order."""
+
+    def centers(self, nodes: Ints) -> tuple[Floats, Floats]:
+        """Latitude and longitude of each node's centre, in degrees (WGS 84)."""
+        ...
+
+    def areas_km2(self, nodes: Ints) -> Floats:
+        """Area of each node in square kilometres."""
+        ...
+
+    def polygons(self, nodes: Ints) -> NDArray[np.object_]:
+        """A shapely geometry for each node (longitude, latitude)."""
+        ...
+
+
+def _read_only(values: ArrayLike, dtype: Any) -> NDArray[Any]:
+    array = np.array(values, dtype=dtype, copy=True, order="C")
+    array.flags.writeable = False
+    return array
+
+
+@dataclass(frozen=True, eq=False)
+class Hierarchy:
+    """A rooted tree; its leaves are the tiles, numbered 0..n_tiles in node order.
+
+    Attributes:
+        parent: int32; the root is node 0 with -1, otherwise ``parent[v] < v``.
+        code: unique names, uint64 (H3) or text; the only place where outside names live. Node order among
+            siblings is code order for every builder in flowveil.
+        base_level: what `level` says of the root (the resolution of an H3 root, -1 for a virtual root above
+            several base cells, 0 for a tree with no numbering of its own).
+        geography: where the nodes lie, if known.
+        kind: what the tiles are: ``"h3"``, ``"table"``, ``"dendrogram"``; ``"tree"`` if nobody said.
+        depth: int16; the parent's plus one.
+        stop: int32; the subtree of v is the slice ``v:stop[v]``.
+        leaf_start, leaf_stop: int32; the leaves below v are that slice of the leaf order.
+
+    The arrays are validated, copied and made read-only on construction.
+    """
+
+    parent: Ints
+    code: NDArray[Any]
+    base_level: int = 0
+    geography: Geography | None = None
+    kind: str = "tree"
+    depth: NDArray[np.int16] = field(init=False)
+    stop: Ints = field(init=False)
+    leaf_start: Ints = field(init=False)
+    leaf_stop: Ints = field(init=False)
+
+    def __post_init__(self) -> None:
+        parent = _read_only(self.parent, np.int32)
+        n = len(parent)
+        if n == 0:
+            raise HierarchyError("The hierarchy has no nodes. Found none, at least a root is needed.")
+        if parent[0] != -1:
+            raise HierarchyError("Node 0 must be the root: its parent must be -1.")
+        if np.any(parent[1:] < 0):
+            raise HierarchyError(
+                f"The hierarchy has {1 + int(np.sum(parent[1:] < 0))} roots; exactly one is allowed. "
+                "Hint: put one root above them."
+            )
+        if np.any(parent[1:] >= np.arange(1, n)):
+            raise HierarchyError("Nodes are not in pre-order: a parent must stand before its children.")
+        code = self._checked_codes(n)
+        depth, stop = _depth_and_stop(parent)
+        is_leaf = stop == np.arange(1, n + 1)
+        before = np.concatenate(([0], np.cumsum(is_leaf)))
+        for name, values, dtype in (
+            ("parent", parent, np.int32),
+            ("code", code, code.dtype),
+            ("depth", depth, np.int16),
+            ("stop", stop, np.int32),
+            ("leaf_start", before[:-1], np.int32),
+            ("leaf_stop", before[stop], np.int32),
+        ):
+            object.__setattr__(self, name, _read_only(values, dtype))
+
+    def _checked_codes(self, n: int) -> NDArray[Any]:
+        code = np.asarray(self.code)
+        if code.dtype.kind not in "uU":
+            code = code.astype(np.str_) if code.dtype.kind in "OST" else code.astype(np.uint64)
+        if len(code) != n:
+            raise HierarchyError(f"{n} nodes but {len(code)} codes; one code for each node is needed.")
+        ordered = np.sort(code)
+        twice = int(np.sum(ordered[1:] == ordered[:-1]))
+        if twice:
+            raise HierarchyError(f"{twice} codes stand twice; every node needs a code of its own.")
+        return code
+
+    # ---- size ------------------------------------------------------------------------------------------------
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+        return len(self.parent)
+
+    @property
+    def n_tiles(self) -> int:
+        """Number of leaves."""
+        return int(self.leaf_stop[0])
+
+    @cached_property
+    def size(self) -> Ints:
+        """Tiles below each node; 1 for a leaf."""
+        return _read_only(self.leaf_stop - self.leaf_start, np.int32)
+
+    @cached_property
+    def is_leaf(self) -> NDArray[np.bool_]:
+        """Whether each node is a tile."""
+        return _read_only(self.stop == np.arange(1, self.n_nodes + 1), np.bool_)
+
+    @cached_property
+    def leaf_node(self) -> Ints:
+        """The node of each tile."""
+        return _read_only(np.flatnonzero(self.is_leaf), np.int32)
+
+    @cached_property
+    def n_children(self) -> Ints:
+        """Children of each node; 0 for a leaf."""
+        return _read_only(np.bincount(self.parent[1:], minlength=self.n_nodes), np.int32)
+
+    @cached_property
+    def level(self) -> Ints:
+        """Depth counted from `base_level`: the resolution, for H3."""
+        return _read_only(self.depth.astype(np.int32) + self.base_level, np.int32)
+
+    @cached_property
+    def code_rank(self) -> Ints:
+        """Position of each node's code among all codes, for ties that are broken by code."""
+        rank = np.empty(self.n_nodes, dtype=np.int32)
+        rank[np.argsort(self.code)] = np.arange(self.n_nodes, dtype=np.int32)
+        return _read_only(rank, np.int32)
+
+    # ---- sums and cuts ---------------------------------------------------------------------------------------
+
+    def sum_over(self, per_tile: NDArray[Any]) -> NDArray[Any]:
+        """Sum a value of the tiles over every node, by prefix sums (exact for counts and for Flows' weights)."""
+        dtype = np.float64 if per_tile.dtype.kind == "f" else np.int64
+        total = np.concatenate((np.zeros(1, dtype=dtype), np.cumsum(per_tile, dtype=dtype)))
+        return total[self.leaf_stop] - total[self.leaf_start]
+
+    def nodes_at_depth(self, depth: int) -> Ints:
+        """The nodes of one depth, in node order."""
+        order, start = self._by_depth
+        return order[start[depth] : start[depth + 1]]
+
+    @cached_property
+    def _by_depth(self) -> tuple[Ints, NDArray[np.int64]]:
+        order = np.argsort(self.depth, kind="stable").astype(np.int32)
+        start = np.concatenate(([0], np.cumsum(np.bincount(self.depth))))
+        return order, start
+
+    @cached_property
+    def max_depth(self) -> int:
+        """Depth of the deepest tile."""
+        return int(self.depth.max())
+
+    def lift(self, nodes: Ints) -> Ints:
+        """The parents of these nodes; the root stays where it is."""
+        return np.maximum(self.parent[nodes], 0)
+
+    def cut_from_merged(self, merged: NDArray[np.bool_]) -> Ints:
+        """The cut below which everything is merged.
+
+        Args:
+            merged: for each node, whether its children have become one zone. Must hold for every inner node
+                below a merged one that has tiles of interest; leaves count as merged.
+
+        Returns:
+            The topmost merged nodes, in node order: disjoint leaf slices that cover all tiles.
+        """
+        closed = merged | self.is_leaf
+        below = np.zeros(self.n_nodes, dtype=np.int32)
+        starts = np.flatnonzero(closed)
+        np.add.at(below, starts, 1)
+        ends = self.stop[starts]
+        np.subtract.at(below, ends[ends < self.n_nodes], 1)
+        # `covered[v]`: how many closed nodes hold v, itself included; a cut node is held by itself alone.
+        covered = np.cumsum(below)
+        return np.flatnonzero(closed & (covered == 1)).astype(np.int32)
+
+    def zone_of_tile(self, cut: Ints) -> Ints:
+        """The position in ``cut`` of the zone that holds each tile."""
+        return np.repeat(np.arange(len(cut), dtype=np.int32), self.size[cut])
+
+    def check_cut(self, cut: Ints) -> None:
+        """Raise HierarchyError unless these nodes are disjoint, in node order, and cover every tile."""
+        start, stop = self.leaf_start[cut], self.leaf_stop[cut]
+        if len(cut) == 0 or start[0] != 0 or stop[-1] != self.n_tiles or np.any(start[1:] != stop[:-1]):
+            raise HierarchyError("These nodes are not a cut: they must be disjoint and cover every tile.")
+
+    def code_text(self, nodes: Ints) -> NDArray[np.str_]:
+        """The codes as they are published: hexadecimal for H3, 'all' for a virtual root, else as given."""
+        code = self.code[nodes]
+        if code.dtype.kind == "U":
+            return code
+        text = np.array([format(c, "x") for c in code.tolist()], dtype=np.str_).reshape(len(code))
+        return np.where(code == 0, VIRTUAL_ROOT, text) if len(code) else text
+
+    # ---- builders --------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_parents(
+        cls,
+        parent: ArrayLike,
+        code: ArrayLike,
+        *,
+        base_level: int = 0,
+        kind: str = "tree",
+    ) -> tuple[Hierarchy, Ints]:
+        """Build from parents in any order.
+
+        Args:
+            parent: for each item the position of its parent, -1 for the one root.
+            code: a unique code for each item; siblings are ordered by it.
+            base_level: see the class.
+            kind: see the class.
+
+        Returns:
+            The hierarchy and, for each item, its node.
+
+        Raises:
+            HierarchyError: several roots, no root, or a cycle.
+        """
+        up = np.asarray(parent, dtype=np.int64)
+        names = np.asarray(code)
+        n = len(up)
+        roots = np.flatnonzero(up < 0)
+        if len(roots) != 1:
+            raise HierarchyError(f"The hierarchy has {len(roots)} roots; exactly one is allowed.")
+        if np.any(up >= n):
+            raise HierarchyError("A parent is named that is not among the nodes (orphan).")
+        depth = _depth_of(up)
+        rank = np.empty(n, dtype=np.int64)
+        rank[np.argsort(names, kind="stable")] = np.arange(n)
+        subtree = np.ones(n, dtype=np.int64)
+        layers = _layers(depth)
+        for layer in reversed(layers[1:]):
+            np.add.at(subtree, up[layer], subtree[layer])
+        node = np.zeros(n, dtype=np.int64)
+        for layer in layers[1:]:
+            order = layer[np.lexsort((rank[layer], up[layer]))]
+            ahead = np.concatenate(([0], np.cumsum(subtree[order])[:-1]))
+            first = np.concatenate(([True], up[order][1:] != up[order][:-1]))
+            ahead -= np.maximum.accumulate(np.where(first, ahead, 0))
+            node[order] = node[up[order]] + 1 + ahead
+        position = np.empty(n, dtype=np.int64)
+        position[node] = np.arange(n)
+        new_parent = np.where(up[position] < 0, -1, node[np.maximum(up[position], 0)])
+        tree = cls(parent=new_parent.astype(np.int32), code=names[position], base_level=base_level, kind=kind)
+        return tree, node.astype(np.int32)
+
+
+def _depth_of(up: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Depth of each item by pointer doubling: O(log depth) whole-array passes, and a cycle shows itself."""
+    n = len(up)
+    depth = (up >= 0).astype(np.int64)
+    jump = np.where(up < 0, np.arange(n), up)
+    for _ in range(max(1, n.bit_length() + 1)):
+        if np.all(up[jump] < 0):
+            return depth
+        depth = depth + depth[jump]
+        jump = jump[jump]
+    raise HierarchyError(
+        f"{int(np.sum(up[jump] >= 0))} nodes are their own ancestors: the parents form a cycle."
+    )
+
+
+def _layers(depth: NDArray[Any]) -> list[NDArray[np.int64]]:
+    """The items of each depth, root first, each layer in item order."""
+    order = np.argsort(depth, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(depth))[:-1])
+
+
+def _depth_and_stop(parent: Ints) -> tuple[Ints, Ints]:
+    """Depth and end of the subtree of every node; raises if the order is not depth-first."""
+    n = len(parent)
+    depth = _depth_of(parent.astype(np.int64)).astype(np.int32)
+    if n > 1 and int(depth.max()) > np.iinfo(np.int16).max:
+        raise HierarchyError(f"The hierarchy is {int(depth.max())} levels deep; at most 32,767 are allowed.")
+    # Subtrees that stay inside their parents' have no room for strangers: then the order is depth-first.
+    subtree = np.ones(n, dtype=np.int64)
+    for layer in reversed(_layers(depth)[1:]):
+        np.add.at(subtree, parent[layer], subtree[layer])
+    stop = np.arange(n) + subtree
+    if np.any(stop[1:] > stop[parent[1:]]):
+        raise HierarchyError("Nodes are not in depth-first pre-order.")
+    return depth, stop.astype(np.int32)

@@ -1,0 +1,107 @@
+"""The methods, one file each, named after its paper.
+
+A method is a function ``(flows, guarantee, *, max_suppressed, **options) -> Plan``. Registering it here is all it takes:
+the command line, the comparison and the contract tests go through `METHODS`. Options and their types are read from the
+function's signature.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from flowveil.errors import ParameterError, did_you_mean
+from flowveil.methods.odkanon import odkanon
+from flowveil.plan import Plan
+
+
+@dataclass(frozen=True)
+class Method:
+    """A registered method.
+
+    Attributes:
+        name: what users write.
+        plan: the function.
+        homogeneous: its zones never overlap.
+        summary: one line for the help.
+    """
+
+    name: str
+    plan: Callable[..., Plan]
+    homogeneous: bool
+    summary: str
+
+    @property
+    def options(self) -> dict[str, inspect.Parameter]:
+        """The method's own options, by name."""
+        parameters = inspect.signature(self.plan).parameters
+        return {n: p for n, p in parameters.items() if p.kind is p.KEYWORD_ONLY and n != "max_suppressed"}
+
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        """Raise ParameterError for an option the method does not have."""
+        for name in options:
+            if name not in self.options:
+                allowed = ", ".join(self.options) or "none"
+                raise ParameterError(
+                    f"Method '{self.name}' has no option '{name}'; allowed: {allowed}."
+                    + did_you_mean(name, self.options)
+                )
+
+    def parse_option(self, name: str, text: str) -> Any:
+        """Read an option that was given as text, by the type of the signature."""
+        self.check_options({name: text})
+        hint = typing.get_type_hints(self.plan)[name]
+        choices = [a for a in (typing.get_args(hint) or (hint,)) if a is not type(None)]
+        if typing.get_origin(hint) is Literal:
+            if text not in choices:
+                raise ParameterError(f"Option '{name}' must be one of {', '.join(choices)}; found '{text}'.")
+            return text
+        if text.lower() in ("none", "") and len(choices) < len(typing.get_args(hint)):
+            return None
+        for kind in choices:
+            try:
+                return _PARSERS[kind](text)
+            except (ValueError, KeyError):
+                continue
+        wanted = " or ".join(getattr(k, "__name__", str(k)) for k in choices)
+        raise ParameterError(f"Option '{name}' must be {wanted}; found '{text}'.")
+
+
+def _parse_bool(text: str) -> bool:
+    if text.lower() in ("true", "yes", "1"):
+        return True
+    if text.lower() in ("false", "no", "0"):
+        return False
+    raise ValueError(text)
+
+
+_PARSERS: dict[Any, Callable[[str], Any]] = {bool: _parse_bool, int: int, float: float, str: str}
+
+METHODS: dict[str, Method] = {
+    m.name: m
+    for m in (
+        Method(
+            name="odkanon",
+            plan=odkanon,
+            homogeneous=True,
+            summary="greedy merging into zones that do not overlap (Armenante et al. 2025)",
+        ),
+    )
+}
+
+
+def find_method(name: str) -> Method:
+    """The method of that name.
+
+    Raises:
+        ParameterError: there is none; the message lists those there are.
+    """
+    try:
+        return METHODS[name]
+    except KeyError:
+        raise ParameterError(
+            f"Unknown method '{name}'; allowed: {', '.join(METHODS)}." + did_you_mean(name, METHODS)
+        ) from None
