@@ -1,0 +1,1 @@
+"""Where hierarchies come from: H3 cells, parent tables, dendrograms."""

@@ -1,0 +1,149 @@
+"""The H3 hierarchy, built with bit operations on the 64-bit cells.
+
+A cell holds its base cell and one base-7 digit for each resolution, most significant first; digits below the resolution
+are 7. So the integer order of the cells of one resolution is depth-first order, and a parent is a mask: the whole tree
+is built in a few passes over whole arrays, one for each resolution.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import h3.api.basic_int as h3_int
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+
+from flowveil.errors import DataError
+from flowveil.hierarchy import Floats, Hierarchy, Ints
+
+MAX_RESOLUTION = 15
+_RESOLUTION_SHIFT = np.uint64(52)
+_RESOLUTION_MASK = np.uint64(0xF) << _RESOLUTION_SHIFT
+#: Code of the root above several base cells: no cell has it.
+VIRTUAL_ROOT_CODE = 0
+
+Cells64 = NDArray[np.uint64]
+
+
+def resolution_of(cells: Cells64) -> NDArray[np.int64]:
+    """The resolution of each cell."""
+    return ((cells & _RESOLUTION_MASK) >> _RESOLUTION_SHIFT).astype(np.int64)
+
+
+def parent_of(cells: Cells64, resolution: int) -> Cells64:
+    """The ancestor of each cell at a resolution that is not finer than its own."""
+    below = np.uint64((1 << 3 * (MAX_RESOLUTION - resolution)) - 1)
+    return (cells & ~_RESOLUTION_MASK) | (np.uint64(resolution) << _RESOLUTION_SHIFT) | below
+
+
+def h3_hierarchy(tiles: Cells64) -> Hierarchy:
+    """The smallest H3 tree that holds these tiles.
+
+    Args:
+        tiles: distinct valid cells of one resolution, in increasing order; they become tiles 0, 1, ...
+
+    Returns:
+        A hierarchy whose root is the smallest cell that holds all tiles, or a virtual root above several base cells.
+        Every resolution in between is there, also where a cell has a single child.
+    """
+    tiles = np.asarray(tiles, dtype=np.uint64)
+    if len(tiles) == 0:
+        raise DataError("There is no tile to build a hierarchy from.")
+    if np.any(tiles[1:] <= tiles[:-1]):
+        raise DataError("Tiles must be distinct and in increasing order.")
+    finest = int(resolution_of(tiles[:1])[0])
+    if np.any(resolution_of(tiles) != finest):
+        raise DataError("Tiles have several H3 resolutions; all must have the same.")
+    first, last = tiles[:1], tiles[-1:]
+    shared = [r for r in range(finest + 1) if parent_of(first, r) == parent_of(last, r)]
+    root = shared[-1] if shared else -1
+    # The coarsest level at which a new node opens at each tile; tile 0 opens one at every level.
+    opens = np.full(len(tiles), finest, dtype=np.int64)
+    ancestor = {r: parent_of(tiles, r) for r in range(max(root, 0), finest + 1)}
+    for r in range(finest - 1, max(root, -1), -1):
+        opens[1:][ancestor[r][1:] != ancestor[r][:-1]] = r
+    opens[0] = root
+    count = finest - opens + 1
+    first_node = np.cumsum(count) - count
+    n_nodes = int(count.sum())
+    parent = np.arange(-1, n_nodes - 1, dtype=np.int64)
+    code = np.zeros(n_nodes, dtype=np.uint64)
+    open_node = np.zeros(len(tiles), dtype=np.int64)
+    for r in range(root, finest + 1):
+        at = np.flatnonzero(opens <= r)
+        node = first_node[at] + (r - opens[at])
+        code[node] = ancestor[r][at] if r >= 0 else VIRTUAL_ROOT_CODE
+        heads = opens[at] == r
+        parent[node[heads]] = open_node[at[heads]]
+        # From here on, `open_node` is the node of this level that holds each tile.
+        open_node = np.repeat(node, np.diff(np.append(at, len(tiles))))
+    parent[0] = -1
+    tree = Hierarchy(parent=parent.astype(np.int32), code=code, base_level=root, kind="h3")
+    object.__setattr__(tree, "geography", H3Geography(code=tree.code, parent=tree.parent))
+    return tree
+
+
+@dataclass(frozen=True, eq=False)
+class H3Geography:
+    """Where H3 nodes lie. A virtual root is the union of the base cells below it."""
+
+    code: Cells64
+    parent: Ints
+
+    def centers(self, nodes: Ints) -> tuple[Floats, Floats]:
+        """Latitude and longitude of each node's centre, in degrees."""
+        return self._each(nodes, _centers_of_cells, self._center_of_root)
+
+    def areas_km2(self, nodes: Ints) -> Floats:
+        """Area of each node in square kilometres."""
+        cells = self.code[nodes].tolist()
+        out = [h3_int.cell_area(c, "km^2") if c else self.areas_km2(self._base_cells).sum() for c in cells]
+        return np.array(out, dtype=np.float64)
+
+    def polygons(self, nodes: Ints) -> NDArray[np.object_]:
+        """The outline of each node; split where it crosses the 180th meridian."""
+        out = np.empty(len(nodes), dtype=object)
+        for i, cell in enumerate(self.code[nodes].tolist()):
+            out[i] = _outline(cell) if cell else shapely.union_all(self.polygons(self._base_cells))
+        return out
+
+    @property
+    def _base_cells(self) -> Ints:
+        return np.flatnonzero(self.parent == 0).astype(np.int32)
+
+    def _center_of_root(self) -> tuple[float, float]:
+        lat, lon = (np.radians(a) for a in self.centers(self._base_cells))
+        x, y, z = (np.cos(lat) * np.cos(lon)).mean(), (np.cos(lat) * np.sin(lon)).mean(), np.sin(lat).mean()
+        return float(np.degrees(np.arctan2(z, np.hypot(x, y)))), float(np.degrees(np.arctan2(y, x)))
+
+    def _each(self, nodes: Ints, of_cells: Any, of_root: Any) -> tuple[Floats, Floats]:
+        cells = self.code[nodes]
+        lat, lon = np.empty(len(cells)), np.empty(len(cells))
+        real = cells != VIRTUAL_ROOT_CODE
+        lat[real], lon[real] = of_cells(cells[real])
+        if not real.all():
+            lat[~real], lon[~real] = of_root()
+        return lat, lon
+
+
+def _centers_of_cells(cells: Cells64) -> tuple[Floats, Floats]:
+    pairs = np.array([h3_int.cell_to_latlng(c) for c in cells.tolist()], dtype=np.float64).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _outline(cell: int) -> Any:
+    ring = np.array(h3_int.cell_to_boundary(cell), dtype=np.float64)[:, ::-1]
+    if np.ptp(ring[:, 0]) <= 180:
+        return shapely.polygons(ring)
+    east = ring.copy()
+    east[east[:, 0] < 0, 0] += 360
+    whole = shapely.polygons(east)
+    parts = [
+        shapely.intersection(whole, shapely.box(0, -90, 180, 90)),
+        shapely.transform(
+            shapely.intersection(whole, shapely.box(180, -90, 540, 90)), lambda xy: xy - [360.0, 0.0]
+        ),
+    ]
+    return shapely.union_all(parts)
