@@ -1,5 +1,51 @@
-"""flowveil: origin-destination matrices that can be published."""
+"""flowveil: origin-destination matrices that can be published.
+
+```python
+import flowveil
+
+flows = flowveil.read_trips("trips.parquet")
+release = flowveil.anonymize(flows, k=10)
+release.write("release")
+```
+"""
 
 from __future__ import annotations
 
+from flowveil.api import anonymize, read_trips, verify
+from flowveil.errors import (
+    DataError,
+    FlowveilError,
+    GuaranteeError,
+    HierarchyError,
+    InfeasibleError,
+    MissingExtraError,
+    OutputError,
+    ParameterError,
+)
+from flowveil.flows import Flows
+from flowveil.guarantee import Guarantee
+from flowveil.hierarchy import Hierarchy
+from flowveil.methods import METHODS
+from flowveil.plan import Release
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "METHODS",
+    "DataError",
+    "Flows",
+    "FlowveilError",
+    "Guarantee",
+    "GuaranteeError",
+    "Hierarchy",
+    "HierarchyError",
+    "InfeasibleError",
+    "MissingExtraError",
+    "OutputError",
+    "ParameterError",
+    "Release",
+    "__version__",
+    "anonymize",
+    "read_trips",
+    "verify",
+]

@@ -22,7 +22,7 @@ from flowveil.hierarchy import Floats, Hierarchy, Ints
 DENSE_ENTRIES_PER_ROW = 4
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class People:
     """Who is behind each cell: distinct (cell, person) rows, sorted by cell.
 
@@ -49,7 +49,7 @@ class People:
         return People(cell=(key // n_people).astype(np.int32), person=(key % n_people).astype(np.int32))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Cells:
     """A sparse OD table: one row for each pair that has trips.
 
@@ -209,7 +209,7 @@ class Intake:
     resolution: int | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Flows(Cells):
     """The OD table at tile level: distinct pairs of tiles sorted by origin then destination.
 
@@ -293,14 +293,9 @@ class Flows(Cells):
             intake=intake or Intake(rows=len(o)),
         )
 
-    def origin_totals(self, basis: str = "trips") -> NDArray[Any]:
-        """Volume of each origin tile."""
-        return _totals(self.origin, self.volume(basis), self.origins.n_tiles)
-
-    def destination_totals(self, basis: str = "trips") -> NDArray[Any]:
-        """Volume of each destination tile."""
-        return _totals(self.destination, self.volume(basis), self.destinations.n_tiles)
-
-
-def _totals(tile: Ints, volume: NDArray[Any], n_tiles: int) -> NDArray[Any]:
-    return np.bincount(tile, weights=volume, minlength=n_tiles).astype(volume.dtype)
+    def __repr__(self) -> str:
+        # Never the rows: a repr ends up in logs and tracebacks.
+        return (
+            f"<Flows: {len(self):,} flows between {self.origins.n_tiles:,} origin and "
+            f"{self.destinations.n_tiles:,} destination tiles>"
+        )

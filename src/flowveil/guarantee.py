@@ -145,5 +145,7 @@ def _population_threshold(flows: Cells, k: int, k_population: float | None) -> f
         if not np.isfinite(k_population) or k_population <= 0:
             raise ParameterError(f"k_population must be above 0; found {k_population!r}.")
         return float(k_population)
-    trips = int(flows.trips.sum())
-    return float(k * flows.weight.sum() / trips) if trips else float(k)
+    total = float(np.sum(flows.weight))
+    if total == 0:
+        raise DataError("The population cannot be protected: all weights are zero. Hint: give k_population.")
+    return k * total / float(np.sum(flows.trips))

@@ -185,29 +185,26 @@ class Hierarchy:
         """Depth of the deepest tile."""
         return int(self.depth.max())
 
+    @cached_property
+    def lift_all(self) -> Ints:
+        """The parent of every node; the root stays where it is."""
+        return _read_only(np.maximum(self.parent, 0), np.int32)
+
     def lift(self, nodes: Ints) -> Ints:
         """The parents of these nodes; the root stays where it is."""
-        return np.maximum(self.parent[nodes], 0)
+        return self.lift_all[nodes]
 
     def cut_from_merged(self, merged: NDArray[np.bool_]) -> Ints:
-        """The cut below which everything is merged.
+        """The topmost merged nodes, in node order: disjoint leaf slices that cover all tiles.
 
         Args:
-            merged: for each node, whether its children have become one zone. Must hold for every inner node
-                below a merged one that has tiles of interest; leaves count as merged.
-
-        Returns:
-            The topmost merged nodes, in node order: disjoint leaf slices that cover all tiles.
+            merged: for each node, whether its children have become one zone. Where it holds for a node it must
+                hold for every inner node below; leaves count as merged.
         """
         closed = merged | self.is_leaf
-        below = np.zeros(self.n_nodes, dtype=np.int32)
-        starts = np.flatnonzero(closed)
-        np.add.at(below, starts, 1)
-        ends = self.stop[starts]
-        np.subtract.at(below, ends[ends < self.n_nodes], 1)
-        # `covered[v]`: how many closed nodes hold v, itself included; a cut node is held by itself alone.
-        covered = np.cumsum(below)
-        return np.flatnonzero(closed & (covered == 1)).astype(np.int32)
+        top = closed.copy()
+        top[1:] &= ~closed[self.parent[1:]]
+        return np.flatnonzero(top).astype(np.int32)
 
     def zone_of_tile(self, cut: Ints) -> Ints:
         """The position in ``cut`` of the zone that holds each tile."""

@@ -70,9 +70,9 @@ def odkanon(
     schedule = Schedule.of(flows, rest, guarantee.basis)
     allowed = 0.0 if by_rows else max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
     step = _first_good_step(schedule, rest, guarantee, allowed)
-    origin_cut, destination_cut = schedule.cuts(step)
-    merged = _merge(schedule, rest, step)
-    safe = _safe(schedule, merged.cells, guarantee, step)
+    cuts = schedule.cuts(step)
+    merged = cuts.merge(rest, rest.origin, rest.destination)
+    safe = cuts.safe(merged.cells, guarantee)
     if not safe.all():
         kept[np.flatnonzero(kept)[~safe[merged.row]]] = False
     rule: dict[str, Any] = {"rule": "short cells"}
@@ -80,8 +80,8 @@ def odkanon(
         rule = {"rule": "hopeless flows", "levels": levels, "beta": share}
     return Plan.from_cuts(
         flows,
-        origin_cut,
-        destination_cut,
+        cuts.origin,
+        cuts.destination,
         kept,
         suppression=rule,
         notes={"steps": step, "roots_reached": step == schedule.n_steps},
@@ -91,49 +91,68 @@ def odkanon(
 def hopeless(flows: Flows, guarantee: Guarantee, *, levels: int, share: float) -> NDArray[np.bool_]:
     """The flows that the pre-filter suppresses.
 
-    A flow is hopeless when at no level its cell, both ends lifted by that level, is safe. All hopeless flows go if
-    they are at most ``share`` of the flows, else that share with the smallest volume (ties: origin code, then
-    destination code).
+    A flow is hopeless when at no level its cell, both ends lifted by that level, is safe. A cell lies inside the cell
+    one level up, and every unit is monotone, so it is enough to look at the highest level. All hopeless flows go if they
+    are at most ``share`` of the flows, else that share with the smallest volume (ties: origin code, then destination
+    code).
     """
-    origins, destinations = flows.origins, flows.destinations
-    lost = ~guarantee.safe(flows, np.ones(len(flows), np.int32), np.ones(len(flows), np.int32))
-    # Each level is merged from the one below, so the tables shrink; `row` follows the flows up.
-    cells: Cells = flows
-    row: Ints | None = None
-    node_o, node_d = origins.leaf_node[flows.origin], destinations.leaf_node[flows.destination]
-    for _ in range(levels):
-        if not lost.any():
-            break
-        merged = _merge_nodes(cells, origins.lift(node_o), destinations.lift(node_d), origins, destinations)
-        cells = merged.cells
-        row = merged.row if row is None else merged.row[row]
-        node_o, node_d = cells.origin, cells.destination
-        lost &= ~guarantee.safe(cells, origins.size[node_o], destinations.size[node_d])[row]
-    limit = int(np.floor(len(flows) * share))
-    if lost.sum() <= limit:
-        return lost
-    candidates = np.flatnonzero(lost)
-    order = np.lexsort(
-        (
-            destinations.code_rank[destinations.leaf_node[flows.destination[candidates]]],
-            origins.code_rank[origins.leaf_node[flows.origin[candidates]]],
-            flows.volume(guarantee.basis)[candidates],
-        )
+    node_o = _lifted_tiles(flows.origins, levels)
+    node_d = _lifted_tiles(flows.destinations, levels)
+    used_o, zone_o = np.unique(node_o, return_inverse=True)
+    used_d, zone_d = np.unique(node_d, return_inverse=True)
+    merged = flows.merge(
+        zone_o.astype(np.int32)[flows.origin],
+        zone_d.astype(np.int32)[flows.destination],
+        len(used_o),
+        len(used_d),
     )
-    out = np.zeros(len(flows), dtype=np.bool_)
-    out[candidates[order[:limit]]] = True
-    return out
+    size_o = flows.origins.size[used_o][merged.cells.origin]
+    size_d = flows.destinations.size[used_d][merged.cells.destination]
+    lost = ~guarantee.safe(merged.cells, size_o, size_d)[merged.row]
+    limit = int(np.floor(len(flows) * share))
+    if np.count_nonzero(lost) > limit:
+        lost[np.flatnonzero(lost)[~_smallest(flows, np.flatnonzero(lost), limit, guarantee.basis)]] = False
+    return lost
 
 
-def _merge_nodes(cells: Cells, node_o: Ints, node_d: Ints, origins: Hierarchy, destinations: Hierarchy) -> Merged:
-    return cells.merge(node_o, node_d, origins.n_nodes, destinations.n_nodes)
+def _lifted_tiles(tree: Hierarchy, levels: int) -> Ints:
+    """The ancestor of each tile so many levels up, or the root."""
+    node = tree.leaf_node
+    for _ in range(min(levels, tree.max_depth)):
+        node = tree.lift(node)
+    return node
+
+
+def _smallest(flows: Flows, rows: NDArray[np.int64], count: int, basis: str) -> NDArray[np.bool_]:
+    """Which of these flows are the ``count`` with the smallest volume; ties by origin code, then destination code."""
+    volume = flows.volume(basis)[rows]
+    if count == 0:
+        return np.zeros(len(rows), dtype=np.bool_)
+    edge = np.partition(volume, count - 1)[count - 1]
+    chosen: NDArray[np.bool_] = volume < edge
+    tied = np.flatnonzero(volume == edge)
+    rank_o = flows.origins.code_rank[flows.origins.leaf_node][flows.origin[rows[tied]]]
+    rank_d = flows.destinations.code_rank[flows.destinations.leaf_node][flows.destination[rows[tied]]]
+    # Flows are sorted by tile; where tiles are in code order (H3), so are the ties.
+    if not (_sorted(rank_o) and _sorted(flows.destinations.code_rank[flows.destinations.leaf_node])):
+        tied = tied[np.lexsort((rank_d, rank_o))]
+    chosen[tied[: count - np.count_nonzero(chosen)]] = True
+    return chosen
+
+
+def _sorted(values: Ints) -> bool:
+    return bool(np.all(values[1:] >= values[:-1]))
 
 
 @dataclass(frozen=True, eq=False)
 class Axis:
-    """The merges of one axis: which nodes, in which order, and how many zones are left after each."""
+    """The merges of one axis: which nodes, in which order, and how many zones are left after each.
+
+    ``idle`` are the nodes that hold no tile of interest; nothing is lost by calling them merged from the start.
+    """
 
     hierarchy: Hierarchy
+    idle: NDArray[np.bool_]
     order: Ints
     zones_left: NDArray[np.int64]
 
@@ -155,11 +174,11 @@ class Axis:
         nodes = np.flatnonzero(inner)
         order = nodes[np.lexsort((tree.code_rank[nodes], -tree.depth[nodes].astype(np.int32), total[nodes]))]
         left = np.concatenate(([int(active[0])], active[0] - np.cumsum(child_count[order] - 1)))
-        return cls(hierarchy=tree, order=order.astype(np.int32), zones_left=left)
+        return cls(hierarchy=tree, idle=~present, order=order.astype(np.int32), zones_left=left)
 
     def cut(self, merges: int) -> Ints:
         """The zones after that many merges."""
-        merged = np.zeros(self.hierarchy.n_nodes, dtype=np.bool_)
+        merged = self.idle.copy()
         merged[self.order[:merges]] = True
         return self.hierarchy.cut_from_merged(merged)
 
@@ -185,10 +204,15 @@ class Schedule:
         """Merges until both roots are reached."""
         return len(self.origin_merges) - 1
 
-    def cuts(self, step: int) -> tuple[Ints, Ints]:
+    def cuts(self, step: int) -> Cuts:
         """The two cuts after that many steps."""
         i = int(self.origin_merges[step])
-        return self.origins.cut(i), self.destinations.cut(step - i)
+        return Cuts(
+            self.origins.hierarchy,
+            self.destinations.hierarchy,
+            self.origins.cut(i),
+            self.destinations.cut(step - i),
+        )
 
     def table_size(self) -> NDArray[np.float64]:
         """Entries of the dense OD table at each step."""
@@ -208,36 +232,46 @@ def _interleave(left_o: NDArray[np.int64], left_d: NDArray[np.int64]) -> Ints:
     start = counts_o[0] / counts_d[0] if counts_d[0] else 1.0
     upper, lower = start * (1 + TOLERANCE), start * (1 - TOLERANCE)
     taken = [0]
+    note = taken.append
     i = j = 0
+    even = True
+    count_o, count_d = counts_o[0], counts_d[0]
     while i < n_o and j < n_d:
-        ratio = counts_o[i] / counts_d[j]
-        if ratio > upper or (ratio >= lower and (i + j) % 2 == 0):
+        ratio = count_o / count_d
+        if ratio > upper or (even and ratio >= lower):
             i += 1
+            count_o = counts_o[i]
         else:
             j += 1
-        taken.append(i)
+            count_d = counts_d[j]
+        even = not even
+        note(i)
     tail = np.full(n_d - j, i) if i == n_o else np.arange(i + 1, n_o + 1)
     return np.concatenate((taken, tail)).astype(np.int32)
 
 
-def _merge(schedule: Schedule, cells: Cells, step: int, ends: tuple[Ints, Ints] | None = None) -> Merged:
-    origin_cut, destination_cut = schedule.cuts(step)
-    tiles_o, tiles_d = ends if ends is not None else (cells.origin, cells.destination)
-    return cells.merge(
-        schedule.origins.hierarchy.zone_of_tile(origin_cut)[tiles_o],
-        schedule.destinations.hierarchy.zone_of_tile(destination_cut)[tiles_d],
-        len(origin_cut),
-        len(destination_cut),
-    )
+@dataclass(frozen=True, eq=False)
+class Cuts:
+    """A cut of each tree, and the cells it makes."""
 
+    origins: Hierarchy
+    destinations: Hierarchy
+    origin: Ints
+    destination: Ints
 
-def _safe(schedule: Schedule, cells: Cells, guarantee: Guarantee, step: int) -> NDArray[np.bool_]:
-    origin_cut, destination_cut = schedule.cuts(step)
-    return guarantee.safe(
-        cells,
-        schedule.origins.hierarchy.size[origin_cut][cells.origin],
-        schedule.destinations.hierarchy.size[destination_cut][cells.destination],
-    )
+    def merge(self, cells: Cells, tile_o: Ints, tile_d: Ints) -> Merged:
+        """The cells of these cuts, from cells that lie inside them; a tile stands for each end."""
+        return cells.merge(
+            self.origins.zone_of_tile(self.origin)[tile_o],
+            self.destinations.zone_of_tile(self.destination)[tile_d],
+            len(self.origin),
+            len(self.destination),
+        )
+
+    def safe(self, cells: Cells, guarantee: Guarantee) -> NDArray[np.bool_]:
+        """Which of these cells are safe."""
+        size_o = self.origins.size[self.origin][cells.origin]
+        return guarantee.safe(cells, size_o, self.destinations.size[self.destination][cells.destination])
 
 
 def _first_good_step(schedule: Schedule, cells: Cells, guarantee: Guarantee, allowed: float) -> int:
@@ -245,25 +279,21 @@ def _first_good_step(schedule: Schedule, cells: Cells, guarantee: Guarantee, all
 
     Bisection: coarser steps never have more volume in short cells. The first probe is the finest step whose table
     is cheap to count densely; a probe that fails becomes the (smaller) table that later probes are merged from.
+    The last step is returned where no step is good.
     """
     low, high = -1, schedule.n_steps
-    tiles_o, tiles_d = cells.origin, cells.destination
+    tile_o, tile_d = cells.origin, cells.destination
     cheap = np.flatnonzero(schedule.table_size() <= DENSE_ENTRIES_PER_ROW * max(len(cells), 1))
-    probe = int(cheap[0]) if len(cheap) else high
-    while high - low > 1 or probe == high:
-        merged = _merge(schedule, cells, probe, (tiles_o, tiles_d)).cells
-        short = ~_safe(schedule, merged, guarantee, probe)
+    probe = int(cheap[0]) if len(cheap) and cheap[0] < high else (low + high) // 2
+    while high - low > 1:
+        cuts = schedule.cuts(probe)
+        merged = cuts.merge(cells, tile_o, tile_d).cells
+        short = ~cuts.safe(merged, guarantee)
         if float(np.sum(merged.volume(guarantee.basis)[short])) <= allowed:
             high = probe
-        elif probe == schedule.n_steps:
-            return probe
         else:
-            low = probe
-            origin_cut, destination_cut = schedule.cuts(probe)
-            cells = merged
-            tiles_o = schedule.origins.hierarchy.leaf_start[origin_cut][merged.origin]
-            tiles_d = schedule.destinations.hierarchy.leaf_start[destination_cut][merged.destination]
-        if high - low <= 1:
-            break
+            low, cells = probe, merged
+            tile_o = schedule.origins.hierarchy.leaf_start[cuts.origin][merged.origin]
+            tile_d = schedule.destinations.hierarchy.leaf_start[cuts.destination][merged.destination]
         probe = (low + high) // 2
     return high

@@ -1,0 +1,115 @@
+"""The front door: read trips, anonymise them, check a release."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from flowveil.errors import DataError, ParameterError
+from flowveil.flows import Flows
+from flowveil.guarantee import Guarantee
+from flowveil.methods import Method, find_method
+from flowveil.plan import Release
+from flowveil.trips import read_trips
+
+__all__ = ["anonymize", "read_trips", "verify"]
+
+
+def anonymize(
+    flows: Flows,
+    method: str = "odkanon",
+    k: int = 10,
+    protect: str | Sequence[str] = "trips",
+    max_suppressed: float = 0.1,
+    *,
+    k_population: float | None = None,
+    l: int | None = None,  # noqa: E741  # the papers' letter
+    **options: Any,
+) -> Release:
+    """Make an OD matrix publishable.
+
+    Every cell of the returned release was counted anew from the flows and satisfies the guarantee.
+
+    Args:
+        flows: what `read_trips` returns.
+        method: name of a method; see `flowveil.METHODS`.
+        k: how many every cell must hide.
+        protect: what is counted: ``trips``, ``people`` or ``population``, or several of them.
+        max_suppressed: share that may be suppressed: of the volume, unless the method's page says otherwise.
+        k_population: absolute threshold where the population is protected; by default k times the mean weight.
+        l: fewest tiles under each end of a cell.
+        **options: options of the method.
+
+    Raises:
+        ParameterError: a parameter is out of range or unknown.
+        DataError: the data does not have what the guarantee needs, or has no flows.
+        InfeasibleError: no release can meet the guarantee.
+        GuaranteeError: the recount contradicts the method; nothing may be published.
+    """
+    if not isinstance(flows, Flows):
+        raise ParameterError(
+            f"anonymize needs flows; found {type(flows).__name__}. Hint: pass what read_trips returns."
+        )
+    chosen = find_method(method)
+    chosen.check_options(options)
+    if not 0 <= max_suppressed < 1:
+        raise ParameterError(f"max_suppressed must be at least 0 and below 1; found {max_suppressed!r}.")
+    if len(flows) == 0:
+        raise DataError("There are no flows to anonymise.")
+    guarantee = Guarantee.resolve(flows, k=k, protect=protect, k_population=k_population, l=l)
+    plan = chosen.plan(flows, guarantee, max_suppressed=max_suppressed, **options)
+    parameters = _parameters(flows, chosen, guarantee, max_suppressed, options)
+    return Release.from_plan(flows, plan, guarantee, method=method, parameters=parameters)
+
+
+def _parameters(
+    flows: Flows, method: Method, guarantee: Guarantee, max_suppressed: float, options: dict[str, Any]
+) -> dict[str, Any]:
+    """Everything needed to run it again, defaults included."""
+    defaults = {n: p.default for n, p in method.options.items() if p.default is not inspect.Parameter.empty}
+    return {
+        "k": guarantee.k,
+        "protect": list(guarantee.units),
+        "k_population": guarantee.population,
+        "l": guarantee.locations,
+        "max_suppressed": max_suppressed,
+        "options": {**defaults, **options},
+        "resolution": flows.intake.resolution,
+        "columns": dict(flows.intake.columns),
+    }
+
+
+def verify(directory: str | PathLike[str], *, against: Any, **reading: Any) -> list[str]:
+    """Recount a release folder from its files and the raw input.
+
+    Args:
+        directory: a release folder.
+        against: the trips it was made from, in any form `read_trips` takes.
+        **reading: how to read them, where it should differ from what the release's report says.
+
+    Returns:
+        One plain line for each contradiction; empty when the release holds.
+    """
+    from flowveil.verify import verify_release
+
+    folder = Path(directory)
+    if not folder.is_dir():
+        raise ParameterError(f"'{folder.name}' is not a folder. Hint: name the folder that holds manifest.json.")
+    flows = read_trips(against, **{**_reading_of(folder), **reading})
+    return verify_release(folder, flows)
+
+
+def _reading_of(folder: Path) -> dict[str, Any]:
+    """How the release's own report says its input was read."""
+    try:
+        parameters = json.loads((folder / "report.json").read_text(encoding="utf-8"))["parameters"]
+        columns = dict(parameters["columns"])
+        resolution = parameters["resolution"]
+    except (OSError, ValueError, KeyError, TypeError):
+        # A report that cannot be read is a finding; the verification itself says so.
+        return {}
+    return columns if resolution is None else {**columns, "resolution": resolution}

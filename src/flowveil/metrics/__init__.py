@@ -1,0 +1,27 @@
+"""The measures of a release: how much was lost, how far things moved, how well people are hidden.
+
+Every measure is computed on trips and, where there are weights, on weights too, whichever was protected.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flowveil.metrics.privacy import privacy_measures
+from flowveil.metrics.spatial import spatial_measures
+from flowveil.metrics.utility import utility_measures
+
+if TYPE_CHECKING:
+    from flowveil.plan import Release
+
+Measures = dict[str, float | int | None]
+
+
+def measure(release: Release) -> dict[str, Measures]:
+    """All measures by basis: "trips" and, where there are weights, "weight"."""
+    privacy = privacy_measures(release)
+    bases = ("trips",) if release.cells.weight is None else ("trips", "weight")
+    return {
+        basis: {**utility_measures(release, basis), **spatial_measures(release, basis), **privacy}
+        for basis in bases
+    }

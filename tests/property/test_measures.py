@@ -1,0 +1,70 @@
+"""The measures equal their definitions over all pairs of tiles."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from reference import measures as slow
+from strategies import flow_tables
+
+from flowveil.errors import InfeasibleError
+from flowveil.guarantee import Guarantee
+from flowveil.methods.odkanon import odkanon
+from flowveil.metrics.spatial import weighted_median
+from flowveil.plan import Release
+
+
+def release_of(flows, k, **options) -> Release:
+    guarantee = Guarantee.resolve(flows, k=k)
+    plan = odkanon(flows, guarantee, **options)
+    return Release.from_plan(flows, plan, guarantee, method="odkanon", parameters={})
+
+
+@settings(max_examples=300, deadline=None)
+@given(flow_tables(), st.integers(1, 8), st.sampled_from(["rows", "volume"]))
+def test_utility_equals_the_definition_over_all_tile_pairs(flows, k, budget):
+    try:
+        release = release_of(flows, k, budget=budget, max_suppressed=0.4)
+    except InfeasibleError:
+        assume(False)
+    for basis, got in release.metrics().items():
+        if basis == "weight" and release.cells.weight.sum() == 0:
+            assert got["mean_generalization_error"] is None
+            continue
+        want = slow.measures(release, basis)
+        mean_class = want.pop("mean_class")
+        for key, value in want.items():
+            assert got[key] == pytest.approx(value, rel=1e-9, abs=1e-9), key
+        if basis == "trips":
+            assert got["c_avg"] == pytest.approx(mean_class / k)
+        else:
+            assert got["c_avg"] == pytest.approx(
+                mean_class / (k * flows.weight.sum() / flows.trips.sum()), rel=1e-9
+            )
+
+
+@settings(max_examples=200, deadline=None)
+@given(flow_tables(weights=True, persons=True), st.integers(1, 8))
+def test_privacy_counts_every_unit(flows, k):
+    try:
+        release = release_of(flows, k)
+    except InfeasibleError:
+        assume(False)
+    got = release.metrics()["trips"]
+    people = [
+        len({p for f in rows for p in flows.people.person[flows.people.cell == f].tolist()})
+        for rows in (np.flatnonzero(release.cell_of_flow == c) for c in range(len(release.cells)))
+    ]
+    assert got["k_people"] == min(people)
+    assert got["cells_under_k_people"] == sum(p < k for p in people)
+    assert got["k_trips"] == release.cells.trips.min() >= k
+    assert got["k_population"] == release.cells.weight.min()
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 5)), min_size=1, max_size=12))
+def test_weighted_median_is_the_median_of_repeated_values(pairs):
+    values, weights = (np.array(x, dtype=float) for x in zip(*pairs, strict=True))
+    repeated = np.sort(np.repeat(values, weights.astype(int)))
+    assert weighted_median(values, weights) == repeated[(len(repeated) - 1) // 2]

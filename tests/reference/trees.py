@@ -1,0 +1,55 @@
+"""Trees and cells as plain Python: what the flat arrays are held against."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from flowveil.flows import Flows
+from flowveil.guarantee import Guarantee
+from flowveil.hierarchy import Hierarchy
+
+
+def children(tree: Hierarchy, node: int) -> list[int]:
+    return [v for v in range(tree.n_nodes) if tree.parent[v] == node]
+
+
+def ancestors(tree: Hierarchy, node: int) -> list[int]:
+    """The node itself, its parent, and so on to the root."""
+    path = [node]
+    while tree.parent[path[-1]] >= 0:
+        path.append(int(tree.parent[path[-1]]))
+    return path
+
+
+def tiles_below(tree: Hierarchy, node: int) -> set[int]:
+    """Leaf numbers below a node, by walking up from every leaf."""
+    leaves = [v for v in range(tree.n_nodes) if not children(tree, v)]
+    return {number for number, leaf in enumerate(leaves) if node in ancestors(tree, leaf)}
+
+
+def leaf_nodes(tree: Hierarchy) -> list[int]:
+    return [v for v in range(tree.n_nodes) if not children(tree, v)]
+
+
+def persons_by_flow(flows: Flows) -> dict[int, set[int]]:
+    who: dict[int, set[int]] = defaultdict(set)
+    if flows.people is not None:
+        for cell, person in zip(flows.people.cell.tolist(), flows.people.person.tolist(), strict=True):
+            who[cell].add(person)
+    return who
+
+
+def is_safe(flows: Flows, rows: list[int], guarantee: Guarantee, size_o: int, size_d: int) -> bool:
+    """Whether a cell made of these flows reaches every threshold."""
+    who = persons_by_flow(flows)
+    if guarantee.trips is not None and sum(int(flows.trips[f]) for f in rows) < guarantee.trips:
+        return False
+    if guarantee.population is not None and sum(float(flows.weight[f]) for f in rows) < guarantee.population:
+        return False
+    if guarantee.people is not None and len(set().union(*(who[f] for f in rows))) < guarantee.people:
+        return False
+    return not (guarantee.locations is not None and min(size_o, size_d) < guarantee.locations)
+
+
+def volume(flows: Flows, row: int, guarantee: Guarantee) -> float:
+    return float(flows.weight[row]) if guarantee.population is not None else int(flows.trips[row])

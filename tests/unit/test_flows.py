@@ -1,0 +1,100 @@
+"""Merging cells: trips and weights add up exactly, people stay distinct."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference.trees import persons_by_flow
+from strategies import flow_tables
+
+from flowveil import flows as flows_module
+from flowveil.errors import DataError
+from flowveil.flows import Flows, exact_weights
+from flowveil.hierarchy import Hierarchy
+
+TREE, _ = Hierarchy.from_parents([-1, 0, 0, 0], np.array(["root", "a", "b", "c"]))
+
+
+@pytest.mark.parametrize("dense", [0, 10**6])
+@settings(max_examples=200, deadline=None)
+@given(flows=flow_tables(), data=st.data())
+def test_merge_equals_a_dictionary(dense, flows, data):
+    n = len(flows)
+    ends = [
+        np.array(data.draw(st.lists(st.integers(-1, 3), min_size=n, max_size=n)), dtype=np.int32)
+        for _ in range(2)
+    ]
+    want_trips, want_weight, want_people = defaultdict(int), defaultdict(float), defaultdict(set)
+    who = persons_by_flow(flows)
+    for f in range(n):
+        pair = int(ends[0][f]), int(ends[1][f])
+        if min(pair) >= 0:
+            want_trips[pair] += int(flows.trips[f])
+            want_weight[pair] += float(flows.weight[f]) if flows.weight is not None else 0.0
+            want_people[pair] |= who[f]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(flows_module, "DENSE_ENTRIES_PER_ROW", dense)
+        merged = flows.merge(*ends, 4, 4)
+    cells = merged.cells
+    pairs = list(zip(cells.origin.tolist(), cells.destination.tolist(), strict=True))
+    assert pairs == sorted(want_trips)
+    assert cells.trips.tolist() == [want_trips[p] for p in pairs]
+    if flows.weight is not None:
+        assert cells.weight.tolist() == [want_weight[p] for p in pairs]
+    if flows.people is not None:
+        assert cells.n_people().tolist() == [len(want_people[p]) for p in pairs]
+    for f in range(n):
+        pair = int(ends[0][f]), int(ends[1][f])
+        assert merged.row[f] == (pairs.index(pair) if min(pair) >= 0 else -1)
+
+
+@given(st.lists(st.floats(0, 1e9), min_size=1, max_size=50), st.randoms())
+def test_weights_add_up_to_the_same_in_any_order(weights, random):
+    exact = exact_weights(np.array(weights))
+    shuffled = exact.tolist()
+    random.shuffle(shuffled)
+    assert sum(shuffled) == sum(exact.tolist()) == exact.sum()
+    unit = max(2.0**-20, 2.0 ** (np.ceil(np.log2(max(sum(weights), 1))) - 52))
+    assert np.all(np.abs(exact - weights) <= unit)
+    assert np.array_equal(exact_weights(exact), exact)
+
+
+def test_rows_of_the_same_pair_are_added_up_whatever_their_order():
+    a = Flows.from_pairs([2, 0, 2], [1, 1, 1], [3, 1, 4], origins=TREE, destinations=TREE)
+    b = Flows.from_pairs([0, 2, 2], [1, 1, 1], [1, 4, 3], origins=TREE, destinations=TREE)
+    for flows in (a, b):
+        assert flows.origin.tolist() == [0, 2]
+        assert flows.trips.tolist() == [1, 7]
+
+
+def test_an_unknown_person_counts_as_nobody():
+    flows = Flows.from_pairs([0, 0, 0], [1, 1, 1], person=[4, -1, 4], origins=TREE, destinations=TREE)
+    assert flows.trips.tolist() == [3]
+    assert flows.n_people().tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"origin": np.array([0, 9], np.int32)}, "outside the hierarchy"),
+        ({"trips": np.array([1, 0])}, "fewer than one trip"),
+        ({"weight": np.array([1.0, -1.0])}, "negative or infinite"),
+        ({"weight": np.array([1.0, np.nan])}, "negative or infinite"),
+        ({"origin": np.array([1, 0], np.int32)}, "sorted"),
+        ({"origin": np.array([1, 1], np.int32), "destination": np.array([0, 0], np.int32)}, "distinct"),
+        ({"trips": np.array([1])}, "different lengths"),
+    ],
+)
+def test_what_is_not_a_flow_table_is_refused(change, problem):
+    good = {
+        "origin": np.array([0, 1], np.int32),
+        "destination": np.array([0, 0], np.int32),
+        "trips": np.array([1, 2]),
+    }
+    Flows(**good, origins=TREE, destinations=TREE)
+    with pytest.raises(DataError, match=problem):
+        Flows(**{**good, **change}, origins=TREE, destinations=TREE)

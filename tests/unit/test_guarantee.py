@@ -1,0 +1,71 @@
+"""Who is hidden: thresholds by unit, and what cannot be promised."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference.trees import is_safe
+from strategies import flow_tables
+
+from flowveil.errors import DataError, ParameterError
+from flowveil.flows import Flows
+from flowveil.guarantee import Guarantee
+from flowveil.hierarchy import Hierarchy
+
+TREE, _ = Hierarchy.from_parents([-1, 0, 0], np.array(["root", "a", "b"]))
+PLAIN = Flows.from_pairs([0, 1], [0, 1], [5, 15], origins=TREE, destinations=TREE)
+RICH = Flows.from_pairs(
+    [0, 1], [0, 1], [5, 15], weight=[100.0, 100.0], person=[1, 2], origins=TREE, destinations=TREE
+)
+
+
+@pytest.mark.parametrize("k", [0, -1, 2.5, True, "10", None])
+def test_k_is_a_whole_number_from_one(k):
+    with pytest.raises(ParameterError, match="k must be"):
+        Guarantee.resolve(PLAIN, k=k)
+
+
+def test_unknown_units_are_refused_with_a_suggestion():
+    with pytest.raises(ParameterError, match=r"Did you mean 'people'"):
+        Guarantee.resolve(PLAIN, k=5, protect="peopel")
+
+
+def test_units_the_data_does_not_have_are_refused():
+    with pytest.raises(DataError, match="no person column"):
+        Guarantee.resolve(PLAIN, k=5, protect="people")
+    with pytest.raises(DataError, match="no weights"):
+        Guarantee.resolve(PLAIN, k=5, protect="population")
+
+
+def test_the_population_threshold_is_k_mean_weights_unless_given():
+    assert Guarantee.resolve(RICH, k=5, protect="population").population == 5 * 200 / 20
+    assert Guarantee.resolve(RICH, k=5, protect="population", k_population=77).population == 77
+    with pytest.raises(ParameterError, match="not among the protected"):
+        Guarantee.resolve(RICH, k=5, k_population=77)
+
+
+def test_one_commuter_making_ten_trips_is_one_person():
+    flows = Flows.from_pairs([0], [0], [10], person=[3], origins=TREE, destinations=TREE)
+    one = np.ones(1, np.int32)
+    assert Guarantee.resolve(flows, k=10).safe(flows, one, one).tolist() == [True]
+    assert Guarantee.resolve(flows, k=2, protect="people").safe(flows, one, one).tolist() == [False]
+    assert Guarantee.resolve(flows, k=1, protect=["trips", "people"]).units == ("trips", "people")
+
+
+@settings(max_examples=200, deadline=None)
+@given(flow_tables(weights=True, persons=True), st.integers(1, 6), st.integers(1, 3), st.data())
+def test_safe_is_the_definition_and_merging_never_lowers_it(flows, k, l, data):  # noqa: E741
+    units = data.draw(st.lists(st.sampled_from(["trips", "people", "population"]), min_size=1, unique=True))
+    kp = data.draw(st.floats(0.1, 20)) if "population" in units else None
+    guarantee = Guarantee.resolve(flows, k=k, protect=units, k_population=kp, l=l)
+    ones = np.ones(len(flows), np.int32)
+    fine = guarantee.safe(flows, ones, ones)
+    assert fine.tolist() == [is_safe(flows, [f], guarantee, 1, 1) for f in range(len(flows))]
+    ends = np.array(
+        data.draw(st.lists(st.integers(0, 1), min_size=len(flows), max_size=len(flows))), np.int32
+    )
+    merged = flows.merge(ends, ends * 0, 2, 1)
+    coarse = guarantee.safe(merged.cells, merged.cells.origin * 0 + 5, merged.cells.origin * 0 + 5)
+    assert np.all(coarse[merged.row] | ~fine)
