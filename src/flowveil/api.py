@@ -62,21 +62,20 @@ def anonymize(
         raise DataError("There are no flows to anonymise.")
     guarantee = Guarantee.resolve(flows, k=k, protect=protect, k_population=k_population, l=l)
     plan = chosen.plan(flows, guarantee, max_suppressed=max_suppressed, **options)
-    parameters = _parameters(flows, chosen, guarantee, max_suppressed, options)
+    asked = {"k_population": k_population, "l": l, "max_suppressed": max_suppressed}
+    parameters = _parameters(flows, chosen, guarantee, asked, options)
     return Release.from_plan(flows, plan, guarantee, method=method, parameters=parameters)
 
 
 def _parameters(
-    flows: Flows, method: Method, guarantee: Guarantee, max_suppressed: float, options: dict[str, Any]
+    flows: Flows, method: Method, guarantee: Guarantee, asked: dict[str, Any], options: dict[str, Any]
 ) -> dict[str, Any]:
-    """Everything needed to run it again, defaults included."""
+    """Everything needed to run it again, defaults included. A threshold that was worked out is not a parameter."""
     defaults = {n: p.default for n, p in method.options.items() if p.default is not inspect.Parameter.empty}
     return {
         "k": guarantee.k,
         "protect": list(guarantee.units),
-        "k_population": guarantee.population,
-        "l": guarantee.locations,
-        "max_suppressed": max_suppressed,
+        **asked,
         "options": {**defaults, **options},
         "resolution": flows.intake.resolution,
         "columns": dict(flows.intake.columns),

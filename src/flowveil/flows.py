@@ -96,6 +96,28 @@ class Cells:
             people=people,
         )
 
+    def renamed(self, origin: Ints, destination: Ints) -> Cells:
+        """The same rows with other ends; they need not be distinct or sorted any more."""
+        return Cells(origin, destination, self.trips, self.weight, self.people)
+
+    def joined(self, other: Cells) -> Cells:
+        """The rows of this table, then those of the other."""
+        weight = people = None
+        if self.weight is not None and other.weight is not None:
+            weight = np.concatenate((self.weight, other.weight))
+        if self.people is not None and other.people is not None:
+            people = People(
+                cell=np.concatenate((self.people.cell, other.people.cell + np.int32(len(self)))),
+                person=np.concatenate((self.people.person, other.people.person)),
+            )
+        return Cells(
+            np.concatenate((self.origin, other.origin)),
+            np.concatenate((self.destination, other.destination)),
+            np.concatenate((self.trips, other.trips)),
+            weight,
+            people,
+        )
+
     def merge(self, origin: Ints, destination: Ints, n_origins: int, n_destinations: int) -> Merged:
         """Give every row new ends and add up the rows that fall together.
 
@@ -172,6 +194,11 @@ def group_pairs(origin: Ints, destination: Ints, n_origins: int, n_destinations:
         distinct = np.flatnonzero(present)
         number = np.cumsum(present, dtype=np.int32)
         row = number[key] - np.int32(1)
+    elif bool(np.all(key[1:] >= key[:-1])):
+        # Lifting one end up a tree keeps the order: then runs are all there is to find.
+        first = _first_of_runs(key)
+        distinct = key[first]
+        row = np.cumsum(first, dtype=np.int32) - np.int32(1)
     else:
         order = np.argsort(key)
         ordered = key[order]

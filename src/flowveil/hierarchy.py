@@ -210,6 +210,12 @@ class Hierarchy:
         """The position in ``cut`` of the zone that holds each tile."""
         return np.repeat(np.arange(len(cut), dtype=np.int32), self.size[cut])
 
+    @cached_property
+    def narrowest(self) -> Ints:
+        """For each node the deepest one that holds the same tiles: the end of its chain of single children."""
+        nodes = np.where(self.n_children == 1, self.n_nodes, np.arange(self.n_nodes))
+        return _read_only(np.minimum.accumulate(nodes[::-1])[::-1], np.int32)
+
     def check_cut(self, cut: Ints) -> None:
         """Raise HierarchyError unless these nodes are disjoint, in node order, and cover every tile."""
         start, stop = self.leaf_start[cut], self.leaf_stop[cut]

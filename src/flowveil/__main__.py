@@ -1,0 +1,5 @@
+"""``python -m flowveil``."""
+
+from flowveil.cli import main
+
+main()

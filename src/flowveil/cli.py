@@ -1,0 +1,290 @@
+"""The command line: parses, calls the library, speaks to people. No logic of its own.
+
+Exit codes: 0 done; 1 unexpected; 2 bad usage or bad input; 3 the guarantee cannot be met or does not hold;
+130 interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from flowveil import __version__
+from flowveil.errors import FlowveilError, ParameterError
+from flowveil.methods import METHODS, find_method
+
+INTERRUPTED = 130
+
+
+class Talk:
+    """What a command says: progress and prose for a person, one JSON object for a machine."""
+
+    def __init__(self, *, as_json: bool, quiet: bool) -> None:
+        self.as_json = as_json
+        self.quiet = quiet or as_json
+
+    def say(self, text: str = "") -> None:
+        """Print a line for a person."""
+        if not self.quiet:
+            click.echo(text)
+
+    def result(self, content: dict[str, Any]) -> None:
+        """Print the result for a machine."""
+        if self.as_json:
+            click.echo(json.dumps(content, sort_keys=True))
+
+    @contextmanager
+    def working(self, label: str) -> Iterator[Callable[[float], None]]:
+        """Show that something long is going on, in a terminal only, once it has taken a second."""
+        if self.quiet or not sys.stderr.isatty():
+            yield lambda _: None
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(label, total=None)
+            yield lambda share: bar.update(task, total=1.0, completed=share)
+
+
+def speaking(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --json and --quiet, and pass a Talk."""
+
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of prose.")
+    @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+    @click.pass_context
+    def wrapped(context: click.Context, /, *, as_json: bool, quiet: bool, **arguments: Any) -> Any:
+        context.find_root().obj = talk = Talk(as_json=as_json, quiet=quiet)
+        return command(talk, **arguments)
+
+    wrapped.__name__ = command.__name__
+    wrapped.__doc__ = command.__doc__
+    # Options declared below this decorator belong to the command as well.
+    declared = getattr(command, "__click_params__", [])
+    wrapped.__click_params__ = [*declared, *getattr(wrapped, "__click_params__", [])]  # type: ignore[attr-defined]
+    return wrapped
+
+
+def reading(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say how the input is read."""
+    options = (
+        click.option("--resolution", type=int, help="H3 resolution of the tiles [default: 10]."),
+        click.option("--origin", metavar="LAT,LON", help="Columns of the origin's coordinates."),
+        click.option("--destination", metavar="LAT,LON", help="Columns of the destination's coordinates."),
+        click.option("--origin-tile", metavar="COLUMN", help="Column of the origin's tile, if already a tile."),
+        click.option("--destination-tile", metavar="COLUMN", help="Column of the destination's tile."),
+        click.option("--trips", metavar="COLUMN", help="Column that says how many trips a row stands for."),
+        click.option("--weight", metavar="COLUMN", help="Column of the weight (represented inhabitants)."),
+        click.option("--person", metavar="COLUMN", help="Column that tells persons apart."),
+        click.option("--max-dropped", type=float, help="Largest share of unusable rows [default: 0.05]."),
+        click.option("--skip-unknown", is_flag=True, default=None, help="Leave out rows whose tile is unknown."),
+        click.option("--engine", metavar="NAME", help="Engine that reads the input [default: duckdb]."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    """The options that were given: the library's defaults serve for the others."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="flowveil")
+def cli() -> None:
+    """Make origin-destination matrices publishable: every published cell hides at least k."""
+
+
+@cli.command()
+@click.option("--out", default="flowveil-demo", show_default=True, help="Folder of the release.")
+@speaking
+def demo(talk: Talk, out: str) -> None:
+    """Publish a synthetic survey of Île-de-France, end to end."""
+    from flowveil.api import read_trips
+    from flowveil.publish.folder import check_target
+    from flowveil.sources.synthetic import synthetic_survey
+
+    check_target(out)
+    with talk.working("Making a synthetic survey"):
+        survey = synthetic_survey()
+    talk.say(f"Made a synthetic survey of {survey.num_rows:,} trips; no real person is in it.")
+    with talk.working("Reading") as progress:
+        flows = read_trips(survey, progress=progress)
+    _publish(talk, flows, out, method="odkanon", k=10)
+
+
+@cli.command()
+@click.argument("source", metavar="INPUT")
+@click.option("--k", type=int, default=10, show_default=True, help="How many every cell must hide.")
+@click.option("--out", required=True, help="Folder of the release; replaced if it is one already.")
+@click.option("--method", default="odkanon", show_default=True, help=f"One of: {', '.join(METHODS)}.")
+@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Option of the method (repeatable).")
+@click.option("--protect", multiple=True, help="trips, people or population (repeatable) [default: trips].")
+@click.option("--k-population", type=float, help="Absolute threshold of the population.")
+@click.option("--l", "l", type=int, help="Fewest tiles under each end of a cell.")
+@click.option("--max-suppressed", type=float, default=0.1, show_default=True, help="Share that may be suppressed.")
+@click.option("--seed", type=int, help="Seed, for methods that draw random numbers.")
+@reading
+@speaking
+def anonymize(
+    talk: Talk,
+    source: str,
+    k: int,
+    out: str,
+    method: str,
+    options: Sequence[str],
+    protect: Sequence[str],
+    k_population: float | None,
+    l: int | None,  # noqa: E741
+    max_suppressed: float,
+    seed: int | None,
+    **how: Any,
+) -> None:
+    """Anonymise the trips of INPUT (CSV or Parquet) and publish them into a folder."""
+    from flowveil.api import read_trips
+    from flowveil.publish.folder import check_target
+
+    parsed = _parse_options(method, options)
+    if seed is not None and "seed" in find_method(method).options:
+        parsed["seed"] = seed
+    check_target(out)
+    with talk.working("Reading") as progress:
+        flows = read_trips(source, progress=progress, **_given(**how))
+    _publish(
+        talk,
+        flows,
+        out,
+        method=method,
+        k=k,
+        protect=tuple(protect) or ("trips",),
+        max_suppressed=max_suppressed,
+        k_population=k_population,
+        l=l,
+        **parsed,
+    )
+
+
+def _parse_options(method: str, options: Sequence[str]) -> dict[str, Any]:
+    parsed = {}
+    for text in options:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ParameterError(f"--option must be NAME=VALUE; found '{text}'.")
+        parsed[name.strip()] = find_method(method).parse_option(name.strip(), value.strip())
+    return parsed
+
+
+def _publish(talk: Talk, flows: Any, out: str, **parameters: Any) -> None:
+    from flowveil.api import anonymize as run
+    from flowveil.report.summary import summarize
+
+    talk.say(_intake_line(flows))
+    with talk.working("Anonymising"):
+        release = run(flows, **parameters)
+    with talk.working("Verifying and writing"):
+        folder = release.write(out)
+    # What is printed is what is published: a log is read by more people than the data.
+    report = summarize(release)
+    for line in _release_lines(report, folder):
+        talk.say(line)
+    talk.result(
+        {"release": str(folder), "rows": flows.intake.rows, "left_out": flows.intake.left_out, **report}
+    )
+
+
+def _intake_line(flows: Any) -> str:
+    intake = flows.intake
+    text = (
+        f"Read {intake.rows:,} rows: {len(flows):,} flows between {flows.origins.n_tiles:,} origin and "
+        f"{flows.destinations.n_tiles:,} destination tiles."
+    )
+    if intake.left_out:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(intake.left_out.items()))
+        text += f" Left out: {reasons}."
+    return text
+
+
+def _release_lines(report: dict[str, Any], folder: Path) -> Iterator[str]:
+    m = report["measures"]["trips"]
+    guarantee = report["guarantee"]
+    promise = ", ".join(f"{guarantee[u]:,.0f} {u}" for u in (*guarantee["protect"],))
+    yield (
+        f"Published {m['n_cells']:,} cells between {m['n_origin_zones']:,} origin and "
+        f"{m['n_destination_zones']:,} destination zones; every cell holds at least {promise}."
+    )
+    share = m["suppressed_share"]
+    yield "Suppressed: " + ("withheld, so little that it would show" if share is None else f"{share:.2%} of trips")
+    if m["generalization_distance_m"] is not None:
+        yield f"Trip ends moved by {m['generalization_distance_m']:,.0f} m on average."
+    if "people" not in guarantee["protect"]:
+        yield "Note: trips are counted, not people; one person may be behind several trips of a cell." if (
+            "trips" in guarantee["protect"]
+        ) else "Note: people are not counted; one person may be behind several trips of a cell."
+    yield f"Report: {folder / 'report.html'}"
+
+
+@cli.command()
+@click.argument("directory", metavar="DIR")
+@click.option("--against", required=True, metavar="INPUT", help="The trips the release was made from.")
+@reading
+@speaking
+def verify(talk: Talk, directory: str, against: str, **how: Any) -> None:
+    """Recount the release in DIR from the raw trips; exit 3 and a reason for each way it falls short."""
+    from flowveil.api import verify as recount
+
+    with talk.working("Recounting"):
+        findings = recount(directory, against=against, **_given(**how))
+    talk.result({"release": directory, "holds": not findings, "findings": findings})
+    for finding in findings:
+        if not talk.as_json:
+            click.echo(finding, err=True)
+    if findings:
+        sys.exit(3)
+    talk.say(f"{directory} holds: every cell was recounted from the raw trips.")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and turn errors into messages and exit codes."""
+    try:
+        cli.main(args=list(arguments) if arguments is not None else None, standalone_mode=False)
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
+    except click.ClickException as wrong:
+        wrong.show()
+        sys.exit(2)
+    except (KeyboardInterrupt, click.Abort):
+        _fail("Interrupted. Nothing was written.", kind="Interrupted", code=INTERRUPTED)
+    except FlowveilError as error:
+        _fail(str(error), kind=type(error).__name__, code=error.exit_code)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)
+    except Exception as error:
+        # The message of a foreign error may quote a row of the input: name its kind and nothing else.
+        if os.environ.get("FLOWVEIL_TRACEBACK"):
+            raise
+        _fail(
+            f"Unexpected {type(error).__name__}; nothing was written. "
+            "Hint: set FLOWVEIL_TRACEBACK=1 to see where (the trace may quote your data).",
+            kind=type(error).__name__,
+            code=1,
+        )
+
+
+def _fail(message: str, *, kind: str, code: int) -> None:
+    context = click.get_current_context(silent=True)
+    talk = context.find_root().obj if context else None
+    as_json = talk.as_json if isinstance(talk, Talk) else "--json" in sys.argv
+    if as_json:
+        click.echo(json.dumps({"error": {"kind": kind, "message": message}}))
+    click.echo(f"Error: {message}", err=True)
+    sys.exit(code)
