@@ -119,7 +119,7 @@ def demo(talk: Talk, out: str) -> None:
     talk.say(f"Made a synthetic survey of {survey.num_rows:,} trips; no real person is in it.")
     with talk.working("Reading") as progress:
         flows = read_trips(survey, progress=progress)
-    _publish(talk, flows, out, method="odkanon", k=10)
+    _publish(talk, flows, out, method="odkanon", k=10, budget="volume")
 
 
 @cli.command()
