@@ -60,10 +60,8 @@ def speaking(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of prose.")
     @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
-    @click.pass_context
-    def wrapped(context: click.Context, /, *, as_json: bool, quiet: bool, **arguments: Any) -> Any:
-        context.find_root().obj = talk = Talk(as_json=as_json, quiet=quiet)
-        return command(talk, **arguments)
+    def wrapped(*, as_json: bool, quiet: bool, **arguments: Any) -> Any:
+        return command(Talk(as_json=as_json, quiet=quiet), **arguments)
 
     wrapped.__name__ = command.__name__
     wrapped.__doc__ = command.__doc__
@@ -196,9 +194,7 @@ def _publish(talk: Talk, flows: Any, out: str, **parameters: Any) -> None:
     report = summarize(release)
     for line in _release_lines(report, folder):
         talk.say(line)
-    talk.result(
-        {"release": str(folder), "rows": flows.intake.rows, "left_out": flows.intake.left_out, **report}
-    )
+    talk.result({"release": str(folder), "rows": flows.intake.rows, "left_out": flows.intake.left_out, **report})
 
 
 def _intake_line(flows: Any) -> str:
@@ -226,9 +222,11 @@ def _release_lines(report: dict[str, Any], folder: Path) -> Iterator[str]:
     if m["generalization_distance_m"] is not None:
         yield f"Trip ends moved by {m['generalization_distance_m']:,.0f} m on average."
     if "people" not in guarantee["protect"]:
-        yield "Note: trips are counted, not people; one person may be behind several trips of a cell." if (
-            "trips" in guarantee["protect"]
-        ) else "Note: people are not counted; one person may be behind several trips of a cell."
+        yield (
+            "Note: trips are counted, not people; one person may be behind several trips of a cell."
+            if ("trips" in guarantee["protect"])
+            else "Note: people are not counted; one person may be behind several trips of a cell."
+        )
     yield f"Report: {folder / 'report.html'}"
 
 
@@ -254,18 +252,19 @@ def verify(talk: Talk, directory: str, against: str, **how: Any) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and turn errors into messages and exit codes."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        cli.main(args=list(arguments) if arguments is not None else None, standalone_mode=False)
+        cli.main(args=words, standalone_mode=False)
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
     except click.ClickException as wrong:
-        wrong.show()
-        sys.exit(2)
+        _fail(wrong.format_message(), kind="UsageError", code=2, words=words)
     except (KeyboardInterrupt, click.Abort):
-        _fail("Interrupted. Nothing was written.", kind="Interrupted", code=INTERRUPTED)
+        _fail("Interrupted. Nothing was written.", kind="Interrupted", code=INTERRUPTED, words=words)
     except FlowveilError as error:
-        _fail(str(error), kind=type(error).__name__, code=error.exit_code)
+        _fail(str(error), kind=type(error).__name__, code=error.exit_code, words=words)
     except BrokenPipeError:
+        # The reader of our output has gone, which is not our failure.
         sys.stderr.close()
         sys.exit(0)
     except Exception as error:
@@ -277,14 +276,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "Hint: set FLOWVEIL_TRACEBACK=1 to see where (the trace may quote your data).",
             kind=type(error).__name__,
             code=1,
+            words=words,
         )
 
 
-def _fail(message: str, *, kind: str, code: int) -> None:
-    context = click.get_current_context(silent=True)
-    talk = context.find_root().obj if context else None
-    as_json = talk.as_json if isinstance(talk, Talk) else "--json" in sys.argv
-    if as_json:
+def _fail(message: str, *, kind: str, code: int, words: Sequence[str]) -> None:
+    if "--json" in words:
         click.echo(json.dumps({"error": {"kind": kind, "message": message}}))
     click.echo(f"Error: {message}", err=True)
     sys.exit(code)

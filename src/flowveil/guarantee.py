@@ -70,8 +70,7 @@ class Guarantee:
         for unit in units:
             if unit not in UNITS:
                 raise ParameterError(
-                    f"Unknown unit '{unit}' to protect; allowed: {', '.join(UNITS)}."
-                    + did_you_mean(str(unit), UNITS)
+                    f"Unknown unit '{unit}' to protect; allowed: {', '.join(UNITS)}." + did_you_mean(str(unit), UNITS)
                 )
         if "people" in units and flows.people is None:
             raise DataError(

@@ -294,9 +294,7 @@ def _depth_of(up: NDArray[np.int64]) -> NDArray[np.int64]:
             return depth
         depth = depth + depth[jump]
         jump = jump[jump]
-    raise HierarchyError(
-        f"{int(np.sum(up[jump] >= 0))} nodes are their own ancestors: the parents form a cycle."
-    )
+    raise HierarchyError(f"{int(np.sum(up[jump] >= 0))} nodes are their own ancestors: the parents form a cycle.")
 
 
 def _layers(depth: NDArray[Any]) -> list[NDArray[np.int64]]:

@@ -184,9 +184,7 @@ class Release:
         """
         everything = bool(plan.kept.all())
         origin = plan.origin_zone if everything else np.where(plan.kept, plan.origin_zone, np.int32(-1))
-        merged = flows.merge(
-            origin, plan.destination_zone, len(plan.origin_zones), len(plan.destination_zones)
-        )
+        merged = flows.merge(origin, plan.destination_zone, len(plan.origin_zones), len(plan.destination_zones))
         cells = merged.cells
         if len(cells) == 0:
             raise InfeasibleError(
@@ -243,8 +241,7 @@ class Release:
 
     def __repr__(self) -> str:
         return (
-            f"<Release {self.method}: {len(self.cells)} cells, at least {describe_thresholds(self.guarantee)} "
-            "in each>"
+            f"<Release {self.method}: {len(self.cells)} cells, at least {describe_thresholds(self.guarantee)} in each>"
         )
 
 

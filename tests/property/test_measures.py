@@ -40,9 +40,7 @@ def test_utility_equals_the_definition_over_all_tile_pairs(flows, k, budget):
         if basis == "trips":
             assert got["c_avg"] == pytest.approx(mean_class / k)
         else:
-            assert got["c_avg"] == pytest.approx(
-                mean_class / (k * flows.weight.sum() / flows.trips.sum()), rel=1e-9
-            )
+            assert got["c_avg"] == pytest.approx(mean_class / (k * flows.weight.sum() / flows.trips.sum()), rel=1e-9)
 
 
 @settings(max_examples=200, deadline=None)

@@ -18,12 +18,9 @@ def measures(release: Release, basis: str) -> dict[str, float]:
     raw = {(int(o), int(d)): float(v) for o, d, v in zip(flows.origin, flows.destination, value, strict=True)}
 
     # Tiles of each zone and volume of each published cell, straight from the plan.
-    tiles_o = {
-        z: set(tiles(flows.origins, plan.origin_zones.nodes[z])) for z in range(len(plan.origin_zones))
-    }
+    tiles_o = {z: set(tiles(flows.origins, plan.origin_zones.nodes[z])) for z in range(len(plan.origin_zones))}
     tiles_d = {
-        z: set(tiles(flows.destinations, plan.destination_zones.nodes[z]))
-        for z in range(len(plan.destination_zones))
+        z: set(tiles(flows.destinations, plan.destination_zones.nodes[z])) for z in range(len(plan.destination_zones))
     }
     cells: dict[tuple[int, int], float] = defaultdict(float)
     for f in np.flatnonzero(plan.kept):
@@ -39,9 +36,7 @@ def measures(release: Release, basis: str) -> dict[str, float]:
         distance += abs(rebuilt / published - raw.get((o, d), 0.0) / total) if published else 0.0
     return {
         "c_dm": sum(v * v for v in cells.values()) + total * (total - published),
-        "mean_generalization_error": sum(
-            v * (len(tiles_o[a]) + len(tiles_d[b])) for (a, b), v in cells.items()
-        )
+        "mean_generalization_error": sum(v * (len(tiles_o[a]) + len(tiles_d[b])) for (a, b), v in cells.items())
         / published,
         "reconstruction_loss": loss / total,
         "distribution_distance": distance,

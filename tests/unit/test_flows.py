@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference.trees import persons_by_flow
-from strategies import flow_tables
 
 from flowveil import flows as flows_module
 from flowveil.errors import DataError
 from flowveil.flows import Flows, exact_weights
 from flowveil.hierarchy import Hierarchy
+from reference.trees import persons_by_flow
+from strategies import flow_tables
 
 TREE, _ = Hierarchy.from_parents([-1, 0, 0, 0], np.array(["root", "a", "b", "c"]))
 
@@ -24,10 +24,7 @@ TREE, _ = Hierarchy.from_parents([-1, 0, 0, 0], np.array(["root", "a", "b", "c"]
 @given(flows=flow_tables(), data=st.data())
 def test_merge_equals_a_dictionary(dense, flows, data):
     n = len(flows)
-    ends = [
-        np.array(data.draw(st.lists(st.integers(-1, 3), min_size=n, max_size=n)), dtype=np.int32)
-        for _ in range(2)
-    ]
+    ends = [np.array(data.draw(st.lists(st.integers(-1, 3), min_size=n, max_size=n)), dtype=np.int32) for _ in range(2)]
     want_trips, want_weight, want_people = defaultdict(int), defaultdict(float), defaultdict(set)
     who = persons_by_flow(flows)
     for f in range(n):

@@ -6,19 +6,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference.trees import is_safe
-from strategies import flow_tables
 
 from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
+from reference.trees import is_safe
+from strategies import flow_tables
 
 TREE, _ = Hierarchy.from_parents([-1, 0, 0], np.array(["root", "a", "b"]))
 PLAIN = Flows.from_pairs([0, 1], [0, 1], [5, 15], origins=TREE, destinations=TREE)
-RICH = Flows.from_pairs(
-    [0, 1], [0, 1], [5, 15], weight=[100.0, 100.0], person=[1, 2], origins=TREE, destinations=TREE
-)
+RICH = Flows.from_pairs([0, 1], [0, 1], [5, 15], weight=[100.0, 100.0], person=[1, 2], origins=TREE, destinations=TREE)
 
 
 @pytest.mark.parametrize("k", [0, -1, 2.5, True, "10", None])
@@ -63,9 +61,7 @@ def test_safe_is_the_definition_and_merging_never_lowers_it(flows, k, l, data): 
     ones = np.ones(len(flows), np.int32)
     fine = guarantee.safe(flows, ones, ones)
     assert fine.tolist() == [is_safe(flows, [f], guarantee, 1, 1) for f in range(len(flows))]
-    ends = np.array(
-        data.draw(st.lists(st.integers(0, 1), min_size=len(flows), max_size=len(flows))), np.int32
-    )
+    ends = np.array(data.draw(st.lists(st.integers(0, 1), min_size=len(flows), max_size=len(flows))), np.int32)
     merged = flows.merge(ends, ends * 0, 2, 1)
     coarse = guarantee.safe(merged.cells, merged.cells.origin * 0 + 5, merged.cells.origin * 0 + 5)
     assert np.all(coarse[merged.row] | ~fine)

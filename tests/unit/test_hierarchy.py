@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference.trees import ancestors, children, leaf_nodes, tiles_below
-from strategies import hierarchies
 
 from flowveil.errors import HierarchyError
 from flowveil.hierarchy import Hierarchy
+from reference.trees import ancestors, children, leaf_nodes, tiles_below
+from strategies import hierarchies
 
 
 @settings(max_examples=200, deadline=None)

@@ -1,8 +1,8 @@
 """The methods, one file each, named after its paper.
 
-A method is a function ``(flows, guarantee, *, max_suppressed, **options) -> Plan``. Registering it here is all it takes:
-the command line, the comparison and the contract tests go through `METHODS`. Options and their types are read from the
-function's signature.
+A method is a function ``(flows, guarantee, *, max_suppressed, **options) -> Plan``. Registering it here is all it
+takes: the command line, the comparison and the contract tests go through `METHODS`. Options and their types are read
+from the function's signature.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from flowveil.errors import ParameterError, did_you_mean
+from flowveil.methods.atg import atg_dual, atg_soft
 from flowveil.methods.odkanon import odkanon
+from flowveil.methods.oigh import oigh
+from flowveil.methods.suppression import suppression
 from flowveil.plan import Plan
 
 
@@ -88,6 +91,30 @@ METHODS: dict[str, Method] = {
             plan=odkanon,
             homogeneous=True,
             summary="greedy merging into zones that do not overlap (Armenante et al. 2025)",
+        ),
+        Method(
+            name="oigh",
+            plan=oigh,
+            homogeneous=True,
+            summary="one level for all origins and one for all destinations (as adapted by Matet et al. 2023)",
+        ),
+        Method(
+            name="suppression",
+            plan=suppression,
+            homogeneous=True,
+            summary="tiles as they are, short cells dropped without limit (baseline)",
+        ),
+        Method(
+            name="atg-dual",
+            plan=atg_dual,
+            homogeneous=False,
+            summary="best destination cut for each origin zone, hard limit on suppression (Matet et al. 2023)",
+        ),
+        Method(
+            name="atg-soft",
+            plan=atg_soft,
+            homogeneous=False,
+            summary="the same with a hard limit on zone sizes instead (Matet et al. 2023)",
         ),
     )
 }

@@ -92,9 +92,9 @@ def hopeless(flows: Flows, guarantee: Guarantee, *, levels: int, share: float) -
     """The flows that the pre-filter suppresses.
 
     A flow is hopeless when at no level its cell, both ends lifted by that level, is safe. A cell lies inside the cell
-    one level up, and every unit is monotone, so it is enough to look at the highest level. All hopeless flows go if they
-    are at most ``share`` of the flows, else that share with the smallest volume (ties: origin code, then destination
-    code).
+    one level up, and every unit is monotone, so it is enough to look at the highest level. All hopeless flows go if
+    they are at most ``share`` of the flows, else that share with the smallest volume (ties: origin code, then
+    destination code).
     """
     node_o = _lifted_tiles(flows.origins, levels)
     node_d = _lifted_tiles(flows.destinations, levels)
@@ -214,11 +214,11 @@ class Schedule:
             self.destinations.cut(step - i),
         )
 
-    def table_size(self) -> NDArray[np.float64]:
+    def table_size(self) -> NDArray[np.int64]:
         """Entries of the dense OD table at each step."""
         i = self.origin_merges
-        j = np.arange(len(i)) - i
-        return self.origins.zones_left[i] * self.destinations.zones_left[j].astype(np.float64)
+        entries: NDArray[np.int64] = self.origins.zones_left[i] * self.destinations.zones_left[np.arange(len(i)) - i]
+        return entries
 
 
 def _interleave(left_o: NDArray[np.int64], left_d: NDArray[np.int64]) -> Ints:

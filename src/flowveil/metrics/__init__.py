@@ -22,6 +22,5 @@ def measure(release: Release) -> dict[str, Measures]:
     privacy = privacy_measures(release)
     bases = ("trips",) if release.cells.weight is None else ("trips", "weight")
     return {
-        basis: {**utility_measures(release, basis), **spatial_measures(release, basis), **privacy}
-        for basis in bases
+        basis: {**utility_measures(release, basis), **spatial_measures(release, basis), **privacy} for basis in bases
     }

@@ -220,9 +220,7 @@ def _around(
     return x + distance * np.cos(angle), y + distance * np.sin(angle)
 
 
-def _attracted(
-    rng: np.random.Generator, x: Floats, y: Floats, attraction: Floats, decay_km: Floats | float
-) -> Numbers:
+def _attracted(rng: np.random.Generator, x: Floats, y: Floats, attraction: Floats, decay_km: Floats | float) -> Numbers:
     """For each point one place: likely if it attracts much, unlikely if it is far (a gravity model)."""
     distance = np.hypot(x[:, None] - _PLACE_X, y[:, None] - _PLACE_Y)
     pull = np.cumsum(attraction * np.exp(-distance / np.reshape(decay_km, (-1, 1))), axis=1)

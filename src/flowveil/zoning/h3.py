@@ -142,8 +142,6 @@ def _outline(cell: int) -> Any:
     whole = shapely.polygons(east)
     parts = [
         shapely.intersection(whole, shapely.box(0, -90, 180, 90)),
-        shapely.transform(
-            shapely.intersection(whole, shapely.box(180, -90, 540, 90)), lambda xy: xy - [360.0, 0.0]
-        ),
+        shapely.transform(shapely.intersection(whole, shapely.box(180, -90, 540, 90)), lambda xy: xy - [360.0, 0.0]),
     ]
     return shapely.union_all(parts)

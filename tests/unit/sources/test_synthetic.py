@@ -173,9 +173,7 @@ def test_jobs_are_more_concentrated_than_homes() -> None:
     hour = (start - MONDAY) // np.timedelta64(1, "h") % 24
     morning = (hour >= 6) & (hour < 9) & ((start - MONDAY) // np.timedelta64(1, "D") < 5)
     radius = [
-        np.median(
-            distance_km(column(table, f"{e}_lat")[morning], column(table, f"{e}_lon")[morning], 48.86, 2.34)
-        )
+        np.median(distance_km(column(table, f"{e}_lat")[morning], column(table, f"{e}_lon")[morning], 48.86, 2.34))
         for e in ENDS
     ]
     assert radius[1] < 0.9 * radius[0]
@@ -204,24 +202,17 @@ def test_weights_represent_the_region() -> None:
 def test_rare_groups_weigh_more() -> None:
     table = survey().filter(pa.array(new_person(survey())))
     by_profession = table.group_by("profession").aggregate([("weight", "mean"), ("weight", "count")])
-    mean = dict(
-        zip(by_profession["profession"].to_pylist(), by_profession["weight_mean"].to_pylist(), strict=True)
-    )
+    mean = dict(zip(by_profession["profession"].to_pylist(), by_profession["weight_mean"].to_pylist(), strict=True))
     assert mean["5 workers"] > 2 * mean["2 executives"]
     lat, lon = column(table, "start_lat"), column(table, "start_lon")
     weight = column(table, "weight")
-    assert (
-        weight[distance_km(lat, lon, 48.94, 2.42) < 6].mean()
-        > weight[distance_km(lat, lon, 48.86, 2.34) < 4].mean()
-    )
+    assert weight[distance_km(lat, lon, 48.94, 2.42) < 6].mean() > weight[distance_km(lat, lon, 48.86, 2.34) < 4].mean()
 
 
 def test_enough_trips_are_not_enough_inhabitants_nor_the_other_way_round() -> None:
     """The effect the papers study: neither threshold implies the other, on squares of some 7 km."""
     table = survey()
-    places = [
-        np.floor(column(table, f"{e}_{axis}") / 0.07).astype(int) for e in ENDS for axis in ("lat", "lon")
-    ]
+    places = [np.floor(column(table, f"{e}_{axis}") / 0.07).astype(int) for e in ENDS for axis in ("lat", "lon")]
     _, cell = np.unique(np.stack(places), axis=1, return_inverse=True)
     weight = column(table, "weight")
     trips, population = np.bincount(cell), np.bincount(cell, weight)
@@ -245,9 +236,7 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path: Any) -> None:
 @pytest.mark.parametrize("chunk_people", [1, BLOCK_PEOPLE, 1_700, 50_000])
 def test_chunks_do_not_change_the_rows(tmp_path: Any, chunk_people: int) -> None:
     path = tmp_path / "survey.parquet"
-    trips = write_synthetic_survey(
-        path, people=2_345, trips_per_person=12.0, seed=3, chunk_people=chunk_people
-    )
+    trips = write_synthetic_survey(path, people=2_345, trips_per_person=12.0, seed=3, chunk_people=chunk_people)
     expected = synthetic_survey(people=2_345, trips_per_person=12.0, seed=3)
     assert trips == expected.num_rows
     written = pq.read_table(path)
@@ -272,9 +261,7 @@ def test_a_smaller_survey_is_the_beginning_of_a_larger_one() -> None:
 # ---- errors ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"people": 0}, {"trips_per_person": 2.0}, {"trips_per_person": 41}, {"seed": -1}]
-)
+@pytest.mark.parametrize("wrong", [{"people": 0}, {"trips_per_person": 2.0}, {"trips_per_person": 41}, {"seed": -1}])
 def test_arguments_out_of_range_are_refused(tmp_path: Any, wrong: dict[str, Any]) -> None:
     with pytest.raises(ParameterError, match=next(iter(wrong))):
         synthetic_survey(**wrong)

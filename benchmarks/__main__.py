@@ -1,0 +1,24 @@
+"""Run all benchmarks, or those named: ``python -m benchmarks methods ingest``."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+from pathlib import Path
+
+PRIVATE = {"__main__", "stopwatch"}
+
+
+def main() -> None:
+    known = sorted(m.name for m in pkgutil.iter_modules([str(Path(__file__).parent)]) if m.name not in PRIVATE)
+    chosen = sys.argv[1:] or known
+    unknown = set(chosen) - set(known)
+    if unknown:
+        sys.exit(f"Unknown benchmark {', '.join(sorted(unknown))}; there are {', '.join(known)}.")
+    for name in chosen:
+        print(f"\n== {name}", flush=True)
+        importlib.import_module(f"benchmarks.{name}").main()
+
+
+main()

@@ -1,0 +1,53 @@
+"""Every method on 1 and 10 million synthetic flows against one polars group-by of the same flows."""
+
+from __future__ import annotations
+
+import polars as pl
+
+import flowveil
+from benchmarks.stopwatch import interleaved, peak_gigabytes
+from flowveil.sources.synthetic import synthetic_flows
+
+#: What the project asks of each method: at most so many group-bys on a million flows.
+ASKED = {"odkanon": 6, "atg-dual": 10, "atg-soft": 10, "oigh": 6}
+MILLION = 1_000_000
+
+
+def floor_of(flows: flowveil.Flows) -> pl.DataFrame:
+    """The floor: one group-by of the flows, as a data frame library does it."""
+    return pl.DataFrame({"o": flows.origin, "d": flows.destination, "t": flows.trips})
+
+
+def run_alone(n: int, method: str) -> None:
+    flowveil.anonymize(synthetic_flows(n), method=method)
+
+
+def make_alone(n: int) -> None:
+    synthetic_flows(n)
+
+
+def main(methods: tuple[str, ...] = tuple(ASKED)) -> None:
+    print(f"{'method':10} {'flows':>11} {'floor':>8} {'method':>8} {'ratio':>6} {'asked':>6} {'peak':>8}")
+    took: dict[tuple[str, int], float] = {}
+    for n in (MILLION, 10 * MILLION):
+        flows = synthetic_flows(n)
+        table = floor_of(flows)
+        for method in methods:
+            if method not in flowveil.METHODS:
+                continue
+            floor, time = interleaved(
+                lambda: table.group_by("o", "d").agg(pl.col("t").sum()),  # noqa: B023
+                lambda: flowveil.anonymize(flows, method=method),  # noqa: B023
+                repeat=5 if n == MILLION else 2,
+            )
+            took[method, n] = time
+            peak = peak_gigabytes(run_alone, n, method)
+            asked = f"{ASKED[method]:6}" if n == MILLION else f"{'':6}"
+            print(
+                f"{method:10} {n:11,} {floor:7.3f}s {time:7.3f}s {time / floor:6.2f} {asked} {peak:6.2f}GB", flush=True
+            )
+        print(f"{'(input)':10} {n:11,} {'':8} {'':8} {'':6} {'':6} {peak_gigabytes(make_alone, n):6.2f}GB")
+    for method in methods:
+        if (method, MILLION) in took:
+            growth = took[method, 10 * MILLION] / took[method, MILLION]
+            print(f"{method}: from 1 to 10 million flows {growth:.1f} times as long (asked: at most 13)")

@@ -1,0 +1,51 @@
+"""Engines: trips in, flows out. The only part of flowveil that reads trips.
+
+An engine is a module with a function ``read`` that has the signature of `Read`. Engines are named here and
+loaded when they are asked for, so that ``import flowveil`` loads none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Protocol
+
+from flowveil.engines.columns import ColumnMap
+from flowveil.errors import ParameterError, did_you_mean
+from flowveil.flows import Flows
+
+#: The module of each engine, by the name users give.
+ENGINES: dict[str, str] = {"duckdb": "flowveil.engines.duckdb"}
+
+
+class Read(Protocol):
+    """What every engine offers: the trips of a source as flows, whatever the order of its rows."""
+
+    def __call__(
+        self,
+        source: Any,
+        *,
+        columns: ColumnMap,
+        resolution: int = 10,
+        max_dropped: float = 0.05,
+        skip_unknown: bool = False,
+        threads: int | None = None,
+        progress: Callable[[float], None] | None = None,
+    ) -> Flows:
+        """Read the source; see `flowveil.trips.read_trips` for the arguments and what is guaranteed."""
+        ...
+
+
+def load_engine(name: str) -> Read:
+    """The ``read`` function of an engine.
+
+    Raises:
+        ParameterError: there is no engine of that name.
+    """
+    if name not in ENGINES:
+        known = ", ".join(sorted(ENGINES))
+        raise ParameterError(
+            f"There is no engine {name!r}. The engines are: {known}.{did_you_mean(str(name), ENGINES)}"
+        )
+    read: Read = import_module(ENGINES[name]).read
+    return read

@@ -1,0 +1,241 @@
+"""Best prunings of a tree: the machinery that the optimising methods share.
+
+A pruning of a tree is a cut. Where every node has a penalty and a cut costs the sum over its nodes, the cheapest cut is
+found by one pass from the leaves up (Matet et al., Algorithm 1): a node is split where its children together cost less.
+`best_cut` does that for one tree. `PairTree` does it for the trees of all zones of the other end at once, with the
+penalty ``alpha + lambda * sigma`` of a generalisation that may suppress.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowveil.flows import Cells, Flows
+from flowveil.guarantee import Guarantee
+from flowveil.hierarchy import Floats, Hierarchy, Ints
+
+
+def best_cut(tree: Hierarchy, penalty: Floats) -> Ints:
+    """The cut with the smallest sum of penalties; on ties the coarser one.
+
+    Nodes of the cut are then narrowed along single children: the same tiles, the smallest area.
+    """
+    best = penalty.astype(np.float64)
+    split = np.zeros(tree.n_nodes, dtype=np.bool_)
+    for depth in range(tree.max_depth, 0, -1):
+        nodes = tree.nodes_at_depth(depth)
+        above = tree.parent[nodes]
+        # Siblings stand together, so their sums are sums over runs.
+        first = np.flatnonzero(np.r_[True, above[1:] != above[:-1]])
+        together = np.add.reduceat(best[nodes], first)
+        above = above[first]
+        split[above] = together < best[above]
+        best[above] = np.minimum(together, best[above])
+    reached = np.zeros(tree.n_nodes, dtype=np.bool_)
+    reached[0] = True
+    for depth in range(1, tree.max_depth + 1):
+        nodes = tree.nodes_at_depth(depth)
+        above = tree.parent[nodes]
+        reached[nodes] = reached[above] & split[above]
+    return tree.narrowest[np.flatnonzero(reached & ~split)]
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """The pairs (zone, node) whose node has one depth, sorted by zone then node.
+
+    The first three are for all pairs; the others for the safe ones alone, in the same order: a short pair can be
+    neither published nor split to advantage, so all that matters of it is its volume, which its parent remembers.
+
+    Attributes:
+        node: the node of each pair.
+        up: position of the pair one layer up that holds it.
+        safe: whether it is a safe cell.
+        alpha: cost of publishing it: volume times (tiles of the zone + tiles of the node).
+        short_below: volume of its children that are short.
+        is_leaf: its node is a tile and cannot be split.
+        safe_up: position, among the safe pairs one layer up, of the pair that holds it.
+    """
+
+    node: Ints
+    up: Ints
+    safe: NDArray[np.bool_]
+    alpha: Floats
+    short_below: Floats
+    is_leaf: NDArray[np.bool_]
+    safe_up: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class PairTree:
+    """The trees of all zones of the other end, laid out once, layer by layer from the root down.
+
+    Only pairs with volume are in it, so it is as sparse as the flows; each evaluation is a few passes over the safe
+    pairs of each layer.
+
+    Attributes:
+        layers: one for each depth.
+        lost: volume of the zones that are short even with the root: no pruning can publish them.
+        top_volume, top_size: volume and tiles of the other zones.
+        depth_of_flow, pair_of_flow: the layer that each flow's tile is in, and the pair there.
+    """
+
+    layers: tuple[Layer, ...]
+    lost: float
+    top_volume: Floats
+    top_size: Ints
+    depth_of_flow: NDArray[np.int16]
+    pair_of_flow: Ints
+
+    @classmethod
+    def of(
+        cls,
+        flows: Flows,
+        guarantee: Guarantee,
+        *,
+        zone: Ints,
+        zone_size: Ints,
+        tile: Ints,
+        tree: Hierarchy,
+    ) -> PairTree:
+        """Lay out the pairs of these zones with the nodes of a tree.
+
+        Args:
+            flows: the flows.
+            guarantee: says which pairs are safe.
+            zone: the zone of the fixed end of each flow.
+            zone_size: tiles in each of those zones.
+            tile: the tile of the other end of each flow.
+            tree: the hierarchy over those tiles.
+        """
+        bottom = flows.merge(zone, tile, len(zone_size), tree.n_tiles)
+        leaf = tree.leaf_node[bottom.cells.destination]
+        tiles = bottom.cells.renamed(bottom.cells.origin, leaf)
+        depth = tree.depth[leaf]
+        pair = np.empty(len(leaf), dtype=np.int32)
+        layers: list[Layer] = []
+        carried: Cells | None = None
+        below = _Side(np.zeros(0, np.bool_), np.zeros(0))
+        for d in range(tree.max_depth, -1, -1):
+            ending = depth == d
+            rows = tiles if ending.all() else tiles.select(ending)
+            if carried is not None:
+                rows = carried.joined(rows) if len(rows) else carried
+            merged = rows.merge(rows.origin, rows.destination, len(zone_size), tree.n_nodes)
+            n_carried = 0 if carried is None else len(carried)
+            pair[ending] = merged.row[n_carried:]
+            below = _add_layer(layers, merged.cells, guarantee, zone_size, tree, below, merged.row[:n_carried])
+            carried = merged.cells.renamed(merged.cells.origin, tree.lift(merged.cells.destination))
+        layers.reverse()
+        return cls(
+            layers=tuple(layers),
+            lost=float(below.volume[~below.safe].sum()),
+            top_volume=below.volume[below.safe],
+            top_size=zone_size[merged.cells.origin[below.safe]],
+            depth_of_flow=depth[bottom.row],
+            pair_of_flow=pair[bottom.row],
+        )
+
+    def evaluate(self, multiplier: float) -> tuple[float, float]:
+        """Smallest ``sum alpha + multiplier * suppressed`` over all prunings, and the volume it suppresses.
+
+        Where splitting and keeping cost the same a pair is kept: of two equal prunings the one that suppresses
+        less is reported, so the second value is the derivative to the right.
+        """
+        cost, suppressed, _ = self._solve(multiplier)
+        return float(cost.sum()) + multiplier * self.lost, float(suppressed.sum()) + self.lost
+
+    def sizes(self, multiplier: float) -> tuple[float, float]:
+        """Mean size of the zones, and of the nodes they are paired with, over the volume that is published."""
+        cost, suppressed, _ = self._solve(multiplier)
+        kept = self.top_volume - suppressed
+        total = float(kept.sum())
+        if total <= 0:
+            return np.inf, 0.0
+        zones = float((kept * self.top_size).sum())
+        both = float((cost - multiplier * suppressed).sum())
+        return zones / total, (both - zones) / total
+
+    def nodes(self, multiplier: float) -> tuple[Ints, NDArray[np.bool_]]:
+        """The node that holds each flow in the best pruning at this multiplier, and whether it is published."""
+        *_, splits = self._solve(multiplier)
+        node = np.empty(len(self.pair_of_flow), dtype=np.int32)
+        kept = np.empty(len(self.pair_of_flow), dtype=np.bool_)
+        above_node: Ints | None = None
+        above_open = above_safe = np.zeros(0, dtype=np.bool_)
+        for d, (layer, split) in enumerate(zip(self.layers, splits, strict=True)):
+            own, safe = layer.node, layer.safe
+            still_open = np.zeros(len(own), dtype=np.bool_)
+            still_open[safe] = split
+            if above_node is not None:
+                opened = above_open[layer.up]
+                own = np.where(opened, own, above_node[layer.up])
+                safe = np.where(opened, safe, above_safe[layer.up])
+                still_open &= opened
+            here = self.depth_of_flow == d
+            at = self.pair_of_flow[here]
+            node[here], kept[here] = own[at], safe[at]
+            above_node, above_open, above_safe = own, still_open, safe
+        return node, kept
+
+    def _solve(self, multiplier: float) -> tuple[Floats, Floats, list[NDArray[np.bool_]]]:
+        """Cost and suppressed volume of the safe pairs of the top layer, and which safe pairs are split."""
+        splits: list[NDArray[np.bool_]] = []
+        cost = suppressed = np.zeros(0)
+        up = np.zeros(0, np.int32)
+        for layer in reversed(self.layers):
+            n = len(layer.alpha)
+            below = layer.short_below
+            divided = multiplier * below + np.bincount(up, weights=cost, minlength=n)
+            gone = below + np.bincount(up, weights=suppressed, minlength=n)
+            split = ~layer.is_leaf & (divided < layer.alpha)
+            cost = np.where(split, divided, layer.alpha)
+            suppressed = np.where(split, gone, 0.0)
+            splits.append(split)
+            up = layer.safe_up
+        splits.reverse()
+        return cost, suppressed, splits
+
+
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """What the layer above must know of a layer: which pairs are safe, and their volume."""
+
+    safe: NDArray[np.bool_]
+    volume: Floats
+
+
+def _add_layer(
+    layers: list[Layer],
+    cells: Cells,
+    guarantee: Guarantee,
+    zone_size: Ints,
+    tree: Hierarchy,
+    below: _Side,
+    up: Ints,
+) -> _Side:
+    """Add the layer of these cells; the one below it, the last so far, learns where its pairs went."""
+    size_o, size_d = zone_size[cells.origin], tree.size[cells.destination]
+    safe = guarantee.safe(cells, size_o, size_d)
+    volume = cells.volume(guarantee.basis).astype(np.float64)
+    short = ~below.safe
+    # Without rows `bincount` forgets that weights are floats.
+    lost_below = np.bincount(up[short], weights=below.volume[short], minlength=len(cells)).astype(np.float64)
+    if layers:
+        number = np.cumsum(safe, dtype=np.int32) - np.int32(1)
+        layers[-1] = replace(layers[-1], up=up, safe_up=number[up[below.safe]])
+    layers.append(
+        Layer(
+            node=cells.destination,
+            up=np.zeros(0, np.int32),
+            safe=safe,
+            alpha=volume[safe] * (size_o[safe].astype(np.float64) + size_d[safe]),
+            short_below=lost_below[safe],
+            is_leaf=tree.is_leaf[cells.destination[safe]],
+            safe_up=np.zeros(0, np.int32),
+        )
+    )
+    return _Side(safe, volume)

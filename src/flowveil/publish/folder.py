@@ -1,0 +1,211 @@
+"""A release folder: it appears whole and verified, or not at all.
+
+The files are written into a hidden folder beside the target (the same file system, so that a rename is one
+step), read back and recounted against the input, and only then renamed. What was there before is moved aside
+for that moment and put back if anything fails.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from flowveil.errors import GuaranteeError, OutputError
+from flowveil.report.html import render
+from flowveil.report.summary import FORMAT, manifest, summarize
+from flowveil.verify import verify_release
+
+if TYPE_CHECKING:
+    from flowveil.plan import Release
+
+MANIFEST = "manifest.json"
+#: Fixed, because the size of row groups is part of the bytes.
+ROWS_PER_GROUP = 1 << 20
+#: What file managers leave behind; no reason to refuse a folder.
+_LITTER = frozenset({".DS_Store", "Thumbs.db", "desktop.ini"})
+
+
+def publish(release: Release, directory: str | PathLike[str], *, overwrite: bool = True) -> Path:
+    """Write a release into a folder.
+
+    Args:
+        release: what to publish.
+        directory: the folder: new, empty, or an earlier release; its parent must exist.
+        overwrite: whether an earlier release may be replaced.
+
+    Returns:
+        The folder.
+
+    Raises:
+        OutputError: the folder may not or cannot be written. What was there is untouched.
+        GuaranteeError: the files, read back and recounted, contradict the release. What was there is
+        untouched.
+    """
+    check_target(directory, overwrite=overwrite)
+    # A link to a folder stays a link: what it points to is replaced.
+    target = Path(os.path.realpath(directory))
+    draft = _beside(target, "draft")
+    try:
+        os.mkdir(draft)
+        _write_files(release, draft)
+        findings = verify_release(draft, release.input)
+        if findings:
+            raise GuaranteeError(
+                f"The release for '{directory}' was written and read back, but a recount contradicts it; "
+                "nothing was published:\n" + "\n".join(f"- {finding}" for finding in findings),
+                findings=findings,
+            )
+        # The run was long: somebody may have put something there since the first look.
+        check_target(directory, overwrite=overwrite)
+        _replace(target, draft)
+    except OutputError:
+        raise
+    except OSError as problem:
+        reason = problem.strerror or type(problem).__name__
+        raise OutputError(
+            f"The release cannot be written into '{directory}': {reason}. "
+            "What was there before is untouched. Hint: check the free space and the rights of its parent."
+        ) from problem
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return Path(directory)
+
+
+def check_target(directory: str | PathLike[str], *, overwrite: bool = True) -> None:
+    """Refuse a folder that may not be written, before anything is computed.
+
+    Raises:
+        OutputError: it is a file, it holds something else than a release, it is a release and ``overwrite``
+            is False, or its parent is missing or not writable.
+    """
+    target = Path(os.path.realpath(directory))
+    if target.exists():
+        if not target.is_dir():
+            raise OutputError(f"'{directory}' is a file; a folder is needed. Hint: name a new folder.")
+        _check_content(directory, target, overwrite=overwrite)
+    if not target.parent.is_dir():
+        raise OutputError(
+            f"The parent of '{directory}' does not exist; only the last part of the path is created. "
+            "Hint: create the parent folder first."
+        )
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise OutputError(
+            f"The parent of '{directory}' is not writable; a release is prepared there and then renamed. "
+            "Hint: choose another place or ask for the rights."
+        )
+
+
+def _check_content(directory: str | PathLike[str], target: Path, *, overwrite: bool) -> None:
+    try:
+        found = {entry.name for entry in os.scandir(target)} - _LITTER
+    except OSError as problem:
+        raise OutputError(f"'{directory}' cannot be read: {problem.strerror}.") from problem
+    if not found:
+        return
+    listed = _files_of_release(target)
+    if listed is None:
+        raise OutputError(
+            f"'{directory}' is not empty and holds no release of flowveil ({len(found)} entries found); "
+            "only a new folder, an empty one or an earlier release is written to. Hint: name a new folder."
+        )
+    if not overwrite:
+        raise OutputError(f"'{directory}' holds a release already, and it may not be overwritten.")
+    strangers = sorted(found - listed)
+    if strangers:
+        shown = ", ".join(f"'{name}'" for name in strangers[:5])
+        raise OutputError(
+            f"'{directory}' holds a release and {len(strangers)} entries that are not part of it ({shown}); "
+            "replacing the release would delete them. Hint: move them away, or name a new folder."
+        )
+
+
+def _files_of_release(folder: Path) -> set[str] | None:
+    """The files that a manifest of ours lists, itself included; None where there is no such manifest."""
+    try:
+        content = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        if content["format"] != FORMAT:
+            return None
+        return {MANIFEST, *map(str, content["sha256"])}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _beside(target: Path, purpose: str) -> Path:
+    """A hidden name beside the target that nobody has: leftovers of a crash are never in the way."""
+    return target.with_name(f".{target.name}.{purpose}-{secrets.token_hex(8)}")
+
+
+def _write_files(release: Release, folder: Path) -> None:
+    report = summarize(release)
+    content: dict[str, Callable[[IO[bytes]], None]] = {
+        "flows.parquet": lambda file: _write_parquet(release.flows, file),
+        "zones.parquet": lambda file: _write_parquet(release.zones, file),
+        "report.json": lambda file: _write_json(report, file),
+        "report.html": lambda file: _write_text(render(report), file),
+    }
+    for name, write in content.items():
+        _write_file(folder / name, write)
+    sha256 = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in content}
+    _write_file(folder / MANIFEST, lambda file: _write_json(manifest(report, sha256), file))
+    _sync_folder(folder)
+
+
+def _write_file(path: Path, write: Callable[[IO[bytes]], None]) -> None:
+    with open(path, "wb") as file:
+        write(file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _write_parquet(table: pa.Table, file: IO[bytes]) -> None:
+    pq.write_table(table, file, row_group_size=ROWS_PER_GROUP, compression="zstd", version="2.6")
+
+
+def _write_json(content: Mapping[str, Any], file: IO[bytes]) -> None:
+    _write_text(json.dumps(content, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n", file)
+
+
+def _write_text(text: str, file: IO[bytes]) -> None:
+    file.write(text.encode("utf-8"))
+
+
+def _replace(target: Path, draft: Path) -> None:
+    """Put the draft where the target is. If that fails, the target is what it was."""
+    aside = _beside(target, "old")
+    try:
+        if target.exists():
+            os.rename(target, aside)
+        os.rename(draft, target)
+        _sync_folder(target.parent)
+    except BaseException:
+        if aside.exists() and not target.exists():
+            os.rename(aside, target)
+        raise
+    finally:
+        # Still there only if the new release has taken its place.
+        if target.exists():
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make names durable, where the system can: a folder cannot be opened on Windows."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError:
+        return
+    finally:
+        os.close(handle)

@@ -1,0 +1,134 @@
+"""The two tables of a release: the matrix and its zones.
+
+Both are pure functions of the release and sorted by their text codes, so the same release gives the same
+bytes. Only zones that occur in a published cell are listed: a zone whose cells are all suppressed would tell
+that somebody went there.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import shapely
+from numpy.typing import NDArray
+
+from flowveil.hierarchy import Ints
+
+if TYPE_CHECKING:
+    from flowveil.plan import Release, Zones
+
+#: The columns that make a zone the same in both roles.
+_ZONE_FIELDS = (
+    ("level", pa.int32()),
+    ("tiles", pa.int64()),
+    ("area_km2", pa.float64()),
+    ("lat", pa.float64()),
+    ("lon", pa.float64()),
+    ("geometry", pa.binary()),
+)
+
+
+def flows_table(release: Release) -> pa.Table:
+    """The published matrix, sorted by (origin_zone, destination_zone).
+
+    Returns:
+        ``origin_zone`` and ``destination_zone`` (text), ``trips`` (int64) and, where the input has weights,
+        ``weight`` (float64).
+    """
+    cells, plan = release.cells, release.plan
+    origin, origin_rank = _codes_of(plan.origin_zones, cells.origin)
+    destination, destination_rank = _codes_of(plan.destination_zones, cells.destination)
+    order = np.lexsort((destination_rank, origin_rank))
+    columns: dict[str, pa.Array] = {
+        "origin_zone": origin.take(pa.array(order)),
+        "destination_zone": destination.take(pa.array(order)),
+        "trips": pa.array(cells.trips[order], type=pa.int64()),
+    }
+    if cells.weight is not None:
+        columns["weight"] = pa.array(cells.weight[order], type=pa.float64())
+    return pa.table(columns)
+
+
+def zones_table(release: Release) -> pa.Table:
+    """The zones that published cells use, sorted by zone then role; GeoParquet 1.1 where the map is known.
+
+    A zone used at both ends is one row of role ``both`` when it is the same area with the same tiles in both
+    roles; the tiles are those observed at each end, so often they differ, and then there are two rows.
+    """
+    plan, cells = release.plan, release.cells
+    origin = _zone_rows(plan.origin_zones, cells.origin, "origin")
+    destination = _zone_rows(plan.destination_zones, cells.destination, "destination")
+    table = _join_roles(origin, destination).sort_by([("zone", "ascending"), ("role", "ascending")])
+    return _with_geo_metadata(table)
+
+
+def _codes_of(zones: Zones, number: Ints) -> tuple[pa.Array, NDArray[np.int64]]:
+    """The code of each cell's zone, and its rank in text order: few zones are sorted, not many cells."""
+    used, position = np.unique(number, return_inverse=True)
+    codes = zones.codes(used.astype(np.int32))
+    _, rank = np.unique(codes, return_inverse=True)
+    return pa.array(codes.tolist(), type=pa.string()).take(pa.array(position)), rank[position]
+
+
+def _zone_rows(zones: Zones, number: Ints, role: str) -> pa.Table:
+    used = np.flatnonzero(np.bincount(number)).astype(np.int32)
+    codes, first = np.unique(zones.codes(used), return_index=True)
+    used = used[first]
+    center, area, outline = zones.centers(used), zones.areas_km2(used), zones.polygons(used)
+    lat, lon = (None, None) if center is None else center
+    known: dict[str, Any] = {
+        "level": zones.level[used],
+        "tiles": zones.size[used],
+        "area_km2": area,
+        "lat": lat,
+        "lon": lon,
+        # Little-endian and flat whatever the machine, for identical bytes.
+        "geometry": None if outline is None else shapely.to_wkb(outline, output_dimension=2, byte_order=1),
+    }
+    columns = {
+        "zone": pa.array(codes.tolist(), type=pa.string()),
+        "role": pa.array([role] * len(used), pa.string()),
+    }
+    for name, kind in _ZONE_FIELDS:
+        values = known[name]
+        columns[name] = pa.nulls(len(used), kind) if values is None else pa.array(values, type=kind)
+    return pa.table(columns)
+
+
+def _join_roles(origin: pa.Table, destination: pa.Table) -> pa.Table:
+    twin_of_origin = pc.index_in(origin["zone"], value_set=destination["zone"])
+    at_origin = np.flatnonzero(twin_of_origin.is_valid().to_numpy(zero_copy_only=False))
+    at_destination = twin_of_origin.drop_null().to_numpy()
+    one, other = origin.take(pa.array(at_origin)), destination.take(pa.array(at_destination))
+    same = np.ones(len(at_origin), dtype=np.bool_)
+    for name, _ in _ZONE_FIELDS:
+        equal = pc.equal(one[name], other[name]).fill_null(False)
+        both_null = pc.and_(one[name].is_null(), other[name].is_null())
+        same &= pc.or_(equal, both_null).to_numpy()
+    role = np.array(["origin"] * len(origin), dtype=object)
+    role[at_origin[same]] = "both"
+    left = np.ones(len(destination), dtype=np.bool_)
+    left[at_destination[same]] = False
+    column = origin.schema.get_field_index("role")
+    origin = origin.set_column(column, "role", pa.array(role, type=pa.string()))
+    return pa.concat_tables([origin, destination.filter(pa.array(left))])
+
+
+def _with_geo_metadata(table: pa.Table) -> pa.Table:
+    """Mark the table as GeoParquet 1.1; without any geometry it stays plain Parquet."""
+    outlines = table["geometry"].drop_null()
+    table = table.combine_chunks()
+    if len(outlines) == 0:
+        return table
+    kinds = {g.geom_type for g in shapely.from_wkb(outlines.to_numpy(zero_copy_only=False))}
+    geo = {
+        "version": "1.1.0",
+        "primary_column": "geometry",
+        # No "crs": GeoParquet then means longitude and latitude on WGS 84 (OGC:CRS84).
+        "columns": {"geometry": {"encoding": "WKB", "geometry_types": sorted(kinds)}},
+    }
+    return table.replace_schema_metadata({"geo": json.dumps(geo, sort_keys=True)})

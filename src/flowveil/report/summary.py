@@ -1,0 +1,248 @@
+"""A release as plain data: what report.json and manifest.json say.
+
+Everything here is published, so this is where a measure that would give away a suppressed value is withheld.
+The reasoning, case by case, is in ``docs/threat-model.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowveil import __version__
+
+if TYPE_CHECKING:
+    from flowveil.guarantee import Guarantee
+    from flowveil.plan import Release
+
+#: What a manifest.json of ours says of itself; a folder without it is never overwritten.
+FORMAT = "flowveil release"
+
+#: Measures from which, together with the published cells, the suppressed volume can be computed.
+TELL_SUPPRESSED = ("c_dm", "distribution_distance", "reconstruction_loss", "suppressed_share")
+
+#: With fewer suppressed flows or cells than this, whoever knows one of them learns the other from the total.
+FEWEST_SUPPRESSED = 3
+
+#: Significant digits of measures that are computed from tiles, not from published cells. A median is the very
+#: distance of one tile: exact, it would name that tile.
+_DIGITS = {
+    "reconstruction_loss": 4,
+    "distribution_distance": 4,
+    "generalization_distance_m": 3,
+    "generalization_distance_std_m": 3,
+    "generalization_distance_median_m": 2,
+}
+
+
+def summarize(release: Release) -> dict[str, Any]:
+    """The content of report.json: plain, finite, and safe to publish.
+
+    Returns:
+        ``version``, ``method``, ``parameters``, ``guarantee``, ``homogeneous``, ``suppression``, ``measures``
+        (by basis), ``withheld`` (None, or which measures are withheld and why), ``statement``, ``notes``.
+    """
+    reason = reason_to_withhold(release)
+    measures = {basis: _published_measures(values) for basis, values in release.metrics().items()}
+    withheld: dict[str, Any] | None = None
+    if reason is not None:
+        names = {basis: _tell_suppressed(release, basis) for basis in measures}
+        for basis, hidden in names.items():
+            measures[basis].update(dict.fromkeys(hidden))
+        withheld = {"measures": names, "reason": reason}
+    report = {
+        "version": __version__,
+        "method": release.method,
+        "parameters": release.parameters,
+        "guarantee": _published_guarantee(release, withhold=reason is not None),
+        "homogeneous": release.plan.homogeneous,
+        "suppression": release.plan.suppression,
+        "measures": measures,
+        "withheld": withheld,
+        "statement": statement(release, reason),
+        "notes": _published_notes(release.plan.notes, withhold=reason is not None),
+    }
+    return {key: _plain(value) for key, value in report.items()}
+
+
+def manifest(report: Mapping[str, Any], sha256: Mapping[str, str]) -> dict[str, Any]:
+    """The content of manifest.json: the hash of every other file, and what is and is not protected."""
+    return {
+        "format": FORMAT,
+        "version": report["version"],
+        "sha256": dict(sha256),
+        "statement": list(report["statement"]),
+    }
+
+
+def reason_to_withhold(release: Release) -> str | None:
+    """Why the suppressed volume must not be told, or None where it may be.
+
+    The total of what is suppressed is published like one more cell, so it must satisfy the guarantee like
+    one; and it must not be the sum of one or two cells, because whoever knows one would learn the other.
+    """
+    suppressed = release.cell_of_flow < 0
+    n_flows = int(suppressed.sum())
+    if n_flows == 0:
+        return None
+    if n_flows < FEWEST_SUPPRESSED or _cells_among(release, suppressed) < FEWEST_SUPPRESSED:
+        return f"fewer than {FEWEST_SUPPRESSED} flows or cells are suppressed, so their total would tell single values"
+    together = release.input.select(suppressed)
+    if not _reaches(release.guarantee, together):
+        return "all that is suppressed, taken together, is less than the guarantee asks of one cell"
+    return None
+
+
+def _tell_suppressed(release: Release, basis: str) -> list[str]:
+    """The measures of one basis that are withheld.
+
+    Beside those that count the suppressed volume: those taken against k times the mean weight of a trip,
+    because that mean is over all trips, the suppressed ones included.
+    """
+    hidden = set(TELL_SUPPRESSED)
+    if not _population_is_absolute(release):
+        hidden |= {"c_avg"} if basis == "weight" else set()
+        hidden |= {"cells_under_k_population"} if release.guarantee.population is None else set()
+    return sorted(hidden)
+
+
+def _cells_among(release: Release, flows: NDArray[np.bool_]) -> int:
+    plan = release.plan
+    pair = plan.origin_zone[flows].astype(np.int64) * len(plan.destination_zones) + plan.destination_zone[flows]
+    return len(np.unique_values(pair))
+
+
+def _reaches(guarantee: Guarantee, rows: Any) -> bool:
+    """Whether these rows, taken as one cell, reach the thresholds of trips, people and population."""
+    nowhere = np.zeros(len(rows), np.int32)
+    cell = rows.merge(nowhere, nowhere, 1, 1).cells
+    many = np.full(len(cell), np.iinfo(np.int32).max, np.int32)
+    return bool(guarantee.safe(cell, many, many).all())
+
+
+def _population_is_absolute(release: Release) -> bool:
+    threshold = release.guarantee.population
+    return threshold is not None and release.parameters.get("k_population") == threshold
+
+
+def _published_guarantee(release: Release, *, withhold: bool) -> dict[str, Any]:
+    """The thresholds; k times the mean weight is rounded down where the suppressed volume is withheld.
+
+    Exact, it would tell the mean weight of all trips, suppressed ones included, and so tie the suppressed
+    weight to the suppressed trips.
+    """
+    named = release.guarantee.to_dict()
+    if withhold and "population" in named and not _population_is_absolute(release):
+        named["population"] = _round_down(named["population"], 3)
+    return named
+
+
+def _round_down(value: float, digits: int) -> float:
+    if value <= 0:
+        return value
+    exponent = math.floor(math.log10(value)) - digits + 1
+    unit = 10.0**-exponent if exponent < 0 else 10.0**exponent
+    return math.floor(value * unit) / unit if exponent < 0 else math.floor(value / unit) * unit
+
+
+def _published_measures(values: Mapping[str, float | int | None]) -> dict[str, float | int | None]:
+    return {name: _rounded(value, _DIGITS.get(name)) for name, value in values.items()}
+
+
+def _rounded(value: float | int | None, digits: int | None) -> float | int | None:
+    return value if value is None or digits is None else float(f"{value:.{digits}g}")
+
+
+def _published_notes(notes: Mapping[str, Any], *, withhold: bool) -> dict[str, Any]:
+    """A method's notes, without numbers where something is withheld: a method cannot know what they tell."""
+    return {k: v for k, v in notes.items() if not withhold or v is None or isinstance(v, str | bool | np.bool_)}
+
+
+def _plain(value: Any) -> Any:
+    """JSON types only; no NaN, no infinity, and no path of the machine that ran."""
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        ordered = sorted(value, key=str) if isinstance(value, set | frozenset) else value
+        return [_plain(v) for v in ordered]
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, bool | int):
+        return value
+    text = str(value)
+    return "(a path; not published)" if isinstance(value, PathLike) or "/" in text or "\\" in text else text
+
+
+def statement(release: Release, reason: str | None) -> list[str]:
+    """What is and is not protected, one sentence or two each, for readers who do not know the method."""
+    guarantee = release.guarantee
+    thresholds = _thresholds_in_words(_published_guarantee(release, withhold=reason is not None))
+    said = [f"Protected: every published cell holds at least {thresholds}."]
+    said += _about_persons(guarantee)
+    said.append(_about_suppression(release, reason))
+    said += _about_places(release)
+    said += [
+        "Not protected: outside knowledge. Whoever knows all but one of the trips of a cell learns the last.",
+        "Not protected: other releases. Two releases of overlapping data, or a release beside other "
+        "published totals, can be subtracted from each other.",
+        "Not claimed: differential privacy. Counts are exact, no noise was added.",
+    ]
+    return said
+
+
+def _thresholds_in_words(guarantee: Mapping[str, Any]) -> str:
+    """The thresholds as published; a population is rounded down, never up: no more is claimed than holds."""
+    parts = [f"{guarantee[unit]:,} {unit}" for unit in ("trips", "people") if unit in guarantee]
+    if "population" in guarantee:
+        least = guarantee["population"]
+        parts.append(f"a population of {math.floor(least):,}" if least >= 10 else f"a population of {least}")
+    return " and ".join(parts)
+
+
+def _about_persons(guarantee: Guarantee) -> list[str]:
+    if guarantee.people is not None:
+        return [f"Protected: at least {guarantee.people} different people are behind every published cell."]
+    said = []
+    if guarantee.trips is not None:
+        said.append(
+            "Not protected: people. Trips were counted, not people: one person may be behind several trips, "
+            "and all trips of a cell may be those of one person."
+        )
+    if guarantee.population is not None:
+        said.append(
+            "Not protected: participants. The population of a cell is a sum of weights; a single participant "
+            "with a large weight may stand for all of it."
+        )
+    return said
+
+
+def _about_suppression(release: Release, reason: str | None) -> str:
+    if not (release.cell_of_flow < 0).any():
+        return "Complete: nothing was suppressed; every flow of the input is counted in a published cell."
+    if reason is None:
+        return "Incomplete: flows that could not be hidden were suppressed; the measures tell their share."
+    return f"Withheld: something was suppressed, but how much is withheld, because {reason}."
+
+
+def _about_places(release: Release) -> list[str]:
+    said = []
+    locations = release.guarantee.locations
+    if locations is not None:
+        said.append(f"Protected: both ends of every cell cover at least {locations} tiles of the input.")
+    else:
+        said.append(
+            "Not protected: what a cell has in common. If all trips of a cell end in the same place, or share "
+            "anything else, whoever is known to be in the cell is known to share it."
+        )
+    if not release.plan.homogeneous:
+        said.append("Zones are nested: areas of different cells may overlap; a flow is counted in one cell only.")
+    return said

@@ -1,0 +1,669 @@
+"""An independent recount of a written release.
+
+Nothing here is shared with the methods, the engines or the writers: the files are read with DuckDB, the raw
+flows are a plain table of tile codes, and which tile lies in which zone is worked out anew in SQL, for H3
+from the bits of the codes and for other maps by following parent codes. What a method believed to have
+published plays no part.
+
+Findings never quote a value below the guarantee: they count cells, flows and zones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from glob import escape
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flowveil.errors import GuaranteeError
+
+if TYPE_CHECKING:
+    from flowveil.flows import Flows
+    from flowveil.hierarchy import Hierarchy
+
+#: Sums of weights may differ by this share: they pass through decimal text and other people's tools.
+TOLERANCE = 1e-9
+
+_FILES = ("flows.parquet", "zones.parquet", "report.json", "report.html")
+_MANIFEST = "manifest.json"
+_FLOW_COLUMNS: dict[str, str | None] = {
+    "origin_zone": "VARCHAR",
+    "destination_zone": "VARCHAR",
+    "trips": "BIGINT",
+    "weight": "DOUBLE",
+}
+_ZONE_COLUMNS: dict[str, str | None] = {
+    "zone": "VARCHAR",
+    "role": "VARCHAR",
+    "level": "INTEGER",
+    "tiles": "BIGINT",
+    "area_km2": "DOUBLE",
+    "lat": "DOUBLE",
+    "lon": "DOUBLE",
+    # Bytes or a type of its own, by the version of DuckDB; not looked into.
+    "geometry": None,
+}
+_UNITS = ("trips", "people", "population")
+#: Measures that tell the suppressed volume to whoever has the published cells.
+_TELL_SUPPRESSED = ("c_dm", "distribution_distance", "reconstruction_loss", "suppressed_share")
+#: Below this many flows or cells, a total would tell single values.
+_FEWEST_SUPPRESSED = 3
+
+
+def check(folder: str | PathLike[str], flows: Flows) -> None:
+    """Raise unless the release in a folder holds against the flows it was made from.
+
+    Raises:
+        GuaranteeError: the recount contradicts the release; ``findings`` has one line for each contradiction.
+    """
+    findings = verify_release(folder, flows)
+    if findings:
+        raise GuaranteeError(
+            f"The release in '{folder}' does not hold against a recount:\n" + "\n".join(f"- {f}" for f in findings),
+            findings=findings,
+        )
+
+
+def verify_release(folder: str | PathLike[str], flows: Flows) -> list[str]:
+    """Recount a release from its files and the raw flows.
+
+    Args:
+        folder: the release.
+        flows: the flows it was made from, at tile level.
+
+    Returns:
+        One plain line for each contradiction; empty when everything holds: the files are those of the
+        manifest, each published cell is exactly the sum of the raw flows that belong to it, reaches the
+        guarantee, and the report says what is true.
+    """
+    place = Path(folder)
+    if not place.is_dir():
+        return ["there is no such folder"]
+    findings = list(_check_manifest(place))
+    report, problems = _read_report(place)
+    findings += problems
+    if report is None:
+        return findings
+    report = _with_exact_population(report, flows)
+    findings += _check_guarantee(report, flows)
+    with _database() as db:
+        findings += _load_published(db, place, flows)
+        if not _one(db, "SELECT count(*) = 2 FROM duckdb_tables() WHERE table_name IN ('published', 'zones')"):
+            return findings
+        _load_raw(db, flows)
+        findings += _check_zones(db, report)
+        _assign_flows(db, report, flows)
+        findings += _check_cells(db, report, flows)
+        findings += _check_measures(db, report, flows)
+    return findings
+
+
+# ---- the folder --------------------------------------------------------------------------------------------
+
+
+def _check_manifest(place: Path) -> Iterator[str]:
+    present = {entry.name for entry in place.iterdir()}
+    try:
+        listed = json.loads((place / _MANIFEST).read_text(encoding="utf-8"))["sha256"]
+        listed = {str(name): str(value) for name, value in listed.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        yield f"{_MANIFEST}: missing or not readable"
+        listed = {}
+    for name in sorted(set(_FILES) - present):
+        yield f"{name}: missing"
+    for name in sorted(present - set(_FILES) - {_MANIFEST}):
+        yield f"{name}: extra file, not part of a release"
+    for name in sorted(set(listed) - set(_FILES)):
+        yield f"{_MANIFEST}: lists '{name}', which is not part of a release"
+    for name in sorted(present & set(_FILES)):
+        if name not in listed:
+            yield f"{_MANIFEST}: does not list '{name}'"
+        elif _sha256(place / name) != listed[name]:
+            yield f"{name}: its sha256 is not the one in {_MANIFEST}"
+
+
+def _sha256(path: Path) -> str | None:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return None
+
+
+@dataclass(frozen=True)
+class _Claims:
+    """What report.json claims, as far as it can be recounted."""
+
+    guarantee: Mapping[str, Any]
+    parameters: Mapping[str, Any]
+    homogeneous: bool
+    suppression: Mapping[str, Any]
+    measures: Mapping[str, Mapping[str, Any]]
+    withheld: bool
+
+    def threshold(self, unit: str) -> float | None:
+        """What every cell must reach in a unit, or None where the unit is not protected."""
+        return self.guarantee.get(unit)
+
+
+def _read_report(place: Path) -> tuple[_Claims | None, list[str]]:
+    try:
+        content = json.loads((place / "report.json").read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+        claims = _Claims(
+            guarantee=dict(content["guarantee"]),
+            parameters=dict(content["parameters"]),
+            homogeneous=content["homogeneous"],
+            suppression=dict(content["suppression"]),
+            measures={basis: dict(values) for basis, values in content["measures"].items()},
+            withheld=content.get("withheld") is not None,
+        )
+    except OSError:
+        return None, []
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None, ["report.json: not readable, or not the report of a release"]
+    problems = list(_malformed(claims))
+    return (None if problems else claims), problems
+
+
+def _malformed(claims: _Claims) -> Iterator[str]:
+    if not isinstance(claims.homogeneous, bool):
+        yield "report.json: 'homogeneous' is neither true nor false"
+    for unit in ("k", *_UNITS, "locations"):
+        if unit in claims.guarantee and _number(claims.guarantee[unit]) is None:
+            yield f"report.json: the guarantee in {unit} is not a number"
+    rule, levels = claims.suppression.get("rule"), claims.suppression.get("levels")
+    beta = _number(claims.suppression.get("beta"))
+    if rule not in ("short cells", "hopeless flows"):
+        yield "report.json: the suppression rule is not known"
+    elif rule == "hopeless flows" and (
+        isinstance(levels, bool) or not isinstance(levels, int) or levels < 0 or beta is None or not 0 <= beta < 1
+    ):
+        yield "report.json: the suppression rule 'hopeless flows' has no valid levels or beta"
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _number(value: Any) -> float | None:
+    return None if isinstance(value, bool) or not isinstance(value, int | float) else value
+
+
+# ---- the guarantee -----------------------------------------------------------------------------------------
+
+
+def _with_exact_population(claims: _Claims, flows: Flows) -> _Claims:
+    """Undo the rounding of a population threshold that is k times the mean weight.
+
+    Where the suppressed volume is withheld, such a threshold is published rounded down to three digits; the
+    cells were held against the exact one, so the recount must be too.
+    """
+    rounded = claims.threshold("population")
+    if rounded is None or not claims.withheld or _number(claims.parameters.get("k_population")) is not None:
+        return claims
+    exact = _mean_population(flows, claims.guarantee.get("k", 0))
+    if exact is None or not 0.99 * exact <= rounded <= exact:
+        return claims
+    return replace(claims, guarantee={**claims.guarantee, "population": exact})
+
+
+def _mean_population(flows: Flows, k: float) -> float | None:
+    """The k-fold mean weight of a trip."""
+    trips = int(np.sum(flows.trips))
+    return None if flows.weight is None or trips == 0 else float(k * np.sum(flows.weight) / trips)
+
+
+def _check_guarantee(claims: _Claims, flows: Flows) -> Iterator[str]:
+    protected = [unit for unit in _UNITS if claims.threshold(unit) is not None]
+    if not protected:
+        yield "report.json: the guarantee protects no unit"
+    if sorted(claims.guarantee.get("protect", protected)) != sorted(protected):
+        yield "report.json: the guarantee has thresholds for other units than it says it protects"
+    if "people" in protected and flows.people is None:
+        yield "report.json: the guarantee protects people, but the input has no persons to count"
+    if "population" in protected and flows.weight is None:
+        yield "report.json: the guarantee protects the population, but the input has no weights to count"
+    for unit, least in _asked_for(claims, flows).items():
+        if (claims.threshold(unit) or 0) < least * (1 - TOLERANCE):
+            yield f"report.json: the guarantee in {unit} is weaker than the parameters ask for"
+
+
+def _asked_for(claims: _Claims, flows: Flows) -> dict[str, float]:
+    """The least thresholds that the parameters, and the guarantee's own k, ask for."""
+    asked_k = _number(claims.parameters.get("k"))
+    k = max(_number(claims.guarantee.get("k")) or 0, asked_k or 0)
+    protect = claims.parameters.get("protect") or ()
+    units = {protect} if isinstance(protect, str) else set(protect)
+    asked = {unit: k for unit in ("trips", "people") if unit in units or claims.threshold(unit) is not None}
+    absolute = _number(claims.parameters.get("k_population"))
+    mean = _mean_population(flows, k)
+    if absolute is not None:
+        asked["population"] = absolute
+    elif "population" in units and mean is not None:
+        asked["population"] = mean
+    locations = _number(claims.parameters.get("l"))
+    if locations is not None:
+        asked["locations"] = locations
+    return asked
+
+
+def _safe(claims: _Claims, *, locations: bool = True) -> str:
+    """SQL: whether a group with trips, people, weight, tiles_o, tiles_d reaches every threshold."""
+    column = {"trips": "trips", "people": "people", "population": "weight"}
+    terms = ["true"]
+    for unit, name in column.items():
+        if claims.threshold(unit) is not None:
+            terms.append(f"coalesce({name}, 0) >= {_literal(claims.threshold(unit))}")
+    if locations and claims.threshold("locations") is not None:
+        least = _literal(claims.threshold("locations"))
+        terms.append(f"tiles_o >= {least} AND tiles_d >= {least}")
+    return "(" + " AND ".join(terms) + ")"
+
+
+def _literal(value: float | None) -> str:
+    # As text and cast: a bare number would be a DECIMAL, and a comparison with one rounds.
+    return f"CAST('{value!r}' AS DOUBLE)"
+
+
+# ---- tables ------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _database() -> Iterator[Any]:
+    """An empty database; what does not fit into memory goes to a private folder that is removed."""
+    import duckdb
+
+    with tempfile.TemporaryDirectory(prefix="flowveil-") as spill:
+        db = duckdb.connect(":memory:", config={"temp_directory": spill})
+        try:
+            _run(db, "SET autoinstall_known_extensions = false")
+            _run(db, "SET enable_progress_bar = false")
+            yield db
+        finally:
+            db.close()
+
+
+def _run(db: Any, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    """Run to the end: newer versions of DuckDB refuse other work while a result is only half read."""
+    rows: list[tuple[Any, ...]] = db.execute(query, list(values)).fetchall()
+    return rows
+
+
+def _one(db: Any, query: str) -> Any:
+    return _run(db, query)[0][0]
+
+
+def _load_published(db: Any, place: Path, flows: Flows) -> list[str]:
+    """Read the two tables into ``published`` and ``zones``; what is not as it should be is returned."""
+    columns = {name: kind for name, kind in _FLOW_COLUMNS.items() if name != "weight" or flows.weight is not None}
+    return [
+        *_load_table(db, place / "flows.parquet", "published", columns),
+        *_load_table(db, place / "zones.parquet", "zones", _ZONE_COLUMNS),
+    ]
+
+
+def _load_table(db: Any, path: Path, table: str, columns: Mapping[str, str | None]) -> Iterator[str]:
+    import duckdb
+
+    # The folder's name is a name, not a pattern, and 'k=10' in it is not a column.
+    source = "read_parquet(?, file_row_number = true, hive_partitioning = false)"
+    try:
+        found = _run(db, f"DESCRIBE SELECT * FROM {source}", [escape(str(path))])
+        kinds = {name: kind for name, kind, *_ in found if name != "file_row_number"}
+        same_kinds = all(kind is None or kinds.get(name) == kind for name, kind in columns.items())
+        if list(kinds) != list(columns) or not same_kinds:
+            yield f"{path.name}: its columns are not {', '.join(columns)} in their types"
+            return
+        picked = ", ".join(name for name, kind in columns.items() if kind is not None)
+        _run(
+            db,
+            f"CREATE TABLE {table} AS SELECT {picked}, file_row_number AS row FROM {source}",
+            [escape(str(path))],
+        )
+    except duckdb.Error:
+        yield f"{path.name}: cannot be read"
+        return
+    keys = list(columns)[:2]
+    empty = " OR ".join(f"{name} IS NULL" for name, kind in columns.items() if kind in ("VARCHAR", "BIGINT"))
+    if _one(db, f"SELECT count(*) FROM {table} WHERE {empty}"):
+        yield f"{path.name}: has empty fields"
+    pair = f"({keys[0]}, {keys[1]})"
+    before = f"lag({pair}) OVER (ORDER BY row)"
+    if _one(db, f"SELECT count(*) FROM (SELECT {pair} AS key, {before} AS before FROM {table}) WHERE key < before"):
+        yield f"{path.name}: not sorted by {keys[0]} and {keys[1]}"
+    twice = _one(db, f"SELECT count(*) - count(DISTINCT {pair}) FROM {table}")
+    if twice:
+        yield f"{path.name}: {twice} rows stand twice"
+
+
+def _load_raw(db: Any, flows: Flows) -> None:
+    """The raw flows by tile code (``raw``), their persons (``who``), what lies above each tile (``up_*``)."""
+    import pyarrow as pa
+
+    origin, destination = _leaf_codes(flows.origins), _leaf_codes(flows.destinations)
+    raw = pa.table(
+        {
+            "flow": np.arange(len(flows), dtype=np.int32),
+            "o": _codes(origin).take(pa.array(flows.origin)),
+            "d": _codes(destination).take(pa.array(flows.destination)),
+            "trips": flows.trips,
+            "weight": pa.nulls(len(flows), pa.float64()) if flows.weight is None else flows.weight,
+        }
+    )
+    _store(db, "raw", raw)
+    people = flows.people
+    who = pa.table(
+        {
+            "flow": np.zeros(0, np.int32) if people is None else people.cell,
+            "person": np.zeros(0, np.int32) if people is None else people.person,
+        }
+    )
+    _store(db, "who", who)
+    for end, tree, tiles in (("o", flows.origins, origin), ("d", flows.destinations, destination)):
+        _store(db, f"tile_{end}", pa.table({"tile": _codes(tiles)}))
+        if tree.kind == "h3" and tiles.dtype == np.uint64:
+            _climb_h3(db, end, tiles, tree.base_level)
+        else:
+            _climb_tree(db, end, tree)
+        text = "node" if tiles.dtype.kind == "U" else "CASE WHEN node = 0 THEN 'all' ELSE format('{:x}', node) END"
+        _run(
+            db,
+            f"CREATE TABLE node_{end} AS SELECT node, {text} AS text, count(*) AS tiles, "
+            f"any_value(top - step) + {tree.base_level} AS level FROM up_{end} GROUP BY node",
+        )
+
+
+def _leaf_codes(tree: Hierarchy) -> Any:
+    """The code of each tile: the nodes that are nobody's parent, in node order."""
+    return tree.code[np.bincount(tree.parent[1:], minlength=len(tree.parent)) == 0]
+
+
+def _codes(codes: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.array(codes.tolist(), type=pa.string()) if codes.dtype.kind == "U" else pa.array(codes)
+
+
+def _store(db: Any, name: str, table: Any) -> None:
+    db.register("arriving", table)
+    _run(db, f"CREATE TABLE {name} AS SELECT * FROM arriving")
+    db.unregister("arriving")
+
+
+def _climb_h3(db: Any, end: str, tiles: Any, base_level: int) -> None:
+    """``up``: every cell above a tile, from its bits: 3 for each resolution, all set below the cell's own."""
+    finest = int(tiles[0]) >> 52 & 15
+    top = finest - base_level
+    parts = []
+    for r in range(finest, max(base_level, 0) - 1, -1):
+        kept, added = 0xFFFFFFFFFFFFFFFF ^ (15 << 52), (r << 52) | ((1 << 3 * (15 - r)) - 1)
+        node = f"(tile & {kept}::UBIGINT) | {added}::UBIGINT"
+        parts.append(f"SELECT tile, {node} AS node, {finest - r} AS step, {top} AS top FROM tile_{end}")
+    if base_level < 0:
+        parts.append(f"SELECT tile, 0::UBIGINT, {top}, {top} FROM tile_{end}")
+    _run(db, f"CREATE TABLE up_{end} AS " + " UNION ALL ".join(parts))
+
+
+def _climb_tree(db: Any, end: str, tree: Hierarchy) -> None:
+    """``up``: every node above a tile, by following parent codes one step at a time."""
+    import pyarrow as pa
+
+    has_parent = tree.parent >= 0
+    child, parent = tree.code[has_parent], tree.code[tree.parent[has_parent]]
+    _store(db, f"parent_{end}", pa.table({"child": _codes(child), "parent": _codes(parent)}))
+    _run(db, f"CREATE TABLE climb AS SELECT tile, tile AS node, 0 AS step FROM tile_{end}")
+    step = 0
+    while _one(db, f"SELECT count(*) FROM climb WHERE step = {step}"):
+        _run(
+            db,
+            f"INSERT INTO climb SELECT tile, parent, {step + 1} FROM climb JOIN parent_{end} ON node = child "
+            f"WHERE step = {step}",
+        )
+        step += 1
+    _run(db, f"CREATE TABLE up_{end} AS SELECT *, max(step) OVER (PARTITION BY tile) AS top FROM climb")
+    _run(db, "DROP TABLE climb")
+
+
+# ---- zones -------------------------------------------------------------------------------------------------
+
+
+def _check_zones(db: Any, claims: _Claims) -> Iterator[str]:
+    """Compare zones.parquet with the map; leaves the tables ``zone_*`` and ``member_*`` (tile, zone) behind."""
+    strange = _one(db, "SELECT count(*) FROM zones WHERE role NOT IN ('origin', 'destination', 'both')")
+    if strange:
+        yield f"zones.parquet: {strange} rows have another role than origin, destination or both"
+    for end, role in (("o", "origin"), ("d", "destination")):
+        listed = f"(SELECT * FROM zones WHERE role IN ('{role}', 'both'))"
+        used = f"(SELECT DISTINCT {role}_zone AS zone FROM published)"
+        _run(
+            db,
+            f"CREATE TABLE zone_{end} AS SELECT row_number() OVER (ORDER BY zone) AS z, zone, node, "
+            f"n.tiles, n.level FROM (SELECT DISTINCT zone FROM {listed}) LEFT JOIN node_{end} n ON zone = text",
+        )
+        _run(db, f"CREATE TABLE member_{end} AS SELECT tile, z FROM up_{end} JOIN zone_{end} USING (node)")
+        compared = f"{listed} l JOIN zone_{end} r USING (zone)"
+        counts = {
+            f"{role} zones of flows.parquet are missing": f"{used} ANTI JOIN {listed} USING (zone)",
+            f"{role} zones are not used by any published flow": f"{listed} ANTI JOIN {used} USING (zone)",
+            f"{role} zones cover no tile of the input": f"zone_{end} WHERE node IS NULL",
+            f"{role} zones stand twice": f"(SELECT zone FROM {listed} GROUP BY zone HAVING count(*) > 1)",
+            f"{role} zones have another number of tiles than the recount": (
+                f"{compared} WHERE node IS NOT NULL AND l.tiles IS DISTINCT FROM r.tiles"
+            ),
+            f"{role} zones have another level than the map": (
+                f"{compared} WHERE node IS NOT NULL AND l.level IS DISTINCT FROM r.level"
+            ),
+        }
+        for problem, rows in counts.items():
+            n = _one(db, f"SELECT count(*) FROM {rows}")
+            if n:
+                yield f"zones.parquet: {n} {problem}"
+        overlaps = _one(db, f"SELECT count(*) FROM (SELECT tile FROM member_{end} GROUP BY tile HAVING count(*) > 1)")
+        if overlaps and claims.homogeneous:
+            yield (
+                f"zones.parquet: {role} zones overlap in {overlaps} tiles, "
+                "but report.json says that they are homogeneous"
+            )
+
+
+# ---- cells -------------------------------------------------------------------------------------------------
+
+
+def _group(db: Any, name: str, rows: str, *, people: bool) -> None:
+    """Count groups: ``rows`` has (flow, a, b, trips, weight); ``name`` gets (a, b, trips, weight, people)."""
+    groups = f"SELECT a, b, sum(trips)::BIGINT AS trips, sum(weight) AS weight FROM {rows} GROUP BY a, b"
+    # Distinct rows first, then a plain count: a set of persons for each of a million cells is far slower.
+    distinct = f"SELECT DISTINCT a, b, person FROM {rows} JOIN who USING (flow)"
+    persons = f"SELECT a, b, count(*) AS people FROM ({distinct}) GROUP BY a, b"
+    counted = f"SELECT g.*, NULL::BIGINT AS people FROM ({groups}) g"
+    if people:
+        counted = f"SELECT g.*, coalesce(people, 0) AS people FROM ({groups}) g LEFT JOIN ({persons}) USING (a, b)"
+    _run(db, f"CREATE OR REPLACE TABLE {name} AS {counted}")
+
+
+def _leave_out_hopeless(db: Any, claims: _Claims) -> None:
+    """``rest``: the raw flows without those that the suppression rule takes out before cells are counted."""
+    _run(db, "CREATE VIEW rest AS SELECT * FROM raw")
+    if claims.suppression["rule"] != "hopeless flows":
+        return
+    _run(db, "CREATE TABLE lost AS SELECT flow FROM raw")
+    top = max(_one(db, f"SELECT coalesce(max(top), 0) FROM up_{end}") for end in "od")
+    for level in range(min(claims.suppression["levels"], top) + 1):
+        _run(
+            db,
+            "CREATE OR REPLACE TABLE lifted AS SELECT flow, a.node AS a, b.node AS b, trips, weight FROM raw "
+            f"JOIN (SELECT * FROM up_o WHERE step = least({level}, top)) a ON raw.o = a.tile "
+            f"JOIN (SELECT * FROM up_d WHERE step = least({level}, top)) b ON raw.d = b.tile",
+        )
+        _group(db, "lifted_cell", "lifted", people=claims.threshold("people") is not None)
+        _run(
+            db,
+            "CREATE OR REPLACE TABLE good AS SELECT a, b FROM (SELECT c.*, o.tiles AS tiles_o, "
+            "d.tiles AS tiles_d FROM lifted_cell c JOIN node_o o ON a = o.node JOIN node_d d ON b = d.node) "
+            f"WHERE {_safe(claims)}",
+        )
+        _run(
+            db,
+            "CREATE OR REPLACE TABLE lost AS SELECT flow FROM (SELECT * FROM lost JOIN lifted USING (flow)) "
+            "ANTI JOIN good USING (a, b)",
+        )
+    limit = math.floor(_one(db, "SELECT count(*) FROM raw") * claims.suppression["beta"])
+    volume = "trips" if claims.threshold("population") is None else "weight"
+    if _one(db, "SELECT count(*) FROM lost") > limit:
+        _run(
+            db,
+            f"CREATE OR REPLACE TABLE lost AS SELECT flow FROM raw SEMI JOIN lost USING (flow) "
+            f"ORDER BY {volume}, o, d LIMIT {limit}",
+        )
+    _run(db, "CREATE OR REPLACE VIEW rest AS SELECT * FROM raw ANTI JOIN lost USING (flow)")
+
+
+def _assign_flows(db: Any, claims: _Claims, flows: Flows) -> None:
+    """``assigned``: the published cell of each raw flow; ``recount``: what each published cell holds."""
+    _leave_out_hopeless(db, claims)
+    _run(
+        db,
+        "CREATE TABLE cells AS SELECT DISTINCT o.z AS a, d.z AS b FROM published "
+        "JOIN zone_o o ON origin_zone = o.zone JOIN zone_d d ON destination_zone = d.zone",
+    )
+    _run(
+        db,
+        "CREATE VIEW located AS SELECT flow, mo.z AS a, md.z AS b, trips, weight FROM rest "
+        "JOIN member_o mo ON rest.o = mo.tile JOIN member_d md ON rest.d = md.tile",
+    )
+    _run(db, "CREATE TABLE assigned AS SELECT * FROM located SEMI JOIN cells USING (a, b)")
+    _group(db, "counted", "assigned", people=flows.people is not None)
+    _run(
+        db,
+        "CREATE TABLE recount AS SELECT p.*, a, b, c.trips AS true_trips, c.weight AS true_weight, c.people, "
+        "o.tiles AS tiles_o, d.tiles AS tiles_d FROM published p JOIN zone_o o ON origin_zone = o.zone "
+        "JOIN zone_d d ON destination_zone = d.zone LEFT JOIN counted c ON c.a = o.z AND c.b = d.z",
+    )
+
+
+def _check_cells(db: Any, claims: _Claims, flows: Flows) -> Iterator[str]:
+    conditions = {
+        "cells hold no flow of the input": "true_trips IS NULL",
+        "cells have another number of trips than the recount": "true_trips <> trips",
+    }
+    if flows.weight is not None:
+        conditions["cells have another weight than the recount"] = (
+            f"true_trips IS NOT NULL AND (weight IS NULL OR isnan(weight) OR "
+            f"abs(weight - true_weight) > {TOLERANCE} * greatest(1, true_weight))"
+        )
+    conditions |= {f"cells {shortfall}": f"true_trips IS NOT NULL AND {test}" for shortfall, test in _short(claims)}
+    for problem, test in conditions.items():
+        n = _one(db, f"SELECT count(*) FROM recount WHERE {test}")
+        if n:
+            yield f"flows.parquet: {n} {problem}"
+    double = _one(db, "SELECT count(*) FROM (SELECT flow FROM assigned GROUP BY flow HAVING count(*) > 1)")
+    if double:
+        yield f"flows.parquet: {double} flows of the input fall into two published cells"
+    if claims.homogeneous:
+        _run(db, "CREATE TABLE elsewhere AS SELECT * FROM located ANTI JOIN cells USING (a, b)")
+        _group(db, "unpublished", "elsewhere", people=flows.people is not None)
+        missing = _one(
+            db,
+            "SELECT count(*) FROM (SELECT c.*, o.tiles AS tiles_o, d.tiles AS tiles_d FROM unpublished c "
+            f"JOIN zone_o o ON a = o.z JOIN zone_d d ON b = d.z) WHERE {_safe(claims)}",
+        )
+        if missing:
+            yield f"flows.parquet: {missing} cells that reach the guarantee are missing"
+
+
+def _short(claims: _Claims) -> Iterator[tuple[str, str]]:
+    """For each protected unit, how a cell falls short of it: in words and in SQL."""
+    trips, people = claims.threshold("trips"), claims.threshold("people")
+    population, locations = claims.threshold("population"), claims.threshold("locations")
+    if trips is not None:
+        yield f"have fewer than {trips} trips", f"true_trips < {_literal(trips)}"
+    if people is not None:
+        yield f"have fewer than {people} people", f"coalesce(people, 0) < {_literal(people)}"
+    if population is not None:
+        least = _literal(population * (1 - TOLERANCE))
+        yield "have less than the population of the guarantee", f"coalesce(true_weight, 0) < {least}"
+    if locations is not None:
+        least = _literal(locations)
+        yield f"have fewer than {locations} tiles at an end", f"least(tiles_o, tiles_d) < {least}"
+
+
+# ---- the report --------------------------------------------------------------------------------------------
+
+
+def _check_measures(db: Any, claims: _Claims, flows: Flows) -> Iterator[str]:
+    expected = ["trips"] if flows.weight is None else ["trips", "weight"]
+    if sorted(claims.measures) != expected:
+        yield f"report.json: measures are not given by {' and by '.join(expected)}"
+    counted = _recounted_measures(db, claims)
+    must_withhold = _must_withhold(db, claims, flows)
+    for basis in sorted(set(expected) & set(claims.measures)):
+        said = claims.measures[basis]
+        for name, value in counted.items():
+            if not _agrees(said.get(name), value):
+                yield f"report.json: {name} by {basis} contradicts the recount"
+        share = said.get("suppressed_share")
+        if share is not None and not _agrees(share, _suppressed_share(db, basis)):
+            yield f"report.json: suppressed_share by {basis} contradicts the recount"
+        told = [name for name in _TELL_SUPPRESSED if said.get(name) is not None]
+        if must_withhold and told:
+            yield f"report.json: too little is suppressed to tell {', '.join(told)} by {basis}; withhold them"
+
+
+def _recounted_measures(db: Any, claims: _Claims) -> dict[str, float | None]:
+    k = _literal(claims.guarantee.get("k", 0))
+    names = {
+        "n_cells": "count(*)",
+        "n_origin_zones": "count(DISTINCT origin_zone)",
+        "n_destination_zones": "count(DISTINCT destination_zone)",
+        "k_trips": "min(true_trips)",
+        "cells_under_k_trips": f"count(*) FILTER (true_trips < {k})",
+        "k_people": "min(people)",
+        "cells_under_k_people": f"CASE WHEN count(people) > 0 THEN count(*) FILTER (people < {k}) END",
+        "k_population": "min(true_weight)",
+    }
+    row = _run(db, f"SELECT {', '.join(names.values())} FROM recount")[0]
+    return dict(zip(names, row, strict=True))
+
+
+def _agrees(said: Any, counted: float | None) -> bool:
+    if said is None or counted is None:
+        return said is None and counted is None
+    number = _number(said)
+    return number is not None and abs(number - counted) <= TOLERANCE * max(1.0, abs(counted))
+
+
+def _suppressed_share(db: Any, basis: str) -> float:
+    whole = _one(db, f"SELECT coalesce(sum({basis}), 0)::DOUBLE FROM raw")
+    part = _one(db, f"SELECT coalesce(sum({basis}), 0)::DOUBLE FROM suppressed")
+    return float(part / whole) if whole else 0.0
+
+
+def _must_withhold(db: Any, claims: _Claims, flows: Flows) -> bool:
+    """Whether too little is suppressed to tell its total: no safe cell, or fewer than three flows or cells."""
+    _run(
+        db,
+        "CREATE TABLE suppressed AS SELECT flow, 0 AS a, 0 AS b, trips, weight, o, d FROM raw "
+        "ANTI JOIN assigned USING (flow)",
+    )
+    n = _one(db, "SELECT count(*) FROM suppressed")
+    if n == 0:
+        return False
+    _group(db, "together", "suppressed", people=flows.people is not None)
+    if n < _FEWEST_SUPPRESSED or not _one(db, f"SELECT {_safe(claims, locations=False)} FROM together"):
+        return True
+    # Cells can be counted only where the zones of both ends are published.
+    known, cells = _run(
+        db,
+        "SELECT count(DISTINCT flow), count(DISTINCT (mo.z, md.z)) FROM suppressed "
+        "JOIN member_o mo ON o = mo.tile JOIN member_d md ON d = md.tile",
+    )[0]
+    return bool(claims.homogeneous and known == n and cells < _FEWEST_SUPPRESSED)

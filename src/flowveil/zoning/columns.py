@@ -1,0 +1,166 @@
+"""Which column of a zone table is what.
+
+Users name columns, or leave it to the names that zone tables usually have. A guess that could be wrong in two ways
+is not made: where several columns fit, the error lists them and says how to choose.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from flowveil.errors import DataError, ParameterError, did_you_mean
+
+#: Names that tile columns have, without case and separators; those of the second group count only where nothing
+#: of the first is there.
+_TILES = (
+    frozenset(
+        {
+            "tile", "tileid", "tilecode", "zone", "zoneid", "zonecode", "code", "id", "geocode", "geoid", "locationid",
+            "cell", "cellid", "station", "stationid", "taz", "tazid", "stop", "stopid",
+        }
+    ),
+    frozenset(
+        {"iris", "codeiris", "dcomiris", "insee", "codeinsee", "inseecom", "geoid10", "geoid20", "geoid30", "block"}
+    ),
+)  # fmt: skip
+#: Codes and names of British statistical areas: MSOA11CD, lsoa21cd, OA11, MSOA11NM.
+_STATISTICAL_CODE = re.compile(r"(oa|lsoa|msoa)(\d\d)?(cd|code)?")
+_STATISTICAL_NAME = re.compile(r"(oa|lsoa|msoa)(\d\d)?(nm|name)")
+_PARENTS = frozenset(
+    {
+        "parent", "parentid", "parentcode", "parentzone", "parentzoneid", "parentzonecode", "parenttile", "codeparent",
+        "idparent",
+    }
+)  # fmt: skip
+_NAMES = frozenset(
+    {
+        "name", "label", "zonename", "tilename", "geoname", "locationname", "stationname", "stopname", "nom", "libelle",
+        "nomiris",
+    }
+)  # fmt: skip
+_WHERE = "(center|centre|centroid|stop|station|point|tile|zone|intpt)?"
+_LATITUDES = re.compile(f"{_WHERE}(lat|latitude){_WHERE}")
+_LONGITUDES = re.compile(f"{_WHERE}(lon|lng|long|longitude){_WHERE}")
+
+
+@dataclass(frozen=True)
+class ZoneColumns:
+    """Which column of a zone table is what; an empty text or tuple where there is none."""
+
+    tile: str
+    parent: str
+    levels: tuple[str, ...]
+    lat: str
+    lon: str
+    name: str
+
+    @classmethod
+    def choose(
+        cls,
+        names: Sequence[str],
+        has_outlines: bool,
+        *,
+        tile: str | None,
+        parent: str | None,
+        levels: str | Sequence[str] | None,
+        lat: str | None,
+        lon: str | None,
+        name: str | None,
+    ) -> ZoneColumns:
+        """Check the columns that were named and recognise the others."""
+        nested = [p.strip() for p in levels.split(",")] if isinstance(levels, str) else list(levels or ())
+        if nested and parent:
+            raise ParameterError("Both levels and parent are given; a map has one hierarchy. Hint: leave one out.")
+        if (lat is None) != (lon is None) or bool(lat) != bool(lon):
+            raise ParameterError("lat and lon go together: name both, or neither, or '' for both to have none.")
+        if tile and tile in nested[:-1]:
+            raise ParameterError(f"The tiles '{tile}' must be the finest of levels, the last one.")
+        if nested and not tile:
+            tile = nested[-1]
+        elif nested and tile and nested[-1] != tile:
+            nested.append(tile)
+        given = [c for c in (*nested, tile, parent, lat, lon, name) if c]
+        _refuse_unknown(dict.fromkeys(given), names)
+        if len(set(nested)) < len(nested):
+            raise ParameterError(f"A column stands twice in levels: {listed(nested)}.")
+        free = [n for n in names if n not in given]
+        if parent is None and not nested:
+            parent = _only("parent", [n for n in free if _key(n) in _PARENTS])
+        if lat is None and lon is None and not has_outlines:
+            lat = _only("lat", [n for n in free if _LATITUDES.fullmatch(_key(n))])
+            lon = _only("lon", [n for n in free if _LONGITUDES.fullmatch(_key(n))])
+            if not (lat and lon):
+                lat = lon = ""
+        if not tile:
+            tile = _recognised_tile([n for n in free if n not in (parent, lat, lon)], names)
+        if name is None:
+            found = [n for n in free if n != tile and (_key(n) in _NAMES or _STATISTICAL_NAME.fullmatch(_key(n)))]
+            # A name is a comfort: where several columns could be it, the map does without.
+            name = found[0] if len(found) == 1 else ""
+        chosen = cls(tile, parent or "", tuple(nested), lat or "", lon or "", name)
+        _refuse_doubles(chosen, names)
+        return chosen
+
+    def textual(self) -> tuple[str, ...]:
+        """The columns that are read as text."""
+        return tuple(dict.fromkeys(c for c in (self.tile, self.parent, *self.levels, self.name) if c))
+
+    def as_recorded(self) -> dict[str, str]:
+        """Role to column name."""
+        roles = {"tile": self.tile, "parent": self.parent, "levels": ",".join(self.levels)}
+        roles |= {"lat": self.lat, "lon": self.lon, "name": self.name}
+        return {role: column for role, column in roles.items() if column}
+
+
+def _recognised_tile(free: Sequence[str], names: Sequence[str]) -> str:
+    first, second = _TILES
+    tiers = (
+        [n for n in free if _key(n) in first],
+        [n for n in free if _key(n) in second or _STATISTICAL_CODE.fullmatch(_key(n))],
+    )
+    for found in tiers:
+        if found:
+            return _only("tile", found)
+    raise DataError(
+        f"The column with the zones' codes is not recognised. The table has {listed(names)}. "
+        "Recognised are names such as zone, code, id, geo_code, LocationID, MSOA11CD. Hint: name it with tile."
+    )
+
+
+def _only(role: str, found: Sequence[str]) -> str:
+    if len(found) > 1:
+        raise DataError(
+            f"Several columns could be the {role}: {listed(found)}. Hint: say which with {role}"
+            + ("." if role == "tile" else "; an empty text means none.")
+        )
+    return found[0] if found else ""
+
+
+def _refuse_unknown(given: Iterable[str], names: Sequence[str]) -> None:
+    missing = [c for c in given if c not in names]
+    if missing:
+        asked = " ".join(f"'{c}'.{did_you_mean(c, names)}" for c in missing)
+        raise DataError(
+            f"{len(missing)} column{'s are' if len(missing) > 1 else ' is'} missing: {asked} "
+            f"The table has {listed(names)}."
+        )
+
+
+def _refuse_doubles(columns: ZoneColumns, names: Sequence[str]) -> None:
+    used = (*columns.textual(), columns.lat, columns.lon)
+    doubled = [c for c in dict.fromkeys(used) if c and list(names).count(c) > 1]
+    if doubled:
+        raise DataError(f"Column {listed(doubled)} stands more than once in the table. Hint: give each its own name.")
+
+
+def _key(name: str) -> str:
+    """A name without case and separators: ``geo_code`` and ``Geo Code`` are the same."""
+    return re.sub(r"[^a-z0-9]", "", name.casefold())
+
+
+def listed(names: Sequence[str], *, most: int = 40) -> str:
+    """Names for a message; a very wide table is cut short."""
+    shown = ", ".join(f"'{n}'" for n in names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown or "no columns"

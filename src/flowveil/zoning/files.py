@@ -1,0 +1,431 @@
+"""A user's own map: zones from a file or a table in memory, with their codes, names and outlines.
+
+CSV and Parquet (GeoParquet too) need nothing beyond flowveil; GeoJSON, shapefiles and GeoPackages are read by
+pyogrio, from the extra ``zones``. Codes stay text from the first byte: a reader that guesses numbers loses leading
+zeros.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet
+import shapely
+from numpy.typing import ArrayLike, NDArray
+
+from flowveil.errors import DataError, MissingExtraError, ParameterError
+from flowveil.hierarchy import Hierarchy, Ints
+from flowveil.zoning.columns import ZoneColumns, listed
+from flowveil.zoning.dendrogram import ward_hierarchy
+from flowveil.zoning.geometry import (
+    Outlines,
+    TilePlaces,
+    ZoneGeography,
+    dissolve_rows,
+    in_degrees,
+    mean_points,
+    places_from_outlines,
+    places_from_points,
+)
+from flowveil.zoning.table import Texts, chain_above, first_of_runs, nested_hierarchy, parent_hierarchy
+
+_CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz")
+_PARQUET = (".parquet", ".geoparquet", ".pq")
+_DRAWN = (".geojson", ".json", ".geojsonl", ".shp", ".zip", ".gpkg", ".fgb")
+
+
+@dataclass(frozen=True, eq=False)
+class ZoneMap:
+    """A hierarchy over a user's own tiles.
+
+    Attributes:
+        hierarchy: kind ``table`` or ``dendrogram``; with its geography where coordinates or outlines are known.
+        names: what the user calls each node, in node order; empty where nothing is said.
+        columns: which column served as what.
+    """
+
+    hierarchy: Hierarchy
+    names: Texts
+    columns: dict[str, str]
+
+    @cached_property
+    def tile_codes(self) -> Texts:
+        """The user's code of each tile, in leaf order."""
+        return self.hierarchy.code[self.hierarchy.leaf_node]
+
+    @cached_property
+    def tile_names(self) -> Texts:
+        """What the user calls each tile, in leaf order."""
+        return self.names[self.hierarchy.leaf_node]
+
+    def tiles_of(self, codes: ArrayLike) -> Ints:
+        """The tile number of each code, -1 where the map has no such tile.
+
+        Args:
+            codes: any column: text, or numbers, which are compared as they would be written.
+        """
+        texts = text_column(_arrow_column(codes), name="codes")
+        found = pc.index_in(texts, value_set=pa.array(self.tile_codes, type=pa.string()))
+        return np.asarray(found.fill_null(-1).to_numpy(), dtype=np.int32)
+
+    def restrict(self, tiles: ArrayLike) -> ZoneMap:
+        """The map with these tiles alone, in the same order.
+
+        Nodes without any of them vanish; the smallest node that holds all of them becomes the root. What stays keeps
+        its code, name, level, centre, area and outline: a zone is as large as it is on the map, whichever of its
+        tiles were seen.
+
+        Args:
+            tiles: tile numbers, in any order; repetitions do not matter.
+
+        Raises:
+            DataError: no tile is left.
+            ParameterError: a number is not that of a tile.
+        """
+        tree, chosen = self.hierarchy, np.asarray(tiles, dtype=np.int64).ravel()
+        if len(chosen) == 0:
+            raise DataError("There is no tile to restrict the map to.")
+        if chosen.min() < 0 or chosen.max() >= tree.n_tiles:
+            raise ParameterError(
+                f"Tile numbers must be 0 to {tree.n_tiles - 1}. "
+                "Hint: tiles_of gives -1 for codes that the map does not have."
+            )
+        seen = np.zeros(tree.n_tiles, dtype=np.int64)
+        seen[chosen] = 1
+        stays = tree.sum_over(seen) > 0
+        kept: Ints = np.flatnonzero(stays).astype(np.int32)
+        parent = (np.cumsum(stays) - 1)[np.maximum(tree.parent[kept], 0)]
+        skipped = chain_above(np.bincount(parent[1:], minlength=len(kept)))
+        kept, parent = kept[skipped:], parent[skipped:] - skipped
+        parent[0] = -1
+        where = tree.geography
+        restricted = Hierarchy(
+            parent=parent.astype(np.int32),
+            code=tree.code[kept],
+            base_level=int(tree.level[kept[0]]),
+            geography=where.take(kept) if isinstance(where, ZoneGeography) else None,
+            kind=tree.kind,
+        )
+        return ZoneMap(hierarchy=restricted, names=self.names[kept], columns=self.columns)
+
+
+def read_zones(
+    source: Any,
+    *,
+    tile: str | None = None,
+    parent: str | None = None,
+    levels: str | Sequence[str] | None = None,
+    lat: str | None = None,
+    lon: str | None = None,
+    name: str | None = None,
+    root: str | None = None,
+) -> ZoneMap:
+    """Read a map of zones and the hierarchy over them.
+
+    The hierarchy comes from ``levels`` if given, else from a parent column, else it is Ward's dendrogram of the
+    centres. Rows with the same tile are parts of one tile. Columns that are not named are recognised by usual names; an
+    empty text means that there is none.
+
+    Args:
+        source: path of a CSV, Parquet, GeoParquet, GeoJSON, shapefile or GeoPackage, or a pandas, polars, pyarrow or
+            geopandas table.
+        tile: column with the tiles' codes.
+        parent: column with each zone's parent; see `parent_hierarchy`.
+        levels: columns with nested codes from coarsest to finest; the last is the tile unless ``tile`` names another.
+        lat: column with the latitude of each tile's centre. Where there are outlines it is used only if named, and
+            then replaces their centroids; an empty text leaves outlines out too.
+        lon: column with the longitude.
+        name: column with what the zones are called.
+        root: code of the root above several topmost zones: ``all`` by default for levels; for a parent column
+            several are an error unless it is given.
+
+    Raises:
+        DataError: the file cannot be read, a column is missing or ambiguous, a tile has no place, or a map has
+            neither parents nor places. HierarchyError where the zones are not a tree.
+        ParameterError: the arguments contradict each other.
+        MissingExtraError: the format needs the extra ``zones``.
+    """
+    table, drawn, label = _load(source)
+    if lat == "":
+        drawn = None
+    columns = ZoneColumns.choose(
+        table.column_names, drawn is not None, tile=tile, parent=parent, levels=levels, lat=lat, lon=lon, name=name
+    )
+    if root is not None and not (columns.parent or columns.levels):
+        raise ParameterError(
+            "root is given, but the map has neither a parent column nor levels: a dendrogram has a root of its own."
+        )
+    if table.num_rows == 0:
+        raise DataError(f"{label} has no rows; at least one zone is needed.")
+    texts = {c: _texts(table, c) for c in columns.textual()}
+    tile_of_row = texts[columns.tile]
+    if np.any(tile_of_row == ""):
+        rows = np.flatnonzero(tile_of_row == "")
+        places_in_file = ", ".join(str(i + 1) for i in rows[:5].tolist())
+        raise DataError(
+            f"{len(rows)} rows have no code in '{columns.tile}' (rows {places_in_file}). "
+            "Hint: give every zone a code, or remove those rows."
+        )
+    if columns.levels:
+        tree = nested_hierarchy([texts[c] for c in columns.levels], levels=columns.levels, root=root)
+    elif columns.parent:
+        tree = parent_hierarchy(tile_of_row, texts[columns.parent], root=root)
+    elif drawn is not None or columns.lat:
+        places, codes = _places(table, drawn, columns, tile_of_row, tile_of_row)
+        tree = ward_hierarchy(codes, places.lat, places.lon)
+        return _assembled(tree, places, codes, texts, columns)
+    else:
+        raise DataError(
+            f"{label} has neither a parent column, nor coordinates, nor outlines, so no hierarchy can be built. "
+            f"The table has {listed(table.column_names)}. "
+            "Hint: name the columns: parent, or levels from coarsest to finest, or lat and lon."
+        )
+    if drawn is None and not columns.lat:
+        return _assembled(tree, None, tile_of_row, texts, columns)
+    places, codes = _places(table, drawn, columns, tile_of_row, tree.code[tree.leaf_node])
+    return _assembled(tree, places, codes, texts, columns)
+
+
+def text_column(column: pa.Array | pa.ChunkedArray, *, name: str) -> pa.Array | pa.ChunkedArray:
+    """A column of codes as text; null where there is none or only blanks.
+
+    Whole numbers are written without a decimal point, also where a reader made them floats (because some were
+    missing) or wrote them so into a text file.
+
+    Raises:
+        DataError: the numbers are not whole.
+    """
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.cast(kind.value_type)
+        kind = kind.value_type
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        as_float = column.cast(pa.float64(), safe=False)
+        as_float = pc.if_else(pc.is_nan(as_float), pa.scalar(None, pa.float64()), as_float)
+        exact = pc.and_(pc.equal(pc.floor(as_float), as_float), pc.less(pc.abs(as_float), 2.0**53))
+        if not pc.all(exact, min_count=0).as_py():
+            raise DataError(
+                f"Column '{name}' holds numbers that are not whole; codes must be text or whole numbers. "
+                "Hint: write it as text."
+            )
+        column = as_float.cast(pa.int64())
+    text = column if pa.types.is_string(column.type) else column.cast(pa.string())
+    blank = pc.equal(pc.utf8_trim_whitespace(text), "")
+    text = pc.if_else(blank, pa.scalar(None, pa.string()), text)
+    if text.null_count < len(text):
+        floats = pc.match_substring_regex(text, r"^-?[0-9]+\.0+$")
+        if pc.all(floats, min_count=0).as_py():
+            text = pc.replace_substring_regex(text, r"\.0+$", "")
+    return text
+
+
+def _assembled(
+    tree: Hierarchy, places: TilePlaces | None, codes: Texts, texts: dict[str, Texts], columns: ZoneColumns
+) -> ZoneMap:
+    """Attach places (given for ``codes``) and names to a tree."""
+    if places is not None:
+        order = np.argsort(codes, kind="stable")
+        in_leaf_order = order[np.searchsorted(codes[order], tree.code[tree.leaf_node])]
+        tree = Hierarchy(
+            parent=tree.parent,
+            code=tree.code,
+            base_level=tree.base_level,
+            geography=ZoneGeography.of(tree, places.take(in_leaf_order)),
+            kind=tree.kind,
+        )
+    names = np.full(tree.n_nodes, "", dtype=np.str_)
+    if columns.name:
+        names = _names_of_nodes(tree, texts[columns.tile], texts[columns.name])
+    return ZoneMap(hierarchy=tree, names=names, columns=columns.as_recorded())
+
+
+def _names_of_nodes(tree: Hierarchy, codes: Texts, names: Texts) -> Texts:
+    """The name of each node that has a row; of several, the first in text order."""
+    order = np.lexsort((names, codes))
+    order = order[names[order] != ""]
+    first = order[first_of_runs(codes[order])]
+    known, name = codes[first], names[first]
+    out = np.full(tree.n_nodes, "", dtype=names.dtype if len(names) else np.str_)
+    if len(known):
+        at = np.minimum(np.searchsorted(known, tree.code), len(known) - 1)
+        hit = known[at] == tree.code
+        out[hit] = name[at[hit]]
+    return out
+
+
+def _places(
+    table: pa.Table, drawn: Outlines | None, columns: ZoneColumns, tile_of_row: Texts, wanted: Texts
+) -> tuple[TilePlaces, Texts]:
+    """Places of the wanted tiles, in code order, and their codes. Rows of other zones are left aside."""
+    rows = np.flatnonzero(np.isin(tile_of_row, wanted))
+    codes, tile = np.unique(tile_of_row[rows], return_inverse=True)
+    lat, lon = np.full(len(codes), np.nan), np.full(len(codes), np.nan)
+    if columns.lat:
+        lat, lon = mean_points(_degrees(table, columns.lat)[rows], _degrees(table, columns.lon)[rows], tile, len(codes))
+    if drawn is None:
+        return places_from_points(codes, lat, lon), codes
+    kinds = shapely.get_type_id(drawn[rows])
+    if np.all(kinds[kinds >= 0] == shapely.GeometryType.POINT):
+        if not columns.lat:
+            lat, lon = mean_points(shapely.get_y(drawn[rows]), shapely.get_x(drawn[rows]), tile, len(codes))
+        return places_from_points(codes, lat, lon), codes
+    by_tile = np.argsort(tile, kind="stable")
+    groups = np.split(rows[by_tile], first_of_runs(tile[by_tile])[1:])
+    places = places_from_outlines(codes, dissolve_rows(drawn, groups))
+    if columns.lat:
+        centers = places_from_points(codes, lat, lon)
+        places = TilePlaces(lat=centers.lat, lon=centers.lon, drawn=places.drawn, drawn_km2=places.drawn_km2)
+    return places, codes
+
+
+# ---- reading ---------------------------------------------------------------------------------------------------
+
+
+def _load(source: Any) -> tuple[pa.Table, Outlines | None, str]:
+    """The columns, the geometry in degrees if there is one, and what to call the source in messages."""
+    if isinstance(source, (str, os.PathLike)):
+        return _load_file(Path(source))
+    label = "The table"
+    if hasattr(source, "geometry") and hasattr(source, "crs") and hasattr(source, "drop"):
+        outlines = np.asarray(source.geometry.array, dtype=object)
+        rest = source.drop(columns=source.geometry.name)
+        return pa.Table.from_pandas(rest), in_degrees(outlines, source.crs, label=label), label
+    if isinstance(source, (pa.Table, pa.RecordBatch)):
+        table = pa.table(source)
+    elif hasattr(source, "to_arrow"):
+        table = source.to_arrow()
+    elif hasattr(source, "iloc"):
+        table = pa.Table.from_pandas(source)
+    else:
+        try:
+            table = pa.table(source)
+        except (TypeError, ValueError, pa.ArrowException):
+            raise ParameterError(
+                f"Zones must be a path or a pandas, polars, pyarrow or geopandas table; found {type(source).__name__}."
+            ) from None
+    return _split_geoparquet(table, label)
+
+
+def _load_file(path: Path) -> tuple[pa.Table, Outlines | None, str]:
+    label, low = f"'{path.name}'", path.name.casefold()
+    if not path.is_file():
+        raise DataError(f"There is no file {label}. Hint: check the path of the zones.")
+    if low.endswith(_CSV):
+        return _read_csv(path, label), None, label
+    if low.endswith(_PARQUET):
+        try:
+            table = pa.parquet.read_table(path)
+        except pa.ArrowException:
+            raise DataError(f"{label} is not a Parquet file that can be read.") from None
+        return _split_geoparquet(table, label)
+    if low.endswith(_DRAWN):
+        return _read_drawn(path, label)
+    raise DataError(f"The format of {label} is not known. Allowed are {', '.join((*_CSV, *_PARQUET, *_DRAWN))}.")
+
+
+def _read_csv(path: Path, label: str) -> pa.Table:
+    try:
+        with pa.input_stream(str(path), compression="detect") as stream:
+            content = stream.read()
+        header = content.split(b"\n", 1)[0]
+        separators = {mark: header.count(mark.encode()) for mark in (",", ";", "\t", "|")}
+        parse = pa.csv.ParseOptions(delimiter=max(separators, key=lambda m: separators[m]), newlines_in_values=True)
+        # Read once for the names, so that every column can be told to stay text.
+        names = pa.csv.open_csv(pa.BufferReader(content), parse_options=parse).schema.names
+        convert = pa.csv.ConvertOptions(column_types={n: pa.string() for n in names}, strings_can_be_null=False)
+        return pa.csv.read_csv(pa.BufferReader(content), parse_options=parse, convert_options=convert)
+    except (pa.ArrowException, OSError) as problem:
+        raise DataError(
+            f"{label} cannot be read as a table: {str(problem).splitlines()[0]} "
+            "Hint: it must be text in UTF-8 with a header line and the same number of columns in each line."
+        ) from None
+
+
+def _split_geoparquet(table: pa.Table, label: str) -> tuple[pa.Table, Outlines | None, str]:
+    geo = json.loads((table.schema.metadata or {}).get(b"geo", b"{}"))
+    main = geo.get("primary_column")
+    if main is None or main not in table.column_names:
+        return table, None, label
+    about = geo.get("columns", {}).get(main, {})
+    if str(about.get("encoding", "")).upper() != "WKB":
+        raise DataError(
+            f"{label} stores its outlines as {about.get('encoding')!r}; WKB is needed. Hint: write it as WKB."
+        )
+    outlines = _from_wkb(table[main], label)
+    # GeoParquet: a missing reference system means WGS 84; an explicit null means unknown.
+    crs = about.get("crs", "OGC:CRS84")
+    others = [c for c in table.column_names if c not in geo.get("columns", {})]
+    return table.select(others), in_degrees(outlines, crs, label=label), label
+
+
+def _read_drawn(path: Path, label: str) -> tuple[pa.Table, Outlines | None, str]:
+    try:
+        import pyogrio
+    except ImportError:
+        raise MissingExtraError(
+            f"Reading {label} needs pyogrio. Hint: pip install 'flowveil[zones]'; CSV and GeoParquet need nothing more."
+        ) from None
+    try:
+        layers = [str(layer) for layer in pyogrio.list_layers(path)[:, 0]]
+        if len(layers) > 1:
+            raise DataError(
+                f"{label} has {len(layers)} layers: {listed(layers)}; which one holds the zones cannot be told. "
+                "Hint: save that layer in a file of its own."
+            )
+        about, table = pyogrio.read_arrow(path, datetime_as_string=True)
+    except (pyogrio.errors.DataSourceError, pyogrio.errors.DataLayerError, pa.ArrowException) as problem:
+        raise DataError(
+            f"{label} cannot be read: {str(problem).splitlines()[0].replace(str(path), path.name)}"
+        ) from None
+    main = about["geometry_name"] or "wkb_geometry"
+    if main not in table.column_names:
+        return table, None, label
+    outlines = _from_wkb(table[main], label)
+    return table.drop_columns([main]), in_degrees(outlines, about["crs"], label=label), label
+
+
+def _from_wkb(column: pa.ChunkedArray, label: str) -> Outlines:
+    if hasattr(column.type, "storage_type"):
+        column = pa.chunked_array([chunk.storage for chunk in column.chunks], type=column.type.storage_type)
+    try:
+        return np.asarray(shapely.from_wkb(np.array(column.to_pylist(), dtype=object)), dtype=object)
+    except shapely.errors.GEOSException:
+        raise DataError(f"{label} holds outlines that are not well-formed WKB.") from None
+
+
+# ---- columns ---------------------------------------------------------------------------------------------------
+
+
+def _texts(table: pa.Table, column: str) -> Texts:
+    text = text_column(table[column], name=column).fill_null("")
+    return np.array(text.to_pylist(), dtype=np.str_).reshape(len(text))
+
+
+def _degrees(table: pa.Table, name: str) -> NDArray[np.float64]:
+    column = table[name]
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        # A decimal comma, as spreadsheets write it in half of Europe.
+        column = pc.replace_substring(pc.utf8_trim_whitespace(column), ",", ".")
+        column = pc.if_else(pc.equal(column, ""), pa.scalar(None, column.type), column)
+    try:
+        return np.asarray(column.cast(pa.float64()).to_numpy(), dtype=np.float64)
+    except pa.ArrowException:
+        raise DataError(f"Column '{name}' holds something that is not a number; degrees are needed.") from None
+
+
+def _arrow_column(values: Any) -> pa.Array | pa.ChunkedArray:
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return values
+    if hasattr(values, "to_arrow"):
+        return values.to_arrow()
+    return pa.array(values, from_pandas=True)

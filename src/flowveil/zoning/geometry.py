@@ -1,0 +1,347 @@
+"""Where the zones of a user's own map lie.
+
+A zone is the union of its tiles: all tiles of the map, also those that no trip touches, so that an outline tells
+nothing about where people went. Outlines are dissolved only for the nodes that are asked for; centres and areas
+are sums over slices of the leaf order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+from pyproj import CRS, Transformer
+from pyproj.exceptions import CRSError
+
+from flowveil.errors import DataError
+from flowveil.hierarchy import Floats, Hierarchy, Ints
+from flowveil.zoning.table import Texts, examples
+
+Outlines = NDArray[np.object_]
+
+_WGS84 = CRS.from_epsg(4326)
+_GEOCENTRIC = CRS.from_epsg(4978)
+#: Half the width given to a lone point on the map, in metres.
+_LONE_RADIUS_M = 500.0
+_POLYGONAL = (shapely.GeometryType.POLYGON, shapely.GeometryType.MULTIPOLYGON)
+
+
+@dataclass(frozen=True, eq=False)
+class TilePlaces:
+    """Where each tile lies.
+
+    Attributes:
+        lat, lon: centres in degrees (WGS 84).
+        drawn: an outline for each tile, or None where only the centres are known.
+        drawn_km2: area of each outline, or None.
+    """
+
+    lat: Floats
+    lon: Floats
+    drawn: Outlines | None = None
+    drawn_km2: Floats | None = None
+
+    def take(self, order: NDArray[Any]) -> TilePlaces:
+        """The places of these tiles, in this order."""
+        drawn = None if self.drawn is None else self.drawn[order]
+        area = None if self.drawn_km2 is None else self.drawn_km2[order]
+        return TilePlaces(lat=self.lat[order], lon=self.lon[order], drawn=drawn, drawn_km2=area)
+
+    @cached_property
+    def cells(self) -> tuple[Outlines, Floats]:
+        """Outline and area (km²) of each tile; where none is drawn, what is nearer to it than to other tiles."""
+        if self.drawn is not None and self.drawn_km2 is not None:
+            return self.drawn, self.drawn_km2
+        return _nearest_cells(self.lat, self.lon)
+
+
+@dataclass(frozen=True, eq=False)
+class ZoneGeography:
+    """The geography of a hierarchy over a user's tiles.
+
+    Attributes:
+        places: the tiles of the whole map, in leaf order of its hierarchy.
+        start, stop: for each node, the slice of those tiles that it holds.
+    """
+
+    places: TilePlaces
+    start: Ints
+    stop: Ints
+    # Origins and destinations are restrictions of one map: what one dissolved serves the other.
+    _dissolved: dict[tuple[int, int], Any] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, tree: Hierarchy, places: TilePlaces) -> ZoneGeography:
+        """The geography of a hierarchy whose tiles lie at these places, given in leaf order."""
+        return cls(places=places, start=tree.leaf_start, stop=tree.leaf_stop)
+
+    def take(self, nodes: Ints) -> ZoneGeography:
+        """The same map for a hierarchy that has only these nodes."""
+        return ZoneGeography(self.places, self.start[nodes], self.stop[nodes], self._dissolved)
+
+    def centers(self, nodes: Ints) -> tuple[Floats, Floats]:
+        """Latitude and longitude of each node's centre, in degrees.
+
+        The centre is the mean of the tiles' centres, weighted with their areas where outlines are drawn: the centroid.
+        That of a crescent may lie outside it.
+        """
+        start, stop = self.start[nodes], self.stop[nodes]
+        before = self._center_sums
+        mean = before[:, stop] - before[:, start]
+        lat, lon = _lat_lon(mean)
+        one = stop - start == 1
+        lat[one], lon[one] = self.places.lat[start[one]], self.places.lon[start[one]]
+        return lat, lon
+
+    def areas_km2(self, nodes: Ints) -> Floats:
+        """Area of each node in square kilometres: the sum over its tiles."""
+        start, stop = self.start[nodes], self.stop[nodes]
+        area = self.places.cells[1]
+        before = np.concatenate(([0.0], np.cumsum(area)))
+        return np.where(stop - start == 1, area[start], before[stop] - before[start])
+
+    def polygons(self, nodes: Ints) -> Outlines:
+        """The outline of each node (longitude, latitude), dissolved from its tiles.
+
+        Holes smaller than a tenth of the smallest tile are closed: no tile fits in, so they are gaps between outlines
+        that were simplified or reprojected one by one.
+        """
+        out = np.empty(len(nodes), dtype=object)
+        cells = self.places.cells[0]
+        for i, (start, stop) in enumerate(zip(self.start[nodes].tolist(), self.stop[nodes].tolist(), strict=True)):
+            if stop - start == 1:
+                out[i] = cells[start]
+                continue
+            if (start, stop) not in self._dissolved:
+                # Not coverage_union: it is faster, but wrong where neighbours do not meet to the last digit.
+                whole = _without_gaps(shapely.union_all(cells[start:stop]), self._largest_gap)
+                self._dissolved[start, stop] = shapely.normalize(whole)
+            out[i] = self._dissolved[start, stop]
+        return out
+
+    @cached_property
+    def _largest_gap(self) -> float:
+        """In square degrees; the tenth leaves room for their change with latitude."""
+        return float(shapely.area(self.places.cells[0]).min()) / 10
+
+    @cached_property
+    def _center_sums(self) -> Floats:
+        weight = np.ones(len(self.places.lat)) if self.places.drawn_km2 is None else self.places.drawn_km2
+        towards = _directions(self.places.lat, self.places.lon) * weight
+        return np.concatenate((np.zeros((3, 1)), np.cumsum(towards, axis=1)), axis=1)
+
+
+def places_from_points(codes: Texts, lat: Floats, lon: Floats) -> TilePlaces:
+    """Places of tiles of which only the centres are known.
+
+    Raises:
+        DataError: a centre is missing or off the earth.
+    """
+    lat, lon = np.asarray(lat, dtype=np.float64), np.asarray(lon, dtype=np.float64)
+    refuse_places(codes, lat, lon)
+    return TilePlaces(lat=lat, lon=lon)
+
+
+def places_from_outlines(codes: Texts, outlines: Outlines) -> TilePlaces:
+    """Places of tiles with outlines in degrees; invalid outlines are repaired.
+
+    Areas and centroids are those in an equal-area projection around the middle of the map.
+
+    Raises:
+        DataError: an outline is missing, off the earth, or encloses no area.
+    """
+    repaired = np.array(outlines, dtype=object)
+    broken = ~shapely.is_valid(repaired) & ~shapely.is_missing(repaired)
+    if broken.any():
+        repaired[broken] = _polygonal(shapely.make_valid(repaired[broken], method="structure", keep_collapsed=False))
+    west, south, east, north = shapely.bounds(repaired).T
+    lat, lon = (south + north) / 2, (west + east) / 2
+    refuse_places(codes, lat, lon)
+    beyond = (np.abs(np.stack((west, east))).max(axis=0) > 360) | (south < -90.001) | (north > 90.001)
+    to_plane, to_degrees = _equal_area(lat, lon)
+    flat = shapely.transform(repaired, to_plane)
+    area = shapely.area(flat) / 1e6
+    unusable = beyond | ~(area > 0) | ~np.isfinite(area)
+    if unusable.any():
+        raise DataError(
+            f"{int(unusable.sum())} tiles have an outline that encloses no area on the earth: "
+            f"{examples(codes[unusable])}. Hint: outlines must be polygons in a known coordinate reference system."
+        )
+    middle = to_degrees(shapely.get_coordinates(shapely.centroid(flat)))
+    return TilePlaces(lat=middle[:, 1], lon=middle[:, 0], drawn=repaired, drawn_km2=area)
+
+
+def in_degrees(geometry: Outlines, crs: Any, *, label: str) -> Outlines:
+    """Geometry reprojected to longitude and latitude on WGS 84.
+
+    Args:
+        geometry: shapely geometries, None where one is missing.
+        crs: anything pyproj understands, or None where the file does not say: then degrees are assumed if they can be.
+        label: what the geometry is from, for messages.
+
+    Raises:
+        DataError: the reference system is unknown.
+    """
+    flat: Outlines = shapely.force_2d(geometry)
+    if crs is None:
+        west, south, east, north = shapely.total_bounds(flat).tolist()
+        if not (west >= -180 and east <= 180 and south >= -90 and north <= 90):
+            raise DataError(
+                f"{label} does not say its coordinate reference system, and its coordinates are not degrees. "
+                "Hint: a shapefile needs its .prj file; other formats are best written in WGS 84."
+            )
+        return flat
+    try:
+        system = CRS.from_user_input(crs)
+    except CRSError:
+        raise DataError(f"{label} has a coordinate reference system that is not known to PROJ.") from None
+    if system.equals(_WGS84, ignore_axis_order=True):
+        return flat
+    to_wgs84 = Transformer.from_crs(system, _WGS84, always_xy=True)
+    return np.asarray(shapely.transform(flat, lambda xy: np.column_stack(to_wgs84.transform(*xy.T))), dtype=object)
+
+
+def dissolve_rows(geometry: Outlines, row_groups: Sequence[NDArray[np.int64]]) -> Outlines:
+    """One outline for each group of rows: rows with the same code are parts of one tile."""
+    out = np.empty(len(row_groups), dtype=object)
+    for i, rows in enumerate(row_groups):
+        parts = geometry[rows]
+        if len(rows) > 1:
+            parts = _repaired(parts)
+            parts = parts[np.argsort(shapely.to_wkt(parts, rounding_precision=-1).astype(np.str_), kind="stable")]
+        out[i] = parts[0] if len(rows) == 1 else shapely.normalize(shapely.union_all(parts))
+    return out
+
+
+def mean_points(lat: Floats, lon: Floats, group: NDArray[Any], n_groups: int) -> tuple[Floats, Floats]:
+    """The middle of each group of points; a lone point is returned as it is."""
+    # Sums depend on their order; the order of the rows must not show.
+    order = np.lexsort((lon, lat, group))
+    lat, lon, group = lat[order], lon[order], group[order]
+    towards = _directions(lat, lon)
+    mean: Floats = np.zeros((3, n_groups))
+    for total, axis in zip(mean, towards, strict=True):
+        np.add.at(total, group, axis)
+    mean_lat, mean_lon = _lat_lon(mean)
+    lone = np.bincount(group, minlength=n_groups)[group] == 1
+    mean_lat[group[lone]], mean_lon[group[lone]] = lat[lone], lon[lone]
+    return mean_lat, mean_lon
+
+
+def on_earth(lat: Floats, lon: Floats) -> Floats:
+    """Points on the ellipsoid in metres from the centre of the earth, one row each."""
+    to_metres = Transformer.from_crs(_WGS84.to_3d(), _GEOCENTRIC, always_xy=True)
+    return np.column_stack(to_metres.transform(lon, lat, np.zeros(len(lat))))
+
+
+def refuse_places(codes: Texts, lat: Floats, lon: Floats) -> None:
+    """Raise DataError for tiles without coordinates or with such as are not on the earth; both are counted."""
+    missing = ~(np.isfinite(lat) & np.isfinite(lon))
+    off = ~missing & ((np.abs(lat) > 90) | (np.abs(lon) > 180))
+    problems = []
+    if missing.any():
+        problems.append(f"{int(missing.sum())} have no coordinates: {examples(codes[missing])}")
+    if off.any():
+        problems.append(
+            f"{int(off.sum())} lie off the earth (latitude -90 to 90, longitude -180 to 180): {examples(codes[off])}"
+        )
+    if problems:
+        raise DataError(
+            f"Of {len(codes)} tiles {'; '.join(problems)}. Hint: fill them in or remove those rows; coordinates "
+            "must be degrees; a table with parents needs none (lat='' and lon='' leave them out)."
+        )
+
+
+def _directions(lat: Floats, lon: Floats) -> Floats:
+    a, b = np.radians(lat), np.radians(lon)
+    return np.stack((np.cos(a) * np.cos(b), np.cos(a) * np.sin(b), np.sin(a)))
+
+
+def _lat_lon(towards: Floats) -> tuple[Floats, Floats]:
+    x, y, z = towards
+    return np.degrees(np.arctan2(z, np.hypot(x, y))), np.degrees(np.arctan2(y, x))
+
+
+def _equal_area(lat: Floats, lon: Floats) -> tuple[Any, Any]:
+    """Functions from degrees to an equal-area plane and back, on arrays of coordinate rows."""
+    towards = _directions(lat, lon)
+    middle_lat, middle_lon = (float(a[0]) for a in _lat_lon(towards.sum(axis=1, keepdims=True)))
+    nearest = float((_directions(np.array([middle_lat]), np.array([middle_lon])).T @ towards).min())
+    # Azimuthal is true around its middle and breaks at the other end of the world: then cylindrical.
+    plane = (
+        f"+proj=laea +lat_0={middle_lat!r} +lon_0={middle_lon!r} +datum=WGS84 +units=m"
+        if nearest > 0
+        else "+proj=cea +datum=WGS84 +units=m"
+    )
+    transform = Transformer.from_crs(_WGS84, CRS.from_user_input(plane), always_xy=True)
+    return (
+        lambda xy: np.column_stack(transform.transform(xy[:, 0], xy[:, 1])),
+        lambda xy: np.column_stack(transform.transform(xy[:, 0], xy[:, 1], direction="INVERSE")),
+    )
+
+
+def _repaired(geometry: Outlines) -> Outlines:
+    return _polygonal(shapely.make_valid(geometry, method="structure", keep_collapsed=False))
+
+
+def _polygonal(geometry: Outlines) -> Outlines:
+    """The polygons in each geometry: repairing may leave lines and points beside them."""
+    out = np.array(geometry, dtype=object)
+    for i in np.flatnonzero(~np.isin(shapely.get_type_id(out), _POLYGONAL) & ~shapely.is_missing(out)).tolist():
+        parts = shapely.get_parts(out[i])
+        out[i] = shapely.union_all(parts[np.isin(shapely.get_type_id(parts), _POLYGONAL)])
+    return out
+
+
+def _without_gaps(outline: Any, largest: float) -> Any:
+    """The outline without its holes up to this area."""
+    parts = shapely.get_parts(outline)
+    if not shapely.get_num_interior_rings(parts).any():
+        return outline
+    closed = []
+    for part in parts:
+        holes = np.array(part.interiors, dtype=object)
+        closed.append(shapely.polygons(part.exterior, holes[shapely.area(shapely.polygons(holes)) > largest]))
+    return closed[0] if len(closed) == 1 else shapely.multipolygons(closed)
+
+
+def _nearest_cells(lat: Floats, lon: Floats) -> tuple[Outlines, Floats]:
+    """Voronoi cells of the tiles, within half the usual distance of neighbours around their convex hull.
+
+    This is what is drawn for base stations. Tiles at one place share a cell, each with its part of the area.
+    """
+    to_plane, to_degrees = _equal_area(lat, lon)
+    flat = to_plane(np.column_stack((lon, lat)))
+    place, number = np.unique(flat, axis=0, return_inverse=True)
+    number = number.ravel()
+    points = shapely.points(place)
+    if len(place) == 1:
+        pieces = shapely.buffer(points, _LONE_RADIUS_M)
+    else:
+        tree = shapely.STRtree(points)
+        _, apart = tree.query_nearest(points, exclusive=True, return_distance=True, all_matches=False)
+        frame = shapely.buffer(shapely.convex_hull(shapely.multipoints(points)), float(np.median(apart)) / 2)
+        diagram = shapely.get_parts(shapely.voronoi_polygons(shapely.multipoints(points), extend_to=frame))
+        cell, point = shapely.STRtree(points).query(diagram, predicate="intersects")
+        pieces = np.empty(len(points), dtype=object)
+        pieces[point] = shapely.normalize(shapely.intersection(diagram[cell], frame))
+    area = shapely.area(pieces) / 1e6 / np.bincount(number)
+    degrees = np.asarray(shapely.transform(pieces, to_degrees), dtype=object)
+    wide = shapely.bounds(degrees)[:, 2] - shapely.bounds(degrees)[:, 0] > 180
+    for i in np.flatnonzero(wide).tolist():
+        degrees[i] = _split_at_date_line(degrees[i])
+    return degrees[number], area[number]
+
+
+def _split_at_date_line(outline: Any) -> Any:
+    east = shapely.transform(
+        outline, lambda xy: np.column_stack((np.where(xy[:, 0] < 0, xy[:, 0] + 360, xy[:, 0]), xy[:, 1]))
+    )
+    beyond = shapely.intersection(east, shapely.box(180, -90, 540, 90))
+    near = shapely.intersection(east, shapely.box(0, -90, 180, 90))
+    return shapely.union_all([near, shapely.transform(beyond, lambda xy: xy - [360.0, 0.0])])

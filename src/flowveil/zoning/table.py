@@ -1,0 +1,238 @@
+"""Hierarchies from tables: nested code columns, or a column that names each zone's parent.
+
+The codes stay the user's own. In nested columns the same text may stand in two columns (commune 75056, department
+75056): those are different zones, and the coarser gets its column's name in front. In a parent table the same text
+is the same zone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowveil.errors import HierarchyError
+from flowveil.hierarchy import VIRTUAL_ROOT, Hierarchy
+
+Texts = NDArray[np.str_]
+
+
+def nested_hierarchy(columns: Sequence[Texts], *, levels: Sequence[str], root: str | None = None) -> Hierarchy:
+    """The tree of nested zone codes, one column a level.
+
+    Args:
+        columns: the codes of each row at each level, coarsest first; the last are the tiles. Rows may repeat.
+        levels: the columns' names; they qualify codes that stand at two levels.
+        root: code of the root above several coarsest zones; ``all`` by default.
+
+    Returns:
+        A hierarchy of kind ``table`` whose `Hierarchy.level` is the position in ``levels`` (-1 for the root above
+        them). Its root is the smallest zone that holds all tiles. Tiles keep their codes; a coarser level of
+        which a code stands at a finer one too has all its codes written ``level:code``.
+
+    Raises:
+        HierarchyError: a code is missing, or stands under two parents. All such problems are in one message.
+    """
+    texts = [np.asarray(c, dtype=np.str_) for c in columns]
+    if not texts or len(texts[-1]) == 0:
+        raise HierarchyError("There is no row to build a hierarchy from.")
+    _refuse_missing(texts, levels)
+    codes, numbers = [], []
+    for column in texts:
+        distinct, number = np.unique(column, return_inverse=True)
+        codes.append(distinct)
+        numbers.append(number)
+    problems = []
+    for depth in range(1, len(texts)):
+        several = _with_several_parents(numbers[depth], numbers[depth - 1])
+        if len(several):
+            problems.append(
+                f"{_count(several, 'code')} of '{levels[depth]}' under several of '{levels[depth - 1]}': "
+                f"{examples(codes[depth][several])}"
+            )
+    if problems:
+        raise HierarchyError(
+            "A zone can lie in one zone only; found "
+            + "; ".join(problems)
+            + ". Hint: give levels from coarsest to finest, each nested in the one before; where codes repeat in every "
+            "coarser zone, put the coarser code in front."
+        )
+    offset = 1 + np.concatenate(([0], np.cumsum([len(c) for c in codes])))
+    parent = np.full(int(offset[-1]), -1, dtype=np.int64)
+    parent[1 : offset[1]] = 0
+    for depth in range(1, len(texts)):
+        parent[offset[depth] + numbers[depth]] = offset[depth - 1] + numbers[depth - 1]
+    named, top = _qualified(codes, levels, root)
+    tree, _ = Hierarchy.from_parents(parent, np.concatenate((np.array([top]), *named)), base_level=-1, kind="table")
+    return without_chain_above(tree)
+
+
+def parent_hierarchy(tile: Texts, parent: Texts, *, root: str | None = None) -> Hierarchy:
+    """The tree of a table that names the parent of each zone.
+
+    Args:
+        tile: the zone of each row. Zones that are nobody's parent are the tiles.
+        parent: its parent, or an empty text. A parent may have a row of its own that names its parent, or none.
+        root: code of a root to put above all that have no parent, where there are several.
+
+    Returns:
+        A hierarchy of kind ``table``. Its root is the smallest zone that holds all tiles.
+
+    Raises:
+        HierarchyError: a zone has two parents or is its own ancestor, or several zones have no parent and
+            ``root`` is not given.
+    """
+    tile, parent = np.asarray(tile, dtype=np.str_), np.asarray(parent, dtype=np.str_)
+    if len(tile) == 0:
+        raise HierarchyError("There is no row to build a hierarchy from.")
+    _refuse_missing([tile], ["zone"])
+    code, number = np.unique(np.concatenate((tile, parent[parent != ""])), return_inverse=True)
+    row = number[: len(tile)]
+    above = np.full(len(tile), -1, dtype=np.int64)
+    above[parent != ""] = number[len(tile) :]
+    several = _with_several_parents(row, above)
+    if len(several):
+        raise HierarchyError(
+            f"A zone can lie in one zone only; found {_count(several, 'zone')} with several parents: "
+            f"{examples(code[several])}. Hint: a zone may stand in several rows, all with the same parent."
+        )
+    up = np.full(len(code), -1, dtype=np.int64)
+    up[row] = above
+    _refuse_cycles(up, code)
+    tops = np.flatnonzero(up < 0)
+    if len(tops) == 1:
+        tree, _ = Hierarchy.from_parents(up, code, kind="table")
+        return without_chain_above(tree)
+    if root is None:
+        raise HierarchyError(_several_roots(tops, up, row, code))
+    if np.any(code == root):
+        raise HierarchyError(
+            f"The root above several zones cannot be called '{root}': a zone is. Hint: give root another name."
+        )
+    up[tops] = len(code)
+    tree, _ = Hierarchy.from_parents(np.append(up, -1), np.append(code, np.array([root])), base_level=-1, kind="table")
+    return without_chain_above(tree)
+
+
+def without_chain_above(tree: Hierarchy) -> Hierarchy:
+    """Make the smallest node that holds all tiles the root; levels stay what they were."""
+    skipped = chain_above(tree.n_children)
+    if skipped == 0:
+        return tree
+    parent = tree.parent[skipped:] - skipped
+    parent[0] = -1
+    return Hierarchy(
+        parent=parent,
+        code=tree.code[skipped:],
+        base_level=tree.base_level + skipped,
+        geography=tree.geography,
+        kind=tree.kind,
+    )
+
+
+def chain_above(n_children: NDArray[Any]) -> int:
+    """How many nodes, from the root on, have a single child. Depth-first order makes them the first nodes."""
+    return int(np.argmax(n_children != 1))
+
+
+def first_of_runs(ordered: NDArray[Any]) -> NDArray[np.int64]:
+    """Positions at which a new value begins in an ordered array."""
+    opens = np.ones(len(ordered), dtype=np.bool_)
+    opens[1:] = ordered[1:] != ordered[:-1]
+    return np.flatnonzero(opens)
+
+
+def examples(codes: Texts, *, most: int = 5) -> str:
+    """The first few codes in text order, for a message. Zones are places, never persons."""
+    shown = np.sort(np.asarray(codes, dtype=np.str_))
+    shown = shown[first_of_runs(shown)]
+    listed = ", ".join(f"'{c}'" for c in shown[:most].tolist())
+    return f"{listed} and {len(shown) - most} more" if len(shown) > most else listed
+
+
+def _count(items: NDArray[Any], noun: str) -> str:
+    return f"{len(items)} {noun}{'' if len(items) == 1 else 's'}"
+
+
+def _refuse_missing(columns: Sequence[Texts], levels: Sequence[str]) -> None:
+    problems = []
+    tiles = columns[-1]
+    empty = np.flatnonzero(tiles == "")
+    if len(empty):
+        rows = ", ".join(str(i + 1) for i in empty[:5].tolist())
+        problems.append(f"{_count(empty, 'row')} without a code in '{levels[-1]}' (rows {rows})")
+    for column, level in zip(columns[:-1], levels, strict=False):
+        orphans = tiles[(column == "") & (tiles != "")]
+        if len(orphans):
+            problems.append(f"{_count(orphans, 'row')} without a '{level}' (orphans): {examples(orphans)}")
+    if problems:
+        raise HierarchyError(
+            "Every tile needs a code at every level; found "
+            + "; ".join(problems)
+            + ". Hint: fill them in, remove those rows, or leave that level out."
+        )
+
+
+def _with_several_parents(child: NDArray[np.int64], parent: NDArray[np.int64]) -> NDArray[np.int64]:
+    order = np.lexsort((parent, child))
+    child, parent = child[order], parent[order]
+    differs = (child[1:] == child[:-1]) & (parent[1:] != parent[:-1])
+    several: NDArray[np.int64] = child[1:][differs]
+    return several[first_of_runs(several)]
+
+
+def _refuse_cycles(up: NDArray[np.int64], code: Texts) -> None:
+    """After at least as many steps upwards as there are zones, one stands on a root or on a cycle."""
+    jump = np.where(up < 0, np.arange(len(up)), up)
+    for _ in range(len(up).bit_length()):
+        jump = jump[jump]
+    on_cycle = np.sort(jump[up[jump] >= 0])
+    on_cycle = on_cycle[first_of_runs(on_cycle)]
+    if len(on_cycle):
+        raise HierarchyError(
+            f"The parents form a cycle: {_count(on_cycle, 'zone')} would lie in themselves: "
+            f"{examples(code[on_cycle])}. Hint: leave the parent of the topmost zone empty."
+        )
+
+
+def _several_roots(tops: NDArray[np.int64], up: NDArray[np.int64], row: NDArray[np.int64], code: Texts) -> str:
+    has_row = np.zeros(len(code), dtype=np.bool_)
+    has_row[row] = True
+    has_children = np.zeros(len(code), dtype=np.bool_)
+    has_children[up[up >= 0]] = True
+    kinds = (
+        ("tiles without a parent (orphans)", ~has_children),
+        ("zones with rows of their own but no parent", has_children & has_row),
+        ("zones named as parents only", ~has_row),
+    )
+    found = "; ".join(
+        f"{int(mask[tops].sum())} {what}: {examples(code[tops[mask[tops]]])}"
+        for what, mask in kinds
+        if np.any(mask[tops])
+    )
+    return (
+        f"The table has {len(tops)} roots; exactly one is allowed. Found {found}. Hint: root='{VIRTUAL_ROOT}' puts one "
+        "root above them."
+    )
+
+
+def _qualified(codes: Sequence[Texts], levels: Sequence[str], root: str | None) -> tuple[list[Texts], str]:
+    """Codes that no two levels share, and the root's. Tiles first: theirs never change."""
+    taken = codes[-1]
+    named = [taken]
+    for level, column in zip(reversed(levels[:-1]), reversed(codes[:-1]), strict=True):
+        own = column
+        while len(np.intersect1d(own, taken, assume_unique=True)):
+            own = np.char.add(f"{level}:", own)
+        taken = np.concatenate((taken, own))
+        named.insert(0, own)
+    top = VIRTUAL_ROOT if root is None else root
+    if root is not None and np.any(taken == root):
+        raise HierarchyError(
+            f"The root above several zones cannot be called '{root}': a zone is. Hint: give root another name."
+        )
+    while np.any(taken == top):
+        top = f"root:{top}"
+    return named, top

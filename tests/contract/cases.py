@@ -1,0 +1,243 @@
+"""What the contract tests run: promises of the methods, trees, flows and guarantees.
+
+A new method is run as soon as it stands in METHODS; what it promises has to be declared in RUNS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import h3.api.basic_int as h3_int
+import numpy as np
+import shapely
+
+from flowveil.flows import Flows
+from flowveil.hierarchy import Hierarchy
+from flowveil.methods import METHODS
+from flowveil.zoning.h3 import h3_hierarchy
+
+# ---- what each method promises --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Run:
+    """A method with options, and its promises beyond those that all keep.
+
+    Attributes:
+        method: its name in METHODS.
+        options: options it is run with.
+        limit: what max_suppressed is a share of; None where the method promises no limit.
+        complete: it publishes something whenever one cell of everything, between the smallest nodes that hold
+            it, would be safe.
+        finest: with k = 1 trips it leaves every flow between its own two tiles.
+    """
+
+    method: str
+    options: dict[str, Any] = field(default_factory=dict)
+    limit: Literal["flows", "volume"] | None = None
+    complete: bool = False
+    finest: bool = True
+
+    def __str__(self) -> str:
+        return "-".join((self.method, *map(str, self.options.values())))
+
+
+RUNS = (
+    # The pre-filter may take flows that the one cell of everything would have needed.
+    Run("odkanon", limit="flows"),
+    Run("odkanon", {"budget": "volume"}, limit="volume", complete=True),
+    Run("oigh", limit="volume", complete=True),
+    Run("suppression"),
+    # Origin zones aim at a volume of their own, whatever k is.
+    Run("atg-dual", limit="volume", finest=False),
+    Run("atg-soft", finest=False),
+)
+
+UNDECLARED = tuple(Run(name, finest=False) for name in METHODS if name not in {run.method for run in RUNS})
+
+# ---- trees ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class GridGeography:
+    """A made-up map, so that methods that need one run on any tree: tile i lies at (i // 4, i % 4) hundredths."""
+
+    tree: Hierarchy
+
+    def _tiles(self, node: int) -> tuple[np.ndarray, np.ndarray]:
+        tile = np.arange(self.tree.leaf_start[node], self.tree.leaf_stop[node])
+        return tile // 4 / 100.0, tile % 4 / 100.0
+
+    def centers(self, nodes):
+        both = [[side.mean() for side in self._tiles(v)] for v in np.asarray(nodes).tolist()]
+        lat, lon = np.array(both, dtype=np.float64).reshape(-1, 2).T
+        return lat, lon
+
+    def areas_km2(self, nodes):
+        return self.tree.size[nodes].astype(np.float64)
+
+    def polygons(self, nodes):
+        out = np.empty(len(nodes), dtype=object)
+        for i, v in enumerate(np.asarray(nodes).tolist()):
+            lat, lon = self._tiles(v)
+            out[i] = shapely.union_all(shapely.box(lon - 0.005, lat - 0.005, lon + 0.005, lat + 0.005))
+        return out
+
+
+def on_a_map(tree: Hierarchy) -> Hierarchy:
+    """The tree with a made-up map where it has none."""
+    if tree.geography is None:
+        object.__setattr__(tree, "geography", GridGeography(tree))
+    return tree
+
+
+def _tree(parent: list[int]) -> Hierarchy:
+    return on_a_map(Hierarchy.from_parents(parent, np.array([f"n{i:02d}" for i in range(len(parent))]))[0])
+
+
+def _h3_around(places: list[tuple[float, float]], rings: int) -> Hierarchy:
+    cells = {c for lat, lon in places for c in h3_int.grid_disk(h3_int.latlng_to_cell(lat, lon, 8), rings)}
+    return h3_hierarchy(np.array(sorted(cells), dtype=np.uint64))
+
+
+def _ragged(n: int, seed: int) -> Hierarchy:
+    rng = np.random.default_rng(seed)
+    return _tree([-1] + [int(rng.integers(max(0, i - 6), i)) for i in range(1, n)])
+
+
+def _dendrogram(n: int, seed: int) -> Hierarchy:
+    rng = np.random.default_rng(seed)
+    parent, clusters = [-1] * n, list(range(n))
+    while len(clusters) > 1:
+        for _ in range(2):
+            parent[clusters.pop(int(rng.integers(len(clusters))))] = len(parent)
+        clusters.append(len(parent))
+        parent.append(-1)
+    return _tree(parent)
+
+
+#: Origin and destination hierarchy by kind.
+TREES: dict[str, tuple[Hierarchy, Hierarchy]] = {
+    "h3": (_h3_around([(48.85, 2.35)], 2), _h3_around([(48.86, 2.33), (48.90, 2.40)], 1)),
+    "h3-several-base-cells": (
+        _h3_around([(48.85, 2.35), (-33.45, -70.66)], 1),
+        _h3_around([(48.85, 2.35), (37.77, -122.42), (35.68, 139.69)], 1),
+    ),
+    "ragged": (_ragged(30, 1), _ragged(25, 2)),
+    "chain": (_tree([-1, 0, 1, 2]), _tree([-1, 0, 1, 2, 3])),
+    "star": (_tree([-1] + [0] * 9), _tree([-1] + [0] * 7)),
+    "one-tile": (_tree([-1]), _tree([-1])),
+    "dendrogram": (_dendrogram(14, 3), _dendrogram(11, 4)),
+    "star-by-chain": (_tree([-1] + [0] * 9), _tree([-1, 0, 1, 2])),
+}
+
+# ---- flows ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows as they come in: what Flows.from_pairs is given."""
+
+    origin: np.ndarray
+    destination: np.ndarray
+    trips: np.ndarray
+    weight: np.ndarray
+    person: np.ndarray
+
+    def flows(self, kind: str) -> Flows:
+        origins, destinations = TREES[kind]
+        return Flows.from_pairs(
+            self.origin,
+            self.destination,
+            self.trips,
+            origins=origins,
+            destinations=destinations,
+            weight=self.weight,
+            person=self.person,
+        )
+
+    def shuffled(self, seed: int) -> Rows:
+        """The same rows in another order, the same people under other numbers."""
+        rng = np.random.default_rng(seed)
+        order = rng.permutation(len(self.origin))
+        number = np.append(rng.permutation(int(self.person.max()) + 1), -1)
+        return Rows(
+            self.origin[order],
+            self.destination[order],
+            self.trips[order],
+            self.weight[order],
+            number[self.person[order]],
+        )
+
+
+def _uneven(origins: int, destinations: int) -> Rows:
+    """Many trips between few tiles, few between many; some persons unknown; weights that are not integers."""
+    rng = np.random.default_rng(7)
+    n = 220
+    trips = rng.integers(1, 4, n)
+    return Rows(
+        np.minimum(rng.geometric(0.25, n) - 1, origins - 1),
+        np.minimum(rng.geometric(0.2, n) - 1, destinations - 1)[::-1],
+        trips,
+        rng.uniform(0.1, 9.7, n) * trips,
+        rng.integers(-1, 40, n),
+    )
+
+
+def _one_flow(origins: int, destinations: int) -> Rows:
+    n = 8
+    return Rows(
+        np.full(n, origins - 1),
+        np.full(n, destinations // 2),
+        np.full(n, 2),
+        np.full(n, 1.25),
+        np.arange(n),
+    )
+
+
+def _all_equal(origins: int, destinations: int) -> Rows:
+    """Every pair of tiles has the same three trips of the same weight by three people: ties everywhere."""
+    o, d = np.divmod(np.repeat(np.arange(origins * destinations), 3), destinations)
+    return Rows(o, d, np.ones(len(o), int), np.full(len(o), 1.5), np.arange(len(o)) % 12)
+
+
+def _one_heavy(origins: int, destinations: int) -> Rows:
+    """All weight, and nearly all trips, in one flow."""
+    n = 30
+    heavy = np.arange(n) == 0
+    return Rows(
+        np.arange(n) % origins,
+        np.arange(n) * 5 % destinations,
+        np.where(heavy, 10_000, 1),
+        np.where(heavy, 12_345.678, 0.0),
+        np.arange(n) % 9,
+    )
+
+
+TABLES: dict[str, Callable[[int, int], Rows]] = {
+    "uneven": _uneven,
+    "one-flow": _one_flow,
+    "all-equal": _all_equal,
+    "one-heavy": _one_heavy,
+}
+
+
+def rows_of(table: str, kind: str) -> Rows:
+    """The rows of a table on the tiles of a kind of tree."""
+    origins, destinations = TREES[kind]
+    return TABLES[table](origins.n_tiles, destinations.n_tiles)
+
+
+# ---- guarantees -----------------------------------------------------------------------------------------------
+
+#: Arguments of `flowveil.anonymize`, by name of the guarantee.
+GUARANTEES: dict[str, dict[str, Any]] = {
+    "trips": {"k": 6},
+    "people": {"k": 4, "protect": "people"},
+    "population": {"k": 5, "protect": "population"},
+    "population-absolute": {"k": 5, "protect": "population", "k_population": 17.5},
+    "locations": {"k": 3, "l": 2},
+    "combined": {"k": 4, "protect": ("trips", "people", "population")},
+}

@@ -1,0 +1,333 @@
+"""What every registered method must keep, for every guarantee, on every kind of tree.
+
+Cells are recounted here with dictionaries and sets from the flows and the plan; nothing of `Cells.merge` is used.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import defaultdict
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+import pytest
+import shapely
+from contract.cases import GUARANTEES, RUNS, TABLES, TREES, UNDECLARED, Run, on_a_map, rows_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference.trees import ancestors, leaf_nodes, persons_by_flow
+from strategies import flow_tables
+
+from flowveil import METHODS, DataError, Flows, Hierarchy, InfeasibleError, Release, anonymize
+from flowveil.plan import NodeZones, Zones
+
+runs = pytest.mark.parametrize("run", [*RUNS, *UNDECLARED], ids=str)
+kinds = pytest.mark.parametrize("kind", TREES)
+tables = pytest.mark.parametrize("table", TABLES)
+guarantees = pytest.mark.parametrize("asked", GUARANTEES.values(), ids=GUARANTEES)
+
+
+def attempt(flows: Flows, run: Run, **asked) -> Release | None:
+    """The release, or None where the method says that there can be none."""
+    try:
+        return anonymize(flows, run.method, **asked, **run.options)
+    except InfeasibleError:
+        return None
+
+
+# ---- the naive recount ------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Count:
+    trips: int = 0
+    weight: Fraction = Fraction(0)
+    people: set[int] = field(default_factory=set)
+
+
+def recount(release: Release) -> dict[tuple[int, int], Count]:
+    """What is in each published cell, one flow after the other."""
+    flows, plan = release.input, release.plan
+    who = persons_by_flow(flows)
+    cells: dict[tuple[int, int], Count] = defaultdict(Count)
+    for f in range(len(flows)):
+        if plan.kept[f]:
+            cell = cells[int(plan.origin_zone[f]), int(plan.destination_zone[f])]
+            cell.trips += int(flows.trips[f])
+            cell.weight += 0 if flows.weight is None else Fraction(float(flows.weight[f]))
+            cell.people |= who[f]
+    return dict(cells)
+
+
+@lru_cache(maxsize=64)
+def tiles_of_nodes(tree: Hierarchy) -> dict[int, set[int]]:
+    """The tiles below every node, by walking up from each."""
+    below = defaultdict(set)
+    for tile, leaf in enumerate(leaf_nodes(tree)):
+        for node in ancestors(tree, leaf):
+            below[node].add(tile)
+    return below
+
+
+def tiles_in(zones: Zones, zone: int, tree: Hierarchy) -> set[int]:
+    """The tiles in a zone: below a node, or with their centre in a box."""
+    if isinstance(zones, NodeZones):
+        return tiles_of_nodes(tree)[int(zones.nodes[zone])]
+    outline = zones.polygons(np.array([zone]))
+    lat, lon = tree.geography.centers(tree.leaf_node)
+    return set(np.flatnonzero(shapely.dwithin(outline[0], shapely.points(lon, lat), 1e-9)).tolist())
+
+
+def both_ends(release: Release):
+    flows, plan = release.input, release.plan
+    yield flows.origin, plan.origin_zone, plan.origin_zones, flows.origins
+    yield flows.destination, plan.destination_zone, plan.destination_zones, flows.destinations
+
+
+def zone_tiles(release: Release) -> list[dict[int, set[int]]]:
+    """For each end, the tiles of the zones that kept flows are in."""
+    kept = release.plan.kept
+    return [
+        {z: tiles_in(zones, z, tree) for z in set(zone[kept].tolist())} for _, zone, zones, tree in both_ends(release)
+    ]
+
+
+def volume_of(release: Release) -> list[Fraction]:
+    flows = release.input
+    column = flows.trips if release.guarantee.population is None else flows.weight
+    return [Fraction(v) for v in column.tolist()]
+
+
+# ---- the promises -----------------------------------------------------------------------------------------------
+
+
+def check_nothing_short(release: Release) -> None:
+    guarantee, (tiles_o, tiles_d) = release.guarantee, zone_tiles(release)
+    for (a, b), cell in recount(release).items():
+        assert guarantee.trips is None or cell.trips >= guarantee.trips
+        assert guarantee.people is None or len(cell.people) >= guarantee.people
+        assert guarantee.population is None or cell.weight >= Fraction(guarantee.population)
+        assert guarantee.locations is None or len(tiles_o[a]) >= guarantee.locations
+        assert guarantee.locations is None or len(tiles_d[b]) >= guarantee.locations
+
+
+def check_cells_are_what_the_plan_says(release: Release) -> None:
+    cells, want = release.cells, recount(release)
+    people = cells.n_people()
+    got = [(int(a), int(b)) for a, b in zip(cells.origin, cells.destination, strict=True)]
+    assert got == sorted(want)
+    for row, pair in enumerate(got):
+        assert cells.trips[row] == want[pair].trips
+        assert cells.weight is None or Fraction(float(cells.weight[row])) == want[pair].weight
+        assert people is None or people[row] == len(want[pair].people)
+
+
+def check_every_flow_is_in_one_covering_cell_or_none(release: Release) -> None:
+    cells, plan, covered = release.cells, release.plan, zone_tiles(release)
+    assert len(release.cell_of_flow) == len(plan.kept) == len(release.input)
+    assert plan.kept.dtype == np.bool_
+    for f, cell in enumerate(release.cell_of_flow.tolist()):
+        if not plan.kept[f]:
+            assert cell == -1
+            continue
+        ends = int(cells.origin[cell]), int(cells.destination[cell])
+        assert ends == (plan.origin_zone[f], plan.destination_zone[f])
+        assert int(release.input.origin[f]) in covered[0][ends[0]]
+        assert int(release.input.destination[f]) in covered[1][ends[1]]
+
+
+def check_sizes_are_tile_counts(release: Release) -> None:
+    for (_, _, zones, _), tiles in zip(both_ends(release), zone_tiles(release), strict=True):
+        assert {z: int(zones.size[z]) for z in tiles} == {z: len(t) for z, t in tiles.items()}
+
+
+def check_homogeneous_zones_are_disjoint(release: Release) -> None:
+    if METHODS[release.method].homogeneous:
+        assert release.plan.homogeneous
+    if not release.plan.homogeneous:
+        return
+    for (tile, _, _, _), tiles in zip(both_ends(release), zone_tiles(release), strict=True):
+        union = set().union(*tiles.values())
+        assert sum(map(len, tiles.values())) == len(union), "zones overlap"
+        assert set(tile[release.plan.kept].tolist()) <= union
+
+
+def check_limit(release: Release, run: Run, max_suppressed: float) -> None:
+    lost = ~release.plan.kept
+    if run.limit == "flows":
+        assert int(lost.sum()) <= max_suppressed * len(lost)
+    if run.limit == "volume":
+        volume = volume_of(release)
+        gone = sum(v for v, is_lost in zip(volume, lost, strict=True) if is_lost)
+        # The budget is a product of two floating-point numbers: it may be off by a rounding, not by a trip.
+        assert gone <= Fraction(max_suppressed) * sum(volume) * (1 + Fraction(1, 10**12))
+
+
+def check_all(release: Release, run: Run, max_suppressed: float) -> None:
+    check_nothing_short(release)
+    check_cells_are_what_the_plan_says(release)
+    check_every_flow_is_in_one_covering_cell_or_none(release)
+    check_sizes_are_tile_counts(release)
+    check_homogeneous_zones_are_disjoint(release)
+    check_limit(release, run, max_suppressed)
+
+
+def one_cell_would_do(flows: Flows, *, k: int, protect=("trips",), k_population=None, l=1) -> bool:  # noqa: E741
+    """Whether one cell of everything, between the smallest nodes that hold it, is safe."""
+    sizes = [
+        min(len(below) for below in tiles_of_nodes(tree).values() if below >= set(tiles.tolist()))
+        for tree, tiles in ((flows.origins, flows.origin), (flows.destinations, flows.destination))
+    ]
+    weight = None if flows.weight is None else sum(map(Fraction, flows.weight.tolist()))
+    trips = int(flows.trips.sum())
+    ok = min(sizes) >= l
+    if "trips" in protect:
+        ok &= trips >= k
+    if "people" in protect:
+        ok &= len(set().union(*persons_by_flow(flows).values())) >= k
+    if "population" in protect:
+        ok &= weight >= (k * weight / trips if k_population is None else Fraction(k_population))
+    return ok
+
+
+# ---- the tests --------------------------------------------------------------------------------------------------
+
+
+def test_every_method_says_what_it_promises():
+    missing = sorted({run.method for run in UNDECLARED})
+    assert not missing, f"Declare what {', '.join(missing)} promises: add it to RUNS in tests/contract/cases.py."
+    gone = sorted({run.method for run in RUNS} - set(METHODS))
+    assert not gone, f"RUNS in tests/contract/cases.py declares {', '.join(gone)}, which METHODS does not have."
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_takes_max_suppressed_and_keyword_options(name):
+    parameters = inspect.signature(METHODS[name].plan).parameters
+    assert list(parameters)[:2] == ["flows", "guarantee"]
+    assert "max_suppressed" in parameters
+    assert all(p.kind is p.KEYWORD_ONLY for p in list(parameters.values())[2:])
+    assert all(p.default is not p.empty for p in list(parameters.values())[2:])
+
+
+@runs
+@kinds
+@tables
+@guarantees
+def test_releases_keep_the_promises(run, kind, table, asked):
+    flows = rows_of(table, kind).flows(kind)
+    release = attempt(flows, run, **asked)
+    if release is not None:
+        check_all(release, run, 0.1)
+    elif run.complete:
+        assert not one_cell_would_do(flows, **asked), "nothing published though one cell would have been safe"
+
+
+@runs
+@kinds
+@guarantees
+@pytest.mark.parametrize("max_suppressed", [0.0, 0.02, 0.5])
+def test_other_limits_are_kept(run, kind, asked, max_suppressed):
+    release = attempt(rows_of("uneven", kind).flows(kind), run, max_suppressed=max_suppressed, **asked)
+    if release is not None:
+        check_all(release, run, max_suppressed)
+
+
+@runs
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_releases_keep_the_promises_on_random_problems(run, data):
+    flows = data.draw(flow_tables())
+    on_a_map(flows.origins), on_a_map(flows.destinations)
+    units = ["trips"]
+    units += ["people"] if flows.people is not None else []
+    units += ["population"] if flows.weight is not None and flows.weight.sum() > 0 else []
+    asked = {
+        "k": data.draw(st.integers(1, 12)),
+        "protect": tuple(data.draw(st.lists(st.sampled_from(units), min_size=1, unique=True))),
+        "l": data.draw(st.sampled_from([None, None, 1, 2])),
+    }
+    max_suppressed = data.draw(st.sampled_from([0.0, 0.1, 0.3]))
+    release = attempt(flows, run, max_suppressed=max_suppressed, **asked)
+    if release is not None:
+        check_all(release, run, max_suppressed)
+    elif run.complete:
+        assert not one_cell_would_do(flows, **{**asked, "l": asked["l"] or 1})
+
+
+@runs
+@kinds
+@tables
+def test_nothing_is_lost_or_generalised_where_one_trip_is_enough(run, kind, table):
+    flows = rows_of(table, kind).flows(kind)
+    release = anonymize(flows, run.method, k=1, **run.options)
+    check_all(release, run, 0.1)
+    assert release.plan.kept.all()
+    if not run.finest:
+        return
+    for tile, zone, zones, tree in both_ends(release):
+        assert zones.size[zone].max() == 1
+        if isinstance(zones, NodeZones):
+            assert zones.nodes[zone].tolist() == tree.leaf_node[tile].tolist()
+
+
+@runs
+@kinds
+@tables
+def test_more_than_there_is_cannot_be_promised(run, kind, table):
+    flows = rows_of(table, kind).flows(kind)
+    with pytest.raises(InfeasibleError) as refused:
+        anonymize(flows, run.method, k=int(flows.trips.sum()) + 1, **run.options)
+    assert refused.value.exit_code == 3
+
+
+@runs
+def test_no_flows_are_bad_input(run):
+    origins, destinations = TREES["ragged"]
+    nothing = np.zeros(0, dtype=np.int32)
+    flows = Flows.from_pairs(nothing, nothing, origins=origins, destinations=destinations)
+    with pytest.raises(DataError, match="no flows"):
+        anonymize(flows, run.method, **run.options)
+
+
+def arrays_of(flows: Flows) -> list[np.ndarray]:
+    arrays = [flows.origin, flows.destination, flows.trips, flows.weight, flows.people.cell, flows.people.person]
+    for tree in (flows.origins, flows.destinations):
+        arrays += [tree.parent, tree.code, tree.depth, tree.stop, tree.leaf_start, tree.leaf_stop]
+    return arrays
+
+
+@runs
+@kinds
+@guarantees
+def test_inputs_are_not_modified_and_the_result_is_the_same_twice(run, kind, asked):
+    flows = rows_of("uneven", kind).flows(kind)
+    before = [a.copy() for a in arrays_of(flows)]
+    first, second = (attempt(flows, run, **asked) for _ in range(2))
+    assert all(np.array_equal(a, b) for a, b in zip(before, arrays_of(flows), strict=True))
+    assert (first is None) == (second is None)
+    if first is not None:
+        assert np.array_equal(first.plan.kept, second.plan.kept)
+        assert np.array_equal(first.cell_of_flow, second.cell_of_flow)
+        assert first.plan.notes == second.plan.notes
+        assert published(first) == published(second)
+
+
+def published(release: Release | None) -> list[tuple] | None:
+    """The published cells by code, in the order of publication."""
+    if release is None:
+        return None
+    cells, plan = release.cells, release.plan
+    ends = plan.origin_zones.codes(cells.origin).tolist(), plan.destination_zones.codes(cells.destination).tolist()
+    return list(zip(*ends, cells.trips.tolist(), cells.weight.tolist(), cells.n_people().tolist(), strict=True))
+
+
+@runs
+@kinds
+@tables
+@guarantees
+def test_the_order_of_rows_and_the_numbers_of_people_do_not_matter(run, kind, table, asked):
+    rows = rows_of(table, kind)
+    one, other = (attempt(r.flows(kind), run, **asked) for r in (rows, rows.shuffled(11)))
+    assert published(one) == published(other)

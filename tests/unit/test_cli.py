@@ -1,0 +1,263 @@
+"""The command line: what it prints, what it writes, and how it fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import csv
+
+from conftest import trip_table
+from flowveil.cli import main
+
+
+def run(*arguments: object) -> int:
+    try:
+        main([str(a) for a in arguments])
+    except SystemExit as done:
+        return int(done.code or 0)
+    return 0
+
+
+@pytest.fixture
+def release(tmp_path: Path, trips_csv: Path) -> Path:
+    out = tmp_path / "release"
+    assert run("anonymize", trips_csv, "--k", 5, "--resolution", 8, "--out", out) == 0
+    return out
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in sorted(folder.iterdir())}
+
+
+def test_anonymize_publishes_and_verify_agrees(release, trips_csv, capsys):
+    assert sorted(p.name for p in release.iterdir()) == [
+        "flows.parquet",
+        "manifest.json",
+        "report.html",
+        "report.json",
+        "zones.parquet",
+    ]
+    flows = pq.read_table(release / "flows.parquet")
+    assert flows.column_names == ["origin_zone", "destination_zone", "trips", "weight"]
+    assert min(flows["trips"].to_pylist()) >= 5
+    assert run("verify", release, "--against", trips_csv) == 0
+    assert "holds" in capsys.readouterr().out
+
+
+def test_json_is_one_object(tmp_path, trips_csv, capsys):
+    assert run("anonymize", trips_csv, "--k", 5, "--resolution", 8, "--out", tmp_path / "r", "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["method"] == "odkanon"
+    assert result["measures"]["trips"]["k_trips"] >= 5
+    assert run("verify", tmp_path / "r", "--against", trips_csv, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["holds"] is True
+    assert run("anonymize", trips_csv, "--k", 0, "--out", tmp_path / "x", "--json") == 2
+    assert json.loads(capsys.readouterr().out)["error"]["kind"] == "ParameterError"
+
+
+def test_prose_is_quiet_about_progress_when_not_in_a_terminal(tmp_path, trips_csv, capsys):
+    run("anonymize", trips_csv, "--k", 5, "--resolution", 8, "--out", tmp_path / "r")
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert "every cell holds at least 5 trips" in said.out
+    assert "one person may be behind several trips" in said.out
+    assert "SECRET" not in said.out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--protect", "people"],
+        ["--protect", "population"],
+        ["--protect", "trips", "--protect", "people", "--protect", "population"],
+        ["--protect", "population", "--k-population", 700],
+        ["--l", 2],
+        ["--option", "budget=volume"],
+        ["--option", "levels=1", "--option", "beta=0.2"],
+        ["--max-suppressed", 0],
+        ["--seed", 3],
+    ],
+)
+def test_every_guarantee_publishes_and_verifies(tmp_path, trips_csv, arguments, capsys):
+    out = tmp_path / "r"
+    assert run("anonymize", trips_csv, "--k", 5, "--resolution", 8, "--out", out, *arguments) == 0, capsys.readouterr()
+    assert run("verify", out, "--against", trips_csv) == 0, capsys.readouterr().err
+
+
+def write(path: Path, **columns: object) -> Path:
+    csv.write_csv(pa.table(columns), path)
+    return path
+
+
+def good_columns(n: int = 40) -> dict[str, object]:
+    table = trip_table(n).select(["start_lat", "start_lon", "end_lat", "end_lon"])
+    return {name: table[name] for name in table.column_names}
+
+
+def bad_input(kind: str, folder: Path) -> tuple[Path, list[object]]:
+    """A bad file, and the arguments that go with it."""
+    path, columns, n = folder / "bad.csv", good_columns(), 40
+    if kind == "empty file":
+        path.write_text("")
+        return path, []
+    if kind == "no file":
+        return folder / "nowhere.csv", []
+    if kind == "missing column":
+        return write(path, **columns), ["--origin", "start_latt,start_lon", "--destination", "end_lat,end_lon"]
+    if kind == "text in a number column":
+        return write(path, **{**columns, "start_lat": ["SECRET"] * n}), []
+    if kind == "all latitudes at 95":
+        return write(path, **{**columns, "start_lat": [95.0] * n}), []
+    if kind == "swapped axes that leave the earth":
+        return write(path, **{**columns, "start_lat": [-118.2] * n, "start_lon": [34.0] * n}), []
+    if kind == "negative counts":
+        return write(path, **columns, trips=[-1] * n), ["--trips", "trips"]
+    if kind == "fractional counts":
+        return write(path, **columns, trips=[1.5] * n), ["--trips", "trips"]
+    if kind == "mixed H3 resolutions":
+        cells = ["8a1fb46622dffff", "891fb46622fffff"] * (n // 2)
+        return write(path, start_h3=cells, end_h3=cells), []
+    if kind == "an invalid H3 cell":
+        cells = ["8a1fb46622dffff"] * (n - 1) + ["8a1fb46622dfff0"]
+        return write(path, start_h3=cells, end_h3=cells), []
+    if kind == "k = 0":
+        return write(path, **columns), ["--k", 0]
+    if kind == "unknown method":
+        return write(path, **columns), ["--method", "odkannon"]
+    if kind == "unknown option":
+        return write(path, **columns), ["--option", "lvels=2"]
+    if kind == "people without persons":
+        return write(path, **columns), ["--protect", "people"]
+    assert kind == "suppression above 1"
+    return write(path, **columns), ["--max-suppressed", 1.5]
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("empty file", ["empty"]),
+        ("no file", ["nowhere.csv"]),
+        ("missing column", ["start_latt", "Did you mean 'start_lat'"]),
+        ("text in a number column", ["start_lat", "40"]),
+        ("all latitudes at 95", ["off the earth", "40"]),
+        ("swapped axes that leave the earth", ["off the earth", "swapped"]),
+        ("negative counts", ["negative"]),
+        ("fractional counts", ["whole"]),
+        ("mixed H3 resolutions", ["resolutions"]),
+        ("an invalid H3 cell", ["H3"]),
+        ("k = 0", ["k must be"]),
+        ("unknown method", ["Did you mean 'odkanon'"]),
+        ("unknown option", ["Did you mean 'levels'"]),
+        ("people without persons", ["person"]),
+        ("suppression above 1", ["max_suppressed"]),
+    ],
+)
+def test_bad_input_says_why_and_leaves_the_old_release_alone(kind, words, tmp_path, release, capsys):
+    before = snapshot(release)
+    path, extra = bad_input(kind, tmp_path)
+    capsys.readouterr()
+    assert run("anonymize", path, "--k", 5, "--out", release, *extra) == 2
+    said = capsys.readouterr().err
+    for word in words:
+        assert word in said, said
+    assert "SECRET" not in said
+    assert snapshot(release) == before
+    assert sorted(p.name for p in tmp_path.iterdir() if p.name.startswith(".")) == []
+
+
+def test_more_than_all_trips_cannot_be_hidden(release, trips_csv, capsys):
+    before = snapshot(release)
+    assert run("anonymize", trips_csv, "--k", 100_000, "--out", release) == 3
+    assert "lower k" in capsys.readouterr().err
+    assert snapshot(release) == before
+
+
+def test_folders_that_are_not_ours_are_refused(tmp_path, trips_csv, capsys):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.txt").write_text("years of work")
+    assert run("anonymize", trips_csv, "--out", mine) == 2
+    assert (mine / "thesis.txt").read_text() == "years of work"
+    file = tmp_path / "file"
+    file.write_text("x")
+    assert run("anonymize", trips_csv, "--out", file) == 2
+    assert run("anonymize", trips_csv, "--out", tmp_path / "no" / "parent") == 2
+    assert "Error:" in capsys.readouterr().err
+
+
+def test_an_unexpected_error_tells_its_kind_and_nothing_of_the_data(tmp_path, trips_csv, capsys, monkeypatch):
+    import flowveil.api
+
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("row 7 of SECRET0001")
+
+    monkeypatch.setattr(flowveil.api, "read_trips", broken)
+    assert run("anonymize", trips_csv, "--out", tmp_path / "r") == 1
+    said = capsys.readouterr()
+    assert "RuntimeError" in said.err
+    assert "SECRET" not in said.err + said.out
+
+
+def test_usage_errors_exit_with_2(capsys):
+    assert run("anonymize") == 2
+    assert run("nonsense") == 2
+    assert run("anonymize", "x.csv", "--out", "y", "--k", "ten") == 2
+    assert run("--help") == 0
+    assert run("--version") == 0
+    capsys.readouterr()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="interrupts are sent as POSIX signals")
+def test_ctrl_c_leaves_the_old_release_alone(tmp_path, release):
+    """Interrupt a run at several moments; whatever it was doing, the old folder is whole or the new one is."""
+    big = tmp_path / "big.csv"
+    csv.write_csv(pa.concat_tables([trip_table(20_000, seed=s) for s in range(10)]), big)
+    command = [sys.executable, "-m", "flowveil", "anonymize", big, "--k", "5", "--out", release, "--quiet"]
+    interrupted = 0
+    for wait in (0.3, 0.6, 0.9, 1.2):
+        before = snapshot(release)
+        process = subprocess.Popen([str(c) for c in command], stderr=subprocess.PIPE)
+        time.sleep(wait)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+        if process.returncode == 0:
+            continue
+        interrupted += 1
+        assert process.returncode in (130, -signal.SIGINT), said
+        assert snapshot(release) == before
+        assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
+    assert interrupted
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs a file system of its own")
+def test_a_full_disk_leaves_the_old_release_alone(trips_csv, capsys):
+    """A real full disk where one can be mounted; elsewhere the writers' tests fake it."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as place:
+        mounted = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=192k", "tmpfs", place], capture_output=True, check=False
+        )
+        if mounted.returncode:
+            pytest.skip("cannot mount a small file system here")
+        try:
+            out = Path(place) / "release"
+            assert run("anonymize", trips_csv, "--k", 5, "--resolution", 8, "--out", out) == 0
+            before = snapshot(out)
+            (Path(place) / "ballast").write_bytes(b"x" * (os.statvfs(place).f_bavail * os.statvfs(place).f_bsize))
+            capsys.readouterr()
+            assert run("anonymize", trips_csv, "--k", 6, "--resolution", 8, "--out", out) == 2
+            assert "space" in capsys.readouterr().err.lower()
+            assert snapshot(out) == before
+            assert sorted(p.name for p in Path(place).iterdir()) == ["ballast", "release"]
+        finally:
+            subprocess.run(["umount", place], check=True)
