@@ -58,7 +58,7 @@ def summarize(release: Release) -> dict[str, Any]:
     report = {
         "version": __version__,
         "method": release.method,
-        "parameters": release.parameters,
+        "parameters": _published_parameters(release.parameters),
         "guarantee": _published_guarantee(release, withhold=reason is not None),
         "homogeneous": release.plan.homogeneous,
         "suppression": release.plan.suppression,
@@ -163,8 +163,25 @@ def _published_notes(notes: Mapping[str, Any], *, withhold: bool) -> dict[str, A
     return {k: v for k, v in notes.items() if not withhold or v is None or isinstance(v, str | bool | np.bool_)}
 
 
+def _published_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters without any path of the machine that ran.
+
+    Column names stay as they are, slashes and all: whoever verifies the release needs them to read the input.
+    """
+    return {name: value if name == "columns" else _without_paths(value) for name, value in parameters.items()}
+
+
+def _without_paths(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_paths(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_paths(inner) for inner in value]
+    is_path = isinstance(value, PathLike) or (isinstance(value, str) and ("/" in value or "\\" in value))
+    return "(a path; not published)" if is_path else value
+
+
 def _plain(value: Any) -> Any:
-    """JSON types only; no NaN, no infinity, and no path of the machine that ran."""
+    """JSON types only; no NaN and no infinity."""
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
@@ -178,8 +195,7 @@ def _plain(value: Any) -> Any:
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, bool | int):
         return value
-    text = str(value)
-    return "(a path; not published)" if isinstance(value, PathLike) or "/" in text or "\\" in text else text
+    return str(value)
 
 
 def statement(release: Release, reason: str | None) -> list[str]:
