@@ -84,13 +84,16 @@ def reason_to_withhold(release: Release) -> str | None:
     """Why the suppressed volume must not be told, or None where it may be.
 
     The total of what is suppressed is published like one more cell, so it must satisfy the guarantee like
-    one; and it must not be the sum of one or two cells, because whoever knows one would learn the other.
+    one; and it must not be the sum of one or two flows or cells, because whoever knows one would learn the other.
+    Flows that were taken out of cells before these were counted are suppressed one by one, not cell by cell.
     """
     suppressed = release.cell_of_flow < 0
     n_flows = int(suppressed.sum())
     if n_flows == 0:
         return None
-    if n_flows < FEWEST_SUPPRESSED or _cells_among(release, suppressed) < FEWEST_SUPPRESSED:
+    whole_cells = release.plan.suppression["rule"] == "short cells"
+    fewest = _cells_among(release, suppressed) if whole_cells else n_flows
+    if min(n_flows, fewest) < FEWEST_SUPPRESSED:
         return f"fewer than {FEWEST_SUPPRESSED} flows or cells are suppressed, so their total would tell single values"
     together = release.input.select(suppressed)
     if not _reaches(release.guarantee, together):
