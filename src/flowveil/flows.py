@@ -200,7 +200,8 @@ def group_pairs(origin: Ints, destination: Ints, n_origins: int, n_destinations:
         distinct = key[first]
         row = np.cumsum(first, dtype=np.int32) - np.int32(1)
     else:
-        order = np.argsort(key)
+        # Flows come sorted by tile, so keys of zones are a few long runs, which a stable sort merges.
+        order = np.argsort(key, kind="stable")
         ordered = key[order]
         first = _first_of_runs(ordered)
         distinct = ordered[first]

@@ -161,13 +161,12 @@ def complete(wanted: ColumnMap, names: Sequence[str], *, holds_cells: Callable[[
     named = _resolve(wanted, names)
     if not named.ends:
         named = _recognise_ends(named, names, holds_cells)
-    for role, known in (
-        ("person", _PERSONS),
-        ("weight", _WEIGHTS),
-        ("trips", _TRIPS if named.has_tiles else ()),
-    ):
-        if getattr(named, role) is None:
-            named = replace(named, **{role: _recognise_one(role, known, named, names)})
+    if named.person is None:
+        named = replace(named, person=_recognise_one("person", _PERSONS, named, names))
+    if named.weight is None:
+        named = replace(named, weight=_recognise_one("weight", _WEIGHTS, named, names))
+    if named.trips is None and named.has_tiles:
+        named = replace(named, trips=_recognise_one("trips", _TRIPS, named, names))
     _refuse_doubles(named, names)
     return named
 

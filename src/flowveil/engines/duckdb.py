@@ -53,6 +53,7 @@ _MISSING_SQL = ", ".join(f"'{text}'" for text in _MISSING)
 _NUMBER_TYPE = re.compile(r"^U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)$|^FLOAT$|^DOUBLE$|^DECIMAL|^\"?NULL\"?$")
 _FLOAT_TYPE = re.compile(r"^(FLOAT|DOUBLE)$")
 _TEXT_TYPE = re.compile(r"^VARCHAR|^ENUM")
+_INTERRUPTED = re.compile(r"\W*(INTERRUPT Error|(Query )?interrupted)", re.IGNORECASE)
 
 
 def read(
@@ -143,8 +144,9 @@ def _in_own_words(label: str) -> Iterator[None]:
             "Hint: free some, or set TMPDIR to a folder with more space."
         ) from None
     except (duckdb.Error, pa.ArrowException, OSError, RuntimeError) as error:
-        # What DuckDB raises when Ctrl-C reaches it in the middle of a query.
-        if type(error) is RuntimeError and "interrupted" in str(error):
+        # Ctrl-C in the middle of a query comes out of DuckDB, or of Arrow's stream over it, as one of these.
+        chain = (error.__cause__, error.__context__)
+        if _INTERRUPTED.match(str(error)) or any(isinstance(e, KeyboardInterrupt) for e in chain):
             raise KeyboardInterrupt from None
         line = re.search(r"\bLine: (\d+)", str(error))
         where = f" Line {line[1]} is the first that cannot be read." if line else ""

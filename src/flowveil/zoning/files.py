@@ -86,7 +86,7 @@ class ZoneMap:
         tiles were seen.
 
         Args:
-            tiles: tile numbers, in any order; repetitions do not matter.
+            tiles: tile numbers, in any order; repetitions do not matter. The smallest becomes tile 0, and so on.
 
         Raises:
             DataError: no tile is left.

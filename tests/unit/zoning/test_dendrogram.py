@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference.zones import as_dict, cheapest_merge, merge_cost
 
 from flowveil.errors import DataError
 from flowveil.zoning.dendrogram import ward_hierarchy, ward_merges
+from reference.zones import as_dict, cheapest_merge, merge_cost
 
 
 def check_greedy(points: np.ndarray, weight: np.ndarray) -> None:
