@@ -279,9 +279,9 @@ class Cuts:
 def _first_good_step(schedule: Schedule, cells: Cells, guarantee: Guarantee, allowed: float | None) -> int:
     """The first step at which no cell is short, or those that are hold no more than the allowed volume.
 
-    Bisection: coarser steps never have more short cells, nor more volume in them. The first probe is the finest step whose table
-    is cheap to count densely; a probe that fails becomes the (smaller) table that later probes are merged from.
-    The last step is returned where no step is good.
+    Bisection: coarser steps never have more short cells, nor more volume in them. The first probe is the finest step
+    whose table is cheap to count densely; a probe that fails becomes the (smaller) table that later probes are merged
+    from. The last step is returned where no step is good.
     """
     low, high = -1, schedule.n_steps
     tile_o, tile_d = cells.origin, cells.destination

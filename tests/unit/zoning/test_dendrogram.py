@@ -96,6 +96,13 @@ def test_one_tile_and_one_place():
     assert tree.max_depth == 1
 
 
+def test_a_place_weighs_as_much_as_its_tiles():
+    # Alone, b would be nearer to the many at 48.0 than to c; but the many are heavy to move.
+    lat = np.array([48.0] * 9 + [48.10, 48.21])
+    tree = ward_hierarchy(np.array([*(f"a{i}" for i in range(9)), "b", "c"]), lat, np.full(11, 2.0))
+    assert as_dict(tree)["b"] == as_dict(tree)["c"] == "c2"
+
+
 def test_neighbours_across_the_date_line_come_together():
     lat, lon = np.full(4, -17.0), np.array([179.99, -179.99, 178.0, -178.0])
     tree = ward_hierarchy(np.array(["a", "b", "c", "d"]), lat, lon)

@@ -273,6 +273,21 @@ def test_rows_of_one_code_are_parts_of_one_tile():
     assert (lat[0], lon[0]) == pytest.approx((2.0, 5.0))
 
 
+def test_the_order_of_the_rows_does_not_show_in_a_digit():
+    rng = np.random.default_rng(11)
+    points = pd.DataFrame(
+        {"zone": rng.integers(0, 6, 300), "lat": rng.normal(48, 1, 300), "lon": rng.normal(2, 1, 300)}
+    )
+    one, other = (read_zones(t).hierarchy for t in (points, points.sample(frac=1, random_state=4)))
+    nodes = np.arange(one.n_nodes, dtype=np.int32)
+    assert as_dict(one) == as_dict(other)
+    assert np.array_equal(one.geography.centers(nodes), other.geography.centers(nodes))
+    assert (
+        shapely.to_wkb(one.geography.polygons(nodes)).tolist()
+        == shapely.to_wkb(other.geography.polygons(nodes)).tolist()
+    )
+
+
 def test_invalid_outlines_are_repaired():
     bow = shapely.Polygon([(0, 0), (1, 1), (1, 0), (0, 1)])
     table = gpd.GeoDataFrame({"zone": ["bow", "box"]}, geometry=[bow, shapely.box(2, 0, 3, 1)], crs=4326)

@@ -151,6 +151,14 @@ def test_a_long_cycle_is_found():
         parent_hierarchy(texts(names), texts(names[1:] + names[:1]))
 
 
+def test_a_deep_tree_is_no_cycle():
+    names = [f"n{i:03d}" for i in range(300)]
+    side = [f"s{i:03d}" for i in range(300)]
+    tree = parent_hierarchy(texts(names + side), texts(["", *names[:-1], *names]))
+    assert tree.max_depth == 299 + 1
+    assert tree.n_tiles == 300
+
+
 def test_several_roots_are_told_apart():
     with pytest.raises(HierarchyError) as caught:
         parent_hierarchy(texts(["a", "b", "lost", "R"]), texts(["P", "R", "", ""]))
