@@ -168,6 +168,8 @@ def anonymize(
     from flowveil.publish.folder import check_target
 
     parsed = _parse_options(method, options)
+    if find_method(method).noisy:
+        _refuse_thresholds(method)
     if seed is not None and "seed" in find_method(method).options:
         parsed["seed"] = seed
     check_target(out)
@@ -187,6 +189,17 @@ def anonymize(
     )
 
 
+def _refuse_thresholds(method: str) -> None:
+    """Refuse thresholds that were given in so many words, even where they are the defaults."""
+    from flowveil.api import refuse_thresholds
+
+    context = click.get_current_context()
+    names = {"k": "--k", "protect": "--protect", "k_population": "--k-population", "l": "--l"}
+    names |= {"max_suppressed": "--max-suppressed", "seed": "--seed"}
+    source = {name: context.get_parameter_source(name) for name in names}
+    refuse_thresholds(method, [names[n] for n, s in source.items() if s is click.core.ParameterSource.COMMANDLINE])
+
+
 def _parse_options(method: str, options: Sequence[str]) -> dict[str, Any]:
     parsed = {}
     for text in options:
@@ -201,7 +214,10 @@ def _publish(talk: Talk, flows: Any, out: str, **parameters: Any) -> None:
     from flowveil.api import anonymize as run
     from flowveil.report.summary import summarize
 
-    talk.say(_intake_line(flows))
+    noisy = find_method(parameters["method"]).noisy
+    # Exact counts of the input beside a noisy release would not be covered by its promise.
+    intake = {} if noisy else {"rows": flows.intake.rows, "left_out": flows.intake.left_out}
+    talk.say("Read the input." if noisy else _intake_line(flows))
     with talk.working("Anonymising"):
         release = run(flows, **parameters)
     with talk.working("Verifying and writing"):
@@ -210,7 +226,7 @@ def _publish(talk: Talk, flows: Any, out: str, **parameters: Any) -> None:
     report = summarize(release)
     for line in _release_lines(report, folder):
         talk.say(line)
-    talk.result({"release": str(folder), "rows": flows.intake.rows, "left_out": flows.intake.left_out, **report})
+    talk.result({"release": str(folder), **intake, **report})
 
 
 def _intake_line(flows: Any) -> str:
@@ -228,6 +244,14 @@ def _intake_line(flows: Any) -> str:
 def _release_lines(report: dict[str, Any], folder: Path) -> Iterator[str]:
     m = report["measures"]["trips"]
     guarantee = report["guarantee"]
+    if "epsilon" in guarantee:
+        yield (
+            f"Published {m['n_cells']:,} noisy counts between {m['n_origin_zones']:,} origin and "
+            f"{m['n_destination_zones']:,} destination zones."
+        )
+        yield from report["statement"]
+        yield f"Report: {folder / 'report.html'}"
+        return
     promise = ", ".join(f"{guarantee[u]:,.0f} {u}" for u in (*guarantee["protect"],))
     yield (
         f"Published {m['n_cells']:,} cells between {m['n_origin_zones']:,} origin and "
@@ -254,6 +278,7 @@ def _release_lines(report: dict[str, Any], folder: Path) -> Iterator[str]:
 def verify(talk: Talk, directory: str, against: str, **how: Any) -> None:
     """Recount the release in DIR from the raw trips; exit 3 and a reason for each way it falls short."""
     from flowveil.api import verify as recount
+    from flowveil.verify_noisy import claims_noise
 
     with talk.working("Recounting"):
         findings = recount(directory, against=against, **_given(**how))
@@ -263,7 +288,10 @@ def verify(talk: Talk, directory: str, against: str, **how: Any) -> None:
             click.echo(finding, err=True)
     if findings:
         sys.exit(3)
-    talk.say(f"{directory} holds: every cell was recounted from the raw trips.")
+    if claims_noise(Path(directory)):
+        talk.say(f"{directory} has the form of its promise. Noisy counts cannot be recounted from the raw trips.")
+    else:
+        talk.say(f"{directory} holds: every cell was recounted from the raw trips.")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

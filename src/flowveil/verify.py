@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flowveil.errors import GuaranteeError
+from flowveil.verify_noisy import claims_noise, verify_noise
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
@@ -83,12 +84,16 @@ def verify_release(folder: str | PathLike[str], flows: Flows) -> list[str]:
     Returns:
         One plain line for each contradiction; empty when everything holds: the files are those of the
         manifest, each published cell is exactly the sum of the raw flows that belong to it, reaches the
-        guarantee, and the report says what is true.
+        guarantee, and the report says what is true. Of a noisy release, whose counts nobody can recount, the form is
+        checked, and that the report tells nothing without noise.
     """
     place = Path(folder)
     if not place.is_dir():
         return ["there is no such folder"]
     findings = list(_check_manifest(place))
+    if claims_noise(place):
+        with _database() as db:
+            return [*findings, *verify_noise(place, flows, db)]
     report, problems = _read_report(place)
     findings += problems
     if report is None:

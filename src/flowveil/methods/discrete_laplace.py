@@ -68,7 +68,8 @@ class Geometric:
     @cached_property
     def _table(self) -> Words:
         """The first 64 bits of P(G <= g), for g = 0, 1, ..."""
-        steps = _TABLE_BITS * math.log(2) / max(self.failure, 1e-300)
+        rate = -math.log1p(-self.failure) if self.failure < 1 else math.inf
+        steps = _TABLE_BITS * math.log(2) / max(rate, 1e-300)
         out = []
         with localcontext(prec=_DIGITS):
             s, left = self.survival(_DIGITS), Decimal(1)

@@ -90,7 +90,7 @@ def laplace(
         )
     origin, destination = domain.origins.zone[flows.origin], domain.destinations.zone[flows.destination]
     inside = (origin >= 0) & (destination >= 0)
-    trips = _bounded(flows, inside, promise)
+    trips = counted_trips(flows, inside, bound=None if promise.unit == "trip" else promise.bound)
     counted = np.where(trips > 0, origin, np.int32(-1))
     group = group_pairs(counted, destination, len(domain.origins.zones), len(domain.destinations.zones))
     table = Cells(group.origin, group.destination, group.sum(trips))
@@ -404,9 +404,18 @@ def _in_code_order(tree: Hierarchy, cut: Ints, zone: NDArray[Any]) -> _End:
 # ---- what is counted ---------------------------------------------------------------------------------------------
 
 
-def _bounded(flows: Flows, inside: NDArray[np.bool_], promise: _Promise) -> Counts:
-    """The trips of each flow that are counted: inside the domain, and no more than the bound of each person."""
-    if promise.unit == "trip":
+def counted_trips(flows: Flows, inside: NDArray[np.bool_], *, bound: int | None) -> Counts:
+    """The trips of each flow that are counted, before any noise.
+
+    Taking one person out of the flows changes their sum over any grouping of flows by ``bound`` at most, in the sum of
+    absolute differences.
+
+    Args:
+        flows: the flows.
+        inside: which of them lie in the domain.
+        bound: most trips of one person; None where persons are not known, and every trip counts.
+    """
+    if bound is None:
         return np.where(inside, flows.trips, 0)
     people = flows.people
     if people is None or people.trips is None:
@@ -415,7 +424,7 @@ def _bounded(flows: Flows, inside: NDArray[np.bool_], promise: _Promise) -> Coun
             "Hint: read them with read_trips, or build them with Flows.from_pairs."
         )
     rows = inside[people.cell]
-    trips = bounded_trips(people.person[rows], people.trips[rows], promise.bound)
+    trips = bounded_trips(people.person[rows], people.trips[rows], bound)
     return np.bincount(people.cell[rows], weights=trips, minlength=len(flows)).astype(np.int64)
 
 

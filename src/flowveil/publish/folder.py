@@ -21,6 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flowveil.errors import GuaranteeError, OutputError
+from flowveil.noisy import NoisyRelease
+from flowveil.publish.tables import noisy_flow_tables
 from flowveil.report.html import render
 from flowveil.report.summary import FORMAT, manifest, summarize
 from flowveil.verify import verify_release
@@ -35,7 +37,7 @@ ROWS_PER_GROUP = 1 << 20
 _LITTER = frozenset({".DS_Store", "Thumbs.db", "desktop.ini"})
 
 
-def publish(release: Release, directory: str | PathLike[str], *, overwrite: bool = True) -> Path:
+def publish(release: Release | NoisyRelease, directory: str | PathLike[str], *, overwrite: bool = True) -> Path:
     """Write a release into a folder.
 
     Args:
@@ -50,7 +52,10 @@ def publish(release: Release, directory: str | PathLike[str], *, overwrite: bool
         OutputError: the folder may not or cannot be written. What was there is untouched.
         GuaranteeError: the files, read back and recounted, contradict the release. What was there is
         untouched.
+        ParameterError: the noise of a noisy release could be repeated.
     """
+    if isinstance(release, NoisyRelease):
+        release.check_publishable()
     check_target(directory, overwrite=overwrite)
     # A link to a folder stays a link: what it points to is replaced.
     target = Path(os.path.realpath(directory))
@@ -145,19 +150,24 @@ def _beside(target: Path, purpose: str) -> Path:
     return target.with_name(f".{target.name}.{purpose}-{secrets.token_hex(8)}")
 
 
-def _write_files(release: Release, folder: Path) -> None:
+def _write_files(release: Release | NoisyRelease, folder: Path) -> None:
     report = summarize(release)
     content: dict[str, Callable[[IO[bytes]], None]] = {
-        "flows.parquet": lambda file: _write_parquet(release.flows, file),
+        "flows.parquet": lambda file: _write_flows(release, file),
         "zones.parquet": lambda file: _write_parquet(release.zones, file),
         "report.json": lambda file: _write_json(report, file),
         "report.html": lambda file: _write_text(render(report), file),
     }
     for name, write in content.items():
         _write_file(folder / name, write)
-    sha256 = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in content}
+    sha256 = {name: _sha256(folder / name) for name in content}
     _write_file(folder / MANIFEST, lambda file: _write_json(manifest(report, sha256), file))
     _sync_folder(folder)
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _write_file(path: Path, write: Callable[[IO[bytes]], None]) -> None:
@@ -165,6 +175,19 @@ def _write_file(path: Path, write: Callable[[IO[bytes]], None]) -> None:
         write(file)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _write_flows(release: Release | NoisyRelease, file: IO[bytes]) -> None:
+    if not isinstance(release, NoisyRelease):
+        _write_parquet(release.flows, file)
+        return
+    # Noise fills a third of all pairs: they go to the file a row group at a time.
+    writer = None
+    for part in noisy_flow_tables(release, rows=ROWS_PER_GROUP):
+        writer = writer or pq.ParquetWriter(file, part.schema, compression="zstd", version="2.6")
+        writer.write_table(part, row_group_size=ROWS_PER_GROUP)
+    if writer is not None:
+        writer.close()
 
 
 def _write_parquet(table: pa.Table, file: IO[bytes]) -> None:

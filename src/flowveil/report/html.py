@@ -10,11 +10,14 @@ from html import escape
 from string import Template
 from typing import Any
 
+from flowveil.report.noise import promise_of_noise, rows_of_noise
+
 #: (key, name, what it means), in reading order. Keys that a report has beyond these are listed after them.
 MEASURES: tuple[tuple[str, str, str], ...] = (
     ("n_cells", "Published cells", "Pairs of an origin zone and a destination zone in flows.parquet."),
     ("n_origin_zones", "Origin zones", "Different areas where published trips start."),
     ("n_destination_zones", "Destination zones", "Different areas where published trips end."),
+    ("published_trips", "Published trips", "The sum of all published counts, noise included."),
     ("suppressed_share", "Suppressed share", "The part of the input volume that is in no published cell."),
     ("k_trips", "Fewest trips in a cell", "The smallest published cell, in trips."),
     ("cells_under_k_trips", "Cells under k trips", "Published cells with fewer than k trips."),
@@ -88,7 +91,7 @@ _PAGE = Template("""<!doctype html>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Release report: $method, k = $k</title>
+<title>Release report: $method, $promise</title>
 <style>
 :root { color-scheme: light dark; --ink: #1c2430; --paper: #ffffff; --soft: #5c6777; --line: #d5dbe3;
   --tint: #f3f6f9; --good: #17693f; --warn: #93420b; --mark: #fff4e5; }
@@ -137,7 +140,7 @@ $statement
 <h2 id="guarantee">The guarantee</h2>
 <table>
 <thead>
-<tr><th scope="col">Every published cell has</th><th scope="col" class="number">at least</th></tr>
+<tr><th scope="col">$promised</th><th scope="col" class="number">$least</th></tr>
 </thead>
 <tbody>
 $guarantee
@@ -183,15 +186,22 @@ def render(report: Mapping[str, Any]) -> str:
         A whole HTML document. All text from the report is escaped.
     """
     guarantee = report["guarantee"]
+    noisy = "epsilon" in guarantee
     return _PAGE.substitute(
         method=_text(report["method"]),
         version=_text(report["version"]),
-        k=_text(guarantee["k"]),
         promise=_text(_promise(guarantee)),
         zones="zones that do not overlap" if report["homogeneous"] else "nested zones",
         statement="\n".join(_said(line) for line in report["statement"]),
+        promised="Differential privacy" if noisy else "Every published cell has",
+        least="value" if noisy else "at least",
         guarantee="\n".join(
-            _row(_text(name), [_number(guarantee[unit])]) for unit, name in _THRESHOLDS if unit in guarantee
+            _row(_text(name), [_number(value)])
+            for name, value in (
+                rows_of_noise(guarantee)
+                if noisy
+                else [(name, guarantee[unit]) for unit, name in _THRESHOLDS if unit in guarantee]
+            )
         ),
         withheld=_withheld(report.get("withheld")),
         bases="".join(f'<th scope="col" class="number">{_text(_BASES.get(b, b))}</th>' for b in report["measures"]),
@@ -201,6 +211,8 @@ def render(report: Mapping[str, Any]) -> str:
 
 
 def _promise(guarantee: Mapping[str, Any]) -> str:
+    if "epsilon" in guarantee:
+        return promise_of_noise(guarantee)
     units = [name for name in ("trips", "people", "population", "locations") if name in guarantee]
     return f"k = {guarantee['k']} on {', '.join(units)}"
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil import __version__
+from flowveil.noisy import NoisyRelease
 
 if TYPE_CHECKING:
     from flowveil.guarantee import Guarantee
@@ -40,13 +41,17 @@ _DIGITS = {
 }
 
 
-def summarize(release: Release) -> dict[str, Any]:
+def summarize(release: Release | NoisyRelease) -> dict[str, Any]:
     """The content of report.json: plain, finite, and safe to publish.
 
     Returns:
         ``version``, ``method``, ``parameters``, ``guarantee``, ``homogeneous``, ``suppression``, ``measures``
         (by basis), ``withheld`` (None, or which measures are withheld and why), ``statement``, ``notes``.
     """
+    if isinstance(release, NoisyRelease):
+        from flowveil.report.noise import summarize_noise
+
+        return {key: _plain(value) for key, value in summarize_noise(release).items()}
     reason = reason_to_withhold(release)
     measures = {basis: _published_measures(values) for basis, values in release.metrics().items()}
     withheld: dict[str, Any] | None = None
@@ -58,7 +63,7 @@ def summarize(release: Release) -> dict[str, Any]:
     report = {
         "version": __version__,
         "method": release.method,
-        "parameters": _published_parameters(release.parameters),
+        "parameters": published_parameters(release.parameters),
         "guarantee": _published_guarantee(release, withhold=reason is not None),
         "homogeneous": release.plan.homogeneous,
         "suppression": release.plan.suppression,
@@ -166,7 +171,7 @@ def _published_notes(notes: Mapping[str, Any], *, withhold: bool) -> dict[str, A
     return {k: v for k, v in notes.items() if not withhold or v is None or isinstance(v, str | bool | np.bool_)}
 
 
-def _published_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def published_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters without any path of the machine that ran.
 
     Column names stay as they are, slashes and all: whoever verifies the release needs them to read the input.
