@@ -28,7 +28,7 @@ def read_zones(source: Any, **columns: Any) -> Any:
 
 
 @overload
-def anonymize(flows: Flows, method: Literal["laplace"], **options: Any) -> NoisyRelease: ...  # type: ignore[overload-overlap]
+def anonymize(flows: Flows, method: Literal["laplace"], **options: Any) -> NoisyRelease: ...
 
 
 @overload
@@ -55,9 +55,9 @@ def anonymize(
 ) -> Release | NoisyRelease:
     """Make an OD matrix publishable.
 
-    Every cell of the returned release was counted anew from the flows and satisfies the guarantee. With a noisy method
-    (``laplace``) the release is a `NoisyRelease`: noisy counts under differential privacy, to which k, protect, max_suppressed
-    and l do not apply; giving them is refused.
+    Every cell of the returned release was counted anew from the flows and satisfies the guarantee. With a noisy
+    method (``laplace``) the release is a `NoisyRelease`: noisy counts under differential privacy, to which k,
+    protect, max_suppressed and l do not apply; giving them is refused.
 
     Args:
         flows: what `read_trips` returns.

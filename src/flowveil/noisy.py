@@ -1,9 +1,9 @@
 """A release of noisy counts, and what it promises.
 
-A `Release` shows exact counts of cells that are large enough. A `NoisyRelease` shows counts of all pairs, each with noise
-that hides whether any one person, or trip, is in the data at all. It has the same surface (flows, zones, metrics, write),
-but nothing in it can be recounted, and hardly any measure of it may be published: a measure that is computed from the true
-counts would tell about them without noise.
+A `Release` shows exact counts of cells that are large enough. A `NoisyRelease` shows counts of all pairs, each with
+noise that hides whether any one person, or trip, is in the data at all. It has the same surface (flows, zones,
+metrics, write), but nothing in it can be recounted, and hardly any measure of it may be published: a measure that is
+computed from the true counts would tell about them without noise.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 class PrivacyLoss:
     """What a noisy release promises: (ε, δ)-differential privacy of one person, or of one trip.
 
-    Two inputs that differ in everything one person contributes (all trips of that person; or in a single trip, where persons
-    are not known) give any set of possible releases with probabilities P and Q such that P <= exp(ε) Q + δ.
+    Two inputs that differ in everything one person contributes (all trips of that person; or in a single trip, where
+    persons are not known) give any set of possible releases with probabilities P and Q such that P <= exp(ε) Q + δ.
 
     Attributes:
         unit: whom the promise is about: ``person`` or ``trip``.
@@ -177,9 +177,9 @@ class NoisyRelease:
         """
         if self.counts.repeatable:
             raise ParameterError(
-                "This release cannot be written: its noise was drawn from a seed (unsafe_seed_for_tests), and whoever knows "
-                "or guesses the seed can take the noise off again. Hint: leave the option out; noise is then drawn from the "
-                "operating system."
+                "This release cannot be written: its noise was drawn from a seed (unsafe_seed_for_tests), and "
+                "whoever knows or guesses the seed can take the noise off again. Hint: leave the option out; noise "
+                "is then drawn from the operating system."
             )
 
     def __repr__(self) -> str:

@@ -71,16 +71,14 @@ def verify_noise(folder: Path, flows: Flows, database: Any) -> Iterator[str]:
 
 
 def _check_promise(promise: Mapping[str, Any], flows: Flows) -> Iterator[str]:
-    epsilon, delta, bound, scale = (promise.get(name) for name in ("epsilon", "delta", "bound", "scale"))
-    numbers = (epsilon, delta, bound, scale)
+    numbers: list[Any] = [promise.get(name) for name in ("epsilon", "delta", "bound", "scale")]
     if not all(isinstance(n, int | float) and not isinstance(n, bool) and math.isfinite(n) for n in numbers):
         yield "report.json: ε, δ, the bound or the scale of the noise is missing or not a number"
         return
     if not isinstance(promise.get("domain"), dict) or not isinstance(promise.get("mechanism"), str):
         yield "report.json: the domain or the mechanism is not told"
         return
-    assert isinstance(epsilon, int | float) and isinstance(delta, int | float)  # for the type checker
-    assert isinstance(bound, int | float) and isinstance(scale, int | float)
+    epsilon, delta, bound, scale = numbers
     if epsilon <= 0 or not 0 <= delta < 1 or bound < 1 or scale <= 0:
         yield "report.json: ε, δ, the bound or the scale of the noise is out of its range"
         return
@@ -172,9 +170,7 @@ def _read_flows(db: Any, folder: Path, promise: Mapping[str, Any]) -> tuple[_See
         ends = ends if last is None else pa.concat_tables([last, ends])
         (a, b), n = (ends.column(i).combine_chunks() for i in (0, 1)), len(ends)
         if n > 1:
-            up = pc.or_(
-                pc.less(a[:-1], a[1:]), pc.and_(pc.equal(a[:-1], a[1:]), pc.less(b[:-1], b[1:]))
-            )
+            up = pc.or_(pc.less(a[:-1], a[1:]), pc.and_(pc.equal(a[:-1], a[1:]), pc.less(b[:-1], b[1:])))
             unsorted += n - 1 - (pc.sum(up).as_py() or 0)
         last = ends.slice(n - 1) if n else last
     problems = []
@@ -242,6 +238,5 @@ def _check_report(report: Mapping[str, Any], seen: _Seen) -> Iterator[str]:
         yield f"report.json: {', '.join(told)} would tell about the true counts; withhold them"
     if report.get("notes"):
         yield "report.json: notes are told, which may depend on the true counts"
-    if "unsafe_seed_for_tests" in (options := dict(report.get("parameters", {}).get("options", {}))):
-        if options["unsafe_seed_for_tests"] is not None:
-            yield "report.json: the noise was drawn from a seed and hides nothing"
+    if report.get("parameters", {}).get("options", {}).get("unsafe_seed_for_tests") is not None:
+        yield "report.json: the noise was drawn from a seed and hides nothing"

@@ -435,7 +435,7 @@ class _Staged:
         )
 
     def _people(self, origin: Ints, destination: Ints, origins: Cells64, destinations: Cells64) -> People:
-        """Distinct people of each flow and their trips. Persons become numbers in the order of their names, which stay."""
+        """Distinct people of each flow, and their trips. Persons become numbers in the order of their names."""
         rows = _table(
             self._con,
             "WITH numbered AS (SELECT person, CAST(row_number() OVER (ORDER BY person) - 1 AS INTEGER) AS "

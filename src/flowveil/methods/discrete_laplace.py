@@ -1,9 +1,10 @@
 """The discrete Laplace law: exact draws, and exact places of the draws above zero among millions of pairs.
 
-P(X = x) is proportional to q**abs(x) with q = exp(-1 / scale). A floating-point sampler only comes near such a law, and the
-difference can be read off the published numbers; so nothing here is rounded. Random words of 64 bits are compared with
-probabilities worked out to as many digits as it takes, and in the one case in 2**64 where a word and the first 64 bits
-of a probability agree, more bits are drawn. Comparing is one binary search for a whole array of words.
+P(X = x) is proportional to q**abs(x) with q = exp(-1 / scale). A floating-point sampler only comes near such a law,
+and the difference can be read off the published numbers; so nothing here is rounded. Random words of 64 bits are
+compared with probabilities worked out to as many digits as it takes, and in the one case in 2**64 where a word and
+the first 64 bits of a probability agree, more bits are drawn. Comparing is one binary search for a whole array of
+words.
 
 Nearly all pairs of a matrix are empty, and of those only the draws above zero are published. So the places of these
 draws are drawn instead of a draw for each pair: the gaps between them are geometric. That is the same law, and costs
@@ -207,9 +208,9 @@ class DiscreteLaplace:
         smallest whole number at which the chance that any such pair of one person is listed is at most δ, however
         the person's trips are spread: the sum of P(c + X >= threshold) over the pairs.
 
-        With δ below a half the threshold is above ``bound``; there P(c + X >= threshold) = q**(threshold - c) / (1 + q) is
-        convex in c, so for a given number of pairs the worst is one trip in all but one of them; and that sum is
-        convex in the number of pairs, so the worst of all is one pair with everything or each trip in its own.
+        With δ below a half the threshold is above ``bound``; there P(c + X >= threshold) = q**(threshold - c) / (1 +
+        q) is convex in c, so for a given number of pairs the worst is one trip in all but one of them; and that sum
+        is convex in the number of pairs, so the worst of all is one pair with everything or each trip in its own.
         """
         # Where the floating-point estimate is off by one, the exact comparison puts it right.
         log_target = math.log(delta) + math.log1p(float(self.q(_DIGITS)))

@@ -1,16 +1,17 @@
 """Laplace: noisy counts of all pairs, differentially private.
 
-Each count gets noise of the discrete Laplace law, pairs without trips included: a pair that is listed may have had no trips,
-and one that is not listed may have had some. How much noise depends on what the user promises (ε) and on how much one person
-can change the counts. That is bounded by us, not read off the data: of each person at most ``bound`` trips are counted.
+Each count gets noise of the discrete Laplace law, pairs without trips included: a pair that is listed may have had no
+trips, and one that is not listed may have had some. How much noise depends on what the user promises (ε) and on how
+much one person can change the counts. That is bounded by us, not read off the data: of each person at most ``bound``
+trips are counted.
 
-The zones must not tell anything either, so the pairs are all pairs of a public list: the cells below a region, or the zones
-of the user's map. Such a list has far more pairs than there are trips, most of them empty. The noise of the empty ones is
-drawn as the places and values of the draws above zero (`flowveil.methods.discrete_laplace`); negative counts are not
-published, which is post-processing and costs no privacy.
+The zones must not tell anything either, so the pairs are all pairs of a public list: the cells below a region, or the
+zones of the user's map. Such a list has far more pairs than there are trips, most of them empty. The noise of the
+empty ones is drawn as the places and values of the draws above zero (`flowveil.methods.discrete_laplace`); negative
+counts are not published, which is post-processing and costs no privacy.
 
-With δ above 0 no list is needed: only pairs with trips get noise, and a pair is published from a threshold on that a person
-alone in it passes with probability δ at most (Korolova et al. 2009).
+With δ above 0 no list is needed: only pairs with trips get noise, and a pair is published from a threshold on that a
+person alone in it passes with probability δ at most (Korolova et al. 2009).
 """
 
 from __future__ import annotations
@@ -21,19 +22,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
-import h3.api.basic_int as h3_int
 import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, InfeasibleError, MissingExtraError, ParameterError
 from flowveil.flows import Cells, Flows, group_pairs
-from flowveil.hierarchy import Hierarchy, Ints
+from flowveil.hierarchy import Ints
 from flowveil.methods.discrete_laplace import Bits, Counts, DiscreteLaplace, repeatable_bits, system_bits
+from flowveil.methods.pair_domain import pair_domain
 from flowveil.noisy import NoisyCounts, PrivacyLoss
-from flowveil.plan import NodeZones, Plan, Zones
-from flowveil.zoning.h3 import Cells64, H3Zones, parent_of, resolution_of
+from flowveil.plan import Plan
 
-OBSERVED = "observed"
 #: With this chance or more that a person's trips are simply published, nothing would be promised.
 LARGEST_DELTA = 0.01
 #: Noise so large that counts mean nothing; also what the sampler's tables are made for.
@@ -80,13 +79,14 @@ def laplace(
         InfeasibleError: no pair reaches the threshold.
     """
     promise = _checked(flows, epsilon, delta, bound, unsafe_seed_for_tests)
-    domain = _domain(flows, level, region, listed=promise.delta == 0)
+    domain = pair_domain(flows, level, region, listed=promise.delta == 0)
     law = DiscreteLaplace(promise.scale)
     n_pairs = len(domain.origins.zones) * len(domain.destinations.zones)
     if promise.delta == 0 and n_pairs * law.positive_share > MOST_PAIRS:
         raise ParameterError(
-            f"The domain has {n_pairs:,} pairs, of which noise alone would publish {n_pairs * law.positive_share:,.0f}; at most "
-            f"{MOST_PAIRS:,} are allowed. Hint: a coarser level, a smaller region, or delta above 0."
+            f"The domain has {n_pairs:,} pairs, of which noise alone would publish "
+            f"{n_pairs * law.positive_share:,.0f}; at most {MOST_PAIRS:,} are allowed. Hint: a coarser level, a "
+            "smaller region, or delta above 0."
         )
     origin, destination = domain.origins.zone[flows.origin], domain.destinations.zone[flows.destination]
     inside = (origin >= 0) & (destination >= 0)
@@ -149,13 +149,11 @@ class _Promise:
     scale: Fraction
 
 
-def _checked(
-    flows: Flows, epsilon: float | None, delta: float, bound: int | None, seed: int | None
-) -> _Promise:
+def _checked(flows: Flows, epsilon: float | None, delta: float, bound: int | None, seed: int | None) -> _Promise:
     if epsilon is None:
         raise ParameterError(
-            "laplace needs epsilon, the ε of differential privacy: how much one person may change the probability of any "
-            "release. Hint: epsilon=1 is a common choice; smaller protects more."
+            "laplace needs epsilon, the ε of differential privacy: how much one person may change the probability "
+            "of any release. Hint: epsilon=1 is a common choice; smaller protects more."
         )
     if not _is_number(epsilon) or not math.isfinite(epsilon) or epsilon <= 0:
         raise ParameterError(f"epsilon must be a number above 0; found {epsilon!r}.")
@@ -171,13 +169,15 @@ def _checked(
     unit: Literal["person", "trip"] = "trip" if flows.people is None else "person"
     if unit == "person" and bound is None:
         raise ParameterError(
-            "laplace needs a bound where persons are known: the most trips of one person that are counted. It must not be "
-            "read off the data. Hint: what a person plausibly makes in the time the data covers, such as 4 trips a day."
+            "laplace needs a bound where persons are known: the most trips of one person that are counted. It must "
+            "not be read off the data. Hint: what a person plausibly makes in the time the data covers, such as 4 "
+            "trips a day."
         )
     if unit == "trip" and bound is not None:
         raise ParameterError(
-            "bound is given, but the input has no person column: who made which trip is not known, so nobody's trips can be "
-            "bounded. Hint: name the column with --person (person=...), or leave the bound out; the unit is then a trip."
+            "bound is given, but the input has no person column: who made which trip is not known, so nobody's "
+            "trips can be bounded. Hint: name the column with --person (person=...), or leave the bound out; the "
+            "unit is then a trip."
         )
     most = 1 if bound is None else int(bound)
     if most / epsilon > LARGEST_SCALE:
@@ -193,212 +193,11 @@ def _is_number(value: Any) -> bool:
 
 
 def _scale(bound: int, epsilon: float) -> Fraction:
-    """bound / ε, rounded up to a floating-point number, which is what OpenDP takes: never less noise than asked."""
+    """The scale bound / ε, rounded up to a floating-point number, which is what OpenDP takes: never less noise."""
     scale = bound / epsilon
     while Fraction(scale) * Fraction(epsilon) < bound:
         scale = math.nextafter(scale, math.inf)
     return Fraction(scale)
-
-
-# ---- which pairs -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class _End:
-    """The zones of one end, in the order of their codes, and the zone of each tile of the flows (-1: outside)."""
-
-    zones: Zones
-    zone: Ints
-
-
-@dataclass(frozen=True, eq=False)
-class _Domain:
-    """The zones of both ends.
-
-    Attributes:
-        origins: the origin zones.
-        destinations: the destination zones.
-        public: how many tiles a zone has is known without the data.
-        described: in words and codes, for the report.
-    """
-
-    origins: _End
-    destinations: _End
-    public: bool
-    described: dict[str, Any]
-
-
-def _domain(flows: Flows, level: int | None, region: str | None, *, listed: bool) -> _Domain:
-    """Work out the zones.
-
-    Args:
-        flows: the flows.
-        level: as given.
-        region: as given.
-        listed: all zones must be listed, those without trips too.
-    """
-    trees = (flows.origins, flows.destinations)
-    is_h3 = all(tree.kind == "h3" and tree.code.dtype == np.uint64 for tree in trees)
-    if level is not None and (isinstance(level, bool) or not isinstance(level, int | np.integer)):
-        raise ParameterError(f"level must be a whole number; found {level!r}.")
-    if listed and region is None and (is_h3 or flows.whole_map is None):
-        raise ParameterError(
-            "laplace with delta = 0 publishes noisy counts for all pairs of zones, with trips or without, so it must know "
-            "which zones there are, and the data must not tell: a zone that is listed because somebody went there gives "
-            "that person away. Hint: give region, such as region=821f97fffffffff: H3 cells, with commas between, that hold "
-            "your area; or delta above 0, which publishes large flows only and needs no list; or region=observed, if the "
-            "list of zones with trips may be known to everybody."
-        )
-    observed = region is not None and region.strip() == OBSERVED
-    names = None if region is None or observed else _split(region)
-    if is_h3:
-        ends, resolution = _h3_ends(trees, level, names, listed=listed)
-    elif flows.whole_map is not None and not observed:
-        ends, resolution = _map_ends(flows.whole_map, trees, level, names), level
-    elif names is None:
-        ends, resolution = [_tree_end(tree, level) for tree in trees], level
-    else:
-        raise ParameterError(
-            "region names zones, but the flows carry no map to find them on. Hint: read them with --zones (zones=...), or "
-            "use region=observed."
-        )
-    described: dict[str, Any] = {"level": "tiles" if resolution is None else int(resolution)}
-    if names is not None:
-        described["region"] = names
-    if not listed:
-        described["pairs"] = "those with trips whose noisy count reaches the threshold"
-    elif observed:
-        described["pairs"] = "all pairs of zones in which trips start or end: the list comes from the data"
-    else:
-        described["pairs"] = "all pairs of the zones of " + ("the map" if names is None else "the region")
-        described["zones"] = len(ends[0].zones)
-    described["zones_from_data"] = listed and observed
-    return _Domain(ends[0], ends[1], is_h3 or (flows.whole_map is not None and not observed), described)
-
-
-def _split(region: str) -> list[str]:
-    names = [name.strip() for name in region.split(",") if name.strip()]
-    if not names:
-        raise ParameterError("region is empty. Hint: H3 cells or codes of the map, with commas between.")
-    return names
-
-
-def _h3_ends(
-    trees: tuple[Hierarchy, Hierarchy], level: int | None, names: list[str] | None, *, listed: bool
-) -> tuple[list[_End], int]:
-    tiles = [tree.code[tree.leaf_node] for tree in trees]
-    finest = min(int(resolution_of(t[:1])[0]) for t in tiles)
-    resolution = finest if level is None else int(level)
-    if not 0 <= resolution <= finest:
-        raise ParameterError(f"level must be an H3 resolution from 0 to that of the tiles, {finest}; found {level!r}.")
-    region = None if names is None else _h3_region(names, resolution)
-    every = _cells_below(region, resolution) if listed and region is not None else None
-    ends = []
-    for cells in tiles:
-        up = parent_of(cells, resolution)
-        inside = np.ones(len(cells), np.bool_) if region is None else _below(cells, region)
-        zones = _distinct(up[inside]) if every is None else every
-        zone = np.where(inside, np.searchsorted(zones, up), -1).astype(np.int32)
-        ends.append(_End(H3Zones(zones, finest), zone))
-    return ends, resolution
-
-
-def _h3_region(names: list[str], resolution: int) -> Cells64:
-    cells = []
-    for name in names:
-        try:
-            cell = int(name, 16)
-        except ValueError:
-            cell = 0
-        if not h3_int.is_valid_cell(cell):
-            raise ParameterError(f"region: '{name}' is not an H3 cell. Hint: cells in hexadecimal, with commas between.")
-        cells.append(cell)
-    region = _distinct(np.array(cells, dtype=np.uint64))
-    if resolution_of(region).max() > resolution:
-        raise ParameterError(
-            f"region has a cell of resolution {int(resolution_of(region).max())}, finer than the zones, which have "
-            f"resolution {resolution}. Hint: coarser cells, or a finer level."
-        )
-    return region
-
-
-def _cells_below(region: Cells64, resolution: int) -> Cells64:
-    n = sum(h3_int.cell_to_children_size(c, resolution) for c in region.tolist())
-    if n * n > 100 * MOST_PAIRS:
-        raise ParameterError(
-            f"The region has {n:,} zones of resolution {resolution} and {n * n:,} pairs, more than can be listed. "
-            "Hint: a coarser level, a smaller region, or delta above 0."
-        )
-    return _distinct(np.concatenate([np.array(h3_int.cell_to_children(c, resolution), np.uint64) for c in region.tolist()]))
-
-
-def _below(cells: Cells64, region: Cells64) -> NDArray[np.bool_]:
-    inside = np.zeros(len(cells), dtype=np.bool_)
-    for r in range(int(resolution_of(region).max()) + 1):
-        inside |= np.isin(parent_of(cells, r), region[resolution_of(region) == r])
-    return inside
-
-
-def _distinct(cells: Cells64) -> Cells64:
-    ordered = np.sort(cells)
-    return ordered[np.append(True, ordered[1:] != ordered[:-1])] if len(ordered) else ordered
-
-
-def _map_ends(
-    whole: Hierarchy, trees: tuple[Hierarchy, Hierarchy], level: int | None, names: list[str] | None
-) -> list[_End]:
-    """Zones of the map as it was given: the same at both ends, seen or not."""
-    cut = _cut_at(whole, level)
-    zone_of_leaf = whole.zone_of_tile(cut)
-    if names is not None:
-        inside = _zones_below(whole, cut, names)
-        zone_of_leaf = np.where(inside, np.cumsum(inside) - 1, -1)[zone_of_leaf]
-        cut = cut[inside]
-    by_code = np.argsort(whole.code[whole.leaf_node])
-    known = whole.code[whole.leaf_node][by_code]
-    ends = []
-    for tree in trees:
-        leaf = by_code[np.searchsorted(known, tree.code[tree.leaf_node])]
-        ends.append(_in_code_order(whole, cut, zone_of_leaf[leaf]))
-    return ends
-
-
-def _tree_end(tree: Hierarchy, level: int | None) -> _End:
-    cut = _cut_at(tree, level)
-    return _in_code_order(tree, cut, tree.zone_of_tile(cut))
-
-
-def _cut_at(tree: Hierarchy, level: int | None) -> Ints:
-    """The nodes of one level, and the tiles that end above it."""
-    if level is None:
-        return tree.leaf_node
-    lowest, highest = int(tree.level.min()), int(tree.level.max())
-    if not lowest <= level <= highest:
-        raise ParameterError(f"level must be from {lowest} to {highest} in this hierarchy; found {level!r}.")
-    return np.flatnonzero((tree.level == level) | (tree.is_leaf & (tree.level < level))).astype(np.int32)
-
-
-def _zones_below(tree: Hierarchy, cut: Ints, names: list[str]) -> NDArray[np.bool_]:
-    codes = tree.code_text(np.arange(tree.n_nodes, dtype=np.int32))
-    inside = np.zeros(len(cut), dtype=np.bool_)
-    for name in names:
-        node = np.flatnonzero(codes == name)
-        if len(node) == 0:
-            raise ParameterError(f"region: the map has no zone '{name}'. Hint: codes of the map, with commas between.")
-        below = (tree.leaf_start[cut] >= tree.leaf_start[node]) & (tree.leaf_stop[cut] <= tree.leaf_stop[node])
-        if not below.any():
-            raise ParameterError(f"region: zone '{name}' is finer than the level of the published zones.")
-        inside |= below
-    return inside
-
-
-def _in_code_order(tree: Hierarchy, cut: Ints, zone: NDArray[Any]) -> _End:
-    """Number the zones by their codes, so that pairs in the order of numbers are in the order of publication."""
-    order = np.argsort(tree.code_text(cut))
-    rank = np.empty(len(cut) + 1, dtype=np.int32)
-    rank[order] = np.arange(len(cut), dtype=np.int32)
-    rank[-1] = -1
-    return _End(NodeZones(tree, cut[order]), rank[zone])
 
 
 # ---- what is counted ---------------------------------------------------------------------------------------------
@@ -431,10 +230,10 @@ def counted_trips(flows: Flows, inside: NDArray[np.bool_], *, bound: int | None)
 def bounded_trips(person: Ints, trips: Counts, bound: int) -> Counts:
     """At most ``bound`` trips of each person, spread over the person's rows as the trips are.
 
-    Of a person with n trips, n above the bound, in the order of the rows, every (n / bound)-th trip stays. Which
-    ones depends on that person's trips alone, so adding or removing one person changes nobody else's: the counts change by
-    the bound at most. Keeping the first ``bound`` trips in the order of the tiles would do as well, but would empty one side
-    of the map.
+    Of a person with n trips, n above the bound, in the order of the rows, every (n / bound)-th trip stays. Which ones
+    depends on that person's trips alone, so adding or removing one person changes nobody else's: the counts change by
+    the bound at most. Keeping the first ``bound`` trips in the order of the tiles would do as well, but would empty
+    one side of the map.
 
     Args:
         person: the person of each row; the rows of one person stand in an order that does not depend on others.
@@ -537,11 +336,12 @@ def opendp_measurement(scale: float, *, bound: int, epsilon: float) -> Any:
         import opendp.prelude as dp
     except ImportError:
         raise MissingExtraError(
-            "The method 'laplace' draws its noise with OpenDP, which is not installed. Hint: pip install 'flowveil[dp]'."
+            "The method 'laplace' draws its noise with OpenDP, which is not installed. Hint: pip install "
+            "'flowveil[dp]'."
         ) from None
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
-    measure = dp.m.make_laplace(*space, scale=scale)
+    measure: Any = dp.m.make_laplace(*space, scale=scale)
     # OpenDP rounds the ε it tells up, which may take it one step above the ε asked for.
     if measure.map(bound) > epsilon * (1 + 1e-12):
         raise ParameterError(f"OpenDP promises ε = {measure.map(bound)!r} where {epsilon!r} was asked for.")

@@ -29,9 +29,10 @@ WITHOUT_MEANING = (
 def noise_measures(release: NoisyRelease) -> dict[str, float | int | None]:
     """The measures of DESIGN section 7 that noise leaves a meaning, by trips; the others are None.
 
-    The reconstruction loss and the distribution distance run over all pairs of tiles, those without trips included: there,
-    all that is published is noise. ``suppressed_share`` is 1 - published / input, below 0 where noise adds more than is left
-    out, as in Matet et al. (Table 3). V is the whole input, trips outside the region or beyond the bound included.
+    The reconstruction loss and the distribution distance run over all pairs of tiles, those without trips included:
+    there, all that is published is noise. ``suppressed_share`` is 1 - published / input, below 0 where noise adds
+    more than is left out, as in Matet et al. (Table 3). V is the whole input, trips outside the region or beyond the
+    bound included.
     """
     cells = release.cells
     total, published = float(release.input.trips.sum()), float(cells.trips.sum())
@@ -49,7 +50,7 @@ def noise_measures(release: NoisyRelease) -> dict[str, float | int | None]:
 
 
 def _distance(release: NoisyRelease, share: Floats, total: float) -> float:
-    """Sum over all pairs of tiles of abs(reconstructed - original), each published pair spread evenly over its tiles."""
+    """Sum over all pairs of tiles of abs(reconstructed - original): published pairs spread evenly over tiles."""
     cells, plan = release.cells, release.plan
     pairs = plan.origin_zones.size[cells.origin].astype(np.float64) * plan.destination_zones.size[cells.destination]
     each = share / pairs

@@ -10,14 +10,13 @@ from html import escape
 from string import Template
 from typing import Any
 
-from flowveil.report.noise import promise_of_noise, rows_of_noise
+from flowveil.report.noise import NOISE_MEASURES, promise_of_noise, rows_of_noise
 
 #: (key, name, what it means), in reading order. Keys that a report has beyond these are listed after them.
 MEASURES: tuple[tuple[str, str, str], ...] = (
     ("n_cells", "Published cells", "Pairs of an origin zone and a destination zone in flows.parquet."),
     ("n_origin_zones", "Origin zones", "Different areas where published trips start."),
     ("n_destination_zones", "Destination zones", "Different areas where published trips end."),
-    ("published_trips", "Published trips", "The sum of all published counts, noise included."),
     ("suppressed_share", "Suppressed share", "The part of the input volume that is in no published cell."),
     ("k_trips", "Fewest trips in a cell", "The smallest published cell, in trips."),
     ("cells_under_k_trips", "Cells under k trips", "Published cells with fewer than k trips."),
@@ -233,9 +232,10 @@ def _withheld(withheld: Mapping[str, Any] | None) -> str:
 def _measure_rows(report: Mapping[str, Any]) -> Iterable[str]:
     measures: Mapping[str, Mapping[str, Any]] = report["measures"]
     hidden = (report.get("withheld") or {}).get("measures", {})
-    known = {key for key, _, _ in MEASURES}
+    named = (*MEASURES, *NOISE_MEASURES)
+    known = {key for key, _, _ in named}
     extra = sorted({key for values in measures.values() for key in values} - known)
-    for key, name, meaning in (*MEASURES, *((key, key, "") for key in extra)):
+    for key, name, meaning in (*named, *((key, key, "") for key in extra)):
         if not any(key in values for values in measures.values()):
             continue
         entries = [

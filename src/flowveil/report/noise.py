@@ -1,7 +1,7 @@
 """A noisy release as plain data: what its report.json says, and how the page says it.
 
-Only what follows from the published table and from the user's choices is told. Any other measure is a function of the true
-counts: published beside the noisy ones it would tell about them without noise, and the promise would be void.
+Only what follows from the published table and from the user's choices is told. Any other measure is a function of the
+true counts: published beside the noisy ones it would tell about them without noise, and the promise would be void.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from flowveil import __version__
 if TYPE_CHECKING:
     from flowveil.noisy import NoisyRelease, PrivacyLoss
 
+#: (key, name, what it means): the measures that only noisy releases have.
+NOISE_MEASURES = (("published_trips", "Published trips", "The sum of all published counts, noise included."),)
 #: Measures that are computed from the true counts.
 FROM_TRUE_COUNTS = (
     "distribution_distance",
@@ -28,8 +30,8 @@ FROM_TRUE_COUNTS = (
 #: Measures that mean nothing for noisy counts.
 WITHOUT_MEANING = ("c_avg", "c_dm", "mean_generalization_error", "k_trips", "k_people", "k_population")
 REASON = (
-    "they are computed from the true counts, which the noise is there to hide: published without noise of their own they "
-    "would void the promise of differential privacy"
+    "they are computed from the true counts, which the noise is there to hide: published without noise of their "
+    "own they would void the promise of differential privacy"
 )
 
 
@@ -70,10 +72,11 @@ def noise_statement(promise: PrivacyLoss) -> list[str]:
             if promise.threshold is None
             else f"Pairs are listed only where the noisy count is at least {promise.threshold:,}."
         ),
-        "Not protected: what holds for many. Differential privacy hides each one, not what is true whether or not that one "
-        "is in the data.",
+        "Not protected: what holds for many. Differential privacy hides each one, not what is true whether or not "
+        "that one is in the data.",
         "Not protected: other releases. Each further release from the same people adds its ε and δ to these.",
-        "Not recounted: noise cannot be told from the outside, so the check of this folder covers its form, not its counts.",
+        "Not recounted: noise cannot be told from the outside, so the check of this folder covers its form, not "
+        "its counts.",
     ]
 
 
@@ -82,15 +85,15 @@ def _about_the_unit(promise: PrivacyLoss) -> list[str]:
     if promise.unit == "trip":
         return [
             f"Protected: single trips, by {level}. The unit is a trip, because the input does not tell persons apart.",
-            "Not protected: people. Somebody who makes n trips is hidden n times less: ε grows with each of that person's "
-            "trips, and frequent travellers may show.",
+            "Not protected: people. Somebody who makes n trips is hidden n times less: ε grows with each of that "
+            "person's trips, and frequent travellers may show.",
         ]
     return [
-        f"Protected: people, by {level}. The unit is a person: whether any one person is in the data, with all trips or none, "
-        f"changes the probability of any release by a factor of {_factor(promise.epsilon)} at most"
+        f"Protected: people, by {level}. The unit is a person: whether any one person is in the data, with all "
+        f"trips or none, changes the probability of any release by a factor of {_factor(promise.epsilon)} at most"
         + ("." if promise.delta == 0 else f", but for an exception of probability {promise.delta:g}."),
-        f"Bounded: of each person at most {promise.bound:,} trips are counted; further ones, and trips of unknown persons, are "
-        "left out.",
+        f"Bounded: of each person at most {promise.bound:,} trips are counted; further ones, and trips of unknown "
+        "persons, are left out.",
     ]
 
 
@@ -100,7 +103,9 @@ def _factor(epsilon: float) -> str:
 
 def _about_the_zones(promise: PrivacyLoss) -> list[str]:
     if promise.domain["zones_from_data"]:
-        return ["Not protected: the list of zones. It comes from the data: in each listed zone some trip starts or ends."]
+        return [
+            "Not protected: the list of zones. It comes from the data: in each listed zone some trip starts or ends."
+        ]
     if promise.threshold is not None:
         return ["Protected: which pairs have trips. Pairs with few trips are not published."]
     return ["Protected: which pairs have trips. All pairs of a list that does not come from the data got noise."]
