@@ -68,7 +68,7 @@ def pair_domain(flows: Flows, level: int | None, region: str | None, *, listed: 
         raise ParameterError(
             "laplace with delta = 0 publishes noisy counts for all pairs of zones, with trips or without, so it "
             "must know which zones there are, and the data must not tell: a zone that is listed because somebody "
-            "went there gives that person away. Hint: give region, such as region=821f97fffffffff: H3 cells, with "
+            "went there gives that person away. Hint: give region, such as region=831fb4fffffffff: H3 cells, with "
             "commas between, that hold your area; or delta above 0, which publishes large flows only and needs no "
             "list; or region=observed, if the list of zones with trips may be known to everybody."
         )
