@@ -85,14 +85,15 @@ class Frame:
         grid: the lines.
         origin_squares, destination_squares: column and row of every tile of each end.
         point: int32, one row for each of the four dimensions and one column for each flow.
-        step_m: width of a square in each dimension, in metres at the middle latitude of the map.
+        step_cm: width of a square in each dimension, at the middle latitude of the map; whole centimetres, so
+            that equal lengths are equal numbers.
     """
 
     grid: Grid
     origin_squares: tuple[Ints, Ints]
     destination_squares: tuple[Ints, Ints]
     point: Ints
-    step_m: Floats
+    step_cm: NDArray[np.int64]
 
     @classmethod
     def of(cls, flows: Flows, *, grid_m: float | None = None) -> Frame:
@@ -120,8 +121,9 @@ class Frame:
             across=bool(across),
         )
         squares_o, squares_d = grid.squares(lat_o, lon_o), grid.squares(lat_d, lon_d)
-        x_m = grid.lon_units / UNITS_PER_DEGREE * _METRES_PER_DEGREE * narrowing
-        y_m = grid.lat_units / UNITS_PER_DEGREE * _METRES_PER_DEGREE
+        unit_cm = 100 * _METRES_PER_DEGREE / UNITS_PER_DEGREE
+        x_cm = max(1, round(grid.lon_units * unit_cm * narrowing))
+        y_cm = max(1, round(grid.lat_units * unit_cm))
         return cls(
             grid=grid,
             origin_squares=squares_o,
@@ -129,7 +131,7 @@ class Frame:
             point=np.stack(
                 [axis[flows.origin] for axis in squares_o] + [axis[flows.destination] for axis in squares_d]
             ),
-            step_m=np.array([x_m, y_m, x_m, y_m]),
+            step_cm=np.array([x_cm, y_cm, x_cm, y_cm], dtype=np.int64),
         )
 
     @cached_property

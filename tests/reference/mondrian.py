@@ -26,9 +26,9 @@ def proposed_cuts(
     """Widest dimension first; in each, the more equal cut beside the median first."""
     volume = flows.volume(guarantee.basis)
 
-    def width(d: int) -> float:
+    def width(d: int) -> int:
         values = [int(frame.point[d, f]) for f in group]
-        return (max(values) - min(values)) * frame.step_m[d]
+        return (max(values) - min(values)) * int(frame.step_cm[d])
 
     cuts = []
     for d in sorted(range(4), key=lambda d: (-width(d), d)):

@@ -227,9 +227,9 @@ class _Cutter:
         self._close(layout, n_left == 0)
         return layout.split(self.side, n_left, left)
 
-    def _widths(self, layout: _Layout) -> Floats:
+    def _widths(self, layout: _Layout) -> Places:
         first, last = layout.start[:-1], layout.start[1:] - 1
-        rows = zip(self.frame.point, layout.orders, self.frame.step_m, strict=True)
+        rows = zip(self.frame.point, layout.orders, self.frame.step_cm, strict=True)
         return np.stack([(axis[o[last]] - axis[o[first]]) * step for axis, o, step in rows])
 
     def _cut(self, layout: _Layout, which: Places, dimension: Places, n_left: Places, left: Floats) -> None:
