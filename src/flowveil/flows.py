@@ -200,7 +200,8 @@ def group_pairs(origin: Ints, destination: Ints, n_origins: int, n_destinations:
         distinct = key[first]
         row = np.cumsum(first, dtype=np.int32) - np.int32(1)
     else:
-        order = np.argsort(key)
+        # Flows come sorted by tile, so keys of zones are a few long runs, which a stable sort merges.
+        order = np.argsort(key, kind="stable")
         ordered = key[order]
         first = _first_of_runs(ordered)
         distinct = ordered[first]
@@ -228,12 +229,14 @@ class Intake:
         left_out: rows left out, by reason.
         columns: which input column served as what.
         resolution: H3 resolution of the tiles, or None for tiles of the user's own.
+        zones: which column of the user's own map served as what.
     """
 
     rows: int = 0
     left_out: dict[str, int] = field(default_factory=dict)
     columns: dict[str, str] = field(default_factory=dict)
     resolution: int | None = None
+    zones: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -666,4 +666,5 @@ def _must_withhold(db: Any, claims: _Claims, flows: Flows) -> bool:
         "SELECT count(DISTINCT flow), count(DISTINCT (mo.z, md.z)) FROM suppressed "
         "JOIN member_o mo ON o = mo.tile JOIN member_d md ON d = md.tile",
     )[0]
-    return bool(claims.homogeneous and known == n and cells < _FEWEST_SUPPRESSED)
+    whole_cells = claims.suppression["rule"] == "short cells"
+    return bool(whole_cells and claims.homogeneous and known == n and cells < _FEWEST_SUPPRESSED)

@@ -14,14 +14,14 @@ from functools import lru_cache
 import numpy as np
 import pytest
 import shapely
-from contract.cases import GUARANTEES, RUNS, TABLES, TREES, UNDECLARED, Run, on_a_map, rows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference.trees import ancestors, leaf_nodes, persons_by_flow
-from strategies import flow_tables
 
+from contract.cases import GUARANTEES, RUNS, TABLES, TREES, UNDECLARED, Run, on_a_map, rows_of
 from flowveil import METHODS, DataError, Flows, Hierarchy, InfeasibleError, Release, anonymize
 from flowveil.plan import NodeZones, Zones
+from reference.trees import ancestors, leaf_nodes, persons_by_flow
+from strategies import flow_tables
 
 runs = pytest.mark.parametrize("run", [*RUNS, *UNDECLARED], ids=str)
 kinds = pytest.mark.parametrize("kind", TREES)
@@ -227,7 +227,7 @@ def test_releases_keep_the_promises(run, kind, table, asked):
 @runs
 @kinds
 @guarantees
-@pytest.mark.parametrize("max_suppressed", [0.0, 0.02, 0.5])
+@pytest.mark.parametrize("max_suppressed", [0.0, 0.4])
 def test_other_limits_are_kept(run, kind, asked, max_suppressed):
     release = attempt(rows_of("uneven", kind).flows(kind), run, max_suppressed=max_suppressed, **asked)
     if release is not None:
@@ -235,7 +235,7 @@ def test_other_limits_are_kept(run, kind, asked, max_suppressed):
 
 
 @runs
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_releases_keep_the_promises_on_random_problems(run, data):
     flows = data.draw(flow_tables())
@@ -325,7 +325,7 @@ def published(release: Release | None) -> list[tuple] | None:
 
 @runs
 @kinds
-@tables
+@pytest.mark.parametrize("table", ["uneven", "all-equal"])
 @guarantees
 def test_the_order_of_rows_and_the_numbers_of_people_do_not_matter(run, kind, table, asked):
     rows = rows_of(table, kind)

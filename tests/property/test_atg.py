@@ -6,9 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from reference import prunings as slow
-from reference.trees import children
-from strategies import flow_tables, hierarchies
 from test_odkanon import problems
 
 from flowveil.errors import InfeasibleError
@@ -17,6 +14,9 @@ from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods.atg import atg_dual, atg_soft, dual_multiplier
 from flowveil.methods.pruning import PairTree, best_cut
+from reference import prunings as slow
+from reference.trees import children
+from strategies import flow_tables, hierarchies
 
 SEARCH = settings(max_examples=300, deadline=None)
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from reference import measures as slow
-from strategies import flow_tables
 
 from flowveil.errors import InfeasibleError
 from flowveil.guarantee import Guarantee
 from flowveil.methods.odkanon import odkanon
 from flowveil.metrics.spatial import weighted_median
 from flowveil.plan import Release
+from reference import measures as slow
+from strategies import flow_tables
 
 
 def release_of(flows, k, **options) -> Release:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from reference.odkanon import odkanon as slow_odkanon
-from reference.odkanon import prefilter
-from strategies import flow_tables
 
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.methods.odkanon import hopeless, odkanon
+from reference.odkanon import odkanon as slow_odkanon
+from reference.odkanon import prefilter
+from strategies import flow_tables
 
 THOUSANDS = settings(max_examples=1500, deadline=None)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference.trees import is_safe
-from strategies import flow_tables
 
 from flowveil.guarantee import Guarantee
 from flowveil.methods.suppression import suppression
+from reference.trees import is_safe
+from strategies import flow_tables
 
 
 @settings(max_examples=500, deadline=None)

@@ -44,7 +44,7 @@ def prefilter(flows: Flows, guarantee: Guarantee, levels: int, beta: float) -> s
 
 
 class Axis:
-    def __init__(self, tree: Hierarchy, tile_volume: dict[int, float]) -> None:
+    def __init__(self, tree: Hierarchy, tile_volume: dict[int, float], *, to_root: bool) -> None:
         self.tree = tree
         leaves = leaf_nodes(tree)
         self.zones = {leaves[t] for t in tile_volume}
@@ -52,7 +52,8 @@ class Axis:
         self.total = {v: sum(tile_volume[t] for t in tiles) for v, tiles in below.items()}
         # The tree of the remaining tiles: nodes with none are gone, the root is the smallest node with all.
         holding_all = [v for v in below if below[v] == set(tile_volume)]
-        root = max(holding_all, key=lambda v: tree.depth[v])
+        # Sizes count the other tiles too, so where locations are protected the whole tree is climbed.
+        root = 0 if to_root else max(holding_all, key=lambda v: tree.depth[v])
         self.inner = [v for v in range(root, tree.stop[root]) if below[v] and children(tree, v)]
         self.present = {v: [c for c in children(tree, v) if below[c]] for v in self.inner}
 
@@ -93,7 +94,7 @@ def odkanon(
         totals: dict[int, float] = defaultdict(float)
         for f in rows:
             totals[int(tiles[f])] += volume(flows, f, guarantee)
-        axes.append(Axis(tree, totals))
+        axes.append(Axis(tree, totals, to_root=guarantee.locations is not None))
     origins, destinations = axes
     start = len(origins.zones) / len(destinations.zones)
     step = 0
@@ -112,7 +113,9 @@ def odkanon(
                 len(tiles_below(flows.destinations, cell[1])),
             )
         }
-        if sum(volume(flows, f, guarantee) for fs in short.values() for f in fs) <= allowed:
+        if not short:
+            break
+        if budget == "volume" and sum(volume(flows, f, guarantee) for fs in short.values() for f in fs) <= allowed:
             break
         ratio = len(origins.zones) / len(destinations.zones)
         if ratio > start * 1.03:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import lru_cache
 
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
 
 
+@lru_cache(maxsize=10_000)
 def children(tree: Hierarchy, node: int) -> list[int]:
     return [v for v in range(tree.n_nodes) if tree.parent[v] == node]
 
 
+@lru_cache(maxsize=10_000)
 def ancestors(tree: Hierarchy, node: int) -> list[int]:
     """The node itself, its parent, and so on to the root."""
     path = [node]
@@ -21,16 +24,19 @@ def ancestors(tree: Hierarchy, node: int) -> list[int]:
     return path
 
 
+@lru_cache(maxsize=10_000)
 def tiles_below(tree: Hierarchy, node: int) -> set[int]:
     """Leaf numbers below a node, by walking up from every leaf."""
     leaves = [v for v in range(tree.n_nodes) if not children(tree, v)]
     return {number for number, leaf in enumerate(leaves) if node in ancestors(tree, leaf)}
 
 
+@lru_cache(maxsize=10_000)
 def leaf_nodes(tree: Hierarchy) -> list[int]:
     return [v for v in range(tree.n_nodes) if not children(tree, v)]
 
 
+@lru_cache(maxsize=100)
 def persons_by_flow(flows: Flows) -> dict[int, set[int]]:
     who: dict[int, set[int]] = defaultdict(set)
     if flows.people is not None:

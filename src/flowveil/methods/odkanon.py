@@ -67,8 +67,8 @@ def odkanon(
     if by_rows and len(flows):
         kept = ~hopeless(flows, guarantee, levels=levels, share=share)
     rest: Cells = flows if kept.all() else flows.select(kept)
-    schedule = Schedule.of(flows, rest, guarantee.basis)
-    allowed = 0.0 if by_rows else max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
+    schedule = Schedule.of(flows, rest, guarantee)
+    allowed = None if by_rows else max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
     step = _first_good_step(schedule, rest, guarantee, allowed)
     cuts = schedule.cuts(step)
     merged = cuts.merge(rest, rest.origin, rest.destination)
@@ -157,20 +157,21 @@ class Axis:
     zones_left: NDArray[np.int64]
 
     @classmethod
-    def of(cls, tree: Hierarchy, tile: Ints, volume: NDArray[Any]) -> Axis:
+    def of(cls, tree: Hierarchy, tile: Ints, volume: NDArray[Any], *, to_root: bool) -> Axis:
         """Order the merges by total volume, then deeper first, then code.
 
         Only tiles that occur take part: a node is a merge when a tile of interest lies below it, and the topmost
-        merge is the smallest node that holds them all.
+        merge is the smallest node that holds them all; only where locations are protected is there a reason to go
+        further up, because sizes count the other tiles too.
         """
         active = tree.sum_over(np.bincount(tile, minlength=tree.n_tiles) > 0)
         total = tree.sum_over(np.bincount(tile, weights=volume, minlength=tree.n_tiles))
         present = active > 0
         child_count = np.bincount(tree.parent[1:][present[1:]], minlength=tree.n_nodes)
         inner = present & ~tree.is_leaf
-        whole = np.flatnonzero(active == active[0])
-        if len(whole):
-            inner[: whole[-1]] &= active[: whole[-1]] != active[0]
+        if not to_root:
+            smallest_whole = np.flatnonzero(active == active[0])[-1]
+            inner[:smallest_whole] &= active[:smallest_whole] != active[0]
         nodes = np.flatnonzero(inner)
         order = nodes[np.lexsort((tree.code_rank[nodes], -tree.depth[nodes].astype(np.int32), total[nodes]))]
         left = np.concatenate(([int(active[0])], active[0] - np.cumsum(child_count[order] - 1)))
@@ -192,11 +193,12 @@ class Schedule:
     origin_merges: Ints
 
     @classmethod
-    def of(cls, flows: Flows, rest: Cells, basis: str) -> Schedule:
+    def of(cls, flows: Flows, rest: Cells, guarantee: Guarantee) -> Schedule:
         """Compute the schedule from the marginals of the flows that are left."""
-        volume = rest.volume(basis)
-        origins = Axis.of(flows.origins, rest.origin, volume)
-        destinations = Axis.of(flows.destinations, rest.destination, volume)
+        volume = rest.volume(guarantee.basis)
+        to_root = guarantee.locations is not None
+        origins = Axis.of(flows.origins, rest.origin, volume, to_root=to_root)
+        destinations = Axis.of(flows.destinations, rest.destination, volume, to_root=to_root)
         return cls(origins, destinations, _interleave(origins.zones_left, destinations.zones_left))
 
     @property
@@ -274,12 +276,12 @@ class Cuts:
         return guarantee.safe(cells, size_o, self.destinations.size[self.destination][cells.destination])
 
 
-def _first_good_step(schedule: Schedule, cells: Cells, guarantee: Guarantee, allowed: float) -> int:
-    """The first step at which the cells that are short hold no more than the allowed volume.
+def _first_good_step(schedule: Schedule, cells: Cells, guarantee: Guarantee, allowed: float | None) -> int:
+    """The first step at which no cell is short, or those that are hold no more than the allowed volume.
 
-    Bisection: coarser steps never have more volume in short cells. The first probe is the finest step whose table
-    is cheap to count densely; a probe that fails becomes the (smaller) table that later probes are merged from.
-    The last step is returned where no step is good.
+    Bisection: coarser steps never have more short cells, nor more volume in them. The first probe is the finest step
+    whose table is cheap to count densely; a probe that fails becomes the (smaller) table that later probes are merged
+    from. The last step is returned where no step is good.
     """
     low, high = -1, schedule.n_steps
     tile_o, tile_d = cells.origin, cells.destination
@@ -289,7 +291,8 @@ def _first_good_step(schedule: Schedule, cells: Cells, guarantee: Guarantee, all
         cuts = schedule.cuts(probe)
         merged = cuts.merge(cells, tile_o, tile_d).cells
         short = ~cuts.safe(merged, guarantee)
-        if float(np.sum(merged.volume(guarantee.basis)[short])) <= allowed:
+        volume = float(np.sum(merged.volume(guarantee.basis)[short]))
+        if not short.any() or (allowed is not None and volume <= allowed):
             high = probe
         else:
             low, cells = probe, merged

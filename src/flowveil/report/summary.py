@@ -58,7 +58,7 @@ def summarize(release: Release) -> dict[str, Any]:
     report = {
         "version": __version__,
         "method": release.method,
-        "parameters": release.parameters,
+        "parameters": _published_parameters(release.parameters),
         "guarantee": _published_guarantee(release, withhold=reason is not None),
         "homogeneous": release.plan.homogeneous,
         "suppression": release.plan.suppression,
@@ -84,13 +84,16 @@ def reason_to_withhold(release: Release) -> str | None:
     """Why the suppressed volume must not be told, or None where it may be.
 
     The total of what is suppressed is published like one more cell, so it must satisfy the guarantee like
-    one; and it must not be the sum of one or two cells, because whoever knows one would learn the other.
+    one; and it must not be the sum of one or two flows or cells, because whoever knows one would learn the other.
+    Flows that were taken out of cells before these were counted are suppressed one by one, not cell by cell.
     """
     suppressed = release.cell_of_flow < 0
     n_flows = int(suppressed.sum())
     if n_flows == 0:
         return None
-    if n_flows < FEWEST_SUPPRESSED or _cells_among(release, suppressed) < FEWEST_SUPPRESSED:
+    whole_cells = release.plan.suppression["rule"] == "short cells"
+    fewest = _cells_among(release, suppressed) if whole_cells else n_flows
+    if min(n_flows, fewest) < FEWEST_SUPPRESSED:
         return f"fewer than {FEWEST_SUPPRESSED} flows or cells are suppressed, so their total would tell single values"
     together = release.input.select(suppressed)
     if not _reaches(release.guarantee, together):
@@ -163,8 +166,25 @@ def _published_notes(notes: Mapping[str, Any], *, withhold: bool) -> dict[str, A
     return {k: v for k, v in notes.items() if not withhold or v is None or isinstance(v, str | bool | np.bool_)}
 
 
+def _published_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters without any path of the machine that ran.
+
+    Column names stay as they are, slashes and all: whoever verifies the release needs them to read the input.
+    """
+    return {name: value if name == "columns" else _without_paths(value) for name, value in parameters.items()}
+
+
+def _without_paths(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_paths(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_paths(inner) for inner in value]
+    is_path = isinstance(value, PathLike) or (isinstance(value, str) and ("/" in value or "\\" in value))
+    return "(a path; not published)" if is_path else value
+
+
 def _plain(value: Any) -> Any:
-    """JSON types only; no NaN, no infinity, and no path of the machine that ran."""
+    """JSON types only; no NaN and no infinity."""
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
@@ -178,8 +198,7 @@ def _plain(value: Any) -> Any:
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, bool | int):
         return value
-    text = str(value)
-    return "(a path; not published)" if isinstance(value, PathLike) or "/" in text or "\\" in text else text
+    return str(value)
 
 
 def statement(release: Release, reason: str | None) -> list[str]:

@@ -28,6 +28,8 @@ _WGS84 = CRS.from_epsg(4326)
 _GEOCENTRIC = CRS.from_epsg(4978)
 #: Half the width given to a lone point on the map, in metres.
 _LONE_RADIUS_M = 500.0
+#: Of the azimuthal plane, well within the earth's 12,700 km: its rim is one point.
+_LAEA_RADIUS_M = 12_000_000.0
 _POLYGONAL = (shapely.GeometryType.POLYGON, shapely.GeometryType.MULTIPOLYGON)
 
 
@@ -158,13 +160,13 @@ def places_from_outlines(codes: Texts, outlines: Outlines) -> TilePlaces:
     repaired = np.array(outlines, dtype=object)
     broken = ~shapely.is_valid(repaired) & ~shapely.is_missing(repaired)
     if broken.any():
-        repaired[broken] = _polygonal(shapely.make_valid(repaired[broken], method="structure", keep_collapsed=False))
+        repaired[broken] = _repaired(repaired[broken])
     west, south, east, north = shapely.bounds(repaired).T
     lat, lon = (south + north) / 2, (west + east) / 2
     refuse_places(codes, lat, lon)
     beyond = (np.abs(np.stack((west, east))).max(axis=0) > 360) | (south < -90.001) | (north > 90.001)
-    to_plane, to_degrees = _equal_area(lat, lon)
-    flat = shapely.transform(repaired, to_plane)
+    plane = _Plane.around(lat, lon)
+    flat = shapely.transform(repaired, plane.from_degrees)
     area = shapely.area(flat) / 1e6
     unusable = beyond | ~(area > 0) | ~np.isfinite(area)
     if unusable.any():
@@ -172,7 +174,7 @@ def places_from_outlines(codes: Texts, outlines: Outlines) -> TilePlaces:
             f"{int(unusable.sum())} tiles have an outline that encloses no area on the earth: "
             f"{examples(codes[unusable])}. Hint: outlines must be polygons in a known coordinate reference system."
         )
-    middle = to_degrees(shapely.get_coordinates(shapely.centroid(flat)))
+    middle = plane.to_degrees(shapely.get_coordinates(shapely.centroid(flat)))
     return TilePlaces(lat=middle[:, 1], lon=middle[:, 0], drawn=repaired, drawn_km2=area)
 
 
@@ -267,26 +269,49 @@ def _lat_lon(towards: Floats) -> tuple[Floats, Floats]:
     return np.degrees(np.arctan2(z, np.hypot(x, y))), np.degrees(np.arctan2(y, x))
 
 
-def _equal_area(lat: Floats, lon: Floats) -> tuple[Any, Any]:
-    """Functions from degrees to an equal-area plane and back, on arrays of coordinate rows."""
-    towards = _directions(lat, lon)
-    middle_lat, middle_lon = (float(a[0]) for a in _lat_lon(towards.sum(axis=1, keepdims=True)))
-    nearest = float((_directions(np.array([middle_lat]), np.array([middle_lon])).T @ towards).min())
-    # Azimuthal is true around its middle and breaks at the other end of the world: then cylindrical.
-    plane = (
-        f"+proj=laea +lat_0={middle_lat!r} +lon_0={middle_lon!r} +datum=WGS84 +units=m"
-        if nearest > 0
-        else "+proj=cea +datum=WGS84 +units=m"
-    )
-    transform = Transformer.from_crs(_WGS84, CRS.from_user_input(plane), always_xy=True)
-    return (
-        lambda xy: np.column_stack(transform.transform(xy[:, 0], xy[:, 1])),
-        lambda xy: np.column_stack(transform.transform(xy[:, 0], xy[:, 1], direction="INVERSE")),
-    )
+@dataclass(frozen=True)
+class _Plane:
+    """An equal-area plane in metres.
+
+    Attributes:
+        transform: from degrees to the plane.
+        extent: the part of the plane that lies on the earth.
+        has_seam: whether the 180th meridian is an edge of the plane.
+    """
+
+    transform: Transformer
+    extent: Any
+    has_seam: bool
+
+    @classmethod
+    def around(cls, lat: Floats, lon: Floats) -> _Plane:
+        """Azimuthal around the middle of these points: truest there, and nothing breaks within a hemisphere.
+
+        Points that span more than that get a cylindrical plane.
+        """
+        towards = _directions(lat, lon)
+        middle = _lat_lon(towards.sum(axis=1, keepdims=True))
+        if float((_directions(*middle).T @ towards).min()) > 0:
+            place = f"+lat_0={float(middle[0][0])!r} +lon_0={float(middle[1][0])!r}"
+            to_plane = _transformer(f"+proj=laea {place} +datum=WGS84 +units=m")
+            return cls(to_plane, shapely.Point(0, 0).buffer(_LAEA_RADIUS_M), has_seam=False)
+        to_plane = _transformer("+proj=cea +datum=WGS84 +units=m")
+        east, north = to_plane.transform(180, 90)
+        return cls(to_plane, shapely.box(-east, -north, east, north), has_seam=True)
+
+    def from_degrees(self, xy: Floats) -> Floats:
+        return np.column_stack(self.transform.transform(xy[:, 0], xy[:, 1]))
+
+    def to_degrees(self, xy: Floats) -> Floats:
+        return np.column_stack(self.transform.transform(xy[:, 0], xy[:, 1], direction="INVERSE"))
+
+
+def _transformer(plane: str) -> Transformer:
+    return Transformer.from_crs(_WGS84, CRS.from_user_input(plane), always_xy=True)
 
 
 def _repaired(geometry: Outlines) -> Outlines:
-    return _polygonal(shapely.make_valid(geometry, method="structure", keep_collapsed=False))
+    return _polygonal(shapely.make_valid(geometry))
 
 
 def _polygonal(geometry: Outlines) -> Outlines:
@@ -315,8 +340,8 @@ def _nearest_cells(lat: Floats, lon: Floats) -> tuple[Outlines, Floats]:
 
     This is what is drawn for base stations. Tiles at one place share a cell, each with its part of the area.
     """
-    to_plane, to_degrees = _equal_area(lat, lon)
-    flat = to_plane(np.column_stack((lon, lat)))
+    plane = _Plane.around(lat, lon)
+    flat = plane.from_degrees(np.column_stack((lon, lat)))
     place, number = np.unique(flat, axis=0, return_inverse=True)
     number = number.ravel()
     points = shapely.points(place)
@@ -326,13 +351,15 @@ def _nearest_cells(lat: Floats, lon: Floats) -> tuple[Outlines, Floats]:
         tree = shapely.STRtree(points)
         _, apart = tree.query_nearest(points, exclusive=True, return_distance=True, all_matches=False)
         frame = shapely.buffer(shapely.convex_hull(shapely.multipoints(points)), float(np.median(apart)) / 2)
+        frame = shapely.intersection(frame, plane.extent)
         diagram = shapely.get_parts(shapely.voronoi_polygons(shapely.multipoints(points), extend_to=frame))
         cell, point = shapely.STRtree(points).query(diagram, predicate="intersects")
         pieces = np.empty(len(points), dtype=object)
         pieces[point] = shapely.normalize(shapely.intersection(diagram[cell], frame))
     area = shapely.area(pieces) / 1e6 / np.bincount(number)
-    degrees = np.asarray(shapely.transform(pieces, to_degrees), dtype=object)
-    wide = shapely.bounds(degrees)[:, 2] - shapely.bounds(degrees)[:, 0] > 180
+    degrees = np.asarray(shapely.transform(pieces, plane.to_degrees), dtype=object)
+    west, _, east, _ = shapely.bounds(degrees).T
+    wide = (east - west > 180) & (not plane.has_seam)
     for i in np.flatnonzero(wide).tolist():
         degrees[i] = _split_at_date_line(degrees[i])
     return degrees[number], area[number]

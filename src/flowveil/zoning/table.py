@@ -203,15 +203,12 @@ def _several_roots(tops: NDArray[np.int64], up: NDArray[np.int64], row: NDArray[
     has_children = np.zeros(len(code), dtype=np.bool_)
     has_children[up[up >= 0]] = True
     kinds = (
-        ("tiles without a parent (orphans)", ~has_children),
-        ("zones with rows of their own but no parent", has_children & has_row),
-        ("zones named as parents only", ~has_row),
+        ("tile", "without a parent (orphans)", ~has_children),
+        ("zone", "with rows of their own but no parent", has_children & has_row),
+        ("zone", "named as parents only", ~has_row),
     )
-    found = "; ".join(
-        f"{int(mask[tops].sum())} {what}: {examples(code[tops[mask[tops]]])}"
-        for what, mask in kinds
-        if np.any(mask[tops])
-    )
+    groups = [(noun, what, tops[mask[tops]]) for noun, what, mask in kinds]
+    found = "; ".join(f"{_count(g, noun)} {what}: {examples(code[g])}" for noun, what, g in groups if len(g))
     return (
         f"The table has {len(tops)} roots; exactly one is allowed. Found {found}. Hint: root='{VIRTUAL_ROOT}' puts one "
         "root above them."

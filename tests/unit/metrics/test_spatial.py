@@ -5,13 +5,13 @@ from __future__ import annotations
 import h3.api.basic_int as h3_int
 import numpy as np
 import pytest
-from reference.measures import distances
 
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.methods.odkanon import odkanon
 from flowveil.plan import Release
 from flowveil.zoning.h3 import h3_hierarchy
+from reference.measures import distances
 
 
 def city(seed: int, n: int = 300, resolution: int = 8) -> Flows:

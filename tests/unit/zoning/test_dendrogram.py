@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference.zones import as_dict, cheapest_merge, merge_cost
 
 from flowveil.errors import DataError
 from flowveil.zoning.dendrogram import ward_hierarchy, ward_merges
+from reference.zones import as_dict, cheapest_merge, merge_cost
 
 
 def check_greedy(points: np.ndarray, weight: np.ndarray) -> None:
@@ -94,6 +94,13 @@ def test_one_tile_and_one_place():
     tree = ward_hierarchy(many, np.full(3000, 1.0), np.full(3000, 2.0))
     assert tree.n_nodes == 3001
     assert tree.max_depth == 1
+
+
+def test_a_place_weighs_as_much_as_its_tiles():
+    # Alone, b would be nearer to the many at 48.0 than to c; but the many are heavy to move.
+    lat = np.array([48.0] * 9 + [48.10, 48.21])
+    tree = ward_hierarchy(np.array([*(f"a{i}" for i in range(9)), "b", "c"]), lat, np.full(11, 2.0))
+    assert as_dict(tree)["b"] == as_dict(tree)["c"] == "c2"
 
 
 def test_neighbours_across_the_date_line_come_together():

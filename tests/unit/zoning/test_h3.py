@@ -23,7 +23,7 @@ def cells_near(lat: float, lon: float, spread: float, n: int, resolution: int, s
 def check_tree(tiles: np.ndarray) -> None:
     tree = h3_hierarchy(np.sort(tiles))
     codes = [int(c) for c in tree.code]
-    assert codes[1:] and len(set(codes)) == len(codes) or len(codes) == 1
+    assert (codes[1:] and len(set(codes)) == len(codes)) or len(codes) == 1
     assert [codes[v] for v in tree.leaf_node] == sorted(int(t) for t in tiles)
     for node in range(1, tree.n_nodes):
         above = codes[tree.parent[node]]

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference.zones import as_dict, from_parents, nested, path_up
 
 from flowveil.errors import HierarchyError
 from flowveil.zoning.table import nested_hierarchy, parent_hierarchy
+from reference.zones import as_dict, from_parents, nested, path_up
 
 
 def texts(values) -> np.ndarray:
@@ -151,14 +151,22 @@ def test_a_long_cycle_is_found():
         parent_hierarchy(texts(names), texts(names[1:] + names[:1]))
 
 
+def test_a_deep_tree_is_no_cycle():
+    names = [f"n{i:03d}" for i in range(300)]
+    side = [f"s{i:03d}" for i in range(300)]
+    tree = parent_hierarchy(texts(names + side), texts(["", *names[:-1], *names]))
+    assert tree.max_depth == 299 + 1
+    assert tree.n_tiles == 300
+
+
 def test_several_roots_are_told_apart():
     with pytest.raises(HierarchyError) as caught:
         parent_hierarchy(texts(["a", "b", "lost", "R"]), texts(["P", "R", "", ""]))
     message = str(caught.value)
     assert "3 roots; exactly one is allowed" in message
-    assert "1 tiles without a parent (orphans): 'lost'" in message
-    assert "1 zones with rows of their own but no parent: 'R'" in message
-    assert "1 zones named as parents only: 'P'" in message
+    assert "1 tile without a parent (orphans): 'lost'" in message
+    assert "1 zone with rows of their own but no parent: 'R'" in message
+    assert "1 zone named as parents only: 'P'" in message
     assert "root='all'" in message
     tree = parent_hierarchy(texts(["a", "b", "lost", "R"]), texts(["P", "R", "", ""]), root="France")
     assert as_dict(tree)["lost"] == "France"

@@ -1,0 +1,414 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import h3.api.basic_int as h3_int
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pytest
+
+import flowveil.engines.duckdb as engine
+from flowveil.engines.columns import ColumnMap
+from flowveil.errors import DataError, ParameterError
+from flowveil.flows import Flows
+from flowveil.trips import read_trips
+
+CELL = 0x8A1FB46622DFFFF
+OTHER = 0x8A1FB46622D7FFF
+HEX = format(CELL, "x")
+
+
+def tiles(origin: object, destination: object, **columns: object) -> pa.Table:
+    return pa.table({"start_h3": origin, "end_h3": destination, **columns})
+
+
+def points(**changed: list[object]) -> pa.Table:
+    n = len(next(iter(changed.values()))) if changed else 1
+    columns: dict[str, list[object]] = {
+        "o_lat": [48.85] * n,
+        "o_lon": [2.35] * n,
+        "d_lat": [48.86] * n,
+        "d_lon": [2.36] * n,
+    }
+    return pa.table({**columns, **changed})
+
+
+def message_of(source: object, **options: object) -> str:
+    with pytest.raises(DataError) as caught:
+        read_trips(source, **options)  # type: ignore[arg-type]
+    return str(caught.value)
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+# ---- tiles -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        pa.array([HEX, HEX.upper()]),
+        pa.array([f"0{HEX}", f" 0x{HEX} "]),
+        pa.array([str(CELL), HEX]),
+        pa.array([CELL, CELL], pa.int64()),
+        pa.array([CELL, CELL], pa.uint64()),
+        pa.array([HEX, HEX]).dictionary_encode(),
+    ],
+    ids=["text", "zero or 0x before", "decimal text", "signed", "unsigned", "category"],
+)
+def test_cells_in_every_form(cells: pa.Array) -> None:
+    flows = read_trips(tiles(cells, cells))
+    assert flows.trips.tolist() == [2]
+    assert flows.origins.code.tolist() == [CELL]
+
+
+def test_finer_tiles_are_lifted_and_coarser_ones_keep_their_resolution() -> None:
+    table = tiles([CELL, OTHER], [CELL, CELL])
+    lifted = read_trips(table, resolution=8)
+    assert lifted.origins.code.tolist() == [h3_int.cell_to_parent(CELL, 8)]
+    assert lifted.trips.tolist() == [2]
+    assert lifted.intake.resolution == 8
+    kept = read_trips(table, resolution=12)
+    assert kept.trips.tolist() == [1, 1]
+    assert kept.intake.resolution == 10
+
+
+def test_tiles_of_several_resolutions_are_refused() -> None:
+    told = message_of(tiles([CELL, h3_int.cell_to_parent(CELL, 8)], [CELL, CELL]), resolution=5)
+    assert "several H3 resolutions" in told
+    assert "8: 1 end" in told
+
+
+@pytest.mark.parametrize("bad", ["rest_of_usa", "8a1fb46622dfffe", "-1", "12", "ffffffffffffffffffff"])
+def test_unknown_tiles_are_refused_or_skipped(bad: str) -> None:
+    table = tiles([HEX, bad, HEX], [HEX, HEX, HEX])
+    told = message_of(table)
+    assert "not an H3 cell: 1 row (row 2)" in told
+    assert "skip_unknown" in told
+    assert bad not in told
+    flows = read_trips(table, skip_unknown=True, max_dropped=0.5)
+    assert flows.intake.left_out == {"unknown tile": 1}
+    assert flows.trips.tolist() == [2]
+    assert "33.3%" in message_of(table, skip_unknown=True)
+
+
+def test_negative_integers_are_unknown_tiles_and_zero_is_a_missing_one() -> None:
+    assert "not an H3 cell: 1 row" in message_of(tiles([CELL, -5], [CELL, CELL]))
+    flows = read_trips(tiles([CELL, 0], [CELL, CELL]), max_dropped=0.5)
+    assert flows.intake.left_out == {"missing end": 1}
+
+
+def test_floating_point_tiles_are_refused() -> None:
+    assert "cannot hold an H3 cell exactly" in message_of(tiles([float(CELL)], [CELL]))
+
+
+def test_the_two_ends_have_trees_of_their_own() -> None:
+    flows = read_trips(tiles([CELL, CELL], [OTHER, CELL]))
+    assert flows.origins.n_tiles == 1
+    assert flows.destinations.n_tiles == 2
+
+
+# ---- gaps and errors -------------------------------------------------------------------------------------------
+
+
+def test_a_share_of_gaps_is_allowed_and_no_more() -> None:
+    table = points(o_lat=[48.85] * 95 + [None] * 3 + [95.0, 0.0], o_lon=[2.35] * 99 + [0.0])
+    flows = read_trips(table)
+    assert flows.intake.left_out == {"missing end": 3, "off the earth": 1, "at 0,0": 1}
+    assert flows.intake.rows == 100
+    told = message_of(table, max_dropped=0.049)
+    assert "5 of 100 (5.0%)" in told
+    assert "3 missing end, 1 off the earth, 1 at 0,0" in told
+
+
+def test_rows_without_trips_do_not_count_as_lost() -> None:
+    flows = read_trips(tiles([CELL] * 10, [CELL] * 10, trips=[0] * 9 + [4]), max_dropped=0)
+    assert flows.trips.tolist() == [4]
+    assert flows.intake.left_out == {"no trips": 9}
+    table = tiles([CELL] * 9 + [None], [CELL] * 10, trips=[0] * 8 + [4, 4])
+    assert "1 of 2 (50.0%)" in message_of(table, max_dropped=0.4)
+
+
+def test_swapped_axes_are_guessed() -> None:
+    told = message_of(points(o_lat=[139.7] * 3, o_lon=[35.6] * 3, d_lat=[139.6] * 3, d_lon=[35.5] * 3))
+    assert "are latitude and longitude swapped?" in told
+    assert "swapped" not in message_of(points(o_lat=[float("inf")] * 3))
+
+
+def test_all_problems_are_reported_at_once_with_five_places() -> None:
+    n = 300_000
+    late = [str(48.85)] * n
+    weights = ["1"] * n
+    for row in (7, 131_080, 200_000, 262_200, 299_998, 299_999):
+        late[row] = "SECRET"
+    weights[3], weights[5] = "-2", "inf"
+    told = message_of(points(o_lat=late, weight=weights))
+    assert "column 'o_lat': 6 rows (rows 8, 131081, 200001, 262201, 299999, ...)" in told
+    assert "a negative weight: 1 row (row 4)" in told
+    assert "infinite weight" in told
+    assert "SECRET" not in told
+    assert "comma" not in told
+
+
+def test_decimal_commas_are_explained(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "o_lat;o_lon;d_lat;d_lon\n48,85;2,35;48,86;2,36\n")
+    assert "decimal comma" in message_of(path)
+
+
+@pytest.mark.parametrize(
+    ("trips", "told"),
+    [(-1, "negative"), (1.5, "not whole"), (float("inf"), "infinite"), (1e17, "impossibly large")],
+)
+def test_counts_that_are_no_counts_are_refused(trips: float, told: str) -> None:
+    assert told in message_of(tiles([CELL] * 2, [CELL] * 2, trips=[trips, 1.0]))
+
+
+def test_more_trips_than_can_be_counted_are_refused() -> None:
+    assert "trips in all" in message_of(tiles([CELL] * 3, [CELL] * 3, trips=[2**52] * 3))
+
+
+def test_missing_counts_and_weights_are_left_out() -> None:
+    table = tiles([CELL] * 3, [CELL] * 3, trips=[2, None, 2], weight=[1.0, 1.0, float("nan")])
+    flows = read_trips(table, max_dropped=0.7)
+    assert flows.intake.left_out == {"missing count": 1, "missing weight": 1}
+    assert flows.trips.tolist() == [2]
+
+
+def test_a_column_of_dates_is_no_latitude() -> None:
+    dates = pa.array([0, 1], pa.timestamp("s"))
+    assert "holds TIMESTAMP" in message_of(points(o_lat=dates))  # type: ignore[arg-type]
+
+
+def test_nothing_left() -> None:
+    assert "No trip is left" in message_of(points(o_lat=[None, None]), max_dropped=1)
+    assert "it has no rows" in message_of(points().slice(1))
+
+
+# ---- files -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "error", "told"),
+    [
+        ("empty.csv", b"", DataError, "is empty"),
+        ("header.csv", b"o_lat,o_lon,d_lat,d_lon\n", DataError, "has no rows"),
+        ("utf16.csv", "o_lat,o_lon".encode("utf-16"), DataError, "UTF-16"),
+        ("binary.csv", b"\0\1\2", DataError, "not a text file"),
+        ("cut.csv.gz", b"\x1f\x8b\x08\0", DataError, "damaged"),
+        ("fake.parquet", b"SECRET", DataError, "not Parquet"),
+        ("empty.parquet", b"", DataError, "not Parquet"),
+        ("ragged.csv", b"o_lat,o_lon,d_lat,d_lon\n1,1,1,1\n1,SECRET,1\n", DataError, "Line 3"),
+        ("trips.xlsx", b"x", ParameterError, "not known"),
+    ],
+)
+def test_files_that_cannot_be_read(
+    name: str, content: bytes, error: type[Exception], told: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(error) as caught:
+        read_trips(tmp_path / name)
+    assert told in str(caught.value)
+    assert name in str(caught.value)
+    assert "SECRET" not in str(caught.value)
+
+
+def test_sources_that_are_not_there(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x\n1\n")
+    for source, told in (
+        (tmp_path / "nothing.csv", "no file"),
+        (tmp_path, "no Parquet file"),
+        (str(tmp_path / "*.parquet"), "matches no file"),
+        (str(tmp_path / "*.csv"), "not Parquet"),
+        ("s3://bucket/trips.parquet", "local files"),
+        ({"o_lat": [1]}, "dict"),
+    ):
+        with pytest.raises(ParameterError, match=told):
+            read_trips(source)
+
+
+def test_only_the_columns_that_are_used_must_be_sound(tmp_path: Path) -> None:
+    content = "o_lat,o_lon,d_lat,d_lon,note\n48.85,2.35,48.86,2.36,été\n".encode("latin-1")
+    path = tmp_path / "t.csv"
+    path.write_bytes(content)
+    assert read_trips(path).trips.tolist() == [1]
+    assert "UTF-8" in message_of(path, person="note")
+
+
+def test_quoted_fields_and_blank_lines(tmp_path: Path) -> None:
+    text = '"o_lat","o_lon","d_lat","d_lon","uid"\n48.85,2.35,48.86,2.36,"a,\n""b"""\n\n48.85,2.35,48.86,2.36,c\n'
+    flows = read_trips(write(tmp_path / "t.csv", text))
+    assert flows.trips.tolist() == [2]
+    assert flows.people is not None
+    assert flows.people.count(1).tolist() == [2]
+
+
+# ---- people ----------------------------------------------------------------------------------------------------
+
+
+def test_missing_persons_add_nobody_and_blanks_make_no_new_person() -> None:
+    flows = read_trips(points(uid=["b", " b", "a", None, "", "NA", "None"]))
+    assert flows.trips.tolist() == [7]
+    assert flows.people is not None
+    assert flows.people.person.tolist() == [0, 1]
+
+
+def test_people_of_flows_without_any() -> None:
+    flows = read_trips(tiles([CELL, OTHER], [CELL, OTHER], uid=[None, 5]))
+    assert flows.people is not None
+    assert flows.people.count(2).tolist() == [1, 0]  # OTHER comes before CELL
+    nobody = read_trips(tiles([CELL], [CELL], uid=pa.array([float("nan")])))
+    assert nobody.people is not None
+    assert nobody.people.count(1).tolist() == [0]
+
+
+# ---- arguments, progress, threads, Ctrl-C ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"resolution": 16},
+        {"resolution": -1},
+        {"resolution": 9.5},
+        {"resolution": True},
+        {"max_dropped": 1.5},
+        {"max_dropped": float("nan")},
+        {"engine": "duckbd"},
+    ],
+)
+def test_arguments_out_of_range(options: dict[str, object]) -> None:
+    with pytest.raises(ParameterError):
+        read_trips(points(), **options)  # type: ignore[arg-type]
+
+
+def test_an_unknown_engine_is_told_which_there_are() -> None:
+    with pytest.raises(ParameterError, match=r"duckdb.*Did you mean 'duckdb'"):
+        read_trips(points(), engine="duckbd")
+
+
+def many_rows(n: int) -> pa.Table:
+    rng = np.random.default_rng(5)
+    cells = np.array(sorted(h3_int.grid_disk(CELL, 12)), dtype=np.uint64)
+    return tiles(
+        cells[rng.integers(len(cells), size=n)],
+        cells[rng.integers(len(cells), size=n)],
+        uid=[f"person {p}" for p in rng.integers(0, 5_000, n).tolist()],
+        weight=rng.random(n),
+    )
+
+
+def contents(flows: Flows) -> tuple[bytes, ...]:
+    assert flows.weight is not None
+    assert flows.people is not None
+    arrays = (flows.origin, flows.destination, flows.trips, flows.weight, flows.people.cell, flows.people.person)
+    return tuple(a.tobytes() for a in arrays)
+
+
+def test_threads_and_folding_leave_no_trace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    table = many_rows(400_000)
+    expected = contents(read_trips(table))
+    assert contents(engine.read(table, columns=ColumnMap(), threads=1)) == expected
+    monkeypatch.setattr(engine, "FOLD_ROWS", 50_000)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert contents(read_trips(table)) == expected
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_progress_rises_to_one(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    pa_csv.write_csv(many_rows(300_000), path)
+    shares: list[float] = []
+    read_trips(path, progress=shares.append)
+    assert len(shares) > 2
+    assert shares == sorted(shares)
+    assert 0 < shares[0] < 1
+    assert shares[-1] == 1.0
+
+
+def test_an_error_of_the_progress_callback_is_not_hidden() -> None:
+    def broken(_: float) -> None:
+        raise OSError("terminal is gone")
+
+    with pytest.raises(OSError, match="terminal is gone"):
+        read_trips(points(), progress=broken)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGINT to send")
+def test_ctrl_c_stops_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "spill").mkdir()
+    rng = np.random.default_rng(1)
+    n = 2_000_000
+    pa_csv.write_csv(points(o_lat=48 + rng.random(n), o_lon=2 + rng.random(n)), tmp_path / "t.csv")  # type: ignore[arg-type]
+    program = (
+        "import sys; from flowveil.trips import read_trips; "
+        "read_trips(sys.argv[1], progress=lambda share: print(share, flush=True))"
+    )
+    run = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path / "t.csv")],
+        env={**os.environ, "TMPDIR": str(tmp_path / "spill")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert run.stdout is not None
+    assert float(run.stdout.readline()) < 0.5
+    run.send_signal(signal.SIGINT)
+    start = time.monotonic()
+    _, told = run.communicate(timeout=60)
+    assert time.monotonic() - start < 20
+    assert run.returncode != 0
+    assert "KeyboardInterrupt" in told
+    assert list((tmp_path / "spill").iterdir()) == []
+
+
+def test_reading_needs_no_engine_before_it_is_asked_for() -> None:
+    program = "import sys, flowveil, flowveil.trips; print('duckdb' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+# ---- public data -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("name", "options", "trips", "left_out"),
+    [
+        ("santiago_taxi/trips.parquet", {}, 452_166, {}),
+        ("cabspotting_sf/trips.parquet", {"person": "cab_id"}, 454_287, {}),
+        ("citibike_jc/trips.parquet", {}, 1_244_629, {"missing end": 237, "at 0,0": 1}),
+        ("nyc_taxi_coords_sample/taxi.parquet", {}, 49_005, {"off the earth": 1, "at 0,0": 994}),
+        ("saopaulo_od2023/trips.parquet", {"weight": "trips"}, 112_913, {}),
+        (
+            "lodes_detroit/od.parquet",
+            {"trips": "workers", "skip_unknown": True},
+            14_355_921,
+            {"unknown tile": 9_618},
+        ),
+    ],
+)
+def test_public_data(
+    shared_data: Path, name: str, options: dict[str, object], trips: int, left_out: dict[str, int]
+) -> None:
+    if not (shared_data / name).exists():
+        pytest.skip(f"{name} is not there")
+    flows = read_trips(shared_data / name, **options)  # type: ignore[arg-type]
+    assert flows.trips.sum() == trips
+    assert flows.intake.left_out == left_out
+    assert flows.intake.rows - sum(left_out.values()) >= len(flows)
+    if "person" in options:
+        assert flows.people is not None
+        assert flows.people.person.max() + 1 == 537
+    if "weight" in options:
+        assert flows.weight is not None
+        assert flows.weight.sum() == 35_661_166

@@ -1,0 +1,99 @@
+"""report.html: whole, offline, escaped, and saying what report.json says."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from flowveil.report.html import MEASURES, render
+from flowveil.report.summary import summarize
+from unit.publish.releases import city_flows, nested_release, release_of
+
+VOID = {"meta", "link", "br", "hr", "img", "input"}
+
+
+class Page(HTMLParser):
+    """Collects the tags, checks that they nest, and keeps the text of table rows."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.rows: list[list[str]] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, text):
+        if {"td", "th"} & set(self.open):
+            self.rows[-1][-1] += text
+
+
+@pytest.fixture(scope="module")
+def report():
+    return summarize(release_of(city_flows(), budget="volume"))
+
+
+def test_it_is_one_page_that_needs_nothing_else(report):
+    text = render(report)
+    page = Page(text)
+    assert page.open == []
+    assert not {"script", "link", "img", "iframe"} & {tag for tag, _ in page.tags}
+    assert not re.search(r"https?:|url\(|@import|\bsrc=|\bhref=", text)
+    assert "prefers-color-scheme: dark" in text
+    assert "@media print" in text
+
+
+def test_every_measure_is_there_with_an_explanation(report):
+    page = Page(render(report))
+    heads = {row[0]: row[1:] for row in page.rows if row}
+    for key, name, meaning in MEASURES:
+        assert key in report["measures"]["trips"]
+        assert meaning
+        assert len(heads[name + meaning]) == 2, key
+    assert {key for key, _, _ in MEASURES} == set(report["measures"]["trips"])
+
+
+def test_method_guarantee_statement_and_parameters_are_there(report):
+    text = render(report)
+    assert "odkanon" in text
+    for line in report["statement"]:
+        assert line.partition(":")[2].strip() in text
+    rows = {row[0]: row[1:] for row in Page(text).rows}
+    assert rows["Trips"] == ["5"]
+    assert rows["budget"] == ["volume"]
+    assert rows["suppression: rule"] == ["short cells"]
+
+
+def test_withheld_is_said_and_not_confused_with_unknown():
+    text = render(summarize(nested_release(short_cell=True)))
+    rows = {re.split(r"(?<=[a-z)])(?=[A-Z])", row[0])[0]: row[1:] for row in Page(text).rows}
+    assert rows["Suppressed share"] == ["withheld"]
+    assert rows["Fewest people in a cell"] == ["not known"]
+    assert "fewer than 3 flows or cells are suppressed" in text
+
+
+def test_text_from_outside_is_escaped(report):
+    hostile = {**report, "method": "<script>alert(1)</script>", "parameters": {"<b>": "\"'><img src=x>"}}
+    text = render(hostile)
+    assert "<script" not in text
+    assert "<img" not in text
+    assert "&lt;b&gt;" in text
+
+
+def test_a_measure_of_the_future_is_shown(report):
+    later = {**report, "measures": {"trips": {**report["measures"]["trips"], "floor": 31}}}
+    assert ["floor", "31"] in Page(render(later)).rows

@@ -1,0 +1,245 @@
+"""What the report says, and what it must not say."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from flowveil.flows import Flows
+from flowveil.guarantee import Guarantee
+from flowveil.hierarchy import Hierarchy
+from flowveil.plan import Plan, Release
+from flowveil.report.summary import TELL_SUPPRESSED, reason_to_withhold, summarize
+from unit.publish.releases import city_flows, nested_release, release_of
+
+
+def tile_release(trips, *, weight=None, person=None, protect="trips", k=5, notes=None, parameters=None) -> Release:
+    """Tiles are zones; cells under k are suppressed: reconstruction loss is then the suppressed share."""
+    n = len(trips)
+    tree, _ = Hierarchy.from_parents([-1] + [0] * n, np.array(["R", *(f"t{i}" for i in range(n))]))
+    flows = Flows.from_pairs(
+        np.arange(n),
+        np.arange(n),
+        np.array(trips),
+        origins=tree,
+        destinations=tree,
+        weight=None if weight is None else np.array(weight, dtype=float),
+        person=None if person is None else np.array(person),
+    )
+    guarantee = Guarantee.resolve(flows, k=k, protect=protect)
+    ones = np.ones(n, np.int32)
+    cut = tree.leaf_node
+    plan = Plan.from_cuts(flows, cut, cut, guarantee.safe(flows, ones, ones), notes=notes)
+    named = {"k": k, "protect": protect} if parameters is None else parameters
+    return Release.from_plan(flows, plan, guarantee, method="tiles", parameters=named)
+
+
+def test_the_report_has_its_keys_and_is_strict_json():
+    report = summarize(release_of(city_flows(), budget="volume"))
+    assert sorted(report) == sorted(
+        [
+            "version",
+            "method",
+            "parameters",
+            "guarantee",
+            "homogeneous",
+            "suppression",
+            "measures",
+            "withheld",
+            "statement",
+            "notes",
+        ]
+    )
+    assert json.loads(json.dumps(report, allow_nan=False)) == report
+    assert sorted(report["measures"]) == ["trips", "weight"]
+    assert report["withheld"] is None
+
+
+def test_measures_are_those_of_the_release():
+    release = release_of(city_flows(), budget="volume")
+    exact, published = release.metrics(), summarize(release)["measures"]
+    for basis, values in exact.items():
+        assert published[basis].keys() == values.keys()
+        for name, value in values.items():
+            assert published[basis][name] == pytest.approx(value, rel=0.05), name
+        for name in ("n_cells", "k_trips", "k_people", "suppressed_share", "c_dm", "c_avg"):
+            assert published[basis][name] == values[name]
+
+
+def test_measures_from_tiles_are_rounded():
+    release = release_of(city_flows(), budget="volume")
+    published = summarize(release)["measures"]["trips"]
+    for name, digits in (
+        ("reconstruction_loss", 4),
+        ("generalization_distance_m", 3),
+        ("generalization_distance_median_m", 2),
+    ):
+        exact = release.metrics()["trips"][name]
+        assert published[name] == float(f"{exact:.{digits}g}")
+        assert published[name] != exact
+
+
+# ---- withholding --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("trips", "withheld"),
+    [
+        ([9, 8, 7], False),  # nothing suppressed
+        ([9, 8, 4], True),  # one cell
+        ([9, 8, 4, 4], True),  # two cells
+        ([9, 8, 1, 1, 2], True),  # three cells, less than k together
+        ([9, 8, 1, 2, 2], False),  # three cells, k together
+    ],
+)
+def test_a_suppressed_total_is_told_only_if_it_is_itself_a_safe_cell_of_several(trips, withheld):
+    release = tile_release(trips)
+    assert (reason_to_withhold(release) is not None) == withheld
+    report = summarize(release)
+    values = report["measures"]["trips"]
+    assert [values[name] is None for name in TELL_SUPPRESSED] == [withheld] * len(TELL_SUPPRESSED)
+    said = " ".join(report["statement"])
+    assert ("withheld" in said) == withheld
+    if withheld:
+        assert report["withheld"]["reason"] in said
+        assert values["c_avg"] is not None
+        assert values["n_cells"] == 2
+
+
+def test_people_and_population_count_too():
+    # Three suppressed flows of two people: enough trips, not enough people.
+    several = tile_release([9, 2, 2, 2, 9], person=[0, 1, 1, 2, 3], protect=["trips"], weight=[9, 1, 1, 1, 9], k=5)
+    assert reason_to_withhold(several) is None
+    tree = several.input.origins
+    rows = np.repeat([0, 4, 1, 2, 3], [6, 6, 2, 2, 2])
+    person = np.concatenate([np.arange(12), [1, 2, 2, 1, 1, 2]])
+    flows = Flows.from_pairs(rows, rows, origins=tree, destinations=tree, person=person)
+    guarantee = Guarantee.resolve(flows, k=3, protect="people")
+    ones = np.ones(len(flows), np.int32)
+    plan = Plan.from_cuts(flows, tree.leaf_node, tree.leaf_node, guarantee.safe(flows, ones, ones))
+    release = Release.from_plan(flows, plan, guarantee, method="tiles", parameters={})
+    assert int((release.cell_of_flow < 0).sum()) == 3
+    assert "guarantee" in reason_to_withhold(release)
+    light = tile_release(
+        [9, 9, 4, 4, 4], weight=[900, 900, 1, 1, 1], protect=["trips", "population"], k=5, parameters={}
+    )
+    assert reason_to_withhold(light) is not None
+
+
+def solve_for_suppressed(report, published_trips, published_squares):
+    """Every suppressed total in 0..1000 that agrees with the report: what a reader could work out."""
+    values = report["measures"]["trips"]
+    fits = []
+    for lost in range(1000):
+        total = published_trips + lost
+        expected = {
+            "c_dm": published_squares + total * lost,
+            "suppressed_share": lost / total,
+            "reconstruction_loss": lost / total,
+        }
+        if all(values[n] is None or values[n] == pytest.approx(v, rel=1e-3) for n, v in expected.items()):
+            fits.append(lost)
+    return fits
+
+
+def test_a_reader_cannot_solve_for_a_withheld_value():
+    report = summarize(tile_release([9, 8, 4]))
+    assert len(solve_for_suppressed(report, 17, 81 + 64)) == 1000
+    # The attack works where the total may be told: the oracle can fail.
+    told = summarize(tile_release([9, 8, 1, 2, 2]))
+    assert solve_for_suppressed(told, 17, 81 + 64) == [5]
+
+
+def test_the_mean_weight_does_not_tell_the_suppressed_weight():
+    """Published weights and k times the mean weight would tie the suppressed weight to the suppressed trips."""
+    weight = [910.25, 850.5, 37.77]
+    release = tile_release([9, 8, 1], weight=weight, protect=["trips", "population"])
+    report = summarize(release)
+    exact = release.guarantee.population
+    said = report["guarantee"]["population"]
+    assert said < exact
+    assert said > 0.99 * exact
+    assert said == float(f"{said:.3g}")
+    assert report["measures"]["weight"]["c_avg"] is None
+    assert f"{exact:,.0f}" not in " ".join(report["statement"])
+    # One trip was suppressed; its weight follows from the exact threshold, and not from the published one.
+    assert exact / 5 * 18 - sum(weight[:2]) == pytest.approx(37.77, abs=1e-4)
+    assert abs(said / 5 * 18 - sum(weight[:2]) - 37.77) > 1
+
+
+def test_an_absolute_population_is_told_as_it_is():
+    flows = tile_release([9, 8, 1], weight=[910, 850, 37]).input
+    release = release_of(flows, protect="population", k_population=123.456, budget="volume", max_suppressed=0.5)
+    assert summarize(release)["guarantee"]["population"] == 123.456
+
+
+def test_cells_under_a_threshold_taken_from_the_mean_are_withheld_too():
+    report = summarize(tile_release([9, 8, 4], weight=[9, 8, 4]))
+    assert report["measures"]["trips"]["cells_under_k_population"] is None
+    assert report["withheld"]["measures"]["weight"] == sorted([*TELL_SUPPRESSED, "c_avg", "cells_under_k_population"])
+
+
+def test_notes_carry_no_number_where_something_is_withheld():
+    notes = {"suppressed": 4, "share": np.float64(0.2), "roots_reached": True, "rule": "x", "list": [4]}
+    assert summarize(tile_release([9, 8, 4], notes=notes))["notes"] == {"roots_reached": True, "rule": "x"}
+    assert summarize(tile_release([9, 8, 7], notes=notes))["notes"] == {**notes, "share": 0.2}
+
+
+def test_the_number_of_rows_read_is_not_published():
+    release = tile_release([9, 8, 4])
+    assert release.input.intake.rows == 3
+    assert "intake" not in json.dumps(summarize(release))
+
+
+# ---- the statement ------------------------------------------------------------------------------------------
+
+
+def test_trips_are_not_people():
+    said = summarize(release_of(city_flows(), protect="trips", budget="volume"))["statement"]
+    assert said[0] == "Protected: every published cell holds at least 5 trips."
+    assert said[1].startswith("Not protected: people.")
+    assert "one person may be behind several trips" in said[1]
+    measures = summarize(release_of(city_flows(), protect="trips", budget="volume"))["measures"]["trips"]
+    assert measures["k_people"] >= 1
+
+
+def test_people_are_people():
+    said = summarize(release_of(city_flows(), protect=["trips", "people"], budget="volume"))["statement"]
+    assert said[0].endswith("at least 5 trips and 5 people.")
+    assert not any("one person may be behind" in line for line in said)
+
+
+def test_a_population_may_be_one_participant():
+    said = summarize(release_of(city_flows(), protect="population", budget="volume"))["statement"]
+    assert any("single participant" in line for line in said)
+
+
+def test_locations_and_nesting():
+    with_l = summarize(release_of(city_flows(), l=2, budget="volume"))["statement"]
+    assert any("at least 2 tiles" in line for line in with_l)
+    assert any(line.startswith("Zones are nested") for line in summarize(nested_release())["statement"])
+
+
+def test_paths_and_odd_values_in_parameters(tmp_path):
+    parameters = {
+        "zones": tmp_path / "z.csv",
+        "input": "C:\\data\\trips.csv",
+        "share": np.float32(0.5),
+        "nothing": float("inf"),
+        "levels": np.arange(2),
+        "by": ("sex", "age"),
+        "columns": {"origin": "from/lat,from/lon"},
+        "options": {"map": str(tmp_path), "levels": 3},
+    }
+    assert summarize(tile_release([9, 8, 7], parameters=parameters))["parameters"] == {
+        "zones": "(a path; not published)",
+        "input": "(a path; not published)",
+        "share": 0.5,
+        "nothing": None,
+        "levels": [0, 1],
+        "by": ["sex", "age"],
+        "columns": {"origin": "from/lat,from/lon"},
+        "options": {"map": "(a path; not published)", "levels": 3},
+    }
