@@ -43,7 +43,8 @@ MEMORY_SHARE = 0.6
 
 #: How tables write that there is no value; compared without case and outer blanks.
 _MISSING = ("", "na", "n/a", "nan", "<na>", "null", "none", "nil", "\\n")
-_MISSING_SQL = ", ".join(f"'{text}'" for text in _MISSING)
+#: A pattern, because DuckDB makes a join of a long list of texts, and a join loses the order of the rows.
+_MISSING_PATTERN = "'(" + "|".join(re.escape(text) for text in _MISSING) + ")'"
 _NUMBER_TYPE = re.compile(r"^U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)$|^FLOAT$|^DOUBLE$|^DECIMAL|^\"?NULL\"?$")
 _FLOAT_TYPE = re.compile(r"^(FLOAT|DOUBLE)$")
 _TEXT_TYPE = re.compile(r"^VARCHAR|^ENUM")
@@ -283,7 +284,7 @@ def _trouble_sql(column: str) -> str:
     text = f"CAST({column} AS VARCHAR)"
     return (
         f"CASE WHEN {column} IS NULL OR TRY_CAST({text} AS DOUBLE) IS NOT NULL THEN 0 "
-        f"WHEN lower(trim({text})) IN ({_MISSING_SQL}) THEN 0 "
+        f"WHEN regexp_full_match(lower(trim({text})), {_MISSING_PATTERN}) THEN 0 "
         f"WHEN regexp_full_match(trim({text}), '[+-]?[0-9]+,[0-9]+') THEN 2 ELSE 1 END"
     )
 
@@ -297,7 +298,7 @@ def _tile_sql(column: str, kind: str) -> str:
         )
     text = f"lower(trim(CAST({column} AS VARCHAR)))"
     return (
-        f"CASE WHEN {column} IS NULL OR {text} IN ({_MISSING_SQL}) THEN CAST({NO_TILE} AS UBIGINT) "
+        f"CASE WHEN {column} IS NULL OR regexp_full_match({text}, {_MISSING_PATTERN}) THEN CAST({NO_TILE} AS UBIGINT) "
         f"ELSE coalesce(TRY_CAST(CASE WHEN length({text}) = 18 OR starts_with({text}, '0x') THEN {text} "
         f"ELSE '0x' || {text} END AS UBIGINT), CAST({UNREADABLE_TILE} AS UBIGINT)) END"
     )
@@ -308,7 +309,7 @@ def _code_sql(column: str, kind: str) -> str:
     if not _TEXT_TYPE.match(kind):
         return column
     text = f"CAST({column} AS VARCHAR)"
-    return f"CASE WHEN lower(trim({text})) IN ({_MISSING_SQL}) THEN NULL ELSE {text} END"
+    return f"CASE WHEN regexp_full_match(lower(trim({text})), {_MISSING_PATTERN}) THEN NULL ELSE {text} END"
 
 
 def _person_sql(column: str, kind: str) -> str:
@@ -320,7 +321,7 @@ def _person_sql(column: str, kind: str) -> str:
     if _FLOAT_TYPE.match(kind):
         return f"CASE WHEN isnan({column}) THEN NULL ELSE CAST({column} AS VARCHAR) END"
     text = f"trim(CAST({column} AS VARCHAR))"
-    return f"CASE WHEN lower({text}) IN ({_MISSING_SQL}) THEN NULL ELSE {text} END"
+    return f"CASE WHEN regexp_full_match(lower({text}), {_MISSING_PATTERN}) THEN NULL ELSE {text} END"
 
 
 def _batches(con: Any, sql: str, label: str) -> Iterator[pa.RecordBatch]:
