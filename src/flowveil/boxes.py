@@ -105,10 +105,10 @@ class Frame:
 
         Raises:
             DataError: the place of the tiles is not known.
-            ParameterError: the width is not a positive number.
+            ParameterError: the width is out of range.
         """
-        if grid_m is not None and not (np.isfinite(grid_m) and 0 < grid_m < 1e7):
-            raise ParameterError(f"grid_m must be above 0, in metres; found {grid_m!r}.")
+        if grid_m is not None and not 1 <= grid_m <= 1e7:
+            raise ParameterError(f"grid_m must be at least 1 metre and at most 10,000 km; found {grid_m!r}.")
         (lat_o, lon_o), (lat_d, lon_d) = _centers(flows.origins), _centers(flows.destinations)
         lat, lon = np.concatenate((lat_o, lat_d)), np.concatenate((lon_o, lon_d))
         middle = np.radians((lat.min() + lat.max()) / 2)
@@ -173,7 +173,7 @@ def _tile_width_m(flows: Flows) -> float:
 
 def _round_units(degrees: float) -> int:
     """Degrees in units, to two significant digits: a grid that can be said in words."""
-    return max(1, round(float(f"{degrees * UNITS_PER_DEGREE:.2g}")))
+    return max(10, round(float(f"{degrees * UNITS_PER_DEGREE:.2g}")))
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,11 +256,13 @@ class BoxZones:
 
     Attributes:
         grid: the lines their edges lie on.
+        squares: column and row of every tile of this end.
         x0, y0, x1, y1: first and last column and row; both belong to the box.
         size: tiles of this end whose centre lies in the box.
     """
 
     grid: Grid
+    squares: tuple[Ints, Ints]
     x0: Ints
     y0: Ints
     x1: Ints
@@ -268,7 +270,9 @@ class BoxZones:
     size: Ints
 
     @classmethod
-    def of(cls, grid: Grid, tiles: TileIndex, x0: Ints, y0: Ints, x1: Ints, y1: Ints) -> tuple[BoxZones, Ints]:
+    def of(
+        cls, grid: Grid, squares: tuple[Ints, Ints], tiles: TileIndex, x0: Ints, y0: Ints, x1: Ints, y1: Ints
+    ) -> tuple[BoxZones, Ints]:
         """The distinct boxes among these, and the number of each."""
         order = np.lexsort((y1, x1, y0, x0))
         rows = np.stack((x0, y0, x1, y1))[:, order]
@@ -277,7 +281,7 @@ class BoxZones:
         number = np.empty(len(order), dtype=np.int32)
         number[order] = np.cumsum(first, dtype=np.int32) - np.int32(1)
         x0, y0, x1, y1 = rows[:, first]
-        return cls(grid, x0, y0, x1, y1, size=tiles.count(x0, y0, x1, y1)), number
+        return cls(grid, squares, x0, y0, x1, y1, size=tiles.count(x0, y0, x1, y1)), number
 
     def __len__(self) -> int:
         return len(self.x0)
@@ -364,11 +368,10 @@ def box_plan(
         notes: what the method has to say of its run.
     """
     hulls = Hulls.around(frame.point, group)
-    origin_zones, origin = BoxZones.of(
-        frame.grid, frame.origin_tiles, hulls.low[0], hulls.low[1], hulls.high[0], hulls.high[1]
-    )
+    (x0, y0, x2, y2), (x1, y1, x3, y3) = hulls.low, hulls.high
+    origin_zones, origin = BoxZones.of(frame.grid, frame.origin_squares, frame.origin_tiles, x0, y0, x1, y1)
     destination_zones, destination = BoxZones.of(
-        frame.grid, frame.destination_tiles, hulls.low[2], hulls.low[3], hulls.high[2], hulls.high[3]
+        frame.grid, frame.destination_squares, frame.destination_tiles, x2, y2, x3, y3
     )
     return Plan(
         origin_zone=origin[group],

@@ -188,7 +188,7 @@ def render(report: Mapping[str, Any]) -> str:
         version=_text(report["version"]),
         k=_text(guarantee["k"]),
         promise=_text(_promise(guarantee)),
-        zones="zones that do not overlap" if report["homogeneous"] else "nested zones",
+        zones=_zones_in_words(report),
         statement="\n".join(_said(line) for line in report["statement"]),
         guarantee="\n".join(
             _row(_text(name), [_number(guarantee[unit])]) for unit, name in _THRESHOLDS if unit in guarantee
@@ -198,6 +198,12 @@ def render(report: Mapping[str, Any]) -> str:
         measures="\n".join(_measure_rows(report)),
         parameters="\n".join(_parameter_rows(report)),
     )
+
+
+def _zones_in_words(report: Mapping[str, Any]) -> str:
+    if report.get("boxes") is not None:
+        return "overlapping boxes"
+    return "zones that do not overlap" if report["homogeneous"] else "nested zones"
 
 
 def _promise(guarantee: Mapping[str, Any]) -> str:
