@@ -79,9 +79,12 @@ class Covering:
 
     def rebuild(self, each: Floats, n_flows: int) -> Floats:
         """What each flow's pair gets, where a cell gives ``each`` to every pair it covers."""
-        if self.flow is not None:
-            return np.bincount(self.flow, weights=each[self.cell], minlength=n_flows)
-        return np.append(each, 0.0)[self.cell]
+        rebuilt: Floats
+        if self.flow is None:
+            rebuilt = np.append(each, 0.0)[self.cell]
+        else:
+            rebuilt = np.bincount(self.flow, weights=each[self.cell], minlength=n_flows).astype(np.float64, copy=False)
+        return rebuilt
 
     def flows_in_cell(self, n_cells: int) -> NDArray[np.int64]:
         """How many flows each cell covers."""
@@ -91,10 +94,10 @@ class Covering:
 def covering_cells(release: Release) -> Covering:
     """Where the pairs of the flows lie in the published cells: in at most one, unless cells are boxes."""
     cells, plan = release.cells, release.plan
-    boxes = plan.origin_zones, plan.destination_zones
+    origins, destinations = plan.origin_zones, plan.destination_zones
     may_overlap = plan.boxes is not None and not plan.boxes["disjoint"]
-    if may_overlap and isinstance(boxes[0], BoxZones) and isinstance(boxes[1], BoxZones):
-        return _covering_boxes(release, *boxes)
+    if may_overlap and isinstance(origins, BoxZones) and isinstance(destinations, BoxZones):
+        return _covering_boxes(release, origins, destinations)
     covering = release.cell_of_flow.copy()
     outside = np.flatnonzero(covering < 0)
     if len(outside) == 0:
@@ -109,7 +112,8 @@ def covering_cells(release: Release) -> Covering:
 
 def _covering_boxes(release: Release, origins: BoxZones, destinations: BoxZones) -> Covering:
     flows, a, b = release.input, release.cells.origin, release.cells.destination
-    point = [axis[flows.origin] for axis in origins.squares] + [axis[flows.destination] for axis in destinations.squares]
+    point = [axis[flows.origin] for axis in origins.squares]
+    point += [axis[flows.destination] for axis in destinations.squares]
     low = [origins.x0[a], origins.y0[a], destinations.x0[b], destinations.y0[b]]
     high = [origins.x1[a], origins.y1[a], destinations.x1[b], destinations.y1[b]]
     parts = list(pairs_inside(np.stack(point), np.stack(low), np.stack(high) + 1))

@@ -44,8 +44,9 @@ def summarize(release: Release) -> dict[str, Any]:
     """The content of report.json: plain, finite, and safe to publish.
 
     Returns:
-        ``version``, ``method``, ``parameters``, ``guarantee``, ``homogeneous``, ``boxes`` (None, or the
-        grid and whether a flow may lie in two), ``suppression``, ``measures`` (by basis), ``withheld`` (None, or which measures are withheld and why), ``statement``, ``notes``.
+        ``version``, ``method``, ``parameters``, ``guarantee``, ``homogeneous``, ``boxes`` (None, or their grid and
+        whether a flow may lie in two), ``suppression``, ``measures`` (by basis), ``withheld`` (None, or which
+        measures are withheld and why), ``statement``, ``notes``.
     """
     reason = reason_to_withhold(release)
     measures = {basis: _published_measures(values) for basis, values in release.metrics().items()}
