@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from flowveil.errors import DataError, MissingExtraError, ParameterError
+from flowveil.errors import MissingExtraError, ParameterError
 from flowveil.tabular.domains import Domain, code_variable
 from flowveil.tabular.junction import JunctionModel, JunctionTree, Margin, build_junction_tree
 from flowveil.tabular.records import Floats, Ints, as_table, check_columns
@@ -215,7 +215,7 @@ def synthesize_records(
     )
     drawn = model.sample(n, generator)
     return Synthesis(
-        table=_decoded(table, [domain for domain, _ in coded], drawn),
+        table=_decoded([domain for domain, _ in coded], drawn),
         epsilon=None if epsilon is None else float(epsilon),
         private=epsilon is not None and unsafe_test_seed is None,
         margins=tuple(tuple(m) for m in named),
@@ -457,8 +457,6 @@ def fit(
     return gap, cycles, converged
 
 
-def _decoded(table: pa.Table, domains: Sequence[Domain], drawn: Ints) -> pa.Table:
-    if table.num_rows == 0 and not domains:
-        raise DataError("The table has no records.")
+def _decoded(domains: Sequence[Domain], drawn: Ints) -> pa.Table:
     arrays = [domain.values.take(pa.array(drawn[:, i])) for i, domain in enumerate(domains)]
     return pa.table(arrays, names=[domain.name for domain in domains])

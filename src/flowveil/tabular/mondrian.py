@@ -84,6 +84,18 @@ class Anonymized:
         """Records of each class."""
         return np.bincount(self.class_of_record).astype(np.int64)
 
+    def statement(self) -> str:
+        """One paragraph for the reader of the release."""
+        hidden = "" if self.l is None else f" and {self.l} distinct sensitive values"
+        close = "" if self.t is None else f", its sensitive values within {self.t:g} of the whole table's"
+        return (
+            f"{self.k}-anonymous: every record shares its quasi-identifiers "
+            f"({', '.join(self.quasi_identifiers)}) with a class of at least {self.k} "
+            f"records{hidden}{close}. Not protected: whether a person is in the table, and what all or most "
+            "records of a class have in common. Columns that are not named here as quasi-identifiers are "
+            "published as they were. Two releases of the same people can be combined."
+        )
+
 
 def anonymize_records(
     records: Any,

@@ -249,11 +249,19 @@ def write_atomically(path: str | Path, write: Callable[[Path], None]) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def check_output(path: str | Path) -> None:
+    """Raise before any work is done if a table cannot be written there."""
+    target = Path(path)
+    if target.suffix.lower() not in (".csv", ".parquet"):
+        raise ParameterError(f"Cannot write '{target.name}': its name must end in .csv or .parquet.")
+    if not target.parent.is_dir():
+        raise OutputError(f"There is no folder '{target.parent}'. Nothing was changed.")
+
+
 def write_records(table: pa.Table, path: str | Path) -> None:
     """Write a table as CSV or Parquet (by the name's ending), atomically."""
+    check_output(path)
     suffix = Path(path).suffix.lower()
-    if suffix not in (".csv", ".parquet"):
-        raise ParameterError(f"Cannot write '{Path(path).name}': its name must end in .csv or .parquet.")
 
     def write(file: Path) -> None:
         from pyarrow import csv as arrow_csv
