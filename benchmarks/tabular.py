@@ -94,9 +94,7 @@ def main() -> None:
     if arguments.file is None:
         table = drawn(arguments.records)
     else:
-        table = (
-            read_records(arguments.file).select([*QUASI_IDENTIFIERS, SENSITIVE]).slice(0, arguments.records)
-        )
+        table = read_records(arguments.file).select([*QUASI_IDENTIFIERS, SENSITIVE]).slice(0, arguments.records)
     print(f"{table.num_rows:,} records, {len(QUASI_IDENTIFIERS)} quasi-identifiers")
     print(f"{'k':>4} {'method':<18} {'seconds':>8} {'times anonypy':>14} {'C_DM':>12} {'classes':>8}")
     for k in arguments.k or [10]:

@@ -38,9 +38,7 @@ def probability(model, cell):
         if part == 0:
             return 0.0
         shared = model._summed(i, tree.separators[i])
-        found *= part / (
-            float(shared[tuple(cell[v] for v in tree.separators[i])]) if tree.parent[i] >= 0 else 1.0
-        )
+        found *= part / (float(shared[tuple(cell[v] for v in tree.separators[i])]) if tree.parent[i] >= 0 else 1.0)
     return found
 
 

@@ -47,9 +47,7 @@ TYPES = {"number": pa.int64(), "income": pa.int64()}
 def tables(draw):
     names = draw(st.lists(st.sampled_from(list(ATTRIBUTES)), min_size=1, max_size=4, unique=True))
     n = draw(st.integers(1, 40))
-    rows = draw(
-        st.lists(st.tuples(*(VALUES[c] for c in (*names, "income", "illness"))), min_size=n, max_size=n)
-    )
+    rows = draw(st.lists(st.tuples(*(VALUES[c] for c in (*names, "income", "illness"))), min_size=n, max_size=n))
     arrays = {
         c: pa.array([row[i] for row in rows], TYPES.get(c, pa.string()))
         for i, c in enumerate((*names, "income", "illness"))

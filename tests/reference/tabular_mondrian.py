@@ -11,10 +11,7 @@ TINY = 2.2250738585072014e-308
 
 def mondrian(columns, sensitive, *, k, l=None, t=None, strict, choose="width"):
     """The partitions as a set of frozensets of record numbers."""
-    return {
-        frozenset(p)
-        for p in _cut(_canonical(columns, sensitive), columns, sensitive, k, l, t, strict, choose)
-    }
+    return {frozenset(p) for p in _cut(_canonical(columns, sensitive), columns, sensitive, k, l, t, strict, choose)}
 
 
 def _canonical(columns, sensitive):
@@ -134,9 +131,7 @@ def distance(column, records):
     everybody = Counter(int(c) for c in column.codes)
     inside = Counter(int(column.codes[r]) for r in records)
     values = sorted(everybody)
-    difference = [
-        Fraction(inside[v], len(records)) - Fraction(everybody[v], len(column.codes)) for v in values
-    ]
+    difference = [Fraction(inside[v], len(records)) - Fraction(everybody[v], len(column.codes)) for v in values]
     if not column.has_order:
         return sum(abs(d) for d in difference) / 2
     moved, running = Fraction(0), Fraction(0)

@@ -116,8 +116,7 @@ def _attributes(
 def _named_identifiers(identifiers: Sequence[str], none: bool) -> list[str]:
     if bool(identifiers) == none:
         raise ParameterError(
-            "Direct identifiers must be named: give --identifier for each column to drop, or "
-            "--no-identifiers."
+            "Direct identifiers must be named: give --identifier for each column to drop, or --no-identifiers."
         )
     return list(identifiers)
 
@@ -163,9 +162,7 @@ def tabular() -> None:
 @click.option("--out", required=True, metavar="FILE", help="Where the release goes (.csv or .parquet).")
 @click.option("--k", type=int, required=True, help="Fewest records of a class.")
 @_columns_options
-@click.option(
-    "--sensitive", multiple=True, metavar="COLUMN", help="Published as it is, protected by l and t."
-)
+@click.option("--sensitive", multiple=True, metavar="COLUMN", help="Published as it is, protected by l and t.")
 @click.option("--keep", multiple=True, metavar="COLUMN", help="Published as it is, not protected.")
 @click.option("--l", "diversity", type=int, help="Fewest distinct sensitive values of a class.")
 @click.option("--t", "closeness", type=float, help="Largest distance of a class from the table, 0 to 1.")
@@ -219,9 +216,7 @@ def mondrian_command(
             "method": "mondrian",
             "partitioning": "strict" if strict else "relaxed",
             "guarantee": {
-                name: value
-                for name, value in (("k", k), ("l", diversity), ("t", closeness))
-                if value is not None
+                name: value for name, value in (("k", k), ("l", diversity), ("t", closeness)) if value is not None
             },
             "quasi_identifiers": list(release.quasi_identifiers),
             "sensitive": list(release.sensitive),
@@ -253,13 +248,9 @@ def mondrian_command(
 @click.option("--priorn", type=float, default=0.0, help="Records spread evenly over each margin's cells.")
 @click.option("--domains", metavar="FILE", help=_DOMAINS)
 @click.option("--bins", metavar="FILE", help=_BINS)
-@click.option(
-    "--domains-from-data", is_flag=True, help="Take the categories in the data as public knowledge."
-)
+@click.option("--domains-from-data", is_flag=True, help="Take the categories in the data as public knowledge.")
 @click.option("--records", "n_records", type=int, help="How many records to draw, as public knowledge.")
-@click.option(
-    "--max-cells", type=int, default=10_000_000, show_default=True, help="Largest table of the fit."
-)
+@click.option("--max-cells", type=int, default=10_000_000, show_default=True, help="Largest table of the fit.")
 @click.option("--seed", type=int, help="For a repeatable synthesis; only with --epsilon none.")
 @click.option("--missing", multiple=True, metavar="TEXT", help=_MISSING)
 @_reports_errors
@@ -304,19 +295,13 @@ def ipf_command(
 
 @tabular.command("compare", context_settings={"show_default": True})
 @click.argument("source", metavar="INPUT")
-@click.option(
-    "--out", required=True, metavar="DIR", help="Folder for tables and figures. Not for publication."
-)
+@click.option("--out", required=True, metavar="DIR", help="Folder for tables and figures. Not for publication.")
 @_columns_options
 @click.option("--sensitive", required=True, metavar="COLUMN", help="The sensitive column; what is predicted.")
 @click.option("--positive", help="Its positive value; by default the first of two.")
 @click.option("--k", "ks", callback=_numbers(int), default="2,5,10,15,20", help="The k to try.")
-@click.option(
-    "--epsilon", "epsilons", callback=_numbers(float), default="0.2,0.5,1,2", help="The epsilon to try."
-)
-@click.option(
-    "--priorn", "priors", callback=_numbers(float), default="0,0.1,0.5,1", help="Prior counts to try."
-)
+@click.option("--epsilon", "epsilons", callback=_numbers(float), default="0.2,0.5,1,2", help="The epsilon to try.")
+@click.option("--priorn", "priors", callback=_numbers(float), default="0,0.1,0.5,1", help="Prior counts to try.")
 @click.option("--repeats", type=int, default=15, help="Syntheses for each setting.")
 @click.option("--classifier-k", type=int, default=10, help="The k of the release the classifier learns from.")
 @click.option("--classifier-epsilon", type=float, default=1.0, help="The epsilon of the other one.")

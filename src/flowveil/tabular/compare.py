@@ -48,8 +48,7 @@ PRIORS = (0.0, 0.1, 0.5, 1.0)
 REPEATS = 15
 
 WARNING = (
-    "Internal: these figures were computed from the original records. They are not protected and not for "
-    "publication."
+    "Internal: these figures were computed from the original records. They are not protected and not for publication."
 )
 
 
@@ -126,9 +125,7 @@ class _Sweep:
         )
 
     def synthesis(self, epsilon: float | None, prior: float) -> Synthesis:
-        return synthesize_records(
-            self.table, epsilon=epsilon, prior_count=prior, variables=self.variables, **self.ipf
-        )
+        return synthesize_records(self.table, epsilon=epsilon, prior_count=prior, variables=self.variables, **self.ipf)
 
 
 def compare_records(
@@ -227,15 +224,11 @@ def compare_records(
     )
 
 
-def _binned(
-    table: pa.Table, variables: Sequence[str], domains: Mapping[str, Any], bins: Mapping[str, Any]
-) -> pa.Table:
+def _binned(table: pa.Table, variables: Sequence[str], domains: Mapping[str, Any], bins: Mapping[str, Any]) -> pa.Table:
     """The original as IPF sees it: numbers in their bins."""
     arrays = []
     for name in variables:
-        domain, codes = code_variable(
-            table, name, domain=domains.get(name), edges=bins.get(name), from_data=True
-        )
+        domain, codes = code_variable(table, name, domain=domains.get(name), edges=bins.get(name), from_data=True)
         arrays.append(domain.values.take(pa.array(codes)))
     return pa.table(arrays, names=list(variables))
 
@@ -273,9 +266,7 @@ def _synthesis_row(
         made = sweep.synthesis(epsilon, prior)
         seconds = time.perf_counter() - begin
         pair = pair_tables(sweep.binned, made.table, variables=sweep.variables)
-        uniques = replicated_uniques(
-            sweep.binned, made.table, variables=sweep.variables, n_cells=made.n_cells
-        )
+        uniques = replicated_uniques(sweep.binned, made.table, variables=sweep.variables, n_cells=made.n_cells)
         rows.append(
             {
                 "ru": uniques.ru,
@@ -362,9 +353,7 @@ def _whole_folder(target: Path) -> Iterator[Path]:
     try:
         inside = Path(tempfile.mkdtemp(prefix=".comparison-", dir=target.parent))
     except OSError as problem:
-        raise OutputError(
-            f"Cannot write to '{target.parent}': {problem.strerror}. Nothing was changed."
-        ) from None
+        raise OutputError(f"Cannot write to '{target.parent}': {problem.strerror}. Nothing was changed.") from None
     try:
         yield inside
         mask = os.umask(0)

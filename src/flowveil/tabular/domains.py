@@ -77,9 +77,7 @@ def code_variable(
         try:
             values = pa.array([v for v in domain if v is not None]).cast(array.type)
         except pa.ArrowInvalid:
-            raise DataError(
-                f"The declared categories of column '{name}' are not of its type, {array.type}."
-            ) from None
+            raise DataError(f"The declared categories of column '{name}' are not of its type, {array.type}.") from None
         if len(pc.unique(values)) != len(values):
             raise ParameterError(f"A category of column '{name}' is declared twice.")
     if len(values) + allows_missing == 0:
@@ -95,13 +93,9 @@ def _binned(array: Any, name: str, edges: Sequence[float | None]) -> tuple[Domai
     allows_missing = any(e is None for e in edges)
     cuts = np.array([e for e in edges if e is not None], dtype=np.float64)
     if len(cuts) < 2 or not np.all(np.diff(cuts) > 0):
-        raise ParameterError(
-            f"The bins of column '{name}' need at least two edges, each above the one before."
-        )
+        raise ParameterError(f"The bins of column '{name}' need at least two edges, each above the one before.")
     if not (pa.types.is_integer(array.type) or pa.types.is_floating(array.type)):
-        raise DataError(
-            f"Column '{name}' has bins, but holds {array.type}; only numbers can be put into bins."
-        )
+        raise DataError(f"Column '{name}' has bins, but holds {array.type}; only numbers can be put into bins.")
     missing = pc.is_null(array).to_numpy(zero_copy_only=False)
     numbers = array.cast(pa.float64()).fill_null(cuts[0]).to_numpy(zero_copy_only=False)
     outside = int(np.sum((numbers < cuts[0]) | (numbers > cuts[-1])))

@@ -244,8 +244,7 @@ def _check_parameters(
 ) -> None:
     if epsilon is not None and not (isfinite(epsilon) and epsilon > 0):
         raise ParameterError(
-            f"epsilon must be above 0; found {epsilon!r}. Hint: leave it out (none) for a synthesis without "
-            "privacy."
+            f"epsilon must be above 0; found {epsilon!r}. Hint: leave it out (none) for a synthesis without privacy."
         )
     if not (isfinite(prior_count) and prior_count >= 0):
         raise ParameterError(f"The prior count must be at least 0; found {prior_count!r}.")
@@ -253,8 +252,7 @@ def _check_parameters(
         raise ParameterError(f"The number of records must be at least 1; found {n_records!r}.")
     if epsilon is not None and seed is not None:
         raise ParameterError(
-            "A seed is refused with epsilon: whoever knows it can take the noise off again. Hint: leave it "
-            "out."
+            "A seed is refused with epsilon: whoever knows it can take the noise off again. Hint: leave it out."
         )
     if epsilon is None and unsafe_test_seed is not None:
         raise ParameterError("Without epsilon there is no noise; use the ordinary seed.")
@@ -286,9 +284,7 @@ def _chosen_margins(chosen: Sequence[str], margins: Sequence[Sequence[str]] | No
             raise ParameterError(f"The margin '{'*'.join(margin)}' is empty or names a variable twice.")
         strange = [name for name in margin if name not in chosen]
         if strange:
-            raise ParameterError(
-                f"The margin '{'*'.join(margin)}' names '{strange[0]}', which is not a variable."
-            )
+            raise ParameterError(f"The margin '{'*'.join(margin)}' names '{strange[0]}', which is not a variable.")
     if len({frozenset(margin) for margin in named}) != len(named):
         raise ParameterError("A margin is named twice; each costs its share of the privacy budget.")
     lonely = [name for name in chosen if not any(name in margin for margin in named)]
@@ -323,10 +319,7 @@ def _margins_to_drop(shape: tuple[int, ...], margins: list[Margin], max_cells: i
         return [m for m in margins if prod(shape[v] for v in m) > max_cells]
     left, dropped = list(margins), []
     while max(build_junction_tree(shape, left).cells()) > max_cells:
-        size = {
-            m: sorted(build_junction_tree(shape, [o for o in left if o != m]).cells(), reverse=True)
-            for m in left
-        }
+        size = {m: sorted(build_junction_tree(shape, [o for o in left if o != m]).cells(), reverse=True) for m in left}
         loss = min(size, key=lambda m: (size[m], -prod(shape[v] for v in m), m))
         left.remove(loss)
         dropped.append(loss)
@@ -380,8 +373,7 @@ def discrete_laplace(counts: Ints, *, sensitivity: int, epsilon: float) -> tuple
         dp = importlib.import_module("opendp.prelude")
     except ImportError:
         raise MissingExtraError(
-            "Differential privacy needs OpenDP, which is not installed. Hint: pip install "
-            "'flowveil[tabular]'."
+            "Differential privacy needs OpenDP, which is not installed. Hint: pip install 'flowveil[tabular]'."
         ) from None
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
@@ -451,8 +443,7 @@ def fit(
         else:
             table[...] = 1.0 / table.size
     gap = max(
-        float(np.max(np.abs(model.margin(margin) - target)))
-        for margin, target in zip(margins, targets, strict=True)
+        float(np.max(np.abs(model.margin(margin) - target))) for margin, target in zip(margins, targets, strict=True)
     )
     return gap, cycles, converged
 

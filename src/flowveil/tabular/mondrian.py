@@ -211,9 +211,7 @@ def _published(
     return pa.table([arrays[name] for name in (*names, CLASS_COLUMN)], names=[*names, CLASS_COLUMN])
 
 
-def canonical_order(
-    columns: Sequence[Column], sensitive: Sequence[Column] = (), others: Sequence[Column] = ()
-) -> Ints:
+def canonical_order(columns: Sequence[Column], sensitive: Sequence[Column] = (), others: Sequence[Column] = ()) -> Ints:
     """An order of the records that depends on their content only.
 
     Relaxed cuts part records that are equal in the quasi-identifiers, so the order among those decides who
@@ -400,9 +398,7 @@ def _widths(column: Column, run_code: Ints, bounds: Ints, distinct: Ints) -> Flo
     return np.where(distinct == 1, 0.0, np.where(high == column.missing, 1.0, share))
 
 
-def _right_of_best_boundary(
-    run_partition: Ints, count: Ints, bounds: Ints, distinct: Ints, size: Ints
-) -> Ints:
+def _right_of_best_boundary(run_partition: Ints, count: Ints, bounds: Ints, distinct: Ints, size: Ints) -> Ints:
     """1 for the runs right of the boundary that makes the smaller side largest, 0 for the others."""
     running = np.cumsum(count)
     before = running[bounds] - count[bounds]
@@ -433,9 +429,7 @@ def _children(depth: _Depth, column: Column, code: Ints, low: Ints, high: Ints) 
     run_partition, run_child, _ = runs(depth.partition, child, tree.n_nodes)
     n_parts = np.bincount(run_partition, minlength=depth.n_partitions)
     first = np.cumsum(n_parts) - n_parts
-    position = np.searchsorted(
-        run_partition * tree.n_nodes + run_child, depth.partition * tree.n_nodes + child
-    )
+    position = np.searchsorted(run_partition * tree.n_nodes + run_child, depth.partition * tree.n_nodes + child)
     return position - first[depth.partition], n_parts
 
 

@@ -105,9 +105,7 @@ def _region(column: Column, partition: Ints, n_partitions: int) -> Region:
         begin, end = column.tree.leaf_start[node], column.tree.leaf_stop[node]
         return Region(column, text, begin.astype(np.int64), end.astype(np.int64), every, never)
     if column.kind == "unordered":
-        lists = pa.ListArray.from_arrays(
-            pa.array(np.append(start, stop[-1]), pa.int32()), labels.take(run_code)
-        )
+        lists = pa.ListArray.from_arrays(pa.array(np.append(start, stop[-1]), pa.int32()), labels.take(run_code))
         sets = pc.binary_join_element_wise("{", pc.binary_join(lists, ", "), "}", "")
         text = pc.if_else(pa.array(distinct == 1), bare.take(pa.array(low)), sets)
         return Region(column, text, start, stop, run_code, never)
@@ -124,6 +122,4 @@ def _region(column: Column, partition: Ints, n_partitions: int) -> Region:
 
 
 def _quoted(label: str) -> str:
-    return (
-        json.dumps(label, ensure_ascii=False) if _DELIMITERS & set(label) or label != label.strip() else label
-    )
+    return json.dumps(label, ensure_ascii=False) if _DELIMITERS & set(label) or label != label.strip() else label

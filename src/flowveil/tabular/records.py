@@ -152,9 +152,7 @@ def read_records(path: str | Path, *, missing: Sequence[str] = ()) -> pa.Table:
         table = _read_csv(file) if suffix == ".csv" else _read_parquet(file)
     except (pa.ArrowInvalid, OSError) as problem:
         # The parser's own message quotes the line it stumbled over: a record. It must not be repeated.
-        raise DataError(f"'{file.name}' is not a readable {suffix[1:].upper()} file.") from _without_text(
-            problem
-        )
+        raise DataError(f"'{file.name}' is not a readable {suffix[1:].upper()} file.") from _without_text(problem)
     table = as_table(table)
     if missing:
         table = _blank_out(table, missing)
@@ -231,9 +229,7 @@ def write_atomically(path: str | Path, write: Callable[[Path], None]) -> None:
     try:
         handle, name = tempfile.mkstemp(prefix=".", suffix=target.suffix, dir=target.parent)
     except OSError as problem:
-        raise OutputError(
-            f"Cannot write to '{target.parent}': {problem.strerror}. Nothing was changed."
-        ) from None
+        raise OutputError(f"Cannot write to '{target.parent}': {problem.strerror}. Nothing was changed.") from None
     os.close(handle)
     temporary = Path(name)
     try:
@@ -374,14 +370,12 @@ def _encode_numeric(array: Any, name: str, missing_label: str) -> Column:
     distinct = pc.unique(known)
     distinct = distinct.take(pc.sort_indices(distinct))
     codes, missing = _look_up(array, distinct)
-    position = (
-        distinct.view(_whole(distinct.type)) if pa.types.is_temporal(distinct.type) else distinct
-    ).cast(pa.float64(), safe=False)
+    position = (distinct.view(_whole(distinct.type)) if pa.types.is_temporal(distinct.type) else distinct).cast(
+        pa.float64(), safe=False
+    )
     labels = [_number_text(v) for v in distinct.cast(pa.string()).to_pylist()]
     values = np.append(position.to_numpy(zero_copy_only=False), [0.0] if missing >= 0 else [])
-    return Column(
-        name, "numeric", codes, _with_missing(labels, missing, name, missing_label), missing, position=values
-    )
+    return Column(name, "numeric", codes, _with_missing(labels, missing, name, missing_label), missing, position=values)
 
 
 def _whole(kind: Any) -> Any:

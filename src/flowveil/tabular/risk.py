@@ -241,13 +241,10 @@ def replicated_uniques(
         used, alone = _row(connection, "select count(*), count(*) filter (where n = 1) from cells_original")
         (both,) = _row(
             connection,
-            "select count(*) from cells_original a join cells_synthetic b "
-            f"on {match} where a.n = 1 and b.n = 1",
+            f"select count(*) from cells_original a join cells_synthetic b on {match} where a.n = 1 and b.n = 1",
         )
         if n_cells is None:
-            distinct = ", ".join(
-                f"count(distinct v{i}) + max((v{i} is null)::int)" for i in range(len(variables))
-            )
+            distinct = ", ".join(f"count(distinct v{i}) + max((v{i} is null)::int)" for i in range(len(variables)))
             n_cells = prod(_row(connection, f"select {distinct} from cells_original"))
     finally:
         connection.close()

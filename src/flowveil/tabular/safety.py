@@ -38,9 +38,7 @@ class Safety:
 
     def __post_init__(self) -> None:
         for name, value in (("k", self.k), ("l", self.l)):
-            if value is not None and (
-                isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1
-            ):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1):
                 raise ParameterError(f"{name} must be a whole number of at least 1; found {value!r}.")
         if self.t is not None and not (np.isfinite(self.t) and 0 <= self.t <= 1):
             raise ParameterError(f"t must be between 0 and 1; found {self.t!r}.")
@@ -51,16 +49,14 @@ class Safety:
         """Raise InfeasibleError if not even the whole table in one class would be safe."""
         if n_records < self.k:
             raise InfeasibleError(
-                f"k = {self.k} cannot be met: the table has {n_records} records. "
-                "Hint: lower k, or publish nothing.",
+                f"k = {self.k} cannot be met: the table has {n_records} records. Hint: lower k, or publish nothing.",
                 best={"k": n_records},
             )
         for column in self.sensitive:
             present = int(np.count_nonzero(np.bincount(column.codes)))
             if self.l is not None and present < self.l:
                 raise InfeasibleError(
-                    f"l = {self.l} cannot be met: column '{column.name}' has {present} distinct values. "
-                    "Hint: lower l.",
+                    f"l = {self.l} cannot be met: column '{column.name}' has {present} distinct values. Hint: lower l.",
                     best={"l": present},
                 )
 
@@ -91,9 +87,7 @@ class Safety:
 def runs(group: Ints, code: Ints, n_codes: int) -> tuple[Ints, Ints, Ints]:
     """The distinct (group, code) pairs in order, and how many records each has."""
     key = np.sort(group * n_codes + code)
-    first = (
-        np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1]))) if len(key) else np.zeros(0, np.int64)
-    )
+    first = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1]))) if len(key) else np.zeros(0, np.int64)
     count = np.diff(np.append(first, len(key)))
     return key[first] // n_codes, key[first] % n_codes, count
 

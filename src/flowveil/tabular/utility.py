@@ -37,9 +37,7 @@ class Paired:
     other: tuple[Ints, ...]
 
 
-def pair_tables(
-    original: Any, synthetic: Any, *, variables: Sequence[str], numeric: Sequence[str] = ()
-) -> Paired:
+def pair_tables(original: Any, synthetic: Any, *, variables: Sequence[str], numeric: Sequence[str] = ()) -> Paired:
     """Number the values of two tables alike.
 
     Args:
@@ -59,9 +57,7 @@ def pair_tables(
         both = pa.table({name: pa.chunked_array([*a.chunks, *b.chunks], a.type)})
         column = encode(both, Attribute(name, "numeric" if name in numeric else "ordered"))
         n = len(a)
-        columns.append(
-            Column(name, column.kind, column.codes[:n], column.labels, column.missing, column.position)
-        )
+        columns.append(Column(name, column.kind, column.codes[:n], column.labels, column.missing, column.position))
         other.append(column.codes[n:])
     return Paired(tuple(columns), tuple(other))
 
@@ -148,10 +144,7 @@ def propensity_by_pairs(pair: Paired) -> float:
     size = min(2, len(pair.columns))
     return float(
         np.mean(
-            [
-                propensity_by_table(pair, chosen).standardized
-                for chosen in combinations(range(len(pair.columns)), size)
-            ]
+            [propensity_by_table(pair, chosen).standardized for chosen in combinations(range(len(pair.columns)), size)]
         )
     )
 
@@ -159,9 +152,7 @@ def propensity_by_pairs(pair: Paired) -> float:
 def propensity_by_logit(pair: Paired) -> Propensity:
     """PMSE with a logistic model of main effects."""
     design = Design.of(pair.columns)
-    rows = np.concatenate(
-        (design.of_codes([c.codes for c in pair.columns]), design.of_codes(list(pair.other)))
-    )
+    rows = np.concatenate((design.of_codes([c.codes for c in pair.columns]), design.of_codes(list(pair.other))))
     n, m = len(pair.columns[0].codes), len(pair.other[0])
     is_synthetic = np.concatenate((np.zeros(n), np.ones(m)))
     x, positive, negative, row = _grouped(rows, is_synthetic)
@@ -187,8 +178,7 @@ def margin_distance(pair: Paired, *, ways: int) -> MarginDistance:
     """Compare all margins of so many variables."""
     if not 1 <= ways <= len(pair.columns):
         raise ParameterError(
-            f"Margins of {ways} variables are asked for; allowed: 1 to {len(pair.columns)}, the number of "
-            "variables."
+            f"Margins of {ways} variables are asked for; allowed: 1 to {len(pair.columns)}, the number of variables."
         )
     distances = []
     for chosen in combinations(range(len(pair.columns)), ways):
@@ -216,11 +206,7 @@ class Design:
         """The design of these columns."""
         terms = ["(intercept)"]
         for column in columns:
-            terms += (
-                [column.name]
-                if column.kind == "numeric"
-                else [f"{column.name}={v}" for v in column.labels[1:]]
-            )
+            terms += [column.name] if column.kind == "numeric" else [f"{column.name}={v}" for v in column.labels[1:]]
             if column.kind == "numeric" and column.missing >= 0:
                 terms.append(f"{column.name}={column.labels[column.missing]}")
         return cls(tuple(columns), tuple(terms))
@@ -233,9 +219,7 @@ class Design:
 
     def of_release(self, release: Anonymized) -> Floats:
         """One row a record of a k-anonymous release, in the order of the original."""
-        parts = [
-            (region.shares() @ _values(region.column))[release.class_of_record] for region in release.regions
-        ]
+        parts = [(region.shares() @ _values(region.column))[release.class_of_record] for region in release.regions]
         return np.hstack([np.ones((len(release.class_of_record), 1)), *parts])
 
 
@@ -291,8 +275,7 @@ def outcome_of(table: Any, name: str, positive: str | None = None) -> tuple[Floa
         positive = column.labels[0]
     if positive is None:
         raise ParameterError(
-            f"Column '{name}' has {column.n_values} values; a classifier needs two. Hint: name the positive "
-            "one."
+            f"Column '{name}' has {column.n_values} values; a classifier needs two. Hint: name the positive one."
         )
     if positive not in column.labels:
         raise DataError(f"The positive value named for column '{name}' does not occur in it.")

@@ -60,7 +60,7 @@ def test_mondrian_exit_codes_and_nothing_written(source, tmp_path):
         ([*asked, "--no-identifiers", "--kind", "Sex=ordered"], 2, "Not among"),
         (["mondrian", tmp_path / "absent.csv", *asked[2:], "--no-identifiers"], 2, "no file"),
         (["mondrian", source, "--out", "x.txt", *asked[4:], "--no-identifiers"], 2, "must end in"),
-        (["mondrian", source, "--out", tmp_path / "no/x.csv", *asked[4:], "--no-identifiers"], 2, "o folder"),
+        (["mondrian", source, "--out", tmp_path / "no/x.csv", *asked[4:], "--no-identifiers"], 2, "no folder"),
     ):  # fmt: skip
         result = run(*arguments)
         assert result.exit_code == code, result.output
@@ -70,8 +70,7 @@ def test_mondrian_exit_codes_and_nothing_written(source, tmp_path):
 
 def test_mondrian_with_hierarchy_order_and_missing(tmp_path):
     (tmp_path / "in.csv").write_text(
-        "name,job,level,age\n"
-        + "".join(f"p{i},{'ab?'[i % 3]},{'lo' if i % 2 else 'hi'},{i}\n" for i in range(30))
+        "name,job,level,age\n" + "".join(f"p{i},{'ab?'[i % 3]},{'lo' if i % 2 else 'hi'},{i}\n" for i in range(30))
     )
     (tmp_path / "jobs.csv").write_text("a,worker,*\nb,worker,*\n")
     out = tmp_path / "out.csv"
@@ -98,9 +97,7 @@ def test_ipf(source, tmp_path):
     assert report["noise"]["scale"] == pytest.approx(15)
     assert report["n_records"] == read_records(out).num_rows
 
-    result = run(
-        *asked, "none", "--seed", 1, "--margin", "Gender*Education", "--margin", "Education*SocialClass"
-    )
+    result = run(*asked, "none", "--seed", 1, "--margin", "Gender*Education", "--margin", "Education*SocialClass")
     assert result.exit_code == 0, result.output
     assert "NOT differentially private" in result.output
     assert read_records(out).column_names == ["Gender", "Education", "SocialClass"]

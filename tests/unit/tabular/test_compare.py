@@ -32,9 +32,7 @@ def test_tables(comparison):
     assert all(comparison.relaxed["k_anonymous"].to_pylist())
     assert comparison.uniques["n_records"].to_pylist() == [3146]
     assert comparison.uniques["n_cells"].to_pylist() == [2688]
-    settings = list(
-        zip(*(comparison.synthesis[c].to_pylist() for c in ("epsilon", "prior_count")), strict=True)
-    )
+    settings = list(zip(*(comparison.synthesis[c].to_pylist() for c in ("epsilon", "prior_count")), strict=True))
     assert settings == [(e, p) for e in (None, 0.5, 2.0) for p in (0.0, 1.0)]
     score = dict(zip(settings, comparison.synthesis["s_pmse"].to_pylist(), strict=True))
     assert score[None, 0.0] < score[2.0, 0.0] < score[0.5, 0.0]

@@ -139,12 +139,9 @@ def test_published_ordering_of_risk_and_utility():
     risk, utility = [], []
     for epsilon in (0.2, 0.5, 1.0, 2.0, None):
         runs = [
-            synthesize_records(table, epsilon=epsilon, domains_from_data=epsilon is not None).table
-            for _ in range(4)
+            synthesize_records(table, epsilon=epsilon, domains_from_data=epsilon is not None).table for _ in range(4)
         ]
-        risk.append(
-            np.mean([replicated_uniques(table, s, variables=table.column_names).ru_of_unique for s in runs])
-        )
+        risk.append(np.mean([replicated_uniques(table, s, variables=table.column_names).ru_of_unique for s in runs]))
         utility.append(
             np.mean([propensity_by_pairs(pair_tables(table, s, variables=table.column_names)) for s in runs])
         )
@@ -182,9 +179,7 @@ def test_shape_of_the_noise_does_not_depend_on_the_data():
     """Declared categories nobody has get noise too; else their absence would show."""
     table = pa.table({"a": ["x"] * 100, "b": ["u"] * 100})
     made = [
-        synthesize_records(
-            table, epsilon=0.1, domains={"a": ["x", "y"], "b": ["u", "v"]}, n_records=2000
-        ).table
+        synthesize_records(table, epsilon=0.1, domains={"a": ["x", "y"], "b": ["u", "v"]}, n_records=2000).table
         for _ in range(6)
     ]
     assert any("y" in m["a"].to_pylist() for m in made)

@@ -73,9 +73,7 @@ def test_published_text():
         k=2,
         strict=True,
     )
-    rows = {
-        tuple(row[c] for c in ("n", "o", "u", "h")): row[CLASS_COLUMN] for row in release.table.to_pylist()
-    }
+    rows = {tuple(row[c] for c in ("n", "o", "u", "h")): row[CLASS_COLUMN] for row in release.table.to_pylist()}
     assert release.table.column_names == ["n", "o", "u", "h", "kept", CLASS_COLUMN]
     assert set(rows) == {
         ("[1, 2]", "[low, mid]", '{x, "y, z"}', "ab"),
@@ -144,13 +142,9 @@ def test_infeasible_and_bad_parameters():
     with pytest.raises(ParameterError, match="none is named"):
         anonymize_records(table.select(["q"]), quasi_identifiers=["q"], direct_identifiers=[], k=1, l=2)
     with pytest.raises(ParameterError, match="No quasi-identifier"):
-        anonymize_records(
-            table, quasi_identifiers=[], direct_identifiers=["q", "s", "equivalence_class"], k=1
-        )
+        anonymize_records(table, quasi_identifiers=[], direct_identifiers=["q", "s", "equivalence_class"], k=1)
     with pytest.raises(DataError, match="rename"):
-        anonymize_records(
-            table, quasi_identifiers=["q"], keep=["s", CLASS_COLUMN], direct_identifiers=[], k=1
-        )
+        anonymize_records(table, quasi_identifiers=["q"], keep=["s", CLASS_COLUMN], direct_identifiers=[], k=1)
     with pytest.raises(DataError, match="no records"):
         anonymize_records(table.slice(0, 0), k=1, **q)
 

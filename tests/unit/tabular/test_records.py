@@ -23,10 +23,7 @@ from flowveil.tabular.records import (
 def test_csv_blanks_numbers_codes_and_missing(tmp_path):
     file = tmp_path / "people.csv"
     file.write_text(
-        "age, zip, work, share,note\n"
-        '39, 0123, State-gov, 1.5,"a, b"\n'
-        "50, 1234, ?, 2,\n"
-        " , 0001, Private, -3e2, x\n"
+        'age, zip, work, share,note\n39, 0123, State-gov, 1.5,"a, b"\n50, 1234, ?, 2,\n , 0001, Private, -3e2, x\n'
     )
     table = read_records(file, missing=["?"])
     assert table.column_names == ["age", "zip", "work", "share", "note"]
