@@ -139,7 +139,7 @@ def synthesize_records(
     n_records: int | None = None,
     max_cells: int = MAX_CELLS,
     tolerance: float = 1e-10,
-    max_cycles: int = 2_000,
+    max_cycles: int = 1_000,
     seed: int | None = None,
     unsafe_test_seed: int | None = None,
 ) -> Synthesis:
@@ -160,7 +160,7 @@ def synthesize_records(
             margins; without privacy, the original's.
         max_cells: cells of the largest table the fit may use.
         tolerance: the fit ends when the gap is below. Noisy margins contradict each other; with ε the fit
-            ends when no expected count changes any more by a thousandth of a record.
+            ends when no expected count changes any more by a hundredth of a record.
         max_cycles: the fit ends after this many rounds at the latest.
         seed: for a repeatable synthesis without privacy. Refused with ε: noise that can be repeated can be
             removed.
@@ -209,8 +209,8 @@ def synthesize_records(
         wanted,
         targets,
         tolerance=tolerance,
-        # Noisy margins never agree; go on until no expected count moves by a thousandth of a record.
-        settled=tolerance * 1e-2 if epsilon is None else 1e-3 / n,
+        # Noisy margins never agree. A hundredth of a record is far below the noise and the drawing's own spread.
+        settled=tolerance * 1e-2 if epsilon is None else 1e-2 / n,
         max_cycles=max_cycles,
     )
     drawn = model.sample(n, generator)
@@ -299,36 +299,25 @@ def _chosen_margins(chosen: Sequence[str], margins: Sequence[Sequence[str]] | No
 def _refuse_large(tree: JunctionTree, margins: list[Margin], names: Sequence[str], max_cells: int) -> None:
     if max(tree.cells()) <= max_cells:
         return
-    dropped = _margins_to_drop(tree.shape, margins, max_cells)
+    kept = _margins_that_fit(tree.shape, margins, max_cells)
+    dropped = [m for m in margins if m not in kept]
+    # The shorter list is the one a reader can act on.
+    verb, listed = ("drop the margins", dropped) if len(dropped) <= max(len(kept), 10) else ("keep only", kept)
     largest = tree.cliques[int(np.argmax(tree.cells()))]
-    together = ", ".join(names[v] for v in largest)
-    hint = (
-        "Hint: drop the margins " + ", ".join("*".join(names[v] for v in m) for m in dropped) + "."
-        if dropped
-        else "Hint: use wider bins or fewer categories."
-    )
     raise ParameterError(
-        f"These margins tie together {together}, whose table has {max(tree.cells()):,} cells; at most "
-        f"{max_cells:,} are allowed. {hint}"
+        f"These margins tie together {', '.join(names[v] for v in largest)}, whose table has "
+        f"{max(tree.cells()):,} cells; at most {max_cells:,} are allowed. "
+        f"Hint: {verb} {', '.join('*'.join(names[v] for v in m) for m in listed)}."
     )
 
 
-def _margins_to_drop(shape: tuple[int, ...], margins: list[Margin], max_cells: int) -> list[Margin]:
-    """Greedily the margins whose loss shrinks the largest table most; none if a margin alone is too large."""
-    if any(prod(shape[v] for v in m) > max_cells for m in margins):
-        return [m for m in margins if prod(shape[v] for v in m) > max_cells]
-    left, dropped = list(margins), []
-    while max(build_junction_tree(shape, left).cells()) > max_cells:
-        size = {m: sorted(build_junction_tree(shape, [o for o in left if o != m]).cells(), reverse=True) for m in left}
-        loss = min(size, key=lambda m: (size[m], -prod(shape[v] for v in m), m))
-        left.remove(loss)
-        dropped.append(loss)
-    # What the greedy search gave away too early comes back if there is room for it.
-    for margin in list(dropped):
-        if max(build_junction_tree(shape, [*left, margin]).cells()) <= max_cells:
-            left.append(margin)
-            dropped.remove(margin)
-    return dropped
+def _margins_that_fit(shape: tuple[int, ...], margins: list[Margin], max_cells: int) -> list[Margin]:
+    """Greedily, small ones first, the margins whose tables stay within bounds. Looks at no data."""
+    kept: list[Margin] = []
+    for margin in sorted(margins, key=lambda m: (prod(shape[v] for v in m), m)):
+        if max(build_junction_tree(shape, [*kept, margin]).cells()) <= max_cells:
+            kept.append(margin)
+    return kept
 
 
 # ---- counts and noise --------------------------------------------------------------------------------------
@@ -428,8 +417,7 @@ def fit(
         cycles += 1
         seen = []
         for margin, target in zip(margins, targets, strict=True):
-            seen.append(float(np.max(np.abs(model.margin(margin) - target))))
-            model.fit_margin(margin, target)
+            seen.append(float(np.max(np.abs(model.fit_margin(margin, target) - target))))
         now = np.array(seen)
         converged = bool(now.max() <= tolerance)
         if before is not None:

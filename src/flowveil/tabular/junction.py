@@ -125,13 +125,17 @@ class JunctionModel:
         shape = [self.tree.shape[v] if v in margin else 1 for v in self.tree.cliques[clique]]
         self.tables[clique] *= ratio.reshape(shape)
 
-    def fit_margin(self, margin: Margin, target: Floats) -> None:
+    def fit_margin(self, margin: Margin, target: Floats) -> Floats:
         """Rescale so that these variables have the target distribution, wherever the model is above zero.
 
         A cell that is zero in the model stays zero whatever the target.
+
+        Returns:
+            The distribution these variables had before.
         """
         home = self.tree.home(margin)
-        self._scale(home, margin, _ratio(target, self._summed(home, margin)))
+        before = self._summed(home, margin)
+        self._scale(home, margin, _ratio(target, before))
         # Pass the change on, outwards from the clique that was rescaled.
         waiting = [(home, -1)]
         while waiting:
@@ -141,6 +145,7 @@ class JunctionModel:
                     ratio = _ratio(self._summed(here, separator), self._summed(there, separator))
                     self._scale(there, separator, ratio)
                     waiting.append((there, here))
+        return before
 
     def sample(self, n: int, generator: np.random.Generator) -> Ints:
         """Draw n independent records: a row each, a column a variable."""

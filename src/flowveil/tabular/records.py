@@ -335,10 +335,7 @@ def encode(table: pa.Table, attribute: Attribute, *, missing_label: str = MISSIN
     text = array.cast(pa.string())
     if attribute.hierarchy is not None:
         return _encode_hierarchy(text, attribute.name, attribute.hierarchy, missing_label)
-    if attribute.order is not None:
-        labels = list(attribute.order)
-    else:
-        labels = sorted(pc.unique(text.drop_null()).to_pylist())
+    labels = list(attribute.order or sorted(pc.unique(text.drop_null()).to_pylist()))
     return _encode_text(text, attribute.name, kind, labels, missing_label)
 
 
