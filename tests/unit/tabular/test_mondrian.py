@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -19,7 +17,6 @@ from flowveil.tabular.records import (
 from flowveil.tabular.risk import describe_classes, discernibility, recheck
 from reference.tabular_survey import FREQUENCIES, QUASI_IDENTIFIERS, SENSITIVE, survey
 
-REAL = Path("/work/shared/data/tabular")
 ORDERED = [Attribute(name, "ordered") for name in QUASI_IDENTIFIERS]
 
 
@@ -190,9 +187,11 @@ def test_t_follows_a_declared_order():
 
 
 @pytest.mark.real
-@pytest.mark.skipif(not REAL.is_dir(), reason="the public data sets are not here")
-def test_adult_with_its_hierarchies():
-    table = read_records(REAL / "adult.csv", missing=[])
+def test_adult_with_its_hierarchies(shared_data):
+    folder = shared_data / "tabular"
+    if not folder.is_dir():
+        pytest.skip("the tables of records are not among the public data sets")
+    table = read_records(folder / "adult.csv")
     files = {
         "workclass": "workclass",
         "education": "education",
@@ -203,7 +202,7 @@ def test_adult_with_its_hierarchies():
         "native-country": "country",
     }
     attributes = [
-        Attribute(name, hierarchy=read_value_hierarchy(REAL / "adult_hierarchies" / f"{file}.csv"))
+        Attribute(name, hierarchy=read_value_hierarchy(folder / "adult_hierarchies" / f"{file}.csv"))
         for name, file in files.items()
     ]
     dropped = [c for c in table.column_names if c not in (*files, "age", "salary-class")]
