@@ -60,7 +60,7 @@ def fit_logit(
     used = total > 0
     free = _independent(design[used])
     x, y, n = design[used][:, free], positive[used], total[used]
-    beta = np.zeros(x.shape[1])
+    beta: Floats = np.zeros(x.shape[1])
     deviance, converged = np.inf, False
     factor = np.eye(x.shape[1])
     for _ in range(max_steps):
@@ -71,7 +71,7 @@ def fit_logit(
         # squaring them would lose the very errors that show the separation.
         q, factor = np.linalg.qr(x * np.sqrt(weight)[:, None])
         working = np.sqrt(weight) * (score + (y - n * p) / weight)
-        beta = np.linalg.solve(factor, q.T @ working)
+        beta = np.asarray(np.linalg.solve(factor, q.T @ working), dtype=np.float64)
         now = _deviance(y, n, _sigmoid(x @ beta))
         converged = abs(deviance - now) <= tolerance * (abs(now) + 0.1)
         deviance = now
