@@ -1,6 +1,6 @@
 """Mondrian and GLOVE: how long they take, and how fine they are beside ATG-Dual on the same flows.
 
-    python benchmarks/boxes.py [--rows 1700000] [--glove-flows 20000] [--repeat 3] [--trips FILE] [--sk]
+    python -m benchmarks.boxes [--rows 1700000] [--glove-flows 20000] [--repeat 3] [--trips FILE] [--sk]
 
 Mondrian is held against one `numpy.argsort` of a column of random coordinates of the same length, measured in turn in
 the same run (target: 60 times); the ODkAnon thesis reports 3,094 s for 1.7 million trips in Porto. GLOVE is held
@@ -12,8 +12,9 @@ asked number of flows. The first call of GLOVE, which compiles it, is not measur
 from __future__ import annotations
 
 import argparse
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import h3.api.basic_int as h3_int
@@ -104,7 +105,7 @@ def describe(release: Release) -> str:
     )
 
 
-def main() -> None:
+def main(arguments: Sequence[str] = ()) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=1_700_000, help="trips for Mondrian; 0 leaves it out")
     parser.add_argument("--glove-flows", type=int, default=20_000, help="flows for GLOVE; 0 leaves it out")
@@ -112,7 +113,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--trips", help="a Parquet file of trips for GLOVE instead of made-up ones")
     parser.add_argument("--sk", action="store_true", help="run GLOVE-sk too")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if options.rows:
         time_mondrian(options.rows, options.repeat)
     if options.glove_flows:
@@ -124,4 +125,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

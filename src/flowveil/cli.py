@@ -19,6 +19,7 @@ import click
 from flowveil import __version__
 from flowveil.errors import FlowveilError, ParameterError
 from flowveil.methods import METHODS, find_method
+from flowveil.tabular.cli import tabular
 
 INTERRUPTED = 130
 
@@ -264,6 +265,9 @@ def verify(talk: Talk, directory: str, against: str, **how: Any) -> None:
     if findings:
         sys.exit(3)
     talk.say(f"{directory} holds: every cell was recounted from the raw trips.")
+
+
+cli.add_command(tabular)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
