@@ -151,7 +151,7 @@ def _write_files(release: Release, folder: Path) -> None:
         "flows.parquet": lambda file: _write_parquet(release.flows, file),
         "zones.parquet": lambda file: _write_parquet(release.zones, file),
         "report.json": lambda file: _write_json(report, file),
-        "report.html": lambda file: _write_text(render(report), file),
+        "report.html": lambda file: _write_text(render(report, release.flows, release.zones), file),
     }
     for name, write in content.items():
         _write_file(folder / name, write)

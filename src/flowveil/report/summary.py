@@ -7,6 +7,7 @@ The reasoning, case by case, is in ``docs/threat-model.md``.
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -45,7 +46,8 @@ def summarize(release: Release) -> dict[str, Any]:
 
     Returns:
         ``version``, ``method``, ``parameters``, ``guarantee``, ``homogeneous``, ``suppression``, ``measures``
-        (by basis), ``withheld`` (None, or which measures are withheld and why), ``statement``, ``notes``.
+        (by basis), ``withheld`` (None, or which measures are withheld and why), ``statement``, ``notes``, and
+        ``command``, which makes the release again.
     """
     reason = reason_to_withhold(release)
     measures = {basis: _published_measures(values) for basis, values in release.metrics().items()}
@@ -67,7 +69,34 @@ def summarize(release: Release) -> dict[str, Any]:
         "statement": statement(release, reason),
         "notes": _published_notes(release.plan.notes, withhold=reason is not None),
     }
-    return {key: _plain(value) for key, value in report.items()}
+    plain = {key: _plain(value) for key, value in report.items()}
+    return {**plain, "command": command(plain["method"], plain["parameters"])}
+
+
+def command(method: str, parameters: Mapping[str, Any]) -> str:
+    """The command that makes this release again, for whoever holds the trips; the input's own name is not published.
+
+    Made from the published parameters, so it tells nothing that they do not.
+    """
+    words = ["flowveil", "anonymize", "INPUT", "--method", method]
+    for name in ("k", "k_population", "l", "max_suppressed", "resolution"):
+        if parameters.get(name) is not None:
+            words += [f"--{name.replace('_', '-')}", str(parameters[name])]
+    protect = parameters.get("protect") or []
+    for unit in [protect] if isinstance(protect, str) else protect:
+        words += ["--protect", unit]
+    for role, column in (parameters.get("columns") or {}).items():
+        words += [f"--{role.replace('_', '-')}", column]
+    for name, value in (parameters.get("options") or {}).items():
+        if value is not None:
+            words += ["--option", f"{name}={_word(value)}"]
+    return " ".join(word if word == "INPUT" else shlex.quote(word) for word in [*words, "--out", "DIR"])
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def manifest(report: Mapping[str, Any], sha256: Mapping[str, str]) -> dict[str, Any]:
