@@ -131,6 +131,25 @@ def demo(talk: Talk, out: str) -> None:
 @click.option("--l", "l", type=int, help="Fewest tiles under each end of a cell.")
 @click.option("--max-suppressed", type=float, default=0.1, show_default=True, help="Share that may be suppressed.")
 @click.option("--seed", type=int, help="Seed, for methods that draw random numbers.")
+@click.option(
+    "--format",
+    "formats",
+    multiple=True,
+    metavar="NAMES",
+    help="Exports beside Parquet, comma-separated: csv, geojson, gpkg, omx, flowmap, kepler, arrow.",
+)
+@click.option(
+    "--basemap",
+    is_flag=False,
+    flag_value="default",
+    metavar="[URL]",
+    help="Let readers of report.html switch on a background map from a tile server ({z}, {x}, {y} in its address).",
+)
+@click.option(
+    "--internal-report",
+    metavar="FILE",
+    help="Also write a page that compares before and after. It tells raw counts: for yourself, not for publication.",
+)
 @reading
 @speaking
 def anonymize(
@@ -145,22 +164,33 @@ def anonymize(
     l: int | None,  # noqa: E741
     max_suppressed: float,
     seed: int | None,
+    formats: Sequence[str],
+    basemap: str | None,
+    internal_report: str | None,
     **how: Any,
 ) -> None:
     """Anonymise the trips of INPUT (CSV or Parquet) and publish them into a folder."""
     from flowveil.api import read_trips
+    from flowveil.publish.exports import parse_formats
     from flowveil.publish.folder import check_target
+    from flowveil.report.html import tile_server
+    from flowveil.report.internal import check_place
 
     parsed = _parse_options(method, options)
     if seed is not None and "seed" in find_method(method).options:
         parsed["seed"] = seed
+    parse_formats(formats)
     check_target(out)
+    if internal_report is not None:
+        check_place(internal_report, release=out)
     with talk.working("Reading") as progress:
         flows = read_trips(source, progress=progress, **_given(**how))
     _publish(
         talk,
         flows,
         out,
+        writing={"formats": formats, "basemap": tile_server(basemap)},
+        internal_report=internal_report,
         method=method,
         k=k,
         protect=tuple(protect) or ("trips",),
@@ -181,7 +211,15 @@ def _parse_options(method: str, options: Sequence[str]) -> dict[str, Any]:
     return parsed
 
 
-def _publish(talk: Talk, flows: Any, out: str, **parameters: Any) -> None:
+def _publish(
+    talk: Talk,
+    flows: Any,
+    out: str,
+    *,
+    writing: dict[str, Any] | None = None,
+    internal_report: str | None = None,
+    **parameters: Any,
+) -> None:
     from flowveil.api import anonymize as run
     from flowveil.report.summary import summarize
 
@@ -189,11 +227,15 @@ def _publish(talk: Talk, flows: Any, out: str, **parameters: Any) -> None:
     with talk.working("Anonymising"):
         release = run(flows, **parameters)
     with talk.working("Verifying and writing"):
-        folder = release.write(out)
+        folder = release.write(out, **(writing or {}))
+        if internal_report is not None:
+            release.write_internal_report(internal_report, release=folder)
     # What is printed is what is published: a log is read by more people than the data.
     report = summarize(release)
     for line in _release_lines(report, folder):
         talk.say(line)
+    if internal_report is not None:
+        talk.say(f"Internal report, NOT for publication: {internal_report}")
     talk.result({"release": str(folder), "rows": flows.intake.rows, "left_out": flows.intake.left_out, **report})
 
 

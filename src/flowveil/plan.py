@@ -7,7 +7,7 @@ measured is derived from a Release.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
@@ -233,11 +233,37 @@ class Release:
 
         return measure(self)
 
-    def write(self, directory: str | PathLike[str], *, overwrite: bool = True) -> Path:
-        """Publish into a folder, atomically: it appears whole and verified, or not at all."""
+    def write(
+        self,
+        directory: str | PathLike[str],
+        *,
+        overwrite: bool = True,
+        formats: str | Iterable[str] = (),
+        basemap: str | None = None,
+    ) -> Path:
+        """Publish into a folder, atomically: it appears whole and verified, or not at all.
+
+        Args:
+            directory: the folder: new, empty, or an earlier release.
+            overwrite: whether an earlier release may be replaced.
+            formats: exports beside the two tables: ``csv``, ``geojson``, ``gpkg``, ``omx``, ``flowmap``, ``kepler``,
+                ``arrow``; a comma-separated text or several names.
+            basemap: address of a tile server for the report's background map, which readers may switch on.
+        """
         from flowveil.publish.folder import publish
 
-        return publish(self, directory, overwrite=overwrite)
+        return publish(self, directory, overwrite=overwrite, formats=formats, basemap=basemap)
+
+    def write_internal_report(self, path: str | PathLike[str], *, release: str | PathLike[str] | None = None) -> Path:
+        """Write a page that compares before and after. It tells raw counts: never publish it.
+
+        Args:
+            path: the file; refused inside a release.
+            release: the folder this release was written to, if any.
+        """
+        from flowveil.report.internal import write_internal_report
+
+        return write_internal_report(self, path, folder=release)
 
     def __repr__(self) -> str:
         return (

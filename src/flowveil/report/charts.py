@@ -5,6 +5,7 @@ Every chart comes with a title and a description for those who do not see it, an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -13,8 +14,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-WIDTH, LEFT, RIGHT, TOP, BOTTOM = 560, 46, 12, 26, 40
-HEIGHT = 250
+WIDTH, LEFT, RIGHT, TOP, BOTTOM = 560, 46, 12, 40, 40
+HEIGHT = 260
 
 
 @dataclass(frozen=True)
@@ -62,26 +63,26 @@ def size_histogram(volume: NDArray[np.float64], *, threshold: float | None, name
 
 def count_histogram(values: NDArray[np.int64]) -> Bars:
     """How many zones have how many tiles: 1, 2, 3–4, 5–8, ... (doubling)."""
-    top = int(values.max()) if len(values) else 1
+    low, top = (int(values.min()), int(values.max())) if len(values) else (1, 1)
     edges = [1, 2, 3]
     while edges[-1] <= top:
         edges.append(2 * (edges[-1] - 1) + 1)
+    edges = edges[max(i for i, edge in enumerate(edges) if edge <= max(low, 1)) :]
     counts = np.histogram(values, bins=np.array(edges))[0]
     labels = tuple(_range_text(a, b, whole=True) for a, b in pairwise(edges))
     return Bars(labels, tuple(counts.tolist()))
 
 
 def _range_text(low: float, high: float, *, whole: bool) -> str:
-    if whole:
+    if whole and high <= 1000:
         return _short(low) if high - low == 1 else f"{_short(low)}–{_short(high - 1)}"
     return f"{_short(low)}–{_short(high)}"
 
 
 def _short(value: float) -> str:
-    for unit, name in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if value >= unit:
-            scaled = value / (unit if name != "k" else 1e3)
-            return f"{scaled:.3g}{name}"
+    for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= unit and value >= 1e4:
+            return f"{value / unit:.3g}{name}"
     return f"{value:,.0f}" if value == round(value) else f"{value:,.3g}"
 
 
@@ -98,7 +99,9 @@ def bar_chart(bars: Bars, *, title: str, label: str) -> str:
     plot = HEIGHT - TOP - BOTTOM
     floor = HEIGHT - BOTTOM
     parts = [f'<line class="axis" x1="{LEFT}" y1="{floor}" x2="{WIDTH - RIGHT}" y2="{floor}"/>']
-    every = max(1, -(-n * 62 // (WIDTH - LEFT - RIGHT)))
+    # Labels must not lie on each other: a character is some seven units wide.
+    longest = max((len(name) for name in bars.labels), default=1)
+    every = max(1, math.ceil((7 * longest + 6) / width))
     for i, (name, value) in enumerate(zip(bars.labels, bars.values, strict=True)):
         # A bar of one among thousands must still be seen.
         height = 0 if value == 0 else max(2.0, plot * value / top)
@@ -117,8 +120,12 @@ def bar_chart(bars: Bars, *, title: str, label: str) -> str:
             parts.append(f'<text x="{middle:.1f}" y="{floor + 16}" text-anchor="middle">{escape(name)}</text>')
     if bars.mark is not None and bars.mark_text:
         x = LEFT + bars.mark * width
-        parts.append(f'<line class="mark" x1="{x:.1f}" y1="{TOP - 8}" x2="{x:.1f}" y2="{floor}"/>')
-        parts.append(f'<text class="mark" x="{x + 6:.1f}" y="{TOP - 10}">{escape(bars.mark_text)}</text>')
+        parts.append(f'<line class="mark" x1="{x:.1f}" y1="{TOP - 34}" x2="{x:.1f}" y2="{floor}"/>')
+        side, anchor = (6, "start") if x < WIDTH - 150 else (-6, "end")
+        parts.append(
+            f'<text class="mark" x="{x + side:.1f}" y="{TOP - 26}" text-anchor="{anchor}">'
+            f"{escape(bars.mark_text)}</text>"
+        )
     parts.append(
         f'<text x="{LEFT + (WIDTH - LEFT - RIGHT) / 2}" y="{HEIGHT - 4}" text-anchor="middle">{escape(label)}</text>'
     )

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from flowveil.errors import ParameterError
 from flowveil.report.charts import bar_chart, count_histogram, share_bar, size_histogram
 from flowveil.report.document import (
     Part,
@@ -151,6 +152,23 @@ def render(
         footer=_FOOTER,
         basemap=basemap,
     )
+
+
+def tile_server(given: str | None) -> str | None:
+    """The address of the background map: None, the usual one for ``default``, or the one given.
+
+    Raises:
+        ParameterError: it is no https address with ``{z}``, ``{x}`` and ``{y}``.
+    """
+    if given is None:
+        return None
+    url = BASEMAP if given == "default" else given
+    if not url.startswith("https://") or any(part not in url for part in ("{z}", "{x}", "{y}")):
+        raise ParameterError(
+            "The background map needs the https address of a tile server with {z}, {x} and {y} in it; "
+            f"found '{given}'. Hint: leave the address out for the usual one."
+        )
+    return url
 
 
 # ---- the top -----------------------------------------------------------------------------------------------------
@@ -338,7 +356,7 @@ def _cell_sizes(guarantee: Mapping[str, Any], flows: pa.Table, basis: str) -> st
     bars = size_histogram(flows[basis].to_numpy().astype(np.float64), threshold=threshold, name=name)
     note = "No published cell is left of the line."
     if threshold is None:
-        note = f"The {basis} are not protected in this release."
+        note = f"By {basis}, nothing is promised in this release."
     elif any(bars.short):
         note = "Cells left of the line are short in this unit."
     title = f"Cell sizes, {_BASES[basis]}"

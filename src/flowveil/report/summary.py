@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -41,8 +41,13 @@ _DIGITS = {
 }
 
 
-def summarize(release: Release) -> dict[str, Any]:
+def summarize(release: Release, *, formats: Sequence[str] = (), basemap: str | None = None) -> dict[str, Any]:
     """The content of report.json: plain, finite, and safe to publish.
+
+    Args:
+        release: what is published.
+        formats: exports that are written beside it; they are part of the command only.
+        basemap: address of the tile server of the report's background map; the same.
 
     Returns:
         ``version``, ``method``, ``parameters``, ``guarantee``, ``homogeneous``, ``suppression``, ``measures``
@@ -70,10 +75,11 @@ def summarize(release: Release) -> dict[str, Any]:
         "notes": _published_notes(release.plan.notes, withhold=reason is not None),
     }
     plain = {key: _plain(value) for key, value in report.items()}
-    return {**plain, "command": command(plain["method"], plain["parameters"])}
+    written = {"format": ",".join(formats), "basemap": basemap}
+    return {**plain, "command": command(plain["method"], plain["parameters"], written)}
 
 
-def command(method: str, parameters: Mapping[str, Any]) -> str:
+def command(method: str, parameters: Mapping[str, Any], written: Mapping[str, str | None]) -> str:
     """The command that makes this release again, for whoever holds the trips; the input's own name is not published.
 
     Made from the published parameters, so it tells nothing that they do not.
@@ -90,7 +96,10 @@ def command(method: str, parameters: Mapping[str, Any]) -> str:
     for name, value in (parameters.get("options") or {}).items():
         if value is not None:
             words += ["--option", f"{name}={_word(value)}"]
-    return " ".join(word if word == "INPUT" else shlex.quote(word) for word in [*words, "--out", "DIR"])
+    for name, text in written.items():
+        if text:
+            words += [f"--{name}", text]
+    return " ".join(shlex.quote(word) for word in [*words, "--out", "DIR"])
 
 
 def _word(value: Any) -> str:

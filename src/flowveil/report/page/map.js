@@ -50,7 +50,13 @@
   const gridShapes = data.grid ? data.grid.shapes.map(decode) : [];
   const grid = gridShapes.length ? joined(gridShapes) : null;
   const gridWidth = gridShapes.length ? gridShapes[0].east - gridShapes[0].west : 0;
-  const everyShape = joined(shapes);
+  const everyShape = joined(ENDS.flatMap((end) => (data.layers[end]?.shape || []).filter((n) => n >= 0).map((n) => shapes[n])));
+
+  /* Half of a layer's zones are wider than this: edges of smaller ones would hide their colours. */
+  const typicalWidth = (layer) => (layer.typical ??= (() => {
+    const widths = layer.shape.filter((n) => n >= 0).map((n) => shapes[n].east - shapes[n].west).sort((a, b) => a - b);
+    return widths.length ? widths[widths.length >> 1] : 0;
+  })());
 
   const inside = (shape, x, y) => {
     if (x < shape.west || x > shape.east || y < shape.north || y > shape.south) return false;
@@ -83,7 +89,7 @@
     const box = { ...extent };
     for (const [axis, low, high] of [["x", "west", "east"], ["y", "north", "south"]]) {
       const ends = [];
-      for (const layer of Object.values(data.layers)) {
+      for (const layer of data.layers.origin ? ENDS.map((end) => data.layers[end]) : Object.values(data.layers)) {
         (layer[axis] || []).forEach((p, i) => {
           const s = shapes[layer.shape[i]];
           ends.push([s ? s[low] : p, s ? s[high] : p, layer[state.basis] ? layer[state.basis][i] : 1]);
@@ -255,9 +261,9 @@
     const opacity = s.faded ? 0.3 : state.background ? 0.6 : data.homogeneous || layer.fixed ? 1 : 0.85;
     toUnits();
     const seen = visible(map, view);
-    const pixel = view.k * Math.sqrt((extent.width * extent.height) / Math.max(layer.code.length, 1));
+    const pixel = view.k * typicalWidth(layer);
     c.strokeStyle = palette.outline;
-    c.lineWidth = (pixel < 7 ? 0.35 : 0.8) / view.k;
+    c.lineWidth = (pixel < 9 ? 0.35 : 0.8) / view.k;
     c.globalAlpha = opacity;
     if (data.homogeneous || layer.fixed) {
       if (!s.paths) {
@@ -266,7 +272,7 @@
         layer.shape.forEach((shape, i) => { if (shape >= 0) { s.edge.addPath(shapes[shape].path); if (s.classes[i] >= 0) s.paths[s.classes[i]].addPath(shapes[shape].path); } });
       }
       s.paths.forEach((path, i) => { c.fillStyle = s.colours[i]; c.fill(path); });
-      if (pixel > 3) c.stroke(s.edge);
+      if (pixel > 4) c.stroke(s.edge);
     } else {
       /* Overlapping zones: large ones first, each with its own edge, so that small ones lie visibly on top. */
       for (let i = 0; i < layer.code.length; i++) {
@@ -329,8 +335,7 @@
     const c = map.context, { origin, destination } = data.layers;
     toUnits();
     c.lineWidth = 0.7 / view.k; c.strokeStyle = palette.outline; c.globalAlpha = 0.45;
-    const pixel = view.k * Math.sqrt((extent.width * extent.height) / Math.max(origin.code.length, 1));
-    if (pixel > 3) c.stroke(everyShape);
+    if (view.k * typicalWidth(origin) > 4) c.stroke(everyShape);
     drawGrid(c, view, everyShape, palette.grid, 0.8);
     toPixels();
     c.globalAlpha = 1;
@@ -472,7 +477,7 @@
         total++;
         if (n >= ROWS) continue;
         const tr = document.createElement("tr");
-        if (n >= 30) tr.className = "screen";
+        if (n >= 20) tr.className = "screen";
         tr.append(zoneCell("origin", flows.origin[i]), zoneCell("destination", flows.destination[i]), ...data.bases.map((b) => cell(exact(flows[b][i]), "number")));
         body.append(tr); n++;
       }
@@ -486,7 +491,7 @@
       zoneBody.textContent = "";
       order.slice(0, ROWS).forEach((i, n) => {
         const tr = document.createElement("tr");
-        if (n >= 30) tr.className = "screen";
+        if (n >= 20) tr.className = "screen";
         tr.append(zoneCell(end, i), ...data.bases.map((b) => cell(exact(layer[b][i]), "number")), cell(exact(layer.tiles[i]), "number"), cell(exact(layer.area[i]), "number"), cell(exact(layer.level[i]), "number"));
         zoneBody.append(tr);
       });
