@@ -11,7 +11,9 @@ table); ours includes recoding, the published table and the independent recount.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -85,12 +87,12 @@ def run_anonypy(table: pa.Table, k: int) -> tuple[float, int, int]:
     return seconds, discernibility(size), len(size)
 
 
-def main() -> None:
+def main(words: Sequence[str] = ()) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", nargs="?", type=Path)
     parser.add_argument("--records", type=int, default=30_000)
     parser.add_argument("--k", type=int, action="append")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     if arguments.file is None:
         table = drawn(arguments.records)
     else:
@@ -109,4 +111,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -11,7 +11,7 @@ release.write("release")
 
 from __future__ import annotations
 
-from flowveil.api import anonymize, compare, describe, picture, read_trips, read_zones, verify
+from flowveil.api import anonymize, compare, describe, picture, read_trips, read_zones, verify_folder
 from flowveil.errors import (
     DataError,
     FlowveilError,
@@ -51,5 +51,5 @@ __all__ = [
     "picture",
     "read_trips",
     "read_zones",
-    "verify",
+    "verify_folder",
 ]

@@ -17,10 +17,14 @@ from flowveil.plan import Release
 from flowveil.trips import read_trips
 
 if TYPE_CHECKING:
-    from flowveil.compare import Comparison
-    from flowveil.describe import Description
+    from flowveil.comparison import Comparison
+    from flowveil.description import Description
 
-__all__ = ["anonymize", "compare", "describe", "picture", "read_trips", "read_zones", "verify"]
+__all__ = ["anonymize", "compare", "describe", "picture", "read_trips", "read_zones", "verify_folder"]
+
+#: What `read_trips` takes by the name of a role, and what else decides how rows are read.
+_ROLES = ("origin", "destination", "origin_tile", "destination_tile", "person", "weight", "trips")
+_READING = ("max_dropped", "skip_unknown")
 
 
 def read_zones(source: Any, **columns: Any) -> Any:
@@ -67,6 +71,8 @@ def anonymize(
         )
     chosen = find_method(method)
     chosen.check_options(options)
+    if isinstance(max_suppressed, bool) or not isinstance(max_suppressed, int | float):
+        raise ParameterError(f"max_suppressed must be a number; found {type(max_suppressed).__name__}.")
     if not 0 <= max_suppressed < 1:
         raise ParameterError(f"max_suppressed must be at least 0 and below 1; found {max_suppressed!r}.")
     if len(flows) == 0:
@@ -90,6 +96,8 @@ def _parameters(
         "options": {**defaults, **options},
         "resolution": flows.intake.resolution,
         "columns": dict(flows.intake.columns),
+        "max_dropped": flows.intake.max_dropped,
+        "skip_unknown": flows.intake.skip_unknown,
         "zones": dict(flows.intake.zones),
     }
 
@@ -103,7 +111,7 @@ def describe(source: Any, *, k: int = 10, max_suppressed: float = 0.1, **reading
         max_suppressed: share that may be suppressed, for the floor and the advice.
         **reading: how to read the trips; see `read_trips`.
     """
-    from flowveil.describe import describe_flows
+    from flowveil.description import describe_flows
 
     flows = source if isinstance(source, Flows) else read_trips(source, **reading)
     return describe_flows(flows, k=k, max_suppressed=max_suppressed)
@@ -135,7 +143,7 @@ def compare(
     Returns:
         All runs, with published measures only; ``write(directory)`` makes tables, charts and one page.
     """
-    from flowveil.compare import compare_flows
+    from flowveil.comparison import compare_flows
 
     flows = source if isinstance(source, Flows) else read_trips(source, **reading)
     return compare_flows(
@@ -167,12 +175,16 @@ def picture(
     return picture_of_folder(Path(release), path, show=show, **style)
 
 
-def verify(directory: str | PathLike[str], *, against: Any, **reading: Any) -> list[str]:
+def verify_folder(
+    directory: str | PathLike[str], *, against: Any, expect: Mapping[str, Any] | None = None, **reading: Any
+) -> list[str]:
     """Recount a release folder from its files and the raw input.
 
     Args:
         directory: a release folder.
         against: the trips it was made from, in any form `read_trips` takes.
+        expect: what the guarantee must be at the least: ``k``, ``protect``, ``k_population``, ``l``. Without it the
+            release is held against the guarantee that it claims.
         **reading: how to read them, where it should differ from what the release's report says.
 
     Returns:
@@ -184,12 +196,12 @@ def verify(directory: str | PathLike[str], *, against: Any, **reading: Any) -> l
     if not folder.is_dir():
         raise ParameterError(f"'{folder.name}' is not a folder. Hint: name the folder that holds manifest.json.")
     recorded = _parameters_of(folder)
-    how = {**recorded.get("columns", {}), **reading}
-    if recorded.get("resolution") is not None:
-        how = {"resolution": recorded["resolution"], **how}
+    how = {name: recorded["columns"][name] for name in _ROLES if name in recorded.get("columns", {})}
+    how |= {name: recorded[name] for name in ("resolution", *_READING) if recorded.get(name) is not None}
+    how |= reading
     if recorded.get("zones"):
         how["zones"] = _same_zones(recorded["zones"], how.get("zones"))
-    return verify_release(folder, read_trips(against, **how))
+    return verify_release(folder, read_trips(against, **how), expect=expect)
 
 
 def _parameters_of(folder: Path) -> dict[str, Any]:

@@ -188,9 +188,9 @@ class Release:
         cells = merged.cells
         if len(cells) == 0:
             raise InfeasibleError(
-                "No cell can be published: even the largest zones hold fewer than the guarantee asks for. "
-                f"Found {len(flows)} flows; asked for {describe_thresholds(guarantee)}. "
-                "Hint: lower k, allow more suppression, or bring more data."
+                "No cell can be published: with the zones this method can make, all fall short of the guarantee. "
+                f"Asked for {describe_thresholds(guarantee)}. "
+                "Hint: lower k, allow more suppression, use a method that merges zones, or bring more data."
             )
         safe = guarantee.safe(
             cells, plan.origin_zones.size[cells.origin], plan.destination_zones.size[cells.destination]
@@ -253,6 +253,23 @@ class Release:
         from flowveil.publish.folder import publish
 
         return publish(self, directory, overwrite=overwrite, formats=formats, basemap=basemap)
+
+    def picture(self, path: str | PathLike[str], *, show: str = "origins", **style: Any) -> Path:
+        """Draw a map into a PNG, SVG or PDF file: ``origins``, ``destinations``, ``both`` or ``flows``.
+
+        See `flowveil.report.pictures.draw` for basis, lines, width, dpi and title.
+        """
+        from flowveil.report.pictures import draw
+
+        return draw(self.flows, self.zones, path, show=show, **style)
+
+    def _repr_html_(self) -> str:
+        """Maps and measures for a notebook: only what may be published, so the notebook may be kept as well."""
+        from flowveil.report.document import frame
+        from flowveil.report.html import render
+        from flowveil.report.summary import summarize
+
+        return frame(render(summarize(self), self.flows, self.zones, compact=True))
 
     def write_internal_report(self, path: str | PathLike[str], *, release: str | PathLike[str] | None = None) -> Path:
         """Write a page that compares before and after. It tells raw counts: never publish it.

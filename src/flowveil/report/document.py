@@ -101,6 +101,14 @@ def host(url: str) -> str:
     return urlsplit(url).netloc
 
 
+def frame(document: str, *, height: int = 720) -> str:
+    """A whole page inside another, as a notebook shows it: it can neither reach the notebook nor be reached."""
+    return (
+        f'<iframe srcdoc="{text(document)}" sandbox="allow-scripts" title="flowveil" '
+        f'style="width:100%;height:{height}px;border:1px solid #d6dce4;border-radius:8px"></iframe>'
+    )
+
+
 # ---- pieces of HTML ----------------------------------------------------------------------------------------------
 
 

@@ -133,7 +133,7 @@ def map_of_release(
         totals[end] = {name: values[order] for name, values in total.items()}
     layers = {end: _columns_of(tables[end], totals[end]) for end in ENDS}
     outlines = [_geometries(tables[end]) for end in ENDS]
-    frame, shapes = _place(layers, outlines)
+    frame, shapes = place_layers(layers, outlines)
     return {
         "bases": bases,
         "homogeneous": homogeneous,
@@ -195,7 +195,7 @@ def _geometries(table: pa.Table) -> Geometries:
     return np.asarray(shapely.from_wkb(table["geometry"].to_numpy(zero_copy_only=False)), dtype=object)
 
 
-def _place(layers: dict[str, Any], outlines: list[Geometries]) -> tuple[Frame | None, list[list[list[int]]]]:
+def place_layers(layers: dict[str, Any], outlines: list[Geometries]) -> tuple[Frame | None, list[list[list[int]]]]:
     """Give every layer the units of its centres and the numbers of its shapes; shared outlines are held once."""
     whole = np.concatenate(outlines)
     has_shape = ~(shapely.is_missing(whole) | shapely.is_empty(whole))

@@ -225,7 +225,13 @@
     const { canvas, context: c } = map;
     const w = canvas.clientWidth, h = canvas.clientHeight;
     if (!w || !h) return;
-    const density = Math.max(window.devicePixelRatio || 1, document.documentElement.classList.contains("printing") ? 3 : 1);
+    const printed = document.documentElement.classList.contains("printing");
+    if (maps.length > 8 && !printed) {
+      /* A page of many maps draws those in sight. */
+      const box = canvas.getBoundingClientRect();
+      if (box.bottom < -300 || box.top > innerHeight + 300) return;
+    }
+    const density = Math.max(window.devicePixelRatio || 1, printed ? 3 : 1);
     if (canvas.width !== Math.round(w * density) || canvas.height !== Math.round(h * density)) {
       canvas.width = Math.round(w * density); canvas.height = Math.round(h * density);
     }
@@ -256,16 +262,18 @@
     c.restore();
   }
 
+  const layered = (layer) => layer.overlap ?? !(data.homogeneous || layer.fixed);
+
   function drawZones(map, view, toUnits, toPixels) {
     const c = map.context, layer = data.layers[map.layer], s = scale.of[map.layer];
-    const opacity = s.faded ? 0.3 : state.background ? 0.6 : data.homogeneous || layer.fixed ? 1 : 0.85;
+    const opacity = s.faded ? 0.3 : state.background ? 0.6 : layered(layer) ? 0.85 : 1;
     toUnits();
     const seen = visible(map, view);
     const pixel = view.k * typicalWidth(layer);
     c.strokeStyle = palette.outline;
     c.lineWidth = (pixel < 9 ? 0.35 : 0.8) / view.k;
     c.globalAlpha = opacity;
-    if (data.homogeneous || layer.fixed) {
+    if (!layered(layer)) {
       if (!s.paths) {
         s.paths = s.colours.map(() => new Path2D());
         s.edge = new Path2D();
@@ -439,6 +447,7 @@
 
   function tell() {
     const box = $("#selected"), selected = state.selected;
+    if (!box) return;
     $("#clear").disabled = !selected;
     if (!selected) { box.innerHTML = "<p class='soft'>No zone is selected. Click one on a map, choose one in a table, or type its code above: the maps then show where its trips go or come from.</p>"; return; }
     const { end, zone } = selected, other = OTHER[end], layer = data.layers[end];
@@ -687,6 +696,7 @@
   addEventListener("beforeprint", () => printing(true));
   addEventListener("afterprint", () => printing(false));
   matchMedia("print").addEventListener("change", (e) => { if (e.matches) printing(true); });
+  if (maps.length > 8) addEventListener("scroll", redraw, { passive: true });
   new ResizeObserver(redraw).observe(document.body);
   refresh();
   maps.forEach(draw);

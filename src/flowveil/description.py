@@ -173,8 +173,8 @@ class Description:
         yield text + "."
         if who.few_behind is not None:
             yield (
-                f"Of the flows with at least {self.k} trips, {who.few_behind:.1%} are those of fewer than {self.k} people: "
-                "protecting trips does not hide them."
+                f"Of the flows with at least {self.k} trips, {who.few_behind:.1%} are those of fewer than {self.k} "
+                "people: protecting trips does not hide them."
             )
 
     def __repr__(self) -> str:
@@ -197,7 +197,9 @@ def describe_flows(flows: Flows, *, k: int = 10, max_suppressed: float = 0.1) ->
         raise DataError("There are no flows to describe.")
     if not 0 <= max_suppressed < 1:
         raise ParameterError(f"max_suppressed must be at least 0 and below 1; found {max_suppressed!r}.")
-    units = [u for u in UNITS if (u != "people" or flows.people is not None) and (u != "population" or _weighted(flows))]
+    units = [
+        u for u in UNITS if (u != "people" or flows.people is not None) and (u != "population" or _weighted(flows))
+    ]
     guarantees = {unit: Guarantee.resolve(flows, k=k, protect=unit) for unit in units}
     levels = tuple(_levels(flows, guarantees))
     trips = int(flows.trips.sum())
@@ -336,7 +338,8 @@ def _advice(flows: Flows, levels: Sequence[Level], max_suppressed: float) -> Ite
     finest = levels[0]
     if enough is finest:
         yield (
-            "Enough is safe as it is: 'suppression' publishes the tiles unchanged, and a finer resolution may be possible."
+            "Enough is safe as it is: 'suppression' publishes the tiles unchanged, and a finer resolution may be "
+            "possible."
         )
     elif enough is None:
         yield "Even the coarsest level leaves much short: expect large zones, or choose a lower k, or bring more data."
@@ -344,11 +347,14 @@ def _advice(flows: Flows, levels: Sequence[Level], max_suppressed: float) -> Ite
         # Methods merge where they must; three levels leave them room without making the tree needlessly deep.
         start = min(finest.resolution, enough.resolution + 3)
         yield (
-            f"At resolution {enough.resolution}, all but {max_suppressed:.0%} of the volume would be safe on a plain grid; "
-            f"start with --resolution {start} and let the method merge where it must."
+            f"At resolution {enough.resolution}, all but {max_suppressed:.0%} of the volume would be safe on a plain "
+            f"grid; start with --resolution {start} and let the method merge where it must."
         )
     else:
-        yield f"{enough.lifted} levels up, all but {max_suppressed:.0%} of the volume would be safe; the method merges less where it can."
+        yield (
+            f"{enough.lifted} levels up, all but {max_suppressed:.0%} of the volume would be safe; "
+            "the method merges less where it can."
+        )
     homogeneous = next((name for name in ("twincut", "odkanon") if name in METHODS), None)
     if homogeneous is not None:
         yield f"Method: '{homogeneous}' for zones that do not overlap, which readers can map and add up."
