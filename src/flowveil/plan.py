@@ -7,7 +7,7 @@ measured is derived from a Release.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
@@ -236,11 +236,54 @@ class Release:
 
         return measure(self)
 
-    def write(self, directory: str | PathLike[str], *, overwrite: bool = True) -> Path:
-        """Publish into a folder, atomically: it appears whole and verified, or not at all."""
+    def write(
+        self,
+        directory: str | PathLike[str],
+        *,
+        overwrite: bool = True,
+        formats: str | Iterable[str] = (),
+        basemap: str | None = None,
+    ) -> Path:
+        """Publish into a folder, atomically: it appears whole and verified, or not at all.
+
+        Args:
+            directory: the folder: new, empty, or an earlier release.
+            overwrite: whether an earlier release may be replaced.
+            formats: exports beside the two tables: ``csv``, ``geojson``, ``gpkg``, ``omx``, ``flowmap``, ``kepler``,
+                ``arrow``; a comma-separated text or several names.
+            basemap: address of a tile server for the report's background map, which readers may switch on.
+        """
         from flowveil.publish.folder import publish
 
-        return publish(self, directory, overwrite=overwrite)
+        return publish(self, directory, overwrite=overwrite, formats=formats, basemap=basemap)
+
+    def picture(self, path: str | PathLike[str], *, show: str = "origins", **style: Any) -> Path:
+        """Draw a map into a PNG, SVG or PDF file: ``origins``, ``destinations``, ``both`` or ``flows``.
+
+        See `flowveil.report.pictures.draw` for basis, lines, width, dpi and title.
+        """
+        from flowveil.report.pictures import draw
+
+        return draw(self.flows, self.zones, path, show=show, **style)
+
+    def _repr_html_(self) -> str:
+        """Maps and measures for a notebook: only what may be published, so the notebook may be kept as well."""
+        from flowveil.report.document import frame
+        from flowveil.report.html import render
+        from flowveil.report.summary import summarize
+
+        return frame(render(summarize(self), self.flows, self.zones, compact=True))
+
+    def write_internal_report(self, path: str | PathLike[str], *, release: str | PathLike[str] | None = None) -> Path:
+        """Write a page that compares before and after. It tells raw counts: never publish it.
+
+        Args:
+            path: the file; refused inside a release.
+            release: the folder this release was written to, if any.
+        """
+        from flowveil.report.internal import write_internal_report
+
+        return write_internal_report(self, path, folder=release)
 
     def __repr__(self) -> str:
         return (

@@ -14,7 +14,7 @@ import hashlib
 import json
 import math
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from glob import escape
@@ -26,6 +26,7 @@ import numpy as np
 
 from flowveil.errors import GuaranteeError
 from flowveil.verify_boxes import Rectangles, flows_inside
+from flowveil.verify_exports import EXPORTS, check_exports
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
@@ -113,6 +114,7 @@ def _verify(place: Path, flows: Flows, expect: Mapping[str, Any]) -> list[str]:
         findings += _load_published(db, place, flows)
         if not _one(db, "SELECT count(*) = 2 FROM duckdb_tables() WHERE table_name IN ('published', 'zones')"):
             return findings
+        findings += check_exports(place, _present_exports(place), db)
         _load_raw(db, flows)
         if report.boxes is not None:
             findings += _load_boxes(db, place, report.boxes, flows)
@@ -134,17 +136,27 @@ def _check_manifest(place: Path) -> Iterator[str]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         yield f"{_MANIFEST}: missing or not readable"
         listed = {}
-    for name in sorted(set(_FILES) - present):
+    exports = _exports_of(listed)
+    for name in sorted((set(_FILES) | exports) - present):
         yield f"{name}: missing"
-    for name in sorted(present - set(_FILES) - {_MANIFEST}):
+    for name in sorted(present - set(_FILES) - exports - {_MANIFEST}):
         yield f"{name}: extra file, not part of a release"
-    for name in sorted(set(listed) - set(_FILES)):
+    for name in sorted(set(listed) - set(_FILES) - exports):
         yield f"{_MANIFEST}: lists '{name}', which is not part of a release"
-    for name in sorted(present & set(_FILES)):
+    for name in sorted(present & (set(_FILES) | exports)):
         if name not in listed:
             yield f"{_MANIFEST}: does not list '{name}'"
         elif _sha256(place / name) != listed[name]:
             yield f"{name}: its sha256 is not the one in {_MANIFEST}"
+
+
+def _exports_of(listed: Iterable[str]) -> set[str]:
+    """The files of a manifest that are exports of the tables."""
+    return set(listed) & set(EXPORTS)
+
+
+def _present_exports(place: Path) -> list[str]:
+    return sorted(name for name in EXPORTS if (place / name).is_file())
 
 
 def _sha256(path: Path) -> str | None:

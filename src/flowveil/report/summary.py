@@ -7,7 +7,8 @@ The reasoning, case by case, is in ``docs/threat-model.md``.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -43,13 +44,18 @@ _DIGITS = {
 }
 
 
-def summarize(release: Release) -> dict[str, Any]:
+def summarize(release: Release, *, formats: Sequence[str] = (), basemap: str | None = None) -> dict[str, Any]:
     """The content of report.json: plain, finite, and safe to publish.
+
+    Args:
+        release: what is published.
+        formats: exports that are written beside it; they are part of the command only.
+        basemap: address of the tile server of the report's background map; the same.
 
     Returns:
         ``version``, ``method``, ``parameters``, ``guarantee``, ``homogeneous``, ``boxes`` (None, or their grid and
         whether a flow may lie in two), ``suppression``, ``measures`` (by basis), ``withheld`` (None, or which
-        measures are withheld and why), ``statement``, ``notes``.
+        measures are withheld and why), ``statement``, ``notes``, and ``command``, which makes the release again.
     """
     reason = reason_to_withhold(release)
     measures = {basis: _published_measures(values) for basis, values in release.metrics().items()}
@@ -78,7 +84,44 @@ def summarize(release: Release) -> dict[str, Any]:
         "statement": statement(release, reason),
         "notes": _published_notes(release.plan.notes, withhold=reason is not None),
     }
-    return {key: _plain(value) for key, value in report.items()}
+    plain = {key: _plain(value) for key, value in report.items()}
+    written = {"format": ",".join(formats), "basemap": basemap}
+    return {**plain, "command": command(plain["method"], plain["parameters"], written)}
+
+
+def command(method: str, parameters: Mapping[str, Any], written: Mapping[str, str | None]) -> str:
+    """The command that makes this release again, for whoever holds the trips; the input's own name is not published.
+
+    Made from the published parameters, so it tells nothing that they do not.
+    """
+    words = ["flowveil", "anonymize", "INPUT", "--method", method]
+    for name in ("k", "k_population", "l", "max_suppressed", "resolution", "max_dropped"):
+        if parameters.get(name) is not None:
+            words += [f"--{name.replace('_', '-')}", str(parameters[name])]
+    protect = parameters.get("protect") or []
+    for unit in [protect] if isinstance(protect, str) else protect:
+        words += ["--protect", unit]
+    if parameters.get("skip_unknown"):
+        words.append("--skip-unknown")
+    for role, column in (parameters.get("columns") or {}).items():
+        words += [f"--{role.replace('_', '-')}", column]
+    if parameters.get("zones"):
+        words += ["--zones", "MAP"]
+    for name, value in (parameters.get("zones") or {}).items():
+        words += [f"--zones-{name}", _word(value)]
+    for name, value in (parameters.get("options") or {}).items():
+        if value is not None:
+            words += ["--option", f"{name}={_word(value)}"]
+    for name, text in written.items():
+        if text:
+            words += [f"--{name}", text]
+    return " ".join(shlex.quote(word) for word in [*words, "--out", "DIR"])
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def manifest(report: Mapping[str, Any], sha256: Mapping[str, str]) -> dict[str, Any]:
