@@ -105,9 +105,10 @@ def command(method: str, parameters: Mapping[str, Any], written: Mapping[str, st
         words.append("--skip-unknown")
     for role, column in (parameters.get("columns") or {}).items():
         words += [f"--{role.replace('_', '-')}", column]
-    if parameters.get("zones"):
+    zones = parameters.get("zones")
+    if zones:
         words += ["--zones", "MAP"]
-    for name, value in (parameters.get("zones") or {}).items():
+    for name, value in zones.items() if isinstance(zones, Mapping) else ():
         words += [f"--zones-{name}", _word(value)]
     for name, value in (parameters.get("options") or {}).items():
         if value is not None:
