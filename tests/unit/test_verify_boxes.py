@@ -40,7 +40,7 @@ def kind(request) -> str:
 
 def write(release: Release, folder: Path) -> Path:
     folder.mkdir(exist_ok=True)
-    _write_files(release, folder)
+    _write_files(release, folder, (), None)
     return folder
 
 
