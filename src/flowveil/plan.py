@@ -109,6 +109,8 @@ class Plan:
         kept: which flows are published; the others are suppressed.
         origin_zones, destination_zones: the zones that those numbers mean.
         homogeneous: the origin zones are disjoint, and so are the destination zones.
+        boxes: None where zones are nodes. Where they are boxes: ``grid_lon`` and ``grid_lat``, the width and height
+            in degrees of the grid that their edges lie on, and ``disjoint``, whether no flow lies in two cells.
         suppression: how flows came to be suppressed, in words that `verify` can check: ``{"rule": "short
             cells"}`` (a cell is published whole or not at all) or ``{"rule": "hopeless flows", "levels": L,
             "beta": b}`` (flows are taken out before cells are counted).
@@ -121,6 +123,7 @@ class Plan:
     origin_zones: Zones
     destination_zones: Zones
     homogeneous: bool
+    boxes: Mapping[str, Any] | None = None
     suppression: Mapping[str, Any] = field(default_factory=lambda: {"rule": "short cells"})
     notes: Mapping[str, Any] = field(default_factory=dict)
 

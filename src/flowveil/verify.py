@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flowveil.errors import GuaranteeError
+from flowveil.verify_boxes import Rectangles, flows_inside
 from flowveil.verify_exports import EXPORTS, check_exports
 
 if TYPE_CHECKING:
@@ -115,6 +116,8 @@ def _verify(place: Path, flows: Flows, expect: Mapping[str, Any]) -> list[str]:
             return findings
         findings += check_exports(place, _present_exports(place), db)
         _load_raw(db, flows)
+        if report.boxes is not None:
+            findings += _load_boxes(db, place, report.boxes, flows)
         findings += _check_zones(db, report)
         _assign_flows(db, report, flows)
         findings += _check_cells(db, report, flows)
@@ -171,9 +174,15 @@ class _Claims:
     guarantee: Mapping[str, Any]
     parameters: Mapping[str, Any]
     homogeneous: bool
+    boxes: Mapping[str, Any] | None
     suppression: Mapping[str, Any]
     measures: Mapping[str, Mapping[str, Any]]
     withheld: bool
+
+    @property
+    def overlapping(self) -> bool:
+        """Whether a flow may lie in several published cells, so that nobody can tell in which it is counted."""
+        return self.boxes is not None and not self.boxes["disjoint"]
 
     def threshold(self, unit: str) -> float | None:
         """What every cell must reach in a unit, or None where the unit is not protected."""
@@ -187,6 +196,7 @@ def _read_report(place: Path) -> tuple[_Claims | None, list[str]]:
             guarantee=dict(content["guarantee"]),
             parameters=dict(content["parameters"]),
             homogeneous=content["homogeneous"],
+            boxes=None if content.get("boxes") is None else dict(content["boxes"]),
             suppression=dict(content["suppression"]),
             measures={basis: dict(values) for basis, values in content["measures"].items()},
             withheld=content.get("withheld") is not None,
@@ -202,6 +212,12 @@ def _read_report(place: Path) -> tuple[_Claims | None, list[str]]:
 def _malformed(claims: _Claims) -> Iterator[str]:
     if not isinstance(claims.homogeneous, bool):
         yield "report.json: 'homogeneous' is neither true nor false"
+    if claims.boxes is not None and (
+        claims.homogeneous
+        or not isinstance(claims.boxes.get("disjoint"), bool)
+        or not all((_number(claims.boxes.get(name)) or 0) > 0 for name in ("grid_lon", "grid_lat"))
+    ):
+        yield "report.json: 'boxes' does not say their grid and whether they are disjoint"
     for unit in ("k", *_UNITS, "locations"):
         left_open = unit == "population" and claims.withheld and claims.guarantee.get(unit) is None
         if unit in claims.guarantee and not left_open and _number(claims.guarantee[unit]) is None:
@@ -486,12 +502,13 @@ def _check_zones(db: Any, claims: _Claims) -> Iterator[str]:
     for end, role in (("o", "origin"), ("d", "destination")):
         listed = f"(SELECT * FROM zones WHERE role IN ('{role}', 'both'))"
         used = f"(SELECT DISTINCT {role}_zone AS zone FROM published)"
-        _run(
-            db,
-            f"CREATE TABLE zone_{end} AS SELECT row_number() OVER (ORDER BY zone) AS z, zone, node, "
-            f"n.tiles, n.level FROM (SELECT DISTINCT zone FROM {listed}) LEFT JOIN node_{end} n ON zone = text",
-        )
-        _run(db, f"CREATE TABLE member_{end} AS SELECT tile, z FROM up_{end} JOIN zone_{end} USING (node)")
+        if claims.boxes is None:
+            _run(
+                db,
+                f"CREATE TABLE zone_{end} AS SELECT row_number() OVER (ORDER BY zone) AS z, zone, node, "
+                f"n.tiles, n.level FROM (SELECT DISTINCT zone FROM {listed}) LEFT JOIN node_{end} n ON zone = text",
+            )
+            _run(db, f"CREATE TABLE member_{end} AS SELECT tile, z FROM up_{end} JOIN zone_{end} USING (node)")
         compared = f"{listed} l JOIN zone_{end} r USING (zone)"
         counts = {
             f"{role} zones of flows.parquet are missing": f"{used} ANTI JOIN {listed} USING (zone)",
@@ -515,6 +532,71 @@ def _check_zones(db: Any, claims: _Claims) -> Iterator[str]:
                 f"zones.parquet: {role} zones overlap in {overlaps} tiles, "
                 "but report.json says that they are homogeneous"
             )
+
+
+def _load_boxes(db: Any, place: Path, claims: Mapping[str, Any], flows: Flows) -> Iterator[str]:
+    """Boxes from their published shapes: ``zone_*`` with the tiles in them, ``inside`` (flow, cell) pairs.
+
+    ``member_*`` stays empty: it tells where zones overlap, and boxes do.
+    """
+    import pyarrow as pa
+
+    rectangles: dict[str, Rectangles] = {}
+    codes: dict[str, list[str]] = {}
+    centers: dict[str, tuple[Any, Any]] = {}
+    for end, role, tree in (("o", "origin", flows.origins), ("d", "destination", flows.destinations)):
+        rows = _run(
+            db,
+            "SELECT zone, CAST(any_value(geometry) AS BLOB) FROM read_parquet(?, hive_partitioning = false) "
+            f"WHERE role IN ('{role}', 'both') GROUP BY zone ORDER BY zone",
+            [escape(str(place / "zones.parquet"))],
+        )
+        codes[end], found = [zone for zone, _ in rows], Rectangles.of([shape for _, shape in rows])
+        centers[end] = _tile_centers(tree)
+        if centers[end][0] is None:
+            yield f"the input does not say where its {role} tiles lie, so nothing in boxes can be recounted"
+            centers[end] = (np.full(tree.n_tiles, np.nan), np.full(tree.n_tiles, np.nan))
+        counts = {
+            f"{role} zones are not made of rectangles": int(np.sum(~found.sound)),
+            f"{role} zones have edges off the declared grid": found.off_grid(claims["grid_lon"], claims["grid_lat"]),
+            f"{role} zones have a code that does not say their bounds": found.misnamed(codes[end]),
+        }
+        for problem, n in counts.items():
+            if n:
+                yield f"zones.parquet: {n} {problem}"
+        tiles = found.tile_counts(*centers[end])
+        table = {
+            "z": np.arange(len(rows)),
+            "zone": pa.array(codes[end], type=pa.string()),
+            "node": pa.array(codes[end], type=pa.string(), mask=tiles == 0),
+            "tiles": tiles,
+            "level": np.zeros(len(rows), dtype=np.int32),
+        }
+        _store(db, f"zone_{end}", pa.table(table))
+        _run(db, f"CREATE TABLE member_{end} AS SELECT NULL::VARCHAR AS tile, z FROM zone_{end} WHERE false")
+        rectangles[end] = found
+    pairs = _run(
+        db,
+        "SELECT DISTINCT o.z AS a, d.z AS b FROM published JOIN zone_o o ON origin_zone = o.zone "
+        "JOIN zone_d d ON destination_zone = d.zone ORDER BY a, b",
+    )
+    a, b = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    (lat_o, lon_o), (lat_d, lon_d) = centers["o"], centers["d"]
+    flow, cell = flows_inside(
+        rectangles["o"],
+        rectangles["d"],
+        (a, b),
+        (lat_o[flows.origin], lon_o[flows.origin]),
+        (lat_d[flows.destination], lon_d[flows.destination]),
+    )
+    _store(db, "inside", pa.table({"flow": flow.astype(np.int32), "a": a[cell], "b": b[cell]}))
+
+
+def _tile_centers(tree: Hierarchy) -> tuple[Any, Any]:
+    if tree.geography is None:
+        return None, None
+    leaves = np.flatnonzero(np.bincount(tree.parent[1:], minlength=len(tree.parent)) == 0)
+    return tree.geography.centers(leaves.astype(np.int32))
 
 
 # ---- cells -------------------------------------------------------------------------------------------------
@@ -577,11 +659,14 @@ def _assign_flows(db: Any, claims: _Claims, flows: Flows) -> None:
         "CREATE TABLE cells AS SELECT DISTINCT o.z AS a, d.z AS b FROM published "
         "JOIN zone_o o ON origin_zone = o.zone JOIN zone_d d ON destination_zone = d.zone",
     )
-    _run(
-        db,
-        "CREATE VIEW located AS SELECT flow, mo.z AS a, md.z AS b, trips, weight FROM rest "
-        "JOIN member_o mo ON rest.o = mo.tile JOIN member_d md ON rest.d = md.tile",
-    )
+    if claims.boxes is None:
+        _run(
+            db,
+            "CREATE VIEW located AS SELECT flow, mo.z AS a, md.z AS b, trips, weight FROM rest "
+            "JOIN member_o mo ON rest.o = mo.tile JOIN member_d md ON rest.d = md.tile",
+        )
+    else:
+        _run(db, "CREATE VIEW located AS SELECT flow, a, b, trips, weight FROM rest JOIN inside USING (flow)")
     _run(db, "CREATE TABLE assigned AS SELECT * FROM located SEMI JOIN cells USING (a, b)")
     _group(db, "counted", "assigned", people=flows.people is not None)
     _run(
@@ -593,6 +678,9 @@ def _assign_flows(db: Any, claims: _Claims, flows: Flows) -> None:
 
 
 def _check_cells(db: Any, claims: _Claims, flows: Flows) -> Iterator[str]:
+    if claims.overlapping:
+        yield from _check_overlapping_cells(db, claims, flows)
+        return
     conditions = {
         "cells hold no flow of the input": "true_trips IS NULL",
         "cells have another number of trips than the recount": "true_trips <> trips",
@@ -620,6 +708,54 @@ def _check_cells(db: Any, claims: _Claims, flows: Flows) -> Iterator[str]:
         )
         if missing:
             yield f"flows.parquet: {missing} cells that reach the guarantee are missing"
+
+
+def _check_overlapping_cells(db: Any, claims: _Claims, flows: Flows) -> Iterator[str]:
+    """What must hold wherever the flows that lie in several boxes are counted.
+
+    A cell holds no more than lies in its boxes. What lies in the boxes of one cell only is counted there or
+    suppressed, so all that cells lack of it is no more than what is suppressed in total.
+    """
+    bases = ["trips"] if flows.weight is None else ["trips", "weight"]
+    conditions = {"cells hold no flow of the input": "true_trips IS NULL"}
+    for basis in bases:
+        slack = f"{TOLERANCE} * greatest(1, true_{basis})" if basis == "weight" else "0"
+        conditions[f"cells have more {basis} than lie in their boxes"] = f"{basis} - true_{basis} > {slack}"
+    if flows.weight is not None:
+        conditions["cells have no weight"] = "weight IS NULL OR isnan(weight)"
+    _run(db, "CREATE TABLE box AS SELECT * FROM recount")
+    # From here on a cell holds what it says: that it lies within its boxes is checked above.
+    weight = "NULL::DOUBLE" if flows.weight is None else "weight"
+    _run(
+        db,
+        f"CREATE OR REPLACE TABLE recount AS SELECT * REPLACE (trips AS true_trips, {weight} AS true_weight) FROM box",
+    )
+    for problem, test in conditions.items():
+        n = _one(db, f"SELECT count(*) FROM box WHERE {test}")
+        if n:
+            yield f"flows.parquet: {n} {problem}"
+    for shortfall, test in _short(claims):
+        n = _one(db, f"SELECT count(*) FROM recount WHERE {test}")
+        if n:
+            yield f"flows.parquet: {n} cells {shortfall}"
+    _run(
+        db,
+        "CREATE TABLE alone AS SELECT a, b, sum(trips) AS trips, sum(weight) AS weight FROM assigned SEMI JOIN "
+        "(SELECT flow FROM assigned GROUP BY flow HAVING count(*) = 1) USING (flow) GROUP BY a, b",
+    )
+    for basis in bases:
+        left = _one(db, f"SELECT (SELECT sum({basis}) FROM raw) - (SELECT sum({basis}) FROM published)") or 0
+        lacking = _one(
+            db,
+            f"SELECT coalesce(sum(greatest(alone.{basis} - recount.{basis}, 0)), 0) FROM recount "
+            "JOIN alone USING (a, b)",
+        )
+        whole = float(_one(db, f"SELECT coalesce(sum({basis}), 0) FROM raw"))
+        rounding = TOLERANCE * max(1.0, whole) if basis == "weight" else 0.0
+        if left < -rounding:
+            yield f"flows.parquet: more {basis} are published than the input has"
+        elif lacking > left + rounding:
+            yield f"flows.parquet: cells lack more {basis} than are suppressed"
 
 
 def _short(claims: _Claims) -> Iterator[tuple[str, str]]:
@@ -651,7 +787,13 @@ def _check_measures(db: Any, claims: _Claims, flows: Flows) -> Iterator[str]:
     few_merged = 0 < merged < _FEWEST_MERGED
     for basis in sorted(set(expected) & set(claims.measures)):
         said = claims.measures[basis]
+        if claims.overlapping:
+            most = counted["k_people"]
+            if (_number(said.get("k_people")) or 0) > (most or 0):
+                yield f"report.json: k_people by {basis} is more than lie in the boxes of a cell"
         for name, value in counted.items():
+            if claims.overlapping and name in ("k_people", "cells_under_k_people"):
+                continue
             if not _agrees(said.get(name), value):
                 yield f"report.json: {name} by {basis} contradicts the recount"
         share = said.get("suppressed_share")
@@ -695,6 +837,8 @@ def _suppressed_share(db: Any, basis: str) -> float:
 
 def _must_withhold(db: Any, claims: _Claims, flows: Flows) -> bool:
     """Whether too little is suppressed to tell its total: no safe cell, or fewer than three flows or cells."""
+    if claims.overlapping:
+        return _must_withhold_overlapping(db, claims)
     _run(
         db,
         "CREATE TABLE suppressed AS SELECT flow, 0 AS a, 0 AS b, trips, weight, o, d FROM raw "
@@ -714,3 +858,16 @@ def _must_withhold(db: Any, claims: _Claims, flows: Flows) -> bool:
     )[0]
     whole_cells = claims.suppression["rule"] == "short cells"
     return bool(whole_cells and claims.homogeneous and known == n and cells < _FEWEST_SUPPRESSED)
+
+
+def _must_withhold_overlapping(db: Any, claims: _Claims) -> bool:
+    """The same as far as totals tell it: which flows are suppressed, or whose, cannot be known."""
+    weight = "weight" if _one(db, "SELECT count(weight) FROM raw") else "NULL::DOUBLE AS weight"
+    _run(
+        db,
+        "CREATE TABLE suppressed AS SELECT r.trips - p.trips AS trips, r.weight - p.weight AS weight, "
+        f"{_literal(math.inf)} AS people FROM (SELECT sum(trips) AS trips, sum(weight) AS weight FROM raw) r, "
+        f"(SELECT sum(trips) AS trips, sum(weight) AS weight FROM (SELECT trips, {weight} FROM published)) p",
+    )
+    trips = _one(db, "SELECT trips FROM suppressed")
+    return bool(trips and not _one(db, f"SELECT {_safe(claims, locations=False)} FROM suppressed"))

@@ -53,9 +53,9 @@ def summarize(release: Release, *, formats: Sequence[str] = (), basemap: str | N
         basemap: address of the tile server of the report's background map; the same.
 
     Returns:
-        ``version``, ``method``, ``parameters``, ``guarantee``, ``homogeneous``, ``suppression``, ``measures``
-        (by basis), ``withheld`` (None, or which measures are withheld and why), ``statement``, ``notes``, and
-        ``command``, which makes the release again.
+        ``version``, ``method``, ``parameters``, ``guarantee``, ``homogeneous``, ``boxes`` (None, or their grid and
+        whether a flow may lie in two), ``suppression``, ``measures`` (by basis), ``withheld`` (None, or which
+        measures are withheld and why), ``statement``, ``notes``, and ``command``, which makes the release again.
     """
     reason = reason_to_withhold(release)
     measures = {basis: _published_measures(values) for basis, values in release.metrics().items()}
@@ -77,6 +77,7 @@ def summarize(release: Release, *, formats: Sequence[str] = (), basemap: str | N
         "parameters": _published_parameters(release.parameters),
         "guarantee": _published_guarantee(release, withhold=reason is not None),
         "homogeneous": release.plan.homogeneous,
+        "boxes": release.plan.boxes,
         "suppression": release.plan.suppression,
         "measures": measures,
         "withheld": withheld,
@@ -330,6 +331,23 @@ def _about_places(release: Release) -> list[str]:
             "Not protected: what a cell has in common. If all trips of a cell end in the same place, or share "
             "anything else, whoever is known to be in the cell is known to share it."
         )
-    if not release.plan.homogeneous:
+    if release.plan.boxes is not None:
+        said += _about_boxes(release.plan.boxes)
+    elif not release.plan.homogeneous:
         said.append("Zones are nested: areas of different cells may overlap; a flow is counted in one cell only.")
     return said
+
+
+def _about_boxes(boxes: Mapping[str, Any]) -> list[str]:
+    """That boxes overlap, and what their edges tell."""
+    overlap = "Zones are boxes, and boxes overlap: a trip is counted in one cell only. "
+    if boxes["disjoint"]:
+        overlap += "No trip lies in both boxes of two cells, but the areas at one end may overlap."
+    else:
+        overlap += "It may lie in the boxes of several, so cells must not be added up over an area."
+    grid = f"{boxes['grid_lon']:g} degrees of longitude by {boxes['grid_lat']:g} degrees of latitude"
+    return [
+        overlap,
+        f"Not protected: the outermost trips of a cell. Edges lie on a grid of {grid}; some trip of the cell "
+        "starts or ends in the outermost row of grid squares along each edge.",
+    ]
