@@ -184,6 +184,8 @@ def promise(guarantee: Mapping[str, Any]) -> str:
 def lead(report: Mapping[str, Any]) -> str:
     """The line below the heading."""
     zones = "zones that do not overlap" if report["homogeneous"] else "zones that may overlap"
+    if report.get("boxes") is not None:
+        zones = "boxes that overlap"
     method, version = text(report["method"]), text(report["version"])
     return f"Method <strong>{method}</strong>, {zones}, written by flowveil {version}."
 
