@@ -11,7 +11,7 @@ release.write("release")
 
 from __future__ import annotations
 
-from flowveil.api import anonymize, read_trips, read_zones, verify
+from flowveil.api import anonymize, compare, describe, picture, read_trips, read_zones, verify_folder
 from flowveil.errors import (
     DataError,
     FlowveilError,
@@ -48,7 +48,10 @@ __all__ = [
     "Release",
     "__version__",
     "anonymize",
+    "compare",
+    "describe",
+    "picture",
     "read_trips",
     "read_zones",
-    "verify",
+    "verify_folder",
 ]

@@ -8,7 +8,7 @@ computed from the true counts would tell about them without noise.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -163,11 +163,41 @@ class NoisyRelease:
 
         return {"trips": noise_measures(self)}
 
-    def write(self, directory: str | PathLike[str], *, overwrite: bool = True) -> Path:
-        """Publish into a folder, atomically: it appears whole and checked, or not at all."""
+    def write(
+        self,
+        directory: str | PathLike[str],
+        *,
+        overwrite: bool = True,
+        formats: str | Iterable[str] = (),
+        basemap: str | None = None,
+    ) -> Path:
+        """Publish into a folder, atomically: it appears whole and checked, or not at all.
+
+        Args:
+            directory: the folder: new, empty, or an earlier release.
+            overwrite: whether an earlier release may be replaced.
+            formats: exports beside the two tables; see `flowveil.plan.Release.write`.
+            basemap: address of a tile server for the report's background map, which readers may switch on.
+        """
         from flowveil.publish.folder import publish
 
-        return publish(self, directory, overwrite=overwrite)
+        return publish(self, directory, overwrite=overwrite, formats=formats, basemap=basemap)
+
+    def picture(self, path: str | PathLike[str], *, show: str = "origins", **style: Any) -> Path:
+        """Draw a map into a PNG, SVG or PDF file; see `flowveil.plan.Release.picture`."""
+        from flowveil.report.pictures import draw
+
+        self.check_publishable()
+        return draw(self.flows, self.zones, path, show=show, **style)
+
+    def _repr_html_(self) -> str:
+        """Maps and measures for a notebook: only what may be published, so the notebook may be kept as well."""
+        from flowveil.report.document import frame
+        from flowveil.report.html import render
+        from flowveil.report.summary import summarize
+
+        self.check_publishable()
+        return frame(render(summarize(self), self.flows, self.zones, compact=True))
 
     def check_publishable(self) -> None:
         """Refuse noise that can be repeated.

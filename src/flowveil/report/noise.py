@@ -53,6 +53,7 @@ def summarize_noise(release: NoisyRelease) -> dict[str, Any]:
         "parameters": published_parameters(release.parameters),
         "guarantee": release.guarantee.to_dict(),
         "homogeneous": release.plan.homogeneous,
+        "boxes": release.plan.boxes,
         "suppression": release.plan.suppression,
         "measures": {"trips": measures},
         "withheld": {"measures": {"trips": list(FROM_TRUE_COUNTS)}, "reason": REASON},
@@ -115,6 +116,19 @@ def promise_of_noise(guarantee: Mapping[str, Any]) -> str:
     """The promise in a few words, for a heading."""
     whom = "person" if guarantee["unit"] == "person" else "trip, not each person"
     return f"differential privacy, ε = {guarantee['epsilon']:g}, δ = {guarantee['delta']:g}, for each {whom}"
+
+
+def figures_of_noise(report: Mapping[str, Any]) -> list[tuple[str, Any, str]]:
+    """The numbers that matter most: name, value, what it is."""
+    m, guarantee = report["measures"]["trips"], report["guarantee"]
+    return [
+        ("Published pairs", m["n_cells"], "pairs of zones with a noisy count"),
+        ("Origin zones", m["n_origin_zones"], "areas where published trips start"),
+        ("Destination zones", m["n_destination_zones"], "areas where published trips end"),
+        ("Unit", guarantee["unit"], "whom the promise is about"),
+        ("ε", guarantee["epsilon"], f"δ = {guarantee['delta']:g}; at most {guarantee['bound']:,} trips of each unit"),
+        ("Noise", float(f"{guarantee['deviation']:.3g}"), "standard deviation of each count, in trips"),
+    ]
 
 
 def rows_of_noise(guarantee: Mapping[str, Any]) -> list[tuple[str, Any]]:

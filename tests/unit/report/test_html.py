@@ -11,7 +11,7 @@ from flowveil.report.html import MEASURES, render
 from flowveil.report.summary import summarize
 from unit.publish.releases import city_flows, nested_release, release_of
 
-VOID = {"meta", "link", "br", "hr", "img", "input"}
+VOID = {"meta", "link", "br", "hr", "img", "input", "rect", "circle", "line", "path"}
 
 
 class Page(HTMLParser):
@@ -52,7 +52,8 @@ def test_it_is_one_page_that_needs_nothing_else(report):
     page = Page(text)
     assert page.open == []
     assert not {"script", "link", "img", "iframe"} & {tag for tag, _ in page.tags}
-    assert not re.search(r"https?:|url\(|@import|\bsrc=|\bhref=", text)
+    assert not re.search(r"https?:|url\(|@import|\bsrc=|\bhref=(?!\"#)", text)
+    assert "default-src 'none'" in text
     assert "prefers-color-scheme: dark" in text
     assert "@media print" in text
 
@@ -97,3 +98,11 @@ def test_text_from_outside_is_escaped(report):
 def test_a_measure_of_the_future_is_shown(report):
     later = {**report, "measures": {"trips": {**report["measures"]["trips"], "floor": 31}}}
     assert ["floor", "31"] in Page(render(later)).rows
+
+
+def test_a_threshold_that_is_withheld_is_told_in_words(report):
+    hidden = {**report, "guarantee": {"k": 5, "protect": ["population"], "population": None}}
+    release = release_of(city_flows(), budget="volume")
+    text = render(hidden, release.flows, release.zones)
+    assert "5 times the mean weight of a trip" in text
+    assert "whose number is withheld" in text
