@@ -198,8 +198,6 @@ def anonymize(
     parsed = _parse_options(method, options)
     if find_method(method).noisy:
         _refuse_thresholds(method)
-        if internal_report is not None:
-            raise ParameterError(f"Method '{method}' has no internal report. Hint: leave --internal-report out.")
     if seed is not None and "seed" in find_method(method).options:
         parsed["seed"] = seed
     parse_formats(formats)

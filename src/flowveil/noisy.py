@@ -68,7 +68,7 @@ class PrivacyLoss:
         return f"ε = {self.epsilon:g}, δ = {self.delta:g} for {whom}"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class NoisyCounts:
     """What a noisy method returns.
 
@@ -89,7 +89,7 @@ class NoisyCounts:
     repeatable: bool
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class NoisyRelease:
     """Noisy counts that may be published.
 
@@ -198,6 +198,17 @@ class NoisyRelease:
 
         self.check_publishable()
         return frame(render(summarize(self), self.flows, self.zones, compact=True))
+
+    def write_internal_report(self, path: str | PathLike[str], *, release: str | PathLike[str] | None = None) -> Path:
+        """Write a page with the true counts and all measures. Publishing it would void the promise.
+
+        Args:
+            path: the file; refused inside a release.
+            release: the folder this release was written to, if any.
+        """
+        from flowveil.report.internal import write_internal_report
+
+        return write_internal_report(self, path, folder=release)
 
     def check_publishable(self) -> None:
         """Refuse noise that can be repeated.

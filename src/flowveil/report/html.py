@@ -144,7 +144,7 @@ def render(
     if compact:
         parts = [part for part in parts if part.name in ("maps", "measures")]
     return page(
-        title=f"Release report: {report['method']}, {_title(report['guarantee'])}",
+        title=f"Release report: {report['method']}, {short_promise(report['guarantee'])}",
         heading=f"Origin-destination matrix, {promise(report['guarantee'])}",
         lead=lead(report),
         notice=notice(report),
@@ -181,7 +181,8 @@ def _is_noisy(guarantee: Mapping[str, Any]) -> bool:
     return "epsilon" in guarantee
 
 
-def _title(guarantee: Mapping[str, Any]) -> str:
+def short_promise(guarantee: Mapping[str, Any]) -> str:
+    """The promise in one number, for the title of a page."""
     return f"ε = {guarantee['epsilon']:g}" if _is_noisy(guarantee) else f"k = {guarantee['k']}"
 
 
@@ -203,10 +204,10 @@ def lead(report: Mapping[str, Any]) -> str:
 
 
 def notice(report: Mapping[str, Any]) -> str:
-    """What a reader must know before anything else: whether people are protected."""
-    heads = ("Not protected: people", "Not protected: participants")
-    said = (line.partition(":")[2].strip() for line in report["statement"] if line.startswith(heads))
-    return "".join(f'<p class="notice"><strong>Not protected:</strong> {text(line)}</p>' for line in said)
+    """What a reader must know before anything else: whether people are protected, and whether counts are noisy."""
+    heads = ("Not protected: people", "Not protected: participants", "Not protected: the list of zones", "Noisy:")
+    said = (line.partition(":") for line in report["statement"] if line.startswith(heads))
+    return "".join(f'<p class="notice"><strong>{text(head)}:</strong>{text(line)}</p>' for head, _, line in said)
 
 
 def figures(report: Mapping[str, Any]) -> str:
