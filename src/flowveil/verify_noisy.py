@@ -28,6 +28,15 @@ _TOLD = {
     "n_destination_zones": "destinations",
     "published_trips": "trips",
 }
+#: What a report, its promise and its domain may hold: each of these follows from the table or from what was chosen.
+_REPORT_KEYS = {
+    "version", "method", "parameters", "guarantee", "homogeneous", "boxes", "suppression", "measures", "withheld",
+    "statement", "notes", "command",
+}  # fmt: skip
+_PROMISE_KEYS = {
+    "unit", "epsilon", "delta", "bound", "mechanism", "scale", "deviation", "threshold", "domain",
+}  # fmt: skip
+_DOMAIN_KEYS = {"level", "region", "pairs", "zones", "zones_from_data"}
 _TOLERANCE = 1e-9
 _BATCH_ROWS = 1 << 18
 #: Splits of a person's trips are tried up to this many; beyond, the two that can be worst.
@@ -236,6 +245,13 @@ def _check_report(report: Mapping[str, Any], seen: _Seen) -> Iterator[str]:
     told = sorted(name for name, value in measures["trips"].items() if value is not None and name not in _TOLD)
     if told:
         yield f"report.json: {', '.join(told)} would tell about the true counts; withhold them"
+    promise = report["guarantee"]
+    known = ((report, _REPORT_KEYS), (promise, _PROMISE_KEYS), (promise["domain"], _DOMAIN_KEYS))
+    strange = sum(len(set(told) - allowed) for told, allowed in known)
+    if strange:
+        yield f"report.json: {strange} entries that a noisy release does not have may depend on the true counts"
+    if promise["domain"].get("zones_from_data") and "zones" in promise["domain"]:
+        yield "report.json: the number of zones with trips is told, which is a count without noise"
     if report.get("notes"):
         yield "report.json: notes are told, which may depend on the true counts"
     if report.get("parameters", {}).get("options", {}).get("unsafe_seed_for_tests") is not None:

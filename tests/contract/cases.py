@@ -1,7 +1,7 @@
 """What the contract tests run: promises of the methods, trees, flows and guarantees.
 
-A new method is run as soon as it stands in METHODS; what it promises has to be declared in RUNS. Methods that add noise
-promise no smallest cell: they are held to refuse whoever asks for one, and their own tests do the rest.
+A new method is run as soon as it stands in METHODS; what it promises has to be declared in RUNS, or in NOISY_RUNS where
+it adds noise: such methods promise no smallest cell, and have a contract of their own.
 """
 
 from __future__ import annotations
@@ -65,6 +65,12 @@ RUNS = (
 )
 
 UNDECLARED = tuple(Run(name, finest=False) for name in K_METHODS if name not in {run.method for run in RUNS})
+
+#: Methods that add noise, with options that suit every tree; ε and the bound are the tests' to choose.
+NOISY_RUNS = (
+    Run("laplace", {"region": "observed"}),
+    Run("laplace", {"delta": 1e-3}),
+)
 
 # ---- trees ----------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contract.cases import GUARANTEES, K_METHODS, RUNS, TABLES, TREES, UNDECLARED, Run, on_a_map, rows_of
-from flowveil import METHODS, DataError, Flows, Hierarchy, InfeasibleError, ParameterError, Release, anonymize
+from flowveil import METHODS, DataError, Flows, Hierarchy, InfeasibleError, Release, anonymize
 from flowveil.plan import NodeZones, Zones
 from reference.trees import ancestors, leaf_nodes, persons_by_flow
 from strategies import flow_tables
@@ -201,17 +201,6 @@ def test_every_method_says_what_it_promises():
     assert not missing, f"Declare what {', '.join(missing)} promises: add it to RUNS in tests/contract/cases.py."
     gone = sorted({run.method for run in RUNS} - set(METHODS))
     assert not gone, f"RUNS in tests/contract/cases.py declares {', '.join(gone)}, which METHODS does not have."
-
-
-@pytest.mark.parametrize("name", sorted(set(METHODS) - set(K_METHODS)))
-@pytest.mark.parametrize("asked", [{"k": 5}, {"protect": "people"}, {"max_suppressed": 0.2}, {"l": 2}], ids=str)
-def test_noisy_methods_promise_no_smallest_cell(name, asked):
-    flows = rows_of("uneven", "star").flows("star")
-    with pytest.raises(ParameterError, match="promises no smallest cell"):
-        anonymize(flows, name, **asked)
-    parameters = inspect.signature(METHODS[name].plan).parameters
-    assert next(iter(parameters)) == "flows"
-    assert all(p.kind is p.KEYWORD_ONLY and p.default is not p.empty for p in list(parameters.values())[1:])
 
 
 @pytest.mark.parametrize("name", K_METHODS)

@@ -21,7 +21,7 @@ from strategies import hierarchies
 
 def counts_by_code(flows: Flows, bound: int | None) -> dict[tuple[str, str], int]:
     trips = counted_trips(flows, np.ones(len(flows), np.bool_), bound=bound)
-    o, d = (np.array([str(t.code[v]) for v in leaf_nodes(t)]) for t in (flows.origins, flows.destinations))
+    o, d = (t.code_text(np.array(leaf_nodes(t))) for t in (flows.origins, flows.destinations))
     ends = zip(o[flows.origin].tolist(), d[flows.destination].tolist(), strict=True)
     return {pair: int(n) for pair, n in zip(ends, trips, strict=True) if n}
 

@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from decimal import Decimal, localcontext
 
+import numpy as np
+
 from flowveil.flows import Flows
 from reference.trees import leaf_nodes
 
@@ -54,7 +56,7 @@ def threshold(bound: int, scale: float, delta: float) -> int:
 
 def bounded_counts(flows: Flows, bound: int | None) -> dict[tuple[str, str], int]:
     """The trips of each pair of tiles that are counted, by code: at most ``bound`` of each person, evenly spread."""
-    names = [[str(tree.code[node]) for node in leaf_nodes(tree)] for tree in (flows.origins, flows.destinations)]
+    names = [tree.code_text(np.array(leaf_nodes(tree))).tolist() for tree in (flows.origins, flows.destinations)]
     pairs = [(names[0][o], names[1][d]) for o, d in zip(flows.origin, flows.destination, strict=True)]
     counts: dict[tuple[str, str], int] = defaultdict(int)
     if bound is None:

@@ -217,6 +217,16 @@ TAMPERED = {
         lambda f: rewrite_report(f, lambda r: r["measures"]["trips"].update(input_trips=1500)),
         "input_trips would tell",
     ),
+    "an unknown entry": (lambda f: rewrite_report(f, lambda r: r.update(input_rows=1500)), "does not have"),
+    "an unknown promise": (lambda f: rewrite_report(f, lambda r: r["guarantee"].update(people=75)), "does not have"),
+    "an unknown domain": (
+        lambda f: rewrite_report(f, lambda r: r["guarantee"]["domain"].update(empty_pairs=75)),
+        "does not have",
+    ),
+    "how many zones have trips": (
+        lambda f: rewrite_report(f, lambda r: r["guarantee"]["domain"].update(zones_from_data=True)),
+        "number of zones with trips",
+    ),
     "measures by weight": (lambda f: rewrite_report(f, lambda r: r["measures"].update(weight={})), "by trips alone"),
     "notes": (lambda f: rewrite_report(f, lambda r: r["notes"].update(flows=12)), "notes"),
     "another unit": (lambda f: rewrite_report(f, lambda r: r["guarantee"].update(unit="trip")), "unit"),

@@ -511,6 +511,11 @@ def _measure_rows(report: Mapping[str, Any]) -> Iterable[str]:
     for key, name, meaning in (*named, *((key, key, "") for key in extra)):
         if not any(key in values for values in measures.values()):
             continue
+        if _is_noisy(report["guarantee"]) and not any(
+            values.get(key) is not None or key in hidden.get(basis, ()) for basis, values in measures.items()
+        ):
+            # Measures of classes of k mean nothing here; "not known" would say that there was something to know.
+            continue
         entries = [
             "withheld" if key in hidden.get(basis, ()) else number(values.get(key))
             for basis, values in measures.items()
