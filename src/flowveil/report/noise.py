@@ -105,7 +105,8 @@ def _factor(epsilon: float) -> str:
 def _about_the_zones(promise: PrivacyLoss) -> list[str]:
     if promise.domain["zones_from_data"]:
         return [
-            "Not protected: the list of zones. It comes from the data: in each listed zone some trip starts or ends."
+            "Not protected: the list of zones. It comes from the data: in each listed zone some trip starts or ends, "
+            "and what is promised holds only as far as that list would be the same without the person or trip."
         ]
     if promise.threshold is not None:
         return ["Protected: which pairs have trips. Pairs with few trips are not published."]
