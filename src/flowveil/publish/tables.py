@@ -60,8 +60,9 @@ def zones_table(release: Release) -> pa.Table:
     roles; the tiles are those observed at each end, so often they differ, and then there are two rows.
     """
     plan, cells = release.plan, release.cells
-    origin = _zone_rows(plan.origin_zones, cells.origin, "origin")
-    destination = _zone_rows(plan.destination_zones, cells.destination, "destination")
+    size_o, size_d = release.published_sizes
+    origin = _zone_rows(plan.origin_zones, cells.origin, size_o, "origin")
+    destination = _zone_rows(plan.destination_zones, cells.destination, size_d, "destination")
     table = _join_roles(origin, destination).sort_by([("zone", "ascending"), ("role", "ascending")])
     return _with_geo_metadata(table)
 
@@ -74,7 +75,7 @@ def _codes_of(zones: Zones, number: Ints) -> tuple[pa.Array, NDArray[np.int64]]:
     return pa.array(codes.tolist(), type=pa.string()).take(pa.array(position)), rank[position]
 
 
-def _zone_rows(zones: Zones, number: Ints, role: str) -> pa.Table:
+def _zone_rows(zones: Zones, number: Ints, size: Ints, role: str) -> pa.Table:
     used = np.flatnonzero(np.bincount(number)).astype(np.int32)
     codes, first = np.unique(zones.codes(used), return_index=True)
     used = used[first]
@@ -82,7 +83,7 @@ def _zone_rows(zones: Zones, number: Ints, role: str) -> pa.Table:
     lat, lon = (None, None) if center is None else center
     known: dict[str, Any] = {
         "level": zones.level[used],
-        "tiles": zones.size[used],
+        "tiles": size[used],
         "area_km2": area,
         "lat": lat,
         "lon": lon,
