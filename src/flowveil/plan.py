@@ -43,6 +43,10 @@ class Zones(Protocol):
         """Level of each zone in its hierarchy."""
         ...
 
+    def holding(self, tiles: NDArray[np.bool_]) -> Ints:
+        """How many of these tiles of its end, given by a mask, each zone holds."""
+        ...
+
     def codes(self, zones: Ints) -> NDArray[np.str_]:
         """Published codes."""
         ...
@@ -79,6 +83,11 @@ class NodeZones:
     def level(self) -> Ints:
         """Level of each node."""
         return self.hierarchy.level[self.nodes]
+
+    def holding(self, tiles: NDArray[np.bool_]) -> Ints:
+        """How many of these tiles are below each node."""
+        below: Ints = self.hierarchy.sum_over(tiles.astype(np.int32))[self.nodes]
+        return below
 
     def codes(self, zones: Ints) -> NDArray[np.str_]:
         """Published codes."""
@@ -212,6 +221,26 @@ class Release:
             cells=cells,
             cell_of_flow=merged.row,
         )
+
+    @cached_property
+    def published_sizes(self) -> tuple[Ints, Ints]:
+        """Tiles of the origin zones and of the destination zones, as they are published.
+
+        Zones that overlap can be subtracted from each other, and what is left may be a single tile; so where they do,
+        tiles that only suppressed flows touch are not counted. Disjoint zones count every observed tile.
+        """
+        plan, flows = self.plan, self.input
+        if plan.homogeneous or (self.cell_of_flow >= 0).all():
+            return plan.origin_zones.size, plan.destination_zones.size
+        published = self.cell_of_flow >= 0
+        sizes = []
+        for zones, tile, n in (
+            (plan.origin_zones, flows.origin, flows.origins.n_tiles),
+            (plan.destination_zones, flows.destination, flows.destinations.n_tiles),
+        ):
+            touched = np.bincount(tile, minlength=n) > 0
+            sizes.append(zones.holding(~touched | (np.bincount(tile[published], minlength=n) > 0)))
+        return sizes[0], sizes[1]
 
     @cached_property
     def flows(self) -> pa.Table:

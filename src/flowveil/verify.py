@@ -124,6 +124,7 @@ def _verify(place: Path, flows: Flows, expect: Mapping[str, Any]) -> list[str]:
             findings += _load_boxes(db, place, report.boxes, flows)
         findings += _check_zones(db, report)
         _assign_flows(db, report, flows)
+        findings += _check_nested_tiles(db, report)
         findings += _check_cells(db, report, flows)
         findings += _check_measures(db, report, flows)
     return findings
@@ -200,6 +201,11 @@ class _Claims:
     suppression: Mapping[str, Any]
     measures: Mapping[str, Mapping[str, Any]]
     withheld: bool
+
+    @property
+    def disjoint(self) -> bool:
+        """Whether no tile, or no flow at least, lies in two zones or cells; then `tiles` counts every tile."""
+        return self.homogeneous or (self.boxes is not None and self.boxes["disjoint"])
 
     @property
     def overlapping(self) -> bool:
@@ -541,7 +547,10 @@ def _check_zones(db: Any, claims: _Claims) -> Iterator[str]:
             f"{role} zones cover no tile of the input": f"zone_{end} WHERE node IS NULL",
             f"{role} zones stand twice": f"(SELECT zone FROM {listed} GROUP BY zone HAVING count(*) > 1)",
             f"{role} zones have another number of tiles than the recount": (
-                f"{compared} WHERE node IS NOT NULL AND l.tiles IS DISTINCT FROM r.tiles"
+                f"{compared} WHERE node IS NOT NULL AND l.tiles IS DISTINCT FROM r.tiles AND {claims.disjoint}"
+            ),
+            f"{role} zones have more tiles than lie in them, or none": (
+                f"{compared} WHERE node IS NOT NULL AND (l.tiles IS NULL OR l.tiles < 1 OR l.tiles > r.tiles)"
             ),
             f"{role} zones have another level than the map": (
                 f"{compared} WHERE node IS NOT NULL AND l.level IS DISTINCT FROM r.level"
@@ -700,6 +709,24 @@ def _assign_flows(db: Any, claims: _Claims, flows: Flows) -> None:
         "o.tiles AS tiles_o, d.tiles AS tiles_d FROM published p JOIN zone_o o ON origin_zone = o.zone "
         "JOIN zone_d d ON destination_zone = d.zone LEFT JOIN counted c ON c.a = o.z AND c.b = d.z",
     )
+
+
+def _check_nested_tiles(db: Any, claims: _Claims) -> Iterator[str]:
+    """Nested zones leave out tiles that only suppressed flows touch: the difference of two must not name one."""
+    if claims.homogeneous or claims.boxes is not None:
+        return
+    for end, role in (("o", "origin"), ("d", "destination")):
+        published = f"SELECT {end} AS tile FROM raw SEMI JOIN assigned USING (flow)"
+        lost = f"SELECT DISTINCT {end} AS tile FROM raw ANTI JOIN ({published}) p ON raw.{end} = p.tile"
+        within = f"SELECT z, count(*) AS n FROM member_{end} JOIN ({lost}) USING (tile) GROUP BY z"
+        wrong = _one(
+            db,
+            f"SELECT count(*) FROM zones l JOIN zone_{end} r USING (zone) LEFT JOIN ({within}) w ON w.z = r.z "
+            f"WHERE role IN ('{role}', 'both') AND node IS NOT NULL "
+            "AND l.tiles IS DISTINCT FROM r.tiles - coalesce(w.n, 0)",
+        )
+        if wrong:
+            yield f"zones.parquet: {wrong} {role} zones have another number of tiles than the recount"
 
 
 def _check_cells(db: Any, claims: _Claims, flows: Flows) -> Iterator[str]:

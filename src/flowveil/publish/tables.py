@@ -85,11 +85,9 @@ def zones_table(release: Release | NoisyRelease) -> pa.Table:
     roles; the tiles are those observed at each end, so often they differ, and then there are two rows.
     """
     plan, cells = release.plan, release.cells
-    origin = _zone_rows(plan.origin_zones, cells.origin, "origin")
-    destination = _zone_rows(plan.destination_zones, cells.destination, "destination")
-    if isinstance(release, NoisyRelease) and not release.counts.zones_are_public:
-        # How many tiles were seen in a zone is a count without noise.
-        origin, destination = (_without_tiles(rows) for rows in (origin, destination))
+    size_o, size_d = release.published_sizes
+    origin = _zone_rows(plan.origin_zones, cells.origin, size_o, "origin")
+    destination = _zone_rows(plan.destination_zones, cells.destination, size_d, "destination")
     table = _join_roles(origin, destination).sort_by([("zone", "ascending"), ("role", "ascending")])
     return _with_geo_metadata(table)
 
@@ -102,7 +100,7 @@ def _codes_of(zones: Zones, number: Ints) -> tuple[pa.Array, NDArray[np.int64]]:
     return pa.array(codes.tolist(), type=pa.string()).take(pa.array(position)), rank[position]
 
 
-def _zone_rows(zones: Zones, number: Ints, role: str) -> pa.Table:
+def _zone_rows(zones: Zones, number: Ints, size: Ints | None, role: str) -> pa.Table:
     used = np.flatnonzero(np.bincount(number)).astype(np.int32)
     codes, first = np.unique(zones.codes(used), return_index=True)
     used = used[first]
@@ -110,7 +108,7 @@ def _zone_rows(zones: Zones, number: Ints, role: str) -> pa.Table:
     lat, lon = (None, None) if center is None else center
     known: dict[str, Any] = {
         "level": zones.level[used],
-        "tiles": zones.size[used],
+        "tiles": None if size is None else size[used],
         "area_km2": area,
         "lat": lat,
         "lon": lon,
@@ -125,10 +123,6 @@ def _zone_rows(zones: Zones, number: Ints, role: str) -> pa.Table:
         values = known[name]
         columns[name] = pa.nulls(len(used), kind) if values is None else pa.array(values, type=kind)
     return pa.table(columns)
-
-
-def _without_tiles(rows: pa.Table) -> pa.Table:
-    return rows.set_column(rows.schema.get_field_index("tiles"), "tiles", pa.nulls(len(rows), pa.int64()))
 
 
 def _join_roles(origin: pa.Table, destination: pa.Table) -> pa.Table:

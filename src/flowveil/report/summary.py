@@ -66,14 +66,18 @@ def summarize(
 
         return _with_command(summarize_noise(release), written)
     reason = reason_to_withhold(release)
-    measures = {basis: _published_measures(values) for basis, values in release.metrics().items()}
+    exact = release.metrics()
+    measures = {basis: _published_measures(values) for basis, values in exact.items()}
+    for basis in measures:
+        measures[basis]["mean_generalization_error"] = _published_error(release, basis)
     hidden: dict[str, set[str]] = {basis: set() for basis in measures}
     reasons = [] if reason is None else [reason]
     if reason is not None:
         hidden = {basis: set(_tell_suppressed(release, basis)) for basis in measures}
-    if _few_merged_cells(release):
+    inside = _reason_to_withhold_losses(release, exact["trips"])
+    if inside is not None:
         hidden = {basis: names | set(_DIGITS) for basis, names in hidden.items()}
-        reasons.append("so few cells cover more than one pair of tiles that the losses would tell what is inside one")
+        reasons.append(inside)
     for basis, names in hidden.items():
         measures[basis].update(dict.fromkeys(names))
     withheld = None
@@ -171,15 +175,29 @@ def reason_to_withhold(release: Release) -> str | None:
     return None
 
 
-def _few_merged_cells(release: Release) -> bool:
-    """Whether the losses are the sum of so few terms that a term can be told from it.
+def _reason_to_withhold_losses(release: Release, exact: Mapping[str, float | int | None]) -> str | None:
+    """Why the losses must not be told, or None where they may be.
 
-    A cell of a single pair of tiles loses nothing, so the losses are those of the cells that cover more pairs; with one
-    such cell, the loss times the volume is how its trips are spread over its tiles.
+    A cell of a single pair of tiles loses nothing, so the losses are those of the cells that cover more pairs. With one
+    such cell, the loss times the volume is how its trips are spread over its tiles. And where hardly a trip is
+    misplaced by spreading cells evenly, most cells *are* even, so that the share of each pair of tiles is known.
+
+    Args:
+        release: what is published.
+        exact: its measures by trips.
     """
     plan, cells = release.plan, release.cells
     pairs = plan.origin_zones.size[cells.origin].astype(np.int64) * plan.destination_zones.size[cells.destination]
-    return 0 < int(np.count_nonzero(pairs > 1)) < FEWEST_MERGED
+    merged = int(np.count_nonzero(pairs > 1))
+    if merged == 0:
+        return None
+    if merged < FEWEST_MERGED:
+        return "so few cells cover more than one pair of tiles that the losses would tell what is inside one"
+    total, published = int(release.input.trips.sum()), int(cells.trips.sum())
+    misplaced = (exact["reconstruction_loss"] or 0.0) * total - (total - published)
+    if misplaced < max(merged, release.guarantee.k):
+        return "cells are so even inside that the losses would tell what is inside them"
+    return None
 
 
 def _tell_suppressed(release: Release, basis: str) -> list[str]:
@@ -228,6 +246,14 @@ def _published_guarantee(release: Release, *, withhold: bool) -> dict[str, Any]:
 
 def _published_measures(values: Mapping[str, float | int | None]) -> dict[str, float | int | None]:
     return {name: _rounded(value, _DIGITS.get(name)) for name, value in values.items()}
+
+
+def _published_error(release: Release, basis: str) -> float | None:
+    """The mean generalisation error by the published numbers of tiles: it follows from the tables and tells no more."""
+    cells, (size_o, size_d) = release.cells, release.published_sizes
+    volume = cells.volume(basis).astype(np.float64)
+    size = size_o[cells.origin].astype(np.float64) + size_d[cells.destination]
+    return float(np.sum(volume * size) / np.sum(volume)) if volume.any() else None
 
 
 def _rounded(value: float | int | None, digits: int | None) -> float | int | None:
@@ -328,7 +354,10 @@ def _about_suppression(release: Release, reason: str | None) -> str:
     if not (release.cell_of_flow < 0).any():
         return "Complete: nothing was suppressed; every flow of the input is counted in a published cell."
     if reason is None:
-        return "Incomplete: flows that could not be hidden were suppressed; the measures tell their share."
+        return (
+            "Incomplete: flows that could not be hidden, or only in zones far too large, were suppressed; "
+            "the measures tell their share."
+        )
     return f"Withheld: something was suppressed, but how much is withheld, because {reason}."
 
 
@@ -357,8 +386,11 @@ def _about_boxes(boxes: Mapping[str, Any]) -> list[str]:
     else:
         overlap += "It may lie in the boxes of several, so cells must not be added up over an area."
     grid = f"{boxes['grid_lon']:g} degrees of longitude by {boxes['grid_lat']:g} degrees of latitude"
-    return [
-        overlap,
+    edges = (
         f"Not protected: the outermost trips of a cell. Edges lie on a grid of {grid}; some trip of the cell "
-        "starts or ends in the outermost row of grid squares along each edge.",
-    ]
+        "starts or ends in the outermost row of grid squares along each edge. Where a box is one square wide, that row "
+        "is a single square: that somebody was there is told, not how many."
+    )
+    if boxes["finer_than_tiles"]:
+        edges += " This grid is finer than the tiles: edges may tell in which tile a trip starts or ends."
+    return [overlap, edges]

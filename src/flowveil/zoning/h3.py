@@ -136,10 +136,12 @@ class H3Zones:
     Attributes:
         cells: distinct cells in increasing order.
         tile_resolution: resolution of the tiles that `size` counts.
+        zone_of_tile: the zone of each tile that was seen, -1 outside; used by `holding` alone.
     """
 
     cells: Cells64
     tile_resolution: int
+    zone_of_tile: Ints
 
     def __len__(self) -> int:
         return len(self.cells)
@@ -154,6 +156,11 @@ class H3Zones:
     def level(self) -> Ints:
         """Resolution of each zone."""
         return resolution_of(self.cells).astype(np.int32)
+
+    def holding(self, tiles: NDArray[np.bool_]) -> Ints:
+        """How many of these tiles, of those that were seen, lie in each zone."""
+        zone = self.zone_of_tile[tiles]
+        return np.bincount(zone[zone >= 0], minlength=len(self)).astype(np.int32)
 
     def codes(self, zones: Ints) -> NDArray[np.str_]:
         """Cells in hexadecimal."""
