@@ -26,6 +26,7 @@ from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods import METHODS
+from flowveil.noisy import NoisyRelease
 from flowveil.plan import Release
 
 __version__ = "0.1.0"
@@ -41,6 +42,7 @@ __all__ = [
     "HierarchyError",
     "InfeasibleError",
     "MissingExtraError",
+    "NoisyRelease",
     "OutputError",
     "ParameterError",
     "Release",

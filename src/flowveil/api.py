@@ -7,12 +7,13 @@ import json
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.methods import Method, find_method
+from flowveil.noisy import NoisyCounts, NoisyRelease
 from flowveil.plan import Release
 from flowveil.trips import read_trips
 
@@ -34,6 +35,21 @@ def read_zones(source: Any, **columns: Any) -> Any:
     return read(source, **columns)
 
 
+@overload
+def anonymize(flows: Flows, method: Literal["laplace"], **options: Any) -> NoisyRelease: ...
+
+
+@overload
+def anonymize(
+    flows: Flows,
+    method: str = "odkanon",
+    k: int = 10,
+    protect: str | Sequence[str] = "trips",
+    max_suppressed: float = 0.1,
+    **options: Any,
+) -> Release: ...
+
+
 def anonymize(
     flows: Flows,
     method: str = "odkanon",
@@ -44,10 +60,12 @@ def anonymize(
     k_population: float | None = None,
     l: int | None = None,  # noqa: E741  # the papers' letter
     **options: Any,
-) -> Release:
+) -> Release | NoisyRelease:
     """Make an OD matrix publishable.
 
-    Every cell of the returned release was counted anew from the flows and satisfies the guarantee.
+    Every cell of the returned release was counted anew from the flows and satisfies the guarantee. With a noisy
+    method (``laplace``) the release is a `NoisyRelease`: noisy counts under differential privacy, to which k,
+    protect, max_suppressed and l do not apply; giving them is refused.
 
     Args:
         flows: what `read_trips` returns.
@@ -77,21 +95,46 @@ def anonymize(
         raise ParameterError(f"max_suppressed must be at least 0 and below 1; found {max_suppressed!r}.")
     if len(flows) == 0:
         raise DataError("There are no flows to anonymise.")
-    guarantee = Guarantee.resolve(flows, k=k, protect=protect, k_population=k_population, l=l)
-    plan = chosen.plan(flows, guarantee, max_suppressed=max_suppressed, **options)
-    asked = {"k_population": k_population, "l": l, "max_suppressed": max_suppressed}
-    parameters = _parameters(flows, chosen, guarantee, asked, options)
-    return Release.from_plan(flows, plan, guarantee, method=method, parameters=parameters)
+    if chosen.noisy:
+        given = {
+            "k": k != 10,
+            "protect": protect not in ("trips", ("trips",), ["trips"]),
+            "max_suppressed": max_suppressed != 0.1,
+            "k_population": k_population is not None,
+            "l": l is not None,
+        }
+        refuse_thresholds(method, [name for name, is_given in given.items() if is_given])
+    asked: dict[str, Any] = {"k_population": k_population, "l": l, "max_suppressed": max_suppressed}
+    decided: Any
+    if chosen.noisy:
+        decided = chosen.plan(flows, **options)
+    else:
+        guarantee = Guarantee.resolve(flows, k=k, protect=protect, k_population=k_population, l=l)
+        decided = chosen.plan(flows, guarantee, max_suppressed=max_suppressed, **options)
+    if isinstance(decided, NoisyCounts):
+        return NoisyRelease.of(flows, decided, method=method, parameters=_parameters(flows, chosen, {}, options))
+    asked = {"k": guarantee.k, "protect": list(guarantee.units), **asked}
+    parameters = _parameters(flows, chosen, asked, options)
+    return Release.from_plan(flows, decided, guarantee, method=method, parameters=parameters)
 
 
-def _parameters(
-    flows: Flows, method: Method, guarantee: Guarantee, asked: dict[str, Any], options: dict[str, Any]
-) -> dict[str, Any]:
+def refuse_thresholds(method: str, given: Sequence[str]) -> None:
+    """Say that a noisy method keeps no thresholds, rather than ignore that somebody asked for them.
+
+    Raises:
+        ParameterError: something was given.
+    """
+    if given:
+        raise ParameterError(
+            f"Method '{method}' adds noise and promises no smallest cell: {', '.join(given)} cannot be kept by it. "
+            "Hint: leave that out and give epsilon, and bound where persons are known."
+        )
+
+
+def _parameters(flows: Flows, method: Method, asked: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
     """Everything needed to run it again, defaults included. A threshold that was worked out is not a parameter."""
     defaults = {n: p.default for n, p in method.options.items() if p.default is not inspect.Parameter.empty}
     return {
-        "k": guarantee.k,
-        "protect": list(guarantee.units),
         **asked,
         "options": {**defaults, **options},
         "resolution": flows.intake.resolution,
@@ -158,7 +201,11 @@ def compare(
 
 
 def picture(
-    release: Release | str | PathLike[str], path: str | PathLike[str], *, show: str = "origins", **style: Any
+    release: Release | NoisyRelease | str | PathLike[str],
+    path: str | PathLike[str],
+    *,
+    show: str = "origins",
+    **style: Any,
 ) -> Path:
     """Draw a map of a release into a PNG, SVG or PDF file.
 
@@ -170,7 +217,7 @@ def picture(
     """
     from flowveil.report.pictures import picture_of_folder
 
-    if isinstance(release, Release):
+    if isinstance(release, Release | NoisyRelease):
         return release.picture(path, show=show, **style)
     return picture_of_folder(Path(release), path, show=show, **style)
 

@@ -196,6 +196,8 @@ def anonymize(
     from flowveil.report.internal import check_place
 
     parsed = _parse_options(method, options)
+    if find_method(method).noisy:
+        _refuse_thresholds(method)
     if seed is not None and "seed" in find_method(method).options:
         parsed["seed"] = seed
     parse_formats(formats)
@@ -218,6 +220,17 @@ def anonymize(
         l=l,
         **parsed,
     )
+
+
+def _refuse_thresholds(method: str) -> None:
+    """Refuse thresholds that were given in so many words, even where they are the defaults."""
+    from flowveil.api import refuse_thresholds
+
+    context = click.get_current_context()
+    names = {"k": "--k", "protect": "--protect", "k_population": "--k-population", "l": "--l"}
+    names |= {"max_suppressed": "--max-suppressed", "seed": "--seed"}
+    source = {name: context.get_parameter_source(name) for name in names}
+    refuse_thresholds(method, [names[n] for n, s in source.items() if s is click.core.ParameterSource.COMMANDLINE])
 
 
 def _parse_options(method: str, options: Sequence[str]) -> dict[str, Any]:
@@ -279,6 +292,14 @@ def _intake_line(flows: Any) -> str:
 def _release_lines(report: dict[str, Any], folder: Path) -> Iterator[str]:
     m = report["measures"]["trips"]
     guarantee = report["guarantee"]
+    if "epsilon" in guarantee:
+        yield (
+            f"Published {m['n_cells']:,} noisy counts between {m['n_origin_zones']:,} origin and "
+            f"{m['n_destination_zones']:,} destination zones."
+        )
+        yield from report["statement"]
+        yield f"Report: {folder / 'report.html'}"
+        return
     yield (
         f"Published {m['n_cells']:,} cells between {m['n_origin_zones']:,} origin and "
         f"{m['n_destination_zones']:,} destination zones. {report['statement'][0]}"
@@ -445,6 +466,8 @@ def verify(
         proved = (
             "no cell claims more than lies in its boxes. Boxes share flows, so cells cannot be recounted one by one."
         )
+    if "epsilon" in report["guarantee"]:
+        proved = "it has the form of its promise; noisy counts cannot be recounted from the raw trips."
     talk.say(f"{directory} holds: {proved} {report['statement'][0]}")
     used = ", ".join(f"{role} from '{name}'" for role, name in report["parameters"]["columns"].items() if name)
     talk.say(f"Read as the release says: {used}.")

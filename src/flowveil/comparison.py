@@ -114,9 +114,13 @@ def compare_flows(
         ParameterError: a method, unit, option or number is wrong; nothing was run.
         DataError: the data has no persons or weights that a protection needs.
     """
-    names = list(METHODS) if methods == "all" else _listed(methods)
+    names = [n for n, m in METHODS.items() if not m.noisy] if methods == "all" else _listed(methods)
     for name in names:
-        find_method(name)
+        if find_method(name).noisy:
+            raise ParameterError(
+                f"Method '{name}' cannot be compared: it promises no k, and its measures may not be published. "
+                "Hint: run it alone; Release.metrics() has its measures for you."
+            )
     for name, chosen in (options or {}).items():
         find_method(name).check_options(chosen)
     steps = [k] if isinstance(k, int) else list(k)

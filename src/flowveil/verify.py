@@ -27,6 +27,7 @@ import numpy as np
 from flowveil.errors import GuaranteeError
 from flowveil.verify_boxes import Rectangles, flows_inside
 from flowveil.verify_exports import EXPORTS, check_exports
+from flowveil.verify_noisy import claims_noise, verify_noise
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
@@ -91,7 +92,8 @@ def verify_release(folder: str | PathLike[str], flows: Flows, *, expect: Mapping
         One plain line for each contradiction; empty when everything holds: the files are those of the
         manifest, each published cell is exactly the sum of the raw flows that belong to it and reaches the
         guarantee, and the counts, shares and smallest values in the report are those of the recount. Prose,
-        pictures, outlines and the other measures are not recounted.
+        pictures, outlines and the other measures are not recounted. Of a noisy release, whose counts nobody can
+        recount, the form is checked, and that the report tells nothing without noise.
     """
     try:
         return _verify(Path(folder), flows, expect or {})
@@ -103,6 +105,8 @@ def _verify(place: Path, flows: Flows, expect: Mapping[str, Any]) -> list[str]:
     if not place.is_dir():
         return ["there is no such folder"]
     findings = list(_check_manifest(place))
+    if claims_noise(place):
+        return [*findings, *_verify_noisy(place, flows, expect)]
     report, problems = _read_report(place)
     findings += problems
     if report is None:
@@ -124,6 +128,24 @@ def _verify(place: Path, flows: Flows, expect: Mapping[str, Any]) -> list[str]:
         findings += _check_cells(db, report, flows)
         findings += _check_measures(db, report, flows)
     return findings
+
+
+def _verify_noisy(place: Path, flows: Flows, expect: Mapping[str, Any]) -> Iterator[str]:
+    missing = [name for name, value in expect.items() if value]
+    if missing:
+        yield f"report.json: a noisy release promises no smallest cell, so {', '.join(missing)} cannot hold"
+    with _database() as db:
+        findings = list(verify_noise(place, flows, db))
+        if not findings:
+            # How many tiles a zone has is not told where only the data knows.
+            findings += _load_table(db, place / "zones.parquet", "zones", _ZONE_COLUMNS, may_be_empty="tiles")
+        yield from findings
+        exports = _present_exports(place)
+        if findings or not exports:
+            return
+        columns = {name: kind for name, kind in _FLOW_COLUMNS.items() if name != "weight"}
+        yield from _load_table(db, place / "flows.parquet", "published", columns)
+        yield from check_exports(place, exports, db)
 
 
 # ---- the folder --------------------------------------------------------------------------------------------
@@ -375,7 +397,9 @@ def _load_published(db: Any, place: Path, flows: Flows) -> list[str]:
     ]
 
 
-def _load_table(db: Any, path: Path, table: str, columns: Mapping[str, str | None]) -> Iterator[str]:
+def _load_table(
+    db: Any, path: Path, table: str, columns: Mapping[str, str | None], *, may_be_empty: str | None = None
+) -> Iterator[str]:
     import duckdb
 
     # The folder's name is a name, not a pattern, and 'k=10' in it is not a column.
@@ -397,7 +421,8 @@ def _load_table(db: Any, path: Path, table: str, columns: Mapping[str, str | Non
         yield f"{path.name}: cannot be read"
         return
     keys = list(columns)[:2]
-    empty = " OR ".join(f"{name} IS NULL" for name, kind in columns.items() if kind in ("VARCHAR", "BIGINT"))
+    filled = [name for name, kind in columns.items() if kind in ("VARCHAR", "BIGINT") and name != may_be_empty]
+    empty = " OR ".join(f"{name} IS NULL" for name in filled)
     if _one(db, f"SELECT count(*) FROM {table} WHERE {empty}"):
         yield f"{path.name}: has empty fields"
     pair = f"({keys[0]}, {keys[1]})"

@@ -448,23 +448,29 @@ class _Staged:
             origins=self._tiling.hierarchy(origins),
             destinations=self._tiling.hierarchy(destinations),
             intake=intake,
+            whole_map=self._tiling.whole_map,
         )
 
     def _people(self, origin: Ints, destination: Ints, origins: Cells64, destinations: Cells64) -> People:
-        """Distinct people of each flow. Persons become numbers in the order of their names, which stay."""
+        """Distinct people of each flow, and their trips. Persons become numbers in the order of their names."""
         rows = _table(
             self._con,
             "WITH numbered AS (SELECT person, CAST(row_number() OVER (ORDER BY person) - 1 AS INTEGER) AS "
             "number FROM (SELECT DISTINCT person FROM staged WHERE person IS NOT NULL)) "
-            "SELECT DISTINCT origin, destination, number FROM staged JOIN numbered USING (person) "
-            "ORDER BY origin, destination, number",
+            "SELECT origin, destination, number, CAST(sum(trips) AS BIGINT) AS trips "
+            "FROM staged JOIN numbered USING (person) "
+            "GROUP BY origin, destination, number ORDER BY origin, destination, number",
         )
         # In order, so that the searches walk through memory instead of jumping.
         at_origin = np.searchsorted(origins, rows.column("origin").to_numpy())
         at_destination = np.searchsorted(destinations, rows.column("destination").to_numpy())
         flow_keys = origin.astype(np.int64) * len(destinations) + destination
         cell = np.searchsorted(flow_keys, at_origin * len(destinations) + at_destination)
-        return People(cell=cell.astype(np.int32), person=rows.column("number").to_numpy().astype(np.int32))
+        return People(
+            cell=cell.astype(np.int32),
+            person=rows.column("number").to_numpy().astype(np.int32),
+            trips=rows.column("trips").to_numpy().copy(),
+        )
 
 
 def _numbered(cells: Cells64) -> tuple[Ints, Cells64]:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil import __version__
+from flowveil.noisy import NoisyRelease
 
 if TYPE_CHECKING:
     from flowveil.guarantee import Guarantee
@@ -44,7 +45,9 @@ _DIGITS = {
 }
 
 
-def summarize(release: Release, *, formats: Sequence[str] = (), basemap: str | None = None) -> dict[str, Any]:
+def summarize(
+    release: Release | NoisyRelease, *, formats: Sequence[str] = (), basemap: str | None = None
+) -> dict[str, Any]:
     """The content of report.json: plain, finite, and safe to publish.
 
     Args:
@@ -57,6 +60,11 @@ def summarize(release: Release, *, formats: Sequence[str] = (), basemap: str | N
         whether a flow may lie in two), ``suppression``, ``measures`` (by basis), ``withheld`` (None, or which
         measures are withheld and why), ``statement``, ``notes``, and ``command``, which makes the release again.
     """
+    written = {"format": ",".join(formats), "basemap": basemap}
+    if isinstance(release, NoisyRelease):
+        from flowveil.report.noise import summarize_noise
+
+        return _with_command(summarize_noise(release), written)
     reason = reason_to_withhold(release)
     exact = release.metrics()
     measures = {basis: _published_measures(values) for basis, values in exact.items()}
@@ -78,7 +86,7 @@ def summarize(release: Release, *, formats: Sequence[str] = (), basemap: str | N
     report = {
         "version": __version__,
         "method": release.method,
-        "parameters": _published_parameters(release.parameters),
+        "parameters": published_parameters(release.parameters),
         "guarantee": _published_guarantee(release, withhold=reason is not None),
         "homogeneous": release.plan.homogeneous,
         "boxes": release.plan.boxes,
@@ -88,8 +96,11 @@ def summarize(release: Release, *, formats: Sequence[str] = (), basemap: str | N
         "statement": statement(release, reason),
         "notes": _published_notes(release.plan.notes, withhold=reason is not None),
     }
+    return _with_command(report, written)
+
+
+def _with_command(report: Mapping[str, Any], written: Mapping[str, str | None]) -> dict[str, Any]:
     plain = {key: _plain(value) for key, value in report.items()}
-    written = {"format": ",".join(formats), "basemap": basemap}
     return {**plain, "command": command(plain["method"], plain["parameters"], written)}
 
 
@@ -258,7 +269,7 @@ def _published_notes(notes: Mapping[str, Any], *, withhold: bool) -> dict[str, A
     return {k: _rounded(float(v), 3) if isinstance(v, float | np.floating) else v for k, v in shown.items()}
 
 
-def _published_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def published_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters without any path of the machine that ran.
 
     Column names stay as they are, slashes and all: whoever verifies the release needs them to read the input.

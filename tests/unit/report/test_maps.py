@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 import shapely
 
+from contract.cases import K_METHODS
 from flowveil import anonymize
-from flowveil.methods import METHODS
 from flowveil.report.html import render, tile_server
 from flowveil.report.maps import Frame, encode_shapes, map_of_release, neutral_grid
 from flowveil.report.summary import summarize
@@ -32,7 +32,7 @@ def decoded(shape: list[list[int]]) -> list[np.ndarray]:
     return [np.cumsum(np.array(ring).reshape(-1, 2), axis=0) for ring in shape]
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", K_METHODS)
 def test_the_page_embeds_the_published_rows_and_nothing_else(method):
     flows = city_flows(rows=4000)
     release = anonymize(flows, method=method, k=7, protect=["trips", "people"])
@@ -64,7 +64,7 @@ def test_the_page_embeds_the_published_rows_and_nothing_else(method):
         }
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", K_METHODS)
 def test_no_tile_of_a_suppressed_flow_is_named(method):
     release = anonymize(city_flows(rows=1500), method=method, k=4)
     text = page_of(release)
