@@ -22,7 +22,7 @@ from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Ints
-from flowveil.methods.pruning import PairTree, best_cut
+from flowveil.methods.pruning import PairTree, best_cut, dual_multiplier
 from flowveil.plan import NodeZones, Plan
 
 #: Steps of the grid on which v_target is looked for.
@@ -89,67 +89,6 @@ def atg_soft(
 def _map_size(flows: Flows) -> int:
     """Number of tiles of the map: of the larger of the two ends."""
     return max(flows.origins.n_tiles, flows.destinations.n_tiles)
-
-
-def dual_multiplier(pairs: PairTree, budget: float, *, near: float = 64.0) -> float | None:
-    """A multiplier whose best pruning solves the dual within the budget, or None where nothing does.
-
-    Specific Breakpoints Algorithm: the dual is concave and piecewise linear; the tangents of the last point over budget
-    and the last within it meet above the next point to look at. When the function has nothing above them there, the
-    right tangent's own pruning is optimal and within budget.
-
-    Args:
-        pairs: what is pruned.
-        budget: the volume that may be suppressed.
-        near: where to start looking; a good guess saves evaluations and changes nothing else.
-    """
-    if pairs.lost > budget:
-        return None
-    left, right = _bracket(pairs, budget, near)
-    if left is None:
-        return right.at
-    while True:
-        if left.slope <= right.slope:
-            return right.at
-        meeting = (right.cost - right.slope * right.at - left.cost + left.slope * left.at) / (left.slope - right.slope)
-        if not left.at < meeting < right.at:
-            return right.at
-        point = _Point(meeting, *pairs.evaluate(meeting))
-        if point.slope == left.slope:
-            return right.at
-        if point.slope == right.slope:
-            return point.at
-        if point.slope > budget:
-            left = point
-        else:
-            right = point
-
-
-@dataclass(frozen=True)
-class _Point:
-    """The dual at one multiplier: its value (before the budget is taken off) and its slope, the suppressed volume."""
-
-    at: float
-    cost: float
-    slope: float
-
-
-def _bracket(pairs: PairTree, budget: float, near: float) -> tuple[_Point | None, _Point]:
-    """A point over the budget and one within it; no left point where even a multiplier of 0 is within it."""
-    point = _Point(near, *pairs.evaluate(near))
-    left = right = None
-    while left is None or right is None:
-        if point.slope > budget:
-            left = point
-            following = point.at * 4
-        else:
-            right = point
-            if point.at == 0:
-                return None, point
-            following = point.at / 4 if point.at > 1e-3 else 0.0
-        if left is None or right is None:
-            point = _Point(following, *pairs.evaluate(following))
-    return left, right
 
 
 @dataclass(frozen=True, eq=False)
