@@ -11,7 +11,7 @@ release.write("release")
 
 from __future__ import annotations
 
-from flowveil.api import anonymize, read_trips, verify
+from flowveil.api import anonymize, compare, describe, picture, read_trips, read_zones, verify_folder
 from flowveil.errors import (
     DataError,
     FlowveilError,
@@ -46,6 +46,10 @@ __all__ = [
     "Release",
     "__version__",
     "anonymize",
+    "compare",
+    "describe",
+    "picture",
     "read_trips",
-    "verify",
+    "read_zones",
+    "verify_folder",
 ]

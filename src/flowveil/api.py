@@ -1,13 +1,13 @@
-"""The front door: read trips, anonymise them, check a release."""
+"""The front door: read trips, describe, anonymise and compare them, check and picture a release."""
 
 from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Flows
@@ -16,7 +16,22 @@ from flowveil.methods import Method, find_method
 from flowveil.plan import Release
 from flowveil.trips import read_trips
 
-__all__ = ["anonymize", "read_trips", "verify"]
+if TYPE_CHECKING:
+    from flowveil.comparison import Comparison
+    from flowveil.description import Description
+
+__all__ = ["anonymize", "compare", "describe", "picture", "read_trips", "read_zones", "verify_folder"]
+
+#: What `read_trips` takes by the name of a role, and what else decides how rows are read.
+_ROLES = ("origin", "destination", "origin_tile", "destination_tile", "person", "weight", "trips")
+_READING = ("max_dropped", "skip_unknown")
+
+
+def read_zones(source: Any, **columns: Any) -> Any:
+    """Read a map of zones and the hierarchy over them; see `flowveil.zoning.files.read_zones`."""
+    from flowveil.zoning.files import read_zones as read
+
+    return read(source, **columns)
 
 
 def anonymize(
@@ -56,6 +71,8 @@ def anonymize(
         )
     chosen = find_method(method)
     chosen.check_options(options)
+    if isinstance(max_suppressed, bool) or not isinstance(max_suppressed, int | float):
+        raise ParameterError(f"max_suppressed must be a number; found {type(max_suppressed).__name__}.")
     if not 0 <= max_suppressed < 1:
         raise ParameterError(f"max_suppressed must be at least 0 and below 1; found {max_suppressed!r}.")
     if len(flows) == 0:
@@ -79,15 +96,95 @@ def _parameters(
         "options": {**defaults, **options},
         "resolution": flows.intake.resolution,
         "columns": dict(flows.intake.columns),
+        "max_dropped": flows.intake.max_dropped,
+        "skip_unknown": flows.intake.skip_unknown,
+        "zones": dict(flows.intake.zones),
     }
 
 
-def verify(directory: str | PathLike[str], *, against: Any, **reading: Any) -> list[str]:
+def describe(source: Any, *, k: int = 10, max_suppressed: float = 0.1, **reading: Any) -> Description:
+    """What is in the data, and how much of it is safe already. Internal: counted from raw data, not for publication.
+
+    Args:
+        source: flows, or trips in any form `read_trips` takes.
+        k: what safety is held against.
+        max_suppressed: share that may be suppressed, for the floor and the advice.
+        **reading: how to read the trips; see `read_trips`.
+    """
+    from flowveil.description import describe_flows
+
+    flows = source if isinstance(source, Flows) else read_trips(source, **reading)
+    return describe_flows(flows, k=k, max_suppressed=max_suppressed)
+
+
+def compare(
+    source: Any,
+    *,
+    methods: str | Sequence[str] = "all",
+    k: int | Sequence[int] = (5, 10, 20),
+    protect: Sequence[str | Sequence[str]] = ("trips",),
+    max_suppressed: float = 0.1,
+    time_limit: float = 300.0,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    **reading: Any,
+) -> Comparison:
+    """Run several methods, several k and several protections on the same input.
+
+    Args:
+        source: flows, or trips in any form `read_trips` takes.
+        methods: names, or ``all``.
+        k: one or several.
+        protect: the protections to compare; each is a unit, or several units joined by ``+`` or in a sequence.
+        max_suppressed: share that may be suppressed.
+        time_limit: seconds that one run may take; it is then stopped and shown as such.
+        options: options by method.
+        **reading: how to read the trips; see `read_trips`.
+
+    Returns:
+        All runs, with published measures only; ``write(directory)`` makes tables, charts and one page.
+    """
+    from flowveil.comparison import compare_flows
+
+    flows = source if isinstance(source, Flows) else read_trips(source, **reading)
+    return compare_flows(
+        flows,
+        methods=methods,
+        k=k,
+        protect=protect,
+        max_suppressed=max_suppressed,
+        time_limit=time_limit,
+        options=options,
+    )
+
+
+def picture(
+    release: Release | str | PathLike[str], path: str | PathLike[str], *, show: str = "origins", **style: Any
+) -> Path:
+    """Draw a map of a release into a PNG, SVG or PDF file.
+
+    Args:
+        release: a release, or the folder of one: published files are enough.
+        path: the file; its suffix says the format.
+        show: ``origins``, ``destinations``, ``both`` or ``flows``.
+        **style: see `flowveil.report.pictures.draw`.
+    """
+    from flowveil.report.pictures import picture_of_folder
+
+    if isinstance(release, Release):
+        return release.picture(path, show=show, **style)
+    return picture_of_folder(Path(release), path, show=show, **style)
+
+
+def verify_folder(
+    directory: str | PathLike[str], *, against: Any, expect: Mapping[str, Any] | None = None, **reading: Any
+) -> list[str]:
     """Recount a release folder from its files and the raw input.
 
     Args:
         directory: a release folder.
         against: the trips it was made from, in any form `read_trips` takes.
+        expect: what the guarantee must be at the least: ``k``, ``protect``, ``k_population``, ``l``. Without it the
+            release is held against the guarantee that it claims.
         **reading: how to read them, where it should differ from what the release's report says.
 
     Returns:
@@ -98,17 +195,31 @@ def verify(directory: str | PathLike[str], *, against: Any, **reading: Any) -> l
     folder = Path(directory)
     if not folder.is_dir():
         raise ParameterError(f"'{folder.name}' is not a folder. Hint: name the folder that holds manifest.json.")
-    flows = read_trips(against, **{**_reading_of(folder), **reading})
-    return verify_release(folder, flows)
+    recorded = _parameters_of(folder)
+    how = {name: recorded["columns"][name] for name in _ROLES if name in recorded.get("columns", {})}
+    how |= {name: recorded[name] for name in ("resolution", *_READING) if recorded.get(name) is not None}
+    how |= reading
+    if recorded.get("zones"):
+        how["zones"] = _same_zones(recorded["zones"], how.get("zones"))
+    return verify_release(folder, read_trips(against, **how), expect=expect)
 
 
-def _reading_of(folder: Path) -> dict[str, Any]:
-    """How the release's own report says its input was read."""
+def _parameters_of(folder: Path) -> dict[str, Any]:
+    """What the release's own report says of how it was made."""
     try:
         parameters = json.loads((folder / "report.json").read_text(encoding="utf-8"))["parameters"]
-        columns = dict(parameters["columns"])
-        resolution = parameters["resolution"]
+        return dict(parameters) if isinstance(parameters["columns"], dict) else {}
     except (OSError, ValueError, KeyError, TypeError):
         # A report that cannot be read is a finding; the verification itself says so.
         return {}
-    return columns if resolution is None else {**columns, "resolution": resolution}
+
+
+def _same_zones(recorded: dict[str, str], source: Any) -> Any:
+    """The map, read as it was read for the release."""
+    from flowveil.zoning.files import ZoneMap, read_zones
+
+    if source is None:
+        raise ParameterError(
+            "The release was made on a map of its own, which it does not contain. Hint: give the map with --zones."
+        )
+    return source if isinstance(source, ZoneMap) else read_zones(source, **recorded)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +21,7 @@ import click
 from flowveil import __version__
 from flowveil.errors import FlowveilError, ParameterError
 from flowveil.methods import METHODS, find_method
+from flowveil.tabular.cli import tabular
 
 INTERRUPTED = 130
 
@@ -82,6 +85,12 @@ def reading(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--trips", metavar="COLUMN", help="Column that says how many trips a row stands for."),
         click.option("--weight", metavar="COLUMN", help="Column of the weight (represented inhabitants)."),
         click.option("--person", metavar="COLUMN", help="Column that tells persons apart."),
+        click.option("--zones", metavar="FILE", help="Map whose zones are the tiles (CSV, GeoJSON, Parquet, ...)."),
+        click.option("--zones-tile", metavar="COLUMN", help="The map's column of zone codes."),
+        click.option("--zones-parent", metavar="COLUMN", help="The map's column of each zone's parent."),
+        click.option("--zones-levels", metavar="A,B,...", help="The map's nested codes, coarsest to finest."),
+        click.option("--zones-name", metavar="COLUMN", help="The map's column of zone names."),
+        click.option("--zones-root", metavar="CODE", help="Code of a root above several topmost zones."),
         click.option("--max-dropped", type=float, help="Largest share of unusable rows [default: 0.05]."),
         click.option("--skip-unknown", is_flag=True, default=None, help="Leave out rows whose tile is unknown."),
         click.option("--engine", metavar="NAME", help="Engine that reads the input [default: duckdb]."),
@@ -93,7 +102,17 @@ def reading(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _given(**options: Any) -> dict[str, Any]:
     """The options that were given: the library's defaults serve for the others."""
-    return {name: value for name, value in options.items() if value is not None}
+    given = {name: value for name, value in options.items() if value is not None}
+    of_map = {name.removeprefix("zones_"): given.pop(name) for name in list(given) if name.startswith("zones_")}
+    if of_map:
+        from flowveil.api import read_zones
+
+        if "zones" not in given:
+            raise ParameterError(f"--zones-{next(iter(of_map))} is given without --zones.")
+        if "levels" in of_map:
+            of_map["levels"] = [level.strip() for level in of_map["levels"].split(",")]
+        given["zones"] = read_zones(given["zones"], **of_map)
+    return given
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -131,6 +150,25 @@ def demo(talk: Talk, out: str) -> None:
 @click.option("--l", "l", type=int, help="Fewest tiles under each end of a cell.")
 @click.option("--max-suppressed", type=float, default=0.1, show_default=True, help="Share that may be suppressed.")
 @click.option("--seed", type=int, help="Seed, for methods that draw random numbers.")
+@click.option(
+    "--format",
+    "formats",
+    multiple=True,
+    metavar="NAMES",
+    help="Exports beside Parquet, comma-separated: csv, geojson, gpkg, omx, flowmap, kepler, arrow.",
+)
+@click.option(
+    "--basemap",
+    is_flag=False,
+    flag_value="default",
+    metavar="[URL]",
+    help="Let readers of report.html switch on a background map from a tile server ({z}, {x}, {y} in its address).",
+)
+@click.option(
+    "--internal-report",
+    metavar="FILE",
+    help="Also write a page that compares before and after. It tells raw counts: for yourself, not for publication.",
+)
 @reading
 @speaking
 def anonymize(
@@ -145,22 +183,33 @@ def anonymize(
     l: int | None,  # noqa: E741
     max_suppressed: float,
     seed: int | None,
+    formats: Sequence[str],
+    basemap: str | None,
+    internal_report: str | None,
     **how: Any,
 ) -> None:
     """Anonymise the trips of INPUT (CSV or Parquet) and publish them into a folder."""
     from flowveil.api import read_trips
+    from flowveil.publish.exports import parse_formats
     from flowveil.publish.folder import check_target
+    from flowveil.report.html import tile_server
+    from flowveil.report.internal import check_place
 
     parsed = _parse_options(method, options)
     if seed is not None and "seed" in find_method(method).options:
         parsed["seed"] = seed
+    parse_formats(formats)
     check_target(out)
+    if internal_report is not None:
+        check_place(internal_report, release=out)
     with talk.working("Reading") as progress:
         flows = read_trips(source, progress=progress, **_given(**how))
     _publish(
         talk,
         flows,
         out,
+        writing={"formats": formats, "basemap": tile_server(basemap)},
+        internal_report=internal_report,
         method=method,
         k=k,
         protect=tuple(protect) or ("trips",),
@@ -181,20 +230,35 @@ def _parse_options(method: str, options: Sequence[str]) -> dict[str, Any]:
     return parsed
 
 
-def _publish(talk: Talk, flows: Any, out: str, **parameters: Any) -> None:
+def _publish(
+    talk: Talk,
+    flows: Any,
+    out: str,
+    *,
+    writing: dict[str, Any] | None = None,
+    internal_report: str | None = None,
+    **parameters: Any,
+) -> None:
     from flowveil.api import anonymize as run
     from flowveil.report.summary import summarize
 
-    talk.say(_intake_line(flows))
     with talk.working("Anonymising"):
         release = run(flows, **parameters)
     with talk.working("Verifying and writing"):
-        folder = release.write(out)
+        folder = release.write(out, **(writing or {}))
+        if internal_report is not None:
+            release.write_internal_report(internal_report, release=folder)
     # What is printed is what is published: a log is read by more people than the data.
     report = summarize(release)
+    # Rows read minus trips published is what is suppressed: where that is withheld, so are the rows.
+    intake = {} if report["withheld"] else {"rows": flows.intake.rows, "left_out": flows.intake.left_out}
+    if intake:
+        talk.say(_intake_line(flows))
     for line in _release_lines(report, folder):
         talk.say(line)
-    talk.result({"release": str(folder), "rows": flows.intake.rows, "left_out": flows.intake.left_out, **report})
+    if internal_report is not None:
+        talk.say(f"Internal report, NOT for publication: {internal_report}")
+    talk.result({"release": str(folder), **intake, **report})
 
 
 def _intake_line(flows: Any) -> str:
@@ -212,10 +276,9 @@ def _intake_line(flows: Any) -> str:
 def _release_lines(report: dict[str, Any], folder: Path) -> Iterator[str]:
     m = report["measures"]["trips"]
     guarantee = report["guarantee"]
-    promise = ", ".join(f"{guarantee[u]:,.0f} {u}" for u in (*guarantee["protect"],))
     yield (
         f"Published {m['n_cells']:,} cells between {m['n_origin_zones']:,} origin and "
-        f"{m['n_destination_zones']:,} destination zones; every cell holds at least {promise}."
+        f"{m['n_destination_zones']:,} destination zones. {report['statement'][0]}"
     )
     share = m["suppressed_share"]
     yield "Suppressed: " + ("withheld, so little that it would show" if share is None else f"{share:.2%} of trips")
@@ -227,32 +290,167 @@ def _release_lines(report: dict[str, Any], folder: Path) -> Iterator[str]:
             if ("trips" in guarantee["protect"])
             else "Note: people are not counted; one person may be behind several trips of a cell."
         )
+        if m["k_people"] is not None:
+            yield f"The cell with the fewest people has {m['k_people']:,}."
     yield f"Report: {folder / 'report.html'}"
+
+
+@cli.command()
+@click.argument("source", metavar="INPUT")
+@click.option("--k", type=int, default=10, show_default=True, help="What safety is held against.")
+@click.option("--max-suppressed", type=float, default=0.1, show_default=True, help="Share that may be suppressed.")
+@reading
+@speaking
+def describe(talk: Talk, source: str, k: int, max_suppressed: float, **how: Any) -> None:
+    """Say what is in INPUT and how much of it is safe already. Internal: counted from raw data."""
+    from flowveil.api import describe as look
+
+    with talk.working("Reading") as progress:
+        found = look(source, k=k, max_suppressed=max_suppressed, progress=progress, **_given(**how))
+    talk.result(found.to_dict())
+    for line in found.lines():
+        talk.say(line)
+
+
+@cli.command()
+@click.argument("source", metavar="INPUT")
+@click.option("--methods", default="all", show_default=True, help="Methods, comma-separated.")
+@click.option("--k", default="5,10,20", show_default=True, help="One or several k, comma-separated.")
+@click.option("--protect", multiple=True, help="A protection to compare (repeatable), units joined by + [trips].")
+@click.option("--max-suppressed", type=float, default=0.1, show_default=True, help="Share that may be suppressed.")
+@click.option("--time-limit", type=float, default=300, show_default=True, help="Seconds that one run may take.")
+@click.option(
+    "--option", "options", multiple=True, metavar="METHOD.NAME=VALUE", help="Option of a method (repeatable)."
+)
+@click.option("--out", required=True, help="Folder of the tables and the page; not for publication.")
+@reading
+@speaking
+def compare(
+    talk: Talk,
+    source: str,
+    methods: str,
+    k: str,
+    protect: Sequence[str],
+    max_suppressed: float,
+    time_limit: float,
+    options: Sequence[str],
+    out: str,
+    **how: Any,
+) -> None:
+    """Run several methods and k on INPUT: tables, trade-off charts, maps side by side. Internal."""
+    from flowveil.api import read_trips
+    from flowveil.comparison import compare_flows
+    from flowveil.report.comparison import check_folder, to_markdown
+
+    steps = _parse_steps(k)
+    chosen: dict[str, dict[str, Any]] = {}
+    for text in options:
+        method, dot, rest = text.partition(".")
+        if not dot:
+            raise ParameterError(f"--option must be METHOD.NAME=VALUE here; found '{text}'.")
+        chosen.setdefault(method, {}).update(_parse_options(method, [rest]))
+    check_folder(out)
+    with talk.working("Reading") as progress:
+        flows = read_trips(source, progress=progress, **_given(**how))
+    with talk.working("Comparing") as progress:
+        found = compare_flows(
+            flows,
+            methods=methods,
+            k=steps,
+            protect=tuple(protect) or ("trips",),
+            max_suppressed=max_suppressed,
+            time_limit=time_limit,
+            options=chosen,
+            progress=progress,
+        )
+    folder = found.write(out)
+    talk.result(
+        {
+            "comparison": str(folder),
+            "runs": [
+                {"method": r.method, "k": r.k, "protect": list(r.protect), "status": r.status} for r in found.runs
+            ],
+        }
+    )
+    talk.say(to_markdown(found))
+    talk.say(f"Page: {folder / 'comparison.html'}")
+
+
+def _parse_steps(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise ParameterError(f"--k must be whole numbers, comma-separated; found '{text}'.") from None
+
+
+@cli.command()
+@click.argument("directory", metavar="DIR")
+@click.option("--out", required=True, metavar="FILE", help="The picture: .png, .svg or .pdf.")
+@click.option("--show", default="origins", show_default=True, help="origins, destinations, both or flows.")
+@click.option("--basis", default="trips", show_default=True, help="trips or weight.")
+@click.option("--lines", type=int, default=200, show_default=True, help="How many of the largest flows to draw.")
+@click.option("--width", type=float, help="Width in inches.")
+@click.option("--dpi", type=int, default=200, show_default=True, help="Dots per inch of a PNG.")
+@click.option("--title", help="Text above the map.")
+@speaking
+def picture(talk: Talk, directory: str, out: str, **style: Any) -> None:
+    """Draw a map of the release in DIR for a paper; the published files are all it needs."""
+    from flowveil.api import picture as draw
+
+    path = draw(directory, out, **style)
+    talk.result({"picture": str(path)})
+    talk.say(f"Picture: {path}")
 
 
 @cli.command()
 @click.argument("directory", metavar="DIR")
 @click.option("--against", required=True, metavar="INPUT", help="The trips the release was made from.")
+@click.option("--k", type=int, help="The k that the release must have at the least.")
+@click.option("--protect", multiple=True, help="A unit that the release must protect (repeatable).")
+@click.option("--k-population", type=float, help="The population threshold that it must have at the least.")
+@click.option("--l", "l", type=int, help="The l that it must have at the least.")
 @reading
 @speaking
-def verify(talk: Talk, directory: str, against: str, **how: Any) -> None:
-    """Recount the release in DIR from the raw trips; exit 3 and a reason for each way it falls short."""
-    from flowveil.api import verify as recount
+def verify(
+    talk: Talk,
+    directory: str,
+    against: str,
+    k: int | None,
+    protect: Sequence[str],
+    k_population: float | None,
+    l: int | None,  # noqa: E741
+    **how: Any,
+) -> None:
+    """Recount the release in DIR from the raw trips; exit 3 and a reason for each way it falls short.
 
+    A release says itself what it guarantees. Say with --k and --protect what it must guarantee.
+    """
+    from flowveil.api import verify_folder
+
+    expect = {"k": k, "protect": tuple(protect), "k_population": k_population, "l": l}
     with talk.working("Recounting"):
-        findings = recount(directory, against=against, **_given(**how))
+        findings = verify_folder(directory, against=against, expect=expect, **_given(**how))
     talk.result({"release": directory, "holds": not findings, "findings": findings})
     for finding in findings:
         if not talk.as_json:
             click.echo(finding, err=True)
     if findings:
         sys.exit(3)
-    talk.say(f"{directory} holds: every cell was recounted from the raw trips.")
+    report = json.loads((Path(directory) / "report.json").read_text(encoding="utf-8"))
+    talk.say(f"{directory} holds: every cell was recounted from the raw trips. {report['statement'][0]}")
+    used = ", ".join(f"{role} from '{name}'" for role, name in report["parameters"]["columns"].items() if name)
+    talk.say(f"Read as the release says: {used}.")
+
+
+cli.add_command(tabular)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and turn errors into messages and exit codes."""
     words = sys.argv[1:] if arguments is None else list(arguments)
+    if threading.current_thread() is threading.main_thread():
+        # A polite kill is an interrupt: it must leave the old release in place and no draft behind.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         cli.main(args=words, standalone_mode=False)
     except click.exceptions.Exit as done:

@@ -21,6 +21,7 @@ def read_trips(
     person: str | None = None,
     weight: str | None = None,
     trips: str | None = None,
+    zones: Any = None,
     max_dropped: float = 0.05,
     skip_unknown: bool = False,
     engine: str = "duckdb",
@@ -53,6 +54,8 @@ def read_trips(
             2**-20.
         trips: column that says how many trips a row stands for. ``trips``, ``n_trips`` and ``count`` are
             recognised beside tile columns only; an empty text means none.
+        zones: a map of the user's own whose zones are the tiles, instead of H3 cells: what `read_zones` returns, or
+            what it takes. The ends must then be codes of its zones.
         max_dropped: share of the rows that may be left out; rows that stand for no trip are not counted.
         skip_unknown: leave out rows with a tile that is not an H3 cell, instead of refusing them.
         engine: who reads; see `flowveil.engines.ENGINES`.
@@ -64,6 +67,10 @@ def read_trips(
             examples.
     """
     read = load_engine(engine)
+    if zones is not None:
+        from flowveil.zoning.files import ZoneMap, read_zones
+
+        zones = zones if isinstance(zones, ZoneMap) else read_zones(zones)
     columns = ColumnMap(
         origin=parse_pair(origin, role="origin"),
         destination=parse_pair(destination, role="destination"),
@@ -77,6 +84,7 @@ def read_trips(
         source,
         columns=columns,
         resolution=resolution,
+        zones=zones,
         max_dropped=max_dropped,
         skip_unknown=skip_unknown,
         progress=progress,

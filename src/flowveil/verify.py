@@ -14,7 +14,7 @@ import hashlib
 import json
 import math
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from glob import escape
@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flowveil.errors import GuaranteeError
+from flowveil.verify_boxes import Rectangles, flows_inside
+from flowveil.verify_exports import EXPORTS, check_exports
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
@@ -57,6 +59,9 @@ _UNITS = ("trips", "people", "population")
 _TELL_SUPPRESSED = ("c_dm", "distribution_distance", "reconstruction_loss", "suppressed_share")
 #: Below this many flows or cells, a total would tell single values.
 _FEWEST_SUPPRESSED = 3
+#: Measures that tell how trips are spread inside a cell, where few cells cover more than one pair of tiles.
+_TELL_INSIDE = ("reconstruction_loss", "distribution_distance", "generalization_distance_m")
+_FEWEST_MERGED = 10
 
 
 def check(folder: str | PathLike[str], flows: Flows) -> None:
@@ -73,19 +78,28 @@ def check(folder: str | PathLike[str], flows: Flows) -> None:
         )
 
 
-def verify_release(folder: str | PathLike[str], flows: Flows) -> list[str]:
+def verify_release(folder: str | PathLike[str], flows: Flows, *, expect: Mapping[str, Any] | None = None) -> list[str]:
     """Recount a release from its files and the raw flows.
 
     Args:
         folder: the release.
         flows: the flows it was made from, at tile level.
+        expect: what the guarantee must be at the least (``k``, ``protect``, ``k_population``, ``l``); without it the
+            release is held against the guarantee that it claims.
 
     Returns:
         One plain line for each contradiction; empty when everything holds: the files are those of the
-        manifest, each published cell is exactly the sum of the raw flows that belong to it, reaches the
-        guarantee, and the report says what is true.
+        manifest, each published cell is exactly the sum of the raw flows that belong to it and reaches the
+        guarantee, and the counts, shares and smallest values in the report are those of the recount. Prose,
+        pictures, outlines and the other measures are not recounted.
     """
-    place = Path(folder)
+    try:
+        return _verify(Path(folder), flows, expect or {})
+    except (TypeError, KeyError, AttributeError, ValueError, OverflowError):
+        return ["report.json: not the report of a release; it cannot be checked"]
+
+
+def _verify(place: Path, flows: Flows, expect: Mapping[str, Any]) -> list[str]:
     if not place.is_dir():
         return ["there is no such folder"]
     findings = list(_check_manifest(place))
@@ -95,11 +109,15 @@ def verify_release(folder: str | PathLike[str], flows: Flows) -> list[str]:
         return findings
     report = _with_exact_population(report, flows)
     findings += _check_guarantee(report, flows)
+    findings += _check_expected(report, expect)
     with _database() as db:
         findings += _load_published(db, place, flows)
         if not _one(db, "SELECT count(*) = 2 FROM duckdb_tables() WHERE table_name IN ('published', 'zones')"):
             return findings
+        findings += check_exports(place, _present_exports(place), db)
         _load_raw(db, flows)
+        if report.boxes is not None:
+            findings += _load_boxes(db, place, report.boxes, flows)
         findings += _check_zones(db, report)
         _assign_flows(db, report, flows)
         findings += _check_cells(db, report, flows)
@@ -118,17 +136,27 @@ def _check_manifest(place: Path) -> Iterator[str]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         yield f"{_MANIFEST}: missing or not readable"
         listed = {}
-    for name in sorted(set(_FILES) - present):
+    exports = _exports_of(listed)
+    for name in sorted((set(_FILES) | exports) - present):
         yield f"{name}: missing"
-    for name in sorted(present - set(_FILES) - {_MANIFEST}):
+    for name in sorted(present - set(_FILES) - exports - {_MANIFEST}):
         yield f"{name}: extra file, not part of a release"
-    for name in sorted(set(listed) - set(_FILES)):
+    for name in sorted(set(listed) - set(_FILES) - exports):
         yield f"{_MANIFEST}: lists '{name}', which is not part of a release"
-    for name in sorted(present & set(_FILES)):
+    for name in sorted(present & (set(_FILES) | exports)):
         if name not in listed:
             yield f"{_MANIFEST}: does not list '{name}'"
         elif _sha256(place / name) != listed[name]:
             yield f"{name}: its sha256 is not the one in {_MANIFEST}"
+
+
+def _exports_of(listed: Iterable[str]) -> set[str]:
+    """The files of a manifest that are exports of the tables."""
+    return set(listed) & set(EXPORTS)
+
+
+def _present_exports(place: Path) -> list[str]:
+    return sorted(name for name in EXPORTS if (place / name).is_file())
 
 
 def _sha256(path: Path) -> str | None:
@@ -146,9 +174,15 @@ class _Claims:
     guarantee: Mapping[str, Any]
     parameters: Mapping[str, Any]
     homogeneous: bool
+    boxes: Mapping[str, Any] | None
     suppression: Mapping[str, Any]
     measures: Mapping[str, Mapping[str, Any]]
     withheld: bool
+
+    @property
+    def overlapping(self) -> bool:
+        """Whether a flow may lie in several published cells, so that nobody can tell in which it is counted."""
+        return self.boxes is not None and not self.boxes["disjoint"]
 
     def threshold(self, unit: str) -> float | None:
         """What every cell must reach in a unit, or None where the unit is not protected."""
@@ -162,6 +196,7 @@ def _read_report(place: Path) -> tuple[_Claims | None, list[str]]:
             guarantee=dict(content["guarantee"]),
             parameters=dict(content["parameters"]),
             homogeneous=content["homogeneous"],
+            boxes=None if content.get("boxes") is None else dict(content["boxes"]),
             suppression=dict(content["suppression"]),
             measures={basis: dict(values) for basis, values in content["measures"].items()},
             withheld=content.get("withheld") is not None,
@@ -177,8 +212,15 @@ def _read_report(place: Path) -> tuple[_Claims | None, list[str]]:
 def _malformed(claims: _Claims) -> Iterator[str]:
     if not isinstance(claims.homogeneous, bool):
         yield "report.json: 'homogeneous' is neither true nor false"
+    if claims.boxes is not None and (
+        claims.homogeneous
+        or not isinstance(claims.boxes.get("disjoint"), bool)
+        or not all((_number(claims.boxes.get(name)) or 0) > 0 for name in ("grid_lon", "grid_lat"))
+    ):
+        yield "report.json: 'boxes' does not say their grid and whether they are disjoint"
     for unit in ("k", *_UNITS, "locations"):
-        if unit in claims.guarantee and _number(claims.guarantee[unit]) is None:
+        left_open = unit == "population" and claims.withheld and claims.guarantee.get(unit) is None
+        if unit in claims.guarantee and not left_open and _number(claims.guarantee[unit]) is None:
             yield f"report.json: the guarantee in {unit} is not a number"
     rule, levels = claims.suppression.get("rule"), claims.suppression.get("levels")
     beta = _number(claims.suppression.get("beta"))
@@ -202,17 +244,14 @@ def _number(value: Any) -> float | None:
 
 
 def _with_exact_population(claims: _Claims, flows: Flows) -> _Claims:
-    """Undo the rounding of a population threshold that is k times the mean weight.
+    """Fill in a population threshold that is k times the mean weight.
 
-    Where the suppressed volume is withheld, such a threshold is published rounded down to three digits; the
-    cells were held against the exact one, so the recount must be too.
+    Where the suppressed volume is withheld, such a threshold is not told as a number; the cells were held
+    against it all the same, so the recount must be too.
     """
-    rounded = claims.threshold("population")
-    if rounded is None or not claims.withheld or _number(claims.parameters.get("k_population")) is not None:
+    if "population" not in claims.guarantee or claims.threshold("population") is not None:
         return claims
     exact = _mean_population(flows, claims.guarantee.get("k", 0))
-    if exact is None or not 0.99 * exact <= rounded <= exact:
-        return claims
     return replace(claims, guarantee={**claims.guarantee, "population": exact})
 
 
@@ -232,9 +271,28 @@ def _check_guarantee(claims: _Claims, flows: Flows) -> Iterator[str]:
         yield "report.json: the guarantee protects people, but the input has no persons to count"
     if "population" in protected and flows.weight is None:
         yield "report.json: the guarantee protects the population, but the input has no weights to count"
+    if (_number(claims.guarantee.get("k")) or 0) < 1:
+        yield "report.json: the guarantee has no k of at least 1"
+    asked = claims.parameters.get("protect") or ()
+    if sorted({asked} if isinstance(asked, str) else set(asked)) != sorted(protected):
+        yield "report.json: the parameters protect other units than the guarantee"
     for unit, least in _asked_for(claims, flows).items():
         if (claims.threshold(unit) or 0) < least * (1 - TOLERANCE):
             yield f"report.json: the guarantee in {unit} is weaker than the parameters ask for"
+
+
+def _check_expected(claims: _Claims, expect: Mapping[str, Any]) -> Iterator[str]:
+    """Compare the guarantee that the release claims with the one its reader asks for."""
+    k = expect.get("k")
+    if k is not None and (_number(claims.guarantee.get("k")) or 0) < k:
+        yield f"report.json: the release claims a k of less than {k}"
+    for unit in expect.get("protect") or ():
+        if claims.threshold(unit) is None:
+            yield f"report.json: the release does not protect {unit}"
+    for unit, name in (("population", "k_population"), ("locations", "l")):
+        least = expect.get(name)
+        if least is not None and (claims.threshold(unit) or 0) < least:
+            yield f"report.json: the release claims less than {least} in {unit}"
 
 
 def _asked_for(claims: _Claims, flows: Flows) -> dict[str, float]:
@@ -444,12 +502,13 @@ def _check_zones(db: Any, claims: _Claims) -> Iterator[str]:
     for end, role in (("o", "origin"), ("d", "destination")):
         listed = f"(SELECT * FROM zones WHERE role IN ('{role}', 'both'))"
         used = f"(SELECT DISTINCT {role}_zone AS zone FROM published)"
-        _run(
-            db,
-            f"CREATE TABLE zone_{end} AS SELECT row_number() OVER (ORDER BY zone) AS z, zone, node, "
-            f"n.tiles, n.level FROM (SELECT DISTINCT zone FROM {listed}) LEFT JOIN node_{end} n ON zone = text",
-        )
-        _run(db, f"CREATE TABLE member_{end} AS SELECT tile, z FROM up_{end} JOIN zone_{end} USING (node)")
+        if claims.boxes is None:
+            _run(
+                db,
+                f"CREATE TABLE zone_{end} AS SELECT row_number() OVER (ORDER BY zone) AS z, zone, node, "
+                f"n.tiles, n.level FROM (SELECT DISTINCT zone FROM {listed}) LEFT JOIN node_{end} n ON zone = text",
+            )
+            _run(db, f"CREATE TABLE member_{end} AS SELECT tile, z FROM up_{end} JOIN zone_{end} USING (node)")
         compared = f"{listed} l JOIN zone_{end} r USING (zone)"
         counts = {
             f"{role} zones of flows.parquet are missing": f"{used} ANTI JOIN {listed} USING (zone)",
@@ -473,6 +532,71 @@ def _check_zones(db: Any, claims: _Claims) -> Iterator[str]:
                 f"zones.parquet: {role} zones overlap in {overlaps} tiles, "
                 "but report.json says that they are homogeneous"
             )
+
+
+def _load_boxes(db: Any, place: Path, claims: Mapping[str, Any], flows: Flows) -> Iterator[str]:
+    """Boxes from their published shapes: ``zone_*`` with the tiles in them, ``inside`` (flow, cell) pairs.
+
+    ``member_*`` stays empty: it tells where zones overlap, and boxes do.
+    """
+    import pyarrow as pa
+
+    rectangles: dict[str, Rectangles] = {}
+    codes: dict[str, list[str]] = {}
+    centers: dict[str, tuple[Any, Any]] = {}
+    for end, role, tree in (("o", "origin", flows.origins), ("d", "destination", flows.destinations)):
+        rows = _run(
+            db,
+            "SELECT zone, CAST(any_value(geometry) AS BLOB) FROM read_parquet(?, hive_partitioning = false) "
+            f"WHERE role IN ('{role}', 'both') GROUP BY zone ORDER BY zone",
+            [escape(str(place / "zones.parquet"))],
+        )
+        codes[end], found = [zone for zone, _ in rows], Rectangles.of([shape for _, shape in rows])
+        centers[end] = _tile_centers(tree)
+        if centers[end][0] is None:
+            yield f"the input does not say where its {role} tiles lie, so nothing in boxes can be recounted"
+            centers[end] = (np.full(tree.n_tiles, np.nan), np.full(tree.n_tiles, np.nan))
+        counts = {
+            f"{role} zones are not made of rectangles": int(np.sum(~found.sound)),
+            f"{role} zones have edges off the declared grid": found.off_grid(claims["grid_lon"], claims["grid_lat"]),
+            f"{role} zones have a code that does not say their bounds": found.misnamed(codes[end]),
+        }
+        for problem, n in counts.items():
+            if n:
+                yield f"zones.parquet: {n} {problem}"
+        tiles = found.tile_counts(*centers[end])
+        table = {
+            "z": np.arange(len(rows)),
+            "zone": pa.array(codes[end], type=pa.string()),
+            "node": pa.array(codes[end], type=pa.string(), mask=tiles == 0),
+            "tiles": tiles,
+            "level": np.zeros(len(rows), dtype=np.int32),
+        }
+        _store(db, f"zone_{end}", pa.table(table))
+        _run(db, f"CREATE TABLE member_{end} AS SELECT NULL::VARCHAR AS tile, z FROM zone_{end} WHERE false")
+        rectangles[end] = found
+    pairs = _run(
+        db,
+        "SELECT DISTINCT o.z AS a, d.z AS b FROM published JOIN zone_o o ON origin_zone = o.zone "
+        "JOIN zone_d d ON destination_zone = d.zone ORDER BY a, b",
+    )
+    a, b = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    (lat_o, lon_o), (lat_d, lon_d) = centers["o"], centers["d"]
+    flow, cell = flows_inside(
+        rectangles["o"],
+        rectangles["d"],
+        (a, b),
+        (lat_o[flows.origin], lon_o[flows.origin]),
+        (lat_d[flows.destination], lon_d[flows.destination]),
+    )
+    _store(db, "inside", pa.table({"flow": flow.astype(np.int32), "a": a[cell], "b": b[cell]}))
+
+
+def _tile_centers(tree: Hierarchy) -> tuple[Any, Any]:
+    if tree.geography is None:
+        return None, None
+    leaves = np.flatnonzero(np.bincount(tree.parent[1:], minlength=len(tree.parent)) == 0)
+    return tree.geography.centers(leaves.astype(np.int32))
 
 
 # ---- cells -------------------------------------------------------------------------------------------------
@@ -535,11 +659,14 @@ def _assign_flows(db: Any, claims: _Claims, flows: Flows) -> None:
         "CREATE TABLE cells AS SELECT DISTINCT o.z AS a, d.z AS b FROM published "
         "JOIN zone_o o ON origin_zone = o.zone JOIN zone_d d ON destination_zone = d.zone",
     )
-    _run(
-        db,
-        "CREATE VIEW located AS SELECT flow, mo.z AS a, md.z AS b, trips, weight FROM rest "
-        "JOIN member_o mo ON rest.o = mo.tile JOIN member_d md ON rest.d = md.tile",
-    )
+    if claims.boxes is None:
+        _run(
+            db,
+            "CREATE VIEW located AS SELECT flow, mo.z AS a, md.z AS b, trips, weight FROM rest "
+            "JOIN member_o mo ON rest.o = mo.tile JOIN member_d md ON rest.d = md.tile",
+        )
+    else:
+        _run(db, "CREATE VIEW located AS SELECT flow, a, b, trips, weight FROM rest JOIN inside USING (flow)")
     _run(db, "CREATE TABLE assigned AS SELECT * FROM located SEMI JOIN cells USING (a, b)")
     _group(db, "counted", "assigned", people=flows.people is not None)
     _run(
@@ -551,6 +678,9 @@ def _assign_flows(db: Any, claims: _Claims, flows: Flows) -> None:
 
 
 def _check_cells(db: Any, claims: _Claims, flows: Flows) -> Iterator[str]:
+    if claims.overlapping:
+        yield from _check_overlapping_cells(db, claims, flows)
+        return
     conditions = {
         "cells hold no flow of the input": "true_trips IS NULL",
         "cells have another number of trips than the recount": "true_trips <> trips",
@@ -580,6 +710,54 @@ def _check_cells(db: Any, claims: _Claims, flows: Flows) -> Iterator[str]:
             yield f"flows.parquet: {missing} cells that reach the guarantee are missing"
 
 
+def _check_overlapping_cells(db: Any, claims: _Claims, flows: Flows) -> Iterator[str]:
+    """What must hold wherever the flows that lie in several boxes are counted.
+
+    A cell holds no more than lies in its boxes. What lies in the boxes of one cell only is counted there or
+    suppressed, so all that cells lack of it is no more than what is suppressed in total.
+    """
+    bases = ["trips"] if flows.weight is None else ["trips", "weight"]
+    conditions = {"cells hold no flow of the input": "true_trips IS NULL"}
+    for basis in bases:
+        slack = f"{TOLERANCE} * greatest(1, true_{basis})" if basis == "weight" else "0"
+        conditions[f"cells have more {basis} than lie in their boxes"] = f"{basis} - true_{basis} > {slack}"
+    if flows.weight is not None:
+        conditions["cells have no weight"] = "weight IS NULL OR isnan(weight)"
+    _run(db, "CREATE TABLE box AS SELECT * FROM recount")
+    # From here on a cell holds what it says: that it lies within its boxes is checked above.
+    weight = "NULL::DOUBLE" if flows.weight is None else "weight"
+    _run(
+        db,
+        f"CREATE OR REPLACE TABLE recount AS SELECT * REPLACE (trips AS true_trips, {weight} AS true_weight) FROM box",
+    )
+    for problem, test in conditions.items():
+        n = _one(db, f"SELECT count(*) FROM box WHERE {test}")
+        if n:
+            yield f"flows.parquet: {n} {problem}"
+    for shortfall, test in _short(claims):
+        n = _one(db, f"SELECT count(*) FROM recount WHERE {test}")
+        if n:
+            yield f"flows.parquet: {n} cells {shortfall}"
+    _run(
+        db,
+        "CREATE TABLE alone AS SELECT a, b, sum(trips) AS trips, sum(weight) AS weight FROM assigned SEMI JOIN "
+        "(SELECT flow FROM assigned GROUP BY flow HAVING count(*) = 1) USING (flow) GROUP BY a, b",
+    )
+    for basis in bases:
+        left = _one(db, f"SELECT (SELECT sum({basis}) FROM raw) - (SELECT sum({basis}) FROM published)") or 0
+        lacking = _one(
+            db,
+            f"SELECT coalesce(sum(greatest(alone.{basis} - recount.{basis}, 0)), 0) FROM recount "
+            "JOIN alone USING (a, b)",
+        )
+        whole = float(_one(db, f"SELECT coalesce(sum({basis}), 0) FROM raw"))
+        rounding = TOLERANCE * max(1.0, whole) if basis == "weight" else 0.0
+        if left < -rounding:
+            yield f"flows.parquet: more {basis} are published than the input has"
+        elif lacking > left + rounding:
+            yield f"flows.parquet: cells lack more {basis} than are suppressed"
+
+
 def _short(claims: _Claims) -> Iterator[tuple[str, str]]:
     """For each protected unit, how a cell falls short of it: in words and in SQL."""
     trips, people = claims.threshold("trips"), claims.threshold("people")
@@ -605,14 +783,24 @@ def _check_measures(db: Any, claims: _Claims, flows: Flows) -> Iterator[str]:
         yield f"report.json: measures are not given by {' and by '.join(expected)}"
     counted = _recounted_measures(db, claims)
     must_withhold = _must_withhold(db, claims, flows)
+    merged = _one(db, "SELECT count(*) FROM recount WHERE tiles_o * tiles_d > 1")
+    few_merged = 0 < merged < _FEWEST_MERGED
     for basis in sorted(set(expected) & set(claims.measures)):
         said = claims.measures[basis]
+        if claims.overlapping:
+            most = counted["k_people"]
+            if (_number(said.get("k_people")) or 0) > (most or 0):
+                yield f"report.json: k_people by {basis} is more than lie in the boxes of a cell"
         for name, value in counted.items():
+            if claims.overlapping and name in ("k_people", "cells_under_k_people"):
+                continue
             if not _agrees(said.get(name), value):
                 yield f"report.json: {name} by {basis} contradicts the recount"
         share = said.get("suppressed_share")
         if share is not None and not _agrees(share, _suppressed_share(db, basis)):
             yield f"report.json: suppressed_share by {basis} contradicts the recount"
+        if few_merged and any(said.get(name) is not None for name in _TELL_INSIDE):
+            yield f"report.json: too few cells are merged to tell losses and distances by {basis}; withhold them"
         told = [name for name in _TELL_SUPPRESSED if said.get(name) is not None]
         if must_withhold and told:
             yield f"report.json: too little is suppressed to tell {', '.join(told)} by {basis}; withhold them"
@@ -649,6 +837,8 @@ def _suppressed_share(db: Any, basis: str) -> float:
 
 def _must_withhold(db: Any, claims: _Claims, flows: Flows) -> bool:
     """Whether too little is suppressed to tell its total: no safe cell, or fewer than three flows or cells."""
+    if claims.overlapping:
+        return _must_withhold_overlapping(db, claims)
     _run(
         db,
         "CREATE TABLE suppressed AS SELECT flow, 0 AS a, 0 AS b, trips, weight, o, d FROM raw "
@@ -668,3 +858,16 @@ def _must_withhold(db: Any, claims: _Claims, flows: Flows) -> bool:
     )[0]
     whole_cells = claims.suppression["rule"] == "short cells"
     return bool(whole_cells and claims.homogeneous and known == n and cells < _FEWEST_SUPPRESSED)
+
+
+def _must_withhold_overlapping(db: Any, claims: _Claims) -> bool:
+    """The same as far as totals tell it: which flows are suppressed, or whose, cannot be known."""
+    weight = "weight" if _one(db, "SELECT count(weight) FROM raw") else "NULL::DOUBLE AS weight"
+    _run(
+        db,
+        "CREATE TABLE suppressed AS SELECT r.trips - p.trips AS trips, r.weight - p.weight AS weight, "
+        f"{_literal(math.inf)} AS people FROM (SELECT sum(trips) AS trips, sum(weight) AS weight FROM raw) r, "
+        f"(SELECT sum(trips) AS trips, sum(weight) AS weight FROM (SELECT trips, {weight} FROM published)) p",
+    )
+    trips = _one(db, "SELECT trips FROM suppressed")
+    return bool(trips and not _one(db, f"SELECT {_safe(claims, locations=False)} FROM suppressed"))

@@ -15,7 +15,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import duckdb
@@ -24,20 +24,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from flowveil.engines.columns import ColumnMap, complete
-from flowveil.engines.screening import (
-    NO_TILE,
-    UNREADABLE_TILE,
-    WEIGHT_UNITS,
-    Batch,
-    Kept,
-    Screening,
-    is_cell,
-)
+from flowveil.engines.screening import WEIGHT_UNITS, Batch, Kept, Screening
 from flowveil.engines.tables import Table, open_table
-from flowveil.errors import DataError, ParameterError
+from flowveil.engines.tiling import NO_TILE, UNREADABLE_TILE, H3Tiling, MapTiling, Tiling, is_cell
+from flowveil.errors import DataError, FlowveilError, ParameterError
 from flowveil.flows import Flows, Intake, People
 from flowveil.hierarchy import Floats, Ints
-from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64, h3_hierarchy
+from flowveil.zoning.files import ZoneMap
+from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64
 
 #: Rows in a batch: enough that the cost of a batch does not show, few enough that all its columns stay small.
 BATCH_ROWS = 1 << 17
@@ -49,7 +43,13 @@ MEMORY_SHARE = 0.6
 
 #: How tables write that there is no value; compared without case and outer blanks.
 _MISSING = ("", "na", "n/a", "nan", "<na>", "null", "none", "nil", "\\n")
-_MISSING_SQL = ", ".join(f"'{text}'" for text in _MISSING)
+#: A pattern, because DuckDB makes a join of a long list of texts, and a join loses the order of the rows.
+_MISSING_PATTERN = "'(" + "|".join(re.escape(text) for text in _MISSING) + ")'"
+#: How tables write that nobody is known.
+_NOBODY = r"'-+|[?]+|unknown|missing|anonymous'"
+#: Blanks of every script at either end, and characters without a shape anywhere.
+_UNSEEN = r"^[\s\p{Z}\p{C}]+|[\s\p{Z}\p{C}]+$|\p{C}+"
+_WHOLE_SQL = r"regexp_replace({}, '^(-?[0-9]+)\.0+$', '\1')"
 _NUMBER_TYPE = re.compile(r"^U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)$|^FLOAT$|^DOUBLE$|^DECIMAL|^\"?NULL\"?$")
 _FLOAT_TYPE = re.compile(r"^(FLOAT|DOUBLE)$")
 _TEXT_TYPE = re.compile(r"^VARCHAR|^ENUM")
@@ -61,6 +61,7 @@ def read(
     *,
     columns: ColumnMap,
     resolution: int = 10,
+    zones: ZoneMap | None = None,
     max_dropped: float = 0.05,
     skip_unknown: bool = False,
     threads: int | None = None,
@@ -72,6 +73,7 @@ def read(
         source: files or a table in memory.
         columns: the columns the user named; the others are recognised.
         resolution: H3 resolution of the tiles; given tiles that are coarser keep their own.
+        zones: the map whose zones are the tiles, instead of H3 cells.
         max_dropped: share of the rows that may be left out.
         skip_unknown: leave out rows with a tile that is not an H3 cell, instead of refusing them.
         threads: threads of DuckDB; all cores unless given. Has no effect on the result.
@@ -82,14 +84,22 @@ def read(
         DataError: the table cannot be used; the message has all problems found.
     """
     _check(resolution, max_dropped, threads)
-    screening = Screening(resolution=resolution, max_dropped=max_dropped, skip_unknown=skip_unknown)
+    tiling: Tiling = H3Tiling(resolution) if zones is None else MapTiling(zones)
+    screening = Screening(tiling=tiling, max_dropped=max_dropped, skip_unknown=skip_unknown)
     with _database(threads) as con:
-        table = open_table(con, source)
+        with _in_own_words("The input"):
+            table = open_table(con, source)
         with _in_own_words(table.label):
-            used = complete(columns, table.names, holds_cells=lambda name: _holds_cells(con, table, name))
-            query = _Query.over(con, table, used)
+            used = complete(
+                columns,
+                table.names,
+                holds_tiles=lambda name: _holds_tiles(con, table, name, tiling),
+                points=tiling.takes_points,
+            )
+            _refuse_points(used, tiling)
+            query = _Query.over(con, table, used, tiling)
             # The stream of batches holds its connection, so they are staged through another one.
-            staged = _Staged(con.cursor(), used)
+            staged = _Staged(con.cursor(), used, tiling)
         for batch in _batches(con, query.sql, table.label):
             kept = screening.pass_batch(query.columns_of(batch))
             with _in_own_words(table.label):
@@ -97,6 +107,8 @@ def read(
             if progress is not None and table.n_rows:
                 progress(min(screening.rows / table.n_rows, 0.99))
         intake = screening.finish(label=table.label, columns=used.as_recorded())
+        if zones is not None:
+            intake = replace(intake, zones=zones.columns)
         with _in_own_words(table.label):
             flows = staged.flows(intake)
     if progress is not None:
@@ -143,7 +155,13 @@ def _in_own_words(label: str) -> Iterator[None]:
             f"{label} does not fit: memory and temporary disk space are used up. "
             "Hint: free some, or set TMPDIR to a folder with more space."
         ) from None
-    except (duckdb.Error, pa.ArrowException, OSError, RuntimeError) as error:
+    except FlowveilError:
+        raise
+    except Exception as error:
+        # Whatever library read the source: its message may quote a row.
+        foreign = type(error).__module__.partition(".")[0] in ("polars", "pandas", "pyarrow", "_csv")
+        if not (foreign or isinstance(error, duckdb.Error | pa.ArrowException | OSError | RuntimeError)):
+            raise
         # Ctrl-C in the middle of a query comes out of DuckDB, or of Arrow's stream over it, as one of these.
         chain = (error.__cause__, error.__context__)
         if _INTERRUPTED.match(str(error)) or any(isinstance(e, KeyboardInterrupt) for e in chain):
@@ -156,9 +174,20 @@ def _in_own_words(label: str) -> Iterator[None]:
         ) from None
 
 
-def _holds_cells(con: Any, table: Table, name: str) -> bool:
-    """Whether most of a column's first values are H3 cells."""
+def _refuse_points(used: ColumnMap, tiling: Tiling) -> None:
+    if not used.has_tiles and not tiling.takes_points:
+        raise ParameterError(
+            "With a map of zones the ends must be codes of its zones; found coordinates. "
+            "Hint: name the columns with origin_tile and destination_tile (--origin-tile, --destination-tile)."
+        )
+
+
+def _holds_tiles(con: Any, table: Table, name: str, tiling: Tiling) -> bool:
+    """Whether most of a column's first values are tiles."""
     values = [v for v in table.peek(con, list(table.names).index(name)) if v is not None and v == v]
+    if isinstance(tiling, MapTiling):
+        numbers = tiling.tile_numbers(pa.array([str(v) for v in values], pa.string()))
+        return len(numbers) > 0 and bool(tiling.is_tile(numbers).mean() > 0.5)
     texts = pa.table({"c0": pa.array([str(v) for v in values], pa.string())})
     con.register("flowveil_peeked", texts)
     rows = con.execute(f"SELECT {_tile_sql('c0', 'VARCHAR')} FROM flowveil_peeked").fetchall()
@@ -181,20 +210,23 @@ class _Query:
 
     sql: str
     used: ColumnMap
+    tiling: Tiling
     texts: tuple[str, ...]
 
     @classmethod
-    def over(cls, con: Any, table: Table, used: ColumnMap) -> _Query:
+    def over(cls, con: Any, table: Table, used: ColumnMap, tiling: Tiling) -> _Query:
         names = list(dict.fromkeys(used.names()))
         relation = table.attach(con, [list(table.names).index(name) for name in names])
         described = con.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()
         types = {name: str(row[1]) for name, row in zip(names, described, strict=True)}
         numbers = [*(() if used.has_tiles else used.ends), *filter(None, (used.weight, used.trips))]
-        _check_types(used, types, numbers)
+        _check_types(used, types, numbers, tiling)
         at = {name: f"c{i}" for i, name in enumerate(names)}
         select = []
         for i, name in enumerate(used.ends):
-            sql = _tile_sql if used.has_tiles else _number_sql
+            sql = _number_sql
+            if used.has_tiles:
+                sql = _code_sql if isinstance(tiling, MapTiling) else _tile_sql
             select.append(f"{sql(at[name], types[name])} AS end{i}")
         for role in ("trips", "weight"):
             name = getattr(used, role)
@@ -206,11 +238,12 @@ class _Query:
         if texts:
             bits = [f"({_trouble_sql(at[name])} << {2 * i})" for i, name in enumerate(texts)]
             select.append(f"CAST({' | '.join(bits)} AS INTEGER) AS trouble")
-        return cls(sql=f"SELECT {', '.join(select)} FROM {relation}", used=used, texts=texts)
+        return cls(sql=f"SELECT {', '.join(select)} FROM {relation}", used=used, tiling=tiling, texts=texts)
 
     def columns_of(self, batch: pa.RecordBatch) -> Batch:
         """A batch of this query, ready to be screened."""
-        ends = [_numpy(batch, f"end{i}") for i in range(len(self.used.ends))]
+        columns = [batch.column(f"end{i}") for i in range(len(self.used.ends))]
+        tiles = [self.tiling.tile_numbers(c) for c in columns] if self.used.has_tiles else None
         texts: dict[str, NDArray[np.bool_]] = {}
         commas = False
         if self.texts:
@@ -220,8 +253,8 @@ class _Query:
                 texts = {name: bits > 0 for name, bits in zip(self.texts, of_column, strict=True)}
                 commas = any(bool((bits == 2).any()) for bits in of_column)
         return Batch(
-            points=None if self.used.has_tiles else tuple(ends),
-            tiles=(ends[0], ends[1]) if self.used.has_tiles else None,
+            points=tuple(c.to_numpy(zero_copy_only=False) for c in columns) if tiles is None else None,
+            tiles=None if tiles is None else (tiles[0], tiles[1]),
             trips=_numpy(batch, "trips") if self.used.trips else None,
             weight=_numpy(batch, "weight") if self.used.weight else None,
             texts=texts,
@@ -229,13 +262,13 @@ class _Query:
         )
 
 
-def _check_types(used: ColumnMap, types: dict[str, str], numbers: list[str]) -> None:
+def _check_types(used: ColumnMap, types: dict[str, str], numbers: list[str], tiling: Tiling) -> None:
     problems = [
         f"column {name!r} holds {_plain(types[name])} where numbers are needed"
         for name in dict.fromkeys(numbers)
         if not (_NUMBER_TYPE.match(types[name]) or _TEXT_TYPE.match(types[name]))
     ]
-    if used.has_tiles:
+    if used.has_tiles and isinstance(tiling, H3Tiling):
         for name in used.ends:
             if _FLOAT_TYPE.match(types[name]):
                 problems.append(
@@ -263,7 +296,7 @@ def _trouble_sql(column: str) -> str:
     text = f"CAST({column} AS VARCHAR)"
     return (
         f"CASE WHEN {column} IS NULL OR TRY_CAST({text} AS DOUBLE) IS NOT NULL THEN 0 "
-        f"WHEN lower(trim({text})) IN ({_MISSING_SQL}) THEN 0 "
+        f"WHEN regexp_full_match(lower(trim({text})), {_MISSING_PATTERN}) THEN 0 "
         f"WHEN regexp_full_match(trim({text}), '[+-]?[0-9]+,[0-9]+') THEN 2 ELSE 1 END"
     )
 
@@ -277,22 +310,35 @@ def _tile_sql(column: str, kind: str) -> str:
         )
     text = f"lower(trim(CAST({column} AS VARCHAR)))"
     return (
-        f"CASE WHEN {column} IS NULL OR {text} IN ({_MISSING_SQL}) THEN CAST({NO_TILE} AS UBIGINT) "
+        f"CASE WHEN {column} IS NULL OR regexp_full_match({text}, {_MISSING_PATTERN}) THEN CAST({NO_TILE} AS UBIGINT) "
         f"ELSE coalesce(TRY_CAST(CASE WHEN length({text}) = 18 OR starts_with({text}, '0x') THEN {text} "
         f"ELSE '0x' || {text} END AS UBIGINT), CAST({UNREADABLE_TILE} AS UBIGINT)) END"
     )
 
 
+def _code_sql(column: str, kind: str) -> str:
+    """A zone's code as it stands, numbers as numbers: the map knows how they are written."""
+    if not _TEXT_TYPE.match(kind):
+        return column
+    text = f"CAST({column} AS VARCHAR)"
+    return f"CASE WHEN regexp_full_match(lower(trim({text})), {_MISSING_PATTERN}) THEN NULL ELSE {text} END"
+
+
 def _person_sql(column: str, kind: str) -> str:
     """A person as text; None where missing.
 
-    Blanks around it and the usual signs for a missing value are taken off: taking one person for two, or
-    nobody for somebody, would count people who are not there.
+    Blanks of any kind around it, characters that nobody sees and the usual signs for a missing value are taken off, and
+    whole numbers are written without a point: taking one person for two, or nobody for somebody, would count people
+    who are not there. Upper and lower case stay apart: identifiers that differ in them alone are usual.
     """
     if _FLOAT_TYPE.match(kind):
-        return f"CASE WHEN isnan({column}) THEN NULL ELSE CAST({column} AS VARCHAR) END"
-    text = f"trim(CAST({column} AS VARCHAR))"
-    return f"CASE WHEN lower({text}) IN ({_MISSING_SQL}) THEN NULL ELSE {text} END"
+        whole = _WHOLE_SQL.format(f"CAST({column} AS VARCHAR)")
+        return f"CASE WHEN isnan({column}) THEN NULL ELSE {whole} END"
+    if not _TEXT_TYPE.match(kind):
+        return f"CAST({column} AS VARCHAR)"
+    text = _WHOLE_SQL.format(f"regexp_replace(CAST({column} AS VARCHAR), '{_UNSEEN}', '', 'g')")
+    nobody = f"regexp_full_match(lower({text}), {_MISSING_PATTERN}) OR regexp_full_match(lower({text}), {_NOBODY})"
+    return f"CASE WHEN {nobody} THEN NULL ELSE {text} END"
 
 
 def _batches(con: Any, sql: str, label: str) -> Iterator[pa.RecordBatch]:
@@ -329,8 +375,9 @@ class _Staged:
     Whatever trips are to be told apart by is a key here; slices of time or attributes would be further keys.
     """
 
-    def __init__(self, con: Any, used: ColumnMap) -> None:
+    def __init__(self, con: Any, used: ColumnMap, tiling: Tiling) -> None:
         self._con = con
+        self._tiling = tiling
         self._has_person = bool(used.person)
         self._has_weight = bool(used.weight)
         self._keys = ("origin", "destination", *(("person",) if used.person else ()))
@@ -398,8 +445,8 @@ class _Staged:
             grouped.column("trips").to_numpy().copy(),
             weights,
             self._people(origin, destination, origins, destinations) if self._has_person else None,
-            origins=h3_hierarchy(origins),
-            destinations=h3_hierarchy(destinations),
+            origins=self._tiling.hierarchy(origins),
+            destinations=self._tiling.hierarchy(destinations),
             intake=intake,
         )
 

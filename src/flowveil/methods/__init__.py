@@ -15,6 +15,8 @@ from typing import Any, Literal
 
 from flowveil.errors import ParameterError, did_you_mean
 from flowveil.methods.atg import atg_dual, atg_soft
+from flowveil.methods.glove import glove, glove_sk
+from flowveil.methods.mondrian import mondrian
 from flowveil.methods.odkanon import odkanon
 from flowveil.methods.oigh import oigh
 from flowveil.methods.suppression import suppression
@@ -122,6 +124,24 @@ METHODS: dict[str, Method] = {
             plan=atg_soft,
             homogeneous=False,
             summary="the same with a hard limit on zone sizes instead (Matet et al. 2023)",
+        ),
+        Method(
+            name="mondrian",
+            plan=mondrian,
+            homogeneous=False,
+            summary="median cuts of coordinates into boxes, nothing suppressed (LeFevre et al. 2006)",
+        ),
+        Method(
+            name="glove",
+            plan=glove,
+            homogeneous=False,
+            summary="greedy merging of boxes that are short (Gramaglia and Fiore 2015, by Matet et al. 2023)",
+        ),
+        Method(
+            name="glove-sk",
+            plan=glove_sk,
+            homogeneous=False,
+            summary="scikit-learn's clustering, blind to volumes (baseline, Matet et al. 2023)",
         ),
     )
 }

@@ -102,19 +102,15 @@ class _Point:
 
 def _bracket(pruned: Prunable, budget: float, near: float) -> tuple[_Point | None, _Point]:
     """A point over the budget and one within it; no left point where even a multiplier of 0 is within it."""
-    point = _Point(near, *pruned.evaluate(near))
-    left = right = None
-    while left is None or right is None:
-        if point.slope > budget:
-            left = point
-            following = point.at * 4
-        else:
-            right = point
-            if point.at == 0:
-                return None, point
-            following = point.at / 4 if point.at > 1e-3 else 0.0
-        if left is None or right is None:
-            point = _Point(following, *pruned.evaluate(following))
+    free = _Point(0.0, *pruned.evaluate(0.0))
+    if free.slope <= budget:
+        return None, free
+    left, right = free, _Point(near, *pruned.evaluate(near))
+    if right.slope <= budget:
+        lower = _Point(near / 4, *pruned.evaluate(near / 4))
+        return (lower, right) if lower.slope > budget else (free, lower)
+    while right.slope > budget:
+        left, right = right, _Point(right.at * 4, *pruned.evaluate(right.at * 4))
     return left, right
 
 

@@ -7,7 +7,8 @@ The reasoning, case by case, is in ``docs/threat-model.md``.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,9 @@ TELL_SUPPRESSED = ("c_dm", "distribution_distance", "reconstruction_loss", "supp
 #: With fewer suppressed flows or cells than this, whoever knows one of them learns the other from the total.
 FEWEST_SUPPRESSED = 3
 
+#: With fewer cells than this that cover more than one pair of tiles, the losses are withheld.
+FEWEST_MERGED = 10
+
 #: Significant digits of measures that are computed from tiles, not from published cells. A median is the very
 #: distance of one tile: exact, it would name that tile.
 _DIGITS = {
@@ -40,34 +44,84 @@ _DIGITS = {
 }
 
 
-def summarize(release: Release) -> dict[str, Any]:
+def summarize(release: Release, *, formats: Sequence[str] = (), basemap: str | None = None) -> dict[str, Any]:
     """The content of report.json: plain, finite, and safe to publish.
 
+    Args:
+        release: what is published.
+        formats: exports that are written beside it; they are part of the command only.
+        basemap: address of the tile server of the report's background map; the same.
+
     Returns:
-        ``version``, ``method``, ``parameters``, ``guarantee``, ``homogeneous``, ``suppression``, ``measures``
-        (by basis), ``withheld`` (None, or which measures are withheld and why), ``statement``, ``notes``.
+        ``version``, ``method``, ``parameters``, ``guarantee``, ``homogeneous``, ``boxes`` (None, or their grid and
+        whether a flow may lie in two), ``suppression``, ``measures`` (by basis), ``withheld`` (None, or which
+        measures are withheld and why), ``statement``, ``notes``, and ``command``, which makes the release again.
     """
     reason = reason_to_withhold(release)
     measures = {basis: _published_measures(values) for basis, values in release.metrics().items()}
-    withheld: dict[str, Any] | None = None
+    hidden: dict[str, set[str]] = {basis: set() for basis in measures}
+    reasons = [] if reason is None else [reason]
     if reason is not None:
-        names = {basis: _tell_suppressed(release, basis) for basis in measures}
-        for basis, hidden in names.items():
-            measures[basis].update(dict.fromkeys(hidden))
-        withheld = {"measures": names, "reason": reason}
+        hidden = {basis: set(_tell_suppressed(release, basis)) for basis in measures}
+    if _few_merged_cells(release):
+        hidden = {basis: names | set(_DIGITS) for basis, names in hidden.items()}
+        reasons.append("so few cells cover more than one pair of tiles that the losses would tell what is inside one")
+    for basis, names in hidden.items():
+        measures[basis].update(dict.fromkeys(names))
+    withheld = None
+    if reasons:
+        withheld = {"measures": {b: sorted(n) for b, n in hidden.items()}, "reason": "; and ".join(reasons)}
     report = {
         "version": __version__,
         "method": release.method,
         "parameters": _published_parameters(release.parameters),
         "guarantee": _published_guarantee(release, withhold=reason is not None),
         "homogeneous": release.plan.homogeneous,
+        "boxes": release.plan.boxes,
         "suppression": release.plan.suppression,
         "measures": measures,
         "withheld": withheld,
         "statement": statement(release, reason),
         "notes": _published_notes(release.plan.notes, withhold=reason is not None),
     }
-    return {key: _plain(value) for key, value in report.items()}
+    plain = {key: _plain(value) for key, value in report.items()}
+    written = {"format": ",".join(formats), "basemap": basemap}
+    return {**plain, "command": command(plain["method"], plain["parameters"], written)}
+
+
+def command(method: str, parameters: Mapping[str, Any], written: Mapping[str, str | None]) -> str:
+    """The command that makes this release again, for whoever holds the trips; the input's own name is not published.
+
+    Made from the published parameters, so it tells nothing that they do not.
+    """
+    words = ["flowveil", "anonymize", "INPUT", "--method", method]
+    for name in ("k", "k_population", "l", "max_suppressed", "resolution", "max_dropped"):
+        if parameters.get(name) is not None:
+            words += [f"--{name.replace('_', '-')}", str(parameters[name])]
+    protect = parameters.get("protect") or []
+    for unit in [protect] if isinstance(protect, str) else protect:
+        words += ["--protect", unit]
+    if parameters.get("skip_unknown"):
+        words.append("--skip-unknown")
+    for role, column in (parameters.get("columns") or {}).items():
+        words += [f"--{role.replace('_', '-')}", column]
+    if parameters.get("zones"):
+        words += ["--zones", "MAP"]
+    for name, value in (parameters.get("zones") or {}).items():
+        words += [f"--zones-{name}", _word(value)]
+    for name, value in (parameters.get("options") or {}).items():
+        if value is not None:
+            words += ["--option", f"{name}={_word(value)}"]
+    for name, text in written.items():
+        if text:
+            words += [f"--{name}", text]
+    return " ".join(shlex.quote(word) for word in [*words, "--out", "DIR"])
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def manifest(report: Mapping[str, Any], sha256: Mapping[str, str]) -> dict[str, Any]:
@@ -99,6 +153,17 @@ def reason_to_withhold(release: Release) -> str | None:
     if not _reaches(release.guarantee, together):
         return "all that is suppressed, taken together, is less than the guarantee asks of one cell"
     return None
+
+
+def _few_merged_cells(release: Release) -> bool:
+    """Whether the losses are the sum of so few terms that a term can be told from it.
+
+    A cell of a single pair of tiles loses nothing, so the losses are those of the cells that cover more pairs; with one
+    such cell, the loss times the volume is how its trips are spread over its tiles.
+    """
+    plan, cells = release.plan, release.cells
+    pairs = plan.origin_zones.size[cells.origin].astype(np.int64) * plan.destination_zones.size[cells.destination]
+    return 0 < int(np.count_nonzero(pairs > 1)) < FEWEST_MERGED
 
 
 def _tell_suppressed(release: Release, basis: str) -> list[str]:
@@ -134,23 +199,15 @@ def _population_is_absolute(release: Release) -> bool:
 
 
 def _published_guarantee(release: Release, *, withhold: bool) -> dict[str, Any]:
-    """The thresholds; k times the mean weight is rounded down where the suppressed volume is withheld.
+    """The thresholds; k times the mean weight is not told as a number where the suppressed volume is withheld.
 
-    Exact, it would tell the mean weight of all trips, suppressed ones included, and so tie the suppressed
-    weight to the suppressed trips.
+    It would tell the mean weight of all trips, suppressed ones included, and so tie the suppressed weight to the
+    suppressed trips.
     """
     named = release.guarantee.to_dict()
     if withhold and "population" in named and not _population_is_absolute(release):
-        named["population"] = _round_down(named["population"], 3)
+        named["population"] = None
     return named
-
-
-def _round_down(value: float, digits: int) -> float:
-    if value <= 0:
-        return value
-    exponent = math.floor(math.log10(value)) - digits + 1
-    unit = 10.0**-exponent if exponent < 0 else 10.0**exponent
-    return math.floor(value * unit) / unit if exponent < 0 else math.floor(value / unit) * unit
 
 
 def _published_measures(values: Mapping[str, float | int | None]) -> dict[str, float | int | None]:
@@ -162,8 +219,12 @@ def _rounded(value: float | int | None, digits: int | None) -> float | int | Non
 
 
 def _published_notes(notes: Mapping[str, Any], *, withhold: bool) -> dict[str, Any]:
-    """A method's notes, without numbers where something is withheld: a method cannot know what they tell."""
-    return {k: v for k, v in notes.items() if not withhold or v is None or isinstance(v, str | bool | np.bool_)}
+    """A method's notes, without numbers where something is withheld: a method cannot know what they tell.
+
+    Fractions are rounded to three digits: exact, a ratio of sums can be taken apart into the sums.
+    """
+    shown = {k: v for k, v in notes.items() if not withhold or v is None or isinstance(v, str | bool | np.bool_)}
+    return {k: _rounded(float(v), 3) if isinstance(v, float | np.floating) else v for k, v in shown.items()}
 
 
 def _published_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -221,7 +282,9 @@ def statement(release: Release, reason: str | None) -> list[str]:
 def _thresholds_in_words(guarantee: Mapping[str, Any]) -> str:
     """The thresholds as published; a population is rounded down, never up: no more is claimed than holds."""
     parts = [f"{guarantee[unit]:,} {unit}" for unit in ("trips", "people") if unit in guarantee]
-    if "population" in guarantee:
+    if "population" in guarantee and guarantee["population"] is None:
+        parts.append(f"a population of {guarantee['k']:,} times the mean weight of a trip")
+    elif "population" in guarantee:
         least = guarantee["population"]
         parts.append(f"a population of {math.floor(least):,}" if least >= 10 else f"a population of {least}")
     return " and ".join(parts)
@@ -239,7 +302,8 @@ def _about_persons(guarantee: Guarantee) -> list[str]:
     if guarantee.population is not None:
         said.append(
             "Not protected: participants. The population of a cell is a sum of weights; a single participant "
-            "with a large weight may stand for all of it."
+            "with a large weight may stand for all of it, and the number of trips of a cell, which is published, may "
+            "be one. Protect trips or people as well where that matters."
         )
     return said
 
@@ -262,6 +326,23 @@ def _about_places(release: Release) -> list[str]:
             "Not protected: what a cell has in common. If all trips of a cell end in the same place, or share "
             "anything else, whoever is known to be in the cell is known to share it."
         )
-    if not release.plan.homogeneous:
+    if release.plan.boxes is not None:
+        said += _about_boxes(release.plan.boxes)
+    elif not release.plan.homogeneous:
         said.append("Zones are nested: areas of different cells may overlap; a flow is counted in one cell only.")
     return said
+
+
+def _about_boxes(boxes: Mapping[str, Any]) -> list[str]:
+    """That boxes overlap, and what their edges tell."""
+    overlap = "Zones are boxes, and boxes overlap: a trip is counted in one cell only. "
+    if boxes["disjoint"]:
+        overlap += "No trip lies in both boxes of two cells, but the areas at one end may overlap."
+    else:
+        overlap += "It may lie in the boxes of several, so cells must not be added up over an area."
+    grid = f"{boxes['grid_lon']:g} degrees of longitude by {boxes['grid_lat']:g} degrees of latitude"
+    return [
+        overlap,
+        f"Not protected: the outermost trips of a cell. Edges lie on a grid of {grid}; some trip of the cell "
+        "starts or ends in the outermost row of grid squares along each edge.",
+    ]
