@@ -11,11 +11,13 @@ from test_odkanon import problems
 from flowveil.errors import InfeasibleError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
+from flowveil.methods import METHODS
 from flowveil.methods.knapsack import best_within, flipped, near_ties
 from flowveil.methods.odkanon import odkanon
 from flowveil.methods.safe_pairs import safe_levels, sketch
 from flowveil.methods.twin_trees import TwinTrees
 from flowveil.methods.twincut import MEASURES, twincut
+from flowveil.metrics.floor import generalization_floor, homogeneous_floor, smallest_safe_sizes
 from flowveil.plan import Plan, Release
 from reference import twincut as slow
 from reference.prunings import all_cuts
@@ -166,3 +168,52 @@ def test_other_objectives_are_no_worse_than_odkanon_either(problem, share, objec
     )
     sign = -1 if objective == "cells" else 1
     assert sign * ours <= sign * theirs + 1e-9
+
+
+@SEARCH
+@given(small_problems(), BUDGETS)
+def test_the_floor_is_exact(problem, share):
+    flows, guarantee = problem
+    want = [slow.smallest_safe_size(flows, guarantee, f) for f in range(len(flows))]
+    assert smallest_safe_sizes(flows, guarantee).tolist() == want
+    volume = flows.volume(guarantee.basis)
+    left = float(volume.sum()) * (1 - share)
+    mean = spent = 0.0
+    for size, v in sorted(zip(want, volume.tolist(), strict=True)):
+        part = min(v, left - spent)
+        if part > 0:
+            mean += size * part
+            spent += part
+    floor = generalization_floor(flows, guarantee, max_suppressed=share)
+    if floor is None:
+        assert spent == 0 or mean == np.inf
+    else:
+        assert floor == pytest.approx(mean / spent)
+
+
+@settings(max_examples=300, deadline=None)
+@given(problems(), BUDGETS, st.sampled_from(["twincut", "odkanon", "atg-dual", "oigh", "suppression"]))
+def test_no_release_is_below_the_floor(problem, share, method):
+    flows, guarantee = problem
+    try:
+        plan = METHODS[method].plan(flows, guarantee, max_suppressed=share)
+        release = Release.from_plan(flows, plan, guarantee, method=method, parameters={"max_suppressed": share})
+    except InfeasibleError:
+        assume(False)
+    for measures in release.metrics().values():
+        ratio = measures["floor_ratio"]
+        assert ratio is None or ratio >= 1 - 1e-9
+
+
+@SEARCH
+@given(small_problems(max_nodes=7), BUDGETS)
+def test_the_homogeneous_floor_is_below_every_map(problem, share):
+    flows, guarantee = problem
+    total = total_of(flows, guarantee)
+    assume(total > 0)
+    floor = homogeneous_floor(flows, guarantee, max_suppressed=share, iterations=60)
+    points = [(cost, gone) for *_, cost, gone in slow.all_pairs_of_cuts(flows, guarantee)]
+    best = slow.best_mean(points, total, share * total)
+    if best is not None:
+        assert floor is not None
+        assert floor <= best * (1 + 1e-9)

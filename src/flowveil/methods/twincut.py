@@ -121,10 +121,11 @@ def _better(flows: Flows, guarantee: Guarantee, goal: Goal, one: Plan, other: Pl
     return other if measured[1] < measured[0] else one
 
 
-def starting_cuts(trees: TwinTrees, merged: Cuts) -> Iterator[tuple[int, Positions]]:
-    """Cuts to start from, each of one tree: ODkAnon's, uniform depths, and zones of about the same volume."""
-    yield 0, trees.origins.from_full(merged.origin)
-    yield 1, trees.destinations.from_full(merged.destination)
+def starting_cuts(trees: TwinTrees, merged: Cuts | None = None) -> Iterator[tuple[int, Positions]]:
+    """Cuts to start from, each of one tree: ODkAnon's if given, uniform depths, zones of about the same volume."""
+    if merged is not None:
+        yield 0, trees.origins.from_full(merged.origin)
+        yield 1, trees.destinations.from_full(merged.destination)
     axis = trees.origins
     for layer, *_ in axis.layers:
         yield 0, layer
@@ -156,6 +157,7 @@ class Search:
     price: float = 64.0
     work: float = 0.0
     stopped_early: bool = False
+    keep_points: bool = True
     points: list[tuple[float, float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -179,7 +181,8 @@ class Search:
 
     def _offer(self, end: int, fixed: Positions, free: Positions, cost: float, suppressed: float) -> bool:
         """Keep a solution if it is within the budget and better; ``fixed`` is the cut of this end."""
-        self.points.append((suppressed, cost))
+        if self.keep_points:
+            self.points.append((suppressed, cost))
         if suppressed > self.budget:
             return False
         found = self._solution((free, fixed) if end else (fixed, free), cost, suppressed)
@@ -265,11 +268,25 @@ class Search:
                 return last, cut
             last, cut = priced, halves[1].cut
 
+    def tightest_price(self) -> tuple[float, float, float]:
+        """The price at which no solution promises less at the budget, with that solution's cost and suppression.
+
+        At each price the cheapest known solution is a line over suppression; how high it stands at the budget is what a
+        proof at this price could come to at best.
+        """
+        points = np.array(sorted(set(self.points)))
+        prices = self._fair_price() * np.exp2(np.arange(-48, 49) / 24)
+        priced = points[None, :, 1] + prices[:, None] * (points[None, :, 0] - self.budget)
+        best = int(np.argmax(priced.min(axis=1)))
+        suppressed, cost = points[int(np.argmin(priced[best]))]
+        return float(prices[best]), float(cost), float(suppressed)
+
     # ---- local search ----------------------------------------------------------------------------------------
 
     def improve(self, effort: float) -> None:
         """Search around the best solution until the work is done or many kicks in a row gained nothing."""
         limit = self.work + effort * WORK
+        self.keep_points = False
         patience = int(np.ceil(effort * min(PATIENCE, len(self.trees.origins) + len(self.trees.destinations))))
         rng = np.random.default_rng(0)
         self.polish()

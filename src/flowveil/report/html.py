@@ -55,6 +55,17 @@ MEASURES: tuple[tuple[str, str, str], ...] = (
         "2 means that nothing was generalised.",
     ),
     (
+        "floor_generalization_error",
+        "Floor of that error",
+        "No method that merges along these hierarchies gets below: every flow in the smallest safe cell that could "
+        "hold it, whatever the others need, and the costliest left out as far as may be suppressed.",
+    ),
+    (
+        "floor_ratio",
+        "Error over its floor",
+        "How many times as large the mean generalisation error is as its floor.",
+    ),
+    (
         "generalization_distance_m",
         "Mean distance moved (m)",
         "How far the ends of a published trip are, on average, from the centre of the zone they were put in.",
