@@ -36,7 +36,7 @@ def read_zones(source: Any, **columns: Any) -> Any:
 
 def anonymize(
     flows: Flows,
-    method: str = "odkanon",
+    method: str = "twincut",
     k: int = 10,
     protect: str | Sequence[str] = "trips",
     max_suppressed: float = 0.1,
