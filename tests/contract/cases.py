@@ -45,6 +45,7 @@ class Run:
 
 
 RUNS = (
+    Run("twincut", limit="volume", complete=True),
     # The pre-filter may take flows that the one cell of everything would have needed.
     Run("odkanon", limit="flows"),
     Run("odkanon", {"budget": "volume"}, limit="volume", complete=True),
