@@ -173,15 +173,18 @@ LINE_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"
 
 def line_chart(lines: Sequence[Line], *, title: str, x_label: str, ticks: Sequence[float], log: bool = False) -> str:
     """Lines over k, one for each method; each is named at its last point."""
-    known = [y for line in lines for _, y in line.points if y is not None and (y > 0 or not log)]
-    if not known:
+    told = [y for line in lines for _, y in line.points if y is not None]
+    known = [y for y in told if y > 0] if log else told
+    if not told:
         return svg(
             [f'<text x="{WIDTH / 2}" y="60" text-anchor="middle">no value can be shown</text>'],
             title=title, description="no value", height=90,
         )  # fmt: skip
-    low, high = (min(known), max(known)) if log else (0.0, max(known))
-    if log and high / low < 1.5:
-        low, high = low / 2, high * 2
+    low, high = (min(known, default=1.0), max(known, default=2.0)) if log else (0.0, max(known))
+    # On a logarithmic scale 0 stands at the bottom, apart from the smallest value.
+    zero = log and len(known) < len(told)
+    if log and (zero or high / low < 1.5):
+        low, high = low / 3, high * 1.5
     if high == low:
         high = low + 1
     right = 120
@@ -189,6 +192,8 @@ def line_chart(lines: Sequence[Line], *, title: str, x_label: str, ticks: Sequen
     place = {k: LEFT + (i + 0.5) * plot_width / len(ticks) for i, k in enumerate(ticks)}
 
     def height_of(y: float) -> float:
+        if log and y <= 0:
+            return float(floor)
         share = (np.log(y / low) / np.log(high / low)) if log else (y - low) / (high - low)
         return float(floor - share * (floor - TOP))
 
@@ -197,13 +202,15 @@ def line_chart(lines: Sequence[Line], *, title: str, x_label: str, ticks: Sequen
         at = height_of(y)
         parts.append(f'<line class="axis" x1="{LEFT}" y1="{at:.1f}" x2="{WIDTH - right}" y2="{at:.1f}"/>')
         parts.append(f'<text x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{_short(y)}</text>')
+    if zero:
+        parts.append(f'<text x="{LEFT - 6}" y="{floor + 4}" text-anchor="end">0</text>')
     for k in ticks:
         parts.append(f'<text x="{place[k]:.1f}" y="{floor + 16}" text-anchor="middle">{_short(k)}</text>')
     parts.append(f'<text x="{LEFT + plot_width / 2}" y="{HEIGHT - 4}" text-anchor="middle">{escape(x_label)}</text>')
     ends: list[tuple[float, float, str, str]] = []
     for number, line in enumerate(lines):
         colour = LINE_COLOURS[number % len(LINE_COLOURS)]
-        points = [(place[x], height_of(y)) for x, y in line.points if y is not None and (y > 0 or not log)]
+        points = [(place[x], height_of(y)) for x, y in line.points if y is not None]
         if not points:
             continue
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)

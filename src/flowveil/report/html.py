@@ -314,7 +314,7 @@ def _tools(view: Mapping[str, Any], basemap: str | None) -> str:
         most = min(500, len(view["flows"]["origin"]))
         shown = min(200, most)
         parts.append(
-            f'<label><span>Flows drawn: <output id="lines-shown">{shown}</output></span>'
+            f'<label><span>Flows drawn: <b id="lines-shown">{shown}</b></span>'
             f'<input type="range" id="lines" min="0" max="{most}" value="{shown}"></label>'
         )
     parts.append(

@@ -183,7 +183,7 @@ def _draw_zones(figure: Any, places: Any, flows: pa.Table, zones: pa.Table, basi
         place.set_title(f"{end}s", loc="left")
         bar = figure.colorbar(ScalarMappable(norm=norm, cmap=colours), ax=place, shrink=0.75, pad=0.01)
         bar.set_label(basis)
-        bar.ax.set_yticks(limits, [f"{limit:,.4g}" for limit in limits])
+        bar.ax.set_yticks(limits, [f"{limit:,.0f}" if limit >= 1 else f"{limit:.3g}" for limit in limits])
 
 
 def _patches(shapes: Any, face: Any, edge: str, width: float) -> Any:

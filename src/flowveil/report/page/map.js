@@ -226,7 +226,7 @@
     const w = canvas.clientWidth, h = canvas.clientHeight;
     if (!w || !h) return;
     const printed = document.documentElement.classList.contains("printing");
-    if (maps.length > 8 && !printed) {
+    if (maps.length > 12 && !printed) {
       /* A page of many maps draws those in sight. */
       const box = canvas.getBoundingClientRect();
       if (box.bottom < -300 || box.top > innerHeight + 300) return;
@@ -696,7 +696,7 @@
   addEventListener("beforeprint", () => printing(true));
   addEventListener("afterprint", () => printing(false));
   matchMedia("print").addEventListener("change", (e) => { if (e.matches) printing(true); });
-  if (maps.length > 8) addEventListener("scroll", redraw, { passive: true });
+  if (maps.length > 12) addEventListener("scroll", redraw, { passive: true });
   new ResizeObserver(redraw).observe(document.body);
   refresh();
   maps.forEach(draw);
