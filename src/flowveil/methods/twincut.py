@@ -136,6 +136,56 @@ def starting_cuts(trees: TwinTrees, merged: Cuts | None = None) -> Iterator[tupl
         yield 0, axis.best(-((volume - target) ** 2))[0]
 
 
+@dataclass(frozen=True)
+class FrontierPoint:
+    """One map of the frontier: what it suppresses and how fine it is.
+
+    Attributes:
+        suppressed_share: share of the volume that is suppressed.
+        value: the objective; for ``cells`` the number of published cells.
+        price: the price of a suppressed unit at which it was found.
+    """
+
+    suppressed_share: float
+    value: float
+    price: float
+
+
+def frontier(flows: Flows, guarantee: Guarantee, *, objective: Goal = "error") -> tuple[FrontierPoint, ...]:
+    """How fine a homogeneous map can be for every share that may be suppressed, in one run.
+
+    The price of a suppressed unit that both trees share is swept from so high that nothing is suppressed that need not
+    be, to so low that most is; at each price the two trees are pruned in turn. Of all maps met on the way those are
+    kept that no other beats in both respects, finest last. For the data holder: it is computed from all flows.
+    """
+    if objective not in MEASURES:
+        raise ParameterError(f"objective must be one of {', '.join(MEASURES)}; found {objective!r}.")
+    trees = TwinTrees.of(flows, guarantee, objective)
+    if trees is None:
+        return ()
+    search = Search(trees, trees.objective.total)
+    starts = [cut for _, cut in starting_cuts(trees)]
+    found: dict[tuple[float, float], float] = {}
+    highest = trees.objective.total * float(flows.origins.n_tiles + flows.destinations.n_tiles)
+    prices = highest * np.exp2(-np.arange(0, np.log2(highest) + 4, 0.5))
+    for order, cut in ((prices, np.zeros(1, np.int64)), *((prices[::-1], start) for start in starts[-1:])):
+        for price in order:
+            _, cut = search.converge(0, cut, float(price))
+            for point in search.points:
+                found.setdefault(point, float(price))
+            search.points.clear()
+    sign = -1.0 if objective == "cells" else 1.0
+    scored = [(s / trees.objective.total, trees.objective.score(c, s), price) for (s, c), price in found.items()]
+    kept: list[FrontierPoint] = []
+    best = np.inf
+    for share, score, price in sorted(scored):
+        if score < best and share < 1:
+            best = score
+            value = score * trees.objective.total if objective == "cells" else score
+            kept.append(FrontierPoint(share, sign * value, price))
+    return tuple(kept)
+
+
 @dataclass(frozen=True, eq=False)
 class Solution:
     """A cut of each tree, what it costs and suppresses, and its score."""
@@ -386,6 +436,3 @@ class Search:
             self.polish()
             return True
         return False
-
-
-__all__ = ["twincut"]
