@@ -45,6 +45,7 @@ def test_the_report_has_its_keys_and_is_strict_json():
             "parameters",
             "guarantee",
             "homogeneous",
+            "boxes",
             "suppression",
             "measures",
             "withheld",
