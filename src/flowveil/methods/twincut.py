@@ -29,17 +29,23 @@ from flowveil.methods.pruning import dual_multiplier
 from flowveil.methods.twin_trees import Costs, Goal, Half, Positions, TwinTrees
 from flowveil.plan import Plan, Release
 
-#: Work of the local search at effort 1, in rows and nodes visited: some ten seconds.
-WORK = 8e8
+#: Work of the local search at effort 1, in rows and nodes visited: some five seconds.
+WORK = 4e8
 
 #: What an evaluation costs beside its rows and nodes.
 OVERHEAD = 4000.0
 
 #: Kicks without a gain after which the local search has run to its end, at effort 1.
-PATIENCE = 40
+PATIENCE = 30
+
+#: Nearly tied nodes that are combined when a changed cut is tried out.
+PROBED = 40
 
 #: Steps of the path of prices, and how far it reaches from where it starts.
 PATH = np.exp2(np.arange(-6, 7) / 4)
+
+#: Logarithms of the prices, as multiples of the fair one, that the local search walks along.
+WALK = np.arange(16) / 48
 
 #: What each objective makes small, as a measure of a release; "cells" is made large.
 MEASURES: dict[Goal, str] = {
@@ -334,24 +340,52 @@ class Search:
     # ---- local search ----------------------------------------------------------------------------------------
 
     def improve(self, effort: float) -> None:
-        """Search around the best solution until the work is done or many kicks in a row gained nothing."""
+        """Search around the best solution until the counted work is done or nothing has been gained for long.
+
+        First along the prices around the fair one, then by kicks, then node by node; a gain starts over. Only work is
+        counted, never time, so every machine does the same.
+        """
         limit = self.work + effort * WORK
         self.keep_points = False
         patience = int(np.ceil(effort * min(PATIENCE, len(self.trees.origins) + len(self.trees.destinations))))
         rng = np.random.default_rng(0)
+        tried: set[tuple[int, bytes]] = set()
         self.polish()
-        in_vain = rounds = 0
-        settled = False
-        while in_vain < patience and self.work < limit and not self._out_of_time():
+        kicks = 0
+        while not self._ended(limit):
             before = self.best.score
-            settled = settled or not self._flip_each(limit)
-            if settled:
-                self._kick(rng, rounds)
-                rounds += 1
-                in_vain += 1
-            if self.best.score < before:
-                self.price = self._fair_price()
-                in_vain, settled = 0, False
+            self._walk_prices(tried, limit)
+            in_vain = 0
+            while self.best.score == before and in_vain < patience and not self._ended(limit):
+                self._kick(rng, kicks)
+                kicks, in_vain = kicks + 1, in_vain + 1
+            if self.best.score == before:
+                self._flip_each(limit)
+            if self.best.score == before:
+                return
+            self.price = self._fair_price()
+
+    def _ended(self, limit: float) -> bool:
+        return self.work >= limit or self._out_of_time()
+
+    def _walk_prices(self, tried: set[tuple[int, bytes]], limit: float) -> None:
+        """Alternate at prices rising, then falling from the fair one, and spend the budget exactly where that ends.
+
+        The hull has few points near the budget, but from each of them the exact pruning reaches another neighbourhood.
+        """
+        for steps in (WALK, -WALK):
+            for end in (0, 1):
+                cut = self.best.cuts[end]
+                center = self.price = self._fair_price()
+                for factor in np.exp(steps):
+                    if self._ended(limit):
+                        return
+                    _, cut = self.converge(end, cut, center * float(factor))
+                    if (end, cut.tobytes()) in tried:
+                        continue
+                    tried.add((end, cut.tobytes()))
+                    if self._exact(end, cut):
+                        self.polish()
 
     def polish(self) -> bool:
         """Cut each tree as well as the budget allows while the other stays, in turn, until both are at their best."""
@@ -365,7 +399,7 @@ class Search:
             end = 1 - end
         return improved
 
-    def _exact(self, end: int, cut: Positions) -> bool:
+    def _exact(self, end: int, cut: Positions, *, most_choices: int | None = None) -> bool:
         """The best cut of the other tree within the budget, if it improves on the best solution."""
         costs = self._given(end, cut)
         if costs.lost > self.budget:
@@ -382,9 +416,9 @@ class Search:
             half = self._at(costs, self.trees.objective.least_price(self.best.score))
         if not self._may_improve(half):
             return improved
-        self.work += 10 * OVERHEAD + 100.0 * len(costs.axis)
-        better = best_within(costs, half, self.budget, self.best.score)
-        return (better is not None and self._offer(end, cut, *better)) or improved
+        within = best_within(costs, half, self.budget, self.best.score, most_choices=most_choices)
+        self.work += 10 * OVERHEAD + 10.0 * len(costs.axis) + within.work[0] * OVERHEAD / 2 + within.work[1] * 10.0
+        return (within.found is not None and self._offer(end, cut, *within.found)) or improved
 
     def _may_improve(self, half: Half) -> bool:
         """Whether any cut of this tree could beat the best solution: what it costs at this price says so."""
@@ -401,7 +435,7 @@ class Search:
             slack = most - (half.cost + half.price * half.suppressed)
             ties = near_ties(costs, half, 3 * max(slack, 0.0))
             for node in ties.nodes[np.argsort(ties.loss, kind="stable")]:
-                if self.work >= limit or self._out_of_time():
+                if self._ended(limit):
                     return False
                 if self._answer(1 - end, flipped(costs, half, np.array([node]))):
                     self.polish()
@@ -415,7 +449,7 @@ class Search:
             costs = self._given(end, cut)
             half = self._at(costs, max(self.price, self.trees.objective.least_price(self.best.score)))
             if self._may_improve(half):
-                self._exact(end, cut)
+                self._exact(end, cut, most_choices=PROBED)
             end, cut = 1 - end, half.cut
         return self.best.score < before
 
