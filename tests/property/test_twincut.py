@@ -87,7 +87,7 @@ def test_one_tree_is_cut_as_well_as_exhaustive_search_does(problem, share, data)
     # A price above all sizes is one at which suppressing more never helps.
     half = costs.at(float(flows.origins.n_tiles + flows.destinations.n_tiles + 1))
     known = 1e6
-    got = best_within(costs, half, budget, known)
+    got = best_within(costs, half, budget, known).found
     assert (got is None) == (want is None)
     if got is not None:
         cut, cost, suppressed = got

@@ -102,9 +102,7 @@ class Within:
     work: tuple[int, int] = (0, 0)
 
 
-def best_within(
-    costs: Costs, half: Half, budget: float, known: float, *, most_choices: int | None = None
-) -> Within:
+def best_within(costs: Costs, half: Half, budget: float, known: float, *, most_choices: int | None = None) -> Within:
     """The cut with the smallest score whose suppressed volume is within the budget, if it is below a known score.
 
     Args:
