@@ -137,14 +137,15 @@ def demo(talk: Talk, out: str) -> None:
     talk.say(f"Made a synthetic survey of {survey.num_rows:,} trips; no real person is in it.")
     with talk.working("Reading") as progress:
         flows = read_trips(survey, progress=progress)
-    _publish(talk, flows, out, k=10)
     with talk.working("Comparing"):
         other = run(flows, method="odkanon", k=10, budget="volume")
+    _publish(talk, flows, out, writing={"beside": other}, k=10)
     # A survey nobody took part in: its measures may be told exactly.
     m = other.metrics()["trips"]
     talk.say(
-        f"ODkAnon with the same budget: {m['n_cells']:,} cells between {m['n_origin_zones']:,} origin and "
-        f"{m['n_destination_zones']:,} destination zones; trip ends moved by {m['generalization_distance_m']:,.0f} m."
+        f"Beside it in the report, ODkAnon with the same limit: {m['n_cells']:,} cells between "
+        f"{m['n_origin_zones']:,} origin and {m['n_destination_zones']:,} destination zones; trip ends moved by "
+        f"{m['generalization_distance_m']:,.0f} m."
     )
 
 
@@ -249,6 +250,7 @@ def _publish(
     **parameters: Any,
 ) -> None:
     from flowveil.api import anonymize as run
+    from flowveil.publish.folder import publish
     from flowveil.report.internal import render_internal, write_internal_report
     from flowveil.report.summary import summarize
 
@@ -257,7 +259,7 @@ def _publish(
     with talk.working("Verifying and writing"):
         # Rendered first: a page that cannot be made must not leave a release behind and an error in front.
         page = None if internal_report is None else render_internal(release)
-        folder = release.write(out, **(writing or {}))
+        folder = publish(release, out, **(writing or {}))
         if internal_report is not None:
             write_internal_report(release, internal_report, folder=folder, content=page)
     # What is printed is what is published: a log is read by more people than the data.

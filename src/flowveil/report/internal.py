@@ -18,8 +18,9 @@ import shapely
 from numpy.typing import NDArray
 
 from flowveil.errors import OutputError
-from flowveil.report.charts import bar_chart, size_histogram
+from flowveil.report.charts import Mark, bar_chart, size_histogram
 from flowveil.report.document import Part, chart_figure, map_figure, number, page, text
+from flowveil.report.frontier import EXPLANATION, frontier_figure
 from flowveil.report.html import (
     distribution_part,
     figures,
@@ -116,6 +117,7 @@ def render_internal(release: Release) -> str:
         parts=[
             before,
             _raw_part(release),
+            _frontier_part(release),
             Part(published.name, "What is published", published.content, data),
             protection_part(report),
             distribution_part(report, release.flows, release.zones),
@@ -266,6 +268,25 @@ def _raw_part(release: Release) -> Part:
 </tbody></table></div>
 <div class="charts">{"".join(charts)}</div>"""
     return Part("raw", "What was there, what is left", content)
+
+
+def _frontier_part(release: Release) -> Part:
+    """How fine the zones could be if more or less were suppressed, with this release beside it."""
+    from flowveil.comparison import rounded_points
+    from flowveil.methods.twincut import frontier
+
+    measures = release.metrics()[release.guarantee.basis]
+    share, error = measures["suppressed_share"], measures["mean_generalization_error"]
+    marks = [Mark(release.method, float(share), float(error))] if share is not None and error else []
+    limit = release.parameters.get("max_suppressed")
+    drawing = frontier_figure(
+        rounded_points(frontier(release.input, release.guarantee)),
+        max_suppressed=float(limit) if isinstance(limit, int | float) else float(share or 0.0),
+        marks=marks,
+        title="Error against suppression",
+    )
+    content = f'<p>{text(EXPLANATION)}</p><div class="charts">{drawing}</div>'
+    return Part("frontier", "What suppressing more or less would give", content)
 
 
 def _histogram(title: str, flows: Cells, guarantee: Mapping[str, Any]) -> str:
