@@ -9,6 +9,7 @@ frontier of error against suppression is drawn beside them, rounded.
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import subprocess
@@ -256,7 +257,8 @@ def rounded_points(points: Sequence[FrontierPoint]) -> tuple[tuple[float, float]
     """Share suppressed and error, to what a chart can show: exact, two points may differ by a single cell."""
     told: dict[float, float] = {}
     for point in points:
-        share = round(point.suppressed_share, 3)
+        # Upwards: no point may seem to suppress less than it does.
+        share = math.ceil(point.suppressed_share * 1000) / 1000
         told[share] = min(float(f"{point.value:.3g}"), told.get(share, float("inf")))
     return tuple(sorted(told.items()))
 

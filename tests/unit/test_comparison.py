@@ -44,7 +44,7 @@ def test_every_combination_is_run_in_order(found):
 
 def test_a_run_is_the_release_that_anonymize_makes(flows, found):
     run = next(run for run in found.runs if (run.method, run.k, run.protection) == ("odkanon", 10, "trips"))
-    release = flowveil.anonymize(flows, k=10, budget="volume")
+    release = flowveil.anonymize(flows, "odkanon", k=10, budget="volume")
     assert run.flows.equals(release.flows)
     assert run.zones.equals(release.zones)
     assert run.measures == summarize(release)["measures"]["trips"]
