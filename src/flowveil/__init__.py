@@ -11,7 +11,7 @@ release.write("release")
 
 from __future__ import annotations
 
-from flowveil.api import anonymize, compare, describe, picture, read_trips, read_zones, verify_folder
+from flowveil.api import anonymize, compare, describe, frontier, picture, read_trips, read_zones, verify_folder
 from flowveil.errors import (
     DataError,
     FlowveilError,
@@ -50,6 +50,7 @@ __all__ = [
     "anonymize",
     "compare",
     "describe",
+    "frontier",
     "picture",
     "read_trips",
     "read_zones",

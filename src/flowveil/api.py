@@ -20,8 +20,10 @@ from flowveil.trips import read_trips
 if TYPE_CHECKING:
     from flowveil.comparison import Comparison
     from flowveil.description import Description
+    from flowveil.methods.twin_trees import Goal
+    from flowveil.methods.twincut import FrontierPoint
 
-__all__ = ["anonymize", "compare", "describe", "picture", "read_trips", "read_zones", "verify_folder"]
+__all__ = ["anonymize", "compare", "describe", "frontier", "picture", "read_trips", "read_zones", "verify_folder"]
 
 #: What `read_trips` takes by the name of a role, and what else decides how rows are read.
 _ROLES = ("origin", "destination", "origin_tile", "destination_tile", "person", "weight", "trips")
@@ -52,7 +54,7 @@ def anonymize(
 
 def anonymize(
     flows: Flows,
-    method: str = "odkanon",
+    method: str = "twincut",
     k: int = 10,
     protect: str | Sequence[str] = "trips",
     max_suppressed: float = 0.1,
@@ -158,6 +160,31 @@ def describe(source: Any, *, k: int = 10, max_suppressed: float = 0.1, **reading
 
     flows = source if isinstance(source, Flows) else read_trips(source, **reading)
     return describe_flows(flows, k=k, max_suppressed=max_suppressed)
+
+
+def frontier(
+    flows: Flows,
+    *,
+    k: int = 10,
+    protect: str | Sequence[str] = "trips",
+    objective: Goal = "error",
+    k_population: float | None = None,
+    l: int | None = None,  # noqa: E741
+) -> tuple[FrontierPoint, ...]:
+    """How fine homogeneous zones can be for every share that may be suppressed, in one run. Internal.
+
+    Args:
+        flows: what `read_trips` returns.
+        k: how many every cell must hide.
+        protect: what is counted; see `anonymize`.
+        objective: what TwinCut makes small: ``error``, ``metres``, ``reconstruction`` or ``cells``.
+        k_population: absolute threshold where the population is protected.
+        l: fewest tiles under each end of a cell.
+    """
+    from flowveil.methods.twincut import frontier as sweep
+
+    guarantee = Guarantee.resolve(flows, k=k, protect=protect, k_population=k_population, l=l)
+    return sweep(flows, guarantee, objective=objective)
 
 
 def compare(

@@ -3,11 +3,13 @@
 Every run is a process of its own, so that one that takes too long can be stopped, one that uses too much memory
 takes nobody along, and times are not mixed up. A run hands back what it would publish and nothing else: measures as
 `flowveil.report.summary` publishes them, the matrix and its zones. Even so a comparison is for the data holder:
-releases of the same data with different k can be subtracted from each other.
+releases of the same data with different k can be subtracted from each other. Where TwinCut is among the methods, the
+frontier of error against suppression is drawn beside them, rounded.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import subprocess
@@ -17,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -25,6 +27,9 @@ from flowveil.errors import FlowveilError, InfeasibleError, ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.methods import METHODS, find_method
+
+if TYPE_CHECKING:
+    from flowveil.methods.twincut import FrontierPoint
 
 #: How a run may end. Only the first has measures.
 DONE, INFEASIBLE, TIMED_OUT, FAILED = "done", "infeasible", "timed out", "failed"
@@ -71,6 +76,20 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Frontier:
+    """How fine homogeneous zones can be for every share suppressed, for one k and one protection.
+
+    Attributes:
+        k, protect: what was asked.
+        points: share suppressed, and mean generalisation error, both rounded; shares rise.
+    """
+
+    k: int
+    protect: tuple[str, ...]
+    points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
 class Comparison:
     """All runs, in the order protection, k, method.
 
@@ -78,11 +97,13 @@ class Comparison:
         runs: the runs.
         time_limit: seconds that each could take.
         max_suppressed: share that each could suppress.
+        frontiers: where TwinCut is among the methods, one for each protection and k that has any.
     """
 
     runs: tuple[Run, ...]
     time_limit: float
     max_suppressed: float
+    frontiers: tuple[Frontier, ...] = ()
 
     def write(self, directory: str | PathLike[str]) -> Path:
         """Write comparison.csv, .md, .tex and .html into a folder that is new, empty or an earlier comparison."""
@@ -142,7 +163,13 @@ def compare_flows(
         runs.append(_run(data, {**asked, **(options or {}).get(name, {})}, time_limit))
         if progress is not None:
             progress((number + 1) / len(todo))
-    return Comparison(runs=tuple(runs), time_limit=float(time_limit), max_suppressed=max_suppressed)
+    swept = [(units, step) for units, step, name in todo if name == "twincut"]
+    return Comparison(
+        runs=tuple(runs),
+        time_limit=float(time_limit),
+        max_suppressed=max_suppressed,
+        frontiers=tuple(f for units, step in swept if (f := _frontier(data, units, step, time_limit)) is not None),
+    )
 
 
 def _listed(names: str | Sequence[str]) -> list[str]:
@@ -158,8 +185,36 @@ def _units(protect: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _run(data: bytes, asked: dict[str, Any], time_limit: float) -> Run:
-    """Run in a process of its own: the flows go in by its input, the result comes back by its output."""
+    """Run in a process of its own."""
     named = {"method": asked["method"], "k": asked["k"], "protect": asked["protect"]}
+    try:
+        result = _in_child(data, asked, time_limit)
+    except subprocess.TimeoutExpired:
+        return Run(**named, status=TIMED_OUT, reason=f"stopped after {time_limit:,.0f} seconds")
+    if result is None:
+        return Run(**named, status=FAILED, reason="the process ended without a result; memory may have run out")
+    for name in ("flows", "zones"):
+        if result.get(name) is not None:
+            result[name] = pa.ipc.open_stream(result[name]).read_all()
+    return Run(**named, **result)
+
+
+def _frontier(data: bytes, units: tuple[str, ...], k: int, time_limit: float) -> Frontier | None:
+    """Sweep in a process of its own; None where it found nothing or took too long."""
+    try:
+        result = _in_child(data, {"sweep": {"k": k, "protect": units}}, time_limit)
+    except subprocess.TimeoutExpired:
+        return None
+    points = (result or {}).get("points")
+    return Frontier(k=k, protect=units, points=points) if points else None
+
+
+def _in_child(data: bytes, asked: dict[str, Any], time_limit: float) -> dict[str, Any] | None:
+    """The flows go in by the child's input, the result comes back by its output; None where it broke.
+
+    Raises:
+        subprocess.TimeoutExpired: it took too long and was stopped.
+    """
     # The child finds the same flowveil, wherever it was found here.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
     code = "from flowveil.comparison import serve; serve()"
@@ -174,19 +229,14 @@ def _run(data: bytes, asked: dict[str, Any], time_limit: float) -> Run:
     )
     try:
         answer, _ = child.communicate(job, timeout=time_limit)
-    except subprocess.TimeoutExpired:
-        return Run(**named, status=TIMED_OUT, reason=f"stopped after {time_limit:,.0f} seconds")
     finally:
         if child.poll() is None:
             child.kill()
             child.communicate()
     if child.returncode != 0 or not answer:
-        return Run(**named, status=FAILED, reason="the process ended without a result; memory may have run out")
+        return None
     result: dict[str, Any] = pickle.loads(answer)
-    for name in ("flows", "zones"):
-        if result.get(name) is not None:
-            result[name] = pa.ipc.open_stream(result[name]).read_all()
-    return Run(**named, **result)
+    return result
 
 
 def serve() -> None:
@@ -197,7 +247,24 @@ def serve() -> None:
     asked = pickle.load(sys.stdin.buffer)
     flows = pickle.load(sys.stdin.buffer)
     with output:
-        pickle.dump(_result(flows, asked), output, protocol=pickle.HIGHEST_PROTOCOL)
+        result = _sweep(flows, **asked["sweep"]) if "sweep" in asked else _result(flows, asked)
+        pickle.dump(result, output, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def _sweep(flows: Flows, *, k: int, protect: Sequence[str]) -> dict[str, Any]:
+    from flowveil.api import frontier
+
+    return {"points": rounded_points(frontier(flows, k=k, protect=protect))}
+
+
+def rounded_points(points: Sequence[FrontierPoint]) -> tuple[tuple[float, float], ...]:
+    """Share suppressed and error, to what a chart can show: exact, two points may differ by a single cell."""
+    told: dict[float, float] = {}
+    for point in points:
+        # Upwards: no point may seem to suppress less than it does.
+        share = math.ceil(point.suppressed_share * 1000) / 1000
+        told[share] = min(float(f"{point.value:.3g}"), told.get(share, float("inf")))
+    return tuple(sorted(told.items()))
 
 
 def _result(flows: Flows, asked: dict[str, Any]) -> dict[str, Any]:

@@ -10,16 +10,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Cells, Flows
 from flowveil.guarantee import UNITS, Guarantee
-from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.methods import METHODS
+from flowveil.metrics.floor import generalization_floor
 
-#: Rows that the floor may touch: it merges all flows once for each pair of depths.
-FLOOR_WORK = 60_000_000
 #: With fewer people, the busiest hundredth is nobody.
 FEWEST_PEOPLE = 100
 
@@ -279,55 +276,6 @@ def _contributors(flows: Flows, k: int) -> Contributors | None:
     if enough.any():
         few = float((flows.people.count(len(flows))[enough] < k).mean())
     return Contributors(people=len(each), flows_each=float(each.mean()), busiest_share=busiest, few_behind=few)
-
-
-# ---- the floor ---------------------------------------------------------------------------------------------------
-
-
-def generalization_floor(flows: Flows, guarantee: Guarantee, *, max_suppressed: float) -> float | None:
-    """The mean generalisation error that no method over these hierarchies can beat.
-
-    Every flow is given the smallest |origin zone| + |destination zone| over all pairs of ancestors whose cell is safe,
-    whatever the other flows need, and the costliest ``max_suppressed`` of the volume is left out.
-
-    Returns:
-        The error, in tiles; None where it would take too long, or where no flow can be published.
-    """
-    trees = (flows.origins, flows.destinations)
-    if len(flows) * (trees[0].max_depth + 1) * (trees[1].max_depth + 1) > FLOOR_WORK:
-        return None
-    best = np.full(len(flows), np.inf)
-    for node_o in _chain(trees[0], flows.origin):
-        for node_d in _chain(trees[1], flows.destination):
-            merged = flows.merge(node_o, node_d, trees[0].n_nodes, trees[1].n_nodes)
-            cells = merged.cells
-            size_o, size_d = trees[0].size[cells.origin], trees[1].size[cells.destination]
-            cost = np.where(guarantee.safe(cells, size_o, size_d), size_o + size_d, np.inf)
-            np.minimum(best, cost[merged.row], out=best)
-    volume = flows.volume(guarantee.basis).astype(np.float64)
-    return _mean_without_costliest(best, volume, max_suppressed)
-
-
-def _chain(tree: Hierarchy, tile: Ints) -> Iterator[Ints]:
-    """The nodes of the flows' tiles, then their parents, up to the root."""
-    node = tree.leaf_node[tile]
-    for _ in range(tree.max_depth + 1):
-        yield node
-        node = tree.lift(node)
-
-
-def _mean_without_costliest(cost: NDArray[np.float64], volume: NDArray[np.float64], share: float) -> float | None:
-    order = np.argsort(cost, kind="stable")
-    kept = np.cumsum(volume[order]) <= volume.sum() * (1 - share) + 1e-9
-    # The flow at the limit counts with what is needed of it.
-    part = np.where(kept, volume[order], 0.0)
-    first = int(kept.sum())
-    if first < len(order):
-        part[first] = volume.sum() * (1 - share) - part.sum()
-    counted = part > 0
-    if not counted.any() or not np.isfinite(cost[order][counted]).all():
-        return None
-    return float(np.average(cost[order][counted], weights=part[counted]))
 
 
 # ---- advice ------------------------------------------------------------------------------------------------------

@@ -57,7 +57,14 @@ _ZONE_COLUMNS: dict[str, str | None] = {
 }
 _UNITS = ("trips", "people", "population")
 #: Measures that tell the suppressed volume to whoever has the published cells.
-_TELL_SUPPRESSED = ("c_dm", "distribution_distance", "reconstruction_loss", "suppressed_share")
+_TELL_SUPPRESSED = (
+    "c_dm",
+    "distribution_distance",
+    "floor_generalization_error",
+    "floor_ratio",
+    "reconstruction_loss",
+    "suppressed_share",
+)
 #: Below this many flows or cells, a total would tell single values.
 _FEWEST_SUPPRESSED = 3
 #: Measures that tell how trips are spread inside a cell, where few cells cover more than one pair of tiles.

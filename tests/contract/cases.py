@@ -49,6 +49,9 @@ class Run:
 K_METHODS = [name for name, method in METHODS.items() if not method.noisy]
 
 RUNS = (
+    Run("twincut", limit="volume", complete=True),
+    Run("twincut", {"objective": "cells"}, limit="volume", complete=True),
+    Run("twincut", {"objective": "reconstruction", "effort": 0.0}, limit="volume", complete=True),
     # The pre-filter may take flows that the one cell of everything would have needed.
     Run("odkanon", limit="flows"),
     Run("odkanon", {"budget": "volume"}, limit="volume", complete=True),

@@ -44,7 +44,7 @@ def test_every_combination_is_run_in_order(found):
 
 def test_a_run_is_the_release_that_anonymize_makes(flows, found):
     run = next(run for run in found.runs if (run.method, run.k, run.protection) == ("odkanon", 10, "trips"))
-    release = flowveil.anonymize(flows, k=10, budget="volume")
+    release = flowveil.anonymize(flows, "odkanon", k=10, budget="volume")
     assert run.flows.equals(release.flows)
     assert run.zones.equals(release.zones)
     assert run.measures == summarize(release)["measures"]["trips"]
@@ -133,3 +133,25 @@ def test_wrong_arguments_stop_before_anything_runs(flows, monkeypatch):
         flowveil.compare(flows, methods=[])
     with pytest.raises(DataError, match="no person column"):
         flowveil.compare(city_flows(persons=False), protect=["people"])
+
+
+def test_twincut_brings_the_frontier_along(flows, tmp_path):
+    found = flowveil.compare(flows, methods="twincut,odkanon", k=10, options={"twincut": {"effort": 0.0}})
+    (frontier,) = found.frontiers
+    assert (frontier.k, frontier.protect) == (10, ("trips",))
+    exact = flowveil.frontier(flows, k=10)
+    shares, errors = zip(*frontier.points, strict=True)
+    assert list(shares) == sorted(set(shares))
+    for point in exact:
+        # Rounded upwards in the share, so never better than what is.
+        told = [error for share, error in frontier.points if share <= point.suppressed_share]
+        assert all(error >= point.value * 0.994 for error in told)
+    assert all(error == float(f"{error:.3g}") for error in errors)
+    text = (found.write(tmp_path / "out") / "comparison.html").read_text(encoding="utf-8")
+    assert "What suppressing more or less would give" in text
+    assert "NOT FOR PUBLICATION" in text
+
+
+def test_without_twincut_or_time_there_is_no_frontier(flows, found):
+    assert found.frontiers == ()
+    assert flowveil.compare(flows, methods="twincut", k=10, time_limit=0.01).frontiers == ()

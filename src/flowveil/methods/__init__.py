@@ -22,6 +22,7 @@ from flowveil.methods.mondrian import mondrian
 from flowveil.methods.odkanon import odkanon
 from flowveil.methods.oigh import oigh
 from flowveil.methods.suppression import suppression
+from flowveil.methods.twincut import twincut
 from flowveil.noisy import NoisyCounts
 from flowveil.plan import Plan
 
@@ -93,6 +94,12 @@ _PARSERS: dict[Any, Callable[[str], Any]] = {bool: _parse_bool, int: int, float:
 METHODS: dict[str, Method] = {
     m.name: m
     for m in (
+        Method(
+            name="twincut",
+            plan=twincut,
+            homogeneous=True,
+            summary="the finest zones that do not overlap, within the limit on suppression (ours; the default)",
+        ),
         Method(
             name="odkanon",
             plan=odkanon,

@@ -45,6 +45,7 @@ def publish(
     overwrite: bool = True,
     formats: str | Iterable[str] = (),
     basemap: str | None = None,
+    beside: Release | None = None,
 ) -> Path:
     """Write a release into a folder.
 
@@ -54,6 +55,8 @@ def publish(
         overwrite: whether an earlier release may be replaced.
         formats: exports to write beside the tables; names of `flowveil.publish.exports.FORMATS`.
         basemap: address of a tile server for the report's optional background map.
+        beside: another release of the same data that report.html shows beside this one. Only for data that nobody is
+            behind: two releases of real data can be subtracted from each other.
 
     Returns:
         The folder.
@@ -77,7 +80,7 @@ def publish(
     draft = _beside(target, "draft")
     try:
         os.mkdir(draft)
-        _write_files(release, draft, wanted, basemap)
+        _write_files(release, draft, wanted, basemap, beside)
         findings = verify_release(draft, release.input)
         if findings:
             raise GuaranteeError(
@@ -165,13 +168,21 @@ def _beside(target: Path, purpose: str) -> Path:
     return target.with_name(f".{target.name}.{purpose}-{secrets.token_hex(8)}")
 
 
-def _write_files(release: Release | NoisyRelease, folder: Path, formats: Sequence[Format], basemap: str | None) -> None:
+def _write_files(
+    release: Release | NoisyRelease,
+    folder: Path,
+    formats: Sequence[Format],
+    basemap: str | None,
+    beside: Release | None,
+) -> None:
     report = summarize(release, formats=[f.name for f in formats], basemap=basemap)
     content: dict[str, Callable[[IO[bytes]], None]] = {
         "flows.parquet": lambda file: _write_flows(release, file),
         "zones.parquet": lambda file: _write_parquet(release.zones, file),
         "report.json": lambda file: _write_json(report, file),
-        "report.html": lambda file: _write_text(render(report, release.flows, release.zones, basemap=basemap), file),
+        "report.html": lambda file: _write_text(
+            render(report, release.flows, release.zones, basemap=basemap, beside=beside), file
+        ),
     }
     for name, write in content.items():
         _write_file(folder / name, write)

@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 import shapely
 
 from flowveil.errors import OutputError
-from flowveil.report.charts import Line, line_chart
+from flowveil.report.charts import Line, Mark, line_chart
 from flowveil.report.document import Part, chart_figure, map_figure, number, page, text
+from flowveil.report.frontier import EXPLANATION, frontier_figure
 from flowveil.report.maps import ENDS, place_layers
 
 if TYPE_CHECKING:
@@ -185,6 +186,8 @@ def render_comparison(comparison: Comparison) -> str:
     done = sum(run.status == "done" for run in runs)
     methods, steps = _distinct(run.method for run in runs), _distinct(run.k for run in runs)
     parts = [_table_part(comparison), _charts_part(runs)]
+    if comparison.frontiers:
+        parts.append(_frontier_part(comparison))
     maps = _maps_part(runs)
     if maps is not None:
         parts.append(maps)
@@ -198,7 +201,8 @@ def render_comparison(comparison: Comparison) -> str:
         heading="Comparison of methods",
         lead=text(lead),
         parts=parts,
-        footer="Measures are those that a release would publish; what it would withhold is withheld here.",
+        footer="Measures are those that a release would publish; what it would withhold is withheld here. "
+        "Frontiers are computed from all flows, and rounded.",
         internal=_internal(),
     )
 
@@ -258,6 +262,24 @@ def _charts_part(runs: Sequence[Run]) -> Part:
 def _value(run: Run, key: str) -> float | None:
     value = run.seconds if key == "seconds" else run.measures.get(key)
     return None if value is None else float(value)
+
+
+def _frontier_part(comparison: Comparison) -> Part:
+    """Error against suppression for each protection and k, with the runs that lie near."""
+    drawings = []
+    for frontier in comparison.frontiers:
+        protection = "+".join(frontier.protect)
+        marks = []
+        for run in comparison.runs:
+            share, error = run.measures.get("suppressed_share"), run.measures.get("mean_generalization_error")
+            if (run.k, run.protect) == (frontier.k, frontier.protect) and share is not None and error:
+                marks.append(Mark(run.method, float(share), float(error)))
+        title = f"Error against suppression, k = {frontier.k}, protecting {protection}"
+        drawings.append(
+            frontier_figure(frontier.points, max_suppressed=comparison.max_suppressed, marks=marks, title=title)
+        )
+    content = f'<p>{text(EXPLANATION)}</p><div class="charts">{"".join(drawings)}</div>'
+    return Part("frontier", "What suppressing more or less would give", content)
 
 
 def _maps_part(runs: Sequence[Run]) -> Part | None:

@@ -6,8 +6,9 @@ One page that opens offline by double click, for people who decide: maps, what i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from string import Template
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,9 @@ from flowveil.report.document import (
 )
 from flowveil.report.maps import ENDS, map_of_release
 from flowveil.report.noise import NOISE_MEASURES, figures_of_noise, promise_of_noise, rows_of_noise
+
+if TYPE_CHECKING:
+    from flowveil.plan import Release
 
 #: (key, name, what it means), in reading order. Keys that a report has beyond these are listed after them.
 MEASURES: tuple[tuple[str, str, str], ...] = (
@@ -54,6 +58,17 @@ MEASURES: tuple[tuple[str, str, str], ...] = (
         "Mean generalisation error",
         "Tiles in the origin zone plus tiles in the destination zone, averaged over the published volume; "
         "2 means that nothing was generalised.",
+    ),
+    (
+        "floor_generalization_error",
+        "Floor of that error",
+        "No method that merges along these hierarchies gets below: every flow in the smallest safe cell that could "
+        "hold it, whatever the others need, and the costliest left out as far as may be suppressed.",
+    ),
+    (
+        "floor_ratio",
+        "Error over its floor",
+        "How many times as large the mean generalisation error is as its floor.",
     ),
     (
         "generalization_distance_m",
@@ -123,6 +138,7 @@ def render(
     *,
     basemap: str | None = None,
     compact: bool = False,
+    beside: Release | None = None,
 ) -> str:
     """The page of a report.
 
@@ -133,6 +149,7 @@ def render(
         basemap: address of a tile server with ``{z}``, ``{x}`` and ``{y}``, or None for no background map. The reader
             is asked before anything is requested.
         compact: maps and measures alone, for a notebook.
+        beside: another release to show beside it; see `flowveil.report.beside`.
 
     Returns:
         A whole HTML document. All text from outside is escaped.
@@ -141,6 +158,12 @@ def render(
     if flows is not None and zones is not None:
         parts.insert(0, maps_part(report, flows, zones, basemap, max_flows=_COMPACT_FLOWS if compact else None))
         parts.insert(2, distribution_part(report, flows, zones))
+        if beside is not None:
+            from flowveil.report.beside import beside_part
+
+            data = dict(parts[0].map_data or {})
+            parts.insert(1, beside_part(report, beside, data))
+            parts[0] = replace(parts[0], map_data=data)
     if compact:
         parts = [part for part in parts if part.name in ("maps", "measures")]
     return page(

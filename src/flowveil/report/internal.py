@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from flowveil.errors import OutputError
 from flowveil.noisy import NoisyRelease
-from flowveil.report.charts import bar_chart, size_histogram
+from flowveil.report.charts import Mark, bar_chart, size_histogram
 from flowveil.report.document import Part, chart_figure, map_figure, number, page, text
+from flowveil.report.frontier import EXPLANATION, frontier_figure
 from flowveil.report.html import (
     distribution_part,
     figures,
@@ -112,6 +113,11 @@ def render_internal(release: Release | NoisyRelease) -> str:
     noisy = isinstance(release, NoisyRelease)
     # The report withholds what is computed from true counts; this page is where it may stand.
     measured = {**report, "measures": release.metrics(), "withheld": None} if noisy else report
+    before = _before_part(release, data)
+    if isinstance(release, NoisyRelease):
+        inside = [_counted_part(release)]
+    else:
+        inside = [_raw_part(release), _frontier_part(release)]
     return page(
         title=f"INTERNAL: {report['method']}, {short_promise(report['guarantee'])}",
         heading=f"Before and after, {promise(report['guarantee'])}",
@@ -119,8 +125,8 @@ def render_internal(release: Release | NoisyRelease) -> str:
         notice=notice(report),
         figures=figures(report),
         parts=[
-            _before_part(release, data),
-            _counted_part(release) if isinstance(release, NoisyRelease) else _raw_part(release),
+            before,
+            *inside,
             Part(published.name, "What is published", published.content, data),
             protection_part(report),
             distribution_part(report, release.flows, release.zones),
@@ -298,6 +304,25 @@ def _counted_part(release: NoisyRelease) -> Part:
 def _table_row(name: str, values: Sequence[float | None]) -> str:
     entries = "".join(f'<td class="number">{"" if v is None else number(v)}</td>' for v in values)
     return f'<tr><th scope="row">{text(name)}</th>{entries}</tr>'
+
+
+def _frontier_part(release: Release) -> Part:
+    """How fine the zones could be if more or less were suppressed, with this release beside it."""
+    from flowveil.comparison import rounded_points
+    from flowveil.methods.twincut import frontier
+
+    measures = release.metrics()[release.guarantee.basis]
+    share, error = measures["suppressed_share"], measures["mean_generalization_error"]
+    marks = [Mark(release.method, float(share), float(error))] if share is not None and error else []
+    limit = release.parameters.get("max_suppressed")
+    drawing = frontier_figure(
+        rounded_points(frontier(release.input, release.guarantee)),
+        max_suppressed=float(limit) if isinstance(limit, int | float) else float(share or 0.0),
+        marks=marks,
+        title="Error against suppression",
+    )
+    content = f'<p>{text(EXPLANATION)}</p><div class="charts">{drawing}</div>'
+    return Part("frontier", "What suppressing more or less would give", content)
 
 
 def _histogram(title: str, flows: Cells, guarantee: Mapping[str, Any]) -> str:

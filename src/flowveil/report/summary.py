@@ -26,7 +26,14 @@ if TYPE_CHECKING:
 FORMAT = "flowveil release"
 
 #: Measures from which, together with the published cells, the suppressed volume can be computed.
-TELL_SUPPRESSED = ("c_dm", "distribution_distance", "reconstruction_loss", "suppressed_share")
+TELL_SUPPRESSED = (
+    "c_dm",
+    "distribution_distance",
+    "floor_generalization_error",
+    "floor_ratio",
+    "reconstruction_loss",
+    "suppressed_share",
+)
 
 #: With fewer suppressed flows or cells than this, whoever knows one of them learns the other from the total.
 FEWEST_SUPPRESSED = 3
@@ -39,6 +46,8 @@ FEWEST_MERGED = 10
 _DIGITS = {
     "reconstruction_loss": 4,
     "distribution_distance": 4,
+    "floor_generalization_error": 3,
+    "floor_ratio": 3,
     "generalization_distance_m": 3,
     "generalization_distance_std_m": 3,
     "generalization_distance_median_m": 2,
