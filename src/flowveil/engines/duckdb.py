@@ -13,14 +13,16 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flowveil.engines.columns import ColumnMap, complete
@@ -33,10 +35,12 @@ from flowveil.engines.screening import (
     Screening,
     is_cell,
 )
+from flowveil.engines.slicing import attribute_sql, label_sql, microseconds_sql, time_state_sql
 from flowveil.engines.tables import Table, open_table
 from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Flows, Intake, People
-from flowveil.hierarchy import Floats, Ints
+from flowveil.hierarchy import Ints
+from flowveil.slices import MOST_SLICES, TIME, Every, SlicedFlows
 from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64, h3_hierarchy
 
 #: Rows in a batch: enough that the cost of a batch does not show, few enough that all its columns stay small.
@@ -53,6 +57,7 @@ _MISSING_SQL = ", ".join(f"'{text}'" for text in _MISSING)
 _NUMBER_TYPE = re.compile(r"^U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)$|^FLOAT$|^DOUBLE$|^DECIMAL|^\"?NULL\"?$")
 _FLOAT_TYPE = re.compile(r"^(FLOAT|DOUBLE)$")
 _TEXT_TYPE = re.compile(r"^VARCHAR|^ENUM")
+_TIME_TYPE = re.compile(r"^TIMESTAMP|^DATE$")
 _INTERRUPTED = re.compile(r"\W*(INTERRUPT Error|(Query )?interrupted)", re.IGNORECASE)
 
 
@@ -81,13 +86,79 @@ def read(
         ParameterError: an argument is out of its range, or the source is nothing that can be read.
         DataError: the table cannot be used; the message has all problems found.
     """
+    with _staging(
+        source,
+        columns=columns,
+        every=None,
+        resolution=resolution,
+        max_dropped=max_dropped,
+        skip_unknown=skip_unknown,
+        threads=threads,
+        progress=progress,
+    ) as (staged, intake):
+        return staged.flows(intake)
+
+
+def read_slices(
+    source: Any,
+    *,
+    columns: ColumnMap,
+    every: Every | None = None,
+    resolution: int = 10,
+    max_dropped: float = 0.05,
+    skip_unknown: bool = False,
+    threads: int | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> SlicedFlows:
+    """Read trips and group them into the flows of each slice, in the same single pass.
+
+    Args:
+        source: files or a table in memory.
+        columns: the columns the user named, the slice columns among them; the others are recognised.
+        every: the step of time, where there is a time column.
+        resolution: as for `read`.
+        max_dropped: as for `read`; a missing time or attribute counts as well.
+        skip_unknown: as for `read`.
+        threads: as for `read`.
+        progress: as for `read`.
+
+    Raises:
+        ParameterError: an argument is out of its range, or the source is nothing that can be read.
+        DataError: the table cannot be used; the message has all problems found.
+    """
+    with _staging(
+        source,
+        columns=columns,
+        every=every,
+        resolution=resolution,
+        max_dropped=max_dropped,
+        skip_unknown=skip_unknown,
+        threads=threads,
+        progress=progress,
+    ) as (staged, intake):
+        return staged.sliced(intake, every)
+
+
+@contextmanager
+def _staging(
+    source: Any,
+    *,
+    columns: ColumnMap,
+    every: Every | None,
+    resolution: int,
+    max_dropped: float,
+    skip_unknown: bool,
+    threads: int | None,
+    progress: Callable[[float], None] | None,
+) -> Iterator[tuple[_Staged, Intake]]:
+    """Read the source once; its screened rows are staged in DuckDB for as long as the context lasts."""
     _check(resolution, max_dropped, threads)
     screening = Screening(resolution=resolution, max_dropped=max_dropped, skip_unknown=skip_unknown)
     with _database(threads) as con:
         table = open_table(con, source)
         with _in_own_words(table.label):
             used = complete(columns, table.names, holds_cells=lambda name: _holds_cells(con, table, name))
-            query = _Query.over(con, table, used)
+            query = _Query.over(con, table, used, every)
             # The stream of batches holds its connection, so they are staged through another one.
             staged = _Staged(con.cursor(), used)
         for batch in _batches(con, query.sql, table.label):
@@ -98,10 +169,9 @@ def read(
                 progress(min(screening.rows / table.n_rows, 0.99))
         intake = screening.finish(label=table.label, columns=used.as_recorded())
         with _in_own_words(table.label):
-            flows = staged.flows(intake)
+            yield staged, intake
     if progress is not None:
         progress(1.0)
-    return flows
 
 
 def _check(resolution: int, max_dropped: float, threads: int | None) -> None:
@@ -184,7 +254,7 @@ class _Query:
     texts: tuple[str, ...]
 
     @classmethod
-    def over(cls, con: Any, table: Table, used: ColumnMap) -> _Query:
+    def over(cls, con: Any, table: Table, used: ColumnMap, every: Every | None = None) -> _Query:
         names = list(dict.fromkeys(used.names()))
         relation = table.attach(con, [list(table.names).index(name) for name in names])
         described = con.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()
@@ -202,6 +272,13 @@ class _Query:
                 select.append(f"{_number_sql(at[name], types[name])} AS {role}")
         if used.person:
             select.append(f"{_person_sql(at[used.person], types[used.person])} AS person")
+        for i, name in enumerate(used.by):
+            select.append(f"{attribute_sql(at[name], types[name], missing=_MISSING_SQL)} AS slice{i}")
+        if used.time and every is not None:
+            moment = microseconds_sql(at[used.time], types[used.time], missing=_MISSING_SQL)
+            state = time_state_sql(moment, at[used.time], types[used.time], missing=_MISSING_SQL)
+            select.append(f"{label_sql(moment, every)} AS slice{len(used.by)}")
+            select.append(f"{state} AS time_state")
         texts = tuple(dict.fromkeys(name for name in numbers if _TEXT_TYPE.match(types[name])))
         if texts:
             bits = [f"({_trouble_sql(at[name])} << {2 * i})" for i, name in enumerate(texts)]
@@ -226,7 +303,22 @@ class _Query:
             weight=_numpy(batch, "weight") if self.used.weight else None,
             texts=texts,
             commas=commas,
+            no_attribute=self._no_attribute(batch) if self.used.by else None,
+            **self._times_of(batch),
         )
+
+    def _no_attribute(self, batch: pa.RecordBatch) -> NDArray[np.bool_]:
+        missing = np.zeros(len(batch), dtype=np.bool_)
+        for i in range(len(self.used.by)):
+            missing |= batch.column(f"slice{i}").is_null().to_numpy(zero_copy_only=False)
+        return missing
+
+    def _times_of(self, batch: pa.RecordBatch) -> dict[str, Any]:
+        """The rows whose time is missing, and those whose time is none."""
+        if not self.used.time:
+            return {}
+        state = _numpy(batch, "time_state")
+        return {"no_time": state == 1, "times": {self.used.time: state == 2}}
 
 
 def _check_types(used: ColumnMap, types: dict[str, str], numbers: list[str]) -> None:
@@ -244,6 +336,11 @@ def _check_types(used: ColumnMap, types: dict[str, str], numbers: list[str]) -> 
                 )
             elif not (_NUMBER_TYPE.match(types[name]) or _TEXT_TYPE.match(types[name])):
                 problems.append(f"column {name!r} holds {_plain(types[name])} where H3 cells are needed")
+    if used.time and not any(kind.match(types[used.time]) for kind in (_TIME_TYPE, _NUMBER_TYPE, _TEXT_TYPE)):
+        problems.append(
+            f"column {used.time!r} holds {_plain(types[used.time])} where times are needed: timestamps, dates, text, "
+            "or Unix seconds"
+        )
     if problems:
         listed = "; ".join(problems)
         raise DataError(f"Columns have the wrong type: {listed}.")
@@ -324,29 +421,37 @@ def _numpy(batch: Any, name: str) -> NDArray[Any]:
 
 
 class _Staged:
-    """Rows on their way to flows: origin, destination, person, trips, weight, in a table of DuckDB.
+    """Rows on their way to flows: slices, origin, destination, person, trips, weight, in a table of DuckDB.
 
-    Whatever trips are to be told apart by is a key here; slices of time or attributes would be further keys.
+    Whatever trips are to be told apart by is a key here.
     """
 
     def __init__(self, con: Any, used: ColumnMap) -> None:
         self._con = con
         self._has_person = bool(used.person)
         self._has_weight = bool(used.weight)
-        self._keys = ("origin", "destination", *(("person",) if used.person else ()))
+        self._slice_names = (*used.by, *((TIME,) if used.time else ()))
+        self._slices = tuple(f"slice{i}" for i in range(len(self._slice_names)))
+        self._keys = (*self._slices, "origin", "destination", *(("person",) if used.person else ()))
         self._rows = 0
         self._fold_at = FOLD_ROWS
         self._waiting: list[pa.Table] = []
         person = "person VARCHAR, " if used.person else ""
         weight = ", weight HUGEINT" if used.weight else ""
-        con.execute(f"CREATE TABLE staged (origin UBIGINT, destination UBIGINT, {person}trips HUGEINT{weight})")
+        slices = "".join(f"{name} VARCHAR, " for name in self._slices)
+        con.execute(f"CREATE TABLE staged ({slices}origin UBIGINT, destination UBIGINT, {person}trips HUGEINT{weight})")
 
     def add(self, kept: Kept, batch: pa.RecordBatch) -> None:
-        """Take the kept rows of a batch, which has the persons."""
-        columns: dict[str, Any] = {"origin": kept.origin, "destination": kept.destination}
+        """Take the kept rows of a batch, which has the persons and the slices."""
+
+        def of_kept(name: str) -> Any:
+            column = batch.column(name)
+            return column if len(kept.rows) == len(batch) else column.take(pa.array(kept.rows))
+
+        columns: dict[str, Any] = {name: of_kept(name) for name in self._slices}
+        columns |= {"origin": kept.origin, "destination": kept.destination}
         if self._has_person:
-            person = batch.column("person")
-            columns["person"] = person if len(kept.rows) == len(batch) else person.take(pa.array(kept.rows))
+            columns["person"] = of_kept("person")
         columns["trips"] = kept.trips
         if self._has_weight:
             columns["weight"] = kept.weight
@@ -380,43 +485,115 @@ class _Staged:
 
     def flows(self, intake: Intake) -> Flows:
         """Group all rows. Only whole numbers are summed, so the order of the rows leaves no trace."""
-        self._flush()
-        weight = ", CAST(sum(weight) AS DOUBLE) AS weight" if self._has_weight else ""
-        grouped = _table(
-            self._con,
-            f"SELECT origin, destination, CAST(sum(trips) AS BIGINT) AS trips{weight} "
-            "FROM staged GROUP BY origin, destination ORDER BY origin, destination",
-        )
+        grouped = self._grouped()
         origin, origins = _numbered(grouped.column("origin").to_numpy())
         destination, destinations = _numbered(grouped.column("destination").to_numpy())
-        weights: Floats | None = None
-        if self._has_weight:
-            weights = grouped.column("weight").to_numpy() / WEIGHT_UNITS
         return Flows(
             origin,
             destination,
             grouped.column("trips").to_numpy().copy(),
-            weights,
-            self._people(origin, destination, origins, destinations) if self._has_person else None,
+            grouped.column("weight").to_numpy() / WEIGHT_UNITS if self._has_weight else None,
+            self._people((origin, destination), (origins, destinations)) if self._has_person else None,
             origins=h3_hierarchy(origins),
             destinations=h3_hierarchy(destinations),
             intake=intake,
         )
 
-    def _people(self, origin: Ints, destination: Ints, origins: Cells64, destinations: Cells64) -> People:
-        """Distinct people of each flow. Persons become numbers in the order of their names, which stay."""
+    def sliced(self, intake: Intake, every: Every | None) -> SlicedFlows:
+        """Group all rows by slice as well; all slices number their tiles in the same two trees."""
+        grouped = self._grouped()
+        keys, start = self._numbered_slices(grouped)
+        number = np.repeat(np.arange(len(keys)), np.diff(start))
+        origin, origins = _numbered(grouped.column("origin").to_numpy())
+        destination, destinations = _numbered(grouped.column("destination").to_numpy())
+        trips = grouped.column("trips").to_numpy()
+        weight = grouped.column("weight").to_numpy() / WEIGHT_UNITS if self._has_weight else None
+        people = who_start = None
+        if self._has_person:
+            people = self._people((number, origin, destination), (np.arange(len(keys)), origins, destinations), keys)
+            who_start = np.searchsorted(people.cell, start)
+        trees = {"origins": h3_hierarchy(origins), "destinations": h3_hierarchy(destinations)}
+        slices = []
+        for i, (a, b) in enumerate(pairwise(start.tolist())):
+            who = None
+            if people is not None and who_start is not None:
+                own = slice(who_start[i], who_start[i + 1])
+                who = People(cell=people.cell[own] - np.int32(a), person=people.person[own])
+            slices.append(
+                Flows(
+                    origin[a:b].copy(),
+                    destination[a:b].copy(),
+                    trips[a:b].copy(),
+                    None if weight is None else weight[a:b],
+                    who,
+                    **trees,
+                    intake=intake,
+                )
+            )
+        return SlicedFlows(columns=self._slice_names, keys=keys, slices=tuple(slices), every=every)
+
+    def _grouped(self) -> pa.Table:
+        self._flush()
+        weight = ", CAST(sum(weight) AS DOUBLE) AS weight" if self._has_weight else ""
+        keys = ", ".join((*self._slices, "origin", "destination"))
+        return _table(
+            self._con,
+            f"SELECT {keys}, CAST(sum(trips) AS BIGINT) AS trips{weight} FROM staged GROUP BY {keys} ORDER BY {keys}",
+        )
+
+    def _numbered_slices(self, grouped: pa.Table) -> tuple[tuple[tuple[str, ...], ...], NDArray[np.int64]]:
+        """The distinct slices in their order, and where each begins in the grouped rows (the end included)."""
+        first = np.zeros(len(grouped), dtype=np.bool_)
+        first[:1] = True
+        for name in self._slices:
+            column = grouped.column(name).combine_chunks()
+            first[1:] |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
+        at = np.flatnonzero(first)
+        if len(at) > MOST_SLICES:
+            raise DataError(
+                f"There are {len(at):,} slices by {', '.join(self._slice_names)}; allowed are {MOST_SLICES:,}. "
+                "Hint: a column with so many values is rather an identifier; use classes, or a longer --every."
+            )
+        columns = [grouped.column(name).take(pa.array(at)).to_pylist() for name in self._slices]
+        return tuple(zip(*columns, strict=True)), np.append(at, len(grouped))
+
+    def _people(
+        self,
+        flows: tuple[NDArray[Any], ...],
+        codes: tuple[NDArray[Any], ...],
+        keys: Sequence[tuple[str, ...]] = (),
+    ) -> People:
+        """Distinct people of each flow. Persons become numbers in the order of their names, which stay.
+
+        Args:
+            flows: the numbers that make a flow: of its slice, where there are slices, of its origin and its
+                destination.
+            codes: what these numbers mean, in order: numbers of slices, tiles of the origins, of the destinations.
+            keys: the slices.
+        """
+        slice_number = ""
+        if keys:
+            columns = {name: [key[i] for key in keys] for i, name in enumerate(self._slices)}
+            self._con.register("flowveil_slices", pa.table({**columns, "slice": np.arange(len(keys))}))
+            slice_number = "slice, "
+        joined = f"JOIN flowveil_slices USING ({', '.join(self._slices)}) " if keys else ""
         rows = _table(
             self._con,
             "WITH numbered AS (SELECT person, CAST(row_number() OVER (ORDER BY person) - 1 AS INTEGER) AS "
             "number FROM (SELECT DISTINCT person FROM staged WHERE person IS NOT NULL)) "
-            "SELECT DISTINCT origin, destination, number FROM staged JOIN numbered USING (person) "
-            "ORDER BY origin, destination, number",
+            f"SELECT DISTINCT {slice_number}origin, destination, number FROM staged JOIN numbered USING (person) "
+            f"{joined}ORDER BY {slice_number}origin, destination, number",
         )
+        if keys:
+            self._con.unregister("flowveil_slices")
+        names = (*(("slice",) if keys else ()), "origin", "destination")
         # In order, so that the searches walk through memory instead of jumping.
-        at_origin = np.searchsorted(origins, rows.column("origin").to_numpy())
-        at_destination = np.searchsorted(destinations, rows.column("destination").to_numpy())
-        flow_keys = origin.astype(np.int64) * len(destinations) + destination
-        cell = np.searchsorted(flow_keys, at_origin * len(destinations) + at_destination)
+        flow_keys = np.zeros(len(flows[0]), dtype=np.int64)
+        wanted = np.zeros(len(rows), dtype=np.int64)
+        for name, number, known in zip(names, flows, codes, strict=True):
+            flow_keys = flow_keys * len(known) + number
+            wanted = wanted * len(known) + np.searchsorted(known, rows.column(name).to_numpy())
+        cell = np.searchsorted(flow_keys, wanted)
         return People(cell=cell.astype(np.int32), person=rows.column("number").to_numpy().astype(np.int32))
 
 
