@@ -144,7 +144,7 @@ class SlicedFlows:
         if len(members) == 1:
             return self.slices[members[0]]
         parts = [self.slices[m] for m in members]
-        rows = _stacked(parts)
+        rows = stacked(parts)
         tree_o, tree_d = self.origins, self.destinations
         cells = rows.merge(rows.origin, rows.destination, tree_o.n_tiles, tree_d.n_tiles).cells
         return Flows(
@@ -227,7 +227,7 @@ def check_slice_columns(by: Sequence[str], *, time: str | None, every: str | Non
         )
 
 
-def _stacked(parts: Sequence[Flows]) -> Cells:
+def stacked(parts: Sequence[Flows]) -> Cells:
     """The rows of all parts, one after the other."""
     weight = people = None
     if all(p.weight is not None for p in parts):

@@ -26,6 +26,7 @@ from flowveil.report.summary import FORMAT, manifest, summarize
 from flowveil.verify import verify_release
 
 if TYPE_CHECKING:
+    from flowveil.family import Family
     from flowveil.plan import Release
 
 MANIFEST = "manifest.json"
@@ -35,8 +36,8 @@ ROWS_PER_GROUP = 1 << 20
 _LITTER = frozenset({".DS_Store", "Thumbs.db", "desktop.ini"})
 
 
-def publish(release: Release, directory: str | PathLike[str], *, overwrite: bool = True) -> Path:
-    """Write a release into a folder.
+def publish(release: Release | Family, directory: str | PathLike[str], *, overwrite: bool = True) -> Path:
+    """Write a release, or a family of releases, into a folder.
 
     Args:
         release: what to publish.
@@ -145,7 +146,7 @@ def _beside(target: Path, purpose: str) -> Path:
     return target.with_name(f".{target.name}.{purpose}-{secrets.token_hex(8)}")
 
 
-def _write_files(release: Release, folder: Path) -> None:
+def _write_files(release: Release | Family, folder: Path) -> None:
     report = summarize(release)
     content: dict[str, Callable[[IO[bytes]], None]] = {
         "flows.parquet": lambda file: _write_parquet(release.flows, file),

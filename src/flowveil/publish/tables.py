@@ -8,6 +8,7 @@ that somebody went there.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from flowveil.hierarchy import Ints
 
 if TYPE_CHECKING:
+    from flowveil.family import Family
     from flowveil.plan import Release, Zones
 
 #: The columns that make a zone the same in both roles.
@@ -64,6 +66,38 @@ def zones_table(release: Release) -> pa.Table:
     destination = _zone_rows(plan.destination_zones, cells.destination, "destination")
     table = _join_roles(origin, destination).sort_by([("zone", "ascending"), ("role", "ascending")])
     return _with_geo_metadata(table)
+
+
+def family_flows_table(family: Family) -> pa.Table:
+    """The matrices of all slices in one table, sorted by slice, then origin and destination zone.
+
+    Returns:
+        The columns of `flows_table`, then one text column for each slice column; empty there means all values, so
+        rows of a total come first.
+    """
+    tables = []
+    for key, release in sorted(family, key=lambda pair: tuple((v is not None, v or "") for v in pair[0])):
+        table = release.flows
+        for name, value in zip(family.columns, key, strict=True):
+            table = table.append_column(name, pa.array([value] * len(table), pa.string()))
+        tables.append(table)
+    return pa.concat_tables(tables).combine_chunks()
+
+
+def family_zones_table(family: Family) -> pa.Table:
+    """The zones that published cells of any slice use; see `zones_table`. Slices share trees, so zones agree."""
+    origin = _distinct_zones([_zone_rows(r.plan.origin_zones, r.cells.origin, "origin") for r in family.releases])
+    destination = _distinct_zones(
+        [_zone_rows(r.plan.destination_zones, r.cells.destination, "destination") for r in family.releases]
+    )
+    table = _join_roles(origin, destination).sort_by([("zone", "ascending"), ("role", "ascending")])
+    return _with_geo_metadata(table)
+
+
+def _distinct_zones(tables: Sequence[pa.Table]) -> pa.Table:
+    rows = pa.concat_tables(tables).combine_chunks()
+    _, first = np.unique(rows["zone"].to_numpy(zero_copy_only=False).astype(np.str_), return_index=True)
+    return rows.take(pa.array(first)).combine_chunks()
 
 
 def _codes_of(zones: Zones, number: Ints) -> tuple[pa.Array, NDArray[np.int64]]:
