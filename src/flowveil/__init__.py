@@ -11,7 +11,7 @@ release.write("release")
 
 from __future__ import annotations
 
-from flowveil.api import anonymize, read_trips, verify
+from flowveil.api import anonymize, read_trips, read_zones, verify
 from flowveil.errors import (
     DataError,
     FlowveilError,
@@ -47,5 +47,6 @@ __all__ = [
     "__version__",
     "anonymize",
     "read_trips",
+    "read_zones",
     "verify",
 ]

@@ -16,7 +16,14 @@ from flowveil.methods import Method, find_method
 from flowveil.plan import Release
 from flowveil.trips import read_trips
 
-__all__ = ["anonymize", "read_trips", "verify"]
+__all__ = ["anonymize", "read_trips", "read_zones", "verify"]
+
+
+def read_zones(source: Any, **columns: Any) -> Any:
+    """Read a map of zones and the hierarchy over them; see `flowveil.zoning.files.read_zones`."""
+    from flowveil.zoning.files import read_zones as read
+
+    return read(source, **columns)
 
 
 def anonymize(
@@ -79,6 +86,7 @@ def _parameters(
         "options": {**defaults, **options},
         "resolution": flows.intake.resolution,
         "columns": dict(flows.intake.columns),
+        "zones": dict(flows.intake.zones),
     }
 
 
@@ -98,17 +106,31 @@ def verify(directory: str | PathLike[str], *, against: Any, **reading: Any) -> l
     folder = Path(directory)
     if not folder.is_dir():
         raise ParameterError(f"'{folder.name}' is not a folder. Hint: name the folder that holds manifest.json.")
-    flows = read_trips(against, **{**_reading_of(folder), **reading})
-    return verify_release(folder, flows)
+    recorded = _parameters_of(folder)
+    how = {**recorded.get("columns", {}), **reading}
+    if recorded.get("resolution") is not None:
+        how = {"resolution": recorded["resolution"], **how}
+    if recorded.get("zones"):
+        how["zones"] = _same_zones(recorded["zones"], how.get("zones"))
+    return verify_release(folder, read_trips(against, **how))
 
 
-def _reading_of(folder: Path) -> dict[str, Any]:
-    """How the release's own report says its input was read."""
+def _parameters_of(folder: Path) -> dict[str, Any]:
+    """What the release's own report says of how it was made."""
     try:
         parameters = json.loads((folder / "report.json").read_text(encoding="utf-8"))["parameters"]
-        columns = dict(parameters["columns"])
-        resolution = parameters["resolution"]
+        return dict(parameters) if isinstance(parameters["columns"], dict) else {}
     except (OSError, ValueError, KeyError, TypeError):
         # A report that cannot be read is a finding; the verification itself says so.
         return {}
-    return columns if resolution is None else {**columns, "resolution": resolution}
+
+
+def _same_zones(recorded: dict[str, str], source: Any) -> Any:
+    """The map, read as it was read for the release."""
+    from flowveil.zoning.files import ZoneMap, read_zones
+
+    if source is None:
+        raise ParameterError(
+            "The release was made on a map of its own, which it does not contain. Hint: give the map with --zones."
+        )
+    return source if isinstance(source, ZoneMap) else read_zones(source, **recorded)

@@ -82,6 +82,12 @@ def reading(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--trips", metavar="COLUMN", help="Column that says how many trips a row stands for."),
         click.option("--weight", metavar="COLUMN", help="Column of the weight (represented inhabitants)."),
         click.option("--person", metavar="COLUMN", help="Column that tells persons apart."),
+        click.option("--zones", metavar="FILE", help="Map whose zones are the tiles (CSV, GeoJSON, Parquet, ...)."),
+        click.option("--zones-tile", metavar="COLUMN", help="The map's column of zone codes."),
+        click.option("--zones-parent", metavar="COLUMN", help="The map's column of each zone's parent."),
+        click.option("--zones-levels", metavar="A,B,...", help="The map's nested codes, coarsest to finest."),
+        click.option("--zones-name", metavar="COLUMN", help="The map's column of zone names."),
+        click.option("--zones-root", metavar="CODE", help="Code of a root above several topmost zones."),
         click.option("--max-dropped", type=float, help="Largest share of unusable rows [default: 0.05]."),
         click.option("--skip-unknown", is_flag=True, default=None, help="Leave out rows whose tile is unknown."),
         click.option("--engine", metavar="NAME", help="Engine that reads the input [default: duckdb]."),
@@ -93,7 +99,17 @@ def reading(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _given(**options: Any) -> dict[str, Any]:
     """The options that were given: the library's defaults serve for the others."""
-    return {name: value for name, value in options.items() if value is not None}
+    given = {name: value for name, value in options.items() if value is not None}
+    of_map = {name.removeprefix("zones_"): given.pop(name) for name in list(given) if name.startswith("zones_")}
+    if of_map:
+        from flowveil.api import read_zones
+
+        if "zones" not in given:
+            raise ParameterError(f"--zones-{next(iter(of_map))} is given without --zones.")
+        if "levels" in of_map:
+            of_map["levels"] = [level.strip() for level in of_map["levels"].split(",")]
+        given["zones"] = read_zones(given["zones"], **of_map)
+    return given
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

@@ -229,12 +229,14 @@ class Intake:
         left_out: rows left out, by reason.
         columns: which input column served as what.
         resolution: H3 resolution of the tiles, or None for tiles of the user's own.
+        zones: which column of the user's own map served as what.
     """
 
     rows: int = 0
     left_out: dict[str, int] = field(default_factory=dict)
     columns: dict[str, str] = field(default_factory=dict)
     resolution: int | None = None
+    zones: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

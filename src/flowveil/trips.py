@@ -22,6 +22,7 @@ def read_trips(
     person: str | None = None,
     weight: str | None = None,
     trips: str | None = None,
+    zones: Any = None,
     max_dropped: float = 0.05,
     skip_unknown: bool = False,
     engine: str = "duckdb",
@@ -54,6 +55,8 @@ def read_trips(
             2**-20.
         trips: column that says how many trips a row stands for. ``trips``, ``n_trips`` and ``count`` are
             recognised beside tile columns only; an empty text means none.
+        zones: a map of the user's own whose zones are the tiles, instead of H3 cells: what `read_zones` returns, or
+            what it takes. The ends must then be codes of its zones.
         max_dropped: share of the rows that may be left out; rows that stand for no trip are not counted.
         skip_unknown: leave out rows with a tile that is not an H3 cell, instead of refusing them.
         engine: who reads; see `flowveil.engines.ENGINES`.
@@ -65,6 +68,7 @@ def read_trips(
             examples.
     """
     read = load_engine(engine)
+    zones = _map_of(zones)
     columns = ColumnMap(
         origin=parse_pair(origin, role="origin"),
         destination=parse_pair(destination, role="destination"),
@@ -78,6 +82,7 @@ def read_trips(
         source,
         columns=columns,
         resolution=resolution,
+        zones=zones,
         max_dropped=max_dropped,
         skip_unknown=skip_unknown,
         progress=progress,
@@ -98,6 +103,7 @@ def read_slices(
     person: str | None = None,
     weight: str | None = None,
     trips: str | None = None,
+    zones: Any = None,
     max_dropped: float = 0.05,
     skip_unknown: bool = False,
     engine: str = "duckdb",
@@ -123,6 +129,7 @@ def read_slices(
         person: column that says who travelled.
         weight: column with the weight of a row.
         trips: column that says how many trips a row stands for.
+        zones: map whose zones are the tiles.
         max_dropped: share of the rows that may be left out.
         skip_unknown: leave out rows with unknown tiles.
         engine: who reads.
@@ -150,7 +157,17 @@ def read_slices(
         columns=columns,
         every=None if every is None else Every.parse(every),
         resolution=resolution,
+        zones=_map_of(zones),
         max_dropped=max_dropped,
         skip_unknown=skip_unknown,
         progress=progress,
     )
+
+
+def _map_of(zones: Any) -> Any:
+    """The user's own map, read if it is not yet; None where the tiles are H3 cells."""
+    if zones is None:
+        return None
+    from flowveil.zoning.files import ZoneMap, read_zones
+
+    return zones if isinstance(zones, ZoneMap) else read_zones(zones)

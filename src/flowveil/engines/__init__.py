@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from flowveil.engines.columns import ColumnMap
 from flowveil.errors import ParameterError, did_you_mean
 from flowveil.flows import Flows
 from flowveil.slices import Every, SlicedFlows
+
+if TYPE_CHECKING:
+    from flowveil.zoning.files import ZoneMap
 
 #: The module of each engine, by the name users give.
 ENGINES: dict[str, str] = {"duckdb": "flowveil.engines.duckdb"}
@@ -29,6 +32,7 @@ class Read(Protocol):
         *,
         columns: ColumnMap,
         resolution: int = 10,
+        zones: ZoneMap | None = None,
         max_dropped: float = 0.05,
         skip_unknown: bool = False,
         threads: int | None = None,
@@ -48,6 +52,7 @@ class ReadSlices(Protocol):
         columns: ColumnMap,
         every: Every | None = None,
         resolution: int = 10,
+        zones: ZoneMap | None = None,
         max_dropped: float = 0.05,
         skip_unknown: bool = False,
         threads: int | None = None,

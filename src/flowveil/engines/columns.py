@@ -25,6 +25,7 @@ _ENDS: tuple[Pair, ...] = (
     ("o", "d"),
     ("from", "to"),
     ("pickup", "dropoff"),
+    ("pu", "do"),
     ("departure", "arrival"),
     ("source", "target"),
     ("src", "dst"),
@@ -36,8 +37,8 @@ _ENDS: tuple[Pair, ...] = (
 _LATITUDES = ("lat", "latitude")
 _LONGITUDES = ("lon", "lng", "long", "longitude")
 _TILES = ("h3", "hex", "h3cell", "h3index")
-#: Names that may just as well hold place names: taken only where the column holds H3 cells.
-_TILES_IF_CELLS = ("", "tile", "cell", "id")
+#: Names that may just as well hold something else: taken only where the column holds tiles.
+_TILES_IF_HELD = ("", "tile", "cell", "id", "zone", "zoneid", "location", "locationid", "code", "geocode")
 _PERSONS = (
     "person", "personid", "idperson", "uid", "user", "userid", "participant", "participantid",
     "respondent", "respondentid", "traveler", "travelerid", "traveller", "travellerid",
@@ -60,7 +61,7 @@ class ColumnMap:
 
     Attributes:
         origin, destination: names of the latitude and the longitude column of each end.
-        origin_tile, destination_tile: names of the columns with H3 cells, instead of coordinates.
+        origin_tile, destination_tile: names of the columns with tiles, instead of coordinates.
         person: name of the column that says who travelled.
         weight: name of the column with the weight of a row, of all its trips together.
         trips: name of the column that says how many trips a row stands for.
@@ -148,14 +149,18 @@ def parse_pair(value: str | Sequence[str] | None, *, role: str) -> Pair | None:
     return (parts[0], parts[1])
 
 
-def complete(wanted: ColumnMap, names: Sequence[str], *, holds_cells: Callable[[str], bool]) -> ColumnMap:
+def complete(
+    wanted: ColumnMap, names: Sequence[str], *, holds_tiles: Callable[[str], bool], points: bool = True
+) -> ColumnMap:
     """Check the columns that were named and recognise the others.
 
     Args:
         wanted: what the user named.
         names: the columns of the table.
-        holds_cells: whether a column's first values are H3 cells; asked only where a name alone does not
+        holds_tiles: whether a column's first values are tiles; asked only where a name alone does not
             tell.
+        points: whether the ends may be coordinates, and tiles H3 cells; otherwise only columns that hold tiles
+            are recognised.
 
     Returns:
         A map with both ends; person, weight and trips where there are such columns.
@@ -165,7 +170,7 @@ def complete(wanted: ColumnMap, names: Sequence[str], *, holds_cells: Callable[[
     """
     named = _resolve(wanted, names)
     if not named.ends:
-        named = _recognise_ends(named, names, holds_cells)
+        named = _recognise_ends(named, names, holds_tiles, points=points)
     if named.person is None:
         named = replace(named, person=_recognise_one("person", _PERSONS, named, names))
     if named.weight is None:
@@ -205,12 +210,14 @@ def _resolve(wanted: ColumnMap, names: Sequence[str]) -> ColumnMap:
     return replace(wanted, **changes)  # type: ignore[arg-type]  # each role keeps its own type
 
 
-def _recognise_ends(named: ColumnMap, names: Sequence[str], holds_cells: Callable[[str], bool]) -> ColumnMap:
+def _recognise_ends(
+    named: ColumnMap, names: Sequence[str], holds_tiles: Callable[[str], bool], *, points: bool
+) -> ColumnMap:
     by_key: dict[str, list[str]] = {}
     for name in names:
         by_key.setdefault(_key(name), []).append(name)
     found: list[ColumnMap] = []
-    for start, end in _ENDS:
+    for start, end in _ENDS if points else ():
         found += [
             replace(named, origin=o, destination=d)
             for o, d in _alike(_coordinates(by_key, start), _coordinates(by_key, end))
@@ -223,8 +230,8 @@ def _recognise_ends(named: ColumnMap, names: Sequence[str], holds_cells: Callabl
         found = [
             replace(named, origin_tile=o, destination_tile=d)
             for start, end in _ENDS
-            for o, d in _alike(_spelled(by_key, start, _TILES_IF_CELLS), _spelled(by_key, end, _TILES_IF_CELLS))
-            if holds_cells(o) and holds_cells(d)
+            for o, d in _alike(_spelled(by_key, start, _TILES_IF_HELD), _spelled(by_key, end, _TILES_IF_HELD))
+            if holds_tiles(o) and holds_tiles(d)
         ]
     found = list(dict.fromkeys(found))
     if not found:

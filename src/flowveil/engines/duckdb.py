@@ -15,7 +15,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -26,22 +26,16 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flowveil.engines.columns import ColumnMap, complete
-from flowveil.engines.screening import (
-    NO_TILE,
-    UNREADABLE_TILE,
-    WEIGHT_UNITS,
-    Batch,
-    Kept,
-    Screening,
-    is_cell,
-)
+from flowveil.engines.screening import WEIGHT_UNITS, Batch, Kept, Screening
 from flowveil.engines.slicing import attribute_sql, label_sql, microseconds_sql, time_state_sql
 from flowveil.engines.tables import Table, open_table
+from flowveil.engines.tiling import NO_TILE, UNREADABLE_TILE, H3Tiling, MapTiling, Tiling, is_cell
 from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Flows, Intake, People
 from flowveil.hierarchy import Ints
 from flowveil.slices import MOST_SLICES, TIME, Every, SlicedFlows
-from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64, h3_hierarchy
+from flowveil.zoning.files import ZoneMap
+from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64
 
 #: Rows in a batch: enough that the cost of a batch does not show, few enough that all its columns stay small.
 BATCH_ROWS = 1 << 17
@@ -53,7 +47,8 @@ MEMORY_SHARE = 0.6
 
 #: How tables write that there is no value; compared without case and outer blanks.
 _MISSING = ("", "na", "n/a", "nan", "<na>", "null", "none", "nil", "\\n")
-_MISSING_SQL = ", ".join(f"'{text}'" for text in _MISSING)
+#: A pattern, because DuckDB makes a join of a long list of texts, and a join loses the order of the rows.
+_MISSING_PATTERN = "'(" + "|".join(re.escape(text) for text in _MISSING) + ")'"
 _NUMBER_TYPE = re.compile(r"^U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)$|^FLOAT$|^DOUBLE$|^DECIMAL|^\"?NULL\"?$")
 _FLOAT_TYPE = re.compile(r"^(FLOAT|DOUBLE)$")
 _TEXT_TYPE = re.compile(r"^VARCHAR|^ENUM")
@@ -66,6 +61,7 @@ def read(
     *,
     columns: ColumnMap,
     resolution: int = 10,
+    zones: ZoneMap | None = None,
     max_dropped: float = 0.05,
     skip_unknown: bool = False,
     threads: int | None = None,
@@ -77,6 +73,7 @@ def read(
         source: files or a table in memory.
         columns: the columns the user named; the others are recognised.
         resolution: H3 resolution of the tiles; given tiles that are coarser keep their own.
+        zones: the map whose zones are the tiles, instead of H3 cells.
         max_dropped: share of the rows that may be left out.
         skip_unknown: leave out rows with a tile that is not an H3 cell, instead of refusing them.
         threads: threads of DuckDB; all cores unless given. Has no effect on the result.
@@ -91,6 +88,7 @@ def read(
         columns=columns,
         every=None,
         resolution=resolution,
+        zones=zones,
         max_dropped=max_dropped,
         skip_unknown=skip_unknown,
         threads=threads,
@@ -105,6 +103,7 @@ def read_slices(
     columns: ColumnMap,
     every: Every | None = None,
     resolution: int = 10,
+    zones: ZoneMap | None = None,
     max_dropped: float = 0.05,
     skip_unknown: bool = False,
     threads: int | None = None,
@@ -117,6 +116,7 @@ def read_slices(
         columns: the columns the user named, the slice columns among them; the others are recognised.
         every: the step of time, where there is a time column.
         resolution: as for `read`.
+        zones: as for `read`.
         max_dropped: as for `read`; a missing time or attribute counts as well.
         skip_unknown: as for `read`.
         threads: as for `read`.
@@ -131,6 +131,7 @@ def read_slices(
         columns=columns,
         every=every,
         resolution=resolution,
+        zones=zones,
         max_dropped=max_dropped,
         skip_unknown=skip_unknown,
         threads=threads,
@@ -146,6 +147,7 @@ def _staging(
     columns: ColumnMap,
     every: Every | None,
     resolution: int,
+    zones: ZoneMap | None,
     max_dropped: float,
     skip_unknown: bool,
     threads: int | None,
@@ -153,14 +155,21 @@ def _staging(
 ) -> Iterator[tuple[_Staged, Intake]]:
     """Read the source once; its screened rows are staged in DuckDB for as long as the context lasts."""
     _check(resolution, max_dropped, threads)
-    screening = Screening(resolution=resolution, max_dropped=max_dropped, skip_unknown=skip_unknown)
+    tiling: Tiling = H3Tiling(resolution) if zones is None else MapTiling(zones)
+    screening = Screening(tiling=tiling, max_dropped=max_dropped, skip_unknown=skip_unknown)
     with _database(threads) as con:
         table = open_table(con, source)
         with _in_own_words(table.label):
-            used = complete(columns, table.names, holds_cells=lambda name: _holds_cells(con, table, name))
-            query = _Query.over(con, table, used, every)
+            used = complete(
+                columns,
+                table.names,
+                holds_tiles=lambda name: _holds_tiles(con, table, name, tiling),
+                points=tiling.takes_points,
+            )
+            _refuse_points(used, tiling)
+            query = _Query.over(con, table, used, tiling, every)
             # The stream of batches holds its connection, so they are staged through another one.
-            staged = _Staged(con.cursor(), used)
+            staged = _Staged(con.cursor(), used, tiling)
         for batch in _batches(con, query.sql, table.label):
             kept = screening.pass_batch(query.columns_of(batch))
             with _in_own_words(table.label):
@@ -168,6 +177,8 @@ def _staging(
             if progress is not None and table.n_rows:
                 progress(min(screening.rows / table.n_rows, 0.99))
         intake = screening.finish(label=table.label, columns=used.as_recorded())
+        if zones is not None:
+            intake = replace(intake, zones=zones.columns)
         with _in_own_words(table.label):
             yield staged, intake
     if progress is not None:
@@ -226,9 +237,20 @@ def _in_own_words(label: str) -> Iterator[None]:
         ) from None
 
 
-def _holds_cells(con: Any, table: Table, name: str) -> bool:
-    """Whether most of a column's first values are H3 cells."""
+def _refuse_points(used: ColumnMap, tiling: Tiling) -> None:
+    if not used.has_tiles and not tiling.takes_points:
+        raise ParameterError(
+            "With a map of zones the ends must be codes of its zones; found coordinates. "
+            "Hint: name the columns with origin_tile and destination_tile (--origin-tile, --destination-tile)."
+        )
+
+
+def _holds_tiles(con: Any, table: Table, name: str, tiling: Tiling) -> bool:
+    """Whether most of a column's first values are tiles."""
     values = [v for v in table.peek(con, list(table.names).index(name)) if v is not None and v == v]
+    if isinstance(tiling, MapTiling):
+        numbers = tiling.tile_numbers(pa.array([str(v) for v in values], pa.string()))
+        return len(numbers) > 0 and bool(tiling.is_tile(numbers).mean() > 0.5)
     texts = pa.table({"c0": pa.array([str(v) for v in values], pa.string())})
     con.register("flowveil_peeked", texts)
     rows = con.execute(f"SELECT {_tile_sql('c0', 'VARCHAR')} FROM flowveil_peeked").fetchall()
@@ -251,20 +273,23 @@ class _Query:
 
     sql: str
     used: ColumnMap
+    tiling: Tiling
     texts: tuple[str, ...]
 
     @classmethod
-    def over(cls, con: Any, table: Table, used: ColumnMap, every: Every | None = None) -> _Query:
+    def over(cls, con: Any, table: Table, used: ColumnMap, tiling: Tiling, every: Every | None = None) -> _Query:
         names = list(dict.fromkeys(used.names()))
         relation = table.attach(con, [list(table.names).index(name) for name in names])
         described = con.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()
         types = {name: str(row[1]) for name, row in zip(names, described, strict=True)}
         numbers = [*(() if used.has_tiles else used.ends), *filter(None, (used.weight, used.trips))]
-        _check_types(used, types, numbers)
+        _check_types(used, types, numbers, tiling)
         at = {name: f"c{i}" for i, name in enumerate(names)}
         select = []
         for i, name in enumerate(used.ends):
-            sql = _tile_sql if used.has_tiles else _number_sql
+            sql = _number_sql
+            if used.has_tiles:
+                sql = _code_sql if isinstance(tiling, MapTiling) else _tile_sql
             select.append(f"{sql(at[name], types[name])} AS end{i}")
         for role in ("trips", "weight"):
             name = getattr(used, role)
@@ -273,21 +298,22 @@ class _Query:
         if used.person:
             select.append(f"{_person_sql(at[used.person], types[used.person])} AS person")
         for i, name in enumerate(used.by):
-            select.append(f"{attribute_sql(at[name], types[name], missing=_MISSING_SQL)} AS slice{i}")
+            select.append(f"{attribute_sql(at[name], types[name], missing=_MISSING_PATTERN)} AS slice{i}")
         if used.time and every is not None:
-            moment = microseconds_sql(at[used.time], types[used.time], missing=_MISSING_SQL)
-            state = time_state_sql(moment, at[used.time], types[used.time], missing=_MISSING_SQL)
+            moment = microseconds_sql(at[used.time], types[used.time], missing=_MISSING_PATTERN)
+            state = time_state_sql(moment, at[used.time], types[used.time], missing=_MISSING_PATTERN)
             select.append(f"{label_sql(moment, every)} AS slice{len(used.by)}")
             select.append(f"{state} AS time_state")
         texts = tuple(dict.fromkeys(name for name in numbers if _TEXT_TYPE.match(types[name])))
         if texts:
             bits = [f"({_trouble_sql(at[name])} << {2 * i})" for i, name in enumerate(texts)]
             select.append(f"CAST({' | '.join(bits)} AS INTEGER) AS trouble")
-        return cls(sql=f"SELECT {', '.join(select)} FROM {relation}", used=used, texts=texts)
+        return cls(sql=f"SELECT {', '.join(select)} FROM {relation}", used=used, tiling=tiling, texts=texts)
 
     def columns_of(self, batch: pa.RecordBatch) -> Batch:
         """A batch of this query, ready to be screened."""
-        ends = [_numpy(batch, f"end{i}") for i in range(len(self.used.ends))]
+        columns = [batch.column(f"end{i}") for i in range(len(self.used.ends))]
+        tiles = [self.tiling.tile_numbers(c) for c in columns] if self.used.has_tiles else None
         texts: dict[str, NDArray[np.bool_]] = {}
         commas = False
         if self.texts:
@@ -297,8 +323,8 @@ class _Query:
                 texts = {name: bits > 0 for name, bits in zip(self.texts, of_column, strict=True)}
                 commas = any(bool((bits == 2).any()) for bits in of_column)
         return Batch(
-            points=None if self.used.has_tiles else tuple(ends),
-            tiles=(ends[0], ends[1]) if self.used.has_tiles else None,
+            points=tuple(c.to_numpy(zero_copy_only=False) for c in columns) if tiles is None else None,
+            tiles=None if tiles is None else (tiles[0], tiles[1]),
             trips=_numpy(batch, "trips") if self.used.trips else None,
             weight=_numpy(batch, "weight") if self.used.weight else None,
             texts=texts,
@@ -321,13 +347,13 @@ class _Query:
         return {"no_time": state == 1, "times": {self.used.time: state == 2}}
 
 
-def _check_types(used: ColumnMap, types: dict[str, str], numbers: list[str]) -> None:
+def _check_types(used: ColumnMap, types: dict[str, str], numbers: list[str], tiling: Tiling) -> None:
     problems = [
         f"column {name!r} holds {_plain(types[name])} where numbers are needed"
         for name in dict.fromkeys(numbers)
         if not (_NUMBER_TYPE.match(types[name]) or _TEXT_TYPE.match(types[name]))
     ]
-    if used.has_tiles:
+    if used.has_tiles and isinstance(tiling, H3Tiling):
         for name in used.ends:
             if _FLOAT_TYPE.match(types[name]):
                 problems.append(
@@ -360,7 +386,7 @@ def _trouble_sql(column: str) -> str:
     text = f"CAST({column} AS VARCHAR)"
     return (
         f"CASE WHEN {column} IS NULL OR TRY_CAST({text} AS DOUBLE) IS NOT NULL THEN 0 "
-        f"WHEN lower(trim({text})) IN ({_MISSING_SQL}) THEN 0 "
+        f"WHEN regexp_full_match(lower(trim({text})), {_MISSING_PATTERN}) THEN 0 "
         f"WHEN regexp_full_match(trim({text}), '[+-]?[0-9]+,[0-9]+') THEN 2 ELSE 1 END"
     )
 
@@ -374,10 +400,18 @@ def _tile_sql(column: str, kind: str) -> str:
         )
     text = f"lower(trim(CAST({column} AS VARCHAR)))"
     return (
-        f"CASE WHEN {column} IS NULL OR {text} IN ({_MISSING_SQL}) THEN CAST({NO_TILE} AS UBIGINT) "
+        f"CASE WHEN {column} IS NULL OR regexp_full_match({text}, {_MISSING_PATTERN}) THEN CAST({NO_TILE} AS UBIGINT) "
         f"ELSE coalesce(TRY_CAST(CASE WHEN length({text}) = 18 OR starts_with({text}, '0x') THEN {text} "
         f"ELSE '0x' || {text} END AS UBIGINT), CAST({UNREADABLE_TILE} AS UBIGINT)) END"
     )
+
+
+def _code_sql(column: str, kind: str) -> str:
+    """A zone's code as it stands, numbers as numbers: the map knows how they are written."""
+    if not _TEXT_TYPE.match(kind):
+        return column
+    text = f"CAST({column} AS VARCHAR)"
+    return f"CASE WHEN regexp_full_match(lower(trim({text})), {_MISSING_PATTERN}) THEN NULL ELSE {text} END"
 
 
 def _person_sql(column: str, kind: str) -> str:
@@ -389,7 +423,7 @@ def _person_sql(column: str, kind: str) -> str:
     if _FLOAT_TYPE.match(kind):
         return f"CASE WHEN isnan({column}) THEN NULL ELSE CAST({column} AS VARCHAR) END"
     text = f"trim(CAST({column} AS VARCHAR))"
-    return f"CASE WHEN lower({text}) IN ({_MISSING_SQL}) THEN NULL ELSE {text} END"
+    return f"CASE WHEN regexp_full_match(lower({text}), {_MISSING_PATTERN}) THEN NULL ELSE {text} END"
 
 
 def _batches(con: Any, sql: str, label: str) -> Iterator[pa.RecordBatch]:
@@ -426,8 +460,9 @@ class _Staged:
     Whatever trips are to be told apart by is a key here.
     """
 
-    def __init__(self, con: Any, used: ColumnMap) -> None:
+    def __init__(self, con: Any, used: ColumnMap, tiling: Tiling) -> None:
         self._con = con
+        self._tiling = tiling
         self._has_person = bool(used.person)
         self._has_weight = bool(used.weight)
         self._slice_names = (*used.by, *((TIME,) if used.time else ()))
@@ -494,8 +529,8 @@ class _Staged:
             grouped.column("trips").to_numpy().copy(),
             grouped.column("weight").to_numpy() / WEIGHT_UNITS if self._has_weight else None,
             self._people((origin, destination), (origins, destinations)) if self._has_person else None,
-            origins=h3_hierarchy(origins),
-            destinations=h3_hierarchy(destinations),
+            origins=self._tiling.hierarchy(origins),
+            destinations=self._tiling.hierarchy(destinations),
             intake=intake,
         )
 
@@ -512,7 +547,7 @@ class _Staged:
         if self._has_person:
             people = self._people((number, origin, destination), (np.arange(len(keys)), origins, destinations), keys)
             who_start = np.searchsorted(people.cell, start)
-        trees = {"origins": h3_hierarchy(origins), "destinations": h3_hierarchy(destinations)}
+        trees = {"origins": self._tiling.hierarchy(origins), "destinations": self._tiling.hierarchy(destinations)}
         slices = []
         for i, (a, b) in enumerate(pairwise(start.tolist())):
             who = None

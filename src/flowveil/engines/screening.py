@@ -10,22 +10,15 @@ never values.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import repeat
 from typing import Any, NoReturn
 
-import h3.api.basic_int as h3_int
 import numpy as np
 from numpy.typing import NDArray
 
+from flowveil.engines.tiling import NO_TILE, H3Tiling, Mask, Tiling, index_points
 from flowveil.errors import DataError
 from flowveil.flows import Intake
-from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64, parent_of, resolution_of
-
-Mask = NDArray[np.bool_]
-
-#: Stand-ins for a tile that is missing and for one that cannot be a cell; no H3 cell is that small.
-NO_TILE = 0
-UNREADABLE_TILE = 1
+from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64
 
 #: One row may stand for at most this many trips and for at most this weight: sums of whole numbers stay
 #: exact, and the earth has 2**33 inhabitants.
@@ -50,42 +43,6 @@ REASONS = (
 )  # fmt: skip
 
 _EXAMPLES = 5
-_PENTAGON_BASE_CELLS = np.array(sorted({h3_int.get_base_cell_number(c) for c in h3_int.get_pentagons(0)}))
-_N_BASE_CELLS = 122
-_LOW_BITS = np.uint64(0o111111111111111)
-#: For each resolution, the bits of the digits below it.
-_UNUSED_DIGITS = np.array([(1 << 3 * (MAX_RESOLUTION - r)) - 1 for r in range(16)], dtype=np.uint64)
-_ALL_DIGITS = np.uint64((1 << 45) - 1)
-
-
-def is_cell(cells: Cells64) -> Mask:
-    """Whether each number is a valid H3 cell; by bit operations, agreeing with ``h3.is_valid_cell``.
-
-    A cell has mode 1 and no reserved bits, a base cell below 122, digits 0 to 6 down to its resolution and 7
-    below; below a pentagon, the first digit that is not 0 is not 1 either (that direction does not exist).
-    """
-    unused = _UNUSED_DIGITS[resolution_of(cells)]
-    digits = cells & _ALL_DIGITS
-    used = digits & ~unused
-    sevens = used & (used >> np.uint64(1)) & (used >> np.uint64(2)) & _LOW_BITS
-    base = ((cells >> np.uint64(45)) & np.uint64(0x7F)).astype(np.int64)
-    mode_and_reserved = (cells >> np.uint64(56)).astype(np.int64)
-    valid: Mask = (
-        (mode_and_reserved == 0b00001000) & (base < _N_BASE_CELLS) & ((digits & unused) == unused) & (sevens == 0)
-    )
-    suspects = np.flatnonzero(valid & np.isin(base, _PENTAGON_BASE_CELLS))
-    if len(suspects):
-        # The highest bit set is the highest of the first digit that is not 0: that digit is 1 when it is its
-        # lowest.
-        _, exponent = np.frexp(used[suspects].astype(np.float64))
-        valid[suspects[(exponent > 0) & ((exponent - 1) % 3 == 0)]] = False
-    return valid
-
-
-def index_points(lat: NDArray[np.float64], lon: NDArray[np.float64], resolution: int) -> Cells64:
-    """The H3 cell of each point. H3 has no vectorised call; ``map`` into it is the cheapest loop there is."""
-    cells = map(h3_int.latlng_to_cell, lat.tolist(), lon.tolist(), repeat(resolution))
-    return np.fromiter(cells, dtype=np.uint64, count=len(lat))
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +51,7 @@ class Batch:
 
     Attributes:
         points: latitude and longitude of the origin, then of the destination; or None.
-        tiles: the two ends as H3 cells; or None. One of the two is given.
+        tiles: the two ends as numbers of the tiling; or None. One of the two is given.
         trips, weight: where there are such columns.
         texts: for each number column with text in it, by name, which rows hold text that is no number.
         commas: whether such a text is a number with a decimal comma.
@@ -153,8 +110,8 @@ class _Finding:
 class Screening:
     """Passes batches in the order of the table, keeps the counts, and speaks once at the end."""
 
-    def __init__(self, *, resolution: int, max_dropped: float, skip_unknown: bool) -> None:
-        self._resolution = resolution
+    def __init__(self, *, tiling: Tiling, max_dropped: float, skip_unknown: bool) -> None:
+        self._tiling = tiling
         self._max_dropped = max_dropped
         self._skip_unknown = skip_unknown
         self._rows = 0
@@ -223,12 +180,15 @@ class Screening:
                 f"No trip is left in {label}: {found if self._rows else 'it has no rows'}. "
                 "At least one row with both ends is needed."
             )
-        resolution = int(resolutions[0]) if len(resolutions) else self._resolution
+        resolution = None
+        if isinstance(self._tiling, H3Tiling):
+            asked = self._tiling.resolution
+            resolution = min(int(resolutions[0]), asked) if len(resolutions) else asked
         return Intake(
             rows=self._rows,
             left_out={reason: n for reason, n in self._left_out.items() if n},
             columns=columns,
-            resolution=min(resolution, self._resolution),
+            resolution=resolution,
         )
 
     def _find(self, what: str, mask: Mask) -> None:
@@ -258,9 +218,12 @@ class Screening:
     def _check_tiles(self, batch: Batch) -> Mask:
         if batch.tiles is None or self._skip_unknown:
             return np.zeros(len(batch), dtype=np.bool_)
-        unknown = _unknown(batch.tiles)
-        self._find("a tile that is not an H3 cell", unknown)
+        unknown = self._unknown(batch.tiles)
+        self._find(f"a tile that is not {self._tiling.noun}", unknown)
         return unknown
+
+    def _unknown(self, tiles: tuple[Cells64, Cells64]) -> Mask:
+        return _any_of([~self._tiling.is_tile(t) & (t != NO_TILE) for t in tiles])
 
     def _gaps(self, batch: Batch) -> dict[str, Mask]:
         gaps: dict[str, Mask] = {}
@@ -285,30 +248,30 @@ class Screening:
         if batch.tiles is not None:
             gaps[MISSING_END] = _any_of([t == NO_TILE for t in batch.tiles])
             if self._skip_unknown:
-                gaps[UNKNOWN_TILE] = _unknown(batch.tiles)
+                gaps[UNKNOWN_TILE] = self._unknown(batch.tiles)
         return gaps
 
     def _ends(self, batch: Batch, rows: NDArray[np.int64]) -> tuple[Cells64, Cells64]:
-        if batch.points is not None:
+        if batch.points is not None and isinstance(self._tiling, H3Tiling):
+            resolution = self._tiling.resolution
             points = batch.points if len(rows) == len(batch) else tuple(p[rows] for p in batch.points)
             origin_lat, origin_lon, destination_lat, destination_lon = points
             return (
-                index_points(origin_lat, origin_lon, self._resolution),
-                index_points(destination_lat, destination_lon, self._resolution),
+                index_points(origin_lat, origin_lon, resolution),
+                index_points(destination_lat, destination_lon, resolution),
             )
         lifted = []
         for tiles in batch.tiles:  # type: ignore[union-attr]  # one of points and tiles is there
-            cells = tiles[rows]
-            finest = resolution_of(cells)
-            self._resolutions += np.bincount(finest, minlength=MAX_RESOLUTION + 1)
-            lifted.append(np.where(finest > self._resolution, parent_of(cells, self._resolution), cells))
+            given = tiles[rows]
+            self._resolutions += self._tiling.resolutions(given)
+            lifted.append(self._tiling.lift(given))
         return lifted[0], lifted[1]
 
     def _refuse(self, label: str, problems: list[str]) -> NoReturn:
         hints = []
         if self._commas:
             hints.append("numbers with a decimal comma must be written with a point.")
-        if any("H3 cell" in p for p in problems):
+        if any("a tile that is not" in p for p in problems):
             hints.append("leave rows with unknown tiles out with skip_unknown (--skip-unknown).")
         if self._left_out_text():
             problems = [*problems, f"besides, rows with gaps: {self._left_out_text()}"]
@@ -341,10 +304,6 @@ class Screening:
 
     def _left_out_text(self) -> str:
         return ", ".join(f"{n:,} {reason}" for reason, n in self._left_out.items() if n)
-
-
-def _unknown(tiles: tuple[Cells64, Cells64]) -> Mask:
-    return _any_of([~is_cell(t) & (t != NO_TILE) for t in tiles])
 
 
 def _any_of(masks: list[Any]) -> Mask:

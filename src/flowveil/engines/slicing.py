@@ -20,7 +20,7 @@ def microseconds_sql(column: str, kind: str, *, missing: str) -> str:
     Args:
         column: the column.
         kind: its type in DuckDB.
-        missing: the texts, quoted, that stand for no value.
+        missing: a quoted pattern of the texts that stand for no value.
     """
     if kind.startswith("TIMESTAMP WITH TIME ZONE"):
         # Not through a cast: that would take the zone of the machine.
@@ -30,7 +30,7 @@ def microseconds_sql(column: str, kind: str, *, missing: str) -> str:
     if kind.startswith(("VARCHAR", "ENUM")):
         text = f"trim(CAST({column} AS VARCHAR))"
         plain = f"regexp_replace({text}, '\\s*(UTC|GMT|Z)$', '')"
-        number = f"CASE WHEN lower({text}) IN ({missing}) THEN NULL ELSE TRY_CAST({text} AS DOUBLE) END"
+        number = f"CASE WHEN regexp_full_match(lower({text}), {missing}) THEN NULL ELSE TRY_CAST({text} AS DOUBLE) END"
         return _bounded(f"coalesce(epoch_us(TRY_CAST({plain} AS TIMESTAMP)), {_unix(number)})")
     return _bounded(_unix(f"CAST({column} AS DOUBLE)"))
 
@@ -39,7 +39,7 @@ def time_state_sql(microseconds: str, column: str, kind: str, *, missing: str) -
     """SQL: 0 for a time that can be read, 1 for one that is missing, 2 for what is no time."""
     gone = f"{column} IS NULL"
     if kind.startswith(("VARCHAR", "ENUM")):
-        gone += f" OR lower(trim(CAST({column} AS VARCHAR))) IN ({missing})"
+        gone += f" OR regexp_full_match(lower(trim(CAST({column} AS VARCHAR))), {missing})"
     elif kind in ("FLOAT", "DOUBLE"):
         gone += f" OR isnan({column})"
     return f"CAST(CASE WHEN {gone} THEN 1 WHEN {microseconds} IS NULL THEN 2 ELSE 0 END AS TINYINT)"
@@ -68,7 +68,7 @@ def attribute_sql(column: str, kind: str, *, missing: str) -> str:
             f"CASE WHEN isnan({column}) OR isinf({column}) THEN NULL "
             f"WHEN {column} = trunc({column}) AND abs({column}) < 1e15 THEN {whole} ELSE {text} END"
         )
-    return f"CASE WHEN lower({text}) IN ({missing}) THEN NULL ELSE {text} END"
+    return f"CASE WHEN regexp_full_match(lower({text}), {missing}) THEN NULL ELSE {text} END"
 
 
 _FORMATS = {"month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%H:00"}

@@ -136,19 +136,15 @@ class _Point:
 
 def _bracket(pairs: PairTree, budget: float, near: float) -> tuple[_Point | None, _Point]:
     """A point over the budget and one within it; no left point where even a multiplier of 0 is within it."""
-    point = _Point(near, *pairs.evaluate(near))
-    left = right = None
-    while left is None or right is None:
-        if point.slope > budget:
-            left = point
-            following = point.at * 4
-        else:
-            right = point
-            if point.at == 0:
-                return None, point
-            following = point.at / 4 if point.at > 1e-3 else 0.0
-        if left is None or right is None:
-            point = _Point(following, *pairs.evaluate(following))
+    free = _Point(0.0, *pairs.evaluate(0.0))
+    if free.slope <= budget:
+        return None, free
+    left, right = free, _Point(near, *pairs.evaluate(near))
+    if right.slope <= budget:
+        lower = _Point(near / 4, *pairs.evaluate(near / 4))
+        return (lower, right) if lower.slope > budget else (free, lower)
+    while right.slope > budget:
+        left, right = right, _Point(right.at * 4, *pairs.evaluate(right.at * 4))
     return left, right
 
 
@@ -207,7 +203,10 @@ def _choose(
         if not (np.isfinite(v_target) and v_target > 0):
             raise ParameterError(f"v_target must be above 0 or 'auto'; found {v_target!r}.")
         return candidate(float(v_target))
-    return _balanced(candidate, start=_first_guess(volume, guarantee), stop=float(per_node[0]))
+    emitting = emitted[emitted > 0]
+    # With a target below the smallest tile every node is split, with one above the total none is.
+    bounds = (float(emitting.min()) if len(emitting) else 1.0, float(per_node[0]))
+    return _balanced(candidate, start=_first_guess(volume, guarantee), bounds=bounds)
 
 
 def _first_guess(volume: Ints, guarantee: Guarantee) -> float:
@@ -218,7 +217,7 @@ def _first_guess(volume: Ints, guarantee: Guarantee) -> float:
 
 
 def _balanced(
-    candidate: Callable[[float, float], _Candidate | None], *, start: float, stop: float
+    candidate: Callable[[float, float], _Candidate | None], *, start: float, bounds: tuple[float, float]
 ) -> _Candidate | None:
     """Walk the grid from a first guess towards balance; coarser origins leave room for finer destinations.
 
@@ -226,14 +225,13 @@ def _balanced(
     sign changes and take the better of the two sides. Targets whose origin zones are too small to hide in are passed
     over.
     """
-    here = candidate(start, 64.0)
+    best = here = candidate(start, 64.0)
+    if here is not None and here.imbalance == 0:
+        return here
     up = here is None or here.imbalance < 0
-    best = here
     target = start
-    while True:
+    while (target <= bounds[1]) if up else (target >= bounds[0]):
         target = target * GRID if up else target / GRID
-        if (up and target > GRID * stop) or target < 1e-9:
-            return best
         there = candidate(target, best.multiplier if best is not None and best.multiplier > 0 else 64.0)
         if there is None:
             if not up:
@@ -241,5 +239,6 @@ def _balanced(
             continue
         if best is None or abs(there.imbalance) < abs(best.imbalance):
             best = there
-        if (there.imbalance >= 0) == up:
+        if there.imbalance == 0 or (there.imbalance > 0) == up:
             return best
+    return best

@@ -41,6 +41,8 @@ from flowveil.zoning.table import Texts, chain_above, first_of_runs, nested_hier
 
 _CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz")
 _PARQUET = (".parquet", ".geoparquet", ".pq")
+#: A whole number as a program writes it that took it for a measurement.
+_FLOAT_TEXT = r"^(-?[0-9]+)\.0+$"
 _DRAWN = (".geojson", ".json", ".geojsonl", ".shp", ".zip", ".gpkg", ".fgb")
 
 
@@ -72,10 +74,15 @@ class ZoneMap:
         """The tile number of each code, -1 where the map has no such tile.
 
         Args:
-            codes: any column: text, or numbers, which are compared as they would be written.
+            codes: any column: text, or numbers, which are compared as they would be written. A text such as ``264.0``
+                that is no code itself stands for ``264``. Each code is looked up alone, so a column may come in parts.
         """
         texts = text_column(_arrow_column(codes), name="codes")
-        found = pc.index_in(texts, value_set=pa.array(self.tile_codes, type=pa.string()))
+        known = pa.array(self.tile_codes, type=pa.string())
+        found = pc.index_in(texts, value_set=known)
+        if found.null_count:
+            whole = pc.replace_substring_regex(texts, _FLOAT_TEXT, r"\1")
+            found = pc.coalesce(found, pc.index_in(whole, value_set=known, skip_nulls=True))
         return np.asarray(found.fill_null(-1).to_numpy(), dtype=np.int32)
 
     def restrict(self, tiles: ArrayLike) -> ZoneMap:
@@ -199,8 +206,7 @@ def read_zones(
 def text_column(column: pa.Array | pa.ChunkedArray, *, name: str) -> pa.Array | pa.ChunkedArray:
     """A column of codes as text; null where there is none or only blanks.
 
-    Whole numbers are written without a decimal point, also where a reader made them floats (because some were
-    missing) or wrote them so into a text file.
+    Whole numbers are written without a decimal point, also where a reader made them floats because some were missing.
 
     Raises:
         DataError: the numbers are not whole.
@@ -221,12 +227,7 @@ def text_column(column: pa.Array | pa.ChunkedArray, *, name: str) -> pa.Array | 
         column = as_float.cast(pa.int64())
     text = column if pa.types.is_string(column.type) else column.cast(pa.string())
     blank = pc.equal(pc.utf8_trim_whitespace(text), "")
-    text = pc.if_else(blank, pa.scalar(None, pa.string()), text)
-    if text.null_count < len(text):
-        floats = pc.match_substring_regex(text, r"^-?[0-9]+\.0+$")
-        if pc.all(floats, min_count=0).as_py():
-            text = pc.replace_substring_regex(text, r"\.0+$", "")
-    return text
+    return pc.if_else(blank, pa.scalar(None, pa.string()), text)
 
 
 def _assembled(
@@ -382,7 +383,7 @@ def _read_drawn(path: Path, label: str) -> tuple[pa.Table, Outlines | None, str]
                 f"{label} has {len(layers)} layers: {listed(layers)}; which one holds the zones cannot be told. "
                 "Hint: save that layer in a file of its own."
             )
-        about, table = pyogrio.read_arrow(path, datetime_as_string=True)
+        about, table = pyogrio.read_arrow(path)
     except (pyogrio.errors.DataSourceError, pyogrio.errors.DataLayerError, pa.ArrowException) as problem:
         raise DataError(
             f"{label} cannot be read: {str(problem).splitlines()[0].replace(str(path), path.name)}"
@@ -407,7 +408,11 @@ def _from_wkb(column: pa.ChunkedArray, label: str) -> Outlines:
 
 
 def _texts(table: pa.Table, column: str) -> Texts:
-    text = text_column(table[column], name=column).fill_null("")
+    text = text_column(table[column], name=column)
+    # A column of floats that were codes before some program read and wrote it.
+    if pc.all(pc.match_substring_regex(text, _FLOAT_TEXT)).as_py():
+        text = pc.replace_substring_regex(text, _FLOAT_TEXT, r"\1")
+    text = text.fill_null("")
     return np.array(text.to_pylist(), dtype=np.str_).reshape(len(text))
 
 

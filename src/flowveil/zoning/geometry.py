@@ -160,7 +160,7 @@ def places_from_outlines(codes: Texts, outlines: Outlines) -> TilePlaces:
     repaired = np.array(outlines, dtype=object)
     broken = ~shapely.is_valid(repaired) & ~shapely.is_missing(repaired)
     if broken.any():
-        repaired[broken] = _polygonal(shapely.make_valid(repaired[broken], method="structure", keep_collapsed=False))
+        repaired[broken] = _repaired(repaired[broken])
     west, south, east, north = shapely.bounds(repaired).T
     lat, lon = (south + north) / 2, (west + east) / 2
     refuse_places(codes, lat, lon)
@@ -311,7 +311,7 @@ def _transformer(plane: str) -> Transformer:
 
 
 def _repaired(geometry: Outlines) -> Outlines:
-    return _polygonal(shapely.make_valid(geometry, method="structure", keep_collapsed=False))
+    return _polygonal(shapely.make_valid(geometry))
 
 
 def _polygonal(geometry: Outlines) -> Outlines:

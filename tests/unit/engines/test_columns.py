@@ -7,7 +7,7 @@ from flowveil.errors import DataError, ParameterError
 
 
 def recognise(*names: str, cells: tuple[str, ...] = (), wanted: ColumnMap | None = None) -> ColumnMap:
-    return complete(wanted or ColumnMap(), names, holds_cells=lambda name: name in cells)
+    return complete(wanted or ColumnMap(), names, holds_tiles=lambda name: name in cells)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import h3.api.basic_int as h3_int
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
 import pytest
 
 import flowveil.engines.duckdb as engine
@@ -158,6 +159,21 @@ def test_all_problems_are_reported_at_once_with_five_places() -> None:
     assert "infinite weight" in told
     assert "SECRET" not in told
     assert "comma" not in told
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_row_numbers_are_those_of_the_file(ending: str, tmp_path: Path) -> None:
+    n = 400_000
+    text = ["48.85"] * n
+    for row in (9, 150_000, 399_000):
+        text[row] = "SECRET"
+    table = points(o_lat=text, weight=["1"] * n, uid=["a"] * n)
+    path = tmp_path / f"t.{ending}"
+    if ending == "csv":
+        pa_csv.write_csv(table, path)
+    else:
+        pq.write_table(table, path, row_group_size=20_000)
+    assert "3 rows (rows 10, 150001, 399001)" in message_of(path)
 
 
 def test_decimal_commas_are_explained(tmp_path: Path) -> None:

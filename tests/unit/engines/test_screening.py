@@ -5,7 +5,8 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from flowveil.engines.screening import Batch, Screening, index_points, is_cell
+from flowveil.engines.screening import Batch, Screening
+from flowveil.engines.tiling import H3Tiling, index_points, is_cell
 
 CELL = 0x8A1FB46622DFFFF
 
@@ -61,7 +62,7 @@ def test_each_row_is_counted_under_one_reason_the_first_that_fits() -> None:
             (0, 2, 48, 0, 3, 0.5),  # on the equator is not at 0,0
         ]
     ).T
-    screening = Screening(resolution=5, max_dropped=1.0, skip_unknown=False)
+    screening = Screening(tiling=H3Tiling(5), max_dropped=1.0, skip_unknown=False)
     kept = screening.pass_batch(Batch(points=tuple(rows[:4]), trips=rows[4], weight=rows[5]))
     intake = screening.finish(label="it", columns={})
     assert kept.rows.tolist() == [6, 8]

@@ -124,6 +124,11 @@ def test_whole_numbers_never_get_a_decimal_point(tmp_path):
     # A text column in which only some look like floats is left alone.
     zones = read_zones({"zone": ["1.0", "1"], "parent": ["a", "a"]})
     assert zones.tile_codes.tolist() == ["1", "1.0"]
+    # Whatever else is asked in the same call.
+    zones = read_zones({"zone": ["1.0", "1.1", "2"], "parent": ["a", "a", "a"]})
+    assert zones.tiles_of(["1.0", "2.0"]).tolist() == [0, 2]
+    assert zones.tiles_of(["1.0"]).tolist() == [0]
+    assert zones.tiles_of(["1.1", "2", "1", "2.00", "3.0", None]).tolist() == [1, 2, -1, 2, -1, -1]
 
 
 def test_tiles_of_any_column():
@@ -266,7 +271,7 @@ def test_rows_of_one_code_are_parts_of_one_tile():
     zones, again = read_zones(table), read_zones(table.iloc[::-1])
     (tile,) = zones.hierarchy.geography.polygons(node(zones, "0000"))
     assert tile.equals(shapely.box(3, 43, 3.02, 43.01))
-    assert tile.equals_exact(again.hierarchy.geography.polygons(node(zones, "0000"))[0])
+    assert tile.equals_exact(again.hierarchy.geography.polygons(node(zones, "0000"))[0], 0)
     points = pd.DataFrame({"zone": ["a", "a", "b"], "lat": [1.0, 3.0, 9.0], "lon": [5.0, 5.0, 9.0]})
     zones = read_zones(points)
     lat, lon = zones.hierarchy.geography.centers(node(zones, "a"))

@@ -1,0 +1,160 @@
+"""What the tiles are: H3 cells, or the zones of a user's own map.
+
+The engine groups trips by 64-bit numbers, whatever they mean. A tiling says how a column becomes such numbers, which of
+them are tiles, and which tree stands over those that were seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any, Protocol
+
+import h3.api.basic_int as h3_int
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from flowveil.hierarchy import Hierarchy
+from flowveil.zoning.files import ZoneMap
+from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64, h3_hierarchy, parent_of, resolution_of
+
+Mask = NDArray[np.bool_]
+
+#: Stand-ins for a tile that is missing and for one that cannot be a tile; no H3 cell is that small.
+NO_TILE = 0
+UNREADABLE_TILE = 1
+_FIRST_OF_MAP = 2
+
+_PENTAGON_BASE_CELLS = np.array(sorted({h3_int.get_base_cell_number(c) for c in h3_int.get_pentagons(0)}))
+_N_BASE_CELLS = 122
+_LOW_BITS = np.uint64(0o111111111111111)
+#: For each resolution, the bits of the digits below it.
+_UNUSED_DIGITS = np.array([(1 << 3 * (MAX_RESOLUTION - r)) - 1 for r in range(16)], dtype=np.uint64)
+_ALL_DIGITS = np.uint64((1 << 45) - 1)
+
+
+class Tiling(Protocol):
+    """How columns become tiles."""
+
+    @property
+    def noun(self) -> str:
+        """What a value that is no tile is not: completes "a tile that is not ..."."""
+        ...
+
+    @property
+    def takes_points(self) -> bool:
+        """Whether points can be turned into tiles."""
+        ...
+
+    def tile_numbers(self, column: pa.Array) -> Cells64:
+        """A column of the engine's query as numbers; `NO_TILE` and `UNREADABLE_TILE` where there is no tile."""
+        ...
+
+    def is_tile(self, numbers: Cells64) -> Mask:
+        """Which numbers are tiles."""
+        ...
+
+    def lift(self, numbers: Cells64) -> Cells64:
+        """The tiles to count by, where those given are finer."""
+        ...
+
+    def resolutions(self, numbers: Cells64) -> NDArray[np.int64]:
+        """How many tiles there are of each H3 resolution; none for a map."""
+        ...
+
+    def hierarchy(self, tiles: Cells64) -> Hierarchy:
+        """The tree over distinct tiles in increasing order; they become its leaves 0, 1, ..."""
+        ...
+
+
+@dataclass(frozen=True)
+class H3Tiling:
+    """Tiles are H3 cells of one resolution; given cells may be coarser, and stay so."""
+
+    resolution: int
+    noun: str = "an H3 cell"
+    takes_points: bool = True
+
+    def tile_numbers(self, column: pa.Array) -> Cells64:
+        """The query made them numbers already."""
+        return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+    def is_tile(self, numbers: Cells64) -> Mask:
+        """Valid cells."""
+        return is_cell(numbers)
+
+    def lift(self, numbers: Cells64) -> Cells64:
+        """Cells finer than the resolution become their ancestors."""
+        return np.where(resolution_of(numbers) > self.resolution, parent_of(numbers, self.resolution), numbers)
+
+    def resolutions(self, numbers: Cells64) -> NDArray[np.int64]:
+        """Counted as given, before anything is lifted."""
+        return np.bincount(resolution_of(numbers), minlength=MAX_RESOLUTION + 1)
+
+    def hierarchy(self, tiles: Cells64) -> Hierarchy:
+        """The smallest H3 tree that holds the cells."""
+        return h3_hierarchy(tiles)
+
+
+@dataclass(frozen=True, eq=False)
+class MapTiling:
+    """Tiles are the zones of a map, numbered in the order of its leaves."""
+
+    zone_map: ZoneMap
+    noun: str = "on the map"
+    takes_points: bool = False
+
+    def tile_numbers(self, column: pa.Array) -> Cells64:
+        """Look every code up on the map."""
+        numbers = self.zone_map.tiles_of(column).astype(np.int64) + _FIRST_OF_MAP
+        numbers[numbers < _FIRST_OF_MAP] = UNREADABLE_TILE
+        if column.null_count:
+            numbers[column.is_null().to_numpy(zero_copy_only=False)] = NO_TILE
+        return numbers.astype(np.uint64)
+
+    def is_tile(self, numbers: Cells64) -> Mask:
+        """Everything that was found."""
+        return numbers >= _FIRST_OF_MAP
+
+    def lift(self, numbers: Cells64) -> Cells64:
+        """Tiles of a map are what they are."""
+        return numbers
+
+    def resolutions(self, numbers: Cells64) -> NDArray[np.int64]:  # noqa: ARG002
+        """A map has none."""
+        return np.zeros(MAX_RESOLUTION + 1, dtype=np.int64)
+
+    def hierarchy(self, tiles: Cells64) -> Hierarchy:
+        """The map's own tree over the tiles that were seen."""
+        return self.zone_map.restrict(tiles.astype(np.int64) - _FIRST_OF_MAP).hierarchy
+
+
+def is_cell(cells: Cells64) -> Mask:
+    """Whether each number is a valid H3 cell; by bit operations, agreeing with ``h3.is_valid_cell``.
+
+    A cell has mode 1 and no reserved bits, a base cell below 122, digits 0 to 6 down to its resolution and 7
+    below; below a pentagon, the first digit that is not 0 is not 1 either (that direction does not exist).
+    """
+    unused = _UNUSED_DIGITS[resolution_of(cells)]
+    digits = cells & _ALL_DIGITS
+    used = digits & ~unused
+    sevens = used & (used >> np.uint64(1)) & (used >> np.uint64(2)) & _LOW_BITS
+    base = ((cells >> np.uint64(45)) & np.uint64(0x7F)).astype(np.int64)
+    mode_and_reserved = (cells >> np.uint64(56)).astype(np.int64)
+    valid: Mask = (
+        (mode_and_reserved == 0b00001000) & (base < _N_BASE_CELLS) & ((digits & unused) == unused) & (sevens == 0)
+    )
+    suspects = np.flatnonzero(valid & np.isin(base, _PENTAGON_BASE_CELLS))
+    if len(suspects):
+        # The highest bit set is the highest of the first digit that is not 0: that digit is 1 when it is its
+        # lowest.
+        _, exponent = np.frexp(used[suspects].astype(np.float64))
+        valid[suspects[(exponent > 0) & ((exponent - 1) % 3 == 0)]] = False
+    return valid
+
+
+def index_points(lat: NDArray[np.float64], lon: NDArray[np.float64], resolution: int) -> Cells64:
+    """The H3 cell of each point. H3 has no vectorised call; ``map`` into it is the cheapest loop there is."""
+    cells: Any = map(h3_int.latlng_to_cell, lat.tolist(), lon.tolist(), repeat(resolution))
+    return np.fromiter(cells, dtype=np.uint64, count=len(lat))

@@ -1,0 +1,107 @@
+"""Trips between the zones of a user's own map: read, anonymise, publish, verify."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import csv
+
+import flowveil
+from flowveil.cli import main
+from flowveil.errors import DataError, ParameterError
+
+#: Codes with leading zeros and blanks: what number readers spoil.
+ZONES = pa.table(
+    {
+        "zone": ["001", "002", "003", "010", "011 b", "012"],
+        "district": ["North", "North", "North", "South", "South", "South"],
+        "lat": [48.90, 48.91, 48.92, 48.80, 48.81, 48.82],
+        "lon": [2.30, 2.31, 2.33, 2.30, 2.32, 2.35],
+    }
+)
+
+
+def trips_between(codes: list[str], n: int = 500, *, seed: int = 0) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    pick = rng.choice(len(codes), size=(n, 2), p=np.array([0.4, 0.25, 0.15, 0.1, 0.07, 0.03]))
+    return pa.table({"origin": [codes[i] for i in pick[:, 0]], "destination": [codes[i] for i in pick[:, 1]]})
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    zones, trips = tmp_path / "zones.csv", tmp_path / "trips.csv"
+    csv.write_csv(ZONES, zones)
+    csv.write_csv(trips_between(ZONES["zone"].to_pylist()), trips)
+    return zones, trips
+
+
+def run(*arguments: object) -> int:
+    try:
+        main([str(a) for a in arguments])
+    except SystemExit as done:
+        return int(done.code or 0)
+    return 0
+
+
+@pytest.mark.parametrize("method", ["odkanon", "atg-dual", "atg-soft", "oigh", "suppression"])
+@pytest.mark.parametrize("levels", [["--zones-levels", "district,zone"], []])
+def test_codes_survive_from_file_to_release(tmp_path, files, method, levels, capsys):
+    zones, trips = files
+    out = tmp_path / "release"
+    arguments = ["--zones", zones, *levels, "--k", 10, "--method", method, "--out", out]
+    assert run("anonymize", trips, *arguments) == 0, capsys.readouterr().err
+    published = pq.read_table(out / "flows.parquet").to_pydict()
+    tiles = set(ZONES["zone"].to_pylist())
+    assert tiles & {*published["origin_zone"], *published["destination_zone"]}
+    if levels:
+        assert set(published["origin_zone"]) <= tiles | {"North", "South", "all"}
+    assert min(published["trips"]) >= 10
+    assert run("verify", out, "--against", trips, "--zones", zones) == 0, capsys.readouterr().err
+    assert json.loads((out / "report.json").read_text())["parameters"]["resolution"] is None
+
+
+def test_verify_needs_the_map(tmp_path, files, capsys):
+    zones, trips = files
+    assert run("anonymize", trips, "--zones", zones, "--out", tmp_path / "r") == 0
+    assert run("verify", tmp_path / "r", "--against", trips) == 2
+    assert "--zones" in capsys.readouterr().err
+
+
+def test_zone_numbers_match_text_codes():
+    zones = pa.table({"LocationID": ["1", "2", "3"], "lat": [1.0, 2.0, 3.0], "lon": [1.0, 2.0, 3.0]})
+    trips = {"PULocationID": [1, 1, 2, 2], "DOLocationID": [2, 3, 3, 3]}
+    for kind in (pa.int64(), pa.float64(), pa.string()):
+        columns = {name: pa.array(values).cast(pa.int64()).cast(kind) for name, values in trips.items()}
+        flows = flowveil.read_trips(pa.table(columns), zones=zones)
+        assert flows.intake.columns == {"origin_tile": "PULocationID", "destination_tile": "DOLocationID"}
+        assert flows.origins.code[flows.origins.leaf_node].tolist() == ["1", "2"]
+        assert flows.trips.tolist() == [1, 1, 2]
+
+
+def test_unknown_zones_are_refused_or_left_out():
+    trips = pa.table({"origin": ["001"] * 30 + ["264"], "destination": ["002"] * 31})
+    with pytest.raises(DataError, match="not on the map"):
+        flowveil.read_trips(trips, zones=ZONES)
+    flows = flowveil.read_trips(trips, zones=ZONES, skip_unknown=True)
+    assert flows.intake.left_out == {"unknown tile": 1}
+    assert flows.trips.tolist() == [30]
+
+
+def test_coordinates_do_not_go_with_a_map():
+    trips = pa.table({n: [1.0] for n in ("start_lat", "start_lon", "end_lat", "end_lon")})
+    with pytest.raises(ParameterError, match="codes of its zones"):
+        flowveil.read_trips(trips, zones=ZONES, origin="start_lat,start_lon", destination="end_lat,end_lon")
+
+
+@pytest.mark.real
+def test_taxi_zones_of_new_york(shared_data, tmp_path, capsys):
+    folder = shared_data / "nyc_green_taxi_zones"
+    trips, zones = folder / "trips.parquet", folder / "zones.geojson"
+    how = ["--zones", zones, "--zones-tile", "LocationID", "--skip-unknown"]
+    assert run("anonymize", trips, *how, "--method", "atg-dual", "--out", tmp_path / "r") == 0, capsys.readouterr().err
+    assert run("verify", tmp_path / "r", "--against", trips, "--zones", zones, "--skip-unknown") == 0
