@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from flowveil.reconstruction import Reconstruction
+
 
 class Zones(Protocol):
     """The zones of one end, numbered from 0. Nodes of a hierarchy today; boxes are zones as well."""
@@ -232,6 +234,17 @@ class Release:
         from flowveil.metrics import measure
 
         return measure(self)
+
+    def reconstruct(self, zones: Any) -> Reconstruction:
+        """Estimate the flows between areas of choice, each cell spread evenly over its tiles.
+
+        Args:
+            zones: a level (for H3 the resolution), a release whose zones do not overlap, a pair of cuts, or a
+                `flowveil.reconstruction.Zoning`.
+        """
+        from flowveil.reconstruction import reconstruct
+
+        return reconstruct(self, zones)
 
     def write(self, directory: str | PathLike[str], *, overwrite: bool = True) -> Path:
         """Publish into a folder, atomically: it appears whole and verified, or not at all."""

@@ -216,10 +216,11 @@ def check_slice_columns(by: Sequence[str], *, time: str | None, every: str | Non
     for name in names:
         if names.count(name) > 1:
             raise ParameterError(f"'{name}' would be a slice column twice; each can be used once.")
-        if name.lower() in TAKEN or "," in name:
+    for name in by:
+        if name.lower() in (*TAKEN, TIME) or "," in name:
             raise ParameterError(
-                f"'{name}' cannot be the name of a slice column: {', '.join(TAKEN)} are columns of the matrix, and "
-                "commas separate names. Hint: rename the column."
+                f"'{name}' cannot be the name of a slice column: {', '.join(TAKEN)} and {TIME} have a meaning in the "
+                "published matrix, and commas separate names. Hint: rename the column."
             )
     if not names:
         raise ParameterError(
@@ -227,7 +228,7 @@ def check_slice_columns(by: Sequence[str], *, time: str | None, every: str | Non
         )
 
 
-def stacked(parts: Sequence[Flows]) -> Cells:
+def stacked(parts: Sequence[Cells]) -> Cells:
     """The rows of all parts, one after the other."""
     weight = people = None
     if all(p.weight is not None for p in parts):

@@ -466,5 +466,5 @@ def test_a_method_that_counts_wrongly_is_stopped_before_anything_is_published(tm
 def test_it_shares_no_code_with_methods_engines_or_writers():
     tree = ast.parse(Path(flowveil.verify.__file__).read_text(encoding="utf-8"))
     ours = {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module.startswith("flowveil")}
-    assert ours == {"flowveil.errors", "flowveil.flows", "flowveil.hierarchy"}
+    assert ours == {"flowveil.errors", "flowveil.flows", "flowveil.hierarchy", "flowveil.slices"}
     assert not {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names} & {"flowveil"}

@@ -21,12 +21,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flowveil.errors import GuaranteeError, OutputError
+from flowveil.family import Family
+from flowveil.report.family import summarize_family
 from flowveil.report.html import render
 from flowveil.report.summary import FORMAT, manifest, summarize
 from flowveil.verify import verify_release
 
 if TYPE_CHECKING:
-    from flowveil.family import Family
     from flowveil.plan import Release
 
 MANIFEST = "manifest.json"
@@ -147,7 +148,7 @@ def _beside(target: Path, purpose: str) -> Path:
 
 
 def _write_files(release: Release | Family, folder: Path) -> None:
-    report = summarize(release)
+    report = summarize_family(release) if isinstance(release, Family) else summarize(release)
     content: dict[str, Callable[[IO[bytes]], None]] = {
         "flows.parquet": lambda file: _write_parquet(release.flows, file),
         "zones.parquet": lambda file: _write_parquet(release.zones, file),

@@ -10,6 +10,8 @@ from html import escape
 from string import Template
 from typing import Any
 
+from flowveil.report.tables import cross_check_table, slices_section
+
 #: (key, name, what it means), in reading order. Keys that a report has beyond these are listed after them.
 MEASURES: tuple[tuple[str, str, str], ...] = (
     ("n_cells", "Published cells", "Pairs of an origin zone and a destination zone in flows.parquet."),
@@ -143,7 +145,9 @@ $statement
 $guarantee
 </tbody>
 </table>
+$crosscheck
 </section>
+$slices
 <section aria-labelledby="measures">
 <h2 id="measures">Measures</h2>
 $withheld
@@ -193,6 +197,8 @@ def render(report: Mapping[str, Any]) -> str:
         guarantee="\n".join(
             _row(_text(name), [_number(guarantee[unit])]) for unit, name in _THRESHOLDS if unit in guarantee
         ),
+        crosscheck=cross_check_table(report.get("cross_check", ())),
+        slices=slices_section(report),
         withheld=_withheld(report.get("withheld")),
         bases="".join(f'<th scope="col" class="number">{_text(_BASES.get(b, b))}</th>' for b in report["measures"]),
         measures="\n".join(_measure_rows(report)),

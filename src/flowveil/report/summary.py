@@ -45,29 +45,66 @@ def summarize(release: Release) -> dict[str, Any]:
 
     Returns:
         ``version``, ``method``, ``parameters``, ``guarantee``, ``homogeneous``, ``suppression``, ``measures``
-        (by basis), ``withheld`` (None, or which measures are withheld and why), ``statement``, ``notes``.
+        (by basis), ``withheld`` (None, or which measures are withheld and why), ``cross_check``, ``statement``,
+        ``notes``.
     """
     reason = reason_to_withhold(release)
-    measures = {basis: _published_measures(values) for basis, values in release.metrics().items()}
-    withheld: dict[str, Any] | None = None
-    if reason is not None:
-        names = {basis: _tell_suppressed(release, basis) for basis in measures}
-        for basis, hidden in names.items():
-            measures[basis].update(dict.fromkeys(hidden))
-        withheld = {"measures": names, "reason": reason}
+    measures, withheld = published_measures(release, release.metrics(), reason)
+    guarantee = _published_guarantee(release, withhold=reason is not None)
     report = {
         "version": __version__,
         "method": release.method,
         "parameters": _published_parameters(release.parameters),
-        "guarantee": _published_guarantee(release, withhold=reason is not None),
+        "guarantee": guarantee,
         "homogeneous": release.plan.homogeneous,
         "suppression": release.plan.suppression,
         "measures": measures,
         "withheld": withheld,
+        "cross_check": cross_check(guarantee, measures),
         "statement": statement(release, reason),
         "notes": _published_notes(release.plan.notes, withhold=reason is not None),
     }
     return {key: _plain(value) for key, value in report.items()}
+
+
+def published_measures(
+    release: Release, exact: Mapping[str, Mapping[str, float | int | None]], reason: str | None
+) -> tuple[dict[str, dict[str, float | int | None]], dict[str, Any] | None]:
+    """The measures as they may be published, and which are withheld and why (None where none is).
+
+    Args:
+        release: the release.
+        exact: its measures.
+        reason: why the suppressed volume must not be told, if it must not.
+    """
+    measures = {basis: _published_measures(values) for basis, values in exact.items()}
+    if reason is None:
+        return measures, None
+    names = {basis: _tell_suppressed(release, basis) for basis in measures}
+    for basis, hidden in names.items():
+        measures[basis].update(dict.fromkeys(hidden))
+    return measures, {"measures": names, "reason": reason}
+
+
+def cross_check(
+    guarantee: Mapping[str, Any], measures: Mapping[str, Mapping[str, float | int | None]]
+) -> list[dict[str, Any]]:
+    """Who is hidden, protected or not: for each unit the data knows, the k that is reached and the cells short of it.
+
+    Protecting trips does not protect people or the population, nor the other way round; this is where it shows.
+    """
+    counted = measures["trips"]
+    return [
+        {
+            "unit": unit,
+            "protected": unit in guarantee["protect"],
+            "threshold": guarantee.get(unit, None if unit == "population" else guarantee["k"]),
+            "k": counted[f"k_{unit}"],
+            "cells_short": counted[f"cells_under_k_{unit}"],
+        }
+        for unit in ("trips", "people", "population")
+        if counted.get(f"k_{unit}") is not None
+    ]
 
 
 def manifest(report: Mapping[str, Any], sha256: Mapping[str, str]) -> dict[str, Any]:

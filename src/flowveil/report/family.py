@@ -1,0 +1,263 @@
+"""A family of releases as plain data: what its report.json says, overall and for each slice.
+
+Slices withhold what would tell a suppressed value, each for itself; what is said of all together is withheld too where
+the slices that are open would give away, by subtraction, those that are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flowveil import __version__
+from flowveil.flows import Cells
+from flowveil.plan import Release
+from flowveil.report.summary import (
+    FEWEST_SUPPRESSED,
+    TELL_SUPPRESSED,
+    _about_persons,
+    _about_places,
+    _plain,
+    _published_guarantee,
+    _published_measures,
+    _published_parameters,
+    _reaches,
+    _thresholds_in_words,
+    cross_check,
+    published_measures,
+    reason_to_withhold,
+)
+from flowveil.slices import stacked
+
+if TYPE_CHECKING:
+    from flowveil.family import Family
+
+Measures = dict[str, float | int | None]
+
+
+def summarize_family(family: Family) -> dict[str, Any]:
+    """The content of report.json for a family.
+
+    Returns:
+        The keys of `flowveil.report.summary.summarize`, the measures being those of all finest slices together, and
+        ``slice_columns``, ``slices`` (``slice``, ``measures``, ``withheld`` of each published slice),
+        ``unpublished_slices`` (how many hold too little) and ``differencing``.
+    """
+    exact = [release.metrics() for release in family.releases]
+    reasons = [reason_to_withhold(release) for release in family.releases]
+    reason = _reason_overall(family, reasons)
+    if reason is not None:
+        # A coarser matrix is a total as well.
+        finest = set(_finest(family).values())
+        reasons = [own or (None if i in finest else reason) for i, own in enumerate(reasons)]
+    slices = []
+    for (key, release), measures, own in zip(family, exact, reasons, strict=True):
+        published, withheld = published_measures(release, measures, own)
+        named = dict(zip(family.columns, key, strict=True))
+        slices.append({"slice": named, "measures": published, "withheld": withheld})
+    overall = {basis: _published_measures(_overall(family, exact, basis)) for basis in exact[0]}
+    withheld = None
+    if reason is not None:
+        hidden = {basis: _hidden(family, basis) for basis in overall}
+        for basis, names in hidden.items():
+            overall[basis].update(dict.fromkeys(names))
+        withheld = {"measures": hidden, "reason": reason}
+    first = family.releases[-1]
+    secret = reason is not None or any(r is not None for r in reasons)
+    guarantee = _published_guarantee(first, withhold=secret)
+    report = {
+        "version": __version__,
+        "method": family.method,
+        "parameters": _published_parameters(family.parameters),
+        "guarantee": guarantee,
+        "homogeneous": all(r.plan.homogeneous for r in family.releases),
+        "suppression": first.plan.suppression,
+        "measures": overall,
+        "withheld": withheld,
+        "cross_check": cross_check(guarantee, overall),
+        "statement": _statement(family, guarantee, suppressed=any((r.cell_of_flow < 0).any() for r in family.releases)),
+        "notes": {},
+        "slice_columns": list(family.columns),
+        "slices": slices,
+        "unpublished_slices": family.n_unpublished,
+        "differencing": {
+            "comparisons": family.differencing.comparisons,
+            "differences": family.differencing.differences,
+            "short": family.differencing.short,
+            "unchecked": family.differencing.unchecked,
+        },
+    }
+    return {key: _plain(value) for key, value in report.items()}
+
+
+def _finest(family: Family) -> dict[int, int]:
+    """For each finest slice that is published, its number in the input and its place in the family."""
+    place = {key: i for i, key in enumerate(family.keys)}
+    return {m: place[key] for m, key in enumerate(family.input.keys) if key in place}
+
+
+def _reason_overall(family: Family, reasons: list[str | None]) -> str | None:
+    """Why the suppressed volume of all slices must not be told, or None where it may be.
+
+    With it, what the slices that withhold theirs suppress, and all that unpublished slices hold, follows by
+    subtraction: so that has to satisfy the guarantee like a cell. Where coarser matrices are published too, there are
+    many such totals, and one slice that withholds is enough to withhold them all.
+    """
+    finest = _finest(family)
+    coarser = len(family) > len(finest)
+    if coarser and (len(finest) < len(family.input) or any(r is not None for r in reasons)):
+        return "what single slices withhold would follow from the total of all slices"
+    parts: list[Cells] = []
+    for m, flows in enumerate(family.input.slices):
+        if m not in finest:
+            parts.append(flows)
+        elif reasons[finest[m]] is not None:
+            parts.append(flows.select(family.releases[finest[m]].cell_of_flow < 0))
+    if not parts:
+        return None
+    together = stacked(parts)
+    if len(together) < FEWEST_SUPPRESSED or not _reaches(family.guarantee, together):
+        return "what single slices withhold would follow from the total of all slices"
+    return None
+
+
+def _hidden(family: Family, basis: str) -> list[str]:
+    absolute = family.parameters.get("k_population") == family.guarantee.population
+    hidden = set(TELL_SUPPRESSED)
+    if family.guarantee.population is None or not absolute:
+        hidden |= {"c_avg"} if basis == "weight" else set()
+        hidden |= {"cells_under_k_population"} if family.guarantee.population is None else set()
+    return sorted(hidden)
+
+
+def _overall(family: Family, exact: list[dict[str, Measures]], basis: str) -> Measures:
+    """The measures of all finest slices together; unpublished ones count as suppressed."""
+    finest = _finest(family)
+    releases = [family.releases[i] for i in finest.values()]
+    own = [exact[i][basis] for i in finest.values()]
+    if not releases:
+        releases, own = list(family.releases), [e[basis] for e in exact]
+    whole = np.array([float(np.sum(r.input.volume(basis))) for r in releases])
+    shown = np.array([float(np.sum(r.cells.volume(basis))) for r in releases])
+    lost = np.array([float(np.sum(s.volume(basis))) for m, s in enumerate(family.input.slices) if m not in finest])
+    total, published = float(whole.sum() + lost.sum()), float(shown.sum())
+    n_cells = sum(len(r.cells) for r in releases)
+    out: Measures = {
+        "c_dm": sum(float(o["c_dm"] or 0) for o in own) + float(np.sum(lost**2)),
+        "c_avg": published / n_cells / _class_size(family, basis) if published else None,
+        "mean_generalization_error": _mean(own, "mean_generalization_error", shown),
+        "reconstruction_loss": _loss(own, whole, float(lost.sum()), total),
+        "distribution_distance": _mean(own, "distribution_distance", shown),
+        "suppressed_share": 1 - published / total if total else 0.0,
+        "n_origin_zones": _n_zones(releases, "origin"),
+        "n_destination_zones": _n_zones(releases, "destination"),
+        "n_cells": n_cells,
+        **_distances(own, shown),
+    }
+    for unit in ("trips", "people", "population"):
+        values = [o[f"k_{unit}"] for o in own]
+        known = [v for v in values if v is not None]
+        out[f"k_{unit}"] = min(known) if known else None
+        short = [o[f"cells_under_k_{unit}"] for o in own]
+        out[f"cells_under_k_{unit}"] = None if None in short else int(sum(s for s in short if s is not None))
+    return out
+
+
+def _class_size(family: Family, basis: str) -> float:
+    if basis == "trips":
+        return family.guarantee.k
+    if family.guarantee.population is not None:
+        return family.guarantee.population
+    whole = family.input.whole
+    return family.guarantee.k * float(np.sum(whole.volume("weight"))) / float(np.sum(whole.trips))
+
+
+def _mean(own: list[Measures], name: str, weight: Any) -> float | None:
+    pairs = [(float(o[name] or 0), w) for o, w in zip(own, weight, strict=True) if o[name] is not None and w > 0]
+    if not pairs:
+        return None
+    values, weights = zip(*pairs, strict=True)
+    return float(np.average(values, weights=weights))
+
+
+def _loss(own: list[Measures], whole: Any, lost: float, total: float) -> float | None:
+    if not total or any(o["reconstruction_loss"] is None for o in own):
+        return None
+    inside = sum(float(o["reconstruction_loss"] or 0) * v for o, v in zip(own, whole, strict=True))
+    return float((inside + lost) / total)
+
+
+def _distances(own: list[Measures], weight: Any) -> Measures:
+    """Mean and standard deviation combine over slices; a median does not."""
+    mean = _mean(own, "generalization_distance_m", weight)
+    out: Measures = {
+        "generalization_distance_m": mean,
+        "generalization_distance_median_m": None,
+        "generalization_distance_std_m": None,
+    }
+    if mean is not None:
+        squares: list[Measures] = []
+        for o in own:
+            one, spread = o["generalization_distance_m"], o["generalization_distance_std_m"]
+            squares.append({"square": None if one is None or spread is None else one**2 + spread**2})
+        second = _mean(squares, "square", weight)
+        out["generalization_distance_std_m"] = None if second is None else float(max(second - mean**2, 0.0) ** 0.5)
+    return out
+
+
+def _n_zones(releases: list[Release], end: str) -> int:
+    codes: set[str] = set()
+    for release in releases:
+        number = getattr(release.cells, end)
+        used = np.flatnonzero(np.bincount(number)).astype(np.int32)
+        codes.update(getattr(release.plan, f"{end}_zones").codes(used).tolist())
+    return len(codes)
+
+
+def _statement(family: Family, guarantee: Mapping[str, Any], *, suppressed: bool) -> list[str]:
+    thresholds = _thresholds_in_words(guarantee)
+    said = [f"Protected: every published cell of every slice holds at least {thresholds}."]
+    said += _about_persons(family.guarantee)
+    said.append(
+        "Incomplete: flows that could not be hidden were suppressed in some slices."
+        if suppressed
+        else "Complete: nothing was suppressed in the published slices."
+    )
+    if family.n_unpublished:
+        said.append(
+            f"Incomplete: {family.n_unpublished} slices could not be published at all; they are not named, because "
+            "that somebody is in them could tell something."
+        )
+    said += _about_places(family.releases[0])
+    said += _about_differences(family)
+    said += [
+        "Not protected: persons across slices. The same person may be in several slices; slices say nothing of who "
+        "is in which.",
+        "Not protected: outside knowledge. Whoever knows all but one of the trips of a cell learns the last.",
+        "Not protected: other releases. Two releases of overlapping data, or a release beside other published totals, "
+        "can be subtracted from each other.",
+        "Not claimed: differential privacy. Counts are exact, no noise was added.",
+    ]
+    return said
+
+
+def _about_differences(family: Family) -> list[str]:
+    found = family.differencing
+    if found.comparisons == 0:
+        return ["Protected: subtraction. The slices hold different trips, and no total is published beside them."]
+    if found.unchecked:
+        return [
+            "Not protected: subtraction. A total is published beside its slices, and what their differences tell "
+            "could not be checked."
+        ]
+    if found.short:
+        return [
+            f"Not protected: subtraction. {found.short} of {found.differences} differences between published matrices, "
+            "which any reader can compute, are short of the guarantee; they were accepted."
+        ]
+    return [
+        f"Protected: subtraction. {found.differences} differences between published matrices that any reader can "
+        "compute were counted; none that is above zero is short of the guarantee."
+    ]
