@@ -11,7 +11,7 @@ release.write("release")
 
 from __future__ import annotations
 
-from flowveil.api import anonymize, read_trips, read_zones, verify
+from flowveil.api import anonymize, anonymize_slices, read_slices, read_trips, read_zones, verify
 from flowveil.errors import (
     DataError,
     FlowveilError,
@@ -22,17 +22,20 @@ from flowveil.errors import (
     OutputError,
     ParameterError,
 )
+from flowveil.family import Family
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods import METHODS
 from flowveil.plan import Release
+from flowveil.slices import SlicedFlows
 
 __version__ = "0.1.0"
 
 __all__ = [
     "METHODS",
     "DataError",
+    "Family",
     "Flows",
     "FlowveilError",
     "Guarantee",
@@ -44,8 +47,11 @@ __all__ = [
     "OutputError",
     "ParameterError",
     "Release",
+    "SlicedFlows",
     "__version__",
     "anonymize",
+    "anonymize_slices",
+    "read_slices",
     "read_trips",
     "read_zones",
     "verify",

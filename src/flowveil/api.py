@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Sequence
 from os import PathLike
@@ -10,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from flowveil.errors import DataError, ParameterError
+from flowveil.family import anonymize_slices
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
-from flowveil.methods import Method, find_method
+from flowveil.methods import find_method
 from flowveil.plan import Release
-from flowveil.trips import read_trips
+from flowveil.trips import read_slices, read_trips
 
-__all__ = ["anonymize", "read_trips", "read_zones", "verify"]
+__all__ = ["anonymize", "anonymize_slices", "read_slices", "read_trips", "read_zones", "verify"]
 
 
 def read_zones(source: Any, **columns: Any) -> Any:
@@ -70,24 +70,8 @@ def anonymize(
     guarantee = Guarantee.resolve(flows, k=k, protect=protect, k_population=k_population, l=l)
     plan = chosen.plan(flows, guarantee, max_suppressed=max_suppressed, **options)
     asked = {"k_population": k_population, "l": l, "max_suppressed": max_suppressed}
-    parameters = _parameters(flows, chosen, guarantee, asked, options)
+    parameters = chosen.parameters(flows, guarantee, asked, options)
     return Release.from_plan(flows, plan, guarantee, method=method, parameters=parameters)
-
-
-def _parameters(
-    flows: Flows, method: Method, guarantee: Guarantee, asked: dict[str, Any], options: dict[str, Any]
-) -> dict[str, Any]:
-    """Everything needed to run it again, defaults included. A threshold that was worked out is not a parameter."""
-    defaults = {n: p.default for n, p in method.options.items() if p.default is not inspect.Parameter.empty}
-    return {
-        "k": guarantee.k,
-        "protect": list(guarantee.units),
-        **asked,
-        "options": {**defaults, **options},
-        "resolution": flows.intake.resolution,
-        "columns": dict(flows.intake.columns),
-        "zones": dict(flows.intake.zones),
-    }
 
 
 def verify(directory: str | PathLike[str], *, against: Any, **reading: Any) -> list[str]:
@@ -112,6 +96,9 @@ def verify(directory: str | PathLike[str], *, against: Any, **reading: Any) -> l
         how = {"resolution": recorded["resolution"], **how}
     if recorded.get("zones"):
         how["zones"] = _same_zones(recorded["zones"], how.get("zones"))
+    slices = recorded.get("slices")
+    if slices is not None:
+        return verify_release(folder, read_slices(against, **{"every": slices.get("every"), **how}))
     return verify_release(folder, read_trips(against, **how))
 
 

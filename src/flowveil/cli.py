@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,73 @@ def reading(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def slicing(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that cut the trips into slices."""
+    options = (
+        click.option("--by", multiple=True, metavar="A,B,...", help="One matrix for each combination of attributes."),
+        click.option("--time", metavar="COLUMN", help="Column of the time, with --every."),
+        click.option(
+            "--every",
+            multiple=True,
+            metavar="STEP",
+            help="One matrix for each step: 15min, 1h, day, weekday-hour, ... (repeatable: a day beside its hours).",
+        ),
+        click.option("--total", is_flag=True, help="Also publish the matrix of all slices together."),
+        click.option("--common-zones", is_flag=True, help="The same zones for all slices, safe in every one."),
+        click.option("--accept-differencing", is_flag=True, help="Publish although subtraction tells small groups."),
+        click.option("--workers", type=int, help="Processes for slices [default: one for each core]."),
+        click.option("--internal-profile", metavar="FILE", help="Chart of flows over time, raw counts included (SVG)."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True)
+class SliceOptions:
+    """How the trips are cut into slices, as given on the command line."""
+
+    by: tuple[str, ...]
+    time: str | None
+    every: tuple[str, ...]
+    total: bool
+    common_zones: bool
+    accept_differencing: bool
+    workers: int | None
+    internal_profile: str | None
+
+    @classmethod
+    def taken_from(cls, options: dict[str, Any]) -> SliceOptions:
+        """Take them out of all options."""
+        taken = {field.name: options.pop(field.name) for field in fields(cls)}
+        taken["by"] = tuple(name.strip() for names in taken["by"] for name in names.split(",") if name.strip())
+        return cls(**taken)
+
+    @property
+    def asked_for(self) -> bool:
+        """Whether there is anything to cut by, or an option that needs it."""
+        return bool(self.by or self.time or self.every or self.total or self.common_zones or self.internal_profile)
+
+    def check(self) -> None:
+        """Raise ParameterError for options that cannot be."""
+        from flowveil.slices import check_slice_columns
+
+        check_slice_columns(self.by, time=self.time, every=self.every[0] if self.every else None)
+        if self.internal_profile and not self.every:
+            raise ParameterError("--internal-profile needs slices by time. Hint: use --time and --every.")
+
+    def steps(self) -> list[str]:
+        """The steps of time, the finest first."""
+        from flowveil.slices import Every
+
+        known = {Every.parse(text) for text in self.every}
+        return [step.name for step in sorted(known, key=lambda e: (-e.label_length, e.minutes or 0))]
+
+    def reading(self) -> dict[str, Any]:
+        """What reading needs to know."""
+        return {"by": self.by, "time": self.time, "every": self.steps()[0] if self.every else None}
+
+
 def _given(**options: Any) -> dict[str, Any]:
     """The options that were given: the library's defaults serve for the others."""
     given = {name: value for name, value in options.items() if value is not None}
@@ -147,6 +215,7 @@ def demo(talk: Talk, out: str) -> None:
 @click.option("--l", "l", type=int, help="Fewest tiles under each end of a cell.")
 @click.option("--max-suppressed", type=float, default=0.1, show_default=True, help="Share that may be suppressed.")
 @click.option("--seed", type=int, help="Seed, for methods that draw random numbers.")
+@slicing
 @reading
 @speaking
 def anonymize(
@@ -164,27 +233,33 @@ def anonymize(
     **how: Any,
 ) -> None:
     """Anonymise the trips of INPUT (CSV or Parquet) and publish them into a folder."""
-    from flowveil.api import read_trips
+    from flowveil.api import read_slices, read_trips
     from flowveil.publish.folder import check_target
 
     parsed = _parse_options(method, options)
     if seed is not None and "seed" in find_method(method).options:
         parsed["seed"] = seed
     check_target(out)
-    with talk.working("Reading") as progress:
-        flows = read_trips(source, progress=progress, **_given(**how))
-    _publish(
-        talk,
-        flows,
-        out,
-        method=method,
-        k=k,
-        protect=tuple(protect) or ("trips",),
-        max_suppressed=max_suppressed,
-        k_population=k_population,
-        l=l,
+    asked = {
+        "method": method,
+        "k": k,
+        "protect": tuple(protect) or ("trips",),
+        "max_suppressed": max_suppressed,
+        "k_population": k_population,
+        "l": l,
         **parsed,
-    )
+    }
+    slices = SliceOptions.taken_from(how)
+    reading_options = _given(**how)
+    if slices.asked_for:
+        slices.check()
+        with talk.working("Reading") as progress:
+            sliced = read_slices(source, progress=progress, **slices.reading(), **reading_options)
+        _publish_slices(talk, sliced, out, slices, **asked)
+        return
+    with talk.working("Reading") as progress:
+        flows = read_trips(source, progress=progress, **reading_options)
+    _publish(talk, flows, out, **asked)
 
 
 def _parse_options(method: str, options: Sequence[str]) -> dict[str, Any]:
@@ -213,10 +288,46 @@ def _publish(talk: Talk, flows: Any, out: str, **parameters: Any) -> None:
     talk.result({"release": str(folder), "rows": flows.intake.rows, "left_out": flows.intake.left_out, **report})
 
 
+def _publish_slices(talk: Talk, sliced: Any, out: str, slices: SliceOptions, **parameters: Any) -> None:
+    from flowveil.api import anonymize_slices
+    from flowveil.report.family import summarize_family
+
+    talk.say(_intake_line(sliced))
+    with talk.working("Anonymising slices") as progress:
+        family = anonymize_slices(
+            sliced,
+            total=slices.total,
+            also_every=slices.steps()[1:],
+            common_zones=slices.common_zones,
+            accept_differencing=slices.accept_differencing,
+            workers=slices.workers or os.cpu_count() or 1,
+            progress=progress,
+            **parameters,
+        )
+    with talk.working("Verifying and writing"):
+        folder = family.write(out)
+    if slices.internal_profile:
+        from flowveil.report.profile import largest_profiles, profile_chart
+
+        chart = Path(slices.internal_profile)
+        chart.write_text(profile_chart(largest_profiles(family)), encoding="utf-8")
+        talk.say(f"Internal chart, not for publication: {chart}")
+    report = summarize_family(family)
+    talk.say(f"{len(report['slices']):,} slices are published; {report['unpublished_slices']:,} hold too little.")
+    for line in _release_lines(report, folder):
+        talk.say(line)
+    found = report["differencing"]
+    if found["short"] or found["unchecked"]:
+        talk.say(f"Warning: {found['short']:,} differences between the matrices are short of the guarantee.")
+    intake = sliced.intake
+    talk.result({"release": str(folder), "rows": intake.rows, "left_out": intake.left_out, **report})
+
+
 def _intake_line(flows: Any) -> str:
     intake = flows.intake
+    what = f"{len(flows):,} {'slices' if hasattr(flows, 'slices') else 'flows'}"
     text = (
-        f"Read {intake.rows:,} rows: {len(flows):,} flows between {flows.origins.n_tiles:,} origin and "
+        f"Read {intake.rows:,} rows: {what} between {flows.origins.n_tiles:,} origin and "
         f"{flows.destinations.n_tiles:,} destination tiles."
     )
     if intake.left_out:

@@ -138,7 +138,8 @@ def anonymize_slices(
 ) -> Family:
     """Make the matrix of every slice publishable.
 
-    One guarantee holds for all slices; where the population is protected, its threshold is k times the mean weight of
+    A slice is left out, and only counted, where no cell of it can be published, and where persons are known and fewer
+    than k are in it. One guarantee holds for all slices; where the population is protected, its threshold is k times the mean weight of
     a trip of all slices. The result does not depend on the number of processes.
 
     Args:
@@ -164,8 +165,6 @@ def anonymize_slices(
         InfeasibleError: no slice can be published, or subtraction would tell what the guarantee hides.
         GuaranteeError: a recount contradicts the method; nothing may be published.
     """
-    from flowveil.api import _parameters
-
     chosen = find_method(method)
     chosen.check_options(options)
     if not 0 <= max_suppressed < 1:
@@ -181,7 +180,7 @@ def anonymize_slices(
     steps = [Every.parse(text) for text in also_every]
     coarser = flows.coarser_keys(steps, total=total)
     asked = {"k_population": k_population, "l": l, "max_suppressed": max_suppressed}
-    parameters = _parameters(flows.whole, chosen, guarantee, asked, options)
+    parameters = chosen.parameters(flows.whole, guarantee, asked, options)
     parameters["slices"] = {
         "every": flows.every.name if flows.every is not None else None,
         "also_every": [step.name for step in steps],
@@ -319,12 +318,24 @@ def _over_cuts(
 
 
 def _release(flows: Flows, plan: Plan | None, task: _Task, parameters: Mapping[str, Any]) -> Release | None:
-    if plan is None:
+    """The release of a slice, or None where it must not or cannot be published.
+
+    A published slice names its values, so where persons are known it takes k of them whatever is protected: a slice
+    of few people, even with many trips, would say of them that they have these values.
+    """
+    if plan is None or _n_people(flows) < task.guarantee.k:
         return None
     try:
         return Release.from_plan(flows, plan, task.guarantee, method=task.method, parameters=parameters)
     except InfeasibleError:
         return None
+
+
+def _n_people(flows: Flows) -> float:
+    """Distinct persons of a slice; without limit where persons are not known."""
+    if flows.people is None:
+        return float("inf")
+    return int(np.count_nonzero(np.bincount(flows.people.person)))
 
 
 # ---- one plan for each slice, in parallel ------------------------------------------------------------------

@@ -67,7 +67,8 @@ class Zoning:
         plan, flows = release.plan, release.input
         if not plan.homogeneous or not isinstance(plan.origin_zones, NodeZones):
             raise ParameterError(
-                "These zones cannot serve as a zoning, because they overlap. Hint: name a level, or a homogeneous release."
+                "These zones cannot serve as a zoning, because they overlap. "
+                "Hint: name a level, or a homogeneous release."
             )
         if not isinstance(plan.destination_zones, NodeZones):
             raise ParameterError("These zones cannot serve as a zoning: they are not nodes of a tree.")

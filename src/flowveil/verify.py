@@ -105,6 +105,7 @@ def verify_release(folder: str | PathLike[str], flows: Flows | SlicedFlows) -> l
             return findings
         findings += _load_slices(db, report, raw)
         _load_raw(db, raw)
+        findings += _check_slices(db, report, raw)
         findings += _check_zones(db, report)
         _assign_flows(db, report, raw.whole)
         findings += _check_cells(db, report, raw.whole)
@@ -487,6 +488,17 @@ def _load_raw(db: Any, raw: _Raw) -> None:
             f"CREATE TABLE node_{end} AS SELECT node, {text} AS text, count(*) AS tiles, "
             f"any_value(top - step) + {tree.base_level} AS level FROM up_{end} GROUP BY node",
         )
+
+
+def _check_slices(db: Any, claims: _Claims, raw: _Raw) -> Iterator[str]:
+    """A published slice names its values: where persons are known, k of them must be in it."""
+    if not raw.columns or raw.whole.people is None:
+        return
+    k = _literal(claims.guarantee.get("k", 0))
+    few = f"SELECT s FROM raw JOIN who USING (flow) GROUP BY s HAVING count(DISTINCT person) >= {k}"
+    n = _one(db, f"SELECT count(*) FROM slice ANTI JOIN ({few}) USING (s)")
+    if n:
+        yield f"flows.parquet: {n} slices have fewer than k people"
 
 
 def _leaf_codes(tree: Hierarchy) -> Any:

@@ -178,9 +178,10 @@ def complete(
     if named.trips is None and named.has_tiles:
         named = replace(named, trips=_recognise_one("trips", _TRIPS, named, names))
     _refuse_doubles(named, names)
-    if named.person and named.person in named.slice_names():
+    persons = [n for n in named.slice_names() if n == named.person or _key(n) in _PERSONS]
+    if persons:
         raise ParameterError(
-            f"Column '{named.person}' tells persons apart; a matrix for each person is no slice. "
+            f"Column {_listed(persons)} tells persons apart; a matrix for each person is no slice. "
             "Allowed: attributes that many people share."
         )
     return named

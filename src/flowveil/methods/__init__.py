@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from flowveil.errors import ParameterError, did_you_mean
+from flowveil.flows import Flows
+from flowveil.guarantee import Guarantee
 from flowveil.methods.atg import atg_dual, atg_soft
 from flowveil.methods.odkanon import odkanon
 from flowveil.methods.oigh import oigh
@@ -52,6 +54,21 @@ class Method:
                     f"Method '{self.name}' has no option '{name}'; allowed: {allowed}."
                     + did_you_mean(name, self.options)
                 )
+
+    def parameters(
+        self, flows: Flows, guarantee: Guarantee, asked: Mapping[str, Any], options: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Everything needed to run it again, defaults included. A threshold that was worked out is not a parameter."""
+        defaults = {n: p.default for n, p in self.options.items() if p.default is not inspect.Parameter.empty}
+        return {
+            "k": guarantee.k,
+            "protect": list(guarantee.units),
+            **asked,
+            "options": {**defaults, **options},
+            "resolution": flows.intake.resolution,
+            "columns": dict(flows.intake.columns),
+            "zones": dict(flows.intake.zones),
+        }
 
     def parse_option(self, name: str, text: str) -> Any:
         """Read an option that was given as text, by the type of the signature."""
