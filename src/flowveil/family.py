@@ -139,8 +139,8 @@ def anonymize_slices(
     """Make the matrix of every slice publishable.
 
     A slice is left out, and only counted, where no cell of it can be published, and where persons are known and fewer
-    than k are in it. One guarantee holds for all slices; where the population is protected, its threshold is k times the mean weight of
-    a trip of all slices. The result does not depend on the number of processes.
+    than k are in it. One guarantee holds for all slices; where the population is protected, its threshold is k times
+    the mean weight of a trip of all slices. The result does not depend on the number of processes.
 
     Args:
         flows: what `read_slices` returns.
