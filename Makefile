@@ -17,8 +17,8 @@ test: $(TEST_STAMP)
 	$(BIN)/python -m pytest -n auto
 
 lint: $(TEST_STAMP)
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
 
 types: $(TEST_STAMP)
 	$(BIN)/mypy

@@ -10,9 +10,10 @@ program prints the time of `read_trips` divided by the floor, both measured in t
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import duckdb
@@ -60,13 +61,13 @@ def seconds(run: Callable[[], int]) -> tuple[float, int]:
     return time.perf_counter() - start, result
 
 
-def main() -> None:
+def main(words: Sequence[str] = ()) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=1_700_000)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--resolution", type=int, default=10)
     parser.add_argument("--persons", action="store_true", help="read the person column too")
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     person = "person_id" if options.persons else ""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trips.csv"
@@ -83,4 +84,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

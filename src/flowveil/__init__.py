@@ -11,7 +11,7 @@ release.write("release")
 
 from __future__ import annotations
 
-from flowveil.api import anonymize, anonymize_slices, read_slices, read_trips, read_zones, verify
+from flowveil.api import anonymize, anonymize_slices, read_slices, read_trips, read_zones, verify_folder
 from flowveil.errors import (
     DataError,
     FlowveilError,
@@ -54,5 +54,5 @@ __all__ = [
     "read_slices",
     "read_trips",
     "read_zones",
-    "verify",
+    "verify_folder",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,12 @@ from flowveil.methods import find_method
 from flowveil.plan import Release
 from flowveil.trips import read_slices, read_trips
 
-__all__ = ["anonymize", "anonymize_slices", "read_slices", "read_trips", "read_zones", "verify"]
+__all__ = ["anonymize", "anonymize_slices", "read_slices", "read_trips", "read_zones", "verify_folder"]
+
+
+#: What `read_trips` takes by the name of a role, and what else decides how rows are read.
+_ROLES = ("origin", "destination", "origin_tile", "destination_tile", "person", "weight", "trips", "by", "time")
+_READING = ("max_dropped", "skip_unknown")
 
 
 def read_zones(source: Any, **columns: Any) -> Any:
@@ -63,6 +68,8 @@ def anonymize(
         )
     chosen = find_method(method)
     chosen.check_options(options)
+    if isinstance(max_suppressed, bool) or not isinstance(max_suppressed, int | float):
+        raise ParameterError(f"max_suppressed must be a number; found {type(max_suppressed).__name__}.")
     if not 0 <= max_suppressed < 1:
         raise ParameterError(f"max_suppressed must be at least 0 and below 1; found {max_suppressed!r}.")
     if len(flows) == 0:
@@ -74,12 +81,16 @@ def anonymize(
     return Release.from_plan(flows, plan, guarantee, method=method, parameters=parameters)
 
 
-def verify(directory: str | PathLike[str], *, against: Any, **reading: Any) -> list[str]:
+def verify_folder(
+    directory: str | PathLike[str], *, against: Any, expect: Mapping[str, Any] | None = None, **reading: Any
+) -> list[str]:
     """Recount a release folder from its files and the raw input.
 
     Args:
         directory: a release folder.
         against: the trips it was made from, in any form `read_trips` takes.
+        expect: what the guarantee must be at the least: ``k``, ``protect``, ``k_population``, ``l``. Without it the
+            release is held against the guarantee that it claims.
         **reading: how to read them, where it should differ from what the release's report says.
 
     Returns:
@@ -91,15 +102,16 @@ def verify(directory: str | PathLike[str], *, against: Any, **reading: Any) -> l
     if not folder.is_dir():
         raise ParameterError(f"'{folder.name}' is not a folder. Hint: name the folder that holds manifest.json.")
     recorded = _parameters_of(folder)
-    how = {**recorded.get("columns", {}), **reading}
-    if recorded.get("resolution") is not None:
-        how = {"resolution": recorded["resolution"], **how}
+    how = {name: recorded["columns"][name] for name in _ROLES if name in recorded.get("columns", {})}
+    how |= {name: recorded[name] for name in ("resolution", *_READING) if recorded.get(name) is not None}
+    how |= reading
     if recorded.get("zones"):
         how["zones"] = _same_zones(recorded["zones"], how.get("zones"))
     slices = recorded.get("slices")
     if slices is not None:
-        return verify_release(folder, read_slices(against, **{"every": slices.get("every"), **how}))
-    return verify_release(folder, read_trips(against, **how))
+        how = {"every": slices.get("every"), **how}
+        return verify_release(folder, read_slices(against, **how), expect=expect)
+    return verify_release(folder, read_trips(against, **how), expect=expect)
 
 
 def _parameters_of(folder: Path) -> dict[str, Any]:

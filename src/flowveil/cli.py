@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -20,6 +22,7 @@ import click
 from flowveil import __version__
 from flowveil.errors import FlowveilError, ParameterError
 from flowveil.methods import METHODS, find_method
+from flowveil.tabular.cli import tabular
 
 INTERRUPTED = 130
 
@@ -276,23 +279,25 @@ def _publish(talk: Talk, flows: Any, out: str, **parameters: Any) -> None:
     from flowveil.api import anonymize as run
     from flowveil.report.summary import summarize
 
-    talk.say(_intake_line(flows))
     with talk.working("Anonymising"):
         release = run(flows, **parameters)
     with talk.working("Verifying and writing"):
         folder = release.write(out)
     # What is printed is what is published: a log is read by more people than the data.
     report = summarize(release)
+    # Rows read minus trips published is what is suppressed: where that is withheld, so are the rows.
+    intake = {} if report["withheld"] else {"rows": flows.intake.rows, "left_out": flows.intake.left_out}
+    if intake:
+        talk.say(_intake_line(flows))
     for line in _release_lines(report, folder):
         talk.say(line)
-    talk.result({"release": str(folder), "rows": flows.intake.rows, "left_out": flows.intake.left_out, **report})
+    talk.result({"release": str(folder), **intake, **report})
 
 
 def _publish_slices(talk: Talk, sliced: Any, out: str, slices: SliceOptions, **parameters: Any) -> None:
     from flowveil.api import anonymize_slices
     from flowveil.report.family import summarize_family
 
-    talk.say(_intake_line(sliced))
     with talk.working("Anonymising slices") as progress:
         family = anonymize_slices(
             sliced,
@@ -313,14 +318,18 @@ def _publish_slices(talk: Talk, sliced: Any, out: str, slices: SliceOptions, **p
         chart.write_text(profile_chart(largest_profiles(family)), encoding="utf-8")
         talk.say(f"Internal chart, not for publication: {chart}")
     report = summarize_family(family)
+    # As for single releases: rows read minus trips published is what is suppressed.
+    secret = report["withheld"] or any(part["withheld"] for part in report["slices"])
+    intake = {} if secret else {"rows": sliced.intake.rows, "left_out": sliced.intake.left_out}
+    if intake:
+        talk.say(_intake_line(sliced))
     talk.say(f"{len(report['slices']):,} slices are published; {report['unpublished_slices']:,} hold too little.")
     for line in _release_lines(report, folder):
         talk.say(line)
     found = report["differencing"]
     if found["short"] or found["unchecked"]:
         talk.say(f"Warning: {found['short']:,} differences between the matrices are short of the guarantee.")
-    intake = sliced.intake
-    talk.result({"release": str(folder), "rows": intake.rows, "left_out": intake.left_out, **report})
+    talk.result({"release": str(folder), **intake, **report})
 
 
 def _intake_line(flows: Any) -> str:
@@ -339,10 +348,9 @@ def _intake_line(flows: Any) -> str:
 def _release_lines(report: dict[str, Any], folder: Path) -> Iterator[str]:
     m = report["measures"]["trips"]
     guarantee = report["guarantee"]
-    promise = ", ".join(f"{guarantee[u]:,.0f} {u}" for u in (*guarantee["protect"],))
     yield (
         f"Published {m['n_cells']:,} cells between {m['n_origin_zones']:,} origin and "
-        f"{m['n_destination_zones']:,} destination zones; every cell holds at least {promise}."
+        f"{m['n_destination_zones']:,} destination zones. {report['statement'][0]}"
     )
     share = m["suppressed_share"]
     yield "Suppressed: " + ("withheld, so little that it would show" if share is None else f"{share:.2%} of trips")
@@ -354,32 +362,60 @@ def _release_lines(report: dict[str, Any], folder: Path) -> Iterator[str]:
             if ("trips" in guarantee["protect"])
             else "Note: people are not counted; one person may be behind several trips of a cell."
         )
+        if m["k_people"] is not None:
+            yield f"The cell with the fewest people has {m['k_people']:,}."
     yield f"Report: {folder / 'report.html'}"
 
 
 @cli.command()
 @click.argument("directory", metavar="DIR")
 @click.option("--against", required=True, metavar="INPUT", help="The trips the release was made from.")
+@click.option("--k", type=int, help="The k that the release must have at the least.")
+@click.option("--protect", multiple=True, help="A unit that the release must protect (repeatable).")
+@click.option("--k-population", type=float, help="The population threshold that it must have at the least.")
+@click.option("--l", "l", type=int, help="The l that it must have at the least.")
 @reading
 @speaking
-def verify(talk: Talk, directory: str, against: str, **how: Any) -> None:
-    """Recount the release in DIR from the raw trips; exit 3 and a reason for each way it falls short."""
-    from flowveil.api import verify as recount
+def verify(
+    talk: Talk,
+    directory: str,
+    against: str,
+    k: int | None,
+    protect: Sequence[str],
+    k_population: float | None,
+    l: int | None,  # noqa: E741
+    **how: Any,
+) -> None:
+    """Recount the release in DIR from the raw trips; exit 3 and a reason for each way it falls short.
 
+    A release says itself what it guarantees. Say with --k and --protect what it must guarantee.
+    """
+    from flowveil.api import verify_folder
+
+    expect = {"k": k, "protect": tuple(protect), "k_population": k_population, "l": l}
     with talk.working("Recounting"):
-        findings = recount(directory, against=against, **_given(**how))
+        findings = verify_folder(directory, against=against, expect=expect, **_given(**how))
     talk.result({"release": directory, "holds": not findings, "findings": findings})
     for finding in findings:
         if not talk.as_json:
             click.echo(finding, err=True)
     if findings:
         sys.exit(3)
-    talk.say(f"{directory} holds: every cell was recounted from the raw trips.")
+    report = json.loads((Path(directory) / "report.json").read_text(encoding="utf-8"))
+    talk.say(f"{directory} holds: every cell was recounted from the raw trips. {report['statement'][0]}")
+    used = ", ".join(f"{role} from '{name}'" for role, name in report["parameters"]["columns"].items() if name)
+    talk.say(f"Read as the release says: {used}.")
+
+
+cli.add_command(tabular)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and turn errors into messages and exit codes."""
     words = sys.argv[1:] if arguments is None else list(arguments)
+    if threading.current_thread() is threading.main_thread():
+        # A polite kill is an interrupt: it must leave the old release in place and no draft behind.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         cli.main(args=words, standalone_mode=False)
     except click.exceptions.Exit as done:

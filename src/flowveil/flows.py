@@ -168,12 +168,15 @@ class Groups:
 def exact_weights(weight: Floats) -> Floats:
     """Round weights to multiples of a power of two so that their sums are exact in any order.
 
-    The unit is 2**-20 (a millionth of an inhabitant), or coarser where the total passes 2**33. Without this, the
-    same cell would weigh a different last digit along different merges, and a cell that just reaches its threshold
-    in one place would just miss it in another.
+    The unit is so small that the total has 52 binary digits: the error is far below what a double can tell of the
+    total. Without this, the same cell would weigh a different last digit along different merges, and a cell that just
+    reaches its threshold in one place would just miss it in another.
     """
     total = float(np.sum(weight))
-    exponent = max(-20, int(np.ceil(np.log2(total))) - 52) if total > 0 else -20
+    if total == 0:
+        return weight
+    # A unit below the smallest normal number would not divide evenly.
+    exponent = max(int(np.ceil(np.log2(total))) - 52, -1000)
     rounded = np.ldexp(np.rint(np.ldexp(weight, -exponent)), exponent)
     rounded.flags.writeable = False
     return rounded
@@ -230,6 +233,7 @@ class Intake:
         columns: which input column served as what.
         resolution: H3 resolution of the tiles, or None for tiles of the user's own.
         zones: which column of the user's own map served as what.
+        max_dropped, skip_unknown: how tolerant the reading was.
     """
 
     rows: int = 0
@@ -237,6 +241,8 @@ class Intake:
     columns: dict[str, str] = field(default_factory=dict)
     resolution: int | None = None
     zones: dict[str, str] = field(default_factory=dict)
+    max_dropped: float = 0.05
+    skip_unknown: bool = False
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -190,9 +190,9 @@ class Release:
         cells = merged.cells
         if len(cells) == 0:
             raise InfeasibleError(
-                "No cell can be published: even the largest zones hold fewer than the guarantee asks for. "
-                f"Found {len(flows)} flows; asked for {describe_thresholds(guarantee)}. "
-                "Hint: lower k, allow more suppression, or bring more data."
+                "No cell can be published: with the zones this method can make, all fall short of the guarantee. "
+                f"Asked for {describe_thresholds(guarantee)}. "
+                "Hint: lower k, allow more suppression, use a method that merges zones, or bring more data."
             )
         safe = guarantee.safe(
             cells, plan.origin_zones.size[cells.origin], plan.destination_zones.size[cells.destination]

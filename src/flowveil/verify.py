@@ -58,6 +58,9 @@ _UNITS = ("trips", "people", "population")
 _TELL_SUPPRESSED = ("c_dm", "distribution_distance", "reconstruction_loss", "suppressed_share")
 #: Below this many flows or cells, a total would tell single values.
 _FEWEST_SUPPRESSED = 3
+#: Measures that tell how trips are spread inside a cell, where few cells cover more than one pair of tiles.
+_TELL_INSIDE = ("reconstruction_loss", "distribution_distance", "generalization_distance_m")
+_FEWEST_MERGED = 10
 
 
 def check(folder: str | PathLike[str], flows: Flows | SlicedFlows) -> None:
@@ -74,19 +77,30 @@ def check(folder: str | PathLike[str], flows: Flows | SlicedFlows) -> None:
         )
 
 
-def verify_release(folder: str | PathLike[str], flows: Flows | SlicedFlows) -> list[str]:
+def verify_release(
+    folder: str | PathLike[str], flows: Flows | SlicedFlows, *, expect: Mapping[str, Any] | None = None
+) -> list[str]:
     """Recount a release, or a family of releases, from its files and the raw flows.
 
     Args:
         folder: the release.
         flows: the flows it was made from, at tile level; for a family the flows of its slices.
+        expect: what the guarantee must be at the least (``k``, ``protect``, ``k_population``, ``l``); without it the
+            release is held against the guarantee that it claims.
 
     Returns:
         One plain line for each contradiction; empty when everything holds: the files are those of the
-        manifest, each published cell is exactly the sum of the raw flows that belong to it, reaches the
-        guarantee, and the report says what is true.
+        manifest, each published cell is exactly the sum of the raw flows that belong to it and reaches the
+        guarantee, and the counts, shares and smallest values in the report are those of the recount. Prose,
+        pictures, outlines and the other measures are not recounted.
     """
-    place = Path(folder)
+    try:
+        return _verify(Path(folder), flows, expect or {})
+    except (TypeError, KeyError, AttributeError, ValueError, OverflowError):
+        return ["report.json: not the report of a release; it cannot be checked"]
+
+
+def _verify(place: Path, flows: Flows | SlicedFlows, expect: Mapping[str, Any]) -> list[str]:
     if not place.is_dir():
         return ["there is no such folder"]
     raw = _Raw.of(flows)
@@ -99,6 +113,7 @@ def verify_release(folder: str | PathLike[str], flows: Flows | SlicedFlows) -> l
         return [*findings, "report.json: its slice columns are not those of the input as it was read"]
     report = _with_exact_population(report, raw.whole)
     findings += _check_guarantee(report, raw.whole)
+    findings += _check_expected(report, expect)
     with _database() as db:
         findings += _load_published(db, place, raw)
         if not _one(db, "SELECT count(*) = 2 FROM duckdb_tables() WHERE table_name IN ('published', 'zones')"):
@@ -226,7 +241,8 @@ def _malformed(claims: _Claims) -> Iterator[str]:
     if not isinstance(claims.homogeneous, bool):
         yield "report.json: 'homogeneous' is neither true nor false"
     for unit in ("k", *_UNITS, "locations"):
-        if unit in claims.guarantee and _number(claims.guarantee[unit]) is None:
+        left_open = unit == "population" and claims.withheld and claims.guarantee.get(unit) is None
+        if unit in claims.guarantee and not left_open and _number(claims.guarantee[unit]) is None:
             yield f"report.json: the guarantee in {unit} is not a number"
     rule, levels = claims.suppression.get("rule"), claims.suppression.get("levels")
     beta = _number(claims.suppression.get("beta"))
@@ -250,17 +266,14 @@ def _number(value: Any) -> float | None:
 
 
 def _with_exact_population(claims: _Claims, flows: Flows) -> _Claims:
-    """Undo the rounding of a population threshold that is k times the mean weight.
+    """Fill in a population threshold that is k times the mean weight.
 
-    Where the suppressed volume is withheld, such a threshold is published rounded down to three digits; the
-    cells were held against the exact one, so the recount must be too.
+    Where the suppressed volume is withheld, such a threshold is not told as a number; the cells were held
+    against it all the same, so the recount must be too.
     """
-    rounded = claims.threshold("population")
-    if rounded is None or not claims.withheld or _number(claims.parameters.get("k_population")) is not None:
+    if "population" not in claims.guarantee or claims.threshold("population") is not None:
         return claims
     exact = _mean_population(flows, claims.guarantee.get("k", 0))
-    if exact is None or not 0.99 * exact <= rounded <= exact:
-        return claims
     return replace(claims, guarantee={**claims.guarantee, "population": exact})
 
 
@@ -280,9 +293,28 @@ def _check_guarantee(claims: _Claims, flows: Flows) -> Iterator[str]:
         yield "report.json: the guarantee protects people, but the input has no persons to count"
     if "population" in protected and flows.weight is None:
         yield "report.json: the guarantee protects the population, but the input has no weights to count"
+    if (_number(claims.guarantee.get("k")) or 0) < 1:
+        yield "report.json: the guarantee has no k of at least 1"
+    asked = claims.parameters.get("protect") or ()
+    if sorted({asked} if isinstance(asked, str) else set(asked)) != sorted(protected):
+        yield "report.json: the parameters protect other units than the guarantee"
     for unit, least in _asked_for(claims, flows).items():
         if (claims.threshold(unit) or 0) < least * (1 - TOLERANCE):
             yield f"report.json: the guarantee in {unit} is weaker than the parameters ask for"
+
+
+def _check_expected(claims: _Claims, expect: Mapping[str, Any]) -> Iterator[str]:
+    """Compare the guarantee that the release claims with the one its reader asks for."""
+    k = expect.get("k")
+    if k is not None and (_number(claims.guarantee.get("k")) or 0) < k:
+        yield f"report.json: the release claims a k of less than {k}"
+    for unit in expect.get("protect") or ():
+        if claims.threshold(unit) is None:
+            yield f"report.json: the release does not protect {unit}"
+    for unit, name in (("population", "k_population"), ("locations", "l")):
+        least = expect.get(name)
+        if least is not None and (claims.threshold(unit) or 0) < least:
+            yield f"report.json: the release claims less than {least} in {unit}"
 
 
 def _asked_for(claims: _Claims, flows: Flows) -> dict[str, float]:
@@ -740,6 +772,12 @@ def _check_measures(db: Any, claims: _Claims, flows: Flows) -> Iterator[str]:
     if not claims.slices:
         yield from _check_bases(db, claims, claims.measures, expected, where="true", withhold=bool(secret))
         return
+    # What slices keep to themselves for having merged few cells must not follow from the losses of all.
+    _run(
+        db,
+        "CREATE TABLE few_merged AS SELECT s FROM recount WHERE tiles_o * tiles_d > 1 GROUP BY s "
+        f"HAVING count(*) < {_FEWEST_MERGED}",
+    )
     numbers = {tuple(key): s for *key, s in _run(db, "SELECT * FROM slice")}
     finest = {s for (s,) in _run(db, "SELECT s FROM finest")}
     of_totals = _must_withhold_overall(db, claims, flows, secret, coarser=len(finest) < len(numbers))
@@ -755,6 +793,7 @@ def _check_measures(db: Any, claims: _Claims, flows: Flows) -> Iterator[str]:
         expected,
         where="s IN (SELECT s FROM finest)",
         withhold=of_totals,
+        among="s IN (SELECT s FROM finest SEMI JOIN few_merged USING (s))",
         unpublished="SELECT trips, weight FROM rows ANTI JOIN finest USING (m)",
     )
 
@@ -767,11 +806,14 @@ def _check_bases(
     *,
     where: str,
     withhold: bool,
+    among: str | None = None,
     unpublished: str = "SELECT 0 AS trips, 0 AS weight WHERE false",
 ) -> Iterator[str]:
     if sorted(measures) != expected:
         yield f"report.json: measures are not given by {' and by '.join(expected)}"
     counted = _recounted_measures(db, claims, where)
+    merged = _one(db, f"SELECT count(*) FROM recount WHERE tiles_o * tiles_d > 1 AND {among or where}")
+    few_merged = 0 < merged < _FEWEST_MERGED
     for basis in sorted(set(expected) & set(measures)):
         said = measures[basis]
         for name, value in counted.items():
@@ -780,6 +822,8 @@ def _check_bases(
         share = said.get("suppressed_share")
         if share is not None and not _agrees(share, _suppressed_share(db, basis, where, unpublished)):
             yield f"report.json: suppressed_share by {basis} contradicts the recount"
+        if few_merged and any(said.get(name) is not None for name in _TELL_INSIDE):
+            yield f"report.json: too few cells are merged to tell losses and distances by {basis}; withhold them"
         told = [name for name in _TELL_SUPPRESSED if said.get(name) is not None]
         if withhold and told:
             yield f"report.json: too little is suppressed to tell {', '.join(told)} by {basis}; withhold them"

@@ -204,3 +204,21 @@ def test_no_message_tells_a_value_or_a_person(engine: str, tmp_path: Path) -> No
         assert "SECRET" not in told
         assert "7777" not in told
         assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_one_person_is_one_person_however_blanks_are_written(engine):
+    spellings = ["P1", " P1", "P1 ", "\tP1", "P1\u00a0", "\ufeffP1", "P\u200b1", "P1\r", "\u3000P1"]
+    nobody = ["nan\t", "NULL\u00a0", "-", "?", "unknown", ""]
+    cell = "8a1fb46622dffff"
+    n = len(spellings) + len(nobody)
+    table = pa.table({"start_h3": [cell] * n, "end_h3": [cell] * n, "person_id": spellings + nobody})
+    flows = read_trips(table, engine=engine)
+    assert flows.trips.tolist() == [n]
+    assert flows.n_people().tolist() == [1]
+
+
+def test_weights_too_small_to_count_are_refused(engine):
+    cell = "8a1fb46622dffff"
+    table = pa.table({"start_h3": [cell] * 20, "end_h3": [cell] * 20, "weight": [5e-7] * 20})
+    with pytest.raises(DataError, match="weights too small"):
+        read_trips(table, engine=engine)

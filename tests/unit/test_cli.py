@@ -68,7 +68,7 @@ def test_prose_is_quiet_about_progress_when_not_in_a_terminal(tmp_path, trips_cs
     run("anonymize", trips_csv, "--k", 5, "--resolution", 8, "--out", tmp_path / "r")
     said = capsys.readouterr()
     assert said.err == ""
-    assert "every cell holds at least 5 trips" in said.out
+    assert "every published cell holds at least 5 trips" in said.out
     assert "one person may be behind several trips" in said.out
     assert "SECRET" not in said.out
 
@@ -261,3 +261,54 @@ def test_a_full_disk_leaves_the_old_release_alone(trips_csv, capsys):
             assert sorted(p.name for p in Path(place).iterdir()) == ["ballast", "release"]
         finally:
             subprocess.run(["umount", place], check=True)
+
+
+def test_the_console_does_not_tell_what_the_folder_withholds(tmp_path, capsys):
+    """Rows read minus trips published would be the one suppressed cell."""
+    cells = ["8a1fb46622dffff"] * 20 + ["8a1fb466651ffff"] * 20 + ["8a2a1072b59ffff"] * 3
+    path = write(tmp_path / "t.csv", start_h3=cells, end_h3=cells)
+    out = tmp_path / "r"
+    assert run("anonymize", path, "--k", 10, "--method", "suppression", "--out", out) == 0
+    said = capsys.readouterr().out
+    assert "withheld" in said
+    assert "43" not in said.replace(str(tmp_path), "")
+    assert run("anonymize", path, "--k", 10, "--method", "suppression", "--out", out, "--json") == 0
+    assert "rows" not in json.loads(capsys.readouterr().out)
+
+
+def test_verify_can_be_told_what_the_guarantee_must_be(release, trips_csv, capsys):
+    assert run("verify", release, "--against", trips_csv, "--k", 5, "--protect", "trips") == 0
+    assert "at least 5 trips" in capsys.readouterr().out
+    assert run("verify", release, "--against", trips_csv, "--k", 6) == 3
+    assert "k of less than 6" in capsys.readouterr().err
+    assert run("verify", release, "--against", trips_csv, "--protect", "people") == 3
+    assert "does not protect people" in capsys.readouterr().err
+
+
+def test_a_release_is_verified_with_the_reading_it_was_made_with(tmp_path, trips, capsys):
+    path = tmp_path / "gaps.csv"
+    gaps = pa.table({name: trips[name].slice(0, 100).combine_chunks() for name in trips.column_names})
+    gaps = gaps.set_column(0, "start_lat", pa.array([None] * 100, pa.float64()))
+    csv.write_csv(pa.concat_tables([trips, gaps]), path)
+    out = tmp_path / "r"
+    how = ["--max-dropped", 0.5, "--person", "", "--weight", ""]
+    assert run("anonymize", path, "--k", 5, "--resolution", 8, "--out", out, *how) == 0, capsys.readouterr().err
+    assert run("verify", out, "--against", path) == 0, capsys.readouterr().err
+
+
+def test_a_first_line_of_data_is_not_repeated(tmp_path, capsys):
+    path = tmp_path / "nohead.csv"
+    path.write_text("someone@example.org,48.85,2.35,48.86,2.36\n" * 5)
+    assert run("anonymize", path, "--out", tmp_path / "r") == 2
+    said = capsys.readouterr().err
+    assert "looks like data" in said
+    assert "someone" not in said
+
+
+def test_write_then_verify_in_one_session(tmp_path, trips):
+    import flowveil
+
+    flows = flowveil.read_trips(trips, resolution=8)
+    folder = flowveil.anonymize(flows, k=5).write(tmp_path / "r")
+    assert flowveil.verify_folder(folder, against=trips) == []
+    assert flowveil.verify_folder(folder, against=trips) == []

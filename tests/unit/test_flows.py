@@ -55,8 +55,7 @@ def test_weights_add_up_to_the_same_in_any_order(weights, random):
     shuffled = exact.tolist()
     random.shuffle(shuffled)
     assert sum(shuffled) == sum(exact.tolist()) == exact.sum()
-    unit = max(2.0**-20, 2.0 ** (np.ceil(np.log2(max(sum(weights), 1))) - 52))
-    assert np.all(np.abs(exact - weights) <= unit)
+    assert np.all(np.abs(exact - weights) <= max(sum(weights) * 2.0**-51, 2.0**-1000))
     assert np.array_equal(exact_weights(exact), exact)
 
 

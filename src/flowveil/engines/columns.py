@@ -52,6 +52,9 @@ _WEIGHTS = (
 #: guarantee.
 _TRIPS = ("trips", "ntrips", "count")
 
+#: Numbers, addresses and H3 cells are no names of columns.
+_LIKE_DATA = re.compile(r"^\s*[+-]?\d+([.,:-]\d+)*\s*$|@|^8[0-9a-f]{14}$")
+
 _T = TypeVar("_T")
 
 
@@ -126,7 +129,7 @@ class ColumnMap:
         recorded = {}
         for field in fields(self):
             value = getattr(self, field.name)
-            if value:
+            if value is not None:
                 recorded[field.name] = value if isinstance(value, str) else ",".join(value)
         return recorded
 
@@ -194,8 +197,7 @@ def _resolve(wanted: ColumnMap, names: Sequence[str]) -> ColumnMap:
     if missing:
         lines = "".join(f"\n- '{name}'.{did_you_mean(name, names)}" for name in missing)
         raise DataError(
-            f"{len(missing)} named column{'s are' if len(missing) > 1 else ' is'} missing:{lines}\n"
-            f"The table has {_listed(names)}."
+            f"{len(missing)} named column{'s are' if len(missing) > 1 else ' is'} missing:{lines}\n{_table_has(names)}"
         )
 
     def spelled(name: str) -> str:
@@ -238,7 +240,7 @@ def _recognise_ends(
     if not found:
         raise DataError(
             "The columns of the two ends are not recognised. "
-            f"The table has {_listed(names)}. Recognised are names such as start_lat, start_lon, end_lat, "
+            f"{_table_has(names)} Recognised are names such as start_lat, start_lon, end_lat, "
             "end_lon, pickup_latitude, dropoff_latitude, o_lat, d_lat, start_h3, end_h3. Hint: name them "
             "with origin='lat,lon' and destination='lat,lon' (--origin, --destination), or origin_tile and "
             "destination_tile (--origin-tile, --destination-tile)."
@@ -302,6 +304,13 @@ def _alike(starts: list[tuple[str, _T]], ends: list[tuple[str, _T]]) -> list[tup
     """Pairs of ends whose names are made alike; all pairs where none are."""
     alike = [(o, d) for o_shape, o in starts for d_shape, d in ends if o_shape == d_shape]
     return alike or [(o, d) for _, o in starts for _, d in ends]
+
+
+def _table_has(names: Sequence[str]) -> str:
+    """The names of the columns, unless the first line is one of data: then nothing of it is repeated."""
+    if any(_LIKE_DATA.search(name) for name in names):
+        return "The first line looks like data, not like names of columns. Hint: add a line with names."
+    return f"The table has {_listed(names)}."
 
 
 def _listed(names: Sequence[str], *, most: int = 60) -> str:

@@ -30,7 +30,7 @@ from flowveil.engines.screening import WEIGHT_UNITS, Batch, Kept, Screening
 from flowveil.engines.slicing import attribute_sql, label_sql, microseconds_sql, time_state_sql
 from flowveil.engines.tables import Table, open_table
 from flowveil.engines.tiling import NO_TILE, UNREADABLE_TILE, H3Tiling, MapTiling, Tiling, is_cell
-from flowveil.errors import DataError, ParameterError
+from flowveil.errors import DataError, FlowveilError, ParameterError
 from flowveil.flows import Flows, Intake, People
 from flowveil.hierarchy import Ints
 from flowveil.slices import MOST_SLICES, TIME, Every, SlicedFlows
@@ -49,6 +49,11 @@ MEMORY_SHARE = 0.6
 _MISSING = ("", "na", "n/a", "nan", "<na>", "null", "none", "nil", "\\n")
 #: A pattern, because DuckDB makes a join of a long list of texts, and a join loses the order of the rows.
 _MISSING_PATTERN = "'(" + "|".join(re.escape(text) for text in _MISSING) + ")'"
+#: How tables write that nobody is known.
+_NOBODY = r"'-+|[?]+|unknown|missing|anonymous'"
+#: Blanks of every script at either end, and characters without a shape anywhere.
+_UNSEEN = r"^[\s\p{Z}\p{C}]+|[\s\p{Z}\p{C}]+$|\p{C}+"
+_WHOLE_SQL = r"regexp_replace({}, '^(-?[0-9]+)\.0+$', '\1')"
 _NUMBER_TYPE = re.compile(r"^U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)$|^FLOAT$|^DOUBLE$|^DECIMAL|^\"?NULL\"?$")
 _FLOAT_TYPE = re.compile(r"^(FLOAT|DOUBLE)$")
 _TEXT_TYPE = re.compile(r"^VARCHAR|^ENUM")
@@ -158,7 +163,8 @@ def _staging(
     tiling: Tiling = H3Tiling(resolution) if zones is None else MapTiling(zones)
     screening = Screening(tiling=tiling, max_dropped=max_dropped, skip_unknown=skip_unknown)
     with _database(threads) as con:
-        table = open_table(con, source)
+        with _in_own_words("The input"):
+            table = open_table(con, source)
         with _in_own_words(table.label):
             used = complete(
                 columns,
@@ -224,7 +230,13 @@ def _in_own_words(label: str) -> Iterator[None]:
             f"{label} does not fit: memory and temporary disk space are used up. "
             "Hint: free some, or set TMPDIR to a folder with more space."
         ) from None
-    except (duckdb.Error, pa.ArrowException, OSError, RuntimeError) as error:
+    except FlowveilError:
+        raise
+    except Exception as error:
+        # Whatever library read the source: its message may quote a row.
+        foreign = type(error).__module__.partition(".")[0] in ("polars", "pandas", "pyarrow", "_csv")
+        if not (foreign or isinstance(error, duckdb.Error | pa.ArrowException | OSError | RuntimeError)):
+            raise
         # Ctrl-C in the middle of a query comes out of DuckDB, or of Arrow's stream over it, as one of these.
         chain = (error.__cause__, error.__context__)
         if _INTERRUPTED.match(str(error)) or any(isinstance(e, KeyboardInterrupt) for e in chain):
@@ -417,13 +429,18 @@ def _code_sql(column: str, kind: str) -> str:
 def _person_sql(column: str, kind: str) -> str:
     """A person as text; None where missing.
 
-    Blanks around it and the usual signs for a missing value are taken off: taking one person for two, or
-    nobody for somebody, would count people who are not there.
+    Blanks of any kind around it, characters that nobody sees and the usual signs for a missing value are taken off, and
+    whole numbers are written without a point: taking one person for two, or nobody for somebody, would count people
+    who are not there. Upper and lower case stay apart: identifiers that differ in them alone are usual.
     """
     if _FLOAT_TYPE.match(kind):
-        return f"CASE WHEN isnan({column}) THEN NULL ELSE CAST({column} AS VARCHAR) END"
-    text = f"trim(CAST({column} AS VARCHAR))"
-    return f"CASE WHEN regexp_full_match(lower({text}), {_MISSING_PATTERN}) THEN NULL ELSE {text} END"
+        whole = _WHOLE_SQL.format(f"CAST({column} AS VARCHAR)")
+        return f"CASE WHEN isnan({column}) THEN NULL ELSE {whole} END"
+    if not _TEXT_TYPE.match(kind):
+        return f"CAST({column} AS VARCHAR)"
+    text = _WHOLE_SQL.format(f"regexp_replace(CAST({column} AS VARCHAR), '{_UNSEEN}', '', 'g')")
+    nobody = f"regexp_full_match(lower({text}), {_MISSING_PATTERN}) OR regexp_full_match(lower({text}), {_NOBODY})"
+    return f"CASE WHEN {nobody} THEN NULL ELSE {text} END"
 
 
 def _batches(con: Any, sql: str, label: str) -> Iterator[pa.RecordBatch]:

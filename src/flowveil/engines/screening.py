@@ -24,8 +24,10 @@ from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64
 #: exact, and the earth has 2**33 inhabitants.
 MAX_TRIPS = 2**53
 MAX_WEIGHT = 2**42
-#: Weights are summed as whole multiples of 2**-20, as in `flowveil.flows.exact_weights`.
+#: Weights are summed as whole multiples of 2**-20: whole numbers add up to the same in any order.
 WEIGHT_UNITS = 2**20
+#: By how much, as a share of their sum, weights may change when they are rounded to that.
+ROUNDING_ALLOWED = 1e-6
 
 NO_TRIPS = "no trips"
 MISSING_END = "missing end"
@@ -122,6 +124,8 @@ class Screening:
         self._resolutions = np.zeros(MAX_RESOLUTION + 1, dtype=np.int64)
         self._on_earth_if_swapped = 0
         self._commas = False
+        self._weight = 0.0
+        self._rounding = 0.0
 
     @property
     def rows(self) -> int:
@@ -150,7 +154,10 @@ class Screening:
         trips = np.ones(len(rows), np.int64) if batch.trips is None else batch.trips[rows].astype(np.int64)
         weight = None
         if batch.weight is not None:
-            weight = np.rint(batch.weight[rows] * WEIGHT_UNITS).astype(np.int64)
+            exact = batch.weight[rows] * WEIGHT_UNITS
+            weight = np.rint(exact).astype(np.int64)
+            self._weight += float(exact.sum())
+            self._rounding += float(np.abs(weight - exact).sum())
         self._rows += len(batch)
         self._kept += len(rows)
         # Summed in float: far too large a total is what is looked for, and an integer sum could wrap around
@@ -169,6 +176,10 @@ class Screening:
         if len(resolutions) > 1:
             shares = ", ".join(f"{r}: {self._resolutions[r]:,} ends" for r in resolutions)
             problems.append(f"several H3 resolutions, all tiles must have the same ({shares})")
+        if self._rounding > ROUNDING_ALLOWED * self._weight:
+            problems.append(
+                "weights too small to be counted in steps of a millionth; multiply them all by a common factor"
+            )
         if self._trips > MAX_TRIPS:
             problems.append(f"more than {MAX_TRIPS:.0e} trips in all")
         if problems:
@@ -189,6 +200,8 @@ class Screening:
             left_out={reason: n for reason, n in self._left_out.items() if n},
             columns=columns,
             resolution=resolution,
+            max_dropped=self._max_dropped,
+            skip_unknown=self._skip_unknown,
         )
 
     def _find(self, what: str, mask: Mask) -> None:

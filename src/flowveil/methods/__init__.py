@@ -67,6 +67,8 @@ class Method:
             "options": {**defaults, **options},
             "resolution": flows.intake.resolution,
             "columns": dict(flows.intake.columns),
+            "max_dropped": flows.intake.max_dropped,
+            "skip_unknown": flows.intake.skip_unknown,
             "zones": dict(flows.intake.zones),
         }
 

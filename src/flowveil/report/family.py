@@ -15,6 +15,9 @@ from flowveil import __version__
 from flowveil.flows import Cells
 from flowveil.plan import Release
 from flowveil.report.summary import (
+    _DIGITS,
+    FEW_MERGED,
+    FEWEST_MERGED,
     FEWEST_SUPPRESSED,
     TELL_SUPPRESSED,
     _about_persons,
@@ -26,6 +29,7 @@ from flowveil.report.summary import (
     _reaches,
     _thresholds_in_words,
     cross_check,
+    n_merged_cells,
     published_measures,
     reason_to_withhold,
 )
@@ -58,12 +62,7 @@ def summarize_family(family: Family) -> dict[str, Any]:
         named = dict(zip(family.columns, key, strict=True))
         slices.append({"slice": named, "measures": published, "withheld": withheld})
     overall = {basis: _published_measures(_overall(family, exact, basis)) for basis in exact[0]}
-    withheld = None
-    if reason is not None:
-        hidden = {basis: _hidden(family, basis) for basis in overall}
-        for basis, names in hidden.items():
-            overall[basis].update(dict.fromkeys(names))
-        withheld = {"measures": hidden, "reason": reason}
+    withheld = _withhold_overall(family, overall, reason)
     first = family.releases[-1]
     secret = reason is not None or any(r is not None for r in reasons)
     guarantee = _published_guarantee(first, withhold=secret)
@@ -90,6 +89,23 @@ def summarize_family(family: Family) -> dict[str, Any]:
         },
     }
     return {key: _plain(value) for key, value in report.items()}
+
+
+def _withhold_overall(family: Family, overall: dict[str, Measures], reason: str | None) -> dict[str, Any] | None:
+    """Blank the measures of all slices that would tell what a slice withholds; which, and why."""
+    hidden: dict[str, set[str]] = {basis: set() for basis in overall}
+    reasons = [] if reason is None else [reason]
+    if reason is not None:
+        hidden = {basis: _hidden(family, basis) for basis in overall}
+    merged = [n_merged_cells(family.releases[i]) for i in _finest(family).values()]
+    if 0 < sum(n for n in merged if n < FEWEST_MERGED) < FEWEST_MERGED:
+        hidden = {basis: names | set(_DIGITS) for basis, names in hidden.items()}
+        reasons.append(FEW_MERGED)
+    for basis, names in hidden.items():
+        overall[basis].update(dict.fromkeys(names))
+    if not reasons:
+        return None
+    return {"measures": {b: sorted(n) for b, n in hidden.items()}, "reason": "; and ".join(reasons)}
 
 
 def _finest(family: Family) -> dict[int, int]:
@@ -123,13 +139,13 @@ def _reason_overall(family: Family, reasons: list[str | None]) -> str | None:
     return None
 
 
-def _hidden(family: Family, basis: str) -> list[str]:
+def _hidden(family: Family, basis: str) -> set[str]:
     absolute = family.parameters.get("k_population") == family.guarantee.population
     hidden = set(TELL_SUPPRESSED)
     if family.guarantee.population is None or not absolute:
         hidden |= {"c_avg"} if basis == "weight" else set()
         hidden |= {"cells_under_k_population"} if family.guarantee.population is None else set()
-    return sorted(hidden)
+    return hidden
 
 
 def _overall(family: Family, exact: list[dict[str, Measures]], basis: str) -> Measures:

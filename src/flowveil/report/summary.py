@@ -29,6 +29,10 @@ TELL_SUPPRESSED = ("c_dm", "distribution_distance", "reconstruction_loss", "supp
 #: With fewer suppressed flows or cells than this, whoever knows one of them learns the other from the total.
 FEWEST_SUPPRESSED = 3
 
+#: With fewer cells than this that cover more than one pair of tiles, the losses are withheld.
+FEWEST_MERGED = 10
+FEW_MERGED = "so few cells cover more than one pair of tiles that the losses would tell what is inside one"
+
 #: Significant digits of measures that are computed from tiles, not from published cells. A median is the very
 #: distance of one tile: exact, it would name that tile.
 _DIGITS = {
@@ -78,12 +82,18 @@ def published_measures(
         reason: why the suppressed volume must not be told, if it must not.
     """
     measures = {basis: _published_measures(values) for basis, values in exact.items()}
-    if reason is None:
+    hidden: dict[str, set[str]] = {basis: set() for basis in measures}
+    reasons = [] if reason is None else [reason]
+    if reason is not None:
+        hidden = {basis: set(_tell_suppressed(release, basis)) for basis in measures}
+    if 0 < n_merged_cells(release) < FEWEST_MERGED:
+        hidden = {basis: names | set(_DIGITS) for basis, names in hidden.items()}
+        reasons.append(FEW_MERGED)
+    for basis, names in hidden.items():
+        measures[basis].update(dict.fromkeys(names))
+    if not reasons:
         return measures, None
-    names = {basis: _tell_suppressed(release, basis) for basis in measures}
-    for basis, hidden in names.items():
-        measures[basis].update(dict.fromkeys(hidden))
-    return measures, {"measures": names, "reason": reason}
+    return measures, {"measures": {b: sorted(n) for b, n in hidden.items()}, "reason": "; and ".join(reasons)}
 
 
 def cross_check(
@@ -138,6 +148,17 @@ def reason_to_withhold(release: Release) -> str | None:
     return None
 
 
+def n_merged_cells(release: Release) -> int:
+    """How many published cells cover more than one pair of tiles: the terms that the losses are the sum of.
+
+    A cell of a single pair of tiles loses nothing, so the losses are those of the cells that cover more pairs; with one
+    such cell, the loss times the volume is how its trips are spread over its tiles.
+    """
+    plan, cells = release.plan, release.cells
+    pairs = plan.origin_zones.size[cells.origin].astype(np.int64) * plan.destination_zones.size[cells.destination]
+    return int(np.count_nonzero(pairs > 1))
+
+
 def _tell_suppressed(release: Release, basis: str) -> list[str]:
     """The measures of one basis that are withheld.
 
@@ -171,23 +192,15 @@ def _population_is_absolute(release: Release) -> bool:
 
 
 def _published_guarantee(release: Release, *, withhold: bool) -> dict[str, Any]:
-    """The thresholds; k times the mean weight is rounded down where the suppressed volume is withheld.
+    """The thresholds; k times the mean weight is not told as a number where the suppressed volume is withheld.
 
-    Exact, it would tell the mean weight of all trips, suppressed ones included, and so tie the suppressed
-    weight to the suppressed trips.
+    It would tell the mean weight of all trips, suppressed ones included, and so tie the suppressed weight to the
+    suppressed trips.
     """
     named = release.guarantee.to_dict()
     if withhold and "population" in named and not _population_is_absolute(release):
-        named["population"] = _round_down(named["population"], 3)
+        named["population"] = None
     return named
-
-
-def _round_down(value: float, digits: int) -> float:
-    if value <= 0:
-        return value
-    exponent = math.floor(math.log10(value)) - digits + 1
-    unit = 10.0**-exponent if exponent < 0 else 10.0**exponent
-    return math.floor(value * unit) / unit if exponent < 0 else math.floor(value / unit) * unit
 
 
 def _published_measures(values: Mapping[str, float | int | None]) -> dict[str, float | int | None]:
@@ -199,8 +212,12 @@ def _rounded(value: float | int | None, digits: int | None) -> float | int | Non
 
 
 def _published_notes(notes: Mapping[str, Any], *, withhold: bool) -> dict[str, Any]:
-    """A method's notes, without numbers where something is withheld: a method cannot know what they tell."""
-    return {k: v for k, v in notes.items() if not withhold or v is None or isinstance(v, str | bool | np.bool_)}
+    """A method's notes, without numbers where something is withheld: a method cannot know what they tell.
+
+    Fractions are rounded to three digits: exact, a ratio of sums can be taken apart into the sums.
+    """
+    shown = {k: v for k, v in notes.items() if not withhold or v is None or isinstance(v, str | bool | np.bool_)}
+    return {k: _rounded(float(v), 3) if isinstance(v, float | np.floating) else v for k, v in shown.items()}
 
 
 def _published_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -258,7 +275,9 @@ def statement(release: Release, reason: str | None) -> list[str]:
 def _thresholds_in_words(guarantee: Mapping[str, Any]) -> str:
     """The thresholds as published; a population is rounded down, never up: no more is claimed than holds."""
     parts = [f"{guarantee[unit]:,} {unit}" for unit in ("trips", "people") if unit in guarantee]
-    if "population" in guarantee:
+    if "population" in guarantee and guarantee["population"] is None:
+        parts.append(f"a population of {guarantee['k']:,} times the mean weight of a trip")
+    elif "population" in guarantee:
         least = guarantee["population"]
         parts.append(f"a population of {math.floor(least):,}" if least >= 10 else f"a population of {least}")
     return " and ".join(parts)
@@ -276,7 +295,8 @@ def _about_persons(guarantee: Guarantee) -> list[str]:
     if guarantee.population is not None:
         said.append(
             "Not protected: participants. The population of a cell is a sum of weights; a single participant "
-            "with a large weight may stand for all of it."
+            "with a large weight may stand for all of it, and the number of trips of a cell, which is published, may "
+            "be one. Protect trips or people as well where that matters."
         )
     return said
 

@@ -135,13 +135,27 @@ def _centers_of_cells(cells: Cells64) -> tuple[Floats, Floats]:
 
 def _outline(cell: int) -> Any:
     ring = np.array(h3_int.cell_to_boundary(cell), dtype=np.float64)[:, ::-1]
+    resolution = h3_int.get_resolution(cell)
+    for pole in (90.0, -90.0):
+        if h3_int.latlng_to_cell(pole, 0.0, resolution) == cell:
+            return _cap(ring, pole)
     if np.ptp(ring[:, 0]) <= 180:
         return shapely.polygons(ring)
     east = ring.copy()
     east[east[:, 0] < 0, 0] += 360
-    whole = shapely.polygons(east)
+    whole = shapely.make_valid(shapely.polygons(east))
     parts = [
         shapely.intersection(whole, shapely.box(0, -90, 180, 90)),
         shapely.transform(shapely.intersection(whole, shapely.box(180, -90, 540, 90)), lambda xy: xy - [360.0, 0.0]),
     ]
     return shapely.union_all(parts)
+
+
+def _cap(ring: NDArray[np.float64], pole: float) -> Any:
+    """The outline of a cell around a pole: from one end of the map to the other, closed along the pole."""
+    around = ring[np.argsort(ring[:, 0])]
+    first, last = around[0], around[-1]
+    gap = first[0] + 360 - last[0]
+    at_edge = last[1] + (first[1] - last[1]) * (180 - last[0]) / gap if gap else first[1]
+    edge = [(180.0, at_edge), (180.0, pole), (-180.0, pole), (-180.0, at_edge)]
+    return shapely.make_valid(shapely.polygons(np.concatenate((around, edge))))

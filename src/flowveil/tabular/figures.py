@@ -1,0 +1,77 @@
+"""The trade-off plots: discernibility over k (Figures 2 and 3), propensity and uniques over ε (Figure 4)."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flowveil.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from flowveil.tabular.compare import Comparison
+
+
+def write_figures(comparison: Comparison, folder: Path) -> None:
+    """Write ``strict.png``, ``relaxed.png`` and ``synthesis.png``.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    figure_class = _figure_class()
+    for name in ("strict", "relaxed"):
+        _save(_discernibility(figure_class, getattr(comparison, name), name), folder / f"{name}.png")
+    _save(_synthesis(figure_class, comparison.synthesis), folder / "synthesis.png")
+
+
+def _figure_class() -> Any:
+    try:
+        # The figure class alone: pyplot would look for a screen.
+        return importlib.import_module("matplotlib.figure").Figure
+    except ImportError:
+        raise MissingExtraError(
+            "Figures need matplotlib, which is not installed. Hint: pip install 'flowveil[tabular]'."
+        ) from None
+
+
+def _save(figure: Any, path: Path) -> None:
+    # No date or version inside: the same numbers give the same bytes.
+    figure.savefig(path, dpi=150, metadata={"Software": None})
+
+
+def _discernibility(figure_class: Any, table: Any, name: str) -> Any:
+    figure = figure_class(figsize=(6, 4), layout="constrained")
+    axes = figure.add_subplot()
+    axes.plot(table["k"].to_pylist(), table["c_dm"].to_pylist(), marker="o")
+    axes.set_xticks(table["k"].to_pylist())
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("k (more private to the right)")
+    axes.set_ylabel("discernibility C_DM (more useful below)")
+    axes.set_title(f"Mondrian, {name} partitioning")
+    axes.grid(alpha=0.3)
+    return figure
+
+
+def _synthesis(figure_class: Any, table: Any) -> Any:
+    rows = table.to_pylist()
+    figure = figure_class(figsize=(7, 7), layout="constrained")
+    upper, lower = figure.subplots(2, 1, sharex=True)
+    budgets = list(dict.fromkeys(row["epsilon"] for row in rows))
+    # No privacy at all belongs at the far end of the axis, after the largest budget.
+    budgets = [*(e for e in budgets if e is not None), *(e for e in budgets if e is None)]
+    for prior in dict.fromkeys(row["prior_count"] for row in rows):
+        of_prior = {row["epsilon"]: row for row in rows if row["prior_count"] == prior}
+        shown = [e for e in budgets if e in of_prior]
+        place = [budgets.index(e) for e in shown]
+        for axes, key in ((upper, "s_pmse"), (lower, "ru_of_unique")):
+            axes.plot(place, [of_prior[e][key] for e in shown], marker="o", label=f"prior count {prior:g}")
+    upper.set_ylabel("standardised pMSE (more useful below)")
+    upper.set_title("IPF synthesis")
+    upper.legend()
+    lower.set_ylabel("replicated uniques,\n% of the original's (more private below)")
+    lower.set_xticks(range(len(budgets)), ["none" if e is None else f"{e:g}" for e in budgets])
+    lower.set_xlabel("ε (less private to the right)")
+    for axes in (upper, lower):
+        axes.set_ylim(bottom=0)
+        axes.grid(alpha=0.3)
+    return figure

@@ -1,0 +1,441 @@
+"""Synthetic records from noisy margins: iterative proportional fitting with differential privacy (Raab 2022).
+
+Count chosen margins, add discrete Laplace noise, fit a distribution to the noisy margins, draw records from
+it. Only the noisy counts depend on the data; fitting and drawing work on them alone.
+
+What ε covers, exactly:
+
+- Neighbouring tables differ by one record, added or removed. One record is in one cell of each margin, so
+  each of M margins changes by 1 and all of them together by M (L1). Discrete Laplace noise of scale M/ε on
+  every cell of every margin, empty ones included, makes the vector of all noisy counts ε-differentially
+  private.
+- The prior count is a constant; clipping at zero, scaling, fitting, the number of records (estimated from the
+  noisy totals) and the drawing use nothing but the noisy counts and cost nothing more.
+- It does not cover what is taken as known beforehand: the variables, the margins, the categories of each
+  variable (declare them; categories read from the data are an assumption that the release states), the edges
+  of bins, ε itself, and the number of records where it is declared.
+- A person with several records is protected at ε times their number.
+- With a declared number of records equal to the original's, that number is published exactly. Tables of one
+  size differ by one record replaced, which moves each margin by 2: the same release is 2ε-private in that
+      sense.
+
+The noise comes from OpenDP: exact integer arithmetic and the system's secure random numbers. Differences of
+floating-point logarithms, as in numpy's Laplace sampler, leak the count in their last bits.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from math import inf, isfinite, nextafter, prod
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from flowveil.errors import MissingExtraError, ParameterError
+from flowveil.tabular.domains import Domain, code_variable
+from flowveil.tabular.junction import JunctionModel, JunctionTree, Margin, build_junction_tree
+from flowveil.tabular.records import Floats, Ints, as_table, check_columns
+
+#: A table of the model may have this many cells; all tables together are held in memory.
+MAX_CELLS = 10_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Synthesis:
+    """Synthetic records and what is promised about them. Everything here may be published.
+
+    Attributes:
+        table: the synthetic records.
+        epsilon: the privacy budget; None for a synthesis without privacy.
+        private: whether ε holds. False without ε, and False with the test seed.
+        margins: names of the variables of each margin.
+        scale: scale of the discrete Laplace noise; 0 without privacy.
+        prior_count: records spread evenly over the cells of each margin.
+        n_cells: cells of the full cross-tabulation.
+        n_records: records drawn.
+        records_from: ``noisy margins``, ``declared`` or ``original``.
+        assumed_public: variables whose categories were read from the data.
+        gap: largest absolute difference between a probability of a fitted margin and of its (noisy) target.
+            Noisy margins contradict each other, so with ε it stays above zero however long the fit runs.
+        cycles: rounds over all margins.
+        converged: whether the last rounds changed nothing any more.
+        fitted: the fitted model.
+    """
+
+    table: pa.Table
+    epsilon: float | None
+    private: bool
+    margins: tuple[tuple[str, ...], ...]
+    scale: float
+    prior_count: float
+    n_cells: int
+    n_records: int
+    records_from: str
+    assumed_public: tuple[str, ...]
+    gap: float
+    cycles: int
+    converged: bool
+    fitted: JunctionModel = field(repr=False)
+
+    def report(self) -> dict[str, Any]:
+        """Plain data: parameters, fit, and the statement of what is and is not protected."""
+        return {
+            "method": "ipf",
+            "epsilon": self.epsilon,
+            "private": self.private,
+            "margins": [list(m) for m in self.margins],
+            "noise": {"law": "discrete Laplace", "scale": self.scale} if self.epsilon is not None else None,
+            "prior_count": self.prior_count,
+            "n_cells": self.n_cells,
+            "n_records": self.n_records,
+            "n_records_from": self.records_from,
+            "categories_read_from_the_data": list(self.assumed_public),
+            "fit": {"gap": self.gap, "cycles": self.cycles, "converged": self.converged},
+            "statement": self.statement(),
+        }
+
+    def statement(self) -> str:
+        """One paragraph for the reader of the release."""
+        if self.epsilon is None:
+            return (
+                "Synthetic records drawn from a model of the original margins, without noise: NOT "
+                "differentially private. Rare combinations of the original may show."
+            )
+        if not self.private:
+            return "TEST RUN with predictable noise: NOT private, not for publication."
+        public = (
+            f" The categories of {', '.join(self.assumed_public)} were read from the data and are assumed to "
+            "be public knowledge."
+            if self.assumed_public
+            else " All categories were declared beforehand."
+        )
+        count = (
+            "estimated from the noisy margins"
+            if self.records_from == "noisy margins"
+            else "declared beforehand and not protected"
+        )
+        return (
+            f"{self.epsilon:g}-differentially private for adding or removing one record: discrete Laplace "
+            f"noise of scale {self.scale:g} on every cell of {len(self.margins)} margins. The number of "
+            f"records is {count}.{public} Not protected: what is true of a population whether or not a "
+            "person is in the data, and a person with several records beyond epsilon times their number."
+        )
+
+
+def synthesize_records(
+    records: Any,
+    *,
+    epsilon: float | None,
+    variables: Sequence[str] | None = None,
+    margins: Sequence[Sequence[str]] | None = None,
+    prior_count: float = 0.0,
+    domains: Mapping[str, Sequence[Any]] | None = None,
+    bins: Mapping[str, Sequence[float]] | None = None,
+    domains_from_data: bool = False,
+    n_records: int | None = None,
+    max_cells: int = MAX_CELLS,
+    tolerance: float = 1e-10,
+    max_cycles: int = 1_000,
+    seed: int | None = None,
+    unsafe_test_seed: int | None = None,
+) -> Synthesis:
+    """Draw synthetic records from a model fitted to (noisy) margins.
+
+    Args:
+        records: a pyarrow, pandas or polars table.
+        epsilon: the privacy budget; None for a synthesis without privacy.
+        variables: the columns to synthesise; by default those of the margins, or all columns. Others are
+            dropped.
+        margins: sets of columns whose joint counts are kept; by default all pairs.
+        prior_count: records spread evenly over the cells of each margin (the thesis's priorn).
+        domains: the categories of columns, None among them if a value may be missing.
+        bins: edges of the bins of numeric columns, increasing; the last bin holds its upper edge.
+        domains_from_data: read undeclared categories from the data. With ε this is an assumption (those
+            categories are public), so it must be said.
+        n_records: how many records to draw, declared public. By default the number estimated from the noisy
+            margins; without privacy, the original's.
+        max_cells: cells of the largest table the fit may use.
+        tolerance: the fit ends when the gap is below. Noisy margins contradict each other; with ε the fit
+            ends when no expected count changes any more by a hundredth of a record.
+        max_cycles: the fit ends after this many rounds at the latest.
+        seed: for a repeatable synthesis without privacy. Refused with ε: noise that can be repeated can be
+            removed.
+        unsafe_test_seed: replaces OpenDP's noise by predictable noise. For tests; the result is marked as not
+            private.
+
+    Raises:
+        ParameterError: a parameter is out of range, or the margins need too large a table (the message says
+            which to drop).
+        DataError: a column is absent or holds values outside its declared categories.
+        MissingExtraError: OpenDP is not installed.
+    """
+    _check_parameters(epsilon, prior_count, n_records, seed, unsafe_test_seed)
+    table = as_table(records)
+    chosen = _chosen_variables(table, variables, margins)
+    named = _chosen_margins(chosen, margins)
+    coded = [
+        code_variable(
+            table,
+            name,
+            domain=(domains or {}).get(name),
+            edges=(bins or {}).get(name),
+            from_data=domains_from_data or epsilon is None,
+        )
+        for name in chosen
+    ]
+    shape = tuple(domain.n_values for domain, _ in coded)
+    wanted: list[Margin] = [tuple(sorted(chosen.index(name) for name in m)) for m in named]
+    tree = build_junction_tree(shape, wanted)
+    _refuse_large(tree, wanted, chosen, max_cells)
+    counts = [_count(shape, margin, [codes for _, codes in coded]) for margin in wanted]
+    generator = np.random.default_rng(seed if epsilon is None else unsafe_test_seed)
+    noisy, scale = counts, 0.0
+    if epsilon is not None:
+        noisy, scale = _add_noise(counts, epsilon, None if unsafe_test_seed is None else generator)
+    if n_records is not None:
+        n, source = int(n_records), "declared"
+    elif epsilon is None:
+        n, source = table.num_rows, "original"
+    else:
+        n, source = _estimated_total(noisy), "noisy margins"
+    targets = [_as_distribution(m, prior_count) for m in noisy]
+    model = JunctionModel(tree)
+    gap, cycles, converged = fit(
+        model,
+        wanted,
+        targets,
+        tolerance=tolerance,
+        # Noisy margins never agree. A hundredth of a record is far below the noise and the drawing's own spread.
+        settled=tolerance * 1e-2 if epsilon is None else 1e-2 / n,
+        max_cycles=max_cycles,
+    )
+    drawn = model.sample(n, generator)
+    return Synthesis(
+        table=_decoded([domain for domain, _ in coded], drawn),
+        epsilon=None if epsilon is None else float(epsilon),
+        private=epsilon is not None and unsafe_test_seed is None,
+        margins=tuple(tuple(m) for m in named),
+        scale=scale,
+        prior_count=float(prior_count),
+        n_cells=prod(shape),
+        n_records=n,
+        records_from=source,
+        assumed_public=tuple(d.name for d, _ in coded if not d.declared) if epsilon is not None else (),
+        gap=gap,
+        cycles=cycles,
+        converged=converged,
+        fitted=model,
+    )
+
+
+# ---- parameters --------------------------------------------------------------------------------------------
+
+
+def _check_parameters(
+    epsilon: float | None,
+    prior_count: float,
+    n_records: int | None,
+    seed: int | None,
+    unsafe_test_seed: int | None,
+) -> None:
+    if epsilon is not None and not (isfinite(epsilon) and epsilon > 0):
+        raise ParameterError(
+            f"epsilon must be above 0; found {epsilon!r}. Hint: leave it out (none) for a synthesis without privacy."
+        )
+    if not (isfinite(prior_count) and prior_count >= 0):
+        raise ParameterError(f"The prior count must be at least 0; found {prior_count!r}.")
+    if n_records is not None and (isinstance(n_records, bool) or n_records < 1):
+        raise ParameterError(f"The number of records must be at least 1; found {n_records!r}.")
+    if epsilon is not None and seed is not None:
+        raise ParameterError(
+            "A seed is refused with epsilon: whoever knows it can take the noise off again. Hint: leave it out."
+        )
+    if epsilon is None and unsafe_test_seed is not None:
+        raise ParameterError("Without epsilon there is no noise; use the ordinary seed.")
+
+
+def _chosen_variables(
+    table: pa.Table, variables: Sequence[str] | None, margins: Sequence[Sequence[str]] | None
+) -> list[str]:
+    if variables is not None:
+        chosen = list(variables)
+    elif margins is not None:
+        chosen = list(dict.fromkeys(name for margin in margins for name in margin))
+    else:
+        chosen = list(table.column_names)
+    check_columns(table, chosen, "to synthesise")
+    if not chosen:
+        raise ParameterError("No variable is named; at least one is needed.")
+    if len(set(chosen)) != len(chosen):
+        raise ParameterError("A variable is named twice.")
+    return chosen
+
+
+def _chosen_margins(chosen: Sequence[str], margins: Sequence[Sequence[str]] | None) -> list[tuple[str, ...]]:
+    if margins is None:
+        return list(combinations(chosen, 2)) if len(chosen) > 1 else [(chosen[0],)]
+    named = [tuple(margin) for margin in margins]
+    for margin in named:
+        if not margin or len(set(margin)) != len(margin):
+            raise ParameterError(f"The margin '{'*'.join(margin)}' is empty or names a variable twice.")
+        strange = [name for name in margin if name not in chosen]
+        if strange:
+            raise ParameterError(f"The margin '{'*'.join(margin)}' names '{strange[0]}', which is not a variable.")
+    if len({frozenset(margin) for margin in named}) != len(named):
+        raise ParameterError("A margin is named twice; each costs its share of the privacy budget.")
+    lonely = [name for name in chosen if not any(name in margin for margin in named)]
+    if lonely:
+        raise ParameterError(
+            f"Variables in no margin: {', '.join(lonely)}. Hint: add a margin, if only the variable alone, "
+            "or leave the variable out."
+        )
+    return named
+
+
+def _refuse_large(tree: JunctionTree, margins: list[Margin], names: Sequence[str], max_cells: int) -> None:
+    if max(tree.cells()) <= max_cells:
+        return
+    kept = _margins_that_fit(tree.shape, margins, max_cells)
+    dropped = [m for m in margins if m not in kept]
+    # The shorter list is the one a reader can act on.
+    verb, listed = ("drop the margins", dropped) if len(dropped) <= max(len(kept), 10) else ("keep only", kept)
+    largest = tree.cliques[int(np.argmax(tree.cells()))]
+    raise ParameterError(
+        f"These margins tie together {', '.join(names[v] for v in largest)}, whose table has "
+        f"{max(tree.cells()):,} cells; at most {max_cells:,} are allowed. "
+        f"Hint: {verb} {', '.join('*'.join(names[v] for v in m) for m in listed)}."
+    )
+
+
+def _margins_that_fit(shape: tuple[int, ...], margins: list[Margin], max_cells: int) -> list[Margin]:
+    """Greedily, small ones first, the margins whose tables stay within bounds. Looks at no data."""
+    kept: list[Margin] = []
+    for margin in sorted(margins, key=lambda m: (prod(shape[v] for v in m), m)):
+        if max(build_junction_tree(shape, [*kept, margin]).cells()) <= max_cells:
+            kept.append(margin)
+    return kept
+
+
+# ---- counts and noise --------------------------------------------------------------------------------------
+
+
+def _count(shape: tuple[int, ...], margin: Margin, codes: Sequence[Ints]) -> Ints:
+    size = [shape[v] for v in margin]
+    cell = np.zeros(len(codes[0]), dtype=np.int64)
+    for v in margin:
+        cell = cell * shape[v] + codes[v]
+    return np.bincount(cell, minlength=prod(size)).astype(np.int64).reshape(size)
+
+
+def _add_noise(
+    counts: Sequence[Ints], epsilon: float, test_generator: np.random.Generator | None
+) -> tuple[list[Ints], float]:
+    """Discrete Laplace noise of scale (number of margins)/ε on every cell."""
+    flat = np.concatenate([c.ravel() for c in counts])
+    if test_generator is not None:
+        scale = len(counts) / epsilon
+        p = -np.expm1(-1 / scale)
+        noise = test_generator.geometric(p, len(flat)) - test_generator.geometric(p, len(flat))
+        noisy = flat + noise
+    else:
+        noisy, scale = discrete_laplace(flat, sensitivity=len(counts), epsilon=epsilon)
+    parts = np.split(noisy, np.cumsum([c.size for c in counts])[:-1])
+    return [part.reshape(c.shape) for part, c in zip(parts, counts, strict=True)], scale
+
+
+def discrete_laplace(counts: Ints, *, sensitivity: int, epsilon: float) -> tuple[Ints, float]:
+    """Release whole numbers under ε by OpenDP's discrete Laplace mechanism.
+
+    Args:
+        counts: what is to be released.
+        sensitivity: by how much one record can change all of them together (sum of absolute changes).
+        epsilon: the budget. OpenDP itself confirms that it is kept, rounding included.
+
+    Returns:
+        The noisy counts, and the scale of the noise: sensitivity/ε, up to the last bit.
+    """
+    try:
+        dp = importlib.import_module("opendp.prelude")
+    except ImportError:
+        raise MissingExtraError(
+            "Differential privacy needs OpenDP, which is not installed. Hint: pip install 'flowveil[tabular]'."
+        ) from None
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
+    scale = sensitivity / epsilon
+    mechanism = dp.m.make_laplace(*space, scale=scale)
+    while mechanism.map(sensitivity) > epsilon:
+        scale = nextafter(scale, inf)
+        mechanism = dp.m.make_laplace(*space, scale=scale)
+    return np.array(mechanism(counts.tolist()), dtype=np.int64), scale
+
+
+def _estimated_total(noisy: Sequence[Ints]) -> int:
+    """The number of records from the noisy totals, weighted by the inverse of their variance."""
+    weight = np.array([1 / m.size for m in noisy])
+    total = np.array([float(m.sum()) for m in noisy])
+    return max(1, round(float(np.sum(weight * total) / np.sum(weight))))
+
+
+def _as_distribution(noisy: Ints, prior_count: float) -> Floats:
+    raised = np.maximum(noisy + prior_count / noisy.size, 0.0)
+    total = raised.sum()
+    # Noise may leave nothing above zero; then nothing is known, and every cell is as likely as the other.
+    return raised / total if total > 0 else np.full(noisy.shape, 1.0 / noisy.size)
+
+
+# ---- fitting -----------------------------------------------------------------------------------------------
+
+
+def fit(
+    model: JunctionModel,
+    margins: Sequence[Margin],
+    targets: Sequence[Floats],
+    *,
+    tolerance: float,
+    settled: float,
+    max_cycles: int,
+) -> tuple[float, int, bool]:
+    """Iterative proportional fitting: rescale to one margin after the other until nothing changes.
+
+    Margins that agree are all met in the limit. Noisy ones contradict each other; then the rounds settle into
+    a cycle, which is noticed by the differences before each rescaling no longer changing (by more than
+    ``settled``).
+
+    Returns:
+        The gap (largest absolute difference between fitted and target probability), rounds, and whether it
+        settled.
+    """
+    before: Floats | None = None
+    converged = False
+    cycles = 0
+    while cycles < max_cycles and not converged:
+        cycles += 1
+        seen = []
+        for margin, target in zip(margins, targets, strict=True):
+            seen.append(float(np.max(np.abs(model.fit_margin(margin, target) - target))))
+        now = np.array(seen)
+        converged = bool(now.max() <= tolerance)
+        if before is not None:
+            converged |= bool(np.max(np.abs(now - before)) <= settled)
+        before = now
+    for table in model.tables:
+        # Cells that one margin forbids take probability with them when another is fitted last.
+        total = float(table.sum())
+        if total > 0:
+            table /= total
+        else:
+            table[...] = 1.0 / table.size
+    gap = max(
+        float(np.max(np.abs(model.margin(margin) - target))) for margin, target in zip(margins, targets, strict=True)
+    )
+    return gap, cycles, converged
+
+
+def _decoded(domains: Sequence[Domain], drawn: Ints) -> pa.Table:
+    arrays = [domain.values.take(pa.array(drawn[:, i])) for i, domain in enumerate(domains)]
+    return pa.table(arrays, names=[domain.name for domain in domains])

@@ -1,0 +1,497 @@
+"""Tables of records: reading, checking that every column has a role, and numbering values.
+
+Everything in `flowveil.tabular` works on whole columns of small integers. A `Column` is such a column with
+the meaning of its numbers; it is the only place where a value of the input becomes text.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from flowveil.errors import DataError, HierarchyError, OutputError, ParameterError, did_you_mean
+from flowveil.hierarchy import Hierarchy
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+#: How a value can be compared with its neighbours.
+KINDS = ("numeric", "ordered", "unordered", "hierarchy")
+
+#: The text under which a missing value is published.
+MISSING = "missing"
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """How one column is to be read.
+
+    Attributes:
+        name: the column.
+        kind: one of `KINDS`; None lets the data decide (numbers, dates and times are numeric, all else is
+            unordered) unless an order or a hierarchy is given.
+        order: the categories from lowest to highest, for ``ordered``.
+        hierarchy: the tree whose leaves are the categories, for ``hierarchy``.
+    """
+
+    name: str
+    kind: str | None = None
+    order: tuple[str, ...] | None = None
+    hierarchy: Hierarchy | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind is not None and self.kind not in KINDS:
+            raise ParameterError(
+                f"Unknown kind '{self.kind}' for column '{self.name}'; allowed: {', '.join(KINDS)}."
+                + did_you_mean(self.kind, KINDS)
+            )
+        if self.order is not None and self.hierarchy is not None:
+            raise ParameterError(f"Column '{self.name}' has both an order and a hierarchy; give one.")
+        if self.kind == "hierarchy" and self.hierarchy is None:
+            raise ParameterError(f"Column '{self.name}' is said to have a hierarchy, but none is given.")
+        if self.hierarchy is not None and self.kind not in (None, "hierarchy"):
+            raise ParameterError(f"Column '{self.name}' is said to be {self.kind}, but has a hierarchy.")
+        if self.order is not None:
+            if self.kind not in (None, "ordered"):
+                raise ParameterError(f"Column '{self.name}' is said to be {self.kind}, but has an order.")
+            object.__setattr__(self, "order", tuple(str(v) for v in self.order))
+            if len(set(self.order)) != len(self.order):
+                raise ParameterError(f"The order of column '{self.name}' names a category twice.")
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """One column as numbers.
+
+    Attributes:
+        name: the column.
+        kind: one of `KINDS`.
+        codes: a number for each record. Numeric and ordered: the rank of the value. Unordered: the rank of
+            its text. Hierarchy: the leaf of the tree. A missing value is a value: it has a code of its own.
+        labels: the text of each code.
+        missing: the code of missing values, or -1 if none is missing.
+        position: numeric: the value of each code (the missing one holds 0); otherwise None.
+        tree: the hierarchy, a leaf for missing values added where there are any; otherwise None.
+    """
+
+    name: str
+    kind: str
+    codes: Ints
+    labels: tuple[str, ...]
+    missing: int = -1
+    position: Floats | None = None
+    tree: Hierarchy | None = None
+
+    @property
+    def n_values(self) -> int:
+        """Number of codes, the missing one included."""
+        return len(self.labels)
+
+    @property
+    def has_order(self) -> bool:
+        """Whether codes that are close mean values that are close."""
+        return self.kind in ("numeric", "ordered")
+
+
+# ---- tables in and out -------------------------------------------------------------------------------------
+
+
+def as_table(records: Any) -> pa.Table:
+    """Accept pyarrow, pandas and polars tables, or a mapping of columns, as they are."""
+    if isinstance(records, pa.Table):
+        table = records
+    elif hasattr(records, "to_arrow"):
+        table = records.to_arrow()
+    elif hasattr(records, "iloc"):
+        table = pa.Table.from_pandas(records, preserve_index=False)
+    elif isinstance(records, dict):
+        table = pa.table(records)
+    else:
+        raise DataError(
+            f"A table of records is needed; found {type(records).__name__}. "
+            "Allowed: pyarrow, pandas or polars tables, or a dict of columns."
+        )
+    names = table.column_names
+    if len(set(names)) != len(names):
+        raise DataError("Two columns have the same name; every column needs a name of its own.")
+    return table
+
+
+def read_records(path: str | Path, *, missing: Sequence[str] = ()) -> pa.Table:
+    """Read a CSV or Parquet file.
+
+    Blanks around a CSV field or column name do not count. A CSV column is whole numbers if all its fields
+    are, else numbers, else text; fields with leading zeros (codes) stay text. An empty CSV field is a missing
+    value.
+
+    Args:
+        path: ends in ``.csv`` or ``.parquet``.
+        missing: texts that also stand for a missing value, such as ``?``.
+
+    Raises:
+        DataError: the file is not there, cannot be parsed or has no records.
+    """
+    file = Path(path)
+    suffix = file.suffix.lower()
+    if suffix not in (".csv", ".parquet"):
+        raise DataError(f"Cannot read '{file.name}': its name must end in .csv or .parquet.")
+    if not file.is_file():
+        raise DataError(f"There is no file '{file}'.")
+    try:
+        table = _read_csv(file) if suffix == ".csv" else _read_parquet(file)
+    except (pa.ArrowInvalid, OSError) as problem:
+        # The parser's own message quotes the line it stumbled over: a record. It must not be repeated.
+        raise DataError(f"'{file.name}' is not a readable {suffix[1:].upper()} file.") from _without_text(problem)
+    table = as_table(table)
+    if missing:
+        table = _blank_out(table, missing)
+    if suffix == ".csv":
+        table = pa.table([_typed(column) for column in table.columns], names=table.column_names)
+    if table.num_rows == 0:
+        raise DataError(f"'{file.name}' has no records.")
+    return table
+
+
+def _without_text(problem: BaseException) -> BaseException:
+    return type(problem)("details withheld: they may quote a record")
+
+
+def _read_csv(file: Path) -> pa.Table:
+    from pyarrow import csv as arrow_csv
+
+    with file.open(newline="", encoding="utf-8-sig") as handle:
+        header = next(csv.reader(handle, skipinitialspace=True), [])
+    names = [name.strip() for name in header]
+    if len(set(names)) != len(names):
+        raise DataError(f"'{file.name}' has two columns of the same name.")
+    table = arrow_csv.read_csv(
+        file,
+        read_options=arrow_csv.ReadOptions(column_names=names, skip_rows=1),
+        parse_options=arrow_csv.ParseOptions(newlines_in_values=True),
+        convert_options=arrow_csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
+        ),
+    )
+    trimmed = [pc.utf8_trim_whitespace(column) for column in table.columns]
+    return pa.table([_nulled(column, [""]) for column in trimmed], names=names)
+
+
+def _read_parquet(file: Path) -> pa.Table:
+    from pyarrow import parquet
+
+    return parquet.read_table(file)
+
+
+def _nulled(column: Any, texts: Sequence[str]) -> Any:
+    found = pc.is_in(column, value_set=pa.array(list(texts), pa.string()))
+    return pc.if_else(found, pa.scalar(None, column.type), column)
+
+
+def _blank_out(table: pa.Table, texts: Sequence[str]) -> pa.Table:
+    columns = [_nulled(c.cast(pa.string()), texts) if _is_text(c.type) else c for c in table.columns]
+    return pa.table(columns, names=table.column_names)
+
+
+def _is_text(kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _typed(column: Any) -> Any:
+    def all_match(pattern: str) -> bool:
+        return bool(pc.all(pc.match_substring_regex(column, pattern), min_count=0).as_py())
+
+    if column.null_count == len(column) or not all_match(r"^[+-]?(0|[1-9]\d*)(\.\d*)?([eE][+-]?\d+)?$"):
+        return column
+    bare = pc.utf8_ltrim(column, "+")
+    if all_match(r"^[+-]?\d{1,18}$"):
+        return bare.cast(pa.int64())
+    return bare.cast(pa.float64())
+
+
+def write_atomically(path: str | Path, write: Callable[[Path], None]) -> None:
+    """Write through a temporary file beside the target, then rename: a crash leaves the old file or none.
+
+    Raises:
+        OutputError: the folder is not there or cannot be written.
+    """
+    target = Path(path)
+    try:
+        handle, name = tempfile.mkstemp(prefix=".", suffix=target.suffix, dir=target.parent)
+    except OSError as problem:
+        raise OutputError(f"Cannot write to '{target.parent}': {problem.strerror}. Nothing was changed.") from None
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        write(temporary)
+        # mkstemp makes the file private; give it the rights any other new file would get.
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)
+        temporary.replace(target)
+    except OSError as problem:
+        raise OutputError(f"Cannot write '{target.name}': {problem.strerror}. Nothing was changed.") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def check_output(path: str | Path) -> None:
+    """Raise before any work is done if a table cannot be written there."""
+    target = Path(path)
+    if target.suffix.lower() not in (".csv", ".parquet"):
+        raise ParameterError(f"Cannot write '{target.name}': its name must end in .csv or .parquet.")
+    if not target.parent.is_dir():
+        raise OutputError(f"There is no folder '{target.parent}'. Nothing was changed.")
+
+
+def write_records(table: pa.Table, path: str | Path) -> None:
+    """Write a table as CSV or Parquet (by the name's ending), atomically."""
+    check_output(path)
+    suffix = Path(path).suffix.lower()
+
+    def write(file: Path) -> None:
+        from pyarrow import csv as arrow_csv
+        from pyarrow import parquet
+
+        if suffix == ".csv":
+            arrow_csv.write_csv(table, file)
+        else:
+            parquet.write_table(table.replace_schema_metadata(None), file)
+
+    write_atomically(path, write)
+
+
+# ---- roles -------------------------------------------------------------------------------------------------
+
+
+def check_columns(table: pa.Table, names: Iterable[str], role: str) -> None:
+    """Raise DataError if a column is not in the table; the message says which names are."""
+    known = table.column_names
+    absent = [name for name in names if name not in known]
+    if absent:
+        raise DataError(
+            f"No column {', '.join(repr(a) for a in absent)} ({role}); the table has: {', '.join(known)}."
+            + did_you_mean(absent[0], known)
+        )
+
+
+def check_roles(table: pa.Table, **roles: Sequence[str]) -> None:
+    """Raise unless every column of the table has exactly one role.
+
+    A column nobody thought of is how names and account numbers get published: nothing has a role by default.
+    """
+    for role, names in roles.items():
+        check_columns(table, names, role.replace("_", " "))
+    named = [name for names in roles.values() for name in names]
+    twice = sorted({name for name in named if named.count(name) > 1})
+    if twice:
+        raise ParameterError(f"Columns with two roles: {', '.join(twice)}. Each column has one.")
+    without = [name for name in table.column_names if name not in named]
+    if without:
+        raise ParameterError(
+            f"Columns without a role: {', '.join(without)}. Each must be a quasi-identifier, sensitive, kept "
+            "as it is, or a direct identifier (dropped). Hint: name what should not be published as direct "
+            "identifier."
+        )
+
+
+# ---- numbering ---------------------------------------------------------------------------------------------
+
+
+def encode(table: pa.Table, attribute: Attribute, *, missing_label: str = MISSING) -> Column:
+    """Number the values of one column.
+
+    The numbering depends on the set of values only, not on the order of the records.
+
+    Raises:
+        DataError: a value is not in the given order or hierarchy (counted, never quoted), a number is not
+            finite, or a category reads like the label of missing values.
+    """
+    array = plain_array(table.column(attribute.name))
+    kind = attribute.kind or (
+        "ordered"
+        if attribute.order is not None
+        else "hierarchy"
+        if attribute.hierarchy is not None
+        else "numeric"
+        if _is_number(array.type)
+        else "unordered"
+    )
+    if kind == "numeric":
+        return _encode_numeric(array, attribute.name, missing_label)
+    if kind == "ordered" and attribute.order is None and _is_number(array.type):
+        column = _encode_numeric(array, attribute.name, missing_label)
+        return Column(column.name, "ordered", column.codes, column.labels, column.missing)
+    text = array.cast(pa.string())
+    if attribute.hierarchy is not None:
+        return _encode_hierarchy(text, attribute.name, attribute.hierarchy, missing_label)
+    labels = list(attribute.order or sorted(pc.unique(text.drop_null()).to_pylist()))
+    return _encode_text(text, attribute.name, kind, labels, missing_label)
+
+
+def plain_array(column: Any) -> Any:
+    """One contiguous array; dictionaries decoded, decimals as floating point, NaN made missing."""
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], column.type)
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if pa.types.is_decimal(array.type):
+        array = array.cast(pa.float64())
+    if pa.types.is_floating(array.type):
+        array = array.cast(pa.float64())
+        array = pc.if_else(pc.is_nan(array), pa.scalar(None, pa.float64()), array)
+    return array
+
+
+def _is_number(kind: Any) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_temporal(kind))
+
+
+def _encode_numeric(array: Any, name: str, missing_label: str) -> Column:
+    if not _is_number(array.type):
+        raise DataError(f"Column '{name}' is said to be numeric, but holds {array.type}.")
+    known = array.drop_null()
+    if pa.types.is_floating(array.type) and not bool(pc.all(pc.is_finite(known), min_count=0).as_py()):
+        raise DataError(f"Column '{name}' holds infinite numbers; only finite ones are allowed.")
+    distinct = pc.unique(known)
+    distinct = distinct.take(pc.sort_indices(distinct))
+    codes, missing = _look_up(array, distinct)
+    position = (distinct.view(_whole(distinct.type)) if pa.types.is_temporal(distinct.type) else distinct).cast(
+        pa.float64(), safe=False
+    )
+    labels = [_number_text(v) for v in distinct.cast(pa.string()).to_pylist()]
+    values = np.append(position.to_numpy(zero_copy_only=False), [0.0] if missing >= 0 else [])
+    return Column(name, "numeric", codes, _with_missing(labels, missing, name, missing_label), missing, position=values)
+
+
+def _whole(kind: Any) -> Any:
+    return pa.int32() if kind.bit_width == 32 else pa.int64()
+
+
+def _number_text(text: str) -> str:
+    return text[:-2] if text.endswith(".0") else text
+
+
+def _look_up(array: Any, distinct: Any) -> tuple[Ints, int]:
+    """The position of each value in ``distinct``; the next number, if any is missing; that number or -1."""
+    found = pc.index_in(array, value_set=distinct)
+    missing = len(distinct) if array.null_count else -1
+    return found.fill_null(max(missing, 0)).to_numpy(zero_copy_only=False).astype(np.int64), missing
+
+
+def _with_missing(labels: Sequence[str], missing: int, name: str, missing_label: str) -> tuple[str, ...]:
+    if missing < 0:
+        return tuple(labels)
+    if missing_label in labels:
+        raise DataError(
+            f"Column '{name}' has missing values and a category '{missing_label}', which would read the "
+            "same. Hint: choose another label for missing values."
+        )
+    return (*labels, missing_label)
+
+
+def _encode_text(text: Any, name: str, kind: str, labels: list[str], missing_label: str) -> Column:
+    distinct = pa.array(labels, pa.string())
+    _refuse_unknown(text, distinct, name, kind)
+    codes, missing = _look_up(text, distinct)
+    return Column(name, kind, codes, _with_missing(labels, missing, name, missing_label), missing)
+
+
+def _refuse_unknown(text: Any, known: Any, name: str, source: str) -> None:
+    strange = pc.and_(pc.invert(pc.is_in(text, value_set=known)), pc.is_valid(text))
+    n_records = pc.sum(strange, min_count=0).as_py()
+    if n_records:
+        n_values = len(pc.unique(text.filter(strange)))
+        raise DataError(
+            f"{n_values} categories of column '{name}' ({n_records} records) are not in the given "
+            f"{'hierarchy' if source == 'hierarchy' else 'list of categories'}, which has {len(known)}. "
+            "Hint: complete it, or name the text that stands for a missing value."
+        )
+
+
+def _encode_hierarchy(text: Any, name: str, tree: Hierarchy, missing_label: str) -> Column:
+    _refuse_unknown(text, pa.array(tree.code[tree.leaf_node].tolist(), pa.string()), name, "hierarchy")
+    if text.null_count:
+        _with_missing(tree.code.tolist(), 0, name, missing_label)
+        tree, _ = Hierarchy.from_parents(
+            np.append(tree.parent, 0), np.append(tree.code.astype(object), missing_label).astype(np.str_)
+        )
+        text = text.fill_null(missing_label)
+    labels = tree.code[tree.leaf_node].tolist()
+    codes, _ = _look_up(text, pa.array(labels, pa.string()))
+    missing = labels.index(missing_label) if missing_label in labels else -1
+    return Column(name, "hierarchy", codes, tuple(labels), missing, tree=tree)
+
+
+# ---- hierarchies of values ---------------------------------------------------------------------------------
+
+
+def read_value_hierarchy(path: str | Path) -> Hierarchy:
+    """Read a hierarchy of categories: one line a category, from the category itself to the most general term.
+
+    No header; separated by commas or semicolons (the form ARX uses). A term repeated along a line is one
+    node, so categories may lie at different depths. If the last terms differ, a root ``*`` is put above them.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise DataError(f"There is no hierarchy file '{file}'.")
+    with file.open(newline="", encoding="utf-8-sig") as handle:
+        sample = handle.readline()
+        handle.seek(0)
+        separator = ";" if sample.count(";") > sample.count(",") else ","
+        lines = [[term.strip() for term in line] for line in csv.reader(handle, delimiter=separator)]
+    return hierarchy_from_lines(lines, source=file.name)
+
+
+def hierarchy_from_lines(lines: Iterable[Sequence[str]], *, source: str = "hierarchy") -> Hierarchy:
+    """Build the tree from lines of terms, the category first, the most general term last.
+
+    Raises:
+        HierarchyError: no lines, an empty term, a category twice, or one term for two different groups.
+    """
+    paths = [_without_repeats(line) for line in lines if line]
+    if not paths:
+        raise HierarchyError(f"'{source}' is empty; at least one line is needed.")
+    if any(term == "" for path in paths for term in path):
+        raise HierarchyError(f"'{source}' has empty terms; fill them, or repeat the term before.")
+    if len({path[-1] for path in paths}) > 1 or any(len(path) == 1 for path in paths):
+        paths = [path if path[-1] == "*" and len(path) > 1 else [*path, "*"] for path in paths]
+    parent: dict[str, str] = {}
+    for path in paths:
+        for term, above in itertools.pairwise(path):
+            if parent.setdefault(term, above) != above:
+                raise HierarchyError(
+                    f"'{source}' puts the term '{term}' under '{parent[term]}' and under '{above}'; a term "
+                    "has one place. Hint: rename one of them."
+                )
+    leaves = [path[0] for path in paths]
+    if len(set(leaves)) != len(leaves):
+        raise HierarchyError(f"'{source}' has a category on two lines; one line a category is allowed.")
+    inner = set(parent.values())
+    both = [leaf for leaf in leaves if leaf in inner]
+    if both:
+        raise HierarchyError(
+            f"'{source}' uses {len(both)} terms both as a category and as a group, such as '{both[0]}'. "
+            "Hint: rename the group."
+        )
+    names = [*parent, *sorted(inner - set(parent))]
+    number = {name: i for i, name in enumerate(names)}
+    tree, _ = Hierarchy.from_parents(
+        [number[parent[name]] if name in parent else -1 for name in names], np.array(names, dtype=np.str_)
+    )
+    return tree
+
+
+def _without_repeats(line: Sequence[str]) -> list[str]:
+    return [term for i, term in enumerate(line) if i == 0 or term != line[i - 1]]

@@ -1,0 +1,338 @@
+"""What is left of the data: propensity scores, margins, and a classifier trained on the release.
+
+All measures compare an original with something a reader of the release could have: synthetic records, or
+records drawn from the published regions. They look at the original and are therefore for the data holder: no
+ε covers them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from flowveil.errors import DataError, ParameterError
+from flowveil.tabular.logit import Logit, fit_logit
+from flowveil.tabular.mondrian import Anonymized
+from flowveil.tabular.records import Attribute, Column, Floats, Ints, as_table, check_columns, encode
+
+#: Half the width of a 95 % interval, in standard errors.
+_NORMAL_95 = 1.959963984540054
+
+
+@dataclass(frozen=True, eq=False)
+class Paired:
+    """Two tables numbered alike.
+
+    Attributes:
+        columns: the variables, over the values of both tables; ``codes`` are those of the original.
+        other: the codes of the other table, one array a variable.
+    """
+
+    columns: tuple[Column, ...]
+    other: tuple[Ints, ...]
+
+
+def pair_tables(original: Any, synthetic: Any, *, variables: Sequence[str], numeric: Sequence[str] = ()) -> Paired:
+    """Number the values of two tables alike.
+
+    Args:
+        original: the original table.
+        synthetic: the other one.
+        variables: the columns to compare.
+        numeric: those of them that are quantities; the others are categories, whatever their type.
+    """
+    first, second = as_table(original), as_table(synthetic)
+    check_columns(first, variables, "original")
+    check_columns(second, variables, "synthetic")
+    columns, other = [], []
+    for name in variables:
+        a, b = first.column(name), second.column(name)
+        if a.type != b.type:
+            a, b = a.cast(pa.string()), b.cast(pa.string())
+        both = pa.table({name: pa.chunked_array([*a.chunks, *b.chunks], a.type)})
+        column = encode(both, Attribute(name, "numeric" if name in numeric else "ordered"))
+        n = len(a)
+        columns.append(Column(name, column.kind, column.codes[:n], column.labels, column.missing, column.position))
+        other.append(column.codes[n:])
+    return Paired(tuple(columns), tuple(other))
+
+
+def pair_release(release: Anonymized, table: Any, *, seed: int = 0) -> Paired:
+    """A k-anonymous release as records: each quasi-identifier drawn evenly from its published region.
+
+    Args:
+        release: the release.
+        table: the original table, for the sensitive columns, which are published as they are.
+        seed: of the drawing.
+    """
+    generator = np.random.default_rng(seed)
+    columns = [region.column for region in release.regions]
+    other = [region.draw(release.class_of_record, generator) for region in release.regions]
+    for name in release.sensitive:
+        column = encode(as_table(table), Attribute(name))
+        columns.append(column)
+        other.append(column.codes)
+    return Paired(tuple(columns), tuple(other))
+
+
+def _cell_counts(pair: Paired, chosen: Sequence[int]) -> tuple[Ints, Ints]:
+    """Records of each table in the cells that any of them has."""
+    n = len(pair.columns[0].codes)
+    key = np.zeros(n + len(pair.other[0]), dtype=np.int64)
+    for i in chosen:
+        value = np.concatenate((pair.columns[i].codes, pair.other[i]))
+        # Numbered anew after each variable: the product of many domains would overflow.
+        key = _renumbered(key * pair.columns[i].n_values + value)
+    cells = int(key.max()) + 1
+    return np.bincount(key[:n], minlength=cells), np.bincount(key[n:], minlength=cells)
+
+
+def _renumbered(key: Ints) -> Ints:
+    ordered = np.sort(key)
+    distinct = ordered[np.concatenate(([True], ordered[1:] != ordered[:-1]))]
+    return np.searchsorted(distinct, key).astype(np.int64)
+
+
+# ---- propensity --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Propensity:
+    """How well synthetic records can be told from original ones.
+
+    Attributes:
+        pmse: mean squared difference between the propensity score and the share of synthetic records; 0 if
+            they cannot be told apart.
+        standardized: pmse over what a correct model would give by chance; about 1 if the synthesis is right.
+        degrees: free parameters of the propensity model, the intercept aside.
+    """
+
+    pmse: float
+    standardized: float
+    degrees: int
+
+
+def _propensity(squared: float, degrees: int, n_original: int, n_synthetic: int) -> Propensity:
+    total = n_original + n_synthetic
+    share = n_synthetic / total
+    expected = degrees * (1 - share) ** 2 * share / total
+    pmse = squared / total
+    return Propensity(pmse, pmse / expected if degrees else 0.0, degrees)
+
+
+def propensity_by_table(pair: Paired, chosen: Sequence[int] | None = None) -> Propensity:
+    """PMSE with the saturated model: the score of a record is the synthetic share of its cell.
+
+    Args:
+        pair: the two tables.
+        chosen: positions of the variables that make a cell; all by default.
+    """
+    chosen = range(len(pair.columns)) if chosen is None else chosen
+    y, s = _cell_counts(pair, list(chosen))
+    share = s.sum() / (y.sum() + s.sum())
+    squared = float(np.sum((y + s) * (s / (y + s) - share) ** 2))
+    return _propensity(squared, len(y) - 1, int(y.sum()), int(s.sum()))
+
+
+def propensity_by_pairs(pair: Paired) -> float:
+    """Mean standardised pMSE over all two-way tables (one-way for a single variable)."""
+    size = min(2, len(pair.columns))
+    return float(
+        np.mean(
+            [propensity_by_table(pair, chosen).standardized for chosen in combinations(range(len(pair.columns)), size)]
+        )
+    )
+
+
+def propensity_by_logit(pair: Paired) -> Propensity:
+    """PMSE with a logistic model of main effects."""
+    design = Design.of(pair.columns)
+    rows = np.concatenate((design.of_codes([c.codes for c in pair.columns]), design.of_codes(list(pair.other))))
+    n, m = len(pair.columns[0].codes), len(pair.other[0])
+    is_synthetic = np.concatenate((np.zeros(n), np.ones(m)))
+    x, positive, negative, row = _grouped(rows, is_synthetic)
+    model = fit_logit(x, positive, negative)
+    score = model.probability(x)[row]
+    squared = float(np.sum((score - m / (n + m)) ** 2))
+    return _propensity(squared, model.rank - 1, n, m)
+
+
+# ---- margins -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MarginDistance:
+    """Total variation distance (0 to 1) between the two tables' margins of one size: mean and largest."""
+
+    ways: int
+    mean: float
+    largest: float
+
+
+def margin_distance(pair: Paired, *, ways: int) -> MarginDistance:
+    """Compare all margins of so many variables."""
+    if not 1 <= ways <= len(pair.columns):
+        raise ParameterError(
+            f"Margins of {ways} variables are asked for; allowed: 1 to {len(pair.columns)}, the number of variables."
+        )
+    distances = []
+    for chosen in combinations(range(len(pair.columns)), ways):
+        y, s = _cell_counts(pair, chosen)
+        distances.append(float(np.abs(y / y.sum() - s / s.sum()).sum() / 2))
+    return MarginDistance(ways, float(np.mean(distances)), max(distances))
+
+
+# ---- classifier --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """Columns as numbers for a linear model: dummies against the first category; numbers as they are.
+
+    A published region enters as the mean of what it covers, so one model speaks of original categories
+    whatever it was trained on, and its coefficients stand side by side with the original's.
+    """
+
+    columns: tuple[Column, ...]
+    terms: tuple[str, ...]
+
+    @classmethod
+    def of(cls, columns: Sequence[Column]) -> Design:
+        """The design of these columns."""
+        terms = ["(intercept)"]
+        for column in columns:
+            terms += [column.name] if column.kind == "numeric" else [f"{column.name}={v}" for v in column.labels[1:]]
+            if column.kind == "numeric" and column.missing >= 0:
+                terms.append(f"{column.name}={column.labels[column.missing]}")
+        return cls(tuple(columns), tuple(terms))
+
+    def of_codes(self, codes: Sequence[Ints]) -> Floats:
+        """One row a record."""
+        return np.hstack(
+            [np.ones((len(codes[0]), 1))] + [_values(c)[k] for c, k in zip(self.columns, codes, strict=True)]
+        )
+
+    def of_release(self, release: Anonymized) -> Floats:
+        """One row a record of a k-anonymous release, in the order of the original."""
+        parts = [(region.shares() @ _values(region.column))[release.class_of_record] for region in release.regions]
+        return np.hstack([np.ones((len(release.class_of_record), 1)), *parts])
+
+
+def _values(column: Column) -> Floats:
+    """What each code contributes to a row of the design."""
+    if column.kind != "numeric" or column.position is None:
+        return np.eye(column.n_values)[:, 1:]
+    known = np.arange(column.n_values) != column.missing
+    mean = float(column.position[known].mean()) if known.any() else 0.0
+    spread = float(column.position[known].std()) or 1.0
+    scaled = np.where(known, (column.position - mean) / spread, 0.0)
+    return np.column_stack([scaled, ~known]).astype(np.float64)[:, : 1 + (column.missing >= 0)]
+
+
+def _grouped(rows: Floats, outcome: Floats) -> tuple[Floats, Floats, Floats, Ints]:
+    """Distinct rows, their positive and negative outcomes, and the row of each record."""
+    distinct, row = np.unique(rows, axis=0, return_inverse=True)
+    row = row.reshape(-1).astype(np.int64)
+    positive = np.bincount(row, weights=outcome, minlength=len(distinct))
+    negative = np.bincount(row, weights=1.0 - outcome, minlength=len(distinct))
+    return distinct, np.asarray(positive, np.float64), np.asarray(negative, np.float64), row
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """How a classifier trained on a release does on original records it has not seen.
+
+    Attributes:
+        sensitivity: share of positive records found.
+        specificity: share of negative records found.
+        balanced_accuracy: mean of the two.
+    """
+
+    sensitivity: float
+    specificity: float
+    balanced_accuracy: float
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One coefficient with its 95 % interval; None where the records cannot tell (a category nobody has)."""
+
+    term: str
+    estimate: float | None
+    low: float | None
+    high: float | None
+
+
+def outcome_of(table: Any, name: str, positive: str | None = None) -> tuple[Floats, str]:
+    """A column with two values as 0 and 1, and the value that is 1 (by default the first)."""
+    column = encode(as_table(table), Attribute(name, "unordered"))
+    if positive is None and column.n_values == 2:
+        positive = column.labels[0]
+    if positive is None:
+        raise ParameterError(
+            f"Column '{name}' has {column.n_values} values; a classifier needs two. Hint: name the positive one."
+        )
+    if positive not in column.labels:
+        raise DataError(f"The positive value named for column '{name}' does not occur in it.")
+    return (column.codes == column.labels.index(positive)).astype(np.float64), positive
+
+
+def cross_validate(
+    test_rows: Floats,
+    test_outcome: Floats,
+    train_rows: Floats,
+    train_outcome: Floats,
+    *,
+    linked: bool,
+    folds: int = 10,
+    seed: int = 0,
+) -> Prediction:
+    """Train on all folds but one of a release, test on that fold of the original; over all folds.
+
+    Args:
+        test_rows: the original, as rows of a design.
+        test_outcome: its outcomes.
+        train_rows: what the classifier learns from.
+        train_outcome: its outcomes.
+        linked: whether the two tables hold the same people in the same order, so that the people tested on
+            must be left out of the training. Synthetic records are nobody's: of them another tenth is left
+            out each time.
+        folds: how many.
+        seed: of the assignment to folds.
+    """
+    generator = np.random.default_rng(seed)
+    test_fold = generator.permutation(np.arange(len(test_rows)) % folds)
+    train_fold = test_fold if linked else generator.permutation(np.arange(len(train_rows)) % folds)
+    predicted = np.zeros(len(test_rows), dtype=np.bool_)
+    for fold in range(folds):
+        kept = train_fold != fold
+        model = _fitted(train_rows[kept], train_outcome[kept])
+        here = test_fold == fold
+        predicted[here] = model.probability(test_rows[here]) > 0.5
+    is_positive = test_outcome == 1
+    sensitivity = float(predicted[is_positive].mean()) if is_positive.any() else float("nan")
+    specificity = float((~predicted[~is_positive]).mean()) if (~is_positive).any() else float("nan")
+    return Prediction(sensitivity, specificity, (sensitivity + specificity) / 2)
+
+
+def _fitted(rows: Floats, outcome: Floats) -> Logit:
+    x, positive, negative, _ = _grouped(rows, outcome)
+    return fit_logit(x, positive, negative)
+
+
+def effects(design: Design, rows: Floats, outcome: Floats) -> tuple[Effect, ...]:
+    """Coefficients of the model on all rows, with 95 % intervals."""
+    model = _fitted(rows, outcome)
+    found = []
+    for term, b, error in zip(design.terms, model.coefficients, model.errors, strict=True):
+        if np.isnan(error):
+            found.append(Effect(term, None, None, None))
+        else:
+            half = float(_NORMAL_95 * error)
+            found.append(Effect(term, float(b), float(b) - half, float(b) + half))
+    return tuple(found)

@@ -1,0 +1,141 @@
+# ruff: noqa: E741
+"""Mondrian as a plain recursion, one partition at a time: slow, and short enough to be believed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+
+TINY = 2.2250738585072014e-308
+
+
+def mondrian(columns, sensitive, *, k, l=None, t=None, strict, choose="width"):
+    """The partitions as a set of frozensets of record numbers."""
+    return {frozenset(p) for p in _cut(_canonical(columns, sensitive), columns, sensitive, k, l, t, strict, choose)}
+
+
+def _canonical(columns, sensitive):
+    records = range(len(columns[0].codes))
+    key = {r: tuple(int(c.codes[r]) for c in columns) for r in records}
+    value = {r: tuple(int(c.codes[r]) for c in sensitive) for r in records}
+    count = Counter((key[r], value[r]) for r in records)
+    seen = Counter()
+    spread = {}
+    for r in records:
+        spread[r] = Fraction(2 * seen[key[r], value[r]] + 1, 2 * count[key[r], value[r]])
+        seen[key[r], value[r]] += 1
+    return sorted(records, key=lambda r: (key[r], spread[r], value[r]))
+
+
+def _cut(partition, columns, sensitive, k, l, t, strict, choose):
+    best, parts = 0, None
+    for column in columns:
+        values = {int(column.codes[r]) for r in partition}
+        merit = _width(column, values) if choose == "width" else len(values)
+        if len(values) < 2 or merit <= best:
+            continue
+
+        def safe(records):
+            return is_safe(records, sensitive, k, l, t)
+
+        if column.tree is not None:
+            candidate = _by_children(partition, column, safe, strict)
+        else:
+            candidate = _in_two(partition, column, strict)
+        if len(candidate) > 1 and all(safe(p) for p in candidate):
+            best, parts = merit, candidate
+    if parts is None:
+        return [partition]
+    return [q for p in parts for q in _cut(p, columns, sensitive, k, l, t, strict, choose)]
+
+
+def _width(column, values):
+    whole = max(column.n_values - 1, 1)
+    if column.kind == "unordered":
+        return (len(values) - 1) / whole
+    if column.kind == "ordered":
+        return (max(values) - min(values)) / whole
+    if column.kind == "hierarchy":
+        return (column.tree.size[_common(column.tree, values)] - 1) / whole
+    if column.missing in values:
+        return 1.0 if len(values) > 1 else 0.0
+    known = [float(p) / 2 for i, p in enumerate(column.position) if i != column.missing]
+    spread = max(known) - min(known)
+    return max((known[max(values)] - known[min(values)]) / (spread or 1.0), TINY)
+
+
+def _in_two(partition, column, strict):
+    count = Counter(int(column.codes[r]) for r in partition)
+    order = sorted(count)
+    if column.kind == "unordered":
+        order = sorted(count, key=lambda v: (-count[v], v))
+    rank = {v: i for i, v in enumerate(order)}
+    by_value = sorted(partition, key=lambda r: rank[int(column.codes[r])])
+    if not strict:
+        half = len(partition) // 2
+        left = set(by_value[:half])
+    else:
+        best, left = -1, set()
+        for boundary in range(1, len(order)):
+            here = {r for r in partition if rank[int(column.codes[r])] < boundary}
+            smaller = min(len(here), len(partition) - len(here))
+            if smaller > best:
+                best, left = smaller, here
+    return [[r for r in partition if r in left], [r for r in partition if r not in left]]
+
+
+def _ancestors(tree, node):
+    path = [node]
+    while tree.parent[path[-1]] >= 0:
+        path.append(int(tree.parent[path[-1]]))
+    return path
+
+
+def _common(tree, leaves):
+    paths = [_ancestors(tree, int(tree.leaf_node[v])) for v in leaves]
+    return next(node for node in paths[0] if all(node in p for p in paths))
+
+
+def _by_children(partition, column, safe, strict):
+    tree = column.tree
+    top = _common(tree, {int(column.codes[r]) for r in partition})
+    children = {}
+    for r in partition:
+        path = _ancestors(tree, int(tree.leaf_node[column.codes[r]]))
+        children.setdefault(path[path.index(top) - 1], []).append(r)
+    if strict:
+        return list(children.values())
+    alone = {c: p for c, p in sorted(children.items()) if safe(p)}
+    pool = [r for c, p in children.items() if c not in alone for r in p]
+    if pool and not safe(pool) and alone:
+        smallest = min(alone, key=lambda c: (len(alone[c]), c))
+        pool += alone.pop(smallest)
+    place = {r: i for i, r in enumerate(partition)}
+    return [*alone.values(), *([sorted(pool, key=place.get)] if pool else [])]
+
+
+def is_safe(records, sensitive, k, l, t):
+    if len(records) < k:
+        return False
+    for column in sensitive:
+        inside = Counter(int(column.codes[r]) for r in records)
+        if l is not None and len(inside) < l:
+            return False
+        if t is not None and distance(column, records) > Fraction(t) + Fraction(1, 10**9):
+            return False
+    return True
+
+
+def distance(column, records):
+    """Exact distance between the distribution in ``records`` and in the whole column."""
+    everybody = Counter(int(c) for c in column.codes)
+    inside = Counter(int(column.codes[r]) for r in records)
+    values = sorted(everybody)
+    difference = [Fraction(inside[v], len(records)) - Fraction(everybody[v], len(column.codes)) for v in values]
+    if not column.has_order:
+        return sum(abs(d) for d in difference) / 2
+    moved, running = Fraction(0), Fraction(0)
+    for d in difference:
+        running += d
+        moved += abs(running)
+    return moved / max(len(values) - 1, 1)
