@@ -129,7 +129,7 @@ class ColumnMap:
         recorded = {}
         for field in fields(self):
             value = getattr(self, field.name)
-            if value is not None:
+            if value is not None and value != ():
                 recorded[field.name] = value if isinstance(value, str) else ",".join(value)
         return recorded
 
