@@ -12,25 +12,24 @@ Messages of DuckDB quote the input, so none is let through: errors are told in f
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flowveil.engines.columns import ColumnMap, complete
+from flowveil.engines.database import MISSING_PATTERN, fetch_table, in_own_words, open_database
 from flowveil.engines.screening import WEIGHT_UNITS, Batch, Kept, Screening
 from flowveil.engines.slicing import attribute_sql, label_sql, microseconds_sql, time_state_sql
 from flowveil.engines.tables import Table, open_table
 from flowveil.engines.tiling import NO_TILE, UNREADABLE_TILE, H3Tiling, MapTiling, Tiling, is_cell
-from flowveil.errors import DataError, FlowveilError, ParameterError
+from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Flows, Intake, People
 from flowveil.hierarchy import Ints
 from flowveil.slices import MOST_SLICES, TIME, Every, SlicedFlows
@@ -42,13 +41,6 @@ BATCH_ROWS = 1 << 17
 #: Kept rows are grouped when there are this many, or twice as many as the last grouping left: linear in
 #: total, and never more on disk than that.
 FOLD_ROWS = 1 << 24
-#: DuckDB's own default is four fifths of the memory; the flows need room beside it.
-MEMORY_SHARE = 0.6
-
-#: How tables write that there is no value; compared without case and outer blanks.
-_MISSING = ("", "na", "n/a", "nan", "<na>", "null", "none", "nil", "\\n")
-#: A pattern, because DuckDB makes a join of a long list of texts, and a join loses the order of the rows.
-_MISSING_PATTERN = "'(" + "|".join(re.escape(text) for text in _MISSING) + ")'"
 #: How tables write that nobody is known.
 _NOBODY = r"'-+|[?]+|unknown|missing|anonymous'"
 #: Blanks of every script at either end, and characters without a shape anywhere.
@@ -58,7 +50,6 @@ _NUMBER_TYPE = re.compile(r"^U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)$|^FLOAT
 _FLOAT_TYPE = re.compile(r"^(FLOAT|DOUBLE)$")
 _TEXT_TYPE = re.compile(r"^VARCHAR|^ENUM")
 _TIME_TYPE = re.compile(r"^TIMESTAMP|^DATE$")
-_INTERRUPTED = re.compile(r"\W*(INTERRUPT Error|(Query )?interrupted)", re.IGNORECASE)
 
 
 def read(
@@ -162,10 +153,10 @@ def _staging(
     _check(resolution, max_dropped, threads)
     tiling: Tiling = H3Tiling(resolution) if zones is None else MapTiling(zones)
     screening = Screening(tiling=tiling, max_dropped=max_dropped, skip_unknown=skip_unknown)
-    with _database(threads) as con:
-        with _in_own_words("The input"):
+    with open_database(threads) as con:
+        with in_own_words("The input"):
             table = open_table(con, source)
-        with _in_own_words(table.label):
+        with in_own_words(table.label):
             used = complete(
                 columns,
                 table.names,
@@ -178,14 +169,14 @@ def _staging(
             staged = _Staged(con.cursor(), used, tiling)
         for batch in _batches(con, query.sql, table.label):
             kept = screening.pass_batch(query.columns_of(batch))
-            with _in_own_words(table.label):
+            with in_own_words(table.label):
                 staged.add(kept, batch)
             if progress is not None and table.n_rows:
                 progress(min(screening.rows / table.n_rows, 0.99))
         intake = screening.finish(label=table.label, columns=used.as_recorded())
         if zones is not None:
             intake = replace(intake, zones=zones.columns)
-        with _in_own_words(table.label):
+        with in_own_words(table.label):
             yield staged, intake
     if progress is not None:
         progress(1.0)
@@ -200,53 +191,6 @@ def _check(resolution: int, max_dropped: float, threads: int | None) -> None:
         raise ParameterError(f"max_dropped is {max_dropped}; it is a share, allowed are 0 to 1.")
     if threads is not None and threads < 1:
         raise ParameterError(f"threads is {threads}; at least 1 is needed.")
-
-
-@contextmanager
-def _database(threads: int | None) -> Iterator[Any]:
-    """A private database in memory that spills to a private folder; both are gone afterwards in any case."""
-    with ExitStack() as stack:
-        # Closed before its folder is removed. Windows may hold a file a moment longer: nothing to fail for.
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="flowveil-", ignore_cleanup_errors=True))
-        config: dict[str, Any] = {"temp_directory": folder, "autoinstall_known_extensions": False}
-        if threads is not None:
-            config["threads"] = threads
-        con = stack.enter_context(closing(duckdb.connect(":memory:", config=config)))
-        limit = con.execute("SELECT current_setting('memory_limit')").fetchall()[0][0]
-        amount, unit = limit.split()
-        con.execute(f"SET memory_limit = '{float(amount) * MEMORY_SHARE:.3f} {unit}'")
-        yield con
-
-
-@contextmanager
-def _in_own_words(label: str) -> Iterator[None]:
-    """Turn what DuckDB and Arrow raise into a DataError that quotes nothing from the input."""
-    try:
-        yield
-    except duckdb.InterruptException:
-        raise KeyboardInterrupt from None
-    except (duckdb.OutOfMemoryException, MemoryError):
-        raise DataError(
-            f"{label} does not fit: memory and temporary disk space are used up. "
-            "Hint: free some, or set TMPDIR to a folder with more space."
-        ) from None
-    except FlowveilError:
-        raise
-    except Exception as error:
-        # Whatever library read the source: its message may quote a row.
-        foreign = type(error).__module__.partition(".")[0] in ("polars", "pandas", "pyarrow", "_csv")
-        if not (foreign or isinstance(error, duckdb.Error | pa.ArrowException | OSError | RuntimeError)):
-            raise
-        # Ctrl-C in the middle of a query comes out of DuckDB, or of Arrow's stream over it, as one of these.
-        chain = (error.__cause__, error.__context__)
-        if _INTERRUPTED.match(str(error)) or any(isinstance(e, KeyboardInterrupt) for e in chain):
-            raise KeyboardInterrupt from None
-        line = re.search(r"\bLine: (\d+)", str(error))
-        where = f" Line {line[1]} is the first that cannot be read." if line else ""
-        raise DataError(
-            f"{label} cannot be read as a table.{where} Every line needs as many columns as the first, "
-            "quotes that are closed, and text in UTF-8. Hint: is the file complete, and saved as UTF-8?"
-        ) from None
 
 
 def _refuse_points(used: ColumnMap, tiling: Tiling) -> None:
@@ -310,10 +254,10 @@ class _Query:
         if used.person:
             select.append(f"{_person_sql(at[used.person], types[used.person])} AS person")
         for i, name in enumerate(used.by):
-            select.append(f"{attribute_sql(at[name], types[name], missing=_MISSING_PATTERN)} AS slice{i}")
+            select.append(f"{attribute_sql(at[name], types[name], missing=MISSING_PATTERN)} AS slice{i}")
         if used.time and every is not None:
-            moment = microseconds_sql(at[used.time], types[used.time], missing=_MISSING_PATTERN)
-            state = time_state_sql(moment, at[used.time], types[used.time], missing=_MISSING_PATTERN)
+            moment = microseconds_sql(at[used.time], types[used.time], missing=MISSING_PATTERN)
+            state = time_state_sql(moment, at[used.time], types[used.time], missing=MISSING_PATTERN)
             select.append(f"{label_sql(moment, every)} AS slice{len(used.by)}")
             select.append(f"{state} AS time_state")
         texts = tuple(dict.fromkeys(name for name in numbers if _TEXT_TYPE.match(types[name])))
@@ -398,7 +342,7 @@ def _trouble_sql(column: str) -> str:
     text = f"CAST({column} AS VARCHAR)"
     return (
         f"CASE WHEN {column} IS NULL OR TRY_CAST({text} AS DOUBLE) IS NOT NULL THEN 0 "
-        f"WHEN regexp_full_match(lower(trim({text})), {_MISSING_PATTERN}) THEN 0 "
+        f"WHEN regexp_full_match(lower(trim({text})), {MISSING_PATTERN}) THEN 0 "
         f"WHEN regexp_full_match(trim({text}), '[+-]?[0-9]+,[0-9]+') THEN 2 ELSE 1 END"
     )
 
@@ -412,7 +356,7 @@ def _tile_sql(column: str, kind: str) -> str:
         )
     text = f"lower(trim(CAST({column} AS VARCHAR)))"
     return (
-        f"CASE WHEN {column} IS NULL OR regexp_full_match({text}, {_MISSING_PATTERN}) THEN CAST({NO_TILE} AS UBIGINT) "
+        f"CASE WHEN {column} IS NULL OR regexp_full_match({text}, {MISSING_PATTERN}) THEN CAST({NO_TILE} AS UBIGINT) "
         f"ELSE coalesce(TRY_CAST(CASE WHEN length({text}) = 18 OR starts_with({text}, '0x') THEN {text} "
         f"ELSE '0x' || {text} END AS UBIGINT), CAST({UNREADABLE_TILE} AS UBIGINT)) END"
     )
@@ -423,7 +367,7 @@ def _code_sql(column: str, kind: str) -> str:
     if not _TEXT_TYPE.match(kind):
         return column
     text = f"CAST({column} AS VARCHAR)"
-    return f"CASE WHEN regexp_full_match(lower(trim({text})), {_MISSING_PATTERN}) THEN NULL ELSE {text} END"
+    return f"CASE WHEN regexp_full_match(lower(trim({text})), {MISSING_PATTERN}) THEN NULL ELSE {text} END"
 
 
 def _person_sql(column: str, kind: str) -> str:
@@ -439,29 +383,23 @@ def _person_sql(column: str, kind: str) -> str:
     if not _TEXT_TYPE.match(kind):
         return f"CAST({column} AS VARCHAR)"
     text = _WHOLE_SQL.format(f"regexp_replace(CAST({column} AS VARCHAR), '{_UNSEEN}', '', 'g')")
-    nobody = f"regexp_full_match(lower({text}), {_MISSING_PATTERN}) OR regexp_full_match(lower({text}), {_NOBODY})"
+    nobody = f"regexp_full_match(lower({text}), {MISSING_PATTERN}) OR regexp_full_match(lower({text}), {_NOBODY})"
     return f"CASE WHEN {nobody} THEN NULL ELSE {text} END"
 
 
 def _batches(con: Any, sql: str, label: str) -> Iterator[pa.RecordBatch]:
     """The rows of a query in their order, streamed."""
-    with _in_own_words(label):
+    with in_own_words(label):
         relation = con.sql(sql)
         # Older versions know another name only; newer ones know it too, but warn.
         reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
         batches = iter(reader(BATCH_ROWS))
     while True:
-        with _in_own_words(label):
+        with in_own_words(label):
             batch = next(batches, None)
         if batch is None:
             return
         yield batch
-
-
-def _table(con: Any, sql: str) -> pa.Table:
-    relation = con.sql(sql)
-    fetch = getattr(relation, "to_arrow_table", None) or relation.fetch_arrow_table
-    return fetch()
 
 
 def _numpy(batch: Any, name: str) -> NDArray[Any]:
@@ -588,7 +526,7 @@ class _Staged:
         self._flush()
         weight = ", CAST(sum(weight) AS DOUBLE) AS weight" if self._has_weight else ""
         keys = ", ".join((*self._slices, "origin", "destination"))
-        return _table(
+        return fetch_table(
             self._con,
             f"SELECT {keys}, CAST(sum(trips) AS BIGINT) AS trips{weight} FROM staged GROUP BY {keys} ORDER BY {keys}",
         )
@@ -629,7 +567,7 @@ class _Staged:
             self._con.register("flowveil_slices", pa.table({**columns, "slice": np.arange(len(keys))}))
             slice_number = "slice, "
         joined = f"JOIN flowveil_slices USING ({', '.join(self._slices)}) " if keys else ""
-        rows = _table(
+        rows = fetch_table(
             self._con,
             "WITH numbered AS (SELECT person, CAST(row_number() OVER (ORDER BY person) - 1 AS INTEGER) AS "
             "number FROM (SELECT DISTINCT person FROM staged WHERE person IS NOT NULL)) "
