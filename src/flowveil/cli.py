@@ -410,6 +410,39 @@ def verify(
 cli.add_command(tabular)
 
 
+@cli.command()
+@click.argument("name", metavar="netmob25|porto|nyc-tlc|gps")
+@click.argument("source", metavar="SRC")
+@click.option("--out", required=True, metavar="FILE", help="Parquet file of the trips.")
+@click.option("--individuals", metavar="FILE", help="netmob25: the file of individuals.")
+@click.option("--zones", metavar="FILE", help="nyc-tlc: the zone table.")
+@click.option("--person", metavar="COLUMN", help="gps: column that tells persons apart.")
+@click.option("--time", metavar="COLUMN", help="gps: column of the time.")
+@click.option("--lat", metavar="COLUMN", help="gps: column of the latitude.")
+@click.option("--lon", metavar="COLUMN", help="gps: column of the longitude.")
+@click.option("--gap", type=float, metavar="SECONDS", help="gps, netmob25: no point for so long ends a trip.")
+@click.option("--dwell", type=float, metavar="SECONDS", help="gps: staying for so long ends a trip; 0: gaps only.")
+@click.option("--dwell-radius", type=float, metavar="METRES", help="gps: how near is staying.")
+@speaking
+def prepare(talk: Talk, name: str, source: str, out: str, dwell: float | None, **options: Any) -> None:
+    """Make one table of trips from the files of a known data set."""
+    from flowveil.sources import prepare as make
+    from flowveil.sources import write_trips
+
+    given = {option: value for option, value in options.items() if value is not None}
+    if dwell is not None:
+        given["dwell"] = dwell or None
+    with talk.working("Preparing"):
+        prepared = make(name, source, **given)
+        path = write_trips(prepared, out)
+    talk.say(f"Wrote {prepared.trips.num_rows:,} trips to {path}. They are raw data: anonymise them before publishing.")
+    for reason, count in prepared.left_out.items():
+        talk.say(f"Left out: {count:,} {reason}.")
+    for note in prepared.notes:
+        talk.say(f"Note: {note}")
+    talk.result({"trips": prepared.trips.num_rows, "out": str(path), "left_out": dict(prepared.left_out)})
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and turn errors into messages and exit codes."""
     words = sys.argv[1:] if arguments is None else list(arguments)
