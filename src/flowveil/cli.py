@@ -411,6 +411,62 @@ cli.add_command(tabular)
 
 
 @cli.command()
+@click.argument("source", metavar="INPUT")
+@click.option("--by", multiple=True, required=True, metavar="COLUMN", help="Segments by this attribute (repeatable).")
+@click.option("--out", required=True, help="Folder of the results; an earlier study there is continued.")
+@click.option("--methods", default="all", show_default=True, metavar="A,B,...", help="Methods to compare.")
+@click.option(
+    "--protect", multiple=True, help="trips, people, population or a+b (repeatable) [default: trips, population]."
+)
+@click.option("--k", type=int, default=10, show_default=True, help="How many every cell must hide.")
+@click.option("--max-suppressed", type=float, default=0.1, show_default=True, help="Share that may be suppressed.")
+@click.option("--time-limit", type=float, default=7200, show_default=True, help="Seconds that one run may take.")
+@click.option("--workers", type=int, help="Runs side by side [default: one for each core].")
+@reading
+@speaking
+def study(
+    talk: Talk,
+    source: str,
+    by: Sequence[str],
+    out: str,
+    methods: str,
+    protect: Sequence[str],
+    k: int,
+    max_suppressed: float,
+    time_limit: float,
+    workers: int | None,
+    **how: Any,
+) -> None:
+    """Run the experiment of the papers: segments, methods and protections, as tables."""
+    from flowveil.api import read_slices
+    from flowveil.study import run_study
+
+    attributes = tuple(name.strip() for names in by for name in names.split(",") if name.strip())
+    with talk.working("Reading") as progress:
+        flows = read_slices(source, by=attributes, progress=progress, **_given(**how))
+    names = None if methods == "all" else [name.strip() for name in methods.split(",")]
+    protections = tuple(protect) or (("trips",) if flows.whole.weight is None else ("trips", "population"))
+    with talk.working("Running") as progress:
+        found = run_study(
+            flows,
+            out,
+            methods=names,
+            protections=protections,
+            k=k,
+            max_suppressed=max_suppressed,
+            time_limit=time_limit,
+            workers=workers or os.cpu_count() or 1,
+            progress=progress,
+        )
+    by_status: dict[str, int] = {}
+    for row in found.rows:
+        by_status[row["status"]] = by_status.get(row["status"], 0) + 1
+    talk.say(", ".join(f"{n:,} results {status}" for status, n in sorted(by_status.items())) + ".")
+    talk.say(f"Tables: {Path(out) / 'tables.md'}, {Path(out) / 'tables.tex'}")
+    talk.result({"study": out, "results": by_status})
+
+
+@cli.command()
 @click.argument("name", metavar="netmob25|porto|nyc-tlc|gps")
 @click.argument("source", metavar="SRC")
 @click.option("--out", required=True, metavar="FILE", help="Parquet file of the trips.")
