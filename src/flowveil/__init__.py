@@ -11,7 +11,17 @@ release.write("release")
 
 from __future__ import annotations
 
-from flowveil.api import anonymize, anonymize_slices, read_slices, read_trips, read_zones, verify_folder
+from flowveil.api import (
+    anonymize,
+    anonymize_slices,
+    compare,
+    describe,
+    picture,
+    read_slices,
+    read_trips,
+    read_zones,
+    verify_folder,
+)
 from flowveil.errors import (
     DataError,
     FlowveilError,
@@ -51,6 +61,9 @@ __all__ = [
     "__version__",
     "anonymize",
     "anonymize_slices",
+    "compare",
+    "describe",
+    "picture",
     "read_slices",
     "read_trips",
     "read_zones",

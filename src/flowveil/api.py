@@ -1,4 +1,4 @@
-"""The front door: read trips, anonymise them, check a release."""
+"""The front door: read trips, describe, anonymise and compare them, check and picture a release."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flowveil.errors import DataError, ParameterError
 from flowveil.family import anonymize_slices
@@ -16,8 +16,21 @@ from flowveil.methods import find_method
 from flowveil.plan import Release
 from flowveil.trips import read_slices, read_trips
 
-__all__ = ["anonymize", "anonymize_slices", "read_slices", "read_trips", "read_zones", "verify_folder"]
+if TYPE_CHECKING:
+    from flowveil.comparison import Comparison
+    from flowveil.description import Description
 
+__all__ = [
+    "anonymize",
+    "anonymize_slices",
+    "compare",
+    "describe",
+    "picture",
+    "read_slices",
+    "read_trips",
+    "read_zones",
+    "verify_folder",
+]
 
 #: What `read_trips` takes by the name of a role, and what else decides how rows are read.
 _ROLES = ("origin", "destination", "origin_tile", "destination_tile", "person", "weight", "trips", "by", "time")
@@ -79,6 +92,79 @@ def anonymize(
     asked = {"k_population": k_population, "l": l, "max_suppressed": max_suppressed}
     parameters = chosen.parameters(flows, guarantee, asked, options)
     return Release.from_plan(flows, plan, guarantee, method=method, parameters=parameters)
+
+
+def describe(source: Any, *, k: int = 10, max_suppressed: float = 0.1, **reading: Any) -> Description:
+    """What is in the data, and how much of it is safe already. Internal: counted from raw data, not for publication.
+
+    Args:
+        source: flows, or trips in any form `read_trips` takes.
+        k: what safety is held against.
+        max_suppressed: share that may be suppressed, for the floor and the advice.
+        **reading: how to read the trips; see `read_trips`.
+    """
+    from flowveil.description import describe_flows
+
+    flows = source if isinstance(source, Flows) else read_trips(source, **reading)
+    return describe_flows(flows, k=k, max_suppressed=max_suppressed)
+
+
+def compare(
+    source: Any,
+    *,
+    methods: str | Sequence[str] = "all",
+    k: int | Sequence[int] = (5, 10, 20),
+    protect: Sequence[str | Sequence[str]] = ("trips",),
+    max_suppressed: float = 0.1,
+    time_limit: float = 300.0,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    **reading: Any,
+) -> Comparison:
+    """Run several methods, several k and several protections on the same input.
+
+    Args:
+        source: flows, or trips in any form `read_trips` takes.
+        methods: names, or ``all``.
+        k: one or several.
+        protect: the protections to compare; each is a unit, or several units joined by ``+`` or in a sequence.
+        max_suppressed: share that may be suppressed.
+        time_limit: seconds that one run may take; it is then stopped and shown as such.
+        options: options by method.
+        **reading: how to read the trips; see `read_trips`.
+
+    Returns:
+        All runs, with published measures only; ``write(directory)`` makes tables, charts and one page.
+    """
+    from flowveil.comparison import compare_flows
+
+    flows = source if isinstance(source, Flows) else read_trips(source, **reading)
+    return compare_flows(
+        flows,
+        methods=methods,
+        k=k,
+        protect=protect,
+        max_suppressed=max_suppressed,
+        time_limit=time_limit,
+        options=options,
+    )
+
+
+def picture(
+    release: Release | str | PathLike[str], path: str | PathLike[str], *, show: str = "origins", **style: Any
+) -> Path:
+    """Draw a map of a release into a PNG, SVG or PDF file.
+
+    Args:
+        release: a release, or the folder of one: published files are enough.
+        path: the file; its suffix says the format.
+        show: ``origins``, ``destinations``, ``both`` or ``flows``.
+        **style: see `flowveil.report.pictures.draw`.
+    """
+    from flowveil.report.pictures import picture_of_folder
+
+    if isinstance(release, Release):
+        return release.picture(path, show=show, **style)
+    return picture_of_folder(Path(release), path, show=show, **style)
 
 
 def verify_folder(

@@ -219,6 +219,25 @@ def demo(talk: Talk, out: str) -> None:
 @click.option("--max-suppressed", type=float, default=0.1, show_default=True, help="Share that may be suppressed.")
 @click.option("--seed", type=int, help="Seed, for methods that draw random numbers.")
 @slicing
+@click.option(
+    "--format",
+    "formats",
+    multiple=True,
+    metavar="NAMES",
+    help="Exports beside Parquet, comma-separated: csv, geojson, gpkg, omx, flowmap, kepler, arrow.",
+)
+@click.option(
+    "--basemap",
+    is_flag=False,
+    flag_value="default",
+    metavar="[URL]",
+    help="Let readers of report.html switch on a background map from a tile server ({z}, {x}, {y} in its address).",
+)
+@click.option(
+    "--internal-report",
+    metavar="FILE",
+    help="Also write a page that compares before and after. It tells raw counts: for yourself, not for publication.",
+)
 @reading
 @speaking
 def anonymize(
@@ -233,16 +252,26 @@ def anonymize(
     l: int | None,  # noqa: E741
     max_suppressed: float,
     seed: int | None,
+    formats: Sequence[str],
+    basemap: str | None,
+    internal_report: str | None,
     **how: Any,
 ) -> None:
     """Anonymise the trips of INPUT (CSV or Parquet) and publish them into a folder."""
     from flowveil.api import read_slices, read_trips
+    from flowveil.publish.exports import parse_formats
     from flowveil.publish.folder import check_target
+    from flowveil.report.html import tile_server
+    from flowveil.report.internal import check_place
 
     parsed = _parse_options(method, options)
     if seed is not None and "seed" in find_method(method).options:
         parsed["seed"] = seed
+    parse_formats(formats)
     check_target(out)
+    if internal_report is not None:
+        check_place(internal_report, release=out)
+    writing = {"formats": formats, "basemap": tile_server(basemap)}
     asked = {
         "method": method,
         "k": k,
@@ -256,13 +285,15 @@ def anonymize(
     reading_options = _given(**how)
     if slices.asked_for:
         slices.check()
+        if internal_report is not None:
+            raise ParameterError("--internal-report is for a single matrix. Hint: for slices use --internal-profile.")
         with talk.working("Reading") as progress:
             sliced = read_slices(source, progress=progress, **slices.reading(), **reading_options)
-        _publish_slices(talk, sliced, out, slices, **asked)
+        _publish_slices(talk, sliced, out, slices, writing, **asked)
         return
     with talk.working("Reading") as progress:
         flows = read_trips(source, progress=progress, **reading_options)
-    _publish(talk, flows, out, **asked)
+    _publish(talk, flows, out, writing=writing, internal_report=internal_report, **asked)
 
 
 def _parse_options(method: str, options: Sequence[str]) -> dict[str, Any]:
@@ -275,14 +306,24 @@ def _parse_options(method: str, options: Sequence[str]) -> dict[str, Any]:
     return parsed
 
 
-def _publish(talk: Talk, flows: Any, out: str, **parameters: Any) -> None:
+def _publish(
+    talk: Talk,
+    flows: Any,
+    out: str,
+    *,
+    writing: dict[str, Any] | None = None,
+    internal_report: str | None = None,
+    **parameters: Any,
+) -> None:
     from flowveil.api import anonymize as run
     from flowveil.report.summary import summarize
 
     with talk.working("Anonymising"):
         release = run(flows, **parameters)
     with talk.working("Verifying and writing"):
-        folder = release.write(out)
+        folder = release.write(out, **(writing or {}))
+        if internal_report is not None:
+            release.write_internal_report(internal_report, release=folder)
     # What is printed is what is published: a log is read by more people than the data.
     report = summarize(release)
     # Rows read minus trips published is what is suppressed: where that is withheld, so are the rows.
@@ -291,10 +332,14 @@ def _publish(talk: Talk, flows: Any, out: str, **parameters: Any) -> None:
         talk.say(_intake_line(flows))
     for line in _release_lines(report, folder):
         talk.say(line)
+    if internal_report is not None:
+        talk.say(f"Internal report, NOT for publication: {internal_report}")
     talk.result({"release": str(folder), **intake, **report})
 
 
-def _publish_slices(talk: Talk, sliced: Any, out: str, slices: SliceOptions, **parameters: Any) -> None:
+def _publish_slices(
+    talk: Talk, sliced: Any, out: str, slices: SliceOptions, writing: dict[str, Any], **parameters: Any
+) -> None:
     from flowveil.api import anonymize_slices
     from flowveil.report.family import summarize_family
 
@@ -310,7 +355,7 @@ def _publish_slices(talk: Talk, sliced: Any, out: str, slices: SliceOptions, **p
             **parameters,
         )
     with talk.working("Verifying and writing"):
-        folder = family.write(out)
+        folder = family.write(out, **writing)
     if slices.internal_profile:
         from flowveil.report.profile import largest_profiles, profile_chart
 
@@ -365,6 +410,113 @@ def _release_lines(report: dict[str, Any], folder: Path) -> Iterator[str]:
         if m["k_people"] is not None:
             yield f"The cell with the fewest people has {m['k_people']:,}."
     yield f"Report: {folder / 'report.html'}"
+
+
+@cli.command()
+@click.argument("source", metavar="INPUT")
+@click.option("--k", type=int, default=10, show_default=True, help="What safety is held against.")
+@click.option("--max-suppressed", type=float, default=0.1, show_default=True, help="Share that may be suppressed.")
+@reading
+@speaking
+def describe(talk: Talk, source: str, k: int, max_suppressed: float, **how: Any) -> None:
+    """Say what is in INPUT and how much of it is safe already. Internal: counted from raw data."""
+    from flowveil.api import describe as look
+
+    with talk.working("Reading") as progress:
+        found = look(source, k=k, max_suppressed=max_suppressed, progress=progress, **_given(**how))
+    talk.result(found.to_dict())
+    for line in found.lines():
+        talk.say(line)
+
+
+@cli.command()
+@click.argument("source", metavar="INPUT")
+@click.option("--methods", default="all", show_default=True, help="Methods, comma-separated.")
+@click.option("--k", default="5,10,20", show_default=True, help="One or several k, comma-separated.")
+@click.option("--protect", multiple=True, help="A protection to compare (repeatable), units joined by + [trips].")
+@click.option("--max-suppressed", type=float, default=0.1, show_default=True, help="Share that may be suppressed.")
+@click.option("--time-limit", type=float, default=300, show_default=True, help="Seconds that one run may take.")
+@click.option(
+    "--option", "options", multiple=True, metavar="METHOD.NAME=VALUE", help="Option of a method (repeatable)."
+)
+@click.option("--out", required=True, help="Folder of the tables and the page; not for publication.")
+@reading
+@speaking
+def compare(
+    talk: Talk,
+    source: str,
+    methods: str,
+    k: str,
+    protect: Sequence[str],
+    max_suppressed: float,
+    time_limit: float,
+    options: Sequence[str],
+    out: str,
+    **how: Any,
+) -> None:
+    """Run several methods and k on INPUT: tables, trade-off charts, maps side by side. Internal."""
+    from flowveil.api import read_trips
+    from flowveil.comparison import compare_flows
+    from flowveil.report.comparison import check_folder, to_markdown
+
+    steps = _parse_steps(k)
+    chosen: dict[str, dict[str, Any]] = {}
+    for text in options:
+        method, dot, rest = text.partition(".")
+        if not dot:
+            raise ParameterError(f"--option must be METHOD.NAME=VALUE here; found '{text}'.")
+        chosen.setdefault(method, {}).update(_parse_options(method, [rest]))
+    check_folder(out)
+    with talk.working("Reading") as progress:
+        flows = read_trips(source, progress=progress, **_given(**how))
+    with talk.working("Comparing") as progress:
+        found = compare_flows(
+            flows,
+            methods=methods,
+            k=steps,
+            protect=tuple(protect) or ("trips",),
+            max_suppressed=max_suppressed,
+            time_limit=time_limit,
+            options=chosen,
+            progress=progress,
+        )
+    folder = found.write(out)
+    talk.result(
+        {
+            "comparison": str(folder),
+            "runs": [
+                {"method": r.method, "k": r.k, "protect": list(r.protect), "status": r.status} for r in found.runs
+            ],
+        }
+    )
+    talk.say(to_markdown(found))
+    talk.say(f"Page: {folder / 'comparison.html'}")
+
+
+def _parse_steps(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise ParameterError(f"--k must be whole numbers, comma-separated; found '{text}'.") from None
+
+
+@cli.command()
+@click.argument("directory", metavar="DIR")
+@click.option("--out", required=True, metavar="FILE", help="The picture: .png, .svg or .pdf.")
+@click.option("--show", default="origins", show_default=True, help="origins, destinations, both or flows.")
+@click.option("--basis", default="trips", show_default=True, help="trips or weight.")
+@click.option("--lines", type=int, default=200, show_default=True, help="How many of the largest flows to draw.")
+@click.option("--width", type=float, help="Width in inches.")
+@click.option("--dpi", type=int, default=200, show_default=True, help="Dots per inch of a PNG.")
+@click.option("--title", help="Text above the map.")
+@speaking
+def picture(talk: Talk, directory: str, out: str, **style: Any) -> None:
+    """Draw a map of the release in DIR for a paper; the published files are all it needs."""
+    from flowveil.api import picture as draw
+
+    path = draw(directory, out, **style)
+    talk.result({"picture": str(path)})
+    talk.say(f"Picture: {path}")
 
 
 @cli.command()

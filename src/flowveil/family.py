@@ -11,7 +11,7 @@ import io
 import os
 import pickle
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -106,11 +106,32 @@ class Family:
 
         return family_zones_table(self)
 
-    def write(self, directory: str | PathLike[str], *, overwrite: bool = True) -> Path:
-        """Publish into one folder, atomically: it appears whole and verified, or not at all."""
+    @cached_property
+    def overview(self) -> pa.Table:
+        """All finest slices added up, cell by cell: what the maps of the report show."""
+        from flowveil.publish.tables import family_overview
+
+        return family_overview(self)
+
+    def write(
+        self,
+        directory: str | PathLike[str],
+        *,
+        overwrite: bool = True,
+        formats: str | Iterable[str] = (),
+        basemap: str | None = None,
+    ) -> Path:
+        """Publish into one folder, atomically: it appears whole and verified, or not at all.
+
+        Args:
+            directory: the folder: new, empty, or an earlier release.
+            overwrite: whether an earlier release may be replaced.
+            formats: exports beside the two tables: ``csv``, ``arrow``.
+            basemap: address of a tile server for the report's background map, which readers may switch on.
+        """
         from flowveil.publish.folder import publish
 
-        return publish(self, directory, overwrite=overwrite)
+        return publish(self, directory, overwrite=overwrite, formats=formats, basemap=basemap)
 
     def __repr__(self) -> str:
         return (
@@ -193,6 +214,11 @@ def anonymize_slices(
         releases = _share_zones(task, keys, parameters, progress)
     else:
         releases = _plan_each(task, keys, parameters, workers, progress)
+    if any(release is not None and release.plan.boxes is not None for release in releases):
+        raise ParameterError(
+            f"The zones of '{method}' are boxes, whose slices cannot be recounted together. "
+            "Hint: choose a method whose zones are nodes of a tree."
+        )
     published = {key: release for key, release in zip(keys, releases, strict=True) if release is not None}
     if not published:
         raise InfeasibleError(

@@ -7,7 +7,7 @@ measured is derived from a Release.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
@@ -111,6 +111,8 @@ class Plan:
         kept: which flows are published; the others are suppressed.
         origin_zones, destination_zones: the zones that those numbers mean.
         homogeneous: the origin zones are disjoint, and so are the destination zones.
+        boxes: None where zones are nodes. Where they are boxes: ``grid_lon`` and ``grid_lat``, the width and height
+            in degrees of the grid that their edges lie on, and ``disjoint``, whether no flow lies in two cells.
         suppression: how flows came to be suppressed, in words that `verify` can check: ``{"rule": "short
             cells"}`` (a cell is published whole or not at all) or ``{"rule": "hopeless flows", "levels": L,
             "beta": b}`` (flows are taken out before cells are counted).
@@ -123,6 +125,7 @@ class Plan:
     origin_zones: Zones
     destination_zones: Zones
     homogeneous: bool
+    boxes: Mapping[str, Any] | None = None
     suppression: Mapping[str, Any] = field(default_factory=lambda: {"rule": "short cells"})
     notes: Mapping[str, Any] = field(default_factory=dict)
 
@@ -246,11 +249,54 @@ class Release:
 
         return reconstruct(self, zones)
 
-    def write(self, directory: str | PathLike[str], *, overwrite: bool = True) -> Path:
-        """Publish into a folder, atomically: it appears whole and verified, or not at all."""
+    def write(
+        self,
+        directory: str | PathLike[str],
+        *,
+        overwrite: bool = True,
+        formats: str | Iterable[str] = (),
+        basemap: str | None = None,
+    ) -> Path:
+        """Publish into a folder, atomically: it appears whole and verified, or not at all.
+
+        Args:
+            directory: the folder: new, empty, or an earlier release.
+            overwrite: whether an earlier release may be replaced.
+            formats: exports beside the two tables: ``csv``, ``geojson``, ``gpkg``, ``omx``, ``flowmap``, ``kepler``,
+                ``arrow``; a comma-separated text or several names.
+            basemap: address of a tile server for the report's background map, which readers may switch on.
+        """
         from flowveil.publish.folder import publish
 
-        return publish(self, directory, overwrite=overwrite)
+        return publish(self, directory, overwrite=overwrite, formats=formats, basemap=basemap)
+
+    def picture(self, path: str | PathLike[str], *, show: str = "origins", **style: Any) -> Path:
+        """Draw a map into a PNG, SVG or PDF file: ``origins``, ``destinations``, ``both`` or ``flows``.
+
+        See `flowveil.report.pictures.draw` for basis, lines, width, dpi and title.
+        """
+        from flowveil.report.pictures import draw
+
+        return draw(self.flows, self.zones, path, show=show, **style)
+
+    def _repr_html_(self) -> str:
+        """Maps and measures for a notebook: only what may be published, so the notebook may be kept as well."""
+        from flowveil.report.document import frame
+        from flowveil.report.html import render
+        from flowveil.report.summary import summarize
+
+        return frame(render(summarize(self), self.flows, self.zones, compact=True))
+
+    def write_internal_report(self, path: str | PathLike[str], *, release: str | PathLike[str] | None = None) -> Path:
+        """Write a page that compares before and after. It tells raw counts: never publish it.
+
+        Args:
+            path: the file; refused inside a release.
+            release: the folder this release was written to, if any.
+        """
+        from flowveil.report.internal import write_internal_report
+
+        return write_internal_report(self, path, folder=release)
 
     def __repr__(self) -> str:
         return (

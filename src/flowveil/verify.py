@@ -14,7 +14,7 @@ import hashlib
 import json
 import math
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from glob import escape
@@ -26,6 +26,8 @@ import numpy as np
 
 from flowveil.errors import GuaranteeError
 from flowveil.slices import SlicedFlows
+from flowveil.verify_boxes import Rectangles, flows_inside
+from flowveil.verify_exports import EXPORTS, check_exports
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
@@ -118,9 +120,14 @@ def _verify(place: Path, flows: Flows | SlicedFlows, expect: Mapping[str, Any]) 
         findings += _load_published(db, place, raw)
         if not _one(db, "SELECT count(*) = 2 FROM duckdb_tables() WHERE table_name IN ('published', 'zones')"):
             return findings
+        findings += check_exports(place, _present_exports(place), db, slice_columns=raw.columns)
         findings += _load_slices(db, report, raw)
         _load_raw(db, raw)
         findings += _check_slices(db, report, raw)
+        if report.boxes is not None:
+            if raw.columns:
+                return [*findings, "report.json: slices have boxes, which cannot be recounted"]
+            findings += _load_boxes(db, place, report.boxes, raw.whole)
         findings += _check_zones(db, report)
         _assign_flows(db, report, raw.whole)
         findings += _check_cells(db, report, raw.whole)
@@ -162,17 +169,27 @@ def _check_manifest(place: Path) -> Iterator[str]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         yield f"{_MANIFEST}: missing or not readable"
         listed = {}
-    for name in sorted(set(_FILES) - present):
+    exports = _exports_of(listed)
+    for name in sorted((set(_FILES) | exports) - present):
         yield f"{name}: missing"
-    for name in sorted(present - set(_FILES) - {_MANIFEST}):
+    for name in sorted(present - set(_FILES) - exports - {_MANIFEST}):
         yield f"{name}: extra file, not part of a release"
-    for name in sorted(set(listed) - set(_FILES)):
+    for name in sorted(set(listed) - set(_FILES) - exports):
         yield f"{_MANIFEST}: lists '{name}', which is not part of a release"
-    for name in sorted(present & set(_FILES)):
+    for name in sorted(present & (set(_FILES) | exports)):
         if name not in listed:
             yield f"{_MANIFEST}: does not list '{name}'"
         elif _sha256(place / name) != listed[name]:
             yield f"{name}: its sha256 is not the one in {_MANIFEST}"
+
+
+def _exports_of(listed: Iterable[str]) -> set[str]:
+    """The files of a manifest that are exports of the tables."""
+    return set(listed) & set(EXPORTS)
+
+
+def _present_exports(place: Path) -> list[str]:
+    return sorted(name for name in EXPORTS if (place / name).is_file())
 
 
 def _sha256(path: Path) -> str | None:
@@ -198,11 +215,17 @@ class _Claims:
     guarantee: Mapping[str, Any]
     parameters: Mapping[str, Any]
     homogeneous: bool
+    boxes: Mapping[str, Any] | None
     suppression: Mapping[str, Any]
     measures: Mapping[str, Mapping[str, Any]]
     withheld: bool
     slice_columns: tuple[str, ...] = ()
     slices: tuple[_SliceClaims, ...] = ()
+
+    @property
+    def overlapping(self) -> bool:
+        """Whether a flow may lie in several published cells, so that nobody can tell in which it is counted."""
+        return self.boxes is not None and not self.boxes["disjoint"]
 
     def threshold(self, unit: str) -> float | None:
         """What every cell must reach in a unit, or None where the unit is not protected."""
@@ -216,6 +239,7 @@ def _read_report(place: Path) -> tuple[_Claims | None, list[str]]:
             guarantee=dict(content["guarantee"]),
             parameters=dict(content["parameters"]),
             homogeneous=content["homogeneous"],
+            boxes=None if content.get("boxes") is None else dict(content["boxes"]),
             suppression=dict(content["suppression"]),
             measures={basis: dict(values) for basis, values in content["measures"].items()},
             withheld=content.get("withheld") is not None
@@ -240,6 +264,12 @@ def _read_report(place: Path) -> tuple[_Claims | None, list[str]]:
 def _malformed(claims: _Claims) -> Iterator[str]:
     if not isinstance(claims.homogeneous, bool):
         yield "report.json: 'homogeneous' is neither true nor false"
+    if claims.boxes is not None and (
+        claims.homogeneous
+        or not isinstance(claims.boxes.get("disjoint"), bool)
+        or not all((_number(claims.boxes.get(name)) or 0) > 0 for name in ("grid_lon", "grid_lat"))
+    ):
+        yield "report.json: 'boxes' does not say their grid and whether they are disjoint"
     for unit in ("k", *_UNITS, "locations"):
         left_open = unit == "population" and claims.withheld and claims.guarantee.get(unit) is None
         if unit in claims.guarantee and not left_open and _number(claims.guarantee[unit]) is None:
@@ -498,9 +528,11 @@ def _load_raw(db: Any, raw: _Raw) -> None:
         }
     )
     _store(db, "persons", persons)
+    # Flows of one matrix keep their place in the input, by which boxes find them.
+    number = "row_number() OVER (ORDER BY s, o, d) - 1" if raw.columns else "row"
     _run(
         db,
-        "CREATE TABLE raw AS SELECT row_number() OVER (ORDER BY s, o, d) - 1 AS flow, * FROM (SELECT s, o, d, "
+        f"CREATE TABLE raw AS SELECT {number} AS flow, * EXCLUDE (row) FROM (SELECT s, o, d, min(row) AS row, "
         "sum(trips)::BIGINT AS trips, sum(weight) AS weight FROM rows JOIN part USING (m) GROUP BY s, o, d)",
     )
     _run(
@@ -595,15 +627,18 @@ def _check_zones(db: Any, claims: _Claims) -> Iterator[str]:
     for end, role in (("o", "origin"), ("d", "destination")):
         listed = f"(SELECT * FROM zones WHERE role IN ('{role}', 'both'))"
         used = f"(SELECT DISTINCT {role}_zone AS zone FROM published)"
-        # A zone of one slice is not that of another: cells of different slices never count as one.
-        _run(
-            db,
-            f"CREATE TABLE zone_{end} AS SELECT row_number() OVER (ORDER BY s, zone) AS z, s, zone, node, n.tiles, "
-            f"n.level FROM (SELECT DISTINCT s, {role}_zone AS zone FROM published) SEMI JOIN {listed} USING (zone) "
-            f"LEFT JOIN node_{end} n ON zone = text",
-        )
-        _run(db, f"CREATE TABLE member_{end} AS SELECT s, tile, z FROM up_{end} JOIN zone_{end} USING (node)")
-        compared = f"{listed} l LEFT JOIN node_{end} r ON l.zone = r.text"
+        if claims.boxes is None:
+            # A zone of one slice is not that of another: cells of different slices never count as one.
+            _run(
+                db,
+                f"CREATE TABLE zone_{end} AS SELECT row_number() OVER (ORDER BY s, zone) AS z, s, zone, node, n.tiles, "
+                f"n.level FROM (SELECT DISTINCT s, {role}_zone AS zone FROM published) SEMI JOIN {listed} USING (zone) "
+                f"LEFT JOIN node_{end} n ON zone = text",
+            )
+            _run(db, f"CREATE TABLE member_{end} AS SELECT s, tile, z FROM up_{end} JOIN zone_{end} USING (node)")
+            compared = f"{listed} l LEFT JOIN node_{end} r ON l.zone = r.text"
+        else:
+            compared = f"{listed} l LEFT JOIN zone_{end} r USING (zone)"
         counts = {
             f"{role} zones of flows.parquet are missing": f"{used} ANTI JOIN {listed} USING (zone)",
             f"{role} zones are not used by any published flow": f"{listed} ANTI JOIN {used} USING (zone)",
@@ -628,6 +663,74 @@ def _check_zones(db: Any, claims: _Claims) -> Iterator[str]:
                 f"zones.parquet: {role} zones overlap in {overlaps} tiles, "
                 "but report.json says that they are homogeneous"
             )
+
+
+def _load_boxes(db: Any, place: Path, claims: Mapping[str, Any], flows: Flows) -> Iterator[str]:
+    """Boxes from their published shapes: ``zone_*`` with the tiles in them, ``inside`` (flow, cell) pairs.
+
+    ``member_*`` stays empty: it tells where zones overlap, and boxes do.
+    """
+    import pyarrow as pa
+
+    rectangles: dict[str, Rectangles] = {}
+    codes: dict[str, list[str]] = {}
+    centers: dict[str, tuple[Any, Any]] = {}
+    for end, role, tree in (("o", "origin", flows.origins), ("d", "destination", flows.destinations)):
+        rows = _run(
+            db,
+            "SELECT zone, CAST(any_value(geometry) AS BLOB) FROM read_parquet(?, hive_partitioning = false) "
+            f"WHERE role IN ('{role}', 'both') GROUP BY zone ORDER BY zone",
+            [escape(str(place / "zones.parquet"))],
+        )
+        codes[end], found = [zone for zone, _ in rows], Rectangles.of([shape for _, shape in rows])
+        centers[end] = _tile_centers(tree)
+        if centers[end][0] is None:
+            yield f"the input does not say where its {role} tiles lie, so nothing in boxes can be recounted"
+            centers[end] = (np.full(tree.n_tiles, np.nan), np.full(tree.n_tiles, np.nan))
+        counts = {
+            f"{role} zones are not made of rectangles": int(np.sum(~found.sound)),
+            f"{role} zones have edges off the declared grid": found.off_grid(claims["grid_lon"], claims["grid_lat"]),
+            f"{role} zones have a code that does not say their bounds": found.misnamed(codes[end]),
+        }
+        for problem, n in counts.items():
+            if n:
+                yield f"zones.parquet: {n} {problem}"
+        tiles = found.tile_counts(*centers[end])
+        table = {
+            "z": np.arange(len(rows)),
+            "s": np.zeros(len(rows), dtype=np.int64),
+            "zone": pa.array(codes[end], type=pa.string()),
+            "node": pa.array(codes[end], type=pa.string(), mask=tiles == 0),
+            "tiles": tiles,
+            "level": np.zeros(len(rows), dtype=np.int32),
+        }
+        _store(db, f"zone_{end}", pa.table(table))
+        _run(
+            db, f"CREATE TABLE member_{end} AS SELECT 0::BIGINT AS s, NULL::VARCHAR AS tile, z FROM zone_{end} LIMIT 0"
+        )
+        rectangles[end] = found
+    pairs = _run(
+        db,
+        "SELECT DISTINCT o.z AS a, d.z AS b FROM published JOIN zone_o o ON origin_zone = o.zone "
+        "JOIN zone_d d ON destination_zone = d.zone ORDER BY a, b",
+    )
+    a, b = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    (lat_o, lon_o), (lat_d, lon_d) = centers["o"], centers["d"]
+    flow, cell = flows_inside(
+        rectangles["o"],
+        rectangles["d"],
+        (a, b),
+        (lat_o[flows.origin], lon_o[flows.origin]),
+        (lat_d[flows.destination], lon_d[flows.destination]),
+    )
+    _store(db, "inside", pa.table({"flow": flow.astype(np.int32), "a": a[cell], "b": b[cell]}))
+
+
+def _tile_centers(tree: Hierarchy) -> tuple[Any, Any]:
+    if tree.geography is None:
+        return None, None
+    leaves = np.flatnonzero(np.bincount(tree.parent[1:], minlength=len(tree.parent)) == 0)
+    return tree.geography.centers(leaves.astype(np.int32))
 
 
 # ---- cells -------------------------------------------------------------------------------------------------
@@ -694,11 +797,15 @@ def _assign_flows(db: Any, claims: _Claims, flows: Flows) -> None:
         "CREATE TABLE cells AS SELECT DISTINCT o.z AS a, d.z AS b FROM published p "
         "JOIN zone_o o ON origin_zone = o.zone AND p.s = o.s JOIN zone_d d ON destination_zone = d.zone AND p.s = d.s",
     )
-    _run(
-        db,
-        "CREATE VIEW located AS SELECT flow, rest.s AS s, mo.z AS a, md.z AS b, trips, weight FROM rest "
-        "JOIN member_o mo ON rest.o = mo.tile AND rest.s = mo.s JOIN member_d md ON rest.d = md.tile AND rest.s = md.s",
-    )
+    if claims.boxes is None:
+        _run(
+            db,
+            "CREATE VIEW located AS SELECT flow, rest.s AS s, mo.z AS a, md.z AS b, trips, weight FROM rest "
+            "JOIN member_o mo ON rest.o = mo.tile AND rest.s = mo.s "
+            "JOIN member_d md ON rest.d = md.tile AND rest.s = md.s",
+        )
+    else:
+        _run(db, "CREATE VIEW located AS SELECT flow, s, a, b, trips, weight FROM rest JOIN inside USING (flow)")
     _run(db, "CREATE TABLE assigned AS SELECT * FROM located SEMI JOIN cells USING (a, b)")
     _group(db, "counted", "assigned", people=flows.people is not None)
     _run(
@@ -710,6 +817,9 @@ def _assign_flows(db: Any, claims: _Claims, flows: Flows) -> None:
 
 
 def _check_cells(db: Any, claims: _Claims, flows: Flows) -> Iterator[str]:
+    if claims.overlapping:
+        yield from _check_overlapping_cells(db, claims, flows)
+        return
     conditions = {
         "cells hold no flow of the input": "true_trips IS NULL",
         "cells have another number of trips than the recount": "true_trips <> trips",
@@ -745,6 +855,54 @@ def _not_withdrawn(claims: _Claims) -> str:
     return "AND s IN (SELECT s FROM finest)" if shared else ""
 
 
+def _check_overlapping_cells(db: Any, claims: _Claims, flows: Flows) -> Iterator[str]:
+    """What must hold wherever the flows that lie in several boxes are counted.
+
+    A cell holds no more than lies in its boxes. What lies in the boxes of one cell only is counted there or
+    suppressed, so all that cells lack of it is no more than what is suppressed in total.
+    """
+    bases = ["trips"] if flows.weight is None else ["trips", "weight"]
+    conditions = {"cells hold no flow of the input": "true_trips IS NULL"}
+    for basis in bases:
+        slack = f"{TOLERANCE} * greatest(1, true_{basis})" if basis == "weight" else "0"
+        conditions[f"cells have more {basis} than lie in their boxes"] = f"{basis} - true_{basis} > {slack}"
+    if flows.weight is not None:
+        conditions["cells have no weight"] = "weight IS NULL OR isnan(weight)"
+    _run(db, "CREATE TABLE box AS SELECT * FROM recount")
+    # From here on a cell holds what it says: that it lies within its boxes is checked above.
+    weight = "NULL::DOUBLE" if flows.weight is None else "weight"
+    _run(
+        db,
+        f"CREATE OR REPLACE TABLE recount AS SELECT * REPLACE (trips AS true_trips, {weight} AS true_weight) FROM box",
+    )
+    for problem, test in conditions.items():
+        n = _one(db, f"SELECT count(*) FROM box WHERE {test}")
+        if n:
+            yield f"flows.parquet: {n} {problem}"
+    for shortfall, test in _short(claims):
+        n = _one(db, f"SELECT count(*) FROM recount WHERE {test}")
+        if n:
+            yield f"flows.parquet: {n} cells {shortfall}"
+    _run(
+        db,
+        "CREATE TABLE alone AS SELECT a, b, sum(trips) AS trips, sum(weight) AS weight FROM assigned SEMI JOIN "
+        "(SELECT flow FROM assigned GROUP BY flow HAVING count(*) = 1) USING (flow) GROUP BY a, b",
+    )
+    for basis in bases:
+        left = _one(db, f"SELECT (SELECT sum({basis}) FROM raw) - (SELECT sum({basis}) FROM published)") or 0
+        lacking = _one(
+            db,
+            f"SELECT coalesce(sum(greatest(alone.{basis} - recount.{basis}, 0)), 0) FROM recount "
+            "JOIN alone USING (a, b)",
+        )
+        whole = float(_one(db, f"SELECT coalesce(sum({basis}), 0) FROM raw"))
+        rounding = TOLERANCE * max(1.0, whole) if basis == "weight" else 0.0
+        if left < -rounding:
+            yield f"flows.parquet: more {basis} are published than the input has"
+        elif lacking > left + rounding:
+            yield f"flows.parquet: cells lack more {basis} than are suppressed"
+
+
 def _short(claims: _Claims) -> Iterator[tuple[str, str]]:
     """For each protected unit, how a cell falls short of it: in words and in SQL."""
     trips, people = claims.threshold("trips"), claims.threshold("people")
@@ -766,9 +924,12 @@ def _short(claims: _Claims) -> Iterator[tuple[str, str]]:
 
 def _check_measures(db: Any, claims: _Claims, flows: Flows) -> Iterator[str]:
     """Hold the measures against the recount: those of each slice, and those of all finest slices together."""
-    _list_suppressed(db)
     expected = ["trips"] if flows.weight is None else ["trips", "weight"]
-    secret = _must_withhold(db, claims, flows)
+    if claims.overlapping:
+        secret = {0} if _must_withhold_overlapping(db, claims) else set()
+    else:
+        _list_suppressed(db)
+        secret = _must_withhold(db, claims, flows)
     if not claims.slices:
         yield from _check_bases(db, claims, claims.measures, expected, where="true", withhold=bool(secret))
         return
@@ -816,7 +977,13 @@ def _check_bases(
     few_merged = 0 < merged < _FEWEST_MERGED
     for basis in sorted(set(expected) & set(measures)):
         said = measures[basis]
+        if claims.overlapping:
+            most = counted["k_people"]
+            if (_number(said.get("k_people")) or 0) > (most or 0):
+                yield f"report.json: k_people by {basis} is more than lie in the boxes of a cell"
         for name, value in counted.items():
+            if claims.overlapping and name in ("k_people", "cells_under_k_people"):
+                continue
             if not _agrees(said.get(name), value):
                 yield f"report.json: {name} by {basis} contradicts the recount"
         share = said.get("suppressed_share")
@@ -914,3 +1081,16 @@ def _must_withhold_overall(db: Any, claims: _Claims, flows: Flows, secret: set[i
     _run(db, "ALTER TABLE pool RENAME COLUMN row TO flow")
     _group(db, "together", "pool", people=flows.people is not None)
     return bool(n < _FEWEST_SUPPRESSED or not _one(db, f"SELECT {_safe(claims, locations=False)} FROM together"))
+
+
+def _must_withhold_overlapping(db: Any, claims: _Claims) -> bool:
+    """The same as far as totals tell it: which flows are suppressed, or whose, cannot be known."""
+    weight = "weight" if _one(db, "SELECT count(weight) FROM raw") else "NULL::DOUBLE AS weight"
+    _run(
+        db,
+        "CREATE TABLE suppressed AS SELECT 0 AS s, r.trips - p.trips AS trips, r.weight - p.weight AS weight, "
+        f"{_literal(math.inf)} AS people FROM (SELECT sum(trips) AS trips, sum(weight) AS weight FROM raw) r, "
+        f"(SELECT sum(trips) AS trips, sum(weight) AS weight FROM (SELECT trips, {weight} FROM published)) p",
+    )
+    trips = _one(db, "SELECT trips FROM suppressed")
+    return bool(trips and not _one(db, f"SELECT {_safe(claims, locations=False)} FROM suppressed"))

@@ -45,6 +45,7 @@ class Run:
 
 
 RUNS = (
+    Run("twincut", limit="volume", complete=True),
     # The pre-filter may take flows that the one cell of everything would have needed.
     Run("odkanon", limit="flows"),
     Run("odkanon", {"budget": "volume"}, limit="volume", complete=True),
@@ -53,6 +54,11 @@ RUNS = (
     # Origin zones aim at a volume of their own, whatever k is.
     Run("atg-dual", limit="volume", finest=False),
     Run("atg-soft", finest=False),
+    # A grid square may hold several tiles.
+    Run("mondrian", limit="volume", complete=True, finest=False),
+    Run("mondrian", {"partitioning": "relaxed"}, limit="volume", complete=True, finest=False),
+    Run("glove", limit="volume", complete=True, finest=False),
+    Run("glove-sk", limit="volume", complete=True, finest=False),
 )
 
 UNDECLARED = tuple(Run(name, finest=False) for name in METHODS if name not in {run.method for run in RUNS})

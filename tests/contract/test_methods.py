@@ -72,12 +72,13 @@ def tiles_of_nodes(tree: Hierarchy) -> dict[int, set[int]]:
 
 
 def tiles_in(zones: Zones, zone: int, tree: Hierarchy) -> set[int]:
-    """The tiles in a zone: below a node, or with their centre in a box."""
+    """The tiles in a zone: below a node, or with their centre in a box, which holds its west and south edges."""
     if isinstance(zones, NodeZones):
         return tiles_of_nodes(tree)[int(zones.nodes[zone])]
-    outline = zones.polygons(np.array([zone]))
     lat, lon = tree.geography.centers(tree.leaf_node)
-    return set(np.flatnonzero(shapely.dwithin(outline[0], shapely.points(lon, lat), 1e-9)).tolist())
+    bounds = [part.bounds for part in shapely.get_parts(zones.polygons(np.array([zone])))]
+    inside = [(lon >= w) & (lon < e) & (lat >= s) & (lat < n) for w, s, e, n in bounds]
+    return set(np.flatnonzero(np.any(inside, axis=0)).tolist())
 
 
 def both_ends(release: Release):

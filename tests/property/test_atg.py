@@ -12,8 +12,8 @@ from flowveil.errors import InfeasibleError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
-from flowveil.methods.atg import atg_dual, atg_soft, dual_multiplier
-from flowveil.methods.pruning import PairTree, best_cut
+from flowveil.methods.atg import atg_dual, atg_soft
+from flowveil.methods.pruning import PairTree, best_cut, dual_multiplier
 from reference import prunings as slow
 from reference.trees import children
 from strategies import flow_tables, hierarchies

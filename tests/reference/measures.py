@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 from pyproj import Geod
 
-from flowveil.plan import Release
+from flowveil.plan import NodeZones, Release
 
 
 def measures(release: Release, basis: str) -> dict[str, float]:
@@ -18,10 +18,7 @@ def measures(release: Release, basis: str) -> dict[str, float]:
     raw = {(int(o), int(d)): float(v) for o, d, v in zip(flows.origin, flows.destination, value, strict=True)}
 
     # Tiles of each zone and volume of each published cell, straight from the plan.
-    tiles_o = {z: set(tiles(flows.origins, plan.origin_zones.nodes[z])) for z in range(len(plan.origin_zones))}
-    tiles_d = {
-        z: set(tiles(flows.destinations, plan.destination_zones.nodes[z])) for z in range(len(plan.destination_zones))
-    }
+    tiles_o, tiles_d = tiles_of(flows.origins, plan.origin_zones), tiles_of(flows.destinations, plan.destination_zones)
     cells: dict[tuple[int, int], float] = defaultdict(float)
     for f in np.flatnonzero(plan.kept):
         cells[int(plan.origin_zone[f]), int(plan.destination_zone[f])] += float(value[f])
@@ -30,7 +27,7 @@ def measures(release: Release, basis: str) -> dict[str, float]:
     loss = distance = 0.0
     for o, d in product(range(flows.origins.n_tiles), range(flows.destinations.n_tiles)):
         covering = [c for c in cells if o in tiles_o[c[0]] and d in tiles_d[c[1]]]
-        assert len(covering) <= 1
+        assert len(covering) <= 1 or plan.boxes is not None
         rebuilt = sum(cells[c] / (len(tiles_o[c[0]]) * len(tiles_d[c[1]])) for c in covering)
         loss += abs(rebuilt - raw.get((o, d), 0.0))
         distance += abs(rebuilt / published - raw.get((o, d), 0.0) / total) if published else 0.0
@@ -48,6 +45,22 @@ def measures(release: Release, basis: str) -> dict[str, float]:
     }
 
 
+def tiles_of(tree, zones) -> dict[int, set[int]]:
+    """The tiles below each node, or with their centre in each box: west and south edges belong to a box."""
+    if isinstance(zones, NodeZones):
+        return {z: set(tiles(tree, zones.nodes[z])) for z in range(len(zones))}
+    lat, lon = tree.geography.centers(tree.leaf_node)
+    lon = np.where(lon >= 180, lon - 360, lon)
+    inside: dict[int, set[int]] = {}
+    for z, outline in enumerate(zones.polygons(np.arange(len(zones)))):
+        inside[z] = set()
+        for part in getattr(outline, "geoms", [outline]):
+            west, south, east, north = part.bounds
+            here = (lon >= west) & (lon < east) & (lat >= south) & (lat < north)
+            inside[z] |= set(np.flatnonzero(here).tolist())
+    return inside
+
+
 def tiles(tree, node: int) -> list[int]:
     return [t for t in range(tree.n_tiles) if tree.leaf_start[node] <= t < tree.leaf_stop[node]]
 
@@ -63,6 +76,6 @@ def distances(release: Release, basis: str) -> list[tuple[float, float]]:
             (flows.destinations, flows.destination[f], plan.destination_zones, plan.destination_zone[f]),
         ):
             (lat0,), (lon0,) = tree.geography.centers(np.array([tree.leaf_node[tile]]))
-            (lat1,), (lon1,) = tree.geography.centers(np.array([zones.nodes[zone]]))
+            (lat1,), (lon1,) = zones.centers(np.array([zone]))
             out.append((Geod(ellps="WGS84").inv(lon0, lat0, lon1, lat1)[2], float(value[f])))
     return out

@@ -17,9 +17,12 @@ from flowveil.errors import ParameterError, did_you_mean
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.methods.atg import atg_dual, atg_soft
+from flowveil.methods.glove import glove, glove_sk
+from flowveil.methods.mondrian import mondrian
 from flowveil.methods.odkanon import odkanon
 from flowveil.methods.oigh import oigh
 from flowveil.methods.suppression import suppression
+from flowveil.methods.twincut import twincut
 from flowveil.plan import Plan
 
 
@@ -106,6 +109,12 @@ METHODS: dict[str, Method] = {
     m.name: m
     for m in (
         Method(
+            name="twincut",
+            plan=twincut,
+            homogeneous=True,
+            summary="the finest zones that do not overlap, within the limit on suppression (ours; the default)",
+        ),
+        Method(
             name="odkanon",
             plan=odkanon,
             homogeneous=True,
@@ -134,6 +143,24 @@ METHODS: dict[str, Method] = {
             plan=atg_soft,
             homogeneous=False,
             summary="the same with a hard limit on zone sizes instead (Matet et al. 2023)",
+        ),
+        Method(
+            name="mondrian",
+            plan=mondrian,
+            homogeneous=False,
+            summary="median cuts of coordinates into boxes, nothing suppressed (LeFevre et al. 2006)",
+        ),
+        Method(
+            name="glove",
+            plan=glove,
+            homogeneous=False,
+            summary="greedy merging of boxes that are short (Gramaglia and Fiore 2015, by Matet et al. 2023)",
+        ),
+        Method(
+            name="glove-sk",
+            plan=glove_sk,
+            homogeneous=False,
+            summary="scikit-learn's clustering, blind to volumes (baseline, Matet et al. 2023)",
         ),
     )
 }

@@ -22,7 +22,7 @@ from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Ints
-from flowveil.methods.pruning import PairTree, best_cut
+from flowveil.methods.pruning import PairTree, best_cut, dual_multiplier
 from flowveil.plan import NodeZones, Plan
 
 #: Steps of the grid on which v_target is looked for.
@@ -89,63 +89,6 @@ def atg_soft(
 def _map_size(flows: Flows) -> int:
     """Number of tiles of the map: of the larger of the two ends."""
     return max(flows.origins.n_tiles, flows.destinations.n_tiles)
-
-
-def dual_multiplier(pairs: PairTree, budget: float, *, near: float = 64.0) -> float | None:
-    """A multiplier whose best pruning solves the dual within the budget, or None where nothing does.
-
-    Specific Breakpoints Algorithm: the dual is concave and piecewise linear; the tangents of the last point over budget
-    and the last within it meet above the next point to look at. When the function has nothing above them there, the
-    right tangent's own pruning is optimal and within budget.
-
-    Args:
-        pairs: what is pruned.
-        budget: the volume that may be suppressed.
-        near: where to start looking; a good guess saves evaluations and changes nothing else.
-    """
-    if pairs.lost > budget:
-        return None
-    left, right = _bracket(pairs, budget, near)
-    if left is None:
-        return right.at
-    while True:
-        if left.slope <= right.slope:
-            return right.at
-        meeting = (right.cost - right.slope * right.at - left.cost + left.slope * left.at) / (left.slope - right.slope)
-        if not left.at < meeting < right.at:
-            return right.at
-        point = _Point(meeting, *pairs.evaluate(meeting))
-        if point.slope == left.slope:
-            return right.at
-        if point.slope == right.slope:
-            return point.at
-        if point.slope > budget:
-            left = point
-        else:
-            right = point
-
-
-@dataclass(frozen=True)
-class _Point:
-    """The dual at one multiplier: its value (before the budget is taken off) and its slope, the suppressed volume."""
-
-    at: float
-    cost: float
-    slope: float
-
-
-def _bracket(pairs: PairTree, budget: float, near: float) -> tuple[_Point | None, _Point]:
-    """A point over the budget and one within it; no left point where even a multiplier of 0 is within it."""
-    free = _Point(0.0, *pairs.evaluate(0.0))
-    if free.slope <= budget:
-        return None, free
-    left, right = free, _Point(near, *pairs.evaluate(near))
-    if right.slope <= budget:
-        lower = _Point(near / 4, *pairs.evaluate(near / 4))
-        return (lower, right) if lower.slope > budget else (free, lower)
-    while right.slope > budget:
-        left, right = right, _Point(right.at * 4, *pairs.evaluate(right.at * 4))
-    return left, right
 
 
 @dataclass(frozen=True, eq=False)

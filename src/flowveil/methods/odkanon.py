@@ -88,6 +88,13 @@ def odkanon(
     )
 
 
+def volume_budget_cuts(flows: Flows, guarantee: Guarantee, *, max_suppressed: float) -> Cuts:
+    """The zones of ``budget="volume"``: the first step whose short cells hold at most that share of the volume."""
+    schedule = Schedule.of(flows, flows, guarantee)
+    allowed = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
+    return schedule.cuts(_first_good_step(schedule, flows, guarantee, allowed))
+
+
 def hopeless(flows: Flows, guarantee: Guarantee, *, levels: int, share: float) -> NDArray[np.bool_]:
     """The flows that the pre-filter suppresses.
 

@@ -9,6 +9,7 @@ penalty ``alpha + lambda * sigma`` of a generalisation that may suppress.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,76 @@ def best_cut(tree: Hierarchy, penalty: Floats) -> Ints:
         above = tree.parent[nodes]
         reached[nodes] = reached[above] & split[above]
     return tree.narrowest[np.flatnonzero(reached & ~split)]
+
+
+class Prunable(Protocol):
+    """What can be pruned at a price: all that the search for the price needs to know."""
+
+    @property
+    def lost(self) -> float:
+        """Volume that no pruning can publish."""
+        ...
+
+    def evaluate(self, multiplier: float) -> tuple[float, float]:
+        """Smallest ``cost + multiplier * suppressed``, and the volume suppressed."""
+        ...
+
+
+def dual_multiplier(pruned: Prunable, budget: float, *, near: float = 64.0) -> float | None:
+    """A multiplier whose best pruning solves the dual within the budget, or None where nothing does.
+
+    Specific Breakpoints Algorithm: the dual is concave and piecewise linear; the tangents of the last point over budget
+    and the last within it meet above the next point to look at. When the function has nothing above them there, the
+    right tangent's own pruning is optimal and within budget.
+
+    Args:
+        pruned: what is pruned.
+        budget: the volume that may be suppressed.
+        near: where to start looking; a good guess saves evaluations and changes nothing else.
+    """
+    if pruned.lost > budget:
+        return None
+    left, right = _bracket(pruned, budget, near)
+    if left is None:
+        return right.at
+    while True:
+        if left.slope <= right.slope:
+            return right.at
+        meeting = (right.cost - right.slope * right.at - left.cost + left.slope * left.at) / (left.slope - right.slope)
+        if not left.at < meeting < right.at:
+            return right.at
+        point = _Point(meeting, *pruned.evaluate(meeting))
+        if point.slope == left.slope:
+            return right.at
+        if point.slope == right.slope:
+            return point.at
+        if point.slope > budget:
+            left = point
+        else:
+            right = point
+
+
+@dataclass(frozen=True)
+class _Point:
+    """The dual at one multiplier: its value (before the budget is taken off) and its slope, the suppressed volume."""
+
+    at: float
+    cost: float
+    slope: float
+
+
+def _bracket(pruned: Prunable, budget: float, near: float) -> tuple[_Point | None, _Point]:
+    """A point over the budget and one within it; no left point where even a multiplier of 0 is within it."""
+    free = _Point(0.0, *pruned.evaluate(0.0))
+    if free.slope <= budget:
+        return None, free
+    left, right = free, _Point(near, *pruned.evaluate(near))
+    if right.slope <= budget:
+        lower = _Point(near / 4, *pruned.evaluate(near / 4))
+        return (lower, right) if lower.slope > budget else (free, lower)
+    while right.slope > budget:
+        left, right = right, _Point(right.at * 4, *pruned.evaluate(right.at * 4))
+    return left, right
 
 
 @dataclass(frozen=True, eq=False)

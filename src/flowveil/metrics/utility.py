@@ -6,13 +6,17 @@ are counted, never listed.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flowveil.boxes import BoxZones
+from flowveil.covering import Places, pairs_inside
+
 if TYPE_CHECKING:
-    from flowveil.hierarchy import Floats, Ints
+    from flowveil.hierarchy import Floats
     from flowveil.plan import Release
 
 
@@ -59,28 +63,67 @@ def _class_size(release: Release, basis: str) -> float:
     return release.guarantee.k * float(np.sum(flows.volume("weight"))) / float(np.sum(flows.trips))
 
 
-def covering_cells(release: Release) -> Ints:
-    """The published cell that covers each flow's pair of tiles, counted in it or not; -1 where there is none.
+@dataclass(frozen=True, eq=False)
+class Covering:
+    """Which published cells cover each flow's pair of tiles, whether the flow is counted in them or not.
 
     A suppressed flow inside a published cell reconstructs to that cell's share.
+
+    Attributes:
+        flow: the flow of each row, or None where row i is flow i.
+        cell: a cell that covers it, or -1.
     """
+
+    flow: Places | None
+    cell: NDArray[Any]
+
+    def rebuild(self, each: Floats, n_flows: int) -> Floats:
+        """What each flow's pair gets, where a cell gives ``each`` to every pair it covers."""
+        rebuilt: Floats
+        if self.flow is None:
+            rebuilt = np.append(each, 0.0)[self.cell]
+        else:
+            rebuilt = np.bincount(self.flow, weights=each[self.cell], minlength=n_flows).astype(np.float64, copy=False)
+        return rebuilt
+
+    def flows_in_cell(self, n_cells: int) -> NDArray[np.int64]:
+        """How many flows each cell covers."""
+        return np.bincount(self.cell[self.cell >= 0], minlength=n_cells)
+
+
+def covering_cells(release: Release) -> Covering:
+    """Where the pairs of the flows lie in the published cells: in at most one, unless cells are boxes."""
+    cells, plan = release.cells, release.plan
+    origins, destinations = plan.origin_zones, plan.destination_zones
+    may_overlap = plan.boxes is not None and not plan.boxes["disjoint"]
+    if may_overlap and isinstance(origins, BoxZones) and isinstance(destinations, BoxZones):
+        return _covering_boxes(release, origins, destinations)
     covering = release.cell_of_flow.copy()
     outside = np.flatnonzero(covering < 0)
     if len(outside) == 0:
-        return covering
-    width = np.int64(len(release.plan.destination_zones))
-    cells, plan = release.cells, release.plan
+        return Covering(None, covering)
+    width = np.int64(len(plan.destination_zones))
     published = cells.origin.astype(np.int64) * width + cells.destination
     wanted = plan.origin_zone[outside].astype(np.int64) * width + plan.destination_zone[outside]
     at = np.minimum(np.searchsorted(published, wanted), len(published) - 1)
     covering[outside] = np.where(published[at] == wanted, at, -1)
-    return covering
+    return Covering(None, covering)
+
+
+def _covering_boxes(release: Release, origins: BoxZones, destinations: BoxZones) -> Covering:
+    flows, a, b = release.input, release.cells.origin, release.cells.destination
+    point = [axis[flows.origin] for axis in origins.squares]
+    point += [axis[flows.destination] for axis in destinations.squares]
+    low = [origins.x0[a], origins.y0[a], destinations.x0[b], destinations.y0[b]]
+    high = [origins.x1[a], origins.y1[a], destinations.x1[b], destinations.y1[b]]
+    parts = list(pairs_inside(np.stack(point), np.stack(low), np.stack(high) + 1))
+    return Covering(np.concatenate([f for f, _ in parts]), np.concatenate([c for _, c in parts]))
 
 
 def _reconstruction(
     release: Release,
     basis: str,
-    covering: Ints,
+    covering: Covering,
     pairs: Floats,
     *,
     scale: float,
@@ -89,16 +132,12 @@ def _reconstruction(
     """Sum of |reconstructed - original| over all tile pairs.
 
     With ``published``, both sides are taken as shares of their own totals (distribution distance); without, the sum is
-    divided by the input volume (reconstruction loss).
+    divided by the input volume (reconstruction loss). A pair in several boxes gets a share of each.
     """
     if scale == 0 or published == 0:
         return None
     original: NDArray[Any] = release.input.volume(basis) / scale
-    spread = release.cells.volume(basis) / (scale if published is None else published)
-    each = spread / pairs
-    inside = covering >= 0
-    at = covering[inside]
-    flows_in_cell = np.bincount(at, minlength=len(pairs))
-    on_flows = np.abs(each[at] - original[inside]).sum()
-    on_empty_pairs = np.sum((pairs - flows_in_cell) * each)
-    return float(on_flows + on_empty_pairs + original[~inside].sum())
+    each = release.cells.volume(basis) / (scale if published is None else published) / pairs
+    on_flows = np.abs(covering.rebuild(each, len(original)) - original).sum()
+    on_empty_pairs = np.sum((pairs - covering.flows_in_cell(len(pairs))) * each)
+    return float(on_flows + on_empty_pairs)

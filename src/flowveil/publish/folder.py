@@ -12,7 +12,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from flowveil.errors import GuaranteeError, OutputError
 from flowveil.family import Family
+from flowveil.publish.exports import Format, check_formats, parse_formats
 from flowveil.report.family import summarize_family
 from flowveil.report.html import render
 from flowveil.report.summary import FORMAT, manifest, summarize
@@ -37,29 +38,43 @@ ROWS_PER_GROUP = 1 << 20
 _LITTER = frozenset({".DS_Store", "Thumbs.db", "desktop.ini"})
 
 
-def publish(release: Release | Family, directory: str | PathLike[str], *, overwrite: bool = True) -> Path:
+def publish(
+    release: Release | Family,
+    directory: str | PathLike[str],
+    *,
+    overwrite: bool = True,
+    formats: str | Iterable[str] = (),
+    basemap: str | None = None,
+) -> Path:
     """Write a release, or a family of releases, into a folder.
 
     Args:
         release: what to publish.
         directory: the folder: new, empty, or an earlier release; its parent must exist.
         overwrite: whether an earlier release may be replaced.
+        formats: exports to write beside the tables; names of `flowveil.publish.exports.FORMATS`.
+        basemap: address of a tile server for the report's optional background map.
 
     Returns:
         The folder.
 
     Raises:
+        ParameterError: a format is not known, or cannot hold this release.
+        MissingExtraError: a format needs a library that is not installed.
         OutputError: the folder may not or cannot be written. What was there is untouched.
         GuaranteeError: the files, read back and recounted, contradict the release. What was there is
         untouched.
     """
+    wanted = parse_formats(formats)
     check_target(directory, overwrite=overwrite)
+    zones = release.zones
+    check_formats(wanted, zones=len(zones), mapped=zones["lat"].null_count == 0, sliced=isinstance(release, Family))
     # A link to a folder stays a link: what it points to is replaced.
     target = Path(os.path.realpath(directory))
     draft = _beside(target, "draft")
     try:
         os.mkdir(draft)
-        _write_files(release, draft)
+        _write_files(release, draft, wanted, basemap)
         findings = verify_release(draft, release.input)
         if findings:
             raise GuaranteeError(
@@ -147,19 +162,34 @@ def _beside(target: Path, purpose: str) -> Path:
     return target.with_name(f".{target.name}.{purpose}-{secrets.token_hex(8)}")
 
 
-def _write_files(release: Release | Family, folder: Path) -> None:
-    report = summarize_family(release) if isinstance(release, Family) else summarize(release)
+def _write_files(release: Release | Family, folder: Path, formats: Sequence[Format], basemap: str | None) -> None:
+    written = [f.name for f in formats]
+    summary: Callable[..., dict[str, Any]] = summarize_family if isinstance(release, Family) else summarize
+    report = summary(release, formats=written, basemap=basemap)
+    overview = release.overview if isinstance(release, Family) else None
     content: dict[str, Callable[[IO[bytes]], None]] = {
         "flows.parquet": lambda file: _write_parquet(release.flows, file),
         "zones.parquet": lambda file: _write_parquet(release.zones, file),
         "report.json": lambda file: _write_json(report, file),
-        "report.html": lambda file: _write_text(render(report), file),
+        "report.html": lambda file: _write_text(
+            render(report, release.flows, release.zones, basemap=basemap, overview=overview), file
+        ),
     }
     for name, write in content.items():
         _write_file(folder / name, write)
-    sha256 = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in content}
+    for wanted in formats:
+        wanted.write(folder, release.flows, release.zones)
+    names = [*content, *(name for wanted in formats for name in wanted.files)]
+    for name in names[len(content) :]:
+        _sync_file(folder / name)
+    sha256 = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names}
     _write_file(folder / MANIFEST, lambda file: _write_json(manifest(report, sha256), file))
     _sync_folder(folder)
+
+
+def _sync_file(path: Path) -> None:
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())
 
 
 def _write_file(path: Path, write: Callable[[IO[bytes]], None]) -> None:

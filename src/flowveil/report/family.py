@@ -6,7 +6,7 @@ the slices that are open would give away, by subtraction, those that are not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from flowveil.report.summary import (
     _published_parameters,
     _reaches,
     _thresholds_in_words,
+    command,
     cross_check,
     n_merged_cells,
     published_measures,
@@ -41,8 +42,13 @@ if TYPE_CHECKING:
 Measures = dict[str, float | int | None]
 
 
-def summarize_family(family: Family) -> dict[str, Any]:
+def summarize_family(family: Family, *, formats: Sequence[str] = (), basemap: str | None = None) -> dict[str, Any]:
     """The content of report.json for a family.
+
+    Args:
+        family: what is published.
+        formats: exports that are written beside it; they are part of the command only.
+        basemap: address of the tile server of the report's background map; the same.
 
     Returns:
         The keys of `flowveil.report.summary.summarize`, the measures being those of all finest slices together, and
@@ -72,6 +78,7 @@ def summarize_family(family: Family) -> dict[str, Any]:
         "parameters": _published_parameters(family.parameters),
         "guarantee": guarantee,
         "homogeneous": all(r.plan.homogeneous for r in family.releases),
+        "boxes": None,
         "suppression": first.plan.suppression,
         "measures": overall,
         "withheld": withheld,
@@ -88,7 +95,9 @@ def summarize_family(family: Family) -> dict[str, Any]:
             "unchecked": family.differencing.unchecked,
         },
     }
-    return {key: _plain(value) for key, value in report.items()}
+    plain = {key: _plain(value) for key, value in report.items()}
+    written = {"format": ",".join(formats), "basemap": basemap}
+    return {**plain, "command": command(plain["method"], plain["parameters"], written)}
 
 
 def _withhold_overall(family: Family, overall: dict[str, Measures], reason: str | None) -> dict[str, Any] | None:

@@ -1,15 +1,32 @@
-"""report.html, made from the data of report.json and nothing else.
+"""report.html, made from the published tables and the data of report.json, and from nothing else.
 
-One page that opens offline by double click: no script, no request, readable in light and dark and on paper.
+One page that opens offline by double click, for people who decide: maps, what is protected, what was lost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from html import escape
 from string import Template
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from flowveil.errors import ParameterError
+from flowveil.report.charts import bar_chart, count_histogram, share_bar, size_histogram
+from flowveil.report.document import (
+    Part,
+    asset,
+    chart_figure,
+    figure_cards,
+    host,
+    map_figure,
+    number,
+    page,
+    text,
+)
+from flowveil.report.maps import ENDS, map_of_release
 from flowveil.report.tables import cross_check_table, slices_section
 
 #: (key, name, what it means), in reading order. Keys that a report has beyond these are listed after them.
@@ -85,143 +102,367 @@ _THRESHOLDS = (
 
 _BASES = {"trips": "by trips", "weight": "by weight"}
 
-_PAGE = Template("""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Release report: $method, k = $k</title>
-<style>
-:root { color-scheme: light dark; --ink: #1c2430; --paper: #ffffff; --soft: #5c6777; --line: #d5dbe3;
-  --tint: #f3f6f9; --good: #17693f; --warn: #93420b; --mark: #fff4e5; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e4e8ee; --paper: #14181e; --soft: #9aa6b5;
-  --line: #323b47; --tint: #1c222a; --good: #6fd3a0; --warn: #f2ac6b; --mark: #2e2417; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 2.5rem 1.25rem 4rem; max-width: 60rem;
-  background: var(--paper); color: var(--ink);
-  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
-h1 { font-size: 1.7rem; line-height: 1.25; margin: 0 0 .4rem; }
-h2 { font-size: 1.15rem; margin: 2.4rem 0 .6rem; }
-p.lead { margin: 0; color: var(--soft); }
-table { width: 100%; border-collapse: collapse; }
-th, td { padding: .5rem .6rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
-thead th { color: var(--soft); font-weight: 600; font-size: .85rem; }
-tbody th { font-weight: 600; }
-tbody th small { display: block; font-weight: 400; color: var(--soft); }
-td.number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
-thead th.number { text-align: right; }
-ul.statement { list-style: none; margin: 0; padding: 0; }
-ul.statement li { margin: .5rem 0; padding: .6rem .8rem; background: var(--tint);
-  border-left: 4px solid var(--soft); }
-ul.statement li.good { border-left-color: var(--good); }
-ul.statement li.warn { border-left-color: var(--warn); background: var(--mark); }
-.scroll { overflow-x: auto; }
-code { font-family: ui-monospace, "Cascadia Mono", Menlo, Consolas, monospace; font-size: .92em;
-  overflow-wrap: anywhere; }
-footer { margin-top: 3rem; color: var(--soft); font-size: .85rem; }
-@media print { body { max-width: none; padding: 0; font-size: 11pt; } h2 { break-after: avoid; }
-  tr, li { break-inside: avoid; } }
-</style>
-</head>
-<body>
-<header>
-<h1>Origin-destination matrix, $promise</h1>
-<p class="lead">Method <strong>$method</strong>, $zones, written by flowveil $version.</p>
-</header>
-<main>
-<section aria-labelledby="protection">
-<h2 id="protection">What is and what is not protected</h2>
-<ul class="statement">
-$statement
-</ul>
-</section>
-<section aria-labelledby="guarantee">
-<h2 id="guarantee">The guarantee</h2>
-<table>
-<thead>
-<tr><th scope="col">Every published cell has</th><th scope="col" class="number">at least</th></tr>
-</thead>
-<tbody>
-$guarantee
-</tbody>
-</table>
-$crosscheck
-</section>
-$slices
-<section aria-labelledby="measures">
-<h2 id="measures">Measures</h2>
-$withheld
-<div class="scroll">
-<table>
-<thead><tr><th scope="col">Measure</th>$bases</tr></thead>
-<tbody>
-$measures
-</tbody>
-</table>
-</div>
-</section>
-<section aria-labelledby="parameters">
-<h2 id="parameters">Method and parameters</h2>
-<table>
-<thead><tr><th scope="col">Name</th><th scope="col">Value</th></tr></thead>
-<tbody>
-$parameters
-</tbody>
-</table>
-</section>
-</main>
-<footer>The numbers of this page are those of report.json. The matrix is in flows.parquet,
-its areas in zones.parquet; manifest.json holds the SHA-256 of each file.</footer>
-</body>
-</html>
-""")
+#: Tile server of the optional background map. It answers pages that were opened from a file; OpenStreetMap's own
+#: wants to know the page that asks, and a file has no address.
+BASEMAP = "https://basemaps.cartocdn.com/rastertiles/voyager/{z}/{x}/{y}.png"
+_ATTRIBUTION = "Background map © OpenStreetMap contributors, © CARTO."
+
+#: Flows that a notebook's page holds: it is saved with the notebook.
+_COMPACT_FLOWS = 3_000
+
+_FOOTER = (
+    "The numbers of this page are those of report.json, flows.parquet and zones.parquet; "
+    "manifest.json holds the SHA-256 of each file."
+)
 
 
-def render(report: Mapping[str, Any]) -> str:
+def render(
+    report: Mapping[str, Any],
+    flows: pa.Table | None = None,
+    zones: pa.Table | None = None,
+    *,
+    basemap: str | None = None,
+    compact: bool = False,
+    overview: pa.Table | None = None,
+) -> str:
     """The page of a report.
 
     Args:
         report: the data of report.json, see `flowveil.report.summary.summarize`.
+        flows: the published matrix; without the tables the page has no maps.
+        zones: the published zones.
+        basemap: address of a tile server with ``{z}``, ``{x}`` and ``{y}``, or None for no background map. The reader
+            is asked before anything is requested.
+        compact: maps and measures alone, for a notebook.
+        overview: the matrix that the maps show where ``flows`` has several: that of all slices together.
 
     Returns:
-        A whole HTML document. All text from the report is escaped.
+        A whole HTML document. All text from outside is escaped.
     """
-    guarantee = report["guarantee"]
-    return _PAGE.substitute(
-        method=_text(report["method"]),
-        version=_text(report["version"]),
-        k=_text(guarantee["k"]),
-        promise=_text(_promise(guarantee)),
-        zones="zones that do not overlap" if report["homogeneous"] else "nested zones",
-        statement="\n".join(_said(line) for line in report["statement"]),
-        guarantee="\n".join(
-            _row(_text(name), [_number(guarantee[unit])]) for unit, name in _THRESHOLDS if unit in guarantee
-        ),
-        crosscheck=cross_check_table(report.get("cross_check", ())),
-        slices=slices_section(report),
-        withheld=_withheld(report.get("withheld")),
-        bases="".join(f'<th scope="col" class="number">{_text(_BASES.get(b, b))}</th>' for b in report["measures"]),
-        measures="\n".join(_measure_rows(report)),
-        parameters="\n".join(_parameter_rows(report)),
+    parts = [protection_part(report), measures_part(report), parameters_part(report)]
+    if flows is not None and zones is not None:
+        shown = flows if overview is None else overview
+        most = _COMPACT_FLOWS if compact else None
+        parts.insert(0, maps_part(_as_mapped(report), shown, zones, basemap, max_flows=most))
+        parts.insert(2, distribution_part(report, flows, zones))
+    if report.get("slices"):
+        parts.insert(1, Part("slices", "Slices", slices_section(report)))
+    if compact:
+        parts = [part for part in parts if part.name in ("maps", "measures")]
+    return page(
+        title=f"Release report: {report['method']}, k = {report['guarantee']['k']}",
+        heading=f"Origin-destination matrix, {promise(report['guarantee'])}",
+        lead=lead(report),
+        notice=notice(report),
+        figures=figures(report),
+        parts=parts,
+        footer=_FOOTER,
+        basemap=basemap,
     )
 
 
-def _promise(guarantee: Mapping[str, Any]) -> str:
+def _as_mapped(report: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The report as the maps need it: zones of different slices overlap unless they are shared."""
+    slices = report["parameters"].get("slices")
+    shared = slices is None or slices.get("common_zones") is True
+    return {**report, "homogeneous": report["homogeneous"] and shared}
+
+
+def tile_server(given: str | None) -> str | None:
+    """The address of the background map: None, the usual one for ``default``, or the one given.
+
+    Raises:
+        ParameterError: it is no https address with ``{z}``, ``{x}`` and ``{y}``.
+    """
+    if given is None:
+        return None
+    url = BASEMAP if given == "default" else given
+    if not url.startswith("https://") or any(part not in url for part in ("{z}", "{x}", "{y}")):
+        raise ParameterError(
+            "The background map needs the https address of a tile server with {z}, {x} and {y} in it; "
+            f"found '{given}'. Hint: leave the address out for the usual one."
+        )
+    return url
+
+
+# ---- the top -----------------------------------------------------------------------------------------------------
+
+
+def promise(guarantee: Mapping[str, Any]) -> str:
+    """The guarantee in a few words."""
     units = [name for name in ("trips", "people", "population", "locations") if name in guarantee]
     return f"k = {guarantee['k']} on {', '.join(units)}"
+
+
+def lead(report: Mapping[str, Any]) -> str:
+    """The line below the heading."""
+    zones = "zones that do not overlap" if report["homogeneous"] else "zones that may overlap"
+    method, version = text(report["method"]), text(report["version"])
+    return f"Method <strong>{method}</strong>, {zones}, written by flowveil {version}."
+
+
+def notice(report: Mapping[str, Any]) -> str:
+    """What a reader must know before anything else: whether people are protected."""
+    heads = ("Not protected: people", "Not protected: participants")
+    said = (line.partition(":")[2].strip() for line in report["statement"] if line.startswith(heads))
+    return "".join(f'<p class="notice"><strong>Not protected:</strong> {text(line)}</p>' for line in said)
+
+
+def figures(report: Mapping[str, Any]) -> str:
+    """The numbers that matter most."""
+    basis = "weight" if "population" in report["guarantee"] and "weight" in report["measures"] else "trips"
+    m = report["measures"][basis]
+    hidden = (report.get("withheld") or {}).get("measures", {}).get(basis, ())
+    share, distance, people = m.get("suppressed_share"), m.get("generalization_distance_m"), m.get("k_people")
+    suppressed = "withheld" if "suppressed_share" in hidden else "not known" if share is None else f"{share:.2%}"
+    entries = [
+        ("Published cells", number(m.get("n_cells")), "pairs of an origin and a destination zone"),
+        ("Origin zones", number(m.get("n_origin_zones")), "areas where trips start"),
+        ("Destination zones", number(m.get("n_destination_zones")), "areas where trips end"),
+        (
+            "Smallest cell",
+            f"{number(m.get('k_trips'))} trips",
+            "how many people is not known" if people is None else f"fewest people in a cell: {people:,}",
+        ),
+        ("Suppressed", suppressed, f"of the {basis}"),
+    ]
+    if distance is not None:
+        far = f"{distance:,.0f} m" if distance < 10_000 else f"{distance / 1000:,.0f} km"
+        entries.append(("Trip ends moved by", far, "on average, to the centre of their zone"))
+    return figure_cards(entries)
+
+
+# ---- maps --------------------------------------------------------------------------------------------------------
+
+
+def maps_part(
+    report: Mapping[str, Any], flows: pa.Table, zones: pa.Table, basemap: str | None, *, max_flows: int | None = None
+) -> Part:
+    """The maps, what can be done with them, and the same numbers as tables."""
+    resolution = report["parameters"].get("resolution")
+    view = map_of_release(
+        flows,
+        zones,
+        resolution=resolution if isinstance(resolution, int) else None,
+        homogeneous=report["homogeneous"],
+        **({} if max_flows is None else {"max_flows": max_flows}),
+    )
+    if basemap:
+        view["background"] = {"url": basemap, "maxZoom": 19}
+    drawn = view["frame"] is not None
+    content = [_introduction(report, view), _tools(view, basemap)]
+    if drawn:
+        content += [
+            '<div class="maps">',
+            map_figure("origin", "Where trips start", "origin zones", hue="origin"),
+            map_figure("destination", "Where trips end", "destination zones", hue="destination"),
+            '</div><div class="legend" data-scale="main"></div>',
+        ]
+    content.append('<div class="selected" id="selected" role="status" aria-live="polite"></div>')
+    if drawn:
+        content += [
+            '<h3>Flows between the zones</h3><div class="maps">',
+            map_figure("flows", "The largest flows", '<span class="shown"></span>', wide=True),
+            '</div><div class="legend"><span class="arc-key">from <i aria-hidden="true"></i> to</span>',
+            "<span>wider lines carry more; a disc is a flow that starts and ends in the same zone</span></div>",
+        ]
+    volumes = "".join(f'<th scope="col" class="number">{basis.capitalize()}</th>' for basis in view["bases"])
+    content.append(Template(asset("tables.html")).substitute(volumes=volumes))
+    return Part("maps", "Maps", "\n".join(content), view)
+
+
+def _introduction(report: Mapping[str, Any], view: Mapping[str, Any]) -> str:
+    if view["frame"] is None:
+        return "<p>The zones of this release have no place on a map; the tables below list them.</p>"
+    said = [
+        "Each shape is a published zone: the larger it is, the coarser the place is known.",
+        "Click a zone to see where its trips go or come from.",
+        "Zones do not overlap."
+        if report["homogeneous"]
+        else "Zones may overlap: small ones are drawn on top of large ones, and another click at the same place "
+        "selects the next larger one.",
+    ]
+    if view["grid"]:
+        said.append(
+            f"The faint grid is every hexagon of H3 resolution {view['grid']['resolution']} that a zone could hold; "
+            "it does not tell where trips were seen."
+        )
+    held = {"flows": len(view["flows"]["origin"]), **{end: len(view["layers"][end]["code"]) for end in ENDS}}
+    said += [
+        f"The page holds the {number(n)} largest of {number(view['count'][name])} "
+        + ("flows." if name == "flows" else f"{name} zones.")
+        for name, n in held.items()
+        if n < view["count"][name]
+    ]
+    return f"<p>{' '.join(said)}</p>"
+
+
+_COLOURS = (
+    ("volume", "volume"),
+    ("density", "volume per km²"),
+    ("tiles", "size (tiles in the zone)"),
+    ("level", "level (resolution)"),
+)
+_END_OPTIONS = '<option value="origin">origin</option><option value="destination">destination</option>'
+
+
+def _tools(view: Mapping[str, Any], basemap: str | None) -> str:
+    drawn = view["frame"] is not None
+    parts = ['<form class="tools" onsubmit="return false" aria-label="What the maps show">']
+    if drawn:
+        parts.append(f'<label>Colour zones by<select id="colour">{_options(_COLOURS)}</select></label>')
+    if len(view["bases"]) > 1:
+        parts.append(f'<label>Count<select id="basis">{_options((b, b) for b in view["bases"])}</select></label>')
+    if drawn:
+        most = min(500, len(view["flows"]["origin"]))
+        shown = min(200, most)
+        parts.append(
+            f'<label><span>Flows drawn: <b id="lines-shown">{shown}</b></span>'
+            f'<input type="range" id="lines" min="0" max="{most}" value="{shown}"></label>'
+        )
+    parts.append(
+        '<div class="field"><span id="find-label">Find a zone by its code</span><span class="row">'
+        f'<select id="find-end" aria-label="Origin or destination">{_END_OPTIONS}</select>'
+        '<input id="find" size="17" autocomplete="off" spellcheck="false" aria-labelledby="find-label"></span></div>'
+    )
+    if drawn and view["grid"]:
+        parts.append('<label class="check"><input type="checkbox" id="grid" checked>Grid</label>')
+    if drawn and basemap:
+        parts.append(
+            '<label class="check"><input type="checkbox" id="background">'
+            f"Background map (asks {text(host(basemap))}, which learns the area you look at)</label>"
+        )
+    parts.append('<button type="button" id="clear" disabled>Clear selection</button></form>')
+    if drawn and basemap:
+        parts.append(f'<p class="soft" id="attribution" hidden>{_ATTRIBUTION}</p>')
+    return "\n".join(parts)
+
+
+def _options(pairs: Iterable[tuple[str, str]]) -> str:
+    return "".join(f'<option value="{text(value)}">{text(name)}</option>' for value, name in pairs)
+
+
+# ---- how full, how large -----------------------------------------------------------------------------------------
+
+
+def distribution_part(report: Mapping[str, Any], flows: pa.Table, zones: pa.Table) -> Part:
+    """Cell sizes against k, volume kept and suppressed, zone sizes."""
+    drawings = [
+        _cell_sizes(report["guarantee"], flows, basis) for basis in ("trips", "weight") if basis in flows.column_names
+    ]
+    drawings.append(_kept(report))
+    for end in ENDS:
+        listed = zones.filter(pc.is_in(zones["role"], value_set=pa.array([end, "both"])))
+        title = f"Sizes of {end} zones"
+        chart = bar_chart(count_histogram(listed["tiles"].to_numpy()), title=title, label="tiles in the zone")
+        drawings.append(chart_figure(title, "How many zones cover how many tiles; the fewer, the finer.", chart))
+    return Part(
+        "sizes", "How full the cells are, how large the zones", f'<div class="charts">{"".join(drawings)}</div>'
+    )
+
+
+def _cell_sizes(guarantee: Mapping[str, Any], flows: pa.Table, basis: str) -> str:
+    threshold = guarantee.get("trips" if basis == "trips" else "population")
+    if threshold is None and basis == "trips":
+        # k different people make at least k trips.
+        threshold = guarantee.get("people")
+    name = f"k = {guarantee['k']}" if basis == "trips" else f"threshold {number(threshold)}"
+    bars = size_histogram(flows[basis].to_numpy().astype(np.float64), threshold=threshold, name=name)
+    note = "No published cell is left of the line."
+    if threshold is None:
+        note = f"By {basis}, nothing is promised in this release."
+    elif any(bars.short):
+        note = "Cells left of the line are short in this unit."
+    title = f"Cell sizes, {_BASES[basis]}"
+    chart = bar_chart(bars, title=title, label=f"{basis} in the cell")
+    return chart_figure(title, f"How many cells hold how much. {note}", chart)
+
+
+def _kept(report: Mapping[str, Any]) -> str:
+    title = "Volume kept and suppressed"
+    drawings = []
+    for basis, values in report["measures"].items():
+        share = values.get("suppressed_share")
+        if share is not None:
+            name = _BASES.get(basis, basis)
+            drawings.append(f'<p class="soft">{text(name)}</p>' + share_bar(1 - share, title=f"{title}, {name}"))
+    if not drawings:
+        return chart_figure(title, "How much was suppressed is withheld, because it would tell single values.", "")
+    return chart_figure(title, "The part of the input that is in a published cell.", "".join(drawings))
+
+
+# ---- text --------------------------------------------------------------------------------------------------------
+
+
+def protection_part(report: Mapping[str, Any]) -> Part:
+    """What is and what is not protected, and the guarantee."""
+    guarantee = report["guarantee"]
+    said = "\n".join(_said(line) for line in report["statement"])
+    rows = "\n".join(_row(text(name), [number(guarantee[unit])]) for unit, name in _THRESHOLDS if unit in guarantee)
+    content = f"""<ul class="statement">
+{said}
+</ul>
+<h3>The guarantee</h3>
+<table class="narrow">
+<thead>
+<tr><th scope="col">Every published cell has</th><th scope="col" class="number">at least</th></tr>
+</thead>
+<tbody>
+{rows}
+</tbody>
+</table>
+{cross_check_table(report.get("cross_check", ()))}"""
+    return Part("protection", "What is and what is not protected", content)
+
+
+def measures_part(report: Mapping[str, Any]) -> Part:
+    """All measures, each with what it means."""
+    bases = "".join(f'<th scope="col" class="number">{text(_BASES.get(b, b))}</th>' for b in report["measures"])
+    rows = "\n".join(_measure_rows(report))
+    content = f"""{_withheld(report.get("withheld"))}
+<div class="scroll">
+<table class="measures">
+<thead><tr><th scope="col">Measure</th>{bases}</tr></thead>
+<tbody>
+{rows}
+</tbody>
+</table>
+</div>"""
+    return Part("measures", "Measures", content)
+
+
+def parameters_part(report: Mapping[str, Any]) -> Part:
+    """The command that makes the release again, and every parameter."""
+    again = ""
+    if report.get("command"):
+        again = (
+            "<p>Whoever holds the trips gets the same files, byte by byte, with</p>"
+            f"<pre><code>{text(report['command'])}</code></pre>"
+        )
+    rows = "\n".join(_parameter_rows(report))
+    content = f"""{again}
+<div class="scroll">
+<table>
+<thead><tr><th scope="col">Name</th><th scope="col">Value</th></tr></thead>
+<tbody>
+{rows}
+</tbody>
+</table>
+</div>"""
+    return Part("parameters", "Method and parameters", content)
 
 
 def _said(line: str) -> str:
     head, colon, rest = line.partition(":")
     kind = {"Protected": "good", "Complete": "good", "Not protected": "warn", "Withheld": "warn"}.get(head, "")
-    text = f"<strong>{_text(head)}:</strong>{_text(rest)}" if colon else _text(line)
-    return f'<li class="{kind}">{text}</li>' if kind else f"<li>{text}</li>"
+    said = f"<strong>{text(head)}:</strong>{text(rest)}" if colon else text(line)
+    return f'<li class="{kind}">{said}</li>' if kind else f"<li>{said}</li>"
 
 
 def _withheld(withheld: Mapping[str, Any] | None) -> str:
     if not withheld:
         return ""
-    return f"<p>Measures marked “withheld” are not published, because {_text(withheld['reason'])}.</p>"
+    return f"<p>Measures marked “withheld” are not published, because {text(withheld['reason'])}.</p>"
 
 
 def _measure_rows(report: Mapping[str, Any]) -> Iterable[str]:
@@ -233,10 +474,10 @@ def _measure_rows(report: Mapping[str, Any]) -> Iterable[str]:
         if not any(key in values for values in measures.values()):
             continue
         entries = [
-            "withheld" if key in hidden.get(basis, ()) else _number(values.get(key))
+            "withheld" if key in hidden.get(basis, ()) else number(values.get(key))
             for basis, values in measures.items()
         ]
-        yield _row(f"{_text(name)}<small>{_text(meaning)}</small>", entries)
+        yield _row(f"{text(name)}<small>{text(meaning)}</small>", entries, measures)
 
 
 def _parameter_rows(report: Mapping[str, Any]) -> Iterable[str]:
@@ -244,7 +485,7 @@ def _parameter_rows(report: Mapping[str, Any]) -> Iterable[str]:
     rows += [(f"suppression: {key}", value) for key, value in sorted(report["suppression"].items())]
     rows += [(f"note: {key}", value) for key, value in sorted(report["notes"].items())]
     for name, value in rows:
-        yield f'<tr><th scope="row">{_text(name)}</th><td><code>{_text(_value(value))}</code></td></tr>'
+        yield f'<tr><th scope="row">{text(name)}</th><td><code>{text(_value(value))}</code></td></tr>'
 
 
 def _value(value: Any) -> str:
@@ -259,20 +500,7 @@ def _value(value: Any) -> str:
     return str(value)
 
 
-def _row(head: str, entries: Iterable[str]) -> str:
-    numbers = "".join(f'<td class="number">{entry}</td>' for entry in entries)
+def _row(head: str, entries: Iterable[str], bases: Iterable[str] | None = None) -> str:
+    named = [""] * 99 if bases is None else [f' data-basis="{text(_BASES.get(b, b))}"' for b in bases]
+    numbers = "".join(f'<td class="number"{n}>{entry}</td>' for n, entry in zip(named, entries, strict=False))
     return f'<tr><th scope="row">{head}</th>{numbers}</tr>'
-
-
-def _number(value: Any) -> str:
-    if value is None:
-        return "not known"
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return _text(value)
-    if isinstance(value, int) or (value.is_integer() and abs(value) < 1e15):
-        return f"{int(value):,}"
-    return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"
-
-
-def _text(value: Any) -> str:
-    return escape(str(value), quote=True)

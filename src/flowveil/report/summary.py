@@ -7,7 +7,8 @@ The reasoning, case by case, is in ``docs/threat-model.md``.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -44,13 +45,19 @@ _DIGITS = {
 }
 
 
-def summarize(release: Release) -> dict[str, Any]:
+def summarize(release: Release, *, formats: Sequence[str] = (), basemap: str | None = None) -> dict[str, Any]:
     """The content of report.json: plain, finite, and safe to publish.
 
+    Args:
+        release: what is published.
+        formats: exports that are written beside it; they are part of the command only.
+        basemap: address of the tile server of the report's background map; the same.
+
     Returns:
-        ``version``, ``method``, ``parameters``, ``guarantee``, ``homogeneous``, ``suppression``, ``measures``
-        (by basis), ``withheld`` (None, or which measures are withheld and why), ``cross_check``, ``statement``,
-        ``notes``.
+        ``version``, ``method``, ``parameters``, ``guarantee``, ``homogeneous``, ``boxes`` (None, or their grid and
+        whether a flow may lie in two), ``suppression``, ``measures`` (by basis), ``withheld`` (None, or which
+        measures are withheld and why), ``cross_check``, ``statement``, ``notes``, and ``command``, which makes the
+        release again.
     """
     reason = reason_to_withhold(release)
     measures, withheld = published_measures(release, release.metrics(), reason)
@@ -61,6 +68,7 @@ def summarize(release: Release) -> dict[str, Any]:
         "parameters": _published_parameters(release.parameters),
         "guarantee": guarantee,
         "homogeneous": release.plan.homogeneous,
+        "boxes": release.plan.boxes,
         "suppression": release.plan.suppression,
         "measures": measures,
         "withheld": withheld,
@@ -68,7 +76,54 @@ def summarize(release: Release) -> dict[str, Any]:
         "statement": statement(release, reason),
         "notes": _published_notes(release.plan.notes, withhold=reason is not None),
     }
-    return {key: _plain(value) for key, value in report.items()}
+    plain = {key: _plain(value) for key, value in report.items()}
+    written = {"format": ",".join(formats), "basemap": basemap}
+    return {**plain, "command": command(plain["method"], plain["parameters"], written)}
+
+
+def command(method: str, parameters: Mapping[str, Any], written: Mapping[str, str | None]) -> str:
+    """The command that makes this release again, for whoever holds the trips; the input's own name is not published.
+
+    Made from the published parameters, so it tells nothing that they do not.
+    """
+    words = ["flowveil", "anonymize", "INPUT", "--method", method]
+    for name in ("k", "k_population", "l", "max_suppressed", "resolution", "max_dropped"):
+        if parameters.get(name) is not None:
+            words += [f"--{name.replace('_', '-')}", str(parameters[name])]
+    protect = parameters.get("protect") or []
+    for unit in [protect] if isinstance(protect, str) else protect:
+        words += ["--protect", unit]
+    if parameters.get("skip_unknown"):
+        words.append("--skip-unknown")
+    for role, column in (parameters.get("columns") or {}).items():
+        words += [f"--{role.replace('_', '-')}", column]
+    words += _slice_words(parameters.get("slices") or {})
+    if parameters.get("zones"):
+        words += ["--zones", "MAP"]
+    for name, value in (parameters.get("zones") or {}).items():
+        words += [f"--zones-{name}", _word(value)]
+    for name, value in (parameters.get("options") or {}).items():
+        if value is not None:
+            words += ["--option", f"{name}={_word(value)}"]
+    for name, text in written.items():
+        if text:
+            words += [f"--{name}", text]
+    return " ".join(shlex.quote(word) for word in [*words, "--out", "DIR"])
+
+
+def _slice_words(slices: Mapping[str, Any]) -> list[str]:
+    """The options of a family of slices."""
+    words = []
+    for step in [slices.get("every"), *slices.get("also_every", ())]:
+        words += ["--every", step] if step else []
+    words += [f"--{name.replace('_', '-')}" for name in ("total", "common_zones") if slices.get(name)]
+    return words
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def published_measures(
@@ -319,6 +374,23 @@ def _about_places(release: Release) -> list[str]:
             "Not protected: what a cell has in common. If all trips of a cell end in the same place, or share "
             "anything else, whoever is known to be in the cell is known to share it."
         )
-    if not release.plan.homogeneous:
+    if release.plan.boxes is not None:
+        said += _about_boxes(release.plan.boxes)
+    elif not release.plan.homogeneous:
         said.append("Zones are nested: areas of different cells may overlap; a flow is counted in one cell only.")
     return said
+
+
+def _about_boxes(boxes: Mapping[str, Any]) -> list[str]:
+    """That boxes overlap, and what their edges tell."""
+    overlap = "Zones are boxes, and boxes overlap: a trip is counted in one cell only. "
+    if boxes["disjoint"]:
+        overlap += "No trip lies in both boxes of two cells, but the areas at one end may overlap."
+    else:
+        overlap += "It may lie in the boxes of several, so cells must not be added up over an area."
+    grid = f"{boxes['grid_lon']:g} degrees of longitude by {boxes['grid_lat']:g} degrees of latitude"
+    return [
+        overlap,
+        f"Not protected: the outermost trips of a cell. Edges lie on a grid of {grid}; some trip of the cell "
+        "starts or ends in the outermost row of grid squares along each edge.",
+    ]

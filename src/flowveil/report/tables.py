@@ -55,9 +55,9 @@ def slices_section(report: Mapping[str, Any]) -> str:
     more = len(slices) - _MOST_SLICES
     rest = f"<p>{more:,} further slices are in report.json.</p>" if more > 0 else ""
     return (
-        '<section aria-labelledby="slices">\n<h2 id="slices">Slices</h2>\n<p>Each slice is a matrix of its own. The '
+        "<p>Each slice is a matrix of its own; the maps above show the sum of all slices. The "
         'measures further below are those of all slices together.</p>\n<div class="scroll"><table>\n'
-        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>\n{rest}\n</section>"
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>\n{rest}"
     )
 
 

@@ -51,6 +51,7 @@ def test_the_report_has_its_keys_and_is_strict_json():
                 "withheld",
             "statement",
             "notes",
+            "command",
         ]
     )
     assert json.loads(json.dumps(report, allow_nan=False)) == report

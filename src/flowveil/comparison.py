@@ -1,0 +1,232 @@
+"""Several methods, several k and several protections on the same input, side by side.
+
+Every run is a process of its own, so that one that takes too long can be stopped, one that uses too much memory
+takes nobody along, and times are not mixed up. A run hands back what it would publish and nothing else: measures as
+`flowveil.report.summary` publishes them, the matrix and its zones. Even so a comparison is for the data holder:
+releases of the same data with different k can be subtracted from each other.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from flowveil.errors import FlowveilError, InfeasibleError, ParameterError
+from flowveil.flows import Flows
+from flowveil.guarantee import Guarantee
+from flowveil.methods import METHODS, find_method
+
+#: How a run may end. Only the first has measures.
+DONE, INFEASIBLE, TIMED_OUT, FAILED = "done", "infeasible", "timed out", "failed"
+
+INTERNAL = "releases of the same data with different k can be subtracted from each other."
+
+
+@dataclass(frozen=True)
+class Run:
+    """One method with one k and one protection.
+
+    Attributes:
+        method, k, protect: what was run.
+        status: ``done``, ``infeasible``, ``timed out`` or ``failed``.
+        reason: why it is not done; None where it is.
+        seconds: what the method and its recount took; None where it is not done.
+        basis: what its volume counts: trips, or weight where the population is protected.
+        measures: as published, on that basis; None where a measure is withheld or not known.
+        withheld: names of the measures that are withheld.
+        flows, zones: what would be published; None where nothing would.
+        homogeneous: whether its zones never overlap.
+    """
+
+    method: str
+    k: int
+    protect: tuple[str, ...]
+    status: str
+    reason: str | None = None
+    seconds: float | None = None
+    basis: str = "trips"
+    measures: Mapping[str, float | int | None] = field(default_factory=dict)
+    withheld: tuple[str, ...] = ()
+    flows: pa.Table | None = None
+    zones: pa.Table | None = None
+    homogeneous: bool = True
+
+    @property
+    def protection(self) -> str:
+        """The protected units in one word."""
+        return "+".join(self.protect)
+
+    def __repr__(self) -> str:
+        return f"<Run {self.method}, k = {self.k}, {self.protection}: {self.status}>"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All runs, in the order protection, k, method.
+
+    Attributes:
+        runs: the runs.
+        time_limit: seconds that each could take.
+        max_suppressed: share that each could suppress.
+    """
+
+    runs: tuple[Run, ...]
+    time_limit: float
+    max_suppressed: float
+
+    def write(self, directory: str | PathLike[str]) -> Path:
+        """Write comparison.csv, .md, .tex and .html into a folder that is new, empty or an earlier comparison."""
+        from flowveil.report.comparison import write_comparison
+
+        return write_comparison(self, directory)
+
+    def _repr_html_(self) -> str:
+        from flowveil.report.comparison import render_comparison
+        from flowveil.report.document import frame
+
+        return frame(render_comparison(self))
+
+
+def compare_flows(
+    flows: Flows,
+    *,
+    methods: str | Sequence[str] = "all",
+    k: int | Sequence[int] = (5, 10, 20),
+    protect: str | Sequence[str | Sequence[str]] = ("trips",),
+    max_suppressed: float = 0.1,
+    time_limit: float = 300.0,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> Comparison:
+    """Run every combination on the same flows; see `flowveil.compare`.
+
+    Raises:
+        ParameterError: a method, unit, option or number is wrong; nothing was run.
+        DataError: the data has no persons or weights that a protection needs.
+    """
+    names = list(METHODS) if methods == "all" else _listed(methods)
+    for name in names:
+        find_method(name)
+    for name, chosen in (options or {}).items():
+        find_method(name).check_options(chosen)
+    steps = [k] if isinstance(k, int) else list(k)
+    protections = [_units(p) for p in ([protect] if isinstance(protect, str) else protect)]
+    if not names or not steps or not protections:
+        raise ParameterError("There is nothing to compare: name at least one method, one k and one protection.")
+    for step in steps:
+        for units in protections:
+            Guarantee.resolve(flows, k=step, protect=units)
+    if not 0 <= max_suppressed < 1:
+        raise ParameterError(f"max_suppressed must be at least 0 and below 1; found {max_suppressed!r}.")
+    if not time_limit > 0:
+        raise ParameterError(f"The time limit must be above 0 seconds; found {time_limit!r}.")
+    data = pickle.dumps(flows, protocol=pickle.HIGHEST_PROTOCOL)
+    todo = [(units, step, name) for units in protections for step in sorted(set(steps)) for name in names]
+    runs = []
+    for number, (units, step, name) in enumerate(todo):
+        asked = {"method": name, "k": step, "protect": units, "max_suppressed": max_suppressed}
+        runs.append(_run(data, {**asked, **(options or {}).get(name, {})}, time_limit))
+        if progress is not None:
+            progress((number + 1) / len(todo))
+    return Comparison(runs=tuple(runs), time_limit=float(time_limit), max_suppressed=max_suppressed)
+
+
+def _listed(names: str | Sequence[str]) -> list[str]:
+    parts = names.split(",") if isinstance(names, str) else names
+    return list(dict.fromkeys(part.strip() for part in parts if part.strip()))
+
+
+def _units(protect: str | Sequence[str]) -> tuple[str, ...]:
+    return tuple(protect.split("+")) if isinstance(protect, str) else tuple(protect)
+
+
+# ---- one run -----------------------------------------------------------------------------------------------------
+
+
+def _run(data: bytes, asked: dict[str, Any], time_limit: float) -> Run:
+    """Run in a process of its own: the flows go in by its input, the result comes back by its output."""
+    named = {"method": asked["method"], "k": asked["k"], "protect": asked["protect"]}
+    # The child finds the same flowveil, wherever it was found here.
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+    code = "from flowveil.comparison import serve; serve()"
+    job = pickle.dumps(asked, protocol=pickle.HIGHEST_PROTOCOL) + data
+    child = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        # What a library prints when it fails may quote the input.
+        stderr=subprocess.DEVNULL,
+        env=environment,
+    )
+    try:
+        answer, _ = child.communicate(job, timeout=time_limit)
+    except subprocess.TimeoutExpired:
+        return Run(**named, status=TIMED_OUT, reason=f"stopped after {time_limit:,.0f} seconds")
+    finally:
+        if child.poll() is None:
+            child.kill()
+            child.communicate()
+    if child.returncode != 0 or not answer:
+        return Run(**named, status=FAILED, reason="the process ended without a result; memory may have run out")
+    result: dict[str, Any] = pickle.loads(answer)
+    for name in ("flows", "zones"):
+        if result.get(name) is not None:
+            result[name] = pa.ipc.open_stream(result[name]).read_all()
+    return Run(**named, **result)
+
+
+def serve() -> None:
+    """The child: read a job from the standard input, run it, write the result to the standard output."""
+    output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    # Whatever a library prints must not end up in the answer.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    asked = pickle.load(sys.stdin.buffer)
+    flows = pickle.load(sys.stdin.buffer)
+    with output:
+        pickle.dump(_result(flows, asked), output, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def _result(flows: Flows, asked: dict[str, Any]) -> dict[str, Any]:
+    from flowveil.api import anonymize
+    from flowveil.report.summary import summarize
+
+    started = time.perf_counter()
+    try:
+        release = anonymize(flows, **asked)
+    except InfeasibleError as problem:
+        return {"status": INFEASIBLE, "reason": str(problem)}
+    except FlowveilError as problem:
+        return {"status": FAILED, "reason": str(problem)}
+    except Exception as problem:
+        # The message of a foreign error may quote the input: name its kind and nothing else.
+        return {"status": FAILED, "reason": f"unexpected {type(problem).__name__}"}
+    seconds = time.perf_counter() - started
+    report = summarize(release)
+    basis = release.guarantee.basis
+    return {
+        "status": DONE,
+        "seconds": seconds,
+        "basis": basis,
+        "measures": report["measures"][basis],
+        "withheld": tuple((report["withheld"] or {}).get("measures", {}).get(basis, ())),
+        "flows": _stream(release.flows),
+        "zones": _stream(release.zones),
+        "homogeneous": release.plan.homogeneous,
+    }
+
+
+def _stream(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())

@@ -1,0 +1,95 @@
+"""Which points lie in which boxes, where boxes overlap.
+
+Points are sorted along a curve that keeps neighbours together, in blocks, blocks of blocks and so on, each with the
+bounds of its points. All boxes go down this tree together: a (box, block) pair whose bounds do not meet is dropped, the
+others are replaced by their parts. The work is that of the pairs found and their surroundings, and memory is bounded
+however many there are. Measures and the verification use this; methods do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Places = NDArray[np.int64]
+
+#: Points in a block, and blocks in a block of blocks.
+BLOCK = 16
+#: Pairs that are looked at in one step.
+PAIRS_AT_ONCE = 1 << 21
+
+
+def pairs_inside(point: NDArray[Any], low: NDArray[Any], high: NDArray[Any]) -> Iterator[tuple[Places, Places]]:
+    """All pairs of a point and a box that holds it, a part at a time.
+
+    Args:
+        point: one row for each dimension and one column for each point.
+        low, high: bounds of the boxes in the same form; a box holds low <= point < high.
+
+    Yields:
+        Numbers of points and of the boxes that hold them; every pair once.
+    """
+    if point.shape[1] == 0 or low.shape[1] == 0:
+        return
+    tree = _Blocks.of(point)
+    n_top = tree.low[-1].shape[1]
+    box = np.repeat(np.arange(low.shape[1]), n_top)
+    waiting = [(len(tree.low) - 1, box, np.tile(np.arange(n_top), low.shape[1]))]
+    while waiting:
+        level, box, block = waiting.pop()
+        if len(box) > PAIRS_AT_ONCE:
+            half = len(box) // 2
+            waiting += [(level, box[half:], block[half:]), (level, box[:half], block[:half])]
+            continue
+        meet = np.ones(len(box), dtype=np.bool_)
+        for d in range(len(point)):
+            meet &= (tree.low[level][d].take(block) < high[d].take(box)) & (
+                tree.high[level][d].take(block) >= low[d].take(box)
+            )
+        at = np.flatnonzero(meet)
+        if len(at) == 0:
+            continue
+        if level == 0:
+            yield tree.order.take(block.take(at)), box.take(at)
+            continue
+        part = (block.take(at)[:, None] * BLOCK + np.arange(BLOCK)).reshape(-1)
+        owner = np.repeat(box.take(at), BLOCK)
+        real = np.flatnonzero(part < tree.low[level - 1].shape[1])
+        waiting.append((level - 1, owner.take(real), part.take(real)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Blocks:
+    """Bounds of the points (level 0) and of the blocks above them; ``order`` is where the points went."""
+
+    order: Places
+    low: list[NDArray[Any]]
+    high: list[NDArray[Any]]
+
+    @classmethod
+    def of(cls, point: NDArray[Any]) -> _Blocks:
+        order = np.argsort(_along_curve(point), kind="stable")
+        low, high = [point[:, order]], [point[:, order]]
+        while low[-1].shape[1] > BLOCK:
+            first = np.arange(0, low[-1].shape[1], BLOCK)
+            low.append(np.minimum.reduceat(low[-1], first, axis=1))
+            high.append(np.maximum.reduceat(high[-1], first, axis=1))
+        return cls(order, low, high)
+
+
+def _along_curve(point: NDArray[Any]) -> NDArray[np.uint64]:
+    """Place of each point on a Z-shaped curve: the bits of its ranks in all dimensions, in turn."""
+    dimensions, n = point.shape
+    bits = min(64 // dimensions, 16)
+    key = np.zeros(n, dtype=np.uint64)
+    for d, axis in enumerate(point):
+        ordered = np.sort(axis)
+        # Equal values have equal ranks.
+        rank = (np.searchsorted(ordered, axis) * ((1 << bits) - 1) // max(n, 1)).astype(np.uint64)
+        for b in range(bits):
+            key |= (rank >> np.uint64(b) & np.uint64(1)) << np.uint64(b * dimensions + d)
+    return key

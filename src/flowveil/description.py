@@ -1,0 +1,366 @@
+"""What is in the data, before anything is anonymised: how much of it is safe already, and where to start.
+
+Everything here is counted from raw flows, so a description is for the data holder: it is printed, never published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowveil.errors import DataError, ParameterError
+from flowveil.flows import Cells, Flows
+from flowveil.guarantee import UNITS, Guarantee
+from flowveil.hierarchy import Hierarchy, Ints
+from flowveil.methods import METHODS
+
+#: Rows that the floor may touch: it merges all flows once for each pair of depths.
+FLOOR_WORK = 60_000_000
+#: With fewer people, the busiest hundredth is nobody.
+FEWEST_PEOPLE = 100
+
+INTERNAL = "Internal: counted from the raw data. Do not publish."
+
+
+@dataclass(frozen=True)
+class SafeShare:
+    """How much is safe as it is, for one unit: the last two columns of Table 2 of Matet et al. (2023).
+
+    Attributes:
+        unit: trips, people or population.
+        threshold: what a flow must reach.
+        flows: share of the flows that reach it.
+        volume: share of the volume (weight for the population, else trips) that is in such flows.
+    """
+
+    unit: str
+    threshold: float
+    flows: float
+    volume: float
+
+
+@dataclass(frozen=True)
+class Level:
+    """The same matrix with both ends lifted by some levels.
+
+    Attributes:
+        lifted: levels lifted; 0 is the tiles themselves.
+        resolution: H3 resolution, or None for other tiles.
+        origins, destinations, flows: how many there are.
+        safe: by unit.
+    """
+
+    lifted: int
+    resolution: int | None
+    origins: int
+    destinations: int
+    flows: int
+    safe: tuple[SafeShare, ...]
+
+
+@dataclass(frozen=True)
+class Contributors:
+    """How the flows are spread over people.
+
+    Attributes:
+        people: how many there are.
+        flows_each: different flows of a person, on average.
+        busiest_share: share of all (person, flow) pairs that the busiest hundredth of the people has; None where there
+            are too few people.
+        few_behind: share of the flows with at least k trips that fewer than k people made.
+    """
+
+    people: int
+    flows_each: float
+    busiest_share: float | None
+    few_behind: float | None
+
+
+@dataclass(frozen=True)
+class Description:
+    """What is in the data. Internal by nature: not for publication.
+
+    Attributes:
+        k: what safety was held against.
+        rows: rows read.
+        left_out: rows left out, by reason.
+        columns: which column served as what.
+        trips: number of trips.
+        weight: sum of the weights, or None.
+        mean_weight: mean weight of a trip, or None.
+        origins, destinations, flows: tiles of each end, and pairs that have trips.
+        density: flows over possible pairs of tiles.
+        levels: the tiles and what they are merged into, finest first.
+        contributors: about people, or None where the input has none.
+        floor: the mean generalisation error that no hierarchical method can beat at this k and suppression; None where
+            it was not computed.
+        max_suppressed: the share that may be suppressed, for the floor and the advice.
+        advice: where to start, in sentences.
+    """
+
+    k: int
+    rows: int
+    left_out: Mapping[str, int]
+    columns: Mapping[str, str]
+    trips: int
+    weight: float | None
+    mean_weight: float | None
+    origins: int
+    destinations: int
+    flows: int
+    density: float
+    levels: tuple[Level, ...]
+    contributors: Contributors | None
+    floor: float | None
+    max_suppressed: float
+    advice: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; ``internal`` says what it is."""
+        return {"internal": INTERNAL, **asdict(self)}
+
+    def lines(self) -> Iterator[str]:
+        """The description for people."""
+        yield INTERNAL
+        yield ""
+        yield f"Rows read        {self.rows:,}"
+        for reason, count in sorted(self.left_out.items()):
+            yield f"  left out       {count:,} {reason}"
+        used = ", ".join(f"{role} = {column}" for role, column in self.columns.items())
+        yield f"Columns          {used or 'given as flows'}"
+        yield f"Trips            {self.trips:,}"
+        if self.contributors is not None:
+            yield f"People           {self.contributors.people:,}"
+        if self.weight is not None and self.mean_weight is not None:
+            yield f"Weight           {self.weight:,.0f}, {self.mean_weight:,.1f} for a trip on average"
+        yield f"Tiles            {self.origins:,} origins, {self.destinations:,} destinations"
+        yield f"Flows            {self.flows:,}, {self.trips / self.flows:,.2f} trips each on average"
+        yield f"Density          {self.density:.3%} of the possible pairs"
+        yield ""
+        yield f"Already safe at k = {self.k}: share of the flows, and of the volume"
+        yield from self._table()
+        if self.contributors is not None:
+            yield ""
+            yield from self._about_people(self.contributors)
+        if self.floor is not None:
+            yield ""
+            yield (
+                f"Floor: no hierarchical method gets below {self.floor:,.1f} tiles of mean generalisation error "
+                f"with {self.max_suppressed:.0%} suppressed."
+            )
+        yield ""
+        yield "Where to start"
+        for line in self.advice:
+            yield f"- {line}"
+
+    def _table(self) -> Iterator[str]:
+        units = [share.unit for share in self.levels[0].safe]
+        head = f"{'level':>14} {'origins':>9} {'destin.':>9} {'flows':>11}"
+        yield head + "".join(f"  {unit + ' flows':>17} {'volume':>7}" for unit in units)
+        for level in self.levels:
+            name = f"resolution {level.resolution}" if level.resolution is not None else f"{level.lifted} up"
+            row = f"{name:>14} {level.origins:>9,} {level.destinations:>9,} {level.flows:>11,}"
+            yield row + "".join(f"  {share.flows:>17.1%} {share.volume:>7.1%}" for share in level.safe)
+
+    def _about_people(self, who: Contributors) -> Iterator[str]:
+        text = f"A person is in {who.flows_each:,.1f} flows on average"
+        if who.busiest_share is not None:
+            text += f"; the busiest hundredth of the people has {who.busiest_share:.1%} of all"
+        yield text + "."
+        if who.few_behind is not None:
+            yield (
+                f"Of the flows with at least {self.k} trips, {who.few_behind:.1%} are those of fewer than {self.k} "
+                "people: protecting trips does not hide them."
+            )
+
+    def __repr__(self) -> str:
+        return f"<Description of {self.flows:,} flows, internal>"
+
+
+def describe_flows(flows: Flows, *, k: int = 10, max_suppressed: float = 0.1) -> Description:
+    """Describe flows before anything is anonymised.
+
+    Args:
+        flows: what `read_trips` returns.
+        k: what safety is held against, in every unit that the data has.
+        max_suppressed: share that may be suppressed, for the floor and the advice.
+
+    Raises:
+        DataError: there are no flows.
+        ParameterError: k or the share is out of range.
+    """
+    if len(flows) == 0:
+        raise DataError("There are no flows to describe.")
+    if not 0 <= max_suppressed < 1:
+        raise ParameterError(f"max_suppressed must be at least 0 and below 1; found {max_suppressed!r}.")
+    units = [
+        u for u in UNITS if (u != "people" or flows.people is not None) and (u != "population" or _weighted(flows))
+    ]
+    guarantees = {unit: Guarantee.resolve(flows, k=k, protect=unit) for unit in units}
+    levels = tuple(_levels(flows, guarantees))
+    trips = int(flows.trips.sum())
+    weight = None if flows.weight is None else float(flows.weight.sum())
+    return Description(
+        k=k,
+        rows=flows.intake.rows,
+        left_out=dict(flows.intake.left_out),
+        columns=dict(flows.intake.columns),
+        trips=trips,
+        weight=weight,
+        mean_weight=None if weight is None else weight / trips,
+        origins=flows.origins.n_tiles,
+        destinations=flows.destinations.n_tiles,
+        flows=len(flows),
+        density=len(flows) / (flows.origins.n_tiles * flows.destinations.n_tiles),
+        levels=levels,
+        contributors=_contributors(flows, k),
+        floor=generalization_floor(flows, guarantees["trips"], max_suppressed=max_suppressed),
+        max_suppressed=max_suppressed,
+        advice=tuple(_advice(flows, levels, max_suppressed)),
+    )
+
+
+def _weighted(flows: Flows) -> bool:
+    return flows.weight is not None and float(flows.weight.sum()) > 0
+
+
+# ---- levels ------------------------------------------------------------------------------------------------------
+
+
+def _levels(flows: Flows, guarantees: Mapping[str, Guarantee]) -> Iterator[Level]:
+    node_o, node_d = flows.origins.leaf_node, flows.destinations.leaf_node
+    resolution = flows.intake.resolution
+    cells: Cells = flows
+    for lifted in range(max(flows.origins.max_depth, flows.destinations.max_depth) + 1):
+        cells = flows.merge(
+            node_o[flows.origin], node_d[flows.destination], flows.origins.n_nodes, flows.destinations.n_nodes
+        ).cells
+        here = None if resolution is None else resolution - lifted
+        yield Level(
+            lifted=lifted,
+            resolution=here if here is None or here >= 0 else None,
+            origins=len(np.unique_values(cells.origin)),
+            destinations=len(np.unique_values(cells.destination)),
+            flows=len(cells),
+            safe=tuple(_safe_share(cells, unit, guarantee) for unit, guarantee in guarantees.items()),
+        )
+        # Coarser levels only repeat that everything is safe.
+        if len(cells) == 1:
+            return
+        node_o, node_d = flows.origins.lift(node_o), flows.destinations.lift(node_d)
+
+
+def _safe_share(cells: Cells, unit: str, guarantee: Guarantee) -> SafeShare:
+    anywhere = np.full(len(cells), np.iinfo(np.int32).max, np.int32)
+    safe = guarantee.safe(cells, anywhere, anywhere)
+    volume = cells.volume("weight" if unit == "population" else "trips").astype(np.float64)
+    return SafeShare(
+        unit=unit,
+        threshold=float(getattr(guarantee, unit)),
+        flows=float(safe.mean()),
+        volume=float(volume[safe].sum() / volume.sum()) if volume.sum() else 0.0,
+    )
+
+
+def _contributors(flows: Flows, k: int) -> Contributors | None:
+    if flows.people is None or len(flows.people.person) == 0:
+        return None
+    each = np.sort(np.bincount(flows.people.person))[::-1]
+    each = each[each > 0]
+    busiest = None
+    if len(each) >= FEWEST_PEOPLE:
+        busiest = float(each[: len(each) // 100].sum() / each.sum())
+    enough = flows.trips >= k
+    few = None
+    if enough.any():
+        few = float((flows.people.count(len(flows))[enough] < k).mean())
+    return Contributors(people=len(each), flows_each=float(each.mean()), busiest_share=busiest, few_behind=few)
+
+
+# ---- the floor ---------------------------------------------------------------------------------------------------
+
+
+def generalization_floor(flows: Flows, guarantee: Guarantee, *, max_suppressed: float) -> float | None:
+    """The mean generalisation error that no method over these hierarchies can beat.
+
+    Every flow is given the smallest |origin zone| + |destination zone| over all pairs of ancestors whose cell is safe,
+    whatever the other flows need, and the costliest ``max_suppressed`` of the volume is left out.
+
+    Returns:
+        The error, in tiles; None where it would take too long, or where no flow can be published.
+    """
+    trees = (flows.origins, flows.destinations)
+    if len(flows) * (trees[0].max_depth + 1) * (trees[1].max_depth + 1) > FLOOR_WORK:
+        return None
+    best = np.full(len(flows), np.inf)
+    for node_o in _chain(trees[0], flows.origin):
+        for node_d in _chain(trees[1], flows.destination):
+            merged = flows.merge(node_o, node_d, trees[0].n_nodes, trees[1].n_nodes)
+            cells = merged.cells
+            size_o, size_d = trees[0].size[cells.origin], trees[1].size[cells.destination]
+            cost = np.where(guarantee.safe(cells, size_o, size_d), size_o + size_d, np.inf)
+            np.minimum(best, cost[merged.row], out=best)
+    volume = flows.volume(guarantee.basis).astype(np.float64)
+    return _mean_without_costliest(best, volume, max_suppressed)
+
+
+def _chain(tree: Hierarchy, tile: Ints) -> Iterator[Ints]:
+    """The nodes of the flows' tiles, then their parents, up to the root."""
+    node = tree.leaf_node[tile]
+    for _ in range(tree.max_depth + 1):
+        yield node
+        node = tree.lift(node)
+
+
+def _mean_without_costliest(cost: NDArray[np.float64], volume: NDArray[np.float64], share: float) -> float | None:
+    order = np.argsort(cost, kind="stable")
+    kept = np.cumsum(volume[order]) <= volume.sum() * (1 - share) + 1e-9
+    # The flow at the limit counts with what is needed of it.
+    part = np.where(kept, volume[order], 0.0)
+    first = int(kept.sum())
+    if first < len(order):
+        part[first] = volume.sum() * (1 - share) - part.sum()
+    counted = part > 0
+    if not counted.any() or not np.isfinite(cost[order][counted]).all():
+        return None
+    return float(np.average(cost[order][counted], weights=part[counted]))
+
+
+# ---- advice ------------------------------------------------------------------------------------------------------
+
+
+def _advice(flows: Flows, levels: Sequence[Level], max_suppressed: float) -> Iterator[str]:
+    enough = next((x for x in levels if all(share.volume >= 1 - max_suppressed for share in x.safe)), None)
+    finest = levels[0]
+    if enough is finest:
+        yield (
+            "Enough is safe as it is: 'suppression' publishes the tiles unchanged, and a finer resolution may be "
+            "possible."
+        )
+    elif enough is None:
+        yield "Even the coarsest level leaves much short: expect large zones, or choose a lower k, or bring more data."
+    elif enough.resolution is not None and finest.resolution is not None:
+        # Methods merge where they must; three levels leave them room without making the tree needlessly deep.
+        start = min(finest.resolution, enough.resolution + 3)
+        yield (
+            f"At resolution {enough.resolution}, all but {max_suppressed:.0%} of the volume would be safe on a plain "
+            f"grid; start with --resolution {start} and let the method merge where it must."
+        )
+    else:
+        yield (
+            f"{enough.lifted} levels up, all but {max_suppressed:.0%} of the volume would be safe; "
+            "the method merges less where it can."
+        )
+    homogeneous = next((name for name in ("twincut", "odkanon") if name in METHODS), None)
+    if homogeneous is not None:
+        yield f"Method: '{homogeneous}' for zones that do not overlap, which readers can map and add up."
+    if "atg-dual" in METHODS:
+        yield "Method: 'atg-dual' where the error of single flows matters more than one common map."
+    if flows.people is not None:
+        yield "The data names people: protect them (--protect people), not only trips."
+    else:
+        yield "The data names nobody: trips can be protected, people cannot; say so to your readers."

@@ -1,0 +1,265 @@
+"""GLOVE and GLOVE-sk: merging boxes until each hides enough (Gramaglia and Fiore 2015; Matet et al. 2023).
+
+GLOVE merges greedily: of all pairs of boxes that are short of the guarantee, the pair whose merging stretches them
+least, on average over their volume. A box that has become safe is not merged any further. Candidates are the pairs of
+a graph of nearest neighbours. In the end the boxes with the longest sides are suppressed, within ``max_suppressed``.
+
+GLOVE-sk is what a data owner would write with scikit-learn: complete-linkage clustering, blind to volumes, cut as low
+as the limit on suppression allows. It merges flows that are safe already, and that makes it as bad as published; it is
+here as a baseline.
+
+Guaranteed: every published box satisfies the guarantee; at most ``max_suppressed`` of the volume is suppressed, unless
+all of it together is short. The boxes of GLOVE are those of the plain loop in ``tests/reference/glove.py``.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowveil.boxes import Frame, Hulls, box_plan
+from flowveil.errors import MissingExtraError, ParameterError
+from flowveil.flows import Flows
+from flowveil.guarantee import Guarantee
+from flowveil.hierarchy import Floats, Ints
+from flowveil.plan import Plan
+
+Numbers = NDArray[np.int64]
+
+
+def glove(
+    flows: Flows,
+    guarantee: Guarantee,
+    *,
+    max_suppressed: float = 0.1,
+    neighbors: int = 100,
+    grid_m: float | None = None,
+) -> Plan:
+    """Plan boxes by greedy merging of those that are short.
+
+    Args:
+        flows: what to anonymise; their tiles need a place on the map. Memory grows with flows times neighbours.
+        guarantee: what every cell must satisfy.
+        max_suppressed: share of the volume that may be suppressed; never exceeded.
+        neighbors: nearest neighbours of each flow (L1 distance) that it may be merged with.
+        grid_m: width in metres of the grid that box edges lie on; by default that of a tile.
+    """
+    _check_neighbors(neighbors)
+    frame = Frame.of(flows, grid_m=grid_m)
+    into, short = _merge(flows, guarantee, frame, neighbors)
+    box = _roots(into)[: len(flows)]
+    budget = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
+    group, is_short = _absorb(flows, guarantee, frame, _numbered(box), short[box], budget)
+    kept = ~is_short
+    kept &= ~_costliest(flows, guarantee, frame, group, kept, budget)
+    return box_plan(frame, group, kept, disjoint=False, notes={})
+
+
+def glove_sk(
+    flows: Flows,
+    guarantee: Guarantee,
+    *,
+    max_suppressed: float = 0.1,
+    neighbors: int = 100,
+    grid_m: float | None = None,
+) -> Plan:
+    """Plan boxes by scikit-learn's agglomerative clustering: complete linkage, L1, volumes not looked at.
+
+    Args:
+        flows: what to anonymise; their tiles need a place on the map.
+        guarantee: what every cell must satisfy.
+        max_suppressed: share of the volume that may be suppressed; never exceeded.
+        neighbors: nearest neighbours of each flow (L1 distance) that it may be merged with.
+        grid_m: width in metres of the grid that box edges lie on; by default that of a tile.
+    """
+    _check_neighbors(neighbors)
+    frame = Frame.of(flows, grid_m=grid_m)
+    merges = _dendrogram(_points(frame), neighbors)
+    volume = flows.volume(guarantee.basis)
+    budget = max_suppressed * float(np.sum(volume))
+
+    def cut(n_merges: int) -> tuple[Ints, NDArray[np.bool_]]:
+        into = np.full(len(flows) + n_merges, -1)
+        into[merges[:n_merges].ravel()] = np.repeat(len(flows) + np.arange(n_merges), 2)
+        group = _numbered(_roots(into)[: len(flows)])
+        return group, _safe_groups(flows, guarantee, frame, group)[group]
+
+    # Merging never makes a group worse, so what is suppressed shrinks along the dendrogram.
+    low, high = 0, len(merges)
+    while low < high:
+        middle = (low + high) // 2
+        if volume[~cut(middle)[1]].sum() <= budget:
+            high = middle
+        else:
+            low = middle + 1
+    group, kept = cut(low)
+    return box_plan(frame, group, kept, disjoint=False, notes={"merges": low})
+
+
+def _check_neighbors(neighbors: int) -> None:
+    if isinstance(neighbors, bool) or not isinstance(neighbors, int | np.integer) or neighbors < 1:
+        raise ParameterError(f"neighbors must be a whole number of at least 1; found {neighbors!r}.")
+
+
+def _missing(library: str) -> MissingExtraError:
+    return MissingExtraError(f"GLOVE needs {library}, which is not installed. Hint: pip install 'flowveil[boxes]'.")
+
+
+def _points(frame: Frame) -> Floats:
+    """The flows as points in centimetres, one row each."""
+    return np.ascontiguousarray((frame.point * frame.step_cm[:, None]).T, dtype=np.float64)
+
+
+def _merge(flows: Flows, guarantee: Guarantee, frame: Frame, neighbors: int) -> tuple[Numbers, NDArray[np.bool_]]:
+    """What each box was merged into, and whether it is short; the flows are the first boxes."""
+    try:
+        from flowveil.methods.glove_merging import SHORT, merge_boxes
+    except ModuleNotFoundError as problem:
+        raise _missing(problem.name or "numba") from problem
+    point = _points(frame)
+    held, least = [], []
+    if guarantee.trips is not None:
+        held.append(flows.trips.astype(np.float64))
+        least.append(float(guarantee.trips))
+    if guarantee.population is not None:
+        held.append(flows.volume("weight"))
+        least.append(guarantee.population)
+    person_start, person = np.zeros(len(flows) + 1, dtype=np.int64), np.zeros(0, dtype=np.int32)
+    if guarantee.people is not None and flows.people is not None:
+        np.cumsum(flows.people.count(len(flows)), out=person_start[1:])
+        person = flows.people.person
+    # Flows that are safe alone take no part.
+    short = np.flatnonzero(~guarantee.safe(flows, *frame.sizes(Hulls(frame.point, frame.point))))
+    near_start, near = _neighbor_graph(point, short, neighbors)
+    into, state = merge_boxes(
+        point,
+        flows.volume(guarantee.basis).astype(np.float64),
+        np.stack(held, axis=1) if held else np.zeros((len(flows), 0)),
+        np.array(least),
+        person_start,
+        person,
+        guarantee.people or 0,
+        *_sorted_tiles(frame.origin_squares, frame.step_cm[:2]),
+        *_sorted_tiles(frame.destination_squares, frame.step_cm[2:]),
+        guarantee.locations or 0,
+        near_start,
+        near,
+    )
+    return into, state == SHORT
+
+
+def _sorted_tiles(squares: tuple[Ints, Ints], step_cm: Numbers) -> tuple[Floats, Floats]:
+    x, y = (np.multiply(axis, step, dtype=np.float64) for axis, step in zip(squares, step_cm, strict=True))
+    order = np.argsort(x, kind="stable")
+    return x[order], y[order]
+
+
+def _neighbor_graph(point: Floats, among: Numbers, neighbors: int) -> tuple[Numbers, Numbers]:
+    """For each point, those that are among its nearest or have it among theirs, as sorted slices."""
+    try:
+        from scipy.spatial import cKDTree
+    except ModuleNotFoundError as problem:
+        raise _missing("scipy") from problem
+    n = len(point)
+    if len(among) < 2:
+        return np.zeros(n + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    found = min(neighbors + 1, len(among))
+    _, nearest = cKDTree(point[among]).query(point[among], k=found, p=1)
+    a, b = np.repeat(among, found), among[nearest.ravel()]
+    key = np.concatenate((a * n + b, b * n + a)[: 2 if found < len(among) else 1])
+    key = np.sort(key[key // n != key % n])
+    key = key[np.flatnonzero(np.diff(key, prepend=-1))]
+    return np.searchsorted(key // n, np.arange(n + 1)), key % n
+
+
+def _roots(into: Numbers) -> Numbers:
+    """Where each box ended up."""
+    at = np.where(into < 0, np.arange(len(into)), into)
+    while True:
+        further = at[at]
+        if np.array_equal(further, at):
+            return at
+        at = further
+
+
+def _numbered(box: NDArray[Any]) -> Ints:
+    """Number from 0 without gaps, in the same order."""
+    group: Ints = np.unique(box, return_inverse=True)[1].astype(np.int32)
+    return group
+
+
+def _safe_groups(flows: Flows, guarantee: Guarantee, frame: Frame, group: Ints) -> NDArray[np.bool_]:
+    n = int(group.max()) + 1
+    cells = flows.merge(group, np.zeros_like(group), n, 1).cells
+    return guarantee.safe(cells, *frame.sizes(Hulls.around(frame.point, group)))
+
+
+def _absorb(
+    flows: Flows,
+    guarantee: Guarantee,
+    frame: Frame,
+    group: Ints,
+    short: NDArray[np.bool_],
+    budget: float,
+) -> tuple[Ints, NDArray[np.bool_]]:
+    """Put the one group that may be left short into the box it stretches least, unless it may be suppressed."""
+    volume = flows.volume(guarantee.basis)
+    if not short.any() or short.all() or volume[short].sum() <= budget:
+        return group, short
+    hulls = Hulls.around(frame.point, group)
+    left = int(group[short][0])
+    held = np.bincount(group, weights=volume)
+    whole = np.maximum(hulls.high, hulls.high[:, [left]]) - np.minimum(hulls.low, hulls.low[:, [left]])
+    reach, own = frame.step_cm @ whole, frame.step_cm @ (hulls.high - hulls.low)
+    total = held + held[left]
+    cost = held * (reach - own) + held[left] * (reach - own[left])
+    cost = np.where(total > 0, cost / np.where(total > 0, total, 1), reach - (own + own[left]) / 2)
+    cost[left] = np.inf
+    group = np.where(short, np.argmin(cost), group)
+    return _numbered(group), np.zeros_like(short)
+
+
+def _costliest(
+    flows: Flows, guarantee: Guarantee, frame: Frame, group: Ints, kept: NDArray[np.bool_], budget: float
+) -> NDArray[np.bool_]:
+    """The flows of the boxes with the longest sides, as many as may still be suppressed.
+
+    A box that is a single square costs nothing and stays.
+    """
+    volume = flows.volume(guarantee.basis)
+    left = budget - float(volume[~kept].sum())
+    hulls = Hulls.around(frame.point, group)
+    reach = frame.step_cm @ (hulls.high - hulls.low)
+    held = np.bincount(group, weights=volume)
+    published = np.zeros(len(held), dtype=np.bool_)
+    published[group[kept]] = True
+    candidates = np.flatnonzero(published & (reach > 0) & (held <= left))
+    order = candidates[np.argsort(-reach[candidates], kind="stable")]
+    dropped = np.zeros(len(held), dtype=np.bool_)
+    dropped[order[: np.searchsorted(np.cumsum(held[order]), left, side="right")]] = True
+    return dropped[group]
+
+
+def _dendrogram(point: Floats, neighbors: int) -> Any:
+    """All merges in their order: the two clusters that become cluster ``n + i``; the points are the first."""
+    try:
+        from sklearn.cluster import AgglomerativeClustering
+        from sklearn.neighbors import kneighbors_graph
+    except ModuleNotFoundError as problem:
+        raise _missing("scikit-learn") from problem
+    n = len(point)
+    if n == 1:
+        return np.zeros((0, 2), dtype=np.int64)
+    graph = None
+    if neighbors < n - 1:
+        graph = kneighbors_graph(point, neighbors, metric="manhattan", include_self=False)
+    clustering = AgglomerativeClustering(
+        n_clusters=None, distance_threshold=0.0, linkage="complete", metric="l1", connectivity=graph
+    )
+    with warnings.catch_warnings():
+        # A graph in several parts is completed, as the paper's program lets it be.
+        warnings.simplefilter("ignore", UserWarning)
+        return clustering.fit(point).children_

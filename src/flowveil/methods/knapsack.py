@@ -1,0 +1,205 @@
+"""The best cut of one tree within a budget, exactly.
+
+A price on suppressed units finds the cuts on the lower convex hull of cost and suppression; the best cut within a
+budget usually lies a little above the hull. Any cut better than the best one known can lose only so much against the
+best cut at the price, so few nodes have a choice at all: those that can be reached and decided otherwise within that
+loss. Over these, and only these, all combinations are enumerated from the leaves up, dropping what loses too much and
+what another combination beats in both cost and suppression.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowveil.hierarchy import Floats
+from flowveil.methods.twin_trees import Costs, Half, Positions
+
+#: Combinations kept at a node. Beyond, the best one for each step of suppression is kept and the optimum may be missed.
+MOST_COMBINATIONS = 2048
+
+
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """Where a cut near the best one at a price may differ from it.
+
+    Attributes:
+        nodes: the nodes that may be decided otherwise, in node order.
+        loss: what the cut loses, at the least, if such a node is reached and decided otherwise.
+    """
+
+    nodes: Positions
+    loss: Floats
+
+
+def near_ties(costs: Costs, half: Half, most: float) -> Choices:
+    """The nodes that can be reached and decided otherwise at a loss of at most so much."""
+    reach = _loss_to_reach(costs, half)
+    saving = half.price * costs.volume - costs.cost
+    otherwise = reach + np.abs(saving - half.divided)
+    nodes = np.flatnonzero(otherwise <= most)
+    return Choices(nodes, otherwise[nodes])
+
+
+def flipped(costs: Costs, half: Half, nodes: Positions) -> Positions:
+    """The best cut at the price in which these nodes are reached and decided otherwise.
+
+    Where one of them lies below another that is now left whole, it is not reached after all.
+    """
+    axis = costs.axis
+    saving = half.price * costs.volume - costs.cost
+    split = half.divided > saving
+    split[nodes] = ~split[nodes]
+    above = axis.parent[nodes]
+    other = np.zeros(len(axis), dtype=np.bool_)
+    other[nodes] = True
+    while np.any(above >= 0):
+        above = above[above >= 0]
+        split[above[~other[above]]] = True
+        above = axis.parent[above]
+    return axis.reached(split)
+
+
+def _loss_to_reach(costs: Costs, half: Half) -> Floats:
+    """What dividing all ancestors of each node loses against the best cut."""
+    reach = np.zeros(len(costs.axis))
+    loss = half.best - half.divided
+    for nodes, above, _, _ in costs.axis.layers:
+        reach[nodes] = reach[above] + loss[above]
+    return reach
+
+
+@dataclass(frozen=True, eq=False)
+class _Set:
+    """Combinations below a node: loss against the best, suppression against the best, and where each comes from.
+
+    ``parts`` are the sets that were combined and the position in each; ``node`` with ``whole`` says which combinations
+    leave the node whole (the others divide it).
+    """
+
+    loss: Floats
+    suppressed: Floats
+    parts: tuple[tuple[_Set, Positions], ...] = ()
+    node: int = -1
+    whole: NDArray[np.bool_] | None = None
+
+
+_NOTHING = _Set(np.zeros(1), np.zeros(1))
+
+
+def best_within(costs: Costs, half: Half, budget: float, known: float) -> tuple[Positions, float, float] | None:
+    """The cut with the smallest score whose suppressed volume is within the budget, if it is below a known score.
+
+    Args:
+        costs: the tree and what its nodes cost.
+        half: the best cut at some price, at least the objective's least price for the known score.
+        budget: volume that may be suppressed.
+        known: score to beat.
+
+    Returns:
+        The cut, its cost and its suppressed volume; None where no cut is better.
+    """
+    objective = costs.objective
+    gap = objective.price_within(known, half.price, budget) - (half.cost + half.price * half.suppressed)
+    if not gap > 0:
+        return None
+    choices = near_ties(costs, half, gap)
+    combined = _combine(costs, half, choices.nodes, gap)
+    suppressed = half.suppressed + combined.suppressed
+    cost = half.cost + combined.loss - half.price * combined.suppressed
+    if objective.mean:
+        published = objective.total - suppressed
+        score = np.where(published > 0, cost / np.where(published > 0, published, 1.0), np.inf)
+    else:
+        score = (cost + objective.base * suppressed) / objective.total
+    score[suppressed > budget] = np.inf
+    best = int(np.argmin(score))
+    if not score[best] < known:
+        return None
+    split = half.divided > half.price * costs.volume - costs.cost
+    _decide(combined, best, split)
+    cut = costs.axis.reached(split)
+    return cut, *costs.of(cut)
+
+
+def _combine(costs: Costs, half: Half, nodes: Positions, gap: float) -> _Set:
+    """All combinations of decisions at these nodes that lose at most the gap, from the leaves up."""
+    axis = costs.axis
+    saving = half.price * costs.volume - costs.cost
+    published = costs.volume.copy()
+    divided = np.zeros(len(axis))
+    for layer, _, siblings, above in reversed(axis.layers):
+        divided[above] = np.add.reduceat(published[layer], siblings)
+        published[above] = np.where(half.divided[above] > saving[above], divided[above], published[above])
+    reach = _loss_to_reach(costs, half)
+    chosen = np.zeros(len(axis), dtype=np.bool_)
+    chosen[nodes] = True
+    relevant = chosen.copy()
+    for layer, _, siblings, above in reversed(axis.layers):
+        relevant[above] |= np.logical_or.reduceat(relevant[layer], siblings)
+    below: dict[int, _Set] = {}
+    # Children stand after their parents, so going backwards every node finds its children done.
+    for node in np.flatnonzero(relevant)[::-1].tolist():
+        found = below.pop(node, _NOTHING)
+        room = gap - reach[node]
+        if chosen[node]:
+            whole = (half.best[node] - saving[node], published[node] - costs.volume[node])
+            apart = (half.best[node] - half.divided[node], published[node] - divided[node])
+            found = _choose(found, node, whole, apart, half.price, room)
+        parent = int(axis.parent[node])
+        if parent < 0:
+            return found
+        below[parent] = _both(below[parent], found, half.price, gap - reach[parent]) if parent in below else found
+    return _NOTHING
+
+
+def _choose(
+    divided: _Set, node: int, whole: tuple[float, float], apart: tuple[float, float], price: float, room: float
+) -> _Set:
+    """Leave the node whole, or divide it with any combination below."""
+    loss = np.concatenate(([whole[0]], divided.loss + apart[0]))
+    suppressed = np.concatenate(([whole[1]], divided.suppressed + apart[1]))
+    kept = _undominated(loss, suppressed, price, room)
+    position = np.maximum(kept - 1, 0)
+    return _Set(loss[kept], suppressed[kept], ((divided, position),), node, kept == 0)
+
+
+def _both(one: _Set, other: _Set, price: float, room: float) -> _Set:
+    """Every combination of one with every combination of the other."""
+    loss = (one.loss[:, None] + other.loss[None, :]).ravel()
+    suppressed = (one.suppressed[:, None] + other.suppressed[None, :]).ravel()
+    kept = _undominated(loss, suppressed, price, room)
+    width = len(other.loss)
+    return _Set(loss[kept], suppressed[kept], ((one, kept // width), (other, kept % width)))
+
+
+def _undominated(loss: Floats, suppressed: Floats, price: float, room: float) -> Positions:
+    """The combinations within the room that no other beats in both cost and suppression."""
+    inside = np.flatnonzero(loss <= room)
+    cost = loss[inside] - price * suppressed[inside]
+    order = np.lexsort((cost, suppressed[inside]))
+    cost = cost[order]
+    # Going up in suppression, only what costs less than everything before it is worth it.
+    before = np.concatenate(([np.inf], np.minimum.accumulate(cost)[:-1]))
+    kept: Positions = inside[order[cost < before]]
+    if len(kept) > MOST_COMBINATIONS:
+        step = np.linspace(suppressed[kept[0]], suppressed[kept[-1]], MOST_COMBINATIONS // 2)
+        bucket = np.searchsorted(step, suppressed[kept])
+        by_loss = np.lexsort((loss[kept], bucket))
+        first = np.concatenate(([True], bucket[by_loss][1:] != bucket[by_loss][:-1]))
+        kept = np.sort(kept[by_loss[first]])
+    return kept
+
+
+def _decide(combined: _Set, position: int, split: NDArray[np.bool_]) -> None:
+    """Write the decisions of one combination into the mask of divided nodes."""
+    todo = [(combined, position)]
+    while todo:
+        found, at = todo.pop()
+        if found.node >= 0 and found.whole is not None:
+            split[found.node] = not found.whole[at]
+            if found.whole[at]:
+                continue
+        todo += [(part, int(where[at])) for part, where in found.parts]

@@ -1,0 +1,324 @@
+"""Safe pairs: every pair of an origin node and a destination node whose cell may be published.
+
+Whatever cuts are chosen, a published cell is one of these pairs. There are few of them: pairs of one depth at each end
+are disjoint, so each depth pair has at most volume / k, and a pair can only be safe inside safe pairs. They are found
+by walking down from the roots: for every origin depth the flows are sorted once by (origin node, destination tile); a
+pair is then a run of rows, its children are runs inside it, and sums are differences of prefix sums. Only safe runs
+are divided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowveil.flows import Cells, Flows, People
+from flowveil.guarantee import Guarantee
+from flowveil.hierarchy import Hierarchy, Ints
+
+Positions = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Sketch:
+    """A hierarchy reduced to the nodes that a good cut may need; its leaves stand for one or several tiles.
+
+    Attributes:
+        tree: the reduced hierarchy.
+        node: the node of the full hierarchy that each of its nodes is.
+        size: tiles of the full hierarchy below each node.
+        leaf_of_tile: the leaf that stands for each tile of the full hierarchy.
+        thinned: nodes that a good cut may need were left out, because the tree is very deep.
+    """
+
+    tree: Hierarchy
+    node: Ints
+    size: Ints
+    leaf_of_tile: Ints
+    thinned: bool = False
+
+    @classmethod
+    def of(cls, full: Hierarchy, divisible: NDArray[np.bool_]) -> Sketch:
+        """Keep the divisible nodes, and as leaves the topmost nodes that have no divisible one inside.
+
+        Args:
+            full: the hierarchy.
+            divisible: which nodes a cut may divide. The topmost one must hold all others.
+        """
+        before = np.concatenate(([0], np.cumsum(divisible)))
+        some_inside = before[full.stop] > before[:-1]
+        leaf = ~some_inside
+        leaf[1:] &= some_inside[full.parent[1:]]
+        kept = divisible | leaf
+        number = np.cumsum(kept, dtype=np.int32) - np.int32(1)
+        above = np.where(kept, number, np.int32(-1))
+        # A parent stands before its children, so the nearest kept ancestor comes down depth by depth.
+        for depth in range(1, full.max_depth + 1):
+            nodes = full.nodes_at_depth(depth)
+            above[nodes] = np.where(kept[nodes], number[nodes], above[full.parent[nodes]])
+        node = np.flatnonzero(kept)
+        parent = np.where(node > 0, above[np.maximum(full.parent[node], 0)], np.int32(-1))
+        parent[0] = -1
+        tree = Hierarchy(parent=parent, code=np.arange(len(node), dtype=np.uint64))
+        leaf_of_tile = tree.leaf_start[above[full.leaf_node]]
+        return cls(tree=tree, node=full.narrowest[node], size=full.size[node], leaf_of_tile=leaf_of_tile)
+
+
+def sketch(full: Hierarchy, tile: Ints, flows: Flows, guarantee: Guarantee, *, max_depth: int | None = None) -> Sketch:
+    """The hierarchy without chains, and without what lies below nodes that are short whatever the other end is.
+
+    No cut is lost that would be better than all those left: along a chain the tiles are the same, and a node that is
+    short with everything at the other end suppresses all it holds, divided or not.
+
+    Args:
+        full: the hierarchy.
+        tile: the tile of each flow.
+        flows: the flows.
+        guarantee: what is short.
+        max_depth: deeper trees are thinned until they are no deeper: of every path only nodes that are a good deal
+            larger than the next one below are kept.
+    """
+    trips = full.sum_over(np.bincount(tile, weights=flows.trips, minlength=full.n_tiles))
+    divisible = (full.n_children > 1) & (trips >= max(guarantee.trips or 0, guarantee.people or 0))
+    if guarantee.population is not None:
+        weight = np.bincount(tile, weights=flows.volume("weight"), minlength=full.n_tiles)
+        divisible &= full.sum_over(weight) >= guarantee.population
+    if guarantee.locations is not None:
+        divisible &= full.size >= guarantee.locations
+    reduced = Sketch.of(full, divisible)
+    growth = 1.0
+    while max_depth is not None and reduced.tree.max_depth > max_depth:
+        growth += 0.05
+        step = np.floor(np.log(full.size) / np.log(growth))
+        same = np.zeros(full.n_nodes, dtype=np.bool_)
+        same[1:] = step[1:] == step[full.parent[1:]]
+        # Of a run of nodes of about one size on a path, the topmost.
+        reduced = replace(Sketch.of(full, divisible & ~same), thinned=True)
+    return reduced
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """The safe pairs of one origin depth and one destination depth.
+
+    Attributes:
+        origin, destination: nodes of the two sketches.
+        cells: their trips, weights and people; the ends are those nodes.
+        order: the flows sorted by origin node, then destination leaf.
+        start, stop: the flows of each pair are that slice of ``order``.
+    """
+
+    origin: Ints
+    destination: Ints
+    volume: NDArray[Any]
+    order: Positions
+    start: Positions
+    stop: Positions
+
+    def rows(self) -> tuple[Positions, Positions]:
+        """The flows of all pairs, and the pair of each."""
+        length = self.stop - self.start
+        pair = np.repeat(np.arange(len(length)), length)
+        within = np.arange(len(pair)) - np.repeat(np.cumsum(length) - length, length)
+        return self.order[self.start[pair] + within], pair
+
+
+def safe_levels(flows: Flows, guarantee: Guarantee, origins: Sketch, destinations: Sketch) -> Iterator[Level]:
+    """Walk over all depth pairs that have safe pairs, destination depths downwards within each origin depth."""
+    walk = _Walk(flows, guarantee, origins, destinations)
+    leaf_o = origins.leaf_of_tile[flows.origin]
+    depth_o = origins.tree.depth[origins.tree.leaf_node]
+    # From the deepest up: every order is then a few sorted runs away from the next.
+    order = np.arange(len(flows))
+    node = origins.tree.leaf_node.copy()
+    for depth in range(origins.tree.max_depth, -1, -1):
+        deep = depth_o >= depth
+        key = node[leaf_o[order]].astype(np.int64) * destinations.tree.n_tiles + walk.leaf_d[order]
+        if _falls(key):
+            order = order[np.argsort(key, kind="stable")]
+        here = order if deep.all() else order[deep[leaf_o[order]]]
+        yield from walk.down(here, node[leaf_o[here]])
+        node = np.where(deep, origins.tree.lift(node), node)
+
+
+def _falls(values: NDArray[Any]) -> bool:
+    return bool(np.any(values[1:] < values[:-1]))
+
+
+class _Walk:
+    """What every origin depth needs: prefix sums are taken along its order, lowest common ancestors looked up."""
+
+    def __init__(self, flows: Flows, guarantee: Guarantee, origins: Sketch, destinations: Sketch) -> None:
+        self.flows = flows
+        self.guarantee = guarantee
+        self.origins = origins
+        self.tree = destinations.tree
+        self.size_d = destinations.size
+        self.leaf_d = destinations.leaf_of_tile[flows.destination]
+        self.meet = Meeting.of(self.tree)
+        self.ancestor = _ancestors(self.tree)
+
+    def down(self, order: Positions, node_o: Ints) -> Iterator[Level]:
+        """The safe pairs of one origin depth, by destination depth."""
+        flows = self.flows
+        leaf = self.leaf_d[order]
+        n = len(order)
+        if n == 0:
+            return
+        new_o = np.ones(n, dtype=np.bool_)
+        new_o[1:] = node_o[1:] != node_o[:-1]
+        # From which destination depth on a row is in another pair than the row before it.
+        parts = np.zeros(n, dtype=np.int32)
+        parts[1:] = np.where(new_o[1:], 0, self.meet.depth(leaf[:-1], leaf[1:]) + 1)
+        by_part = np.argsort(parts, kind="stable")
+        count = np.concatenate(([0], np.cumsum(np.bincount(parts, minlength=self.tree.max_depth + 2))))
+        trips = _prefix(flows.trips[order])
+        weight = None if flows.weight is None else _prefix(flows.weight[order])
+        people = None
+        if self.guarantee.people is not None and flows.people is not None:
+            people = _PeopleAlong.of(flows.people, order, new_o, leaf, self.meet)
+        depth_of_leaf = self.tree.depth[self.tree.leaf_node]
+        start, stop = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        for depth in range(self.tree.max_depth + 1):
+            fresh = by_part[count[depth] : count[depth + 1]]
+            if depth == 0:
+                start = np.sort(fresh)
+                stop = np.append(start[1:], n)
+            else:
+                start, stop = _divide(start, stop, fresh)
+                deep = depth_of_leaf[leaf[start]] >= depth
+                start, stop = start[deep], stop[deep]
+            origin = node_o[start]
+            destination = self.ancestor(leaf[start], depth)
+            cells = _Runs(
+                origin,
+                destination,
+                trips[stop] - trips[start],
+                None if weight is None else weight[stop] - weight[start],
+                n_distinct=None if people is None else people.within(start, stop, depth),
+            )
+            safe = self.guarantee.safe(cells, self.origins.size[origin], self.size_d[destination])
+            start, stop = start[safe], stop[safe]
+            if len(start) == 0:
+                return
+            volume = cells.volume(self.guarantee.basis)[safe]
+            yield Level(origin[safe], destination[safe], volume, order, start, stop)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Runs(Cells):
+    """Cells that are runs of sorted flows; people are counted, not listed."""
+
+    n_distinct: NDArray[np.int64] | None = None
+
+    def n_people(self) -> NDArray[np.int64] | None:
+        return self.n_distinct
+
+
+@dataclass(frozen=True, eq=False)
+class _PeopleAlong:
+    """Distinct people of runs of sorted flows, without listing them anew for each depth.
+
+    A row of a person adds to the count of a run unless the same person has a row before it in that run. Runs of a
+    depth are the leaves below one node, so all that matters is how deep the leaf of the row meets that of the
+    person's row before.
+    """
+
+    first_row: Positions
+    met: Ints
+
+    @classmethod
+    def of(cls, people: People, order: Positions, new_o: NDArray[np.bool_], leaf: Ints, meet: Meeting) -> _PeopleAlong:
+        """Find each person's row before, within the same origin node."""
+        n = len(order)
+        n_flows = int(max(order.max(), people.cell.max(initial=0))) + 1
+        position = np.full(n_flows, -1, dtype=np.int64)
+        position[order] = np.arange(n)
+        at = position[people.cell]
+        person = people.person[at >= 0].astype(np.int64)
+        at = at[at >= 0]
+        block = np.cumsum(new_o)
+        sort = np.lexsort((at, person, block[at]))
+        at, person = at[sort], person[sort]
+        met = np.full(len(at), -1, dtype=np.int32)
+        if len(at) > 1:
+            again = (person[1:] == person[:-1]) & (block[at[1:]] == block[at[:-1]])
+            met[1:][again] = meet.depth(leaf[at[:-1][again]], leaf[at[1:][again]])
+        back = np.argsort(at, kind="stable")
+        first_row = np.concatenate(([0], np.cumsum(np.bincount(at, minlength=n))))
+        return cls(first_row=first_row, met=met[back])
+
+    def within(self, start: Positions, stop: Positions, depth: int) -> NDArray[np.int64]:
+        """Distinct people of these runs, whose destinations have this depth."""
+        new = np.concatenate(([0], np.cumsum(self.met < depth)))
+        counted: NDArray[np.int64] = new[self.first_row[stop]] - new[self.first_row[start]]
+        return counted
+
+
+def _prefix(values: NDArray[Any]) -> NDArray[Any]:
+    return np.concatenate((np.zeros(1, values.dtype), np.cumsum(values)))
+
+
+def _divide(start: Positions, stop: Positions, fresh: Positions) -> tuple[Positions, Positions]:
+    """Divide runs at the fresh starts that lie inside them; other fresh starts are in runs that were dropped."""
+    at = np.searchsorted(start, fresh, side="right") - 1
+    inside = fresh[(at >= 0) & (fresh < stop[np.maximum(at, 0)])]
+    starts = np.sort(np.concatenate((start, inside)))
+    run = np.searchsorted(start, starts, side="right") - 1
+    last = np.append(run[1:] != run[:-1], True)
+    following = np.append(starts[1:], 0)
+    return starts, np.where(last, stop[run], following)
+
+
+@dataclass(frozen=True, eq=False)
+class Meeting:
+    """Depth at which two leaves meet, in constant time: range minima over neighbours, in a table of doublings."""
+
+    table: NDArray[np.int16]
+    log: NDArray[np.int8]
+    deepest: int
+
+    @classmethod
+    def of(cls, tree: Hierarchy) -> Meeting:
+        """Neighbouring leaves meet in the parent of the topmost node that begins with the right one."""
+        n = tree.n_tiles
+        top = np.zeros(n, dtype=np.int32)
+        top[tree.leaf_start[::-1]] = np.arange(tree.n_nodes - 1, -1, -1)
+        # Numpy writes repeated positions in order: the last one written is the smallest node.
+        neighbours = tree.depth[top[1:]] - 1
+        log = np.zeros(max(n, 2) + 1, dtype=np.int8)
+        log[2:] = np.floor(np.log2(np.arange(2, len(log))))
+        rows = [np.append(neighbours, -1).astype(np.int16)]
+        for step in range(int(log[max(n - 1, 1)])):
+            width = 1 << step
+            last = rows[-1]
+            rows.append(np.concatenate((np.minimum(last[:-width], last[width:]), last[len(last) - width :])))
+        return cls(table=np.vstack(rows), log=log, deepest=tree.max_depth)
+
+    def depth(self, left: Ints, right: Ints) -> Ints:
+        """Depth of the deepest node that holds both leaves; left ones first; as deep as any for a leaf and itself."""
+        distance = right - left
+        step = self.log[np.maximum(distance, 1)]
+        reach = np.left_shift(1, step.astype(np.int32))
+        met = np.minimum(self.table[step, left], self.table[step, np.maximum(right - reach, 0)]).astype(np.int32)
+        return np.where(distance > 0, met, np.int32(self.deepest))
+
+
+def _ancestors(tree: Hierarchy) -> Any:
+    """A look-up of the ancestor of leaves at a depth that they reach."""
+    depths = tree.depth[tree.leaf_node]
+    columns = []
+    node = tree.leaf_node
+    for depth in range(tree.max_depth, -1, -1):
+        columns.append(node)
+        node = np.where(depths >= depth, tree.lift(node), node)
+    columns.reverse()
+
+    def look_up(leaf: Ints, depth: int) -> Ints:
+        return columns[depth][leaf]
+
+    return look_up

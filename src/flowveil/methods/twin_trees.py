@@ -1,0 +1,360 @@
+"""Two trees and the safe pairs between them: what TwinCut optimises over.
+
+Only safe pairs save anything. With a price (multiplier) ``m`` on every suppressed unit, a pair of cuts costs
+``m * volume - sum over its safe pairs of (m * v - cost)``, so the best cuts are those whose safe pairs save most. With
+one cut fixed, the saving of a node of the other tree is the sum over the fixed zones, and the best cut of that tree
+is one pass from the leaves up. The table of safe pairs is computed once; an evaluation touches the rows of the fixed
+zones only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowveil.errors import DataError
+from flowveil.flows import Flows
+from flowveil.guarantee import Guarantee
+from flowveil.hierarchy import Floats, Hierarchy, Ints
+from flowveil.methods.safe_pairs import Level, Sketch, safe_levels, sketch
+
+Goal = Literal["error", "metres", "reconstruction", "cells"]
+Positions = NDArray[np.int64]
+
+#: Depth to which very deep trees are thinned.
+DEEPEST = 48
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What is minimised: ``(cost of safe pairs + base * suppressed) / (published volume, or the whole)``.
+
+    Attributes:
+        goal: name of the cost.
+        total: volume of the input.
+        base: what a suppressed unit costs by itself.
+        mean: whether the cost is divided by the published volume; else by the whole.
+    """
+
+    goal: Goal
+    total: float
+    base: float
+    mean: bool
+
+    def score(self, cost: float, suppressed: float) -> float:
+        """The value to minimise."""
+        if not self.mean:
+            return (cost + self.base * suppressed) / self.total
+        published = self.total - suppressed
+        return cost / published if published > 0 else np.inf
+
+    def least_price(self, score: float) -> float:
+        """The price of a suppressed unit below which suppressing more would not improve this score."""
+        return score if self.mean else self.base
+
+    def price_within(self, score: float, price: float, budget: float) -> float:
+        """What a solution better than this score costs at most, suppressed units priced, where the budget is kept."""
+        if self.mean:
+            return score * self.total + (price - score) * budget
+        return score * self.total + (price - self.base) * budget
+
+
+@dataclass(frozen=True, eq=False)
+class TwinAxis:
+    """One tree, reduced to nodes that occur in a safe pair, and the safe pairs sorted by its nodes.
+
+    A node that occurs in none saves nothing, so it needs no place in the optimisation.
+
+    Attributes:
+        full: the hierarchy.
+        sketch: the sketch it was reduced to first.
+        nodes: the sketch nodes that are left, in order; the numbers used everywhere else here are positions in this.
+        parent: the tree.
+        layers: for each depth below the root: its nodes, their parents, where siblings begin, their parents once.
+        first, other, cost, volume: the safe pairs of node n are the slice ``first[n]:first[n + 1]`` of the rest.
+    """
+
+    full: Hierarchy
+    sketch: Sketch
+    nodes: Positions
+    parent: Positions
+    layers: tuple[tuple[Positions, Positions, Positions, Positions], ...]
+    first: Positions
+    other: Positions
+    cost: Floats
+    volume: Floats
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def rows(self, cut: Positions) -> Positions:
+        """The positions of the safe pairs of these nodes."""
+        start = self.first[cut]
+        length = self.first[cut + 1] - start
+        end = np.cumsum(length)
+        return np.repeat(start - (end - length), length) + np.arange(end[-1] if len(end) else 0)
+
+    def best(self, saving: Floats) -> tuple[Positions, Floats, Floats]:
+        """The cut with the largest saving, coarser on ties; each node's best saving, and its saving if divided."""
+        best = saving.copy()
+        divided = np.full(len(self), -np.inf)
+        split = np.zeros(len(self), dtype=np.bool_)
+        for nodes, _, siblings, above in reversed(self.layers):
+            together = np.add.reduceat(best[nodes], siblings)
+            whole = best[above]
+            divided[above] = together
+            finer = together > whole
+            split[above] = finer
+            best[above] = np.where(finer, together, whole)
+        return self.reached(split), best, divided
+
+    def reached(self, split: NDArray[np.bool_]) -> Positions:
+        """The nodes that stay whole and whose ancestors are all divided."""
+        reached = np.zeros(len(self), dtype=np.bool_)
+        reached[0] = True
+        for nodes, above, _, _ in self.layers:
+            reached[nodes] = reached[above] & split[above]
+        return np.flatnonzero(reached & ~split)
+
+    def to_full(self, cut: Positions) -> Ints:
+        """The cut of the full hierarchy: everything above these nodes is divided, nothing else is."""
+        tree = self.sketch.tree
+        whole = np.zeros(tree.n_nodes, dtype=np.bool_)
+        whole[self.nodes[cut]] = True
+        before = np.concatenate(([0], np.cumsum(whole)))
+        divided = before[tree.stop] - before[1:] > 0
+        zone = ~divided
+        zone[1:] &= divided[tree.parent[1:]]
+        return self.sketch.node[np.flatnonzero(zone)]
+
+    def from_full(self, cut: Ints) -> Positions:
+        """The nodes of a cut of the full hierarchy that occur in safe pairs here; nodes that were left out are lost."""
+        inside = np.zeros(self.full.n_nodes, dtype=np.bool_)
+        inside[self.full.narrowest[cut]] = True
+        return np.flatnonzero(inside[self.sketch.node[self.nodes]])
+
+
+@dataclass(frozen=True, eq=False)
+class TwinTrees:
+    """Both trees, the safe pairs between them, and what is to be minimised.
+
+    ``thinned`` where a tree was so deep that some of its nodes were left out: cuts that need them are not found.
+    """
+
+    origins: TwinAxis
+    destinations: TwinAxis
+    objective: Objective
+    thinned: bool = False
+
+    @classmethod
+    def of(cls, flows: Flows, guarantee: Guarantee, goal: Goal = "error") -> TwinTrees | None:
+        """Find the safe pairs and what each costs; None where there is none."""
+        sketches = tuple(
+            sketch(tree, tile, flows, guarantee, max_depth=DEEPEST)
+            for tree, tile in ((flows.origins, flows.origin), (flows.destinations, flows.destination))
+        )
+        total = float(np.sum(flows.volume(guarantee.basis)))
+        price = _Price(flows, guarantee.basis, goal, *sketches)
+        found = [
+            (level.origin, level.destination, level.volume, price.cost(level))
+            for level in safe_levels(flows, guarantee, *sketches)
+        ]
+        if not found:
+            return None
+        origin, destination, volume, cost = (np.concatenate(column) for column in zip(*found, strict=True))
+        ends = [_occurring(s, nodes) for s, nodes in zip(sketches, (origin, destination), strict=True)]
+        number_o, number_d = (number[nodes] for (_, number), nodes in zip(ends, (origin, destination), strict=True))
+        axes = []
+        for full, reduced, (nodes, number), mine, others in (
+            (flows.origins, sketches[0], ends[0], number_o, number_d),
+            (flows.destinations, sketches[1], ends[1], number_d, number_o),
+        ):
+            order = np.lexsort((others, mine))
+            axes.append(
+                TwinAxis(
+                    full=full,
+                    sketch=reduced,
+                    nodes=nodes,
+                    parent=np.where(nodes > 0, number[np.maximum(reduced.tree.parent[nodes], 0)], -1),
+                    layers=_layers(reduced.tree, nodes, number),
+                    first=np.concatenate(([0], np.cumsum(np.bincount(mine, minlength=len(nodes))))),
+                    other=others[order],
+                    cost=cost[order],
+                    volume=volume[order].astype(np.float64),
+                )
+            )
+        objective = Objective(
+            goal=goal, total=total, base=float(goal == "reconstruction"), mean=goal in ("error", "metres")
+        )
+        return cls(axes[0], axes[1], objective, thinned=any(s.thinned for s in sketches))
+
+    def axis(self, end: int) -> TwinAxis:
+        """Origins (0) or destinations (1)."""
+        return self.destinations if end else self.origins
+
+    def given(self, end: int, cut: Positions) -> Costs:
+        """What the nodes of the other tree cost and publish, with this cut of the tree of one end fixed."""
+        fixed, free = self.axis(end), self.axis(1 - end)
+        rows = fixed.rows(cut)
+        node = fixed.other[rows]
+        # Without rows `bincount` forgets that weights are floats.
+        cost = np.bincount(node, weights=fixed.cost[rows], minlength=len(free)).astype(np.float64)
+        volume = np.bincount(node, weights=fixed.volume[rows], minlength=len(free)).astype(np.float64)
+        return Costs(free, self.objective, cost, volume)
+
+
+def _occurring(reduced: Sketch, nodes: Ints) -> tuple[Positions, Positions]:
+    """The nodes that occur, and the number of each.
+
+    Where a node that occurs can be divided but none of its children occurs, the first child stands for them all:
+    dividing the node then suppresses all it holds.
+    """
+    tree = reduced.tree
+    occurs = np.zeros(tree.n_nodes, dtype=np.bool_)
+    occurs[nodes] = True
+    below = np.bincount(tree.parent[1:][occurs[1:]], minlength=tree.n_nodes)
+    barren = np.flatnonzero(occurs & ~tree.is_leaf & (below == 0))
+    occurs[barren + 1] = True
+    return np.flatnonzero(occurs), np.cumsum(occurs) - 1
+
+
+def _layers(
+    tree: Hierarchy, nodes: Positions, number: Positions
+) -> tuple[tuple[Positions, Positions, Positions, Positions], ...]:
+    layers = []
+    depth = tree.depth[nodes]
+    for d in range(1, int(depth.max()) + 1):
+        here = np.flatnonzero(depth == d)
+        above = number[tree.parent[nodes[here]]]
+        first = np.flatnonzero(np.concatenate(([True], above[1:] != above[:-1])))
+        layers.append((here, above, first, above[first]))
+    return tuple(layers)
+
+
+@dataclass(frozen=True, eq=False)
+class Costs:
+    """What the nodes of one tree cost and publish, the other cut being fixed. One tree's half of the problem.
+
+    The three-fold view (``evaluate``, ``lost``) is what `dual_multiplier` asks for.
+    """
+
+    axis: TwinAxis
+    objective: Objective
+    cost: Floats
+    volume: Floats
+
+    @property
+    def lost(self) -> float:
+        """Volume that no cut publishes: what even the root leaves short."""
+        return self.objective.total - float(self.volume[0])
+
+    def at(self, price: float) -> Half:
+        """The best cut where every suppressed unit has this price."""
+        cut, best, divided = self.axis.best(price * self.volume - self.cost)
+        return Half(
+            cut=cut,
+            cost=float(self.cost[cut].sum()),
+            suppressed=self.objective.total - float(self.volume[cut].sum()),
+            price=price,
+            best=best,
+            divided=divided,
+        )
+
+    def evaluate(self, multiplier: float) -> tuple[float, float]:
+        """Smallest cost with this price on what is suppressed, and the volume suppressed."""
+        half = self.at(multiplier)
+        return half.cost + multiplier * half.suppressed, half.suppressed
+
+    def of(self, cut: Positions) -> tuple[float, float]:
+        """Cost and suppressed volume of a cut."""
+        return float(self.cost[cut].sum()), self.objective.total - float(self.volume[cut].sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Half:
+    """The best cut of one tree at a price.
+
+    Attributes:
+        cut: its nodes.
+        cost, suppressed: what it costs, and the volume it leaves short.
+        price: the price of a suppressed unit.
+        best: largest saving of each node's subtree.
+        divided: largest saving of each node's subtree if it is divided.
+    """
+
+    cut: Positions
+    cost: float
+    suppressed: float
+    price: float
+    best: Floats
+    divided: Floats
+
+
+class _Price:
+    """The cost of safe pairs, level by level."""
+
+    def __init__(self, flows: Flows, basis: str, goal: Goal, origins: Sketch, destinations: Sketch) -> None:
+        self.goal = goal
+        self.flows = flows
+        self.volume = flows.volume(basis).astype(np.float64)
+        self.sketches = (origins, destinations)
+        self.moved: dict[tuple[int, int], Floats] = {}
+
+    def cost(self, level: Level) -> Floats:
+        """What publishing each pair costs."""
+        size_o = self.sketches[0].size[level.origin].astype(np.float64)
+        size_d = self.sketches[1].size[level.destination].astype(np.float64)
+        if self.goal == "cells":
+            return np.full(len(size_o), -1.0)
+        if self.goal == "error":
+            cost: Floats = level.volume * (size_o + size_d)
+            return cost
+        if self.goal == "reconstruction":
+            return self._scattered(level, size_o * size_d)
+        return self._moved(level)
+
+    def _scattered(self, level: Level, places: Floats) -> Floats:
+        """How far flows are from an even spread over the tile pairs of their pair, empty ones included."""
+        row, pair = level.rows()
+        each = level.volume / places
+        apart = np.bincount(pair, weights=np.abs(self.volume[row] - each[pair]), minlength=len(places))
+        filled = level.stop - level.start
+        return apart + (places - filled) * each
+
+    def _moved(self, level: Level) -> Floats:
+        """Metres from the tiles to the centres of their nodes, by volume; the mean of both ends."""
+        row, pair = level.rows()
+        metres = np.zeros(len(row))
+        ends = (
+            (self.flows.origins, self.flows.origin, level.origin),
+            (self.flows.destinations, self.flows.destination, level.destination),
+        )
+        for end, (full, tile, node) in enumerate(ends):
+            reduced = self.sketches[end]
+            depth = int(reduced.tree.depth[node[0]])
+            if (end, depth) not in self.moved:
+                self.moved[end, depth] = _metres_to_ancestor(full, reduced, depth)
+            metres += self.moved[end, depth][tile[row]]
+        moved = np.bincount(pair, weights=self.volume[row] * metres / 2, minlength=len(level.start))
+        return moved.astype(np.float64)
+
+
+def _metres_to_ancestor(full: Hierarchy, reduced: Sketch, depth: int) -> Floats:
+    """Distance of every tile to the centre of the node of this depth that holds it; 0 for tiles that end above it."""
+    from pyproj import Geod
+
+    if full.geography is None:
+        raise DataError(
+            "Distances cannot be minimised: the zones have no place on the map. Hint: use objective='error'."
+        )
+    tree = reduced.tree
+    node = tree.leaf_node[reduced.leaf_of_tile]
+    for _ in range(tree.max_depth - depth):
+        node = np.where(tree.depth[node] > depth, tree.lift(node), node)
+    lat, lon = full.geography.centers(reduced.node)
+    tile_lat, tile_lon = full.geography.centers(full.leaf_node)
+    _, _, metres = Geod(ellps="WGS84").inv(tile_lon, tile_lat, lon[node], lat[node])
+    return np.where(tree.depth[node] == depth, np.asarray(metres, dtype=np.float64), 0.0)

@@ -1,0 +1,374 @@
+"""TwinCut: the finest homogeneous map within a budget of suppression.
+
+One cut of the origins and one of the destinations, so zones do not overlap. With one cut fixed, the best other cut is a
+pruning of one tree, solved exactly (`Costs.at`, `best_within`); TwinCut alternates the two from several starts until
+nothing changes, once with the budget given to each pruning and once with one price on suppressed volume that both trees
+share and that is swept over a path. A local search then decides nearly tied nodes otherwise, lets both trees answer,
+and spends what is left of the budget exactly.
+
+Guaranteed: never worse than ODkAnon's volume-budget cut at the same budget; never over the budget; no single tree
+can be cut better while the other stays (up to `MOST_COMBINATIONS`, where the local search runs to its end). The same
+input gives the same zones on every machine, unless the time limit is reached, which the notes say.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from flowveil.errors import InfeasibleError, ParameterError
+from flowveil.flows import Flows
+from flowveil.guarantee import Guarantee
+from flowveil.methods.knapsack import best_within, flipped, near_ties
+from flowveil.methods.odkanon import Cuts, volume_budget_cuts
+from flowveil.methods.pruning import dual_multiplier
+from flowveil.methods.twin_trees import Costs, Goal, Half, Positions, TwinTrees
+from flowveil.plan import Plan, Release
+
+#: Work of the local search at effort 1, in rows and nodes visited: some ten seconds.
+WORK = 8e8
+
+#: What an evaluation costs beside its rows and nodes.
+OVERHEAD = 4000.0
+
+#: Kicks without a gain after which the local search has run to its end, at effort 1.
+PATIENCE = 40
+
+#: Steps of the path of prices, and how far it reaches from where it starts.
+PATH = np.exp2(np.arange(-6, 7) / 4)
+
+#: What each objective makes small, as a measure of a release; "cells" is made large.
+MEASURES: dict[Goal, str] = {
+    "error": "mean_generalization_error",
+    "metres": "generalization_distance_m",
+    "reconstruction": "reconstruction_loss",
+    "cells": "n_cells",
+}
+
+
+def twincut(
+    flows: Flows,
+    guarantee: Guarantee,
+    *,
+    max_suppressed: float = 0.1,
+    objective: Goal = "error",
+    effort: float = 1.0,
+    time_limit: float = 60.0,
+) -> Plan:
+    """Plan the finest homogeneous zones that suppress at most a share of the volume.
+
+    Args:
+        flows: what to anonymise.
+        guarantee: what every cell must satisfy.
+        max_suppressed: share of the volume that may be suppressed; never exceeded.
+        objective: what is made small: ``error`` (mean generalisation error: tiles of both zones of a trip),
+            ``metres`` (mean distance from tile to zone centre), ``reconstruction`` (reconstruction loss), or
+            ``cells`` (as many published cells as possible).
+        effort: how much work the local search may do; 0 leaves it out.
+        time_limit: seconds after which the best found so far is returned. A safety net: where it is reached, the
+            notes say so and the result may differ between machines.
+    """
+    if objective not in MEASURES:
+        raise ParameterError(f"objective must be one of {', '.join(MEASURES)}; found {objective!r}.")
+    if not (np.isfinite(effort) and effort >= 0):
+        raise ParameterError(f"effort must be 0 or more; found {effort!r}.")
+    if not time_limit > 0:
+        raise ParameterError(f"time_limit must be above 0; found {time_limit!r}.")
+    started = time.monotonic()
+    budget = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
+    trees = TwinTrees.of(flows, guarantee, objective)
+    if trees is None or trees.given(0, np.zeros(1, np.int64)).lost > budget:
+        raise InfeasibleError(
+            "No cell can be published within max_suppressed: even one cell of everything is short. "
+            "Hint: lower k, or bring more data."
+        )
+    search = Search(trees, budget, deadline=started + time_limit)
+    merged = volume_budget_cuts(flows, guarantee, max_suppressed=max_suppressed)
+    search.offer((trees.origins.from_full(merged.origin), trees.destinations.from_full(merged.destination)))
+    search.alternate_from(list(starting_cuts(trees, merged)))
+    if effort > 0:
+        search.improve(effort)
+    origin, destination = search.best.cuts
+    cuts = Cuts(
+        flows.origins, flows.destinations, trees.origins.to_full(origin), trees.destinations.to_full(destination)
+    )
+    notes = {"stopped_early": search.stopped_early}
+    plan = _plan_of(flows, guarantee, cuts, notes)
+    if not trees.thinned:
+        return plan
+    # ODkAnon's cut may use nodes that a thinned tree does not have.
+    return _better(flows, guarantee, objective, plan, _plan_of(flows, guarantee, merged, notes))
+
+
+def _plan_of(flows: Flows, guarantee: Guarantee, cuts: Cuts, notes: dict[str, Any]) -> Plan:
+    """The plan that publishes all safe cells of these cuts."""
+    table = cuts.merge(flows, flows.origin, flows.destination)
+    safe = cuts.safe(table.cells, guarantee)
+    return Plan.from_cuts(flows, cuts.origin, cuts.destination, safe[table.row], notes=notes)
+
+
+def _better(flows: Flows, guarantee: Guarantee, goal: Goal, one: Plan, other: Plan) -> Plan:
+    """The plan with the smaller measure, by a full recount; the first on ties."""
+    measured = []
+    for plan in (one, other):
+        release = Release.from_plan(flows, plan, guarantee, method="twincut", parameters={})
+        value = release.metrics()[guarantee.basis][MEASURES[goal]]
+        measured.append(np.inf if value is None else -value if goal == "cells" else value)
+    return other if measured[1] < measured[0] else one
+
+
+def starting_cuts(trees: TwinTrees, merged: Cuts) -> Iterator[tuple[int, Positions]]:
+    """Cuts to start from, each of one tree: ODkAnon's, uniform depths, and zones of about the same volume."""
+    yield 0, trees.origins.from_full(merged.origin)
+    yield 1, trees.destinations.from_full(merged.destination)
+    axis = trees.origins
+    for layer, *_ in axis.layers:
+        yield 0, layer
+    # With the whole of the other tree fixed, the volume of a node is all it publishes.
+    volume = trees.given(1, np.zeros(1, np.int64)).volume
+    for zones in (16, 64, 256, 1024):
+        target = trees.objective.total / zones
+        yield 0, axis.best(-((volume - target) ** 2))[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """A cut of each tree, what it costs and suppresses, and its score."""
+
+    cuts: tuple[Positions, Positions]
+    cost: float
+    suppressed: float
+    score: float
+
+
+@dataclass(eq=False)
+class Search:
+    """The best solution so far, and the ways to a better one."""
+
+    trees: TwinTrees
+    budget: float
+    deadline: float = np.inf
+    best: Solution = field(init=False)
+    price: float = 64.0
+    work: float = 0.0
+    stopped_early: bool = False
+    points: list[tuple[float, float]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        roots = (np.zeros(1, np.int64), np.zeros(1, np.int64))
+        self.best = self._solution(roots, *self._given(0, roots[0]).of(roots[1]))
+
+    # ---- evaluating ------------------------------------------------------------------------------------------
+
+    def _given(self, end: int, cut: Positions) -> Costs:
+        costs = self.trees.given(end, cut)
+        axis = self.trees.axis(end)
+        self.work += OVERHEAD + float(np.sum(axis.first[cut + 1] - axis.first[cut])) + len(costs.axis)
+        return costs
+
+    def _at(self, costs: Costs, price: float) -> Half:
+        self.work += OVERHEAD + 8.0 * len(costs.axis)
+        return costs.at(price)
+
+    def _solution(self, cuts: tuple[Positions, Positions], cost: float, suppressed: float) -> Solution:
+        return Solution(cuts, cost, suppressed, self.trees.objective.score(cost, suppressed))
+
+    def _offer(self, end: int, fixed: Positions, free: Positions, cost: float, suppressed: float) -> bool:
+        """Keep a solution if it is within the budget and better; ``fixed`` is the cut of this end."""
+        self.points.append((suppressed, cost))
+        if suppressed > self.budget:
+            return False
+        found = self._solution((free, fixed) if end else (fixed, free), cost, suppressed)
+        better = found.score < self.best.score - 1e-12 * abs(self.best.score)
+        if better:
+            self.best = found
+        return better
+
+    def offer(self, cuts: tuple[Positions, Positions]) -> bool:
+        """Keep a pair of cuts if it is within the budget and better."""
+        return self._offer(0, *cuts, *self._given(0, cuts[0]).of(cuts[1]))
+
+    def _out_of_time(self) -> bool:
+        if time.monotonic() > self.deadline:
+            self.stopped_early = True
+        return self.stopped_early
+
+    # ---- alternating -----------------------------------------------------------------------------------------
+
+    def alternate_from(self, starts: list[tuple[int, Positions]]) -> None:
+        """Alternate from every start with the budget given to each pruning, then along a path of shared prices."""
+        for end, cut in starts:
+            if self._out_of_time():
+                return
+            self._with_budget(end, cut)
+        center = self._fair_price()
+        for path in (PATH[len(PATH) // 2 :], PATH[: len(PATH) // 2][::-1]):
+            cut = self.best.cuts[0]
+            for factor in path:
+                if self._out_of_time():
+                    return
+                _, cut = self.converge(0, cut, center * factor)
+        self.price = self._fair_price()
+
+    def _with_budget(self, end: int, cut: Positions) -> None:
+        """Prune the two trees in turn, each to the best on its convex hull within the budget."""
+        last = np.inf
+        price = self.price
+        while True:
+            costs = self._given(end, cut)
+            found = dual_multiplier(costs, self.budget, near=price)
+            if found is None:
+                return
+            half = self._at(costs, self._worth(costs, found))
+            price = max(found, 1e-3)
+            self._offer(end, cut, half.cut, half.cost, half.suppressed)
+            score = self.trees.objective.score(half.cost, half.suppressed)
+            if score >= last - 1e-12 * abs(last):
+                return
+            last, end, cut = score, 1 - end, half.cut
+
+    def _worth(self, costs: Costs, price: float) -> float:
+        """A price at which suppressing more would not improve the score: the given one, or higher."""
+        for _ in range(50):
+            half = self._at(costs, price)
+            least = self.trees.objective.least_price(self.trees.objective.score(half.cost, half.suppressed))
+            if not np.isfinite(least) or least <= price * (1 + 1e-12):
+                break
+            price = least
+        return price
+
+    def _fair_price(self) -> float:
+        """The price of a suppressed unit at the best solution: between what the two trees would pay."""
+        prices = []
+        for end in (0, 1):
+            costs = self._given(end, self.best.cuts[end])
+            found = dual_multiplier(costs, self.budget, near=self.price)
+            prices.append(self._worth(costs, found if found is not None else self.price))
+        return max(float(np.sqrt(prices[0] * prices[1])), 1e-3)
+
+    def converge(self, end: int, cut: Positions, price: float) -> tuple[float, Positions]:
+        """Prune the two trees in turn at one shared price until nothing is gained; the priced cost and this cut."""
+        last = np.inf
+        while True:
+            halves: list[Half] = []
+            for side in (end, 1 - end):
+                costs = self._given(side, cut if side == end else halves[0].cut)
+                half = self._at(costs, price)
+                self._offer(side, cut if side == end else halves[0].cut, half.cut, half.cost, half.suppressed)
+                halves.append(half)
+            priced = halves[1].cost + price * halves[1].suppressed
+            if priced >= last - 1e-9 * abs(last):
+                return last, cut
+            last, cut = priced, halves[1].cut
+
+    # ---- local search ----------------------------------------------------------------------------------------
+
+    def improve(self, effort: float) -> None:
+        """Search around the best solution until the work is done or many kicks in a row gained nothing."""
+        limit = self.work + effort * WORK
+        patience = int(np.ceil(effort * min(PATIENCE, len(self.trees.origins) + len(self.trees.destinations))))
+        rng = np.random.default_rng(0)
+        self.polish()
+        in_vain = rounds = 0
+        settled = False
+        while in_vain < patience and self.work < limit and not self._out_of_time():
+            before = self.best.score
+            settled = settled or not self._flip_each(limit)
+            if settled:
+                self._kick(rng, rounds)
+                rounds += 1
+                in_vain += 1
+            if self.best.score < before:
+                self.price = self._fair_price()
+                in_vain, settled = 0, False
+
+    def polish(self) -> bool:
+        """Cut each tree as well as the budget allows while the other stays, in turn, until both are at their best."""
+        improved = False
+        settled = 0
+        end = 0
+        while settled < 2 and not self._out_of_time():
+            better = self._exact(end, self.best.cuts[end])
+            settled = 0 if better else settled + 1
+            improved |= better
+            end = 1 - end
+        return improved
+
+    def _exact(self, end: int, cut: Positions) -> bool:
+        """The best cut of the other tree within the budget, if it improves on the best solution."""
+        costs = self._given(end, cut)
+        if costs.lost > self.budget:
+            return False
+        price = max(self.price, self.trees.objective.least_price(self.best.score))
+        if not self._may_improve(self._at(costs, price)):
+            return False
+        found = dual_multiplier(costs, self.budget, near=self.price)
+        if found is None:
+            return False
+        half = self._at(costs, self._worth(costs, max(found, 1e-9)))
+        improved = self._offer(end, cut, half.cut, half.cost, half.suppressed)
+        if half.price < self.trees.objective.least_price(self.best.score):
+            half = self._at(costs, self.trees.objective.least_price(self.best.score))
+        if not self._may_improve(half):
+            return improved
+        self.work += 10 * OVERHEAD + 100.0 * len(costs.axis)
+        better = best_within(costs, half, self.budget, self.best.score)
+        return (better is not None and self._offer(end, cut, *better)) or improved
+
+    def _may_improve(self, half: Half) -> bool:
+        """Whether any cut of this tree could beat the best solution: what it costs at this price says so."""
+        most = self.trees.objective.price_within(self.best.score, half.price, self.budget)
+        return half.cost + half.price * half.suppressed < most
+
+    def _flip_each(self, limit: float) -> bool:
+        """Decide each nearly tied node of each tree otherwise, and let the other tree answer; True on a gain."""
+        best = self.best
+        for end in (0, 1):
+            costs = self._given(end, best.cuts[end])
+            half = self._at(costs, self.price)
+            most = self.trees.objective.price_within(best.score, self.price, self.budget)
+            slack = most - (half.cost + half.price * half.suppressed)
+            ties = near_ties(costs, half, 3 * max(slack, 0.0))
+            for node in ties.nodes[np.argsort(ties.loss, kind="stable")]:
+                if self.work >= limit or self._out_of_time():
+                    return False
+                if self._answer(1 - end, flipped(costs, half, np.array([node]))):
+                    self.polish()
+                    return True
+        return False
+
+    def _answer(self, end: int, cut: Positions) -> bool:
+        """Let the other tree answer a changed cut, then this tree again; True if that improves on the best."""
+        before = self.best.score
+        for _ in range(3):
+            costs = self._given(end, cut)
+            half = self._at(costs, max(self.price, self.trees.objective.least_price(self.best.score)))
+            if self._may_improve(half):
+                self._exact(end, cut)
+            end, cut = 1 - end, half.cut
+        return self.best.score < before
+
+    def _kick(self, rng: np.random.Generator, rounds: int) -> bool:
+        """Decide several nearly tied nodes of both trees otherwise at a slightly different price, then alternate."""
+        price = self.price * float(np.exp(rng.uniform(-0.25, 0.25)))
+        end = rounds % 2
+        cut = self.best.cuts[end]
+        for _ in range(1 + rounds % 3):
+            costs = self._given(end, cut)
+            noise = 1 + (0.05, 0.1, 0.2)[rounds % 3] * rng.standard_normal(len(costs.axis))
+            cut = costs.axis.best((price * costs.volume - costs.cost) * noise)[0]
+            end = 1 - end
+        before = self.best.score
+        _, cut = self.converge(end, cut, price)
+        self._answer(end, cut)
+        if self.best.score < before:
+            self.polish()
+            return True
+        return False
+
+
+__all__ = ["twincut"]

@@ -1,0 +1,376 @@
+"""The matrix and its zones in the formats that other tools read.
+
+Every export holds the rows of ``flows.parquet`` and ``zones.parquet`` and nothing else: each writer gets the two
+published tables, so no export can tell more than they do. Bytes are the same for the same release: no time, no
+host, no random name is written.
+
+| name | files | read by |
+|---|---|---|
+| csv | flows.csv, zones.csv | anything |
+| geojson | flows.geojson, zones.geojson | QGIS, web maps |
+| gpkg | release.gpkg (layers zones, flows) | QGIS, ArcGIS, geopandas |
+| omx | flows.omx, omx_zones.csv | Visum, TransCAD, Cube, openmatrix |
+| flowmap | flowmap_locations.csv, flowmap_flows.csv | flowmap.blue, Flowmap City |
+| kepler | kepler.json (data and configuration) | kepler.gl |
+| arrow | flows.arrow, zones.arrow | Arrow, pandas, polars, DuckDB |
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import shapely
+
+from flowveil.errors import MissingExtraError, ParameterError, did_you_mean
+
+#: Zones of an OMX matrix: it is square and dense for whoever reads it.
+MAX_OMX_ZONES = 20_000
+#: Written where a format insists on a time.
+_NO_TIME = "1970-01-01T00:00:00.000Z"
+_VOLUMES = ("trips", "weight")
+#: Formats whose tables may have slice columns.
+_OF_SLICES = ("csv", "arrow")
+
+
+@dataclass(frozen=True)
+class Format:
+    """An export format.
+
+    Attributes:
+        name: what users write.
+        files: the files it consists of.
+        write: writes them into a folder, from the flows and the zones.
+        needs_map: whether it cannot do without places.
+    """
+
+    name: str
+    files: tuple[str, ...]
+    write: Callable[[Path, pa.Table, pa.Table], None]
+    needs_map: bool = False
+
+
+def parse_formats(names: str | Iterable[str]) -> tuple[Format, ...]:
+    """The formats of a comma-separated list or of several names; ``parquet`` is always written and adds nothing.
+
+    Raises:
+        ParameterError: one is not known.
+    """
+    listed = names.split(",") if isinstance(names, str) else [part for name in names for part in name.split(",")]
+    wanted = dict.fromkeys(name.strip().lower() for name in listed if name.strip())
+    for name in wanted:
+        if name not in FORMATS and name != "parquet":
+            raise ParameterError(
+                f"Unknown format '{name}'; allowed: parquet, {', '.join(FORMATS)}." + did_you_mean(name, FORMATS)
+            )
+    return tuple(FORMATS[name] for name in wanted if name != "parquet")
+
+
+def check_formats(formats: Sequence[Format], *, zones: int, mapped: bool, sliced: bool = False) -> None:
+    """Refuse what cannot be written, before anything is.
+
+    Args:
+        formats: what is wanted.
+        zones: how many zones there are.
+        mapped: whether all have a place.
+        sliced: whether there are several matrices.
+
+    Raises:
+        ParameterError: a format needs places that the zones do not have, or fewer zones.
+        MissingExtraError: a library is not installed.
+    """
+    for wanted in formats:
+        if sliced and wanted.name not in _OF_SLICES:
+            raise ParameterError(
+                f"'{wanted.name}' holds one matrix, slices are several. Allowed: parquet, {', '.join(_OF_SLICES)}."
+            )
+        if wanted.needs_map and not mapped:
+            raise ParameterError(
+                f"The zones of this release have no place on a map, which '{wanted.name}' needs. "
+                "Hint: leave it out; csv, omx and arrow do without."
+            )
+        if wanted.name == "omx":
+            _load("tables", wanted.name)
+            if zones > MAX_OMX_ZONES:
+                raise ParameterError(
+                    f"An OMX matrix is square: {zones:,} zones would make {zones**2:,} entries; "
+                    f"allowed are {MAX_OMX_ZONES:,} zones. Hint: choose csv or arrow, or coarser zones."
+                )
+        if wanted.name == "gpkg":
+            _load("pyogrio", wanted.name)
+
+
+def _load(module: str, format_name: str) -> Any:
+    from importlib import import_module
+
+    try:
+        return import_module(module)
+    except ImportError:
+        raise MissingExtraError(
+            f"The format '{format_name}' needs {module}, which is not installed. Hint: pip install 'flowveil[exports]'."
+        ) from None
+
+
+# ---- plain tables ------------------------------------------------------------------------------------------------
+
+
+def _write_csv(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
+    _csv(flows, folder / "flows.csv")
+    outlines = zones["geometry"].to_numpy(zero_copy_only=False)
+    # Seven decimals are a centimetre.
+    wkt = shapely.to_wkt(shapely.from_wkb(outlines), rounding_precision=7)
+    geometry = pa.array(
+        [text if raw is not None else None for text, raw in zip(wkt, outlines, strict=True)], pa.string()
+    )
+    _csv(zones.drop_columns(["geometry"]).append_column("geometry", geometry), folder / "zones.csv")
+
+
+def _csv(table: pa.Table, path: Path) -> None:
+    from pyarrow import csv
+
+    csv.write_csv(table.replace_schema_metadata(None), path)
+
+
+def _write_arrow(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
+    for table, name in ((flows, "flows.arrow"), (zones, "zones.arrow")):
+        with pa.OSFile(str(folder / name), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table)
+
+
+# ---- places ------------------------------------------------------------------------------------------------------
+
+
+def _centers(flows: pa.Table, zones: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """Longitude and latitude of both ends of every flow."""
+    ends = []
+    for end in ("origin", "destination"):
+        listed = zones.filter(pc.is_in(zones["role"], value_set=pa.array([end, "both"])))
+        at = pc.index_in(flows[f"{end}_zone"], value_set=listed["zone"].combine_chunks())
+        ends.append(np.column_stack([listed[c].take(at).to_numpy(zero_copy_only=False) for c in ("lon", "lat")]))
+    return ends[0], ends[1]
+
+
+def _lines(flows: pa.Table, zones: pa.Table) -> Any:
+    """A straight line from centre to centre for every flow."""
+    start, stop = _centers(flows, zones)
+    return shapely.linestrings(np.stack((start, stop), axis=1))
+
+
+def _write_geojson(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
+    outlines = shapely.from_wkb(zones["geometry"].to_numpy(zero_copy_only=False))
+    _feature_collection(folder / "zones.geojson", zones.drop_columns(["geometry"]), outlines)
+    _feature_collection(folder / "flows.geojson", flows, _lines(flows, zones))
+
+
+def _feature_collection(path: Path, properties: pa.Table, shapes: Any) -> None:
+    rounded = shapely.transform(shapes, lambda xy: np.round(xy, 7))
+    geometry = shapely.to_geojson(rounded)
+    with open(path, "w", encoding="utf-8", newline="\n") as file:
+        file.write('{"type": "FeatureCollection", "features": [\n')
+        for number, (row, shape) in enumerate(zip(properties.to_pylist(), geometry, strict=True)):
+            comma = ",\n" if number else ""
+            named = json.dumps(row, ensure_ascii=False)
+            file.write(f'{comma}{{"type": "Feature", "properties": {named}, "geometry": {shape or "null"}}}')
+        file.write("\n]}\n")
+
+
+def _write_gpkg(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
+    pyogrio = _load("pyogrio", "gpkg")
+    path = folder / "release.gpkg"
+    lines = shapely.to_wkb(_lines(flows, zones))
+    layers = (
+        ("zones", zones.drop_columns(["geometry"]), zones["geometry"].to_numpy(zero_copy_only=False), "MultiPolygon"),
+        ("flows", flows, lines, "LineString"),
+    )
+    # The format keeps the time of the last change; a release has none.
+    pyogrio.set_gdal_config_options({"OGR_CURRENT_DATE": _NO_TIME})
+    try:
+        for number, (layer, table, geometry, kind) in enumerate(layers):
+            if kind == "MultiPolygon":
+                geometry = shapely.to_wkb([_as_multi(g) for g in shapely.from_wkb(geometry)])
+            pyogrio.raw.write(
+                path,
+                np.asarray(geometry, dtype=object),
+                [_values(table[name]) for name in table.column_names],
+                np.array(table.column_names, dtype=object),
+                layer=layer,
+                driver="GPKG",
+                geometry_type=kind,
+                crs="EPSG:4326",
+                append=number > 0,
+                dataset_options={"VERSION": "1.3"},
+            )
+    finally:
+        pyogrio.set_gdal_config_options({"OGR_CURRENT_DATE": None})
+
+
+def _values(column: pa.ChunkedArray) -> np.ndarray:
+    values: np.ndarray = column.to_numpy(zero_copy_only=False)
+    return values.astype(object) if pa.types.is_string(column.type) else values
+
+
+def _as_multi(shape: Any) -> Any:
+    return shapely.MultiPolygon([shape]) if shape is not None and shape.geom_type == "Polygon" else shape
+
+
+# ---- tools of the trade ------------------------------------------------------------------------------------------
+
+
+def _write_omx(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
+    """Open Matrix: square, over all zones of both ends in text order.
+
+    Rows and columns are numbered from 1 (lookup ``index``); ``zone_code`` holds the codes, and so does omx_zones.csv
+    for tools that read numbers only. 0 means that no cell is published: there were no trips, or too few.
+    """
+    tables = _load("tables", "omx")
+    codes = np.unique(zones["zone"].to_numpy(zero_copy_only=False).astype(np.str_))
+    n = len(codes)
+    value_set = pa.array(codes.tolist(), pa.string())
+    row, column = (
+        pc.index_in(flows[name], value_set=value_set).to_numpy() for name in ("origin_zone", "destination_zone")
+    )
+    packed = tables.Filters(complevel=1, complib="zlib", shuffle=True)
+    with tables.open_file(str(folder / "flows.omx"), "w", filters=packed) as file:
+        file.root._v_attrs["OMX_VERSION"] = b"0.2"
+        file.root._v_attrs["SHAPE"] = np.array([n, n], dtype=np.int32)
+        data = file.create_group("/", "data")
+        lookup = file.create_group("/", "lookup")
+        for name in (v for v in _VOLUMES if v in flows.column_names):
+            matrix = file.create_carray(data, name, tables.Float64Atom(), (n, n), track_times=False)
+            volume = flows[name].to_numpy().astype(np.float64)
+            # Flows are sorted by origin: a block of rows at a time, never the whole square.
+            for start in range(0, n, 256):
+                first, last = np.searchsorted(row, (start, start + 256))
+                if first == last:
+                    continue
+                block = np.zeros((min(256, n - start), n))
+                block[row[first:last] - start, column[first:last]] = volume[first:last]
+                matrix[start : start + 256] = block
+        numbers = np.arange(1, n + 1, dtype=np.int32)
+        file.create_carray(lookup, "index", obj=numbers, track_times=False)
+        text = np.char.encode(codes, "utf-8")
+        file.create_carray(lookup, "zone_code", obj=text, track_times=False)
+    _csv(pa.table({"index": numbers, "zone": value_set}), folder / "omx_zones.csv")
+
+
+def _write_flowmap(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
+    """The two sheets of flowmap.blue: locations (id, name, lat, lon) and flows (origin, dest, count)."""
+    places: dict[str, tuple[float, float]] = {}
+    for zone, lat, lon in zip(*(zones[c].to_pylist() for c in ("zone", "lat", "lon")), strict=True):
+        places.setdefault(zone, (lat, lon))
+    ids = pa.array(list(places), pa.string())
+    lat, lon = (pa.array([place[i] for place in places.values()], pa.float64()) for i in (0, 1))
+    _csv(pa.table({"id": ids, "name": ids, "lat": lat, "lon": lon}), folder / "flowmap_locations.csv")
+    table = pa.table({"origin": flows["origin_zone"], "dest": flows["destination_zone"], "count": flows["trips"]})
+    _csv(table, folder / "flowmap_flows.csv")
+
+
+def _write_kepler(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
+    """A map of kepler.gl that opens by drag and drop: two data sets and two layers."""
+    start, stop = _centers(flows, zones)
+    volumes = [v for v in _VOLUMES if v in flows.column_names]
+    flow_columns = {
+        "origin_zone": flows["origin_zone"].to_pylist(),
+        "destination_zone": flows["destination_zone"].to_pylist(),
+        **{v: flows[v].to_pylist() for v in volumes},
+        "origin_lat": start[:, 1].tolist(),
+        "origin_lng": start[:, 0].tolist(),
+        "destination_lat": stop[:, 1].tolist(),
+        "destination_lng": stop[:, 0].tolist(),
+    }
+    shapes = shapely.transform(
+        shapely.from_wkb(zones["geometry"].to_numpy(zero_copy_only=False)), lambda xy: np.round(xy, 6)
+    )
+    zone_columns = {
+        **{c: zones[c].to_pylist() for c in ("zone", "role", "level", "tiles", "area_km2")},
+        "_geojson": [
+            None if g is None else {"type": "Feature", "properties": {}, "geometry": json.loads(shapely.to_geojson(g))}
+            for g in shapes
+        ],
+    }
+    content = {
+        "datasets": [_kepler_data("flows", flow_columns), _kepler_data("zones", zone_columns)],
+        "config": {"version": "v1", "config": _kepler_config(start, stop)},
+        "info": {"app": "kepler.gl", "title": "Origin-destination matrix", "description": "written by flowveil"},
+    }
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    (folder / "kepler.json").write_text(text + "\n", encoding="utf-8", newline="\n")
+
+
+def _kepler_data(name: str, columns: dict[str, list[Any]]) -> dict[str, Any]:
+    def kind(values: list[Any]) -> str:
+        known = next((v for v in values if v is not None), "")
+        if isinstance(known, dict):
+            return "geojson"
+        return "integer" if isinstance(known, int) else "real" if isinstance(known, float) else "string"
+
+    fields = [{"name": c, "type": kind(v), "format": "", "analyzerType": ""} for c, v in columns.items()]
+    rows = [list(row) for row in zip(*columns.values(), strict=True)]
+    data = {"id": name, "label": name, "color": [31, 95, 191], "allData": rows, "fields": fields}
+    return {"version": "v1", "data": data}
+
+
+def _kepler_config(start: np.ndarray, stop: np.ndarray) -> dict[str, Any]:
+    center = np.median(np.concatenate((start, stop)), axis=0)
+    span = max(float(np.ptp(np.concatenate((start, stop)), axis=0).max()), 1e-3)
+    zones_layer = {
+        "id": "zones",
+        "type": "geojson",
+        "config": {
+            "dataId": "zones",
+            "label": "zones",
+            "color": [127, 176, 223],
+            "columns": {"geojson": "_geojson"},
+            "isVisible": True,
+            "visConfig": {"opacity": 0.15, "stroked": True, "filled": True, "strokeOpacity": 0.6, "thickness": 0.5},
+        },
+    }
+    flows_layer = {
+        "id": "flows",
+        "type": "arc",
+        "config": {
+            "dataId": "flows",
+            "label": "flows",
+            "color": [31, 95, 191],
+            "columns": {
+                "lat0": "origin_lat",
+                "lng0": "origin_lng",
+                "lat1": "destination_lat",
+                "lng1": "destination_lng",
+            },
+            "isVisible": True,
+            "visConfig": {"opacity": 0.6, "thickness": 2, "sizeRange": [0, 12], "targetColor": [194, 81, 12]},
+        },
+        "visualChannels": {"sizeField": {"name": "trips", "type": "integer"}, "sizeScale": "sqrt"},
+    }
+    return {
+        "visState": {"filters": [], "layers": [flows_layer, zones_layer]},
+        "mapState": {
+            "latitude": round(float(center[1]), 5),
+            "longitude": round(float(center[0]), 5),
+            "zoom": round(float(np.clip(np.log2(360 / span), 1, 16)), 2),
+            "pitch": 30,
+            "bearing": 0,
+        },
+        "mapStyle": {"styleType": "light"},
+    }
+
+
+FORMATS: dict[str, Format] = {
+    f.name: f
+    for f in (
+        Format("csv", ("flows.csv", "zones.csv"), _write_csv),
+        Format("geojson", ("flows.geojson", "zones.geojson"), _write_geojson, needs_map=True),
+        Format("gpkg", ("release.gpkg",), _write_gpkg, needs_map=True),
+        Format("omx", ("flows.omx", "omx_zones.csv"), _write_omx),
+        Format("flowmap", ("flowmap_locations.csv", "flowmap_flows.csv"), _write_flowmap, needs_map=True),
+        Format("kepler", ("kepler.json",), _write_kepler, needs_map=True),
+        Format("arrow", ("flows.arrow", "zones.arrow"), _write_arrow),
+    )
+}

@@ -1,0 +1,338 @@
+"""A comparison as tables (CSV, Markdown, LaTeX) and as one page with charts and maps."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Iterable, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import shapely
+
+from flowveil.errors import OutputError
+from flowveil.report.charts import Line, line_chart
+from flowveil.report.document import Part, chart_figure, map_figure, number, page, text
+from flowveil.report.maps import ENDS, place_layers
+
+if TYPE_CHECKING:
+    from flowveil.comparison import Comparison, Run
+
+FILES = ("comparison.csv", "comparison.md", "comparison.tex", "comparison.html")
+
+#: Zones drawn for one end of one run, and maps on the page.
+_MAX_ZONES = 4_000
+_MAX_MAPS = 60
+
+#: (key, head, decimals); the time is not a measure but stands beside them.
+_COLUMNS = (
+    ("n_cells", "cells", 0),
+    ("n_origin_zones", "origin zones", 0),
+    ("n_destination_zones", "destination zones", 0),
+    ("mean_generalization_error", "error (tiles)", 1),
+    ("generalization_distance_m", "moved (m)", 0),
+    ("reconstruction_loss", "reconstruction loss", 3),
+    ("distribution_distance", "distribution distance", 3),
+    ("suppressed_share", "suppressed", 4),
+    ("c_dm", "C_DM", 0),
+    ("c_avg", "C_AVG", 2),
+    ("k_people", "fewest people", 0),
+)
+
+_CHARTS = (
+    ("mean_generalization_error", "Mean generalisation error", "Tiles of both zones of a trip; less is finer.", True),
+    ("reconstruction_loss", "Reconstruction loss", "0 is perfect, 2 is the worst.", False),
+    ("generalization_distance_m", "Distance moved (m)", "From a trip's ends to the centres of their zones.", True),
+    ("suppressed_share", "Suppressed share", "Of the volume; gaps are withheld.", False),
+    ("seconds", "Time (s)", "The method and its recount, one run.", True),
+)
+
+
+def write_comparison(comparison: Comparison, directory: str | PathLike[str]) -> Path:
+    """Write the tables and the page.
+
+    Raises:
+        OutputError: the folder holds anything else, or cannot be written.
+    """
+    folder = Path(directory)
+    check_folder(folder)
+    content = {
+        "comparison.csv": to_csv(comparison),
+        "comparison.md": to_markdown(comparison),
+        "comparison.tex": to_latex(comparison),
+        "comparison.html": render_comparison(comparison),
+    }
+    try:
+        folder.mkdir(exist_ok=True)
+        for name, body in content.items():
+            (folder / name).write_text(body, encoding="utf-8", newline="")
+    except OSError as problem:
+        reason = problem.strerror or type(problem).__name__
+        raise OutputError(f"The comparison cannot be written into '{directory}': {reason}.") from problem
+    return folder
+
+
+def check_folder(directory: str | PathLike[str]) -> None:
+    """Refuse a folder that holds anything but a comparison, before anything is run.
+
+    Raises:
+        OutputError: it is a file, it holds something else, or its parent is missing.
+    """
+    folder = Path(directory)
+    if folder.exists() and not folder.is_dir():
+        raise OutputError(f"'{directory}' is a file; a folder is needed.")
+    strangers = sorted(set(os.listdir(folder)) - set(FILES)) if folder.is_dir() else []
+    if strangers:
+        raise OutputError(
+            f"'{directory}' holds {len(strangers)} entries that are not part of a comparison. Hint: name a new folder."
+        )
+    if not folder.resolve().parent.is_dir():
+        raise OutputError(f"The parent of '{directory}' does not exist. Hint: create it first.")
+
+
+# ---- tables ------------------------------------------------------------------------------------------------------
+
+
+def to_csv(comparison: Comparison) -> str:
+    """One row a run; full digits; a measure that is withheld is empty and named in the last column."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(
+        ["method", "k", "protect", "status", "seconds", "basis", *(key for key, _, _ in _COLUMNS), "withheld", "reason"]
+    )
+    for run in comparison.runs:
+        seconds = "" if run.seconds is None else f"{run.seconds:.3f}"
+        values = ["" if run.measures.get(key) is None else run.measures[key] for key, _, _ in _COLUMNS]
+        head = [run.method, run.k, run.protection, run.status, seconds, run.basis]
+        writer.writerow([*head, *values, " ".join(run.withheld), run.reason or ""])
+    return out.getvalue()
+
+
+def _rows(comparison: Comparison) -> Iterable[tuple[list[str], Run]]:
+    for run in comparison.runs:
+        head = [run.method, str(run.k), run.protection]
+        if run.seconds is None:
+            yield [*head, run.status, *("" for _ in _COLUMNS)], run
+        else:
+            yield [*head, f"{run.seconds:.2f}", *(_entry(run, key, digits) for key, _, digits in _COLUMNS)], run
+
+
+def _entry(run: Run, key: str, digits: int) -> str:
+    value = run.measures.get(key)
+    if value is None:
+        return "withheld" if key in run.withheld else "–"
+    return f"{value:.2%}" if key == "suppressed_share" else f"{value:,.{digits}f}"
+
+
+_HEADS = ("method", "k", "protects", "seconds", *(head for _, head, _ in _COLUMNS))
+
+
+def to_markdown(comparison: Comparison) -> str:
+    """The table in Markdown; runs without a result say why in the place of their time."""
+    lines = [
+        f"Not for publication: {_internal()}",
+        "",
+        "| " + " | ".join(_HEADS) + " |",
+        "|" + "---|" * 3 + "---:|" * (len(_HEADS) - 3),
+    ]
+    lines += ["| " + " | ".join(entries) + " |" for entries, _ in _rows(comparison)]
+    return "\n".join(lines) + "\n"
+
+
+def to_latex(comparison: Comparison) -> str:
+    """The table in LaTeX (booktabs)."""
+    lines = [
+        f"% Not for publication: {_internal()}",
+        r"\begin{tabular}{lrl" + "r" * (len(_HEADS) - 3) + "}",
+        r"\toprule",
+        " & ".join(_latex(head) for head in _HEADS) + r" \\",
+        r"\midrule",
+    ]
+    lines += [" & ".join(_latex(entry) for entry in entries) + r" \\" for entries, _ in _rows(comparison)]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def _latex(entry: str) -> str:
+    for found, wanted in (
+        ("\\", r"\textbackslash{}"),
+        ("%", r"\%"),
+        ("_", r"\_"),
+        ("&", r"\&"),
+        ("–", "--"),
+        ("#", r"\#"),
+    ):
+        entry = entry.replace(found, wanted)
+    return entry
+
+
+def _internal() -> str:
+    from flowveil.comparison import INTERNAL
+
+    return INTERNAL
+
+
+# ---- the page ----------------------------------------------------------------------------------------------------
+
+
+def render_comparison(comparison: Comparison) -> str:
+    """One page: trade-offs, maps side by side on one colour scale, the table."""
+    runs = comparison.runs
+    done = sum(run.status == "done" for run in runs)
+    methods, steps = _distinct(run.method for run in runs), _distinct(run.k for run in runs)
+    parts = [_table_part(comparison), _charts_part(runs)]
+    maps = _maps_part(runs)
+    if maps is not None:
+        parts.append(maps)
+    lead = (
+        f"{len(methods)} methods, k = {', '.join(map(str, steps))}; {done} of {len(runs)} runs gave a release. "
+        f"Up to {comparison.max_suppressed:.0%} may be suppressed; a run was stopped after "
+        f"{number(comparison.time_limit)} seconds."
+    )
+    return page(
+        title="Comparison of methods",
+        heading="Comparison of methods",
+        lead=text(lead),
+        parts=parts,
+        footer="Measures are those that a release would publish; what it would withhold is withheld here.",
+        internal=_internal(),
+    )
+
+
+def _distinct(values: Iterable[Any]) -> list[Any]:
+    return list(dict.fromkeys(values))
+
+
+def _table_part(comparison: Comparison) -> Part:
+    head = "".join(f'<th scope="col"{_number_class(i)}>{text(h)}</th>' for i, h in enumerate(_HEADS))
+    body = []
+    for entries, run in _rows(comparison):
+        if run.status == "done":
+            cells = "".join(f"<td{_number_class(i + 1)}>{text(e)}</td>" for i, e in enumerate(entries[1:]))
+        else:
+            start = "".join(f"<td{_number_class(i + 1)}>{text(e)}</td>" for i, e in enumerate(entries[1:3]))
+            cells = (
+                f'{start}<td colspan="{len(_HEADS) - 3}"><strong>{text(run.status)}</strong>: {text(run.reason)}</td>'
+            )
+        body.append(f'<tr><th scope="row">{text(entries[0])}</th>{cells}</tr>')
+    rows = "\n".join(body)
+    content = f"""<div class="scroll" tabindex="0" role="region" aria-label="Table of runs"><table class="dense">
+<thead><tr>{head}</tr></thead>
+<tbody>
+{rows}
+</tbody></table></div>"""
+    return Part("table", "All runs", content)
+
+
+def _number_class(column: int) -> str:
+    return ' class="number"' if column in (1,) or column > 2 else ""
+
+
+def _charts_part(runs: Sequence[Run]) -> Part:
+    drawings = []
+    protections = _distinct(run.protection for run in runs)
+    for protection in protections:
+        here = [run for run in runs if run.protection == protection]
+        steps = sorted({run.k for run in here})
+        if len(protections) > 1:
+            drawings.append(f'<h3 class="across">Protecting {text(protection)}</h3>')
+        for key, title, note, log in _CHARTS:
+            lines = [
+                Line(method, tuple((float(run.k), _value(run, key)) for run in here if run.method == method))
+                for method in _distinct(run.method for run in here)
+            ]
+            chart = line_chart(lines, title=title, x_label="k", ticks=[float(s) for s in steps], log=log)
+            drawings.append(chart_figure(title, note, chart))
+    content = f'<div class="charts">{"".join(drawings)}</div>'
+    missing = [run for run in runs if run.status != "done"]
+    if missing:
+        named = ", ".join(f"{run.method} at k = {run.k} ({run.status})" for run in missing)
+        content = f"<p>Not in the charts: {text(named)}.</p>{content}"
+    return Part("charts", "What each k costs", content)
+
+
+def _value(run: Run, key: str) -> float | None:
+    value = run.seconds if key == "seconds" else run.measures.get(key)
+    return None if value is None else float(value)
+
+
+def _maps_part(runs: Sequence[Run]) -> Part | None:
+    """Origins and destinations of every run, coloured by volume per km² on one scale for all."""
+    shown = [run for run in runs if run.zones is not None and run.zones["lat"].null_count == 0]
+    # The largest k is the hardest and tells the most where not all fit.
+    while len(shown) * 2 > _MAX_MAPS:
+        smallest = min(run.k for run in shown)
+        fewer = [run for run in shown if run.k != smallest]
+        if not fewer:
+            shown = shown[: _MAX_MAPS // 2]
+            break
+        shown = fewer
+    if not shown:
+        return None
+    basis = "weight" if all(run.basis == "weight" for run in shown) else "trips"
+    layers, outlines = {}, []
+    for i, run in enumerate(shown):
+        for end in ENDS:
+            layer, shapes = _layer(run, end, basis)
+            layers[f"run{i}_{end}"] = layer
+            outlines.append(shapes)
+    frame, shapes = place_layers(layers, outlines)
+    if frame is None:
+        return None
+    data = {
+        "bases": [basis],
+        "homogeneous": True,
+        "frame": frame.to_dict(),
+        "shapes": shapes,
+        "layers": layers,
+        "flows": {"origin": [], "destination": [], basis: []},
+        "count": {"flows": 0},
+        "grid": None,
+    }
+    content = [f"<p>Coloured by {basis} per km², the same colours for all. The maps move together.</p>"]
+    content.append('<div class="legend sticky" data-scale="main"></div>')
+    for protection, k in _distinct((run.protection, run.k) for run in shown):
+        content.append(f"<h3>k = {k}, protecting {text(protection)}</h3>")
+        for end in ENDS:
+            content.append('<div class="maps small">')
+            content += [
+                map_figure(
+                    f"run{i}_{end}", run.method, f"{number(len(layers[f'run{i}_{end}']['code']))} {end}s", hue=end
+                )
+                for i, run in enumerate(shown)
+                if (run.protection, run.k) == (protection, k)
+            ]
+            content.append("</div>")
+    return Part("maps", "Maps side by side", "\n".join(content), data)
+
+
+def _layer(run: Run, end: str, basis: str) -> tuple[dict[str, Any], Any]:
+    assert run.flows is not None
+    assert run.zones is not None
+    zones = run.zones.filter(pc.is_in(run.zones["role"], value_set=pa.array([end, "both"])))
+    at = pc.index_in(run.flows[f"{end}_zone"], value_set=zones["zone"].combine_chunks()).to_numpy()
+    volume = np.bincount(at, weights=run.flows[basis].to_numpy().astype(np.float64), minlength=len(zones))
+    area = zones["area_km2"].to_numpy(zero_copy_only=False).astype(np.float64)
+    order = np.lexsort((np.arange(len(zones)), -volume))[:_MAX_ZONES]
+    order = order[np.lexsort((order, -np.nan_to_num(area[order])))]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        density = np.nan_to_num(volume / area, posinf=0.0)[order]
+    table = zones.take(pa.array(order))
+    layer = {
+        "code": table["zone"].to_pylist(),
+        "lat": np.round(table["lat"].to_numpy(), 5).tolist(),
+        "lon": np.round(table["lon"].to_numpy(), 5).tolist(),
+        "values": [float(f"{v:.4g}") for v in density.tolist()],
+        "title": f"{basis.capitalize()} per km²",
+        "label": f"{end}s",
+        "word": f"{basis} per km²",
+        "hue": end,
+        "scale": "main",
+        "fixed": True,
+        "overlap": not run.homogeneous,
+    }
+    return layer, np.asarray(shapely.from_wkb(table["geometry"].to_numpy(zero_copy_only=False)), dtype=object)

@@ -1,0 +1,276 @@
+"""The maps of a page as plain data, made from published tables and nothing else.
+
+What a page draws is a pure function of the rows of ``flows.parquet`` and ``zones.parquet``: whatever a reader digs out
+of the page is in those files already. The same holds for the faint grid below the zones: it shows every
+tile that a published zone could hold, observed or not, because the observed ones would tell where suppressed
+trips were.
+
+Coordinates are Web Mercator in whole units of a frame around the zones, as differences along each ring: a
+hexagon takes some forty characters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import shapely
+from numpy.typing import NDArray
+
+from flowveil.hierarchy import Floats
+
+#: A page holds at most this many flows and zones of an end: the largest. More would make it slow and large, and nobody
+#: sees more; totals always count all.
+MAX_FLOWS = 20_000
+MAX_ZONES = 20_000
+#: Points of all outlines together; finer outlines are simplified until they fit.
+MAX_POINTS = 300_000
+#: Tiles of the neutral grid; above, a coarser resolution is drawn.
+MAX_GRID_TILES = 8_000
+#: Units along the longer side of the frame: a few decimetres for a city.
+FRAME_UNITS = 200_000
+
+ENDS = ("origin", "destination")
+BASES = ("trips", "weight")
+_LARGEST_LATITUDE = 85.0
+
+Geometries = NDArray[np.object_]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Where units lie in the world: x grows eastwards, y southwards, both from the north-west corner.
+
+    Attributes:
+        west, north: the corner, in Web Mercator where the world is 0..1 in both directions.
+        per_unit: world width of one unit.
+        shifted: whether western longitudes count as 180 to 360, because the map lies across the 180th meridian.
+    """
+
+    west: float
+    north: float
+    per_unit: float
+    shifted: bool = False
+
+    @classmethod
+    def around(cls, bounds: Floats) -> Frame:
+        """The frame around boxes given as rows of west, south, east, north in degrees."""
+        west, east = bounds[:, 0], bounds[:, 2]
+        shifted = bool(np.ptp(np.concatenate((_eastward(west), _eastward(east)))) < np.ptp(np.append(west, east)))
+        corners = np.concatenate((bounds[:, :2], bounds[:, 2:]))
+        world = _mercator(corners, shifted=shifted)
+        low, high = world.min(axis=0), world.max(axis=0)
+        span = max(float((high - low).max()), 1e-9)
+        return cls(west=float(low[0]), north=float(low[1]), per_unit=span / FRAME_UNITS, shifted=shifted)
+
+    def units(self, lon_lat: Floats) -> Floats:
+        """Points in degrees, as units of the frame (not yet rounded)."""
+        return (_mercator(lon_lat, shifted=self.shifted) - [self.west, self.north]) / self.per_unit
+
+    def to_dict(self) -> dict[str, float]:
+        """Plain data for the page."""
+        return {"west": self.west, "north": self.north, "perUnit": self.per_unit}
+
+
+def _eastward(lon: Floats) -> Floats:
+    return np.where(lon < 0, lon + 360, lon)
+
+
+def _mercator(lon_lat: Floats, *, shifted: bool) -> Floats:
+    lon = _eastward(lon_lat[:, 0]) if shifted else lon_lat[:, 0]
+    lat = np.radians(np.clip(lon_lat[:, 1], -_LARGEST_LATITUDE, _LARGEST_LATITUDE))
+    y = 0.5 - np.log(np.tan(lat) + 1 / np.cos(lat)) / (2 * np.pi)
+    return np.column_stack((lon / 360 + 0.5, y))
+
+
+# ---- zones and flows ---------------------------------------------------------------------------------------------
+
+
+def map_of_release(
+    flows: pa.Table,
+    zones: pa.Table,
+    *,
+    resolution: int | None = None,
+    homogeneous: bool = True,
+    max_flows: int = MAX_FLOWS,
+    max_zones: int = MAX_ZONES,
+) -> dict[str, Any]:
+    """What the page needs to draw a release.
+
+    Args:
+        flows: the published matrix, see `flowveil.publish.tables.flows_table`.
+        zones: the published zones, see `flowveil.publish.tables.zones_table`.
+        resolution: H3 resolution of the tiles, for the neutral grid; None where tiles are not H3 cells.
+        homogeneous: whether zones of one end never overlap.
+        max_flows: most flows to hold; the largest are kept.
+        max_zones: most zones of one end to hold; those with the most volume are kept.
+
+    Returns:
+        Plain data: ``bases``, ``frame`` (None where no zone has a place), ``shapes``, ``layers`` by end, ``flows``,
+        ``grid``, and how many flows and zones there are in all.
+    """
+    bases = [b for b in BASES if b in flows.column_names]
+    tables, places, totals, count = {}, {}, {}, {}
+    for end in ENDS:
+        table = zones.filter(pc.is_in(zones["role"], value_set=pa.array([end, "both"])))
+        at = pc.index_in(flows[f"{end}_zone"], value_set=table["zone"].combine_chunks()).to_numpy()
+        weights: dict[str, Floats] = {
+            **{b: flows[b].to_numpy().astype(np.float64) for b in bases},
+            "cells": np.ones(len(flows)),
+        }
+        total: dict[str, NDArray[Any]] = {
+            name: np.bincount(at, weights=w, minlength=len(table)) for name, w in weights.items()
+        }
+        order = _drawing_order(table, total[bases[-1]], max_zones)
+        count[end] = len(table)
+        number = np.full(len(table), -1, dtype=np.int64)
+        number[order] = np.arange(len(order))
+        tables[end], places[end] = table.take(pa.array(order)), number[at]
+        totals[end] = {name: values[order] for name, values in total.items()}
+    layers = {end: _columns_of(tables[end], totals[end]) for end in ENDS}
+    outlines = [_geometries(tables[end]) for end in ENDS]
+    frame, shapes = place_layers(layers, outlines)
+    return {
+        "bases": bases,
+        "homogeneous": homogeneous,
+        "frame": None if frame is None else frame.to_dict(),
+        "shapes": shapes,
+        "layers": layers,
+        "flows": _largest_flows(flows, places, bases, max_flows),
+        "count": {"flows": len(flows), **count},
+        "grid": None if frame is None else neutral_grid(zones, resolution, frame),
+    }
+
+
+def _drawing_order(table: pa.Table, volume: NDArray[Any], most: int) -> NDArray[np.int64]:
+    """Large areas first, so that smaller ones lie on top of them; codes break ties."""
+    kept = np.arange(len(table))
+    if len(table) > most:
+        kept = np.sort(np.lexsort((kept, -volume))[:most])
+    area = table["area_km2"].to_numpy(zero_copy_only=False).astype(np.float64)[kept]
+    return kept[np.lexsort((kept, -np.nan_to_num(area)))]
+
+
+def _columns_of(table: pa.Table, totals: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    def rounded(name: str, digits: int) -> list[float | None]:
+        values = table[name].to_numpy(zero_copy_only=False).astype(np.float64)
+        return [None if v != v else v for v in np.round(values, digits).tolist()]
+
+    return {
+        "code": table["zone"].to_pylist(),
+        "level": table["level"].to_pylist(),
+        "tiles": table["tiles"].to_pylist(),
+        "area": [None if a is None else float(f"{a:.4g}") for a in table["area_km2"].to_pylist()],
+        "lat": rounded("lat", 5),
+        "lon": rounded("lon", 5),
+        **{name: _numbers(values) for name, values in totals.items()},
+    }
+
+
+def _numbers(values: NDArray[Any]) -> list[float | int]:
+    """Whole numbers as such, others to two decimals."""
+    rounded = np.round(values, 2)
+    whole = rounded == np.rint(rounded)
+    return [int(v) if w else v for v, w in zip(rounded.tolist(), whole.tolist(), strict=True)]
+
+
+def _largest_flows(
+    flows: pa.Table, places: Mapping[str, NDArray[np.int64]], bases: list[str], most: int
+) -> dict[str, list[Any]]:
+    drawn = np.flatnonzero((places["origin"] >= 0) & (places["destination"] >= 0))
+    volume = flows[bases[-1]].to_numpy()[drawn]
+    # Rows are sorted by code, so the row number breaks ties.
+    chosen = drawn[np.lexsort((drawn, -volume))[:most]]
+    return {
+        **{end: places[end][chosen].tolist() for end in ENDS},
+        **{basis: _numbers(flows[basis].to_numpy()[chosen]) for basis in bases},
+    }
+
+
+def _geometries(table: pa.Table) -> Geometries:
+    return np.asarray(shapely.from_wkb(table["geometry"].to_numpy(zero_copy_only=False)), dtype=object)
+
+
+def place_layers(layers: dict[str, Any], outlines: list[Geometries]) -> tuple[Frame | None, list[list[list[int]]]]:
+    """Give every layer the units of its centres and the numbers of its shapes; shared outlines are held once."""
+    whole = np.concatenate(outlines)
+    has_shape = ~(shapely.is_missing(whole) | shapely.is_empty(whole))
+    bounds = shapely.bounds(whole[has_shape])
+    points = [np.column_stack((np.array(x["lon"], float), np.array(x["lat"], float))) for x in layers.values()]
+    centers = np.concatenate(points)
+    known = ~np.isnan(centers).any(axis=1)
+    bounds = np.concatenate((bounds, np.hstack((centers[known], centers[known]))))
+    if len(bounds) == 0:
+        return None, []
+    frame = Frame.around(bounds)
+    keys = shapely.to_wkb(whole[has_shape])
+    first, number = np.unique(keys, return_index=True, return_inverse=True)[1:]
+    shapes = encode_shapes(whole[has_shape][first], frame)
+    shape_of = np.full(len(whole), -1, dtype=np.int64)
+    shape_of[has_shape] = number
+    start = 0
+    for layer, center in zip(layers.values(), points, strict=True):
+        stop = start + len(center)
+        x_y = np.nan_to_num(np.rint(frame.units(np.nan_to_num(center))), nan=0).astype(np.int64)
+        layer["x"], layer["y"] = x_y[:, 0].tolist(), x_y[:, 1].tolist()
+        layer["shape"] = shape_of[start:stop].tolist()
+        start = stop
+    return frame, shapes
+
+
+def encode_shapes(outlines: Geometries, frame: Frame, *, most: int = MAX_POINTS) -> list[list[list[int]]]:
+    """Outlines as lists of rings; a ring is x, y of its first point, then differences from point to point."""
+    fitted = np.asarray(shapely.transform(outlines, frame.units), dtype=object)
+    tolerance = 0.5
+    while shapely.get_num_coordinates(fitted).sum() > most and tolerance < FRAME_UNITS / 50:
+        fitted = shapely.simplify(fitted, tolerance, preserve_topology=True)
+        tolerance *= 2
+    parts, shape_of_part = shapely.get_parts(fitted, return_index=True)
+    is_area = shapely.get_type_id(parts) == 3
+    rings, part_of_ring = shapely.get_rings(parts[is_area], return_index=True)
+    points, ring_of_point = shapely.get_coordinates(rings, return_index=True)
+    units = np.rint(points).astype(np.int64)
+    step = np.diff(units, axis=0, prepend=units[:1])
+    first = np.ones(len(units), dtype=np.bool_)
+    first[1:] = ring_of_point[1:] != ring_of_point[:-1]
+    step[first] = units[first]
+    # The last point of a ring is its first again.
+    last = np.append(first[1:], True) if len(first) else first
+    kept = ~last & (first | step.any(axis=1))
+    per_ring = np.split(step[kept].ravel(), 2 * np.cumsum(np.bincount(ring_of_point[kept], minlength=len(rings)))[:-1])
+    shapes: list[list[list[int]]] = [[] for _ in range(len(outlines))]
+    for ring, shape in zip(per_ring, shape_of_part[is_area][part_of_ring].tolist(), strict=True):
+        shapes[shape].append(ring.tolist())
+    return shapes
+
+
+# ---- the neutral grid --------------------------------------------------------------------------------------------
+
+
+def neutral_grid(zones: pa.Table, resolution: int | None, frame: Frame) -> dict[str, Any] | None:
+    """Every H3 cell that a published zone could hold, observed or not.
+
+    Drawn at the tiles' resolution, or at the finest one that is not too many; nothing inside zones that are as fine as
+    that themselves.
+
+    Returns:
+        ``resolution`` and ``shapes``; None where the zones are no H3 cells or nothing lies below them.
+    """
+    import h3.api.basic_str as h3
+
+    codes = sorted(set(zones["zone"].to_pylist()))
+    if resolution is None or not codes or not all(h3.is_valid_cell(code) for code in codes):
+        return None
+    levels = [h3.get_resolution(code) for code in codes]
+    for finest in range(resolution, min(levels), -1):
+        coarser = [(code, level) for code, level in zip(codes, levels, strict=True) if level < finest]
+        if coarser and sum(7 ** (finest - level) for _, level in coarser) <= MAX_GRID_TILES:
+            cells = sorted({child for code, _ in coarser for child in h3.cell_to_children(code, finest)})
+            rings = [[(x, y) for y, x in h3.cell_to_boundary(cell)] for cell in cells]
+            outlines = np.array([shapely.Polygon(ring) for ring in rings], dtype=object)
+            return {"resolution": finest, "shapes": encode_shapes(outlines, frame)}
+    return None

@@ -1,0 +1,261 @@
+"""Static maps for papers: PNG, SVG or PDF, drawn with matplotlib from the published tables.
+
+The same release gives the same bytes: no date is written, and the names inside an SVG do not depend on chance.
+"""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import shapely
+from numpy.typing import NDArray
+
+from flowveil.errors import MissingExtraError, OutputError, ParameterError, did_you_mean
+from flowveil.report.maps import ENDS
+
+SHOWS = ("origins", "destinations", "both", "flows")
+SUFFIXES = (".png", ".svg", ".pdf")
+
+_COLOURS = {
+    "origin": ("#deebf8", "#b5d1ee", "#7fb0df", "#4488c9", "#1f5fa8", "#0b3570"),
+    "destination": ("#fdeadb", "#fbcfa6", "#f5a667", "#e27a2c", "#b9500b", "#7a2f04"),
+}
+_LINE = {"origin": "#1f5fbf", "destination": "#c2510c"}
+_OUTLINE = "#8795a8"
+#: Points of a curve that stands for a flow.
+_CURVE = 24
+
+
+def picture_of_folder(folder: Path, path: str | PathLike[str], *, show: str = "origins", **style: Any) -> Path:
+    """Draw a map of the release in a folder; its published files are all that is read.
+
+    Raises:
+        ParameterError: it is not the folder of a release.
+    """
+    import pyarrow.parquet as pq
+
+    try:
+        flows, zones = pq.read_table(folder / "flows.parquet"), pq.read_table(folder / "zones.parquet")
+    except (OSError, pa.ArrowException):
+        raise ParameterError(
+            f"'{folder}' holds no release that can be read. Hint: name the folder with flows.parquet in it."
+        ) from None
+    return draw(flows, zones, path, show=show, **style)
+
+
+def draw(
+    flows: pa.Table,
+    zones: pa.Table,
+    path: str | PathLike[str],
+    *,
+    show: str = "origins",
+    basis: str = "trips",
+    lines: int = 200,
+    width: float | None = None,
+    dpi: int = 200,
+    title: str | None = None,
+) -> Path:
+    """Draw a map into a file.
+
+    Args:
+        flows, zones: the published tables.
+        path: the file; ``.png``, ``.svg`` or ``.pdf``.
+        show: ``origins``, ``destinations``, ``both`` (side by side, one colour scale) or ``flows``.
+        basis: ``trips`` or ``weight``.
+        lines: how many of the largest flows to draw.
+        width: of the picture, in inches; 5 for one map and 10 for two by default.
+        dpi: of a PNG.
+        title: text above the map; none by default.
+
+    Raises:
+        ParameterError: an argument is wrong, or the zones have no place.
+        MissingExtraError: matplotlib is not installed.
+        OutputError: the file cannot be written.
+    """
+    target = Path(path)
+    _check(flows, zones, target, show, basis)
+    matplotlib, figure_of = _matplotlib()
+    ends = {"origins": ("origin",), "destinations": ("destination",), "both": ENDS, "flows": ("flows",)}[show]
+    with matplotlib.rc_context({"svg.hashsalt": "flowveil", "svg.fonttype": "none", "font.size": 8}):
+        figure = figure_of(figsize=_size(zones, len(ends), width), layout="constrained", dpi=dpi)
+        places = figure.subplots(1, len(ends), squeeze=False)[0]
+        if show == "flows":
+            _draw_flows(places[0], flows, zones, basis, lines)
+        else:
+            _draw_zones(figure, places, flows, zones, basis, ends)
+        for place in places:
+            _frame(place, zones)
+        if title:
+            figure.suptitle(title)
+        metadata = {".png": {"Software": "flowveil"}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+        try:
+            figure.savefig(target, metadata=metadata[target.suffix.lower()])
+        except OSError as problem:
+            reason = problem.strerror or type(problem).__name__
+            raise OutputError(f"The picture cannot be written to '{path}': {reason}.") from problem
+    return target
+
+
+def _check(flows: pa.Table, zones: pa.Table, target: Path, show: str, basis: str) -> None:
+    if show not in SHOWS:
+        raise ParameterError(f"Cannot show '{show}'; allowed: {', '.join(SHOWS)}." + did_you_mean(show, SHOWS))
+    if target.suffix.lower() not in SUFFIXES:
+        raise ParameterError(f"A picture is a file {' or '.join(SUFFIXES)}; found '{target.name}'.")
+    if basis not in ("trips", "weight") or basis not in flows.column_names:
+        raise ParameterError(
+            f"The release has no '{basis}' to draw; allowed: trips, or weight where there are weights."
+        )
+    if zones["lat"].null_count or zones["geometry"].null_count:
+        raise ParameterError("The zones of this release have no place on a map, so there is nothing to draw.")
+
+
+def _matplotlib() -> tuple[Any, Any]:
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtraError(
+            "Pictures need matplotlib, which is not installed. Hint: pip install 'flowveil[pictures]'."
+        ) from None
+    return matplotlib, Figure
+
+
+def _bounds(zones: pa.Table) -> tuple[float, float, float, float]:
+    west, south, east, north = shapely.total_bounds(shapely.from_wkb(zones["geometry"].to_numpy(zero_copy_only=False)))
+    return west, south, east, north
+
+
+def _narrowing(zones: pa.Table) -> float:
+    """How much shorter a degree of longitude is than one of latitude, in the middle of the map."""
+    _, south, _, north = _bounds(zones)
+    return float(np.cos(np.radians((south + north) / 2)))
+
+
+def _size(zones: pa.Table, n: int, width: float | None) -> tuple[float, float]:
+    west, south, east, north = _bounds(zones)
+    across = width if width is not None else 5.0 * n
+    ratio = (north - south) / max((east - west) * _narrowing(zones), 1e-9)
+    return across, float(np.clip(across / n * ratio, across / n * 0.4, across / n * 1.6)) + 0.5
+
+
+def _of_end(zones: pa.Table, end: str) -> pa.Table:
+    return zones.filter(pc.is_in(zones["role"], value_set=pa.array([end, "both"])))
+
+
+def _volume(flows: pa.Table, zones: pa.Table, end: str, basis: str) -> NDArray[np.float64]:
+    at = pc.index_in(flows[f"{end}_zone"], value_set=zones["zone"].combine_chunks()).to_numpy()
+    weights = flows[basis].to_numpy().astype(np.float64)
+    return np.bincount(at, weights=weights, minlength=len(zones)).astype(np.float64)
+
+
+def class_limits(values: NDArray[np.float64], *, most: int = 6) -> list[float]:
+    """Edges of at most that many classes, at 1, 2 or 5 times a power of ten."""
+    low, high = float(values.min()), float(values.max())
+    steps = [m * 10.0**e for e in range(-6, 16) for m in (1, 2, 5)]
+    inside = [s for s in steps if low < s < high]
+    if len(inside) > most - 1:
+        inside = [inside[round((i + 0.5) * len(inside) / (most - 1) - 0.5)] for i in range(most - 1)]
+    return [low, *dict.fromkeys(inside), max(high, low * (1 + 1e-9), low + 1e-9)]
+
+
+def _draw_zones(figure: Any, places: Any, flows: pa.Table, zones: pa.Table, basis: str, ends: Any) -> None:
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import BoundaryNorm, ListedColormap
+
+    tables = {end: _of_end(zones, end) for end in ends}
+    volumes = {end: _volume(flows, tables[end], end, basis) for end in ends}
+    limits = class_limits(np.concatenate(list(volumes.values())))
+    for place, end in zip(places, ends, strict=True):
+        steps = np.rint(np.linspace(0, 5, len(limits) - 1)).astype(int) if len(limits) > 2 else np.array([4])
+        colours = ListedColormap([_COLOURS[end][i] for i in steps])
+        norm = BoundaryNorm(limits, colours.N)
+        area = tables[end]["area_km2"].to_numpy(zero_copy_only=False)
+        # Large zones first, so that smaller ones lie on top of them.
+        order = np.lexsort((np.arange(len(area)), -area))
+        shapes = shapely.from_wkb(tables[end]["geometry"].to_numpy(zero_copy_only=False))[order]
+        edge = 0.35 if len(shapes) < 3000 else 0.1
+        place.add_collection(_patches(shapes, colours(norm(volumes[end][order])), _OUTLINE, edge))
+        place.set_title(f"{end}s", loc="left")
+        bar = figure.colorbar(ScalarMappable(norm=norm, cmap=colours), ax=place, shrink=0.75, pad=0.01)
+        bar.set_label(basis)
+        bar.ax.set_yticks(limits, [f"{limit:,.0f}" if limit >= 1 else f"{limit:.3g}" for limit in limits])
+
+
+def _patches(shapes: Any, face: Any, edge: str, width: float) -> Any:
+    from matplotlib.collections import PathCollection
+    from matplotlib.path import Path as Outline
+
+    paths = []
+    for shape in shapes:
+        rings = [shapely.get_coordinates(ring) for part in shapely.get_parts(shape) for ring in shapely.get_rings(part)]
+        codes = [np.r_[1, np.full(len(ring) - 2, 2), 79].astype(np.uint8) for ring in rings]
+        paths.append(Outline(np.concatenate(rings), np.concatenate(codes)))
+    return PathCollection(paths, facecolors=face, edgecolors=edge, linewidths=width)
+
+
+def _draw_flows(place: Any, flows: pa.Table, zones: pa.Table, basis: str, lines: int) -> None:
+    from matplotlib.collections import LineCollection
+    from matplotlib.colors import LinearSegmentedColormap
+
+    shapes = shapely.from_wkb(zones["geometry"].to_numpy(zero_copy_only=False))
+    place.add_collection(_patches(shapes, "none", "#c4ccd6", 0.25))
+    ends = []
+    for end in ENDS:
+        table = _of_end(zones, end)
+        at = pc.index_in(flows[f"{end}_zone"], value_set=table["zone"].combine_chunks())
+        ends.append(np.column_stack([table[c].take(at).to_numpy(zero_copy_only=False) for c in ("lon", "lat")]))
+    volume = flows[basis].to_numpy().astype(np.float64)
+    apart = np.flatnonzero((ends[0] != ends[1]).any(axis=1))
+    chosen = apart[np.lexsort((apart, -volume[apart]))[:lines]][::-1]
+    if len(chosen) == 0:
+        return
+    narrowing = _narrowing(zones)
+    points = _curves(ends[0][chosen] * [narrowing, 1], ends[1][chosen] * [narrowing, 1]) / [narrowing, 1]
+    share = volume[chosen] / volume[chosen].max()
+    colours = LinearSegmentedColormap.from_list("way", [_LINE["origin"], _LINE["destination"]])
+    pieces = np.stack((points[:, :-1], points[:, 1:]), axis=2).reshape(-1, 2, 2)
+    along = np.tile(np.linspace(0, 1, _CURVE - 1), len(chosen))
+    rgba = colours(along)
+    rgba[:, 3] = np.repeat(0.25 + 0.65 * np.sqrt(share), _CURVE - 1)
+    widths = np.repeat(0.3 + 3.2 * share**0.8, _CURVE - 1)
+    place.add_collection(LineCollection(list(pieces), colors=rgba, linewidths=widths, capstyle="butt"))
+    place.set_title(f"the {len(chosen):,} largest flows between two zones, from blue to orange", loc="left")
+
+
+def _curves(start: NDArray[np.float64], stop: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Curves bent to the right of the way, so that there and back are two lines: flows × points × 2."""
+    way = stop - start
+    bend = (start + stop) / 2 + 0.18 * np.column_stack((way[:, 1], -way[:, 0]))
+    t = np.linspace(0, 1, _CURVE)[None, :, None]
+    curve: NDArray[np.float64] = (1 - t) ** 2 * start[:, None] + 2 * t * (1 - t) * bend[:, None] + t**2 * stop[:, None]
+    return curve
+
+
+def _frame(place: Any, zones: pa.Table) -> None:
+    west, south, east, north = _bounds(zones)
+    margin = 0.03 * max(east - west, north - south)
+    place.set_xlim(west - margin, east + margin)
+    place.set_ylim(south - margin, north + margin)
+    narrowing = _narrowing(zones)
+    place.set_aspect(1 / narrowing)
+    place.set_xticks([])
+    place.set_yticks([])
+    for side in place.spines.values():
+        side.set_color("#d6dce4")
+    _scale_bar(place, west, south, east, narrowing)
+
+
+def _scale_bar(place: Any, west: float, south: float, east: float, narrowing: float) -> None:
+    across = (east - west) * narrowing * 111.32
+    raw = across / 4
+    power = 10.0 ** np.floor(np.log10(raw))
+    length = max(m * power for m in (1, 2, 5) if m * power <= raw)
+    degrees = length / (narrowing * 111.32)
+    place.plot([west, west + degrees], [south, south], color="#17202c", linewidth=1.2)
+    name = f"{length:g} km" if length >= 1 else f"{length * 1000:g} m"
+    place.annotate(name, (west + degrees / 2, south), (0, 3), textcoords="offset points", ha="center", fontsize=7)

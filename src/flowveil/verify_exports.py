@@ -1,0 +1,213 @@
+"""The recount of exports: whether each holds the rows of the release, no more and no less.
+
+Shares nothing with the writers: files are read with DuckDB, SQLite, plain JSON and HDF5. Findings name files and count
+rows; they quote no value.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from glob import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+#: Files that a release may hold beside its own, and what rows they carry.
+EXPORTS: Mapping[str, tuple[str, ...]] = {
+    "flows.csv": ("flows",),
+    "zones.csv": ("zones",),
+    "flows.geojson": ("flows",),
+    "zones.geojson": ("zones",),
+    "release.gpkg": ("flows", "zones"),
+    "flows.omx": ("flows",),
+    "omx_zones.csv": ("codes",),
+    "flowmap_locations.csv": ("codes",),
+    "flowmap_flows.csv": ("flows",),
+    "kepler.json": ("flows", "zones"),
+    "flows.arrow": ("flows",),
+    "zones.arrow": ("zones",),
+}
+
+_KEYS = {"flows": ("origin_zone", "destination_zone"), "zones": ("zone", "role"), "codes": ("zone",)}
+_NUMBERS = {"flows": ("trips", "weight"), "zones": ("level", "tiles"), "codes": ()}
+#: Columns an export may have, beside keys and numbers: all are functions of the published zones.
+_ALSO = {
+    "flows": {"geometry", "geom", "fid", "origin_lat", "origin_lng", "destination_lat", "destination_lng"},
+    "zones": {"geometry", "geom", "fid", "area_km2", "lat", "lon", "_geojson"},
+    "codes": {"index", "name", "lat", "lon"},
+}
+_TOLERANCE = 1e-9
+
+Columns = dict[str, Any]
+
+
+class _UnreadableError(Exception):
+    """An export that is there but cannot be read here."""
+
+
+def check_exports(
+    place: Path, names: Iterator[str] | list[str], db: Any, *, slice_columns: Sequence[str] = ()
+) -> Iterator[str]:
+    """Compare exports with the tables ``published`` and ``zones`` of a database.
+
+    Args:
+        place: the release folder.
+        names: the exports to compare.
+        db: where the recount has loaded the release's own tables.
+        slice_columns: the slice columns of a family; in the database they are c0, c1, ...
+    """
+    for name in sorted(names):
+        try:
+            found = _READERS[Path(name).suffix](place / name, db)
+        except _UnreadableError as reason:
+            yield f"{name}: {reason}"
+            continue
+        except Exception:
+            # Whatever a broken file makes a reader raise may quote its content.
+            yield f"{name}: cannot be read"
+            continue
+        for kind in EXPORTS[name]:
+            slices = tuple(slice_columns) if kind == "flows" else ()
+            expected = _expected(db, kind, slices)
+            yield from (f"{name}: {finding}" for finding in _compare(kind, found.get(kind), expected, slices))
+
+
+def _expected(db: Any, kind: str, slice_columns: Sequence[str]) -> Columns:
+    query = {
+        "flows": "SELECT * EXCLUDE (row) FROM published",
+        "zones": "SELECT zone, role, level, tiles FROM zones",
+        "codes": "SELECT DISTINCT zone FROM zones",
+    }[kind]
+    columns = _fetched(db, query)
+    for i, name in enumerate(slice_columns):
+        columns[name] = columns.pop(f"c{i}")
+    return columns
+
+
+def _fetched(db: Any, query: str, values: list[Any] | None = None) -> Columns:
+    columns = db.execute(query, values or []).fetchnumpy()
+    return {name: np.ma.filled(column, None) if column.dtype == object else column for name, column in columns.items()}
+
+
+def _compare(kind: str, found: Columns | None, expected: Columns, slice_columns: tuple[str, ...] = ()) -> Iterator[str]:
+    if found is None:
+        yield f"has no {kind}"
+        return
+    found = {name if name in slice_columns else _RENAMED.get(name, name): v for name, v in found.items()}
+    keys = (*_KEYS[kind], *slice_columns)
+    strange = sorted(set(found) - set(keys) - set(_NUMBERS[kind]) - _ALSO[kind])
+    if strange:
+        yield f"has {len(strange)} columns that a release does not have"
+    if any(key not in found for key in keys):
+        yield f"has no column {' or '.join(key for key in keys if key not in found)}"
+        return
+    ours, theirs = (_sorted(columns, keys) for columns in (found, expected))
+    if len(ours[0]) != len(theirs[0]) or any(np.any(ours[0][:, i] != theirs[0][:, i]) for i in range(len(keys))):
+        yield f"its {kind} are not those of the release"
+        return
+    for name in _NUMBERS[kind]:
+        if name not in found or name not in expected:
+            continue
+        a = np.asarray(found[name], dtype=np.float64)[ours[1]]
+        b = np.asarray(expected[name], dtype=np.float64)[theirs[1]]
+        n = int(np.sum(~(np.abs(a - b) <= _TOLERANCE * np.maximum(1, np.abs(b)))))
+        if n:
+            yield f"{n} of its {kind} have another {name} than the release"
+
+
+_RENAMED = {"origin": "origin_zone", "dest": "destination_zone", "count": "trips", "id": "zone"}
+
+
+def _sorted(columns: Columns, keys: tuple[str, ...]) -> tuple[Any, Any]:
+    text = [np.asarray(columns[key]).astype(np.str_) for key in keys]
+    order = np.lexsort(text[::-1])
+    return np.column_stack([column[order] for column in text]), order
+
+
+# ---- readers: what a file holds, by kind -------------------------------------------------------------------------
+
+
+def _read_csv(path: Path, db: Any) -> dict[str, Columns]:
+    query = "SELECT * FROM read_csv(?, header = true, all_varchar = true, delim = ',', quote = '\"', nullstr = '')"
+    columns = _fetched(db, query, [escape(str(path))])
+    return dict.fromkeys(EXPORTS[path.name], columns)
+
+
+def _read_geojson(path: Path, db: Any) -> dict[str, Columns]:  # noqa: ARG001  # every reader gets the database
+    features = json.loads(path.read_text(encoding="utf-8"))["features"]
+    names = sorted({name for feature in features for name in feature["properties"]})
+    columns = {name: np.array([f["properties"].get(name) for f in features], dtype=object) for name in names}
+    return dict.fromkeys(EXPORTS[path.name], columns)
+
+
+def _read_kepler(path: Path, db: Any) -> dict[str, Columns]:  # noqa: ARG001
+    found = {}
+    for entry in json.loads(path.read_text(encoding="utf-8"))["datasets"]:
+        names = [field["name"] for field in entry["data"]["fields"]]
+        rows = entry["data"]["allData"]
+        found[entry["data"]["id"]] = {
+            name: np.array([row[i] for row in rows], dtype=object) for i, name in enumerate(names) if name != "_geojson"
+        }
+    return found
+
+
+def _read_gpkg(path: Path, db: Any) -> dict[str, Columns]:  # noqa: ARG001
+    found = {}
+    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as base:
+        for kind in EXPORTS[path.name]:
+            rows = base.execute(f'SELECT * FROM "{kind}"')
+            names = [column[0] for column in rows.description]
+            values = rows.fetchall()
+            found[kind] = {
+                name: np.array([row[i] for row in values], dtype=object)
+                for i, name in enumerate(names)
+                if name not in ("geom", "fid")
+            }
+    return found
+
+
+def _read_omx(path: Path, db: Any) -> dict[str, Columns]:  # noqa: ARG001
+    try:
+        import tables
+    except ImportError:
+        raise _UnreadableError(
+            "cannot be compared without the extra 'exports' (pip install 'flowveil[exports]')"
+        ) from None
+    with tables.open_file(str(path), "r") as file:
+        codes = np.char.decode(file.get_node("/lookup/zone_code")[:], "utf-8")
+        matrices = {node._v_name: node for node in file.iter_nodes("/data")}
+        # A cell has trips, so the entries that are not 0 are the cells; a block of rows at a time.
+        blocks = [(start, matrices["trips"][start : start + 256]) for start in range(0, len(codes), 256)]
+        places = [(start + np.nonzero(block)[0], np.nonzero(block)[1]) for start, block in blocks]
+        row, column = (np.concatenate([place[i] for place in places]) for i in (0, 1))
+        found: Columns = {"origin_zone": codes[row], "destination_zone": codes[column]}
+        for name, node in matrices.items():
+            parts = [node[start : start + 256][np.nonzero(block)] for start, block in blocks]
+            found[name] = np.concatenate(parts)
+            others = sum(np.count_nonzero(node[start : start + 256][block == 0]) for start, block in blocks)
+            if others:
+                raise _UnreadableError(f"{others} of its entries are no cells of the release")
+    return {"flows": found}
+
+
+def _read_arrow(path: Path, db: Any) -> dict[str, Columns]:  # noqa: ARG001
+    import pyarrow as pa
+
+    with pa.memory_map(str(path)) as file:
+        table = pa.ipc.open_file(file).read_all()
+    columns = {name: table[name].to_numpy() for name in table.column_names if name != "geometry"}
+    return dict.fromkeys(EXPORTS[path.name], columns)
+
+
+_READERS: dict[str, Callable[[Path, Any], dict[str, Columns]]] = {
+    ".csv": _read_csv,
+    ".geojson": _read_geojson,
+    ".json": _read_kepler,
+    ".gpkg": _read_gpkg,
+    ".omx": _read_omx,
+    ".arrow": _read_arrow,
+}

@@ -1,0 +1,87 @@
+"""A real Chromium with the network cut; tests are skipped where there is none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+#: Kept as artefacts; git ignores the folder.
+SCREENSHOTS = Path(__file__).resolve().parents[2] / "build" / "screenshots"
+
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+def chromium_path() -> str | None:
+    names = (os.environ.get("CHROMIUM"), "chromium", "chromium-browser", "google-chrome")
+    return next((path for name in names if name and (path := shutil.which(name))), None)
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    path = chromium_path()
+    if path is None:
+        pytest.skip("no Chromium is installed (apt install chromium, or set CHROMIUM)")
+    with playwright.sync_playwright() as driver:
+        try:
+            browser = driver.chromium.launch(executable_path=path, args=ARGUMENTS)
+        except playwright.Error as problem:
+            pytest.skip(f"Chromium does not start here: {type(problem).__name__}")
+        yield browser
+        browser.close()
+
+
+@dataclass
+class Opened:
+    """A page that was opened, with everything it said and asked for."""
+
+    page: object
+    said: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def keep(self, name: str, *, full: bool = True) -> None:
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        self.page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=full)
+
+
+@pytest.fixture
+def open_page(chromium):
+    """Open a file from disk, offline; afterwards the page must have said nothing and asked for nothing."""
+
+    @contextmanager
+    def opening(path: Path, *, phone: bool = False, offline: bool = True, **context) -> Iterator[Opened]:
+        if phone:
+            context |= {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+        context.setdefault("viewport", {"width": 1366, "height": 768})
+        around = chromium.new_context(offline=offline, **context)
+        try:
+            opened = Opened(around.new_page())
+            opened.page.on("console", lambda message: opened.said.append(f"{message.type}: {message.text}"))
+            opened.page.on("pageerror", lambda error: opened.said.append(str(error)))
+            opened.page.on("request", lambda request: opened.asked.append(request.url))
+            opened.page.goto(path.resolve().as_uri())
+            if opened.page.locator("#map-data").count():
+                opened.page.wait_for_selector("html[data-ready=true]", timeout=30_000)
+            opened.seconds = opened.page.evaluate("performance.now() / 1000")
+            yield opened
+            assert not opened.said, opened.said
+            if offline:
+                assert [url for url in opened.asked if not url.startswith("file:")] == []
+        finally:
+            around.close()
+
+    return opening

@@ -1,0 +1,83 @@
+"""Random flows between tiles that lie somewhere on the map, with many tiles on the same line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import shapely
+from hypothesis import strategies as st
+
+from flowveil.flows import Flows
+from flowveil.guarantee import Guarantee
+from flowveil.hierarchy import Hierarchy
+
+
+@dataclass(frozen=True, eq=False)
+class Squares:
+    """A star of square tiles, one kilometre wide; the root has no place of its own that matters."""
+
+    lat: np.ndarray
+    lon: np.ndarray
+
+    def centers(self, nodes):
+        lat, lon = np.append(self.lat.mean(), self.lat), np.append(self.lon.mean(), self.lon)
+        return lat[nodes], lon[nodes]
+
+    def areas_km2(self, nodes):
+        return np.ones(len(nodes))
+
+    def polygons(self, nodes):
+        lat, lon = self.centers(nodes)
+        return shapely.box(lon - 0.004, lat - 0.004, lon + 0.004, lat + 0.004)
+
+
+def star(lat: np.ndarray, lon: np.ndarray) -> Hierarchy:
+    """A root above tiles t000, t001, ... at these places."""
+    names = np.array(["root", *(f"t{i:03d}" for i in range(len(lat)))])
+    tree, _ = Hierarchy.from_parents([-1] + [0] * len(lat), names)
+    return replace(tree, geography=Squares(np.asarray(lat, float), np.asarray(lon, float)))
+
+
+@st.composite
+def stars(draw, max_tiles: int = 10) -> Hierarchy:
+    n = draw(st.integers(1, max_tiles))
+    middle_lat = draw(st.sampled_from([-33.4, 0.0, 48.85]))
+    middle_lon = draw(st.sampled_from([-70.6, 0.0, 2.35, 179.99]))
+    place = st.lists(st.integers(0, 6), min_size=n, max_size=n)
+    lat = middle_lat + 0.009 * np.array(draw(place))
+    lon = middle_lon + 0.012 * np.array(draw(place))
+    return star(lat, np.where(lon >= 180, lon - 360, lon))
+
+
+@st.composite
+def placed_flows(draw, *, max_tiles: int = 10, max_rows: int = 30) -> Flows:
+    origins, destinations = draw(stars(max_tiles)), draw(stars(max_tiles))
+    n = draw(st.integers(1, max_rows))
+
+    def column(strategy):
+        return np.array(draw(st.lists(strategy, min_size=n, max_size=n)))
+
+    trips = column(st.integers(1, 6)).astype(np.int64)
+    return Flows.from_pairs(
+        column(st.integers(0, origins.n_tiles - 1)),
+        column(st.integers(0, destinations.n_tiles - 1)),
+        trips,
+        origins=origins,
+        destinations=destinations,
+        weight=column(st.floats(0, 5)) * trips if draw(st.booleans()) else None,
+        person=column(st.integers(-1, 7)).astype(np.int32) if draw(st.booleans()) else None,
+    )
+
+
+@st.composite
+def placed_problems(draw, *, max_tiles: int = 10, max_rows: int = 30) -> tuple[Flows, Guarantee]:
+    flows = draw(placed_flows(max_tiles=max_tiles, max_rows=max_rows))
+    units = ["trips"]
+    if flows.weight is not None and flows.weight.sum() > 0:
+        units.append("population")
+    if flows.people is not None:
+        units.append("people")
+    protect = draw(st.lists(st.sampled_from(units), min_size=1, unique=True))
+    l = draw(st.sampled_from([None, None, None, 1, 2]))  # noqa: E741
+    return flows, Guarantee.resolve(flows, k=draw(st.integers(1, 8)), protect=protect, l=l)

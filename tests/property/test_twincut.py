@@ -1,0 +1,168 @@
+"""TwinCut against exhaustive search, against ODkAnon, and its hard promises."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from test_odkanon import problems
+
+from flowveil.errors import InfeasibleError
+from flowveil.flows import Flows
+from flowveil.guarantee import Guarantee
+from flowveil.methods.knapsack import best_within, flipped, near_ties
+from flowveil.methods.odkanon import odkanon
+from flowveil.methods.safe_pairs import safe_levels, sketch
+from flowveil.methods.twin_trees import TwinTrees
+from flowveil.methods.twincut import MEASURES, twincut
+from flowveil.plan import Plan, Release
+from reference import twincut as slow
+from reference.prunings import all_cuts
+from strategies import flow_tables
+
+SEARCH = settings(max_examples=150, deadline=None)
+BUDGETS = st.sampled_from([0.0, 0.05, 0.1, 0.3, 0.6])
+
+
+@st.composite
+def small_problems(draw, max_nodes: int = 8) -> tuple[Flows, Guarantee]:
+    flows = draw(flow_tables(max_nodes=max_nodes, max_rows=14))
+    units = ["trips"]
+    units += ["people"] if flows.people is not None else []
+    units += ["population"] if flows.weight is not None and flows.weight.sum() > 0 else []
+    protect = draw(st.lists(st.sampled_from(units), min_size=1, unique=True))
+    locations = draw(st.sampled_from([None, None, 2]))
+    return flows, Guarantee.resolve(flows, k=draw(st.integers(1, 9)), protect=protect, l=locations)
+
+
+def total_of(flows: Flows, guarantee: Guarantee) -> float:
+    return float(flows.volume(guarantee.basis).sum())
+
+
+def mean_error(flows: Flows, guarantee: Guarantee, plan: Plan) -> float:
+    v = flows.volume(guarantee.basis)[plan.kept]
+    size = plan.origin_zones.size[plan.origin_zone] + plan.destination_zones.size[plan.destination_zone]
+    return float((v * size[plan.kept]).sum() / v.sum())
+
+
+@SEARCH
+@given(small_problems())
+def test_safe_pairs_are_all_there_are(problem):
+    flows, guarantee = problem
+    reduced = [
+        sketch(tree, tile, flows, guarantee)
+        for tree, tile in ((flows.origins, flows.origin), (flows.destinations, flows.destination))
+    ]
+    found = {}
+    for level in safe_levels(flows, guarantee, *reduced):
+        for o, d, v in zip(level.origin, level.destination, level.volume, strict=True):
+            found[int(reduced[0].node[o]), int(reduced[1].node[d])] = float(v)
+    want = {}
+    for o in range(flows.origins.n_nodes):
+        for d in range(flows.destinations.n_nodes):
+            narrow = int(flows.origins.narrowest[o]), int(flows.destinations.narrowest[d])
+            cost, _ = slow.cost_and_suppressed(flows, guarantee, (o,), (d,))
+            if cost > 0:
+                size = flows.origins.size[o] + flows.destinations.size[d]
+                want[narrow] = pytest.approx(cost / float(size))
+    assert {pair: v for pair, v in found.items() if v > 0} == want
+
+
+@SEARCH
+@given(small_problems(), BUDGETS, st.data())
+def test_one_tree_is_cut_as_well_as_exhaustive_search_does(problem, share, data):
+    flows, guarantee = problem
+    total = total_of(flows, guarantee)
+    assume(total > 0)
+    budget = share * total
+    trees = TwinTrees.of(flows, guarantee)
+    assume(trees is not None)
+    fixed = data.draw(st.sampled_from(sorted(all_cuts(flows.origins))))
+    points = [slow.cost_and_suppressed(flows, guarantee, fixed, cut) for cut in all_cuts(flows.destinations)]
+    want = slow.best_mean(points, total, budget)
+    costs = trees.given(0, trees.origins.from_full(np.array(sorted(fixed), dtype=np.int32)))
+    # A price above all sizes is one at which suppressing more never helps.
+    half = costs.at(float(flows.origins.n_tiles + flows.destinations.n_tiles + 1))
+    known = 1e6
+    got = best_within(costs, half, budget, known)
+    assert (got is None) == (want is None)
+    if got is not None:
+        cut, cost, suppressed = got
+        assert trees.objective.score(cost, suppressed) == pytest.approx(want)
+        full = trees.destinations.to_full(cut)
+        flows.destinations.check_cut(full)
+        assert slow.cost_and_suppressed(flows, guarantee, fixed, tuple(full.tolist())) == pytest.approx(
+            (cost, suppressed)
+        )
+
+
+@SEARCH
+@given(small_problems(), st.sampled_from([0.0, 2.0, 5.0, 20.0]), st.data())
+def test_a_price_is_answered_with_the_best_cut_and_flips_lose_what_they_say(problem, price, data):
+    flows, guarantee = problem
+    trees = TwinTrees.of(flows, guarantee)
+    assume(trees is not None)
+    fixed = data.draw(st.sampled_from(sorted(all_cuts(flows.origins))))
+    costs = trees.given(0, trees.origins.from_full(np.array(sorted(fixed), dtype=np.int32)))
+    half = costs.at(price)
+    points = [slow.cost_and_suppressed(flows, guarantee, fixed, cut) for cut in all_cuts(flows.destinations)]
+    assert half.cost + price * half.suppressed == pytest.approx(min(c + price * s for c, s in points))
+    ties = near_ties(costs, half, np.inf)
+    for node, loss in zip(ties.nodes, ties.loss, strict=True):
+        if not np.isfinite(loss):
+            continue
+        cost, suppressed = costs.of(flipped(costs, half, np.array([node])))
+        assert cost + price * suppressed == pytest.approx(half.cost + price * half.suppressed + loss)
+
+
+@SEARCH
+@given(small_problems(max_nodes=7), BUDGETS)
+def test_never_below_the_best_map_and_never_over_the_budget(problem, share):
+    flows, guarantee = problem
+    total = total_of(flows, guarantee)
+    assume(total > 0)
+    points = [(cost, gone) for *_, cost, gone in slow.all_pairs_of_cuts(flows, guarantee)]
+    want = slow.best_mean(points, total, share * total)
+    try:
+        plan = twincut(flows, guarantee, max_suppressed=share)
+    except InfeasibleError:
+        assert want is None
+        return
+    assert plan.homogeneous
+    flows.origins.check_cut(plan.origin_zones.nodes)
+    flows.destinations.check_cut(plan.destination_zones.nodes)
+    assert flows.volume(guarantee.basis)[~plan.kept].sum() <= share * total
+    if want is not None and flows.volume(guarantee.basis)[plan.kept].sum() > 0:
+        assert mean_error(flows, guarantee, plan) >= want * (1 - 1e-9)
+
+
+@settings(max_examples=300, deadline=None)
+@given(problems(), BUDGETS, st.sampled_from([0.0, 1.0]))
+def test_never_worse_than_odkanon_with_the_same_budget(problem, share, effort):
+    flows, guarantee = problem
+    assume(total_of(flows, guarantee) > 0)
+    merged = odkanon(flows, guarantee, max_suppressed=share, budget="volume")
+    v = flows.volume(guarantee.basis)
+    assume(v[merged.kept].sum() > 0 and v[~merged.kept].sum() <= share * v.sum())
+    plan = twincut(flows, guarantee, max_suppressed=share, effort=effort)
+    assert mean_error(flows, guarantee, plan) <= mean_error(flows, guarantee, merged) * (1 + 1e-9)
+
+
+@settings(max_examples=150, deadline=None)
+@given(problems(), BUDGETS, st.sampled_from(["reconstruction", "cells"]))
+def test_other_objectives_are_no_worse_than_odkanon_either(problem, share, objective):
+    flows, guarantee = problem
+    assume(total_of(flows, guarantee) > 0)
+    merged = odkanon(flows, guarantee, max_suppressed=share, budget="volume")
+    v = flows.volume(guarantee.basis)
+    assume(v[merged.kept].sum() > 0 and v[~merged.kept].sum() <= share * v.sum())
+    plan = twincut(flows, guarantee, max_suppressed=share, objective=objective)
+    ours, theirs = (
+        Release.from_plan(flows, p, guarantee, method="m", parameters={}).metrics()[guarantee.basis][
+            MEASURES[objective]
+        ]
+        for p in (plan, merged)
+    )
+    sign = -1 if objective == "cells" else 1
+    assert sign * ours <= sign * theirs + 1e-9

@@ -1,0 +1,39 @@
+"""What a set of flows comes to, one flow at a time: its box, the tiles in it, and whether it is safe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from flowveil.boxes import Frame
+from flowveil.flows import Flows
+from flowveil.guarantee import Guarantee
+
+
+def box(frame: Frame, group: Iterable[int]) -> list[tuple[int, int]]:
+    """Lowest and highest square of the flows in each dimension."""
+    members = list(group)
+    return [(min(int(axis[f]) for f in members), max(int(axis[f]) for f in members)) for axis in frame.point]
+
+
+def tiles_in(squares, x: tuple[int, int], y: tuple[int, int]) -> int:
+    return sum(1 for a, b in zip(*squares, strict=True) if x[0] <= a <= x[1] and y[0] <= b <= y[1])
+
+
+def is_safe(flows: Flows, guarantee: Guarantee, frame: Frame, group: Iterable[int]) -> bool:
+    members = set(group)
+    if not members:
+        return False
+    if guarantee.trips is not None and sum(int(flows.trips[f]) for f in members) < guarantee.trips:
+        return False
+    if guarantee.population is not None and sum(flows.weight[f] for f in members) < guarantee.population:
+        return False
+    if guarantee.people is not None:
+        rows = zip(flows.people.cell.tolist(), flows.people.person.tolist(), strict=True)
+        if len({person for flow, person in rows if flow in members}) < guarantee.people:
+            return False
+    if guarantee.locations is not None:
+        ox, oy, dx, dy = box(frame, members)
+        ends = tiles_in(frame.origin_squares, ox, oy), tiles_in(frame.destination_squares, dx, dy)
+        if min(ends) < guarantee.locations:
+            return False
+    return True
