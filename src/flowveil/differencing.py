@@ -10,15 +10,17 @@ nothing, or safe, then so is every other one, because adding published (safe) ce
 count for each region is enough. The regions are
 
 - each cell of the coarser matrix;
-- where both matrices have one cut for each end, the smallest areas that are unions of zones of both (a cell of the
-  finer matrix covered by cells of the coarser one is among them), for each finer matrix, and for all of them together.
+- each pair of nodes of the two trees that is made of whole cells of the coarser matrix, nothing in it suppressed: a
+  finer zone either lies inside a node, or holds it, or has nothing to do with it, so on such a pair every finer matrix
+  can be subtracted whole or not at all. In trees too deep for that, where both matrices have one cut for each end, only
+  the smallest areas that are unions of zones of both, for each finer matrix and for all of them together.
 
 Zones are slices of the leaf order of common trees, so "lies inside" is two comparisons.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +35,9 @@ from flowveil.plan import NodeZones, Release, Zones
 from flowveil.slices import stacked
 
 Rows = NDArray[np.int64]
+
+#: Pairs of depths that are looked at one by one: the trees of H3 have a dozen levels at most, dendrograms dozens.
+MOST_LEVEL_PAIRS = 256
 
 
 @dataclass(frozen=True)
@@ -160,22 +165,47 @@ def _cells_of(release: Release) -> _Regions:
     return _Regions(groups.row, rectangle, whole=False)
 
 
-def _region_sets(coarse: Release, fine: Sequence[Release]) -> list[_Regions]:
-    sets = [_cells_of(coarse)]
+def _region_sets(coarse: Release, fine: Sequence[Release]) -> Iterator[_Regions]:
+    flows = coarse.input
+    yield _cells_of(coarse)
+    if (flows.origins.max_depth + 1) * (flows.destinations.max_depth + 1) <= MOST_LEVEL_PAIRS:
+        yield from _node_pairs(flows)
+        return
     own = _cuts_of(coarse)
     cuts = [_cuts_of(release) for release in fine]
     if own is None or any(c is None for c in cuts):
         # Zones that overlap have no smallest common unions; the cells of the finer matrices are looked at one by one.
-        return sets + [s for release in fine for s in _covered_cells(coarse, release)]
-    flows = coarse.input
+        for release in fine:
+            yield _covered_cells(coarse, release)
+        return
     everything = own
     for cut in cuts:
         if cut is not None:
-            sets.append(_joined(flows, own, cut))
+            yield _joined(flows, own, cut)
             everything = _larger(flows, everything, cut)
     if len(cuts) > 1:
-        sets.append(_joined(flows, everything, own))
-    return sets
+        yield _joined(flows, everything, own)
+
+
+def _node_pairs(flows: Flows) -> Iterator[_Regions]:
+    """All pairs of nodes: for each pair of depths, the pair that holds each flow."""
+    up_o, up_d = _ancestors(flows.origins), _ancestors(flows.destinations)
+    for at_o in up_o:
+        node_o = at_o[flows.origin]
+        for at_d in up_d:
+            node_d = at_d[flows.destination]
+            groups = group_pairs(node_o, node_d, flows.origins.n_nodes, flows.destinations.n_nodes)
+            rectangle = _Rectangles.of(flows.origins, flows.destinations, groups.origin, groups.destination)
+            yield _Regions(groups.row, rectangle, whole=True)
+
+
+def _ancestors(tree: Hierarchy) -> list[Ints]:
+    """For each depth, the node of that depth above each tile; the tile itself where it is not that deep."""
+    found = [tree.leaf_node]
+    for depth in range(tree.max_depth - 1, -1, -1):
+        node = found[-1]
+        found.append(np.where(tree.depth[node] > depth, tree.lift(node), node).astype(np.int32))
+    return found
 
 
 def _cuts_of(release: Release) -> tuple[Ints, Ints] | None:
@@ -215,7 +245,7 @@ def _joined(flows: Flows, one: tuple[Ints, Ints], other: tuple[Ints, Ints]) -> _
     return _Regions(groups.row, rectangle.take(_first_of(groups.row, len(groups.origin))), whole=True)
 
 
-def _covered_cells(coarse: Release, fine: Release) -> list[_Regions]:
+def _covered_cells(coarse: Release, fine: Release) -> _Regions:
     """The cells of a finer matrix that are made of whole cells of the coarser one."""
     flows = coarse.input
     at = _positions(flows, fine.input)
@@ -233,7 +263,7 @@ def _covered_cells(coarse: Release, fine: Release) -> list[_Regions]:
     whole_region = np.where(inside, home, -1)[cells.of_flow].astype(np.int32)
     spoilt = np.unique(region[(region >= 0) & (whole_region != region)])
     whole_region[np.isin(whole_region, spoilt)] = -1
-    return [_Regions(whole_region, rectangles, whole=True)]
+    return _Regions(whole_region, rectangles, whole=True)
 
 
 def _nodes(zones: Zones) -> Ints:
@@ -318,10 +348,21 @@ class _Records:
         bad |= shown
         known |= shown
         if regions.whole:
-            spoilt = regions.of_flow[coarse.cell_of_flow < 0]
+            spoilt = regions.of_flow[self._unsure(coarse, regions)]
             bad[spoilt[spoilt >= 0]] = False
             known[spoilt[spoilt >= 0]] = False
         return known, bad
+
+    @staticmethod
+    def _unsure(coarse: Release, regions: _Regions) -> NDArray[np.bool_]:
+        """Which flows of the coarser matrix are suppressed, or counted in a cell that reaches out of the region."""
+        cell = coarse.cell_of_flow
+        rectangles = _cell_rectangles(coarse)
+        home = regions.of_flow[_first_of(cell, len(coarse.cells))]
+        nested = home >= 0
+        nested[nested] = rectangles.take(nested).inside(regions.rectangle.take(home[nested]))
+        unsure: NDArray[np.bool_] = (cell < 0) | ~nested[np.maximum(cell, 0)]
+        return unsure
 
     def _published_difference(self, coarse: Release, regions: _Regions, covered: Ints, n: int) -> NDArray[np.bool_]:
         counted = np.where(coarse.cell_of_flow >= 0, regions.of_flow, np.int32(-1))
