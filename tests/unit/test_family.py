@@ -1,0 +1,157 @@
+"""Families: published in one folder, verified slice by slice, refused where subtraction tells."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from conftest import trip_table
+
+from flowveil.cli import main
+from flowveil.errors import InfeasibleError, ParameterError
+from flowveil.family import anonymize_slices
+from flowveil.report.profile import largest_profiles, profile_chart
+from flowveil.trips import read_slices
+from flowveil.verify import verify_release
+
+
+def survey(n: int = 900) -> pa.Table:
+    table = trip_table(n)
+    hour = [f"2024-03-0{4 + i % 2}T{7 + i % 4:02d}:10:00" for i in range(n)]
+    # A third value that two people have, with more than k trips.
+    person = table["person_id"].to_pylist()
+    rare = sorted(set(person))[:2]
+    sex = ["X" if p in rare else ("F" if i % 2 else "M") for i, p in enumerate(person)]
+    return table.append_column("t", pa.array(hour)).append_column("sex", pa.array(sex))
+
+
+@pytest.fixture(scope="module")
+def trips() -> pa.Table:
+    return survey()
+
+
+@pytest.fixture(scope="module")
+def by_sex(trips):
+    return read_slices(trips, by="sex", resolution=7)
+
+
+def test_one_folder_holds_all_slices(by_sex, tmp_path: Path):
+    family = anonymize_slices(by_sex, k=5)
+    folder = family.write(tmp_path / "release", formats="csv")
+    table = pq.read_table(folder / "flows.parquet")
+    assert table.column_names == ["origin_zone", "destination_zone", "trips", "weight", "sex"]
+    assert min(table["trips"].to_pylist()) >= 5
+    report = json.loads((folder / "report.json").read_text("utf-8"))
+    assert [s["slice"] for s in report["slices"]] == [{"sex": "F"}, {"sex": "M"}]
+    assert report["unpublished_slices"] == 1
+    assert verify_release(folder, by_sex) == []
+    everything = b"".join(path.read_bytes() for path in folder.iterdir())
+    assert b"SECRET" not in everything
+
+
+def test_a_slice_of_few_people_is_not_published_even_with_many_trips(by_sex):
+    rare = by_sex.slices[by_sex.keys.index(("X",))]
+    assert rare.trips.sum() >= 3
+    family = anonymize_slices(by_sex, k=3, method="suppression")
+    assert ("X",) not in family.keys
+    assert family.n_unpublished == 1
+
+
+def test_a_total_beside_its_slices_is_refused_where_it_tells(by_sex):
+    with pytest.raises(InfeasibleError, match="--common-zones") as caught:
+        anonymize_slices(by_sex, k=5, method="atg-dual", total=True)
+    assert "differences" in str(caught.value)
+    family = anonymize_slices(by_sex, k=5, method="atg-dual", total=True, accept_differencing=True)
+    assert family.differencing.short > 0
+
+
+def test_an_accepted_family_says_so(by_sex, tmp_path: Path):
+    family = anonymize_slices(by_sex, k=5, method="atg-dual", total=True, accept_differencing=True)
+    folder = family.write(tmp_path / "release")
+    said = json.loads((folder / "manifest.json").read_text("utf-8"))["statement"]
+    assert any(line.startswith("Not protected: subtraction") for line in said)
+
+
+def test_common_zones_publish_a_total_that_tells_nothing(by_sex, tmp_path: Path):
+    family = anonymize_slices(by_sex, k=5, total=True, common_zones=True, max_suppressed=0.3)
+    assert family.differencing.short == 0
+    folder = family.write(tmp_path / "release")
+    assert verify_release(folder, by_sex) == []
+
+
+def test_a_day_beside_its_hours(trips, tmp_path: Path):
+    hours = read_slices(trips, time="t", every="1h", resolution=6)
+    family = anonymize_slices(hours, k=5, also_every=["day"], total=True, common_zones=True, max_suppressed=0.3)
+    assert {len(key[0] or "") for key in family.keys} <= {0, 10, 16}
+    folder = family.write(tmp_path / "release")
+    assert verify_release(folder, hours) == []
+    with pytest.raises(ParameterError, match="whole steps"):
+        anonymize_slices(hours, k=5, also_every=["weekday"])
+
+
+def test_boxes_are_no_slices(by_sex):
+    with pytest.raises(ParameterError, match="boxes"):
+        anonymize_slices(by_sex, k=5, method="mondrian")
+
+
+def rewritten(folder: Path, **columns) -> None:
+    """Change flows.parquet and make the manifest agree."""
+    table = pq.read_table(folder / "flows.parquet")
+    for name, change in columns.items():
+        at = table.schema.get_field_index(name)
+        table = table.set_column(at, name, pa.array(change(table[name].to_pylist()), table.schema.field(name).type))
+    pq.write_table(table, folder / "flows.parquet")
+    manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
+    manifest["sha256"]["flows.parquet"] = hashlib.sha256((folder / "flows.parquet").read_bytes()).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(manifest), "utf-8")
+
+
+@pytest.mark.parametrize(
+    ("change", "finding"),
+    [
+        ({"trips": lambda values: [values[0] + 1, *values[1:]]}, "another number of trips"),
+        ({"sex": lambda values: ["M" if v == "F" else "F" for v in values]}, "another number of trips"),
+        ({"sex": lambda values: ["X" if v == "M" else v for v in values]}, "slices"),
+    ],
+)
+def test_a_changed_slice_is_found(by_sex, tmp_path: Path, change, finding):
+    folder = anonymize_slices(by_sex, k=5).write(tmp_path / "release")
+    rewritten(folder, **change)
+    found = verify_release(folder, by_sex)
+    assert any(finding in line for line in found)
+
+
+def test_profiles_show_before_and_after(trips):
+    hours = read_slices(trips, time="t", every="1h", resolution=7)
+    family = anonymize_slices(hours, k=2, method="suppression")
+    profiles = largest_profiles(family, zones=int(hours.origins.level.min()), n=1)
+    assert profiles[0].before.sum() == len(trips)
+    published = sum(int(r.cells.trips.sum()) for r in family.releases)
+    assert profiles[0].after.sum() == pytest.approx(published)
+    assert "Not for publication" in profile_chart(profiles)
+
+
+def test_slices_on_the_command_line(trips, tmp_path: Path, capsys):
+    path, out = tmp_path / "trips.parquet", tmp_path / "release"
+    pq.write_table(trips, path)
+    common = [str(path), "--by", "sex", "--k", "5", "--resolution", "7", "--out", str(out)]
+    main(["anonymize", *common, "--total", "--common-zones", "--max-suppressed", "0.3"])
+    main(["verify", str(out), "--against", str(path)])
+    with pytest.raises(SystemExit) as ended:
+        main(["anonymize", *common, "--total", "--method", "atg-dual"])
+    assert ended.value.code == 3
+    assert "SECRET" not in capsys.readouterr().out
+
+
+def test_processes_change_nothing(by_sex, monkeypatch):
+    monkeypatch.setattr("flowveil.family.SECONDS_ALONE", 0.0)
+    one, two = anonymize_slices(by_sex, k=5), anonymize_slices(by_sex, k=5, workers=2)
+    assert one.keys == two.keys
+    for a, b in zip(one.releases, two.releases, strict=True):
+        assert np.array_equal(a.cells.trips, b.cells.trips)
+        assert b.plan.origin_zones.hierarchy is by_sex.origins

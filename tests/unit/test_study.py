@@ -1,0 +1,58 @@
+"""The study: its grid, its deadline, going on after an interruption, and its tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from unit.test_family import survey
+
+from flowveil.errors import OutputError, ParameterError
+from flowveil.study import run_study
+from flowveil.trips import read_slices
+
+
+@pytest.fixture(scope="module")
+def flows():
+    return read_slices(survey(600), by="sex", resolution=7)
+
+
+def test_all_runs_are_in_the_tables_and_done_only_once(flows, tmp_path: Path):
+    out = tmp_path / "study"
+    grid = {"methods": ["odkanon", "oigh"], "protections": ["trips", "trips+people"], "k": 5}
+    found = run_study(flows, out, **grid)
+    # Everybody and two sexes (the third has too few people), two methods, two protections, two bases.
+    assert len(found.rows) == 3 * 2 * 2 * 2
+    assert found.n_hidden == {"sex": 1}
+    times = {path: path.stat().st_mtime_ns for path in (out / "runs").iterdir()}
+    again = run_study(flows, out, **grid)
+    assert again.rows == found.rows
+    assert {path: path.stat().st_mtime_ns for path in (out / "runs").iterdir()} == times
+    table = pq.read_table(out / "results.parquet")
+    assert set(table["basis"].to_pylist()) == {"trips", "weight"}
+    text = (out / "tables.md").read_text("utf-8")
+    assert "**Table 3.**" in text
+    assert "Fairness" in text
+    assert r"\begin{tabular}" in (out / "tables.tex").read_text("utf-8")
+    assert "SECRET" not in text
+
+
+def test_a_run_that_is_late_is_not_available_and_tried_again_with_more_time(flows, tmp_path: Path):
+    out = tmp_path / "study"
+    late = run_study(flows, out, methods=["odkanon"], protections=["trips"], k=5, time_limit=1e-6)
+    assert {row["status"] for row in late.rows} == {"timeout"}
+    assert "N/A" in (out / "tables.md").read_text("utf-8")
+    done = run_study(flows, out, methods=["odkanon"], protections=["trips"], k=5, time_limit=120)
+    assert {row["status"] for row in done.rows} == {"done"}
+
+
+def test_what_cannot_be_studied_is_refused(flows, tmp_path: Path):
+    with pytest.raises(ParameterError, match="allowed"):
+        run_study(flows, tmp_path / "a", protections=["everybody"])
+    with pytest.raises(ParameterError):
+        run_study(flows, tmp_path / "a", methods=["magic"])
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "mine.txt").write_text("x", "utf-8")
+    with pytest.raises(OutputError, match="new folder"):
+        run_study(flows, tmp_path / "b")
