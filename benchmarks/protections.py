@@ -1,7 +1,7 @@
 """What protecting the population or people costs, against protecting trips, for every method on the synthetic survey.
 
-Both sides of a ratio take turns in the same run. Population protection sums weights and repeats no trip, so it must cost
-about the same; people do not add up and cost more.
+Both sides of a ratio take turns in the same run. Population protection sums weights and repeats no trip, so it must
+cost about the same; people do not add up and cost more.
 """
 
 from __future__ import annotations

@@ -32,8 +32,13 @@ RUNS: tuple[tuple[str, str, dict[str, object]], ...] = (
     ("ATG-Dual", "atg-dual", {}),
     ("ATG-Soft", "atg-soft", {}),
     ("OIGH", "oigh", {}),
+    ("Mondrian", "mondrian", {}),
+    ("Mondrian, relaxed", "mondrian", {"partitioning": "relaxed"}),
+    ("GLOVE", "glove", {}),
     ("suppression", "suppression", {}),
 )
+#: GLOVE holds a hundred neighbours of every flow that is short: larger sets are left out.
+MOST_FOR_GLOVE = 50_000
 
 
 def main() -> None:
@@ -52,10 +57,15 @@ def print_table(name: str, flows: flowveil.Flows) -> None:
     print("| method | Ḡ | E | metres | zones (o × d) | cells | suppressed |")
     print("|---|---|---|---|---|---|---|")
     for label, method, options in RUNS:
+        if method == "glove" and len(flows) > MOST_FOR_GLOVE:
+            continue
         try:
             release = flowveil.anonymize(flows, method=method, k=10, **options)
         except flowveil.InfeasibleError:
             print(f"| {label} | infeasible | | | | | |")
+            continue
+        except flowveil.DataError:
+            print(f"| {label} | needs a map with coordinates | | | | | |")
             continue
         m = release.metrics()["trips"]
         metres = "" if m["generalization_distance_m"] is None else f"{m['generalization_distance_m']:,.0f}"

@@ -316,14 +316,17 @@ def _publish(
     **parameters: Any,
 ) -> None:
     from flowveil.api import anonymize as run
+    from flowveil.report.internal import render_internal, write_internal_report
     from flowveil.report.summary import summarize
 
     with talk.working("Anonymising"):
         release = run(flows, **parameters)
     with talk.working("Verifying and writing"):
+        # Rendered first: a page that cannot be made must not leave a release behind and an error in front.
+        page = None if internal_report is None else render_internal(release)
         folder = release.write(out, **(writing or {}))
         if internal_report is not None:
-            release.write_internal_report(internal_report, release=folder)
+            write_internal_report(release, internal_report, folder=folder, content=page)
     # What is printed is what is published: a log is read by more people than the data.
     report = summarize(release)
     # Rows read minus trips published is what is suppressed: where that is withheld, so are the rows.
@@ -554,7 +557,12 @@ def verify(
     if findings:
         sys.exit(3)
     report = json.loads((Path(directory) / "report.json").read_text(encoding="utf-8"))
-    talk.say(f"{directory} holds: every cell was recounted from the raw trips. {report['statement'][0]}")
+    proved = "every cell was recounted from the raw trips."
+    if report.get("boxes") and not report["boxes"]["disjoint"]:
+        proved = (
+            "no cell claims more than lies in its boxes. Boxes share flows, so cells cannot be recounted one by one."
+        )
+    talk.say(f"{directory} holds: {proved} {report['statement'][0]}")
     used = ", ".join(f"{role} from '{name}'" for role, name in report["parameters"]["columns"].items() if name)
     talk.say(f"Read as the release says: {used}.")
 

@@ -316,7 +316,9 @@ class Flows(Cells):
             who = np.asarray(person, dtype=np.int32)
             known = who >= 0
             people = People(cell=np.flatnonzero(known).astype(np.int32), person=who[known])
-        rows = Cells(o, d, t, None if weight is None else np.asarray(weight, dtype=np.float64), people)
+        # Rounded before they are added up, so that the order of the rows leaves no trace.
+        weights = None if weight is None else exact_weights(np.asarray(weight, dtype=np.float64))
+        rows = Cells(o, d, t, weights, people)
         cells = rows.merge(o, d, origins.n_tiles, destinations.n_tiles).cells
         return cls(
             cells.origin,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from flowveil import anonymize, read_trips
 from flowveil.boxes import Frame
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Flows
@@ -150,3 +152,24 @@ def test_neighbors_is_a_positive_number(method):
     flows = line_of_flows([20, 20])
     with pytest.raises(ParameterError, match="at least 1"):
         method(flows, Guarantee.resolve(flows, k=10), neighbors=0)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("file", "resolution", "columns"),
+    [
+        ("santiago_taxi/trips.parquet", 8, {}),
+        ("cabspotting_sf/trips.parquet", 9, {"person": "cab_id"}),
+    ],
+)
+def test_the_order_of_the_published_comparison(shared_data, file, resolution, columns):
+    """GLOVE is finer than ATG-Dual, and scikit-learn's clustering much coarser than GLOVE."""
+    table = pq.read_table(shared_data / file)
+    some = table.take(np.sort(np.random.default_rng(1).permutation(len(table))[:6000]))
+    flows = read_trips(some, resolution=resolution, **columns)
+    error = {
+        method: anonymize(flows, method, k=10).metrics()["trips"]["mean_generalization_error"]
+        for method in ("atg-dual", "glove", "glove-sk")
+    }
+    assert error["glove"] <= error["atg-dual"]
+    assert error["glove-sk"] > 3 * error["glove"]

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import trip_table
 
+from conftest import trip_table
 from flowveil.cli import main
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.family import anonymize_slices

@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 import numpy as np
 import pyarrow as pa
 import pytest
-from conftest import trip_table
 
+from conftest import trip_table
 from flowveil.errors import DataError, ParameterError
 from flowveil.slices import Every, holds
 from flowveil.trips import read_slices, read_trips

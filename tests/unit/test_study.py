@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from unit.test_family import survey
 
 from flowveil.errors import OutputError, ParameterError
 from flowveil.study import run_study
 from flowveil.trips import read_slices
+from unit.test_family import survey
 
 
 @pytest.fixture(scope="module")

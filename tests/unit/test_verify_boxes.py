@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import shapely
+from click.testing import CliRunner
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from flowveil import Flows, Hierarchy, InfeasibleError, anonymize
+from flowveil.cli import cli
 from flowveil.plan import Release
-from flowveil.publish.folder import _write_files
 from flowveil.verify import verify_release
 from flowveil.verify_boxes import Rectangles
 from placed import placed_problems, star
@@ -36,12 +37,6 @@ def release_of(kind: str, flows: Flows | None = None, **asked) -> Release:
 @pytest.fixture(params=METHODS)
 def kind(request) -> str:
     return request.param
-
-
-def write(release: Release, folder: Path) -> Path:
-    folder.mkdir(exist_ok=True)
-    _write_files(release, folder)
-    return folder
 
 
 def change_table(folder: Path, name: str, change) -> None:
@@ -74,7 +69,7 @@ def test_whatever_is_released_holds(tmp_path_factory, problem, kind, max_suppres
 
 def test_a_cell_with_more_than_lies_in_its_boxes(tmp_path, kind):
     release = release_of(kind)
-    folder = write(release, tmp_path / "out")
+    folder = release.write(tmp_path / "out")
 
     def more(columns):
         columns["trips"][3] += 10_000
@@ -88,7 +83,7 @@ def test_a_cell_with_more_than_lies_in_its_boxes(tmp_path, kind):
 
 def test_a_cell_below_the_guarantee(tmp_path, kind):
     release = release_of(kind)
-    folder = write(release, tmp_path / "out")
+    folder = release.write(tmp_path / "out")
 
     def fewer(columns):
         columns["trips"][0] = 2
@@ -104,7 +99,7 @@ def test_fewer_people_in_a_box_than_promised(tmp_path, kind):
     """All trips are made by one person: no box can hide them, whatever the counts say."""
     flows = city_flows()
     release = release_of(kind, flows)
-    folder = write(release, tmp_path / "out")
+    folder = release.write(tmp_path / "out")
     edit_report(folder, lambda r: r["guarantee"].update(people=5, protect=["trips", "people"]))
     one = Flows.from_pairs(
         flows.origin,
@@ -123,7 +118,7 @@ def test_too_much_in_total(tmp_path):
     tree = star(np.zeros(3), np.array([0.0, 0.02, 0.04]))
     flows = Flows.from_pairs([0, 1, 2], [0, 0, 0], [5, 6, 5], origins=tree, destinations=tree)
     release = release_of("relaxed", flows, k=5)
-    folder = write(release, tmp_path / "out")
+    folder = release.write(tmp_path / "out")
     change_table(folder, "flows.parquet", lambda c: {**c, "trips": [t + 1 for t in c["trips"]]})
     assert any("than lie in their boxes" in f or "than the input has" in f for f in verify_release(folder, flows))
 
@@ -131,7 +126,7 @@ def test_too_much_in_total(tmp_path):
 def test_trips_left_out_of_a_cell(tmp_path):
     """What lies in one box only is counted there or suppressed; a report that says nothing is, is found out."""
     release = release_of("relaxed", k=5)
-    folder = write(release, tmp_path / "out")
+    folder = release.write(tmp_path / "out")
 
     def fewer(columns):
         most = int(np.argmax(columns["trips"]))
@@ -144,7 +139,7 @@ def test_trips_left_out_of_a_cell(tmp_path):
 
 def test_a_claim_to_be_disjoint(tmp_path):
     release = release_of("glove", max_suppressed=0.0)
-    folder = write(release, tmp_path / "out")
+    folder = release.write(tmp_path / "out")
     edit_report(folder, lambda r: r["boxes"].update(disjoint=True))
     findings = "\n".join(verify_release(folder, release.input))
     assert "flows of the input fall into two published cells" in findings
@@ -152,7 +147,7 @@ def test_a_claim_to_be_disjoint(tmp_path):
 
 def test_edges_off_the_grid_tell_where_somebody_was(tmp_path, kind):
     release = release_of(kind)
-    folder = write(release, tmp_path / "out")
+    folder = release.write(tmp_path / "out")
 
     def shrink(columns):
         west, south, east, north = shapely.from_wkb(columns["geometry"][0]).bounds
@@ -169,7 +164,7 @@ def test_edges_off_the_grid_tell_where_somebody_was(tmp_path, kind):
 
 def test_a_shape_that_is_no_rectangle(tmp_path):
     release = release_of("mondrian")
-    folder = write(release, tmp_path / "out")
+    folder = release.write(tmp_path / "out")
 
     def cut_a_corner(columns):
         west, south, east, north = shapely.from_wkb(columns["geometry"][0]).bounds
@@ -183,7 +178,7 @@ def test_a_shape_that_is_no_rectangle(tmp_path):
 
 def test_another_number_of_tiles(tmp_path, kind):
     release = release_of(kind)
-    folder = write(release, tmp_path / "out")
+    folder = release.write(tmp_path / "out")
     change_table(folder, "zones.parquet", lambda c: {**c, "tiles": [c["tiles"][0] + 1, *c["tiles"][1:]]})
     assert any(
         "zones have another number of tiles than the recount" in f for f in verify_release(folder, release.input)
@@ -193,14 +188,14 @@ def test_another_number_of_tiles(tmp_path, kind):
 @pytest.mark.parametrize("boxes", [{}, {"disjoint": 1, "grid_lon": 1, "grid_lat": 1}, {"disjoint": True}])
 def test_boxes_that_are_not_described(tmp_path, boxes):
     release = release_of("mondrian")
-    folder = write(release, tmp_path / "out")
+    folder = release.write(tmp_path / "out")
     edit_report(folder, lambda r: r.update(boxes=boxes))
     assert any("'boxes' does not say" in f for f in verify_release(folder, release.input))
 
 
 def test_an_input_without_a_map(tmp_path):
     release = release_of("mondrian")
-    folder = write(release, tmp_path / "out")
+    folder = release.write(tmp_path / "out")
     flows = release.input
     bare = Hierarchy(flows.origins.parent, flows.origins.code, flows.origins.base_level, kind="h3")
     blind = Flows.from_pairs(
@@ -212,9 +207,21 @@ def test_an_input_without_a_map(tmp_path):
 
 def test_findings_tell_no_value_below_the_guarantee(tmp_path, kind):
     release = release_of(kind, k=40)
-    folder = write(release, tmp_path / "out")
+    folder = release.write(tmp_path / "out")
     change_table(folder, "flows.parquet", lambda c: {**c, "trips": [37] * len(c["trips"])})
     assert "37" not in "\n".join(f for f in verify_release(folder, release.input) if "37 cells" not in f)
+
+
+@pytest.mark.parametrize(
+    ("kind", "proved"), [("mondrian", "every cell was recounted"), ("glove", "cannot be recounted")]
+)
+def test_the_command_line_says_what_was_proved(tmp_path, trips_csv, kind, proved):
+    method, out = METHODS[kind][0], str(tmp_path / "out")
+    done = CliRunner().invoke(cli, ["anonymize", str(trips_csv), "--method", method, "--k", "5", "--out", out])
+    assert done.exit_code == 0, done.output
+    done = CliRunner().invoke(cli, ["verify", out, "--against", str(trips_csv)])
+    assert done.exit_code == 0, done.output
+    assert proved in done.output
 
 
 def test_rectangles_of_nothing_and_of_broken_shapes():

@@ -45,6 +45,7 @@ def page(
     footer: str = "",
     basemap: str | None = None,
     internal: str | None = None,
+    compact: bool = False,
 ) -> str:
     """Put sections together into one document.
 
@@ -54,6 +55,7 @@ def page(
         parts: the sections, in order.
         basemap: address of the tile server that may be asked, if any.
         internal: why this page must not be published; shown at the top of the screen and of every printed page.
+        compact: for a notebook's frame: less room around, no contents.
     """
     maps = [part.map_data for part in parts if part.map_data is not None]
     banner = f'<div class="internal-mark" role="note">NOT FOR PUBLICATION: {text(internal)}</div>' if internal else ""
@@ -63,7 +65,7 @@ def page(
         images=f"https://{host(basemap)}" if basemap else "'none'",
         # A tile server that is asked may want to know the page; otherwise nobody learns anything.
         referrer="strict-origin-when-cross-origin" if basemap else "no-referrer",
-        kind=' class="internal"' if internal else "",
+        kind=' class="internal"' if internal else ' class="compact"' if compact else "",
         banner=banner,
         heading=text(heading),
         lead=lead,
@@ -101,7 +103,7 @@ def host(url: str) -> str:
     return urlsplit(url).netloc
 
 
-def frame(document: str, *, height: int = 720) -> str:
+def frame(document: str, *, height: int = 800) -> str:
     """A whole page inside another, as a notebook shows it: it can neither reach the notebook nor be reached."""
     return (
         f'<iframe srcdoc="{text(document)}" sandbox="allow-scripts" title="flowveil" '

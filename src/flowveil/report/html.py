@@ -158,6 +158,7 @@ def render(
         parts=parts,
         footer=_FOOTER,
         basemap=basemap,
+        compact=compact,
     )
 
 
@@ -197,6 +198,8 @@ def promise(guarantee: Mapping[str, Any]) -> str:
 def lead(report: Mapping[str, Any]) -> str:
     """The line below the heading."""
     zones = "zones that do not overlap" if report["homogeneous"] else "zones that may overlap"
+    if report.get("boxes") is not None:
+        zones = "boxes that overlap"
     method, version = text(report["method"]), text(report["version"])
     return f"Method <strong>{method}</strong>, {zones}, written by flowveil {version}."
 
@@ -369,7 +372,9 @@ def _cell_sizes(guarantee: Mapping[str, Any], flows: pa.Table, basis: str) -> st
     name = f"k = {guarantee['k']}" if basis == "trips" else f"threshold {number(threshold)}"
     bars = size_histogram(flows[basis].to_numpy().astype(np.float64), threshold=threshold, name=name)
     note = "No published cell is left of the line."
-    if threshold is None:
+    if basis == "weight" and "population" in guarantee and threshold is None:
+        note = "Every cell reaches the threshold, whose number is withheld."
+    elif threshold is None:
         note = f"By {basis}, nothing is promised in this release."
     elif any(bars.short):
         note = "Cells left of the line are short in this unit."
@@ -398,7 +403,7 @@ def protection_part(report: Mapping[str, Any]) -> Part:
     """What is and what is not protected, and the guarantee."""
     guarantee = report["guarantee"]
     said = "\n".join(_said(line) for line in report["statement"])
-    rows = "\n".join(_row(text(name), [number(guarantee[unit])]) for unit, name in _THRESHOLDS if unit in guarantee)
+    rows = "\n".join(_row(text(name), [_threshold(guarantee, unit)]) for unit, name in _THRESHOLDS if unit in guarantee)
     content = f"""<ul class="statement">
 {said}
 </ul>
@@ -413,6 +418,13 @@ def protection_part(report: Mapping[str, Any]) -> Part:
 </table>
 {cross_check_table(report.get("cross_check", ()))}"""
     return Part("protection", "What is and what is not protected", content)
+
+
+def _threshold(guarantee: Mapping[str, Any], unit: str) -> str:
+    """A threshold; where its number would tell something it is not published, but what it is may be said."""
+    if guarantee[unit] is None:
+        return f"{number(guarantee['k'])} times the mean weight of a trip"
+    return number(guarantee[unit])
 
 
 def measures_part(report: Mapping[str, Any]) -> Part:

@@ -43,7 +43,11 @@ WARNING = "this page tells raw counts, suppressed ones too. It is for the data h
 
 
 def write_internal_report(
-    release: Release, path: str | PathLike[str], *, folder: str | PathLike[str] | None = None
+    release: Release,
+    path: str | PathLike[str],
+    *,
+    folder: str | PathLike[str] | None = None,
+    content: str | None = None,
 ) -> Path:
     """Write the internal report into a file.
 
@@ -51,18 +55,19 @@ def write_internal_report(
         release: what was published.
         path: the file; never inside a release.
         folder: the folder of this release, if it was written.
+        content: the page, where it was rendered before.
 
     Raises:
         OutputError: the file would lie inside a release, or cannot be written.
     """
     check_place(path, release=folder)
     target = Path(path)
-    content = render_internal(release).encode("utf-8")
+    document = (render_internal(release) if content is None else content).encode("utf-8")
     try:
         # For its owner only: a page of raw counts is not for everybody on the machine.
         handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            file.write(document)
     except OSError as problem:
         reason = problem.strerror or type(problem).__name__
         raise OutputError(f"The internal report cannot be written to '{path}': {reason}.") from problem

@@ -232,6 +232,9 @@ def encode_shapes(outlines: Geometries, frame: Frame, *, most: int = MAX_POINTS)
     parts, shape_of_part = shapely.get_parts(fitted, return_index=True)
     is_area = shapely.get_type_id(parts) == 3
     rings, part_of_ring = shapely.get_rings(parts[is_area], return_index=True)
+    shapes: list[list[list[int]]] = [[] for _ in range(len(outlines))]
+    if len(rings) == 0:
+        return shapes
     points, ring_of_point = shapely.get_coordinates(rings, return_index=True)
     units = np.rint(points).astype(np.int64)
     step = np.diff(units, axis=0, prepend=units[:1])
@@ -239,10 +242,9 @@ def encode_shapes(outlines: Geometries, frame: Frame, *, most: int = MAX_POINTS)
     first[1:] = ring_of_point[1:] != ring_of_point[:-1]
     step[first] = units[first]
     # The last point of a ring is its first again.
-    last = np.append(first[1:], True) if len(first) else first
+    last = np.append(first[1:], True)
     kept = ~last & (first | step.any(axis=1))
     per_ring = np.split(step[kept].ravel(), 2 * np.cumsum(np.bincount(ring_of_point[kept], minlength=len(rings)))[:-1])
-    shapes: list[list[list[int]]] = [[] for _ in range(len(outlines))]
     for ring, shape in zip(per_ring, shape_of_part[is_area][part_of_ring].tolist(), strict=True):
         shapes[shape].append(ring.tolist())
     return shapes

@@ -95,14 +95,14 @@ def command(method: str, parameters: Mapping[str, Any], written: Mapping[str, st
         words += ["--protect", unit]
     if parameters.get("skip_unknown"):
         words.append("--skip-unknown")
-    for role, column in (parameters.get("columns") or {}).items():
+    for role, column in _named(parameters, "columns"):
         words += [f"--{role.replace('_', '-')}", column]
     words += _slice_words(parameters.get("slices") or {})
     if parameters.get("zones"):
         words += ["--zones", "MAP"]
-    for name, value in (parameters.get("zones") or {}).items():
+    for name, value in _named(parameters, "zones"):
         words += [f"--zones-{name}", _word(value)]
-    for name, value in (parameters.get("options") or {}).items():
+    for name, value in _named(parameters, "options"):
         if value is not None:
             words += ["--option", f"{name}={_word(value)}"]
     for name, text in written.items():
@@ -118,6 +118,11 @@ def _slice_words(slices: Mapping[str, Any]) -> list[str]:
         words += ["--every", step] if step else []
     words += [f"--{name.replace('_', '-')}" for name in ("total", "common_zones") if slices.get(name)]
     return words
+
+
+def _named(parameters: Mapping[str, Any], name: str) -> list[tuple[str, Any]]:
+    values = parameters.get(name)
+    return list(values.items()) if isinstance(values, Mapping) else []
 
 
 def _word(value: Any) -> str:

@@ -98,3 +98,11 @@ def test_text_from_outside_is_escaped(report):
 def test_a_measure_of_the_future_is_shown(report):
     later = {**report, "measures": {"trips": {**report["measures"]["trips"], "floor": 31}}}
     assert ["floor", "31"] in Page(render(later)).rows
+
+
+def test_a_threshold_that_is_withheld_is_told_in_words(report):
+    hidden = {**report, "guarantee": {"k": 5, "protect": ["population"], "population": None}}
+    release = release_of(city_flows(), budget="volume")
+    text = render(hidden, release.flows, release.zones)
+    assert "5 times the mean weight of a trip" in text
+    assert "whose number is withheld" in text

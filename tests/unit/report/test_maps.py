@@ -1,0 +1,175 @@
+"""What a page embeds: exactly what is published, and a grid that tells nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import h3.api.basic_str as h3
+import numpy as np
+import pyarrow as pa
+import pytest
+import shapely
+
+from flowveil import anonymize
+from flowveil.methods import METHODS
+from flowveil.report.html import render, tile_server
+from flowveil.report.maps import Frame, encode_shapes, map_of_release, neutral_grid
+from flowveil.report.summary import summarize
+from unit.publish.releases import city_flows, nested_release, release_of
+
+
+def embedded(page: str) -> dict:
+    (data,) = re.findall(r'<script type="application/json" id="map-data">(.*?)</script>', page, re.S)
+    return json.loads(data)
+
+
+def page_of(release) -> str:
+    return render(summarize(release), release.flows, release.zones)
+
+
+def decoded(shape: list[list[int]]) -> list[np.ndarray]:
+    return [np.cumsum(np.array(ring).reshape(-1, 2), axis=0) for ring in shape]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_page_embeds_the_published_rows_and_nothing_else(method):
+    flows = city_flows(rows=4000)
+    release = anonymize(flows, method=method, k=7, protect=["trips", "people"])
+    data = embedded(page_of(release))
+    published = {(r["origin_zone"], r["destination_zone"]): r for r in release.flows.to_pylist()}
+    held = data["flows"]
+    assert len(held["origin"]) == len(published)
+    for o, d, trips, weight in zip(*(held[c] for c in ("origin", "destination", "trips", "weight")), strict=True):
+        row = published[data["layers"]["origin"]["code"][o], data["layers"]["destination"]["code"][d]]
+        assert trips == row["trips"] >= 7
+        assert weight == pytest.approx(row["weight"], abs=0.006)
+    for end in ("origin", "destination"):
+        layer = data["layers"][end]
+        assert set(layer["code"]) == {key[end == "destination"] for key in published}
+        assert sum(layer["trips"]) == sum(row["trips"] for row in published.values())
+        assert set(layer) == {
+            "code",
+            "level",
+            "tiles",
+            "area",
+            "lat",
+            "lon",
+            "x",
+            "y",
+            "shape",
+            "trips",
+            "weight",
+            "cells",
+        }
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_tile_of_a_suppressed_flow_is_named(method):
+    release = anonymize(city_flows(rows=1500), method=method, k=4)
+    text = page_of(release)
+    published = set(release.zones["zone"].to_pylist())
+    for tree in (release.input.origins, release.input.destinations):
+        for code in tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)):
+            assert (code in text) == (code in published)
+
+
+def test_what_is_withheld_is_nowhere_on_the_page():
+    release = nested_release(short_cell=True)
+    share = release.metrics()["trips"]["suppressed_share"]
+    text = page_of(release)
+    assert summarize(release)["measures"]["trips"]["suppressed_share"] is None
+    assert "How much was suppressed is withheld" in text
+    for shown in (f"{share:.2%}", f"{share:.6g}", str(share)):
+        assert shown not in text
+
+
+def test_the_grid_is_every_tile_a_zone_could_hold():
+    zone = h3.latlng_to_cell(48.85, 2.35, 6)
+    zones = pa.table({"zone": [zone, h3.cell_to_center_child(zone, 8)]})
+    frame = Frame.around(np.array([[2.2, 48.7, 2.5, 49.0]]))
+    grid = neutral_grid(zones, 8, frame)
+    assert grid["resolution"] == 8
+    assert len(grid["shapes"]) == 49
+    # Too many at resolution 12: the finest that is not.
+    assert neutral_grid(zones, 12, frame)["resolution"] == 10
+    assert neutral_grid(zones, None, frame) is None
+    assert neutral_grid(pa.table({"zone": ["all", zone]}), 8, frame) is None
+    assert neutral_grid(pa.table({"zone": [h3.cell_to_center_child(zone, 8)]}), 8, frame) is None
+
+
+def test_shapes_survive_their_encoding():
+    frame = Frame.around(np.array([[2.0, 48.0, 3.0, 49.0]]))
+    hole = shapely.Polygon(
+        [(2.1, 48.1), (2.9, 48.1), (2.9, 48.9), (2.1, 48.9)], [[(2.4, 48.4), (2.6, 48.4), (2.5, 48.6)]]
+    )
+    islands = shapely.MultiPolygon([shapely.box(2, 48, 2.2, 48.2), shapely.box(2.5, 48.5, 2.7, 48.7)])
+    shapes = encode_shapes(np.array([hole, islands], dtype=object), frame)
+    assert [len(shape) for shape in shapes] == [2, 2]
+    for rings, original in zip(shapes, (hole, islands), strict=True):
+        units = shapely.transform(original, frame.units)
+        expected = [r for part in shapely.get_parts(units) for r in shapely.get_rings(part)]
+        for ring, wanted in zip(decoded(rings), expected, strict=True):
+            assert np.abs(ring - shapely.get_coordinates(wanted)[:-1]).max() <= 0.5
+
+
+def test_outlines_with_many_points_are_simplified():
+    frame = Frame.around(np.array([[2.0, 48.0, 3.0, 49.0]]))
+    circle = shapely.Point(2.5, 48.5).buffer(0.4, quad_segs=4000)
+    (shape,) = encode_shapes(np.array([circle], dtype=object), frame, most=500)
+    assert len(shape[0]) / 2 <= 500
+    assert shapely.Polygon(decoded(shape)[0]).area == pytest.approx(
+        shapely.transform(circle, frame.units).area, rel=0.01
+    )
+
+
+def test_a_map_across_the_180th_meridian_is_one_map():
+    frame = Frame.around(np.array([[179.0, -18.0, 179.9, -17.0], [-179.9, -18.0, -179.0, -17.0]]))
+    assert frame.shifted
+    units = frame.units(np.array([[179.9, -17.5], [-179.9, -17.5]]))
+    assert 0 < units[1, 0] - units[0, 0] < 40_000
+
+
+def test_a_page_holds_the_largest_and_says_so():
+    release = release_of(city_flows(rows=4000), budget="volume")
+    view = map_of_release(release.flows, release.zones, max_flows=5, max_zones=3)
+    assert len(view["flows"]["trips"]) <= 5
+    assert len(view["layers"]["origin"]["code"]) == 3
+    assert view["count"]["flows"] == len(release.flows)
+    volume = dict.fromkeys(release.flows["origin_zone"].to_pylist(), 0)
+    for row in release.flows.to_pylist():
+        volume[row["origin_zone"]] += row["trips"] if "weight" not in row else row["weight"]
+    largest = sorted(volume, key=lambda zone: -volume[zone])[:3]
+    assert set(view["layers"]["origin"]["code"]) == set(largest)
+
+
+def test_text_in_the_data_cannot_end_the_script():
+    release = release_of(city_flows(), budget="volume")
+    hostile = release.zones.set_column(
+        0, "zone", pa.array(["</script><b>" + z for z in release.zones["zone"].to_pylist()])
+    )
+    flows = release.flows
+    for i, name in enumerate(("origin_zone", "destination_zone")):
+        flows = flows.set_column(i, name, pa.array(["</script><b>" + z for z in flows[name].to_pylist()]))
+    page = render(summarize(release), flows, hostile)
+    assert page.count("</script>") == 2
+    assert embedded(page)["layers"]["origin"]["code"][0].startswith("</script><b>")
+
+
+def test_the_background_map_is_asked_for_and_only_over_https():
+    assert tile_server(None) is None
+    assert tile_server("default").startswith("https://")
+    for wrong in ("http://tiles.example/{z}/{x}/{y}", "https://tiles.example/", "yes"):
+        with pytest.raises(ValueError, match="https address"):
+            tile_server(wrong)
+    release = release_of(city_flows(), budget="volume")
+    assert "https:" not in page_of(release)
+    assert "img-src 'none'" in page_of(release)
+
+
+def test_the_command_makes_the_release_again():
+    report = summarize(anonymize(city_flows(), k=6, method="odkanon", budget="volume", protect=["trips", "people"]))
+    assert report["command"].startswith("flowveil anonymize INPUT --method odkanon --k 6 --max-suppressed 0.1")
+    assert "--protect trips --protect people" in report["command"]
+    assert "--option budget=volume" in report["command"]
+    assert report["command"].endswith("--out DIR")
