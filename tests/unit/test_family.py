@@ -11,23 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import trip_table
 from flowveil.cli import main
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.family import anonymize_slices
 from flowveil.report.profile import largest_profiles, profile_chart
 from flowveil.trips import read_slices
 from flowveil.verify import verify_release
-
-
-def survey(n: int = 900) -> pa.Table:
-    table = trip_table(n)
-    hour = [f"2024-03-0{4 + i % 2}T{7 + i % 4:02d}:10:00" for i in range(n)]
-    # A third value that two people have, with more than k trips.
-    person = table["person_id"].to_pylist()
-    rare = sorted(set(person))[:2]
-    sex = ["X" if p in rare else ("F" if i % 2 else "M") for i, p in enumerate(person)]
-    return table.append_column("t", pa.array(hour)).append_column("sex", pa.array(sex))
+from segmented import survey
 
 
 @pytest.fixture(scope="module")

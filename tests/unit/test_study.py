@@ -10,7 +10,7 @@ import pytest
 from flowveil.errors import OutputError, ParameterError
 from flowveil.study import run_study
 from flowveil.trips import read_slices
-from unit.test_family import survey
+from segmented import survey
 
 
 @pytest.fixture(scope="module")
