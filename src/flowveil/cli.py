@@ -285,6 +285,8 @@ def anonymize(
     reading_options = _given(**how)
     if slices.asked_for:
         slices.check()
+        if slices.internal_profile is not None:
+            check_place(slices.internal_profile, release=out)
         if internal_report is not None:
             raise ParameterError("--internal-report is for a single matrix. Hint: for slices use --internal-profile.")
         with talk.working("Reading") as progress:
@@ -345,6 +347,8 @@ def _publish_slices(
 ) -> None:
     from flowveil.api import anonymize_slices
     from flowveil.report.family import summarize_family
+    from flowveil.report.internal import write_private
+    from flowveil.report.profile import largest_profiles, profile_chart
 
     with talk.working("Anonymising slices") as progress:
         family = anonymize_slices(
@@ -358,13 +362,11 @@ def _publish_slices(
             **parameters,
         )
     with talk.working("Verifying and writing"):
+        # Drawn first: a chart that cannot be made must not leave a release behind and an error in front.
+        chart = profile_chart(largest_profiles(family)) if slices.internal_profile else None
         folder = family.write(out, **writing)
-    if slices.internal_profile:
-        from flowveil.report.profile import largest_profiles, profile_chart
-
-        chart = Path(slices.internal_profile)
-        chart.write_text(profile_chart(largest_profiles(family)), encoding="utf-8")
-        talk.say(f"Internal chart, not for publication: {chart}")
+        if slices.internal_profile and chart is not None:
+            write_private(slices.internal_profile, chart, folder=folder)
     report = summarize_family(family)
     # As for single releases: rows read minus trips published is what is suppressed.
     secret = report["withheld"] or any(part["withheld"] for part in report["slices"])
@@ -377,6 +379,8 @@ def _publish_slices(
     found = report["differencing"]
     if found["short"] or found["unchecked"]:
         talk.say(f"Warning: {found['short']:,} differences between the matrices are short of the guarantee.")
+    if slices.internal_profile:
+        talk.say(f"Internal chart, NOT for publication: {slices.internal_profile}")
     talk.result({"release": str(folder), **intake, **report})
 
 
@@ -401,7 +405,8 @@ def _release_lines(report: dict[str, Any], folder: Path) -> Iterator[str]:
         f"{m['n_destination_zones']:,} destination zones. {report['statement'][0]}"
     )
     share = m["suppressed_share"]
-    yield "Suppressed: " + ("withheld, so little that it would show" if share is None else f"{share:.2%} of trips")
+    hidden = f"withheld, because {(report['withheld'] or {}).get('reason', 'it would show')}"
+    yield "Suppressed: " + (hidden if share is None else f"{share:.2%} of trips")
     if m["generalization_distance_m"] is not None:
         yield f"Trip ends moved by {m['generalization_distance_m']:,.0f} m on average."
     if "people" not in guarantee["protect"]:

@@ -3,11 +3,18 @@
 A total beside its segments, or a day beside its hours, gives a reader two counts of nested sets of trips; their
 difference is a count too, published by nobody and known to everybody. It must hide as many as any cell.
 
-One comparison takes a coarser matrix and the finer ones that together hold the same trips. On any region whose
-published volume is known from the coarser matrix, the finer cells that lie wholly inside it can be subtracted, all
-of them or all but those of one slice. What is left after subtracting all is the smallest such difference: if it is
-nothing, or safe, then so is every other one, because adding published (safe) cells back never makes it worse. So one
-count for each region is enough. The regions are
+One comparison takes a coarser matrix and a layer of finer ones that together hold the same trips: the days of a week.
+On any region whose published volume is known from the coarser matrix, the finer cells that lie wholly inside it can be
+subtracted, all of them or all but those of one slice. What is left after subtracting all is the smallest such
+difference: if it is nothing, or safe, then so is every other one, because adding published (safe) cells back never
+makes it worse. So one count for each region is enough.
+
+Where several layers are finer (days, and their hours), a reader may also mix them: the week, minus Tuesday, minus what
+is published of the hours of Wednesday. What no layer covers is the least that any mixture leaves, so it is counted as
+well. If it is nothing, a mixture leaves only what one layer covers and another does not, and that is a difference
+between these two, which is looked at on its own.
+
+The regions are
 
 - each cell of the coarser matrix;
 - each pair of nodes of the two trees that is made of whole cells of the coarser matrix, nothing in it suppressed: a
@@ -70,24 +77,34 @@ class Differencing:
         )
 
 
-def compare(coarse: Release, fine: Sequence[tuple[Flows, Release | None]]) -> Differencing:
+#: For each finest slice, the finer matrix that counts it; None where that one is not published.
+Layer = Sequence[Release | None]
+
+
+def compare(coarse: Release, parts: Sequence[Flows], layers: Sequence[Layer]) -> Differencing:
     """Count the differences between a matrix and finer ones.
 
     Args:
         coarse: the coarser matrix.
-        fine: the flows of slices that together are the coarser one's, each with its release, or None where it is not
-            published.
+        parts: the flows of the finest slices that together are the coarser one's.
+        layers: kinds of finer matrices that are subtracted together; each names the matrix of every part.
     """
-    matrices = [coarse, *(release for _, release in fine if release is not None)]
-    if any(not isinstance(z, NodeZones) for r in matrices for z in (r.plan.origin_zones, r.plan.destination_zones)):
+    fine = _distinct_releases(layers)
+    if any(
+        not isinstance(z, NodeZones) for r in [coarse, *fine] for z in (r.plan.origin_zones, r.plan.destination_zones)
+    ):
         return Differencing(comparisons=1, unchecked=1)
-    records = _Records.of(coarse, fine)
+    records = _Records.of(coarse, parts, layers)
     known, short = [], []
-    for regions in _region_sets(coarse, [release for _, release in fine if release is not None]):
+    for regions in _region_sets(coarse, fine):
         difference, bad = records.short(coarse, regions)
         known.append(regions.rectangle.take(difference).corners())
         short.append(regions.rectangle.take(bad).corners())
     return Differencing(comparisons=1, differences=_distinct(known), short=_distinct(short))
+
+
+def _distinct_releases(layers: Sequence[Layer]) -> list[Release]:
+    return list({id(release): release for layer in layers for release in layer if release is not None}.values())
 
 
 def _distinct(corners: Sequence[NDArray[np.int32]]) -> int:
@@ -95,10 +112,10 @@ def _distinct(corners: Sequence[NDArray[np.int32]]) -> int:
     return len(np.unique(np.concatenate(corners), axis=0))
 
 
-def short_cells(coarse: Release, fine: Sequence[tuple[Flows, Release | None]]) -> NDArray[np.bool_]:
+def short_cells(coarse: Release, parts: Sequence[Flows], layers: Sequence[Layer]) -> NDArray[np.bool_]:
     """For each flow of the coarser matrix, whether its cell there has a short difference to the finer ones."""
     regions = _cells_of(coarse)
-    _, bad = _Records.of(coarse, fine).short(coarse, regions)
+    _, bad = _Records.of(coarse, parts, layers).short(coarse, regions)
     return bad[regions.of_flow]
 
 
@@ -286,56 +303,77 @@ def _cell_rectangles(release: Release) -> _Rectangles:
 
 
 @dataclass(frozen=True, eq=False)
-class _Records:
-    """The flows of all finer slices, one below the other.
+class _Covering:
+    """The published cells of one layer of finer matrices.
 
     Attributes:
-        flow: the flow of the coarser matrix with the same tiles.
-        cell: the published finer cell that counts the record, -1 where none does.
-        rows: trips, weight and people of each record.
-        rectangles: where each published finer cell lies.
-        first: a record of each published finer cell.
+        cell: the cell that counts each record, -1 where none does.
+        rectangles: where each cell lies.
+        first: a record of each cell.
     """
 
-    flow: Rows
     cell: Ints
-    rows: Cells
     rectangles: _Rectangles
     first: Rows
 
     @classmethod
-    def of(cls, coarse: Release, fine: Sequence[tuple[Flows, Release | None]]) -> _Records:
-        flow, cell, parts, rectangles = [], [], [], []
+    def of(cls, parts: Sequence[Flows], layer: Layer) -> _Covering:
+        start: dict[int, int] = {}
+        cell, rectangles = [np.zeros(0, np.int32)], []
         n_cells = 0
-        for flows, release in fine:
-            flow.append(_positions(coarse.input, flows))
-            parts.append(flows)
+        for flows, release in zip(parts, layer, strict=True):
             if release is None:
                 cell.append(np.full(len(flows), -1, dtype=np.int32))
                 continue
-            own = release.cell_of_flow
-            cell.append(np.where(own >= 0, own + np.int32(n_cells), np.int32(-1)).astype(np.int32))
-            rectangles.append(_cell_rectangles(release))
-            n_cells += len(release.cells)
+            if id(release) not in start:
+                start[id(release)] = n_cells
+                rectangles.append(_cell_rectangles(release))
+                n_cells += len(release.cells)
+            own = release.cell_of_flow[_positions(release.input, flows)]
+            cell.append(np.where(own >= 0, own + np.int32(start[id(release)]), np.int32(-1)).astype(np.int32))
         cells = np.concatenate(cell)
-        return cls(
-            flow=np.concatenate(flow),
-            cell=cells,
-            rows=stacked(parts),
-            rectangles=_stacked_rectangles(rectangles),
-            first=_first_of(cells, n_cells),
-        )
+        return cls(cell=cells, rectangles=_stacked_rectangles(rectangles), first=_first_of(cells, n_cells))
 
-    def short(self, coarse: Release, regions: _Regions) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """For each region, whether something is left above zero, and whether that is short of the guarantee."""
-        n = len(regions.rectangle.origin_start)
-        region = regions.of_flow[self.flow]
+    def covered(self, region: Ints, regions: _Regions) -> NDArray[np.bool_]:
+        """Which records are counted in a cell that lies wholly in the record's region."""
         of_cell = region[self.first]
         nested = of_cell >= 0
         nested[nested] = self.rectangles.take(nested).inside(regions.rectangle.take(of_cell[nested]))
         covered = np.zeros(len(self.cell), dtype=np.bool_)
         counted = self.cell >= 0
         covered[counted] = nested[self.cell[counted]]
+        return covered
+
+
+@dataclass(frozen=True, eq=False)
+class _Records:
+    """The flows of all finest slices, one below the other.
+
+    Attributes:
+        flow: the flow of the coarser matrix with the same tiles.
+        rows: trips, weight and people of each record.
+        layers: the finer cells that count the records.
+    """
+
+    flow: Rows
+    rows: Cells
+    layers: tuple[_Covering, ...]
+
+    @classmethod
+    def of(cls, coarse: Release, parts: Sequence[Flows], layers: Sequence[Layer]) -> _Records:
+        return cls(
+            flow=np.concatenate([_positions(coarse.input, flows) for flows in parts]),
+            rows=stacked(parts),
+            layers=tuple(_Covering.of(parts, layer) for layer in layers),
+        )
+
+    def short(self, coarse: Release, regions: _Regions) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """For each region, whether something is left above zero, and whether that is short of the guarantee."""
+        n = len(regions.rectangle.origin_start)
+        region = regions.of_flow[self.flow]
+        covered = np.zeros(len(region), dtype=np.bool_)
+        for layer in self.layers:
+            covered |= layer.covered(region, regions)
         kept = coarse.cell_of_flow[self.flow] >= 0
         left = np.where(kept & ~covered, region, np.int32(-1))
         remainder = self.rows.merge(left, np.where(left >= 0, 0, -1).astype(np.int32), max(n, 1), 1).cells

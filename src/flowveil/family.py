@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowveil.differencing import Differencing, compare, short_cells
+from flowveil.differencing import Differencing, Layer, compare, short_cells
 from flowveil.errors import InfeasibleError, ParameterError
-from flowveil.flows import Flows
+from flowveil.flows import Cells, Flows
 from flowveil.guarantee import Guarantee
 from flowveil.methods import Method, find_method
 from flowveil.methods.common_zones import common_cuts
@@ -253,30 +253,36 @@ def _kinds(flows: SlicedFlows, coarser: Sequence[Key]) -> list[list[Key]]:
     return list(kinds.values())
 
 
-def _pairs(flows: SlicedFlows, coarser: Sequence[Key]) -> Iterator[tuple[Key, list[Key]]]:
-    """Each coarser key with the finer keys of one kind that it is made of; the finest coarser ones first."""
+def _finer_layers(
+    flows: SlicedFlows, coarser: Sequence[Key], key: Key, published: Mapping[Key, Release]
+) -> tuple[list[Flows], list[list[Layer]]]:
+    """What can be subtracted from a coarser matrix.
+
+    Returns:
+        The finest slices that it is made of; and the layers to subtract: each kind of finer matrices by itself, and
+        all kinds at once, because a reader may mix them.
+    """
     kinds = _kinds(flows, coarser)
-    for i in reversed(range(len(kinds) - 1)):
-        for key in kinds[i]:
-            for finer in kinds[i + 1 :]:
-                yield key, [f for f in finer if holds(key, f, columns=flows.columns)]
-
-
-def _fine(
-    flows: SlicedFlows, keys: Sequence[Key], published: Mapping[Key, Release]
-) -> list[tuple[Flows, Release | None]]:
-    found = []
-    for key in keys:
-        release = published.get(key)
-        found.append((flows.together(flows.members(key)) if release is None else release.input, release))
-    return found
+    own = next(i for i, kind in enumerate(kinds) if key in kind)
+    members = flows.members(key)
+    layers: list[Layer] = []
+    for kind in kinds[own + 1 :]:
+        of_part: dict[int, Release | None] = {}
+        for finer in kind:
+            if holds(key, finer, columns=flows.columns):
+                of_part |= dict.fromkeys(flows.members(finer), published.get(finer))
+        layers.append([of_part[m] for m in members])
+    subtracted = [[layer] for layer in layers]
+    return [flows.slices[m] for m in members], [*subtracted, layers] if len(layers) > 1 else subtracted
 
 
 def _differences(flows: SlicedFlows, coarser: Sequence[Key], published: Mapping[Key, Release]) -> Differencing:
     found = Differencing()
-    for key, finer in _pairs(flows, coarser):
+    for key in coarser:
         if key in published:
-            found += compare(published[key], _fine(flows, finer, published))
+            parts, subtracted = _finer_layers(flows, coarser, key, published)
+            for layers in subtracted:
+                found += compare(published[key], parts, layers)
     return found
 
 
@@ -315,12 +321,11 @@ def _share_zones(
         own = flows.together(flows.members(key))
         release = _over_cuts(own, cuts, np.ones(len(own), np.bool_), task, parameters)
         if key in coarser:
-            for pair, finer in _pairs(flows, coarser):
-                if pair == key and release is not None:
-                    kept = ~short_cells(release, _fine(flows, finer, published))
-                    release = _over_cuts(
-                        own, cuts, kept & (release.cell_of_flow >= 0), task, parameters, rule=BESIDE_SLICES
-                    )
+            parts, subtracted = _finer_layers(flows, coarser, key, published)
+            for layers in subtracted:
+                if release is not None:
+                    kept = ~short_cells(release, parts, layers) & (release.cell_of_flow >= 0)
+                    release = _over_cuts(own, cuts, kept, task, parameters, rule=BESIDE_SLICES)
         if release is not None:
             published[key] = release
         if progress is not None:
@@ -349,7 +354,7 @@ def _release(flows: Flows, plan: Plan | None, task: _Task, parameters: Mapping[s
     A published slice names its values, so where persons are known it takes k of them whatever is protected: a slice
     of few people, even with many trips, would say of them that they have these values.
     """
-    if plan is None or _n_people(flows) < task.guarantee.k:
+    if plan is None or n_people(flows) < task.guarantee.k:
         return None
     try:
         return Release.from_plan(flows, plan, task.guarantee, method=task.method, parameters=parameters)
@@ -357,11 +362,11 @@ def _release(flows: Flows, plan: Plan | None, task: _Task, parameters: Mapping[s
         return None
 
 
-def _n_people(flows: Flows) -> float:
-    """Distinct persons of a slice; without limit where persons are not known."""
-    if flows.people is None:
+def n_people(cells: Cells) -> float:
+    """Distinct persons of all cells together; without limit where persons are not known."""
+    if cells.people is None:
         return float("inf")
-    return int(np.count_nonzero(np.bincount(flows.people.person)))
+    return int(np.count_nonzero(np.bincount(cells.people.person)))
 
 
 # ---- one plan for each slice, in parallel ------------------------------------------------------------------

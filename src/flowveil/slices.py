@@ -8,7 +8,7 @@ makes slices comparable, and what makes subtraction between them checkable.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -184,7 +184,23 @@ class SlicedFlows:
 
     def members(self, key: Key) -> list[int]:
         """The slices that a key stands for."""
+        if key in self._number:
+            return [self._number[key]]
         return [m for m, own in enumerate(self.keys) if holds(key, own, columns=self.columns)]
+
+    def without(self, members: Iterable[int]) -> SlicedFlows:
+        """The same without some slices; the hierarchies, and so the tiles, stay those of all."""
+        left = set(range(len(self))) - set(members)
+        return SlicedFlows(
+            columns=self.columns,
+            keys=tuple(key for m, key in enumerate(self.keys) if m in left),
+            slices=tuple(part for m, part in enumerate(self.slices) if m in left),
+            every=self.every,
+        )
+
+    @cached_property
+    def _number(self) -> dict[Key, int]:
+        return {key: m for m, key in enumerate(self.keys)}
 
     def __repr__(self) -> str:
         return f"<SlicedFlows: {len(self):,} slices by {', '.join(self.columns)}>"

@@ -3,7 +3,7 @@
 Every run is a process's task with a deadline; one that passes it is killed and recorded as N/A, as in the papers. Every
 result is a file of its own as soon as it is there, named after everything that decides it, so an interrupted study goes
 on where it was. What is stored are measures as they may be published: those that would tell a suppressed value are
-withheld, as in a release's report, and segments that hold too little to be published are counted, not named.
+withheld, as in a release's report, and segments that hold too little to be named are counted and left out of every run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from flowveil import __version__
 from flowveil.api import anonymize
 from flowveil.errors import FlowveilError, InfeasibleError, OutputError, ParameterError
 from flowveil.flows import Flows
-from flowveil.guarantee import UNITS
+from flowveil.guarantee import UNITS, Guarantee
 from flowveil.methods import METHODS, find_method
 from flowveil.slices import SlicedFlows
 
@@ -67,7 +67,7 @@ class Study:
         methods: the methods, in order.
         protections: the protections, in order.
         k: the k.
-        n_hidden: segments that hold too little to be named, by attribute.
+        n_hidden: segments that hold too little to be named and were left out, by attribute.
         time_limit: seconds that a run could take.
     """
 
@@ -122,9 +122,13 @@ def run_study(
         raise ParameterError(f"time_limit must be above 0 seconds; found {time_limit!r}.")
     if workers < 1:
         raise ParameterError(f"workers must be at least 1; found {workers}.")
+    if not 0 <= max_suppressed < 1:
+        raise ParameterError(f"max_suppressed must be at least 0 and below 1; found {max_suppressed!r}.")
+    for protect in units:
+        Guarantee.resolve(flows.whole, k=k, protect=protect)
+    flows, hidden = _nameable(flows, k)
     folder = _opened(directory)
-    segments, hidden = _segments(flows, k)
-    grid = [Run(by, value, method, protect) for by, value in segments for method in chosen for protect in units]
+    grid = [Run(by, value, method, protect) for by, value in _segments(flows) for method in chosen for protect in units]
     setting = {"k": k, "max_suppressed": max_suppressed, "input": _fingerprint(flows), "version": __version__}
     paths = [folder / RUNS / f"{_name(run, setting)}.json" for run in grid]
     left = [i for i, path in enumerate(paths) if not _is_done(path, time_limit)]
@@ -163,20 +167,51 @@ def _parse_protection(text: str, flows: Flows) -> tuple[str, ...]:
     return units
 
 
-def _segments(flows: SlicedFlows, k: int) -> tuple[list[tuple[str | None, str | None]], dict[str, int]]:
-    """The whole, then the values of each attribute that enough people or trips have; and how many have not."""
-    named: list[tuple[str | None, str | None]] = [(None, None)]
+def _nameable(flows: SlicedFlows, k: int) -> tuple[SlicedFlows, dict[str, int]]:
+    """The flows without those of segments that fewer than k people have (or trips, where persons are not known).
+
+    Such a segment is not named, and its trips are in no run at all: with them, the whole minus all segments that are
+    named would tell how much it holds. Leaving trips out may make another segment too small, so this is repeated until
+    all are large enough.
+
+    Returns:
+        What is left, and how many segments are not named, by attribute.
+
+    Raises:
+        InfeasibleError: nothing is left.
+    """
     hidden: dict[str, int] = {}
+    while True:
+        small = [
+            (at, value)
+            for at in range(len(flows.columns))
+            for value in sorted({key[at] for key in flows.keys})
+            if _size(segment_flows(flows, flows.columns[at], value)) < k
+        ]
+        if not small:
+            return flows, hidden
+        for at, _ in small:
+            hidden[flows.columns[at]] = hidden.get(flows.columns[at], 0) + 1
+        gone = [m for m, key in enumerate(flows.keys) if any(key[at] == value for at, value in small)]
+        if len(gone) == len(flows):
+            raise InfeasibleError(
+                f"No segment holds k = {k} people or trips, so none can be studied. "
+                "Hint: lower k, or use larger classes."
+            )
+        flows = flows.without(gone)
+
+
+def _size(part: Flows) -> int:
+    people = part.people
+    return int(part.trips.sum()) if people is None else int(np.count_nonzero(np.bincount(people.person)))
+
+
+def _segments(flows: SlicedFlows) -> list[tuple[str | None, str | None]]:
+    """The whole, then the values of each attribute."""
+    named: list[tuple[str | None, str | None]] = [(None, None)]
     for at, by in enumerate(flows.columns):
-        for value in sorted({key[at] for key in flows.keys}):
-            part = segment_flows(flows, by, value)
-            people = part.people
-            size = int(part.trips.sum()) if people is None else np.count_nonzero(np.bincount(people.person))
-            if size >= k:
-                named.append((by, value))
-            else:
-                hidden[by] = hidden.get(by, 0) + 1
-    return named, hidden
+        named += [(by, value) for value in sorted({key[at] for key in flows.keys})]
+    return named
 
 
 def _fingerprint(flows: SlicedFlows) -> str:

@@ -27,6 +27,7 @@ import numpy as np
 from flowveil.errors import GuaranteeError
 from flowveil.slices import SlicedFlows
 from flowveil.verify_boxes import Rectangles, flows_inside
+from flowveil.verify_differences import check_differences
 from flowveil.verify_exports import EXPORTS, check_exports
 
 if TYPE_CHECKING:
@@ -132,6 +133,15 @@ def _verify(place: Path, flows: Flows | SlicedFlows, expect: Mapping[str, Any]) 
         _assign_flows(db, report, raw.whole)
         findings += _check_cells(db, report, raw.whole)
         findings += _check_measures(db, report, raw.whole)
+        if raw.columns:
+            findings += check_differences(
+                db,
+                _run,
+                columns=raw.columns,
+                safe=_safe(report, locations=False),
+                people=raw.whole.people is not None,
+                admitted=report.short_differences,
+            )
     return findings
 
 
@@ -221,6 +231,7 @@ class _Claims:
     withheld: bool
     slice_columns: tuple[str, ...] = ()
     slices: tuple[_SliceClaims, ...] = ()
+    short_differences: int = 0
 
     @property
     def overlapping(self) -> bool:
@@ -252,6 +263,7 @@ def _read_report(place: Path) -> tuple[_Claims | None, list[str]]:
                 )
                 for part in content.get("slices", ())
             ),
+            short_differences=int(content["differencing"]["short"]) if "slices" in content else 0,
         )
     except OSError:
         return None, []
@@ -941,20 +953,26 @@ def _check_measures(db: Any, claims: _Claims, flows: Flows) -> Iterator[str]:
     )
     numbers = {tuple(key): s for *key, s in _run(db, "SELECT * FROM slice")}
     finest = {s for (s,) in _run(db, "SELECT s FROM finest")}
-    of_totals = _must_withhold_overall(db, claims, flows, secret, coarser=len(finest) < len(numbers))
-    secret |= set(numbers.values()) - finest if of_totals else set()
+    if len(finest) < len(numbers):
+        # Beside coarser matrices a suppressed volume is one more number to subtract cells from: none may be told.
+        absent = _one(db, "SELECT count(*) FROM raw_slice ANTI JOIN finest USING (m)")
+        of_totals = bool(absent or _one(db, "SELECT count(*) FROM suppressed"))
+        secret = set(numbers.values()) if of_totals else set()
+    else:
+        of_totals = _must_withhold_overall(db, claims, flows, secret)
     for part in claims.slices:
         s = numbers.get(part.key)
         if s is not None:
             yield from _check_bases(db, claims, part.measures, expected, where=f"s = {s}", withhold=s in secret)
+    where = "s IN (SELECT s FROM finest)" if finest else "true"
     yield from _check_bases(
         db,
         claims,
         claims.measures,
         expected,
-        where="s IN (SELECT s FROM finest)",
+        where=where,
         withhold=of_totals,
-        among="s IN (SELECT s FROM finest SEMI JOIN few_merged USING (s))",
+        among=f"{where} AND s IN (SELECT s FROM few_merged)",
         unpublished="SELECT trips, weight FROM rows ANTI JOIN finest USING (m)",
     )
 
@@ -1059,13 +1077,11 @@ def _must_withhold(db: Any, claims: _Claims, flows: Flows) -> set[int]:
     return found
 
 
-def _must_withhold_overall(db: Any, claims: _Claims, flows: Flows, secret: set[int], *, coarser: bool) -> bool:
+def _must_withhold_overall(db: Any, claims: _Claims, flows: Flows, secret: set[int]) -> bool:
     """Whether a total of slices would tell what slices withhold: their sum follows by subtraction.
 
-    Beside coarser matrices there are many totals; then one slice that must withhold is enough.
+    Where persons are known, that sum must be k people's like any slice.
     """
-    if coarser and (secret or _one(db, "SELECT count(*) FROM raw_slice ANTI JOIN finest USING (m)")):
-        return True
     listed = ", ".join(map(str, sorted(secret))) or "-1"
     _run(
         db,
@@ -1080,7 +1096,10 @@ def _must_withhold_overall(db: Any, claims: _Claims, flows: Flows, secret: set[i
     _run(db, "CREATE TABLE who AS SELECT row AS flow, person FROM persons")
     _run(db, "ALTER TABLE pool RENAME COLUMN row TO flow")
     _group(db, "together", "pool", people=flows.people is not None)
-    return bool(n < _FEWEST_SUPPRESSED or not _one(db, f"SELECT {_safe(claims, locations=False)} FROM together"))
+    enough = _safe(claims, locations=False)
+    if flows.people is not None:
+        enough = f"{enough} AND people >= {_literal(claims.guarantee.get('k', 0))}"
+    return bool(n < _FEWEST_SUPPRESSED or not _one(db, f"SELECT {enough} FROM together"))
 
 
 def _must_withhold_overlapping(db: Any, claims: _Claims) -> bool:

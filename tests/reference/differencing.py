@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import chain, combinations
 
 from flowveil.flows import Flows
@@ -12,7 +13,7 @@ def records(flows: Flows, slice_number: int) -> set[tuple[int, int, int]]:
     return {(slice_number, o, d) for o, d in zip(flows.origin.tolist(), flows.destination.tolist(), strict=True)}
 
 
-def cells_of(release: Release, slice_number: int | None, fine: list[Flows]) -> list[tuple[set, set, set]]:
+def cells_of(release: Release, numbers: Iterable[int], parts: list[Flows]) -> list[tuple[set, set, set]]:
     """Each published cell: its origin tiles, its destination tiles, and the records it counts."""
     flows, plan = release.input, release.plan
     found = []
@@ -21,23 +22,37 @@ def cells_of(release: Release, slice_number: int | None, fine: list[Flows]) -> l
         tiles_o = set(range(flows.origins.leaf_start[node_o], flows.origins.leaf_stop[node_o]))
         tiles_d = set(range(flows.destinations.leaf_start[node_d], flows.destinations.leaf_stop[node_d]))
         pairs = {(int(flows.origin[f]), int(flows.destination[f])) for f in (release.cell_of_flow == cell).nonzero()[0]}
-        numbers = range(len(fine)) if slice_number is None else [slice_number]
-        counted = {r for n in numbers for r in records(fine[n], n) if r[1:] in pairs}
+        counted = {r for n in numbers for r in records(parts[n], n) if r[1:] in pairs}
         found.append((tiles_o, tiles_d, counted))
     return found
 
 
-def attacks(coarse: Release, fine: list[tuple[Flows, Release | None]], k: int, *, people: bool) -> bool:
-    """Whether some difference that a reader can compute is above zero and hides fewer than k."""
-    parts = [flows for flows, _ in fine]
-    totals = cells_of(coarse, None, parts)
-    segments = [cells_of(release, i, parts) for i, (_, release) in enumerate(fine) if release is not None]
+def attacks(
+    coarse: Release, parts: list[Flows], finer: list[tuple[list[int], Release]], k: int, *, people: bool
+) -> bool:
+    """Whether some difference that a reader can compute is above zero and hides fewer than k.
+
+    Args:
+        coarse: the coarser matrix, of all parts.
+        parts: the flows of the finest slices.
+        finer: each finer matrix that is published, with the numbers of its parts.
+        k: the threshold.
+        people: whether people are counted, not trips.
+    """
+    totals = cells_of(coarse, range(len(parts)), parts)
+    segments = [(set(numbers), cells_of(release, numbers, parts)) for numbers, release in finer]
     everything = set().union(*(records(flows, i) for i, flows in enumerate(parts)))
     published = set().union(*(counted for _, _, counted in totals))
     regions = [(o, d, True) for o, d, _ in totals]
     trees = coarse.input.origins, coarse.input.destinations
     nodes = [[set(range(t.leaf_start[v], t.leaf_stop[v])) for v in range(t.n_nodes)] for t in trees]
     regions += [(o, d, False) for o in nodes[0] for d in nodes[1]]
+    choices = [
+        [cells for _, cells in chosen]
+        for chosen in chain.from_iterable(combinations(segments, n) for n in range(1, len(segments) + 1))
+        # Matrices that hold the same trips cannot both be subtracted.
+        if sum(len(numbers) for numbers, _ in chosen) == len(set().union(*(numbers for numbers, _ in chosen)))
+    ]
     for tiles_o, tiles_d, is_cell in regions:
         inside = {r for r in everything if r[1] in tiles_o and r[2] in tiles_d}
         if not is_cell and (inside - published or any(c & inside and not c <= inside for _, _, c in totals)):
@@ -45,7 +60,7 @@ def attacks(coarse: Release, fine: list[tuple[Flows, Release | None]], k: int, *
         if not is_cell and any(c & inside and not (o <= tiles_o and d <= tiles_d) for o, d, c in totals):
             continue
         known = inside & published
-        for chosen in chain.from_iterable(combinations(segments, n) for n in range(1, len(segments) + 1)):
+        for chosen in choices:
             nested = [c for cells in chosen for o, d, c in cells if o <= tiles_o and d <= tiles_d]
             left = known - set().union(*nested) if nested else known
             if left and size(left, parts, people=people) < k:

@@ -14,7 +14,10 @@ import pytest
 from flowveil.cli import main
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.family import anonymize_slices
+from flowveil.flows import Flows
+from flowveil.hierarchy import Hierarchy
 from flowveil.report.profile import largest_profiles, profile_chart
+from flowveil.slices import Every, SlicedFlows
 from flowveil.trips import read_slices
 from flowveil.verify import verify_release
 from segmented import survey
@@ -82,6 +85,77 @@ def test_a_day_beside_its_hours(trips, tmp_path: Path):
     assert verify_release(folder, hours) == []
     with pytest.raises(ParameterError, match="whole steps"):
         anonymize_slices(hours, k=5, also_every=["weekday"])
+
+
+def one_place(**trips: int) -> SlicedFlows:
+    """Slices of one pair of tiles, by hour."""
+    tree = Hierarchy(parent=np.array([-1], np.int32), code=np.array(["here"]))
+    only = np.zeros(1, dtype=np.int64)
+    return SlicedFlows(
+        columns=("time",),
+        keys=tuple((f"2024-03-0{name[1]}T0{name[3]}:00",) for name in trips),
+        slices=tuple(
+            Flows.from_pairs(only, only, np.array([n]), origins=tree, destinations=tree) for n in trips.values()
+        ),
+        every=Every.parse("1h"),
+    )
+
+
+def test_a_mixture_of_days_and_hours_is_not_overlooked():
+    # Monday is left out beside its hours (12 - 10 = 2). The total minus Tuesday is 12 and the total minus all
+    # published hours is 20, both safe; but the total minus Tuesday minus Monday's first hour would be 2.
+    week = one_place(d4h8=10, d4h9=2, d5h8=9, d5h9=9)
+    family = anonymize_slices(week, k=10, total=True, also_every=["day"], common_zones=True)
+    assert set(family.keys) == {("2024-03-05",), ("2024-03-04T08:00",)}
+    assert family.differencing.short == 0
+
+
+def test_a_total_alone_can_be_published(tmp_path: Path):
+    family = anonymize_slices(one_place(d4h8=5, d4h9=6), k=10, total=True, common_zones=True)
+    assert family.keys == ((None,),)
+    family.write(tmp_path / "release")
+
+
+def test_what_few_people_hold_does_not_follow_from_the_report(by_sex, tmp_path: Path):
+    rare = by_sex.slices[by_sex.keys.index(("X",))]
+    assert rare.trips.sum() >= 5
+    folder = anonymize_slices(by_sex, k=5, max_suppressed=0).write(tmp_path / "release")
+    report = json.loads((folder / "report.json").read_text("utf-8"))
+    # All trips minus those of F and M would be the trips of the two people of X.
+    for name in ("suppressed_share", "c_dm", "reconstruction_loss", "distribution_distance"):
+        assert report["measures"]["trips"][name] is None
+    amended(folder, lambda r: r["measures"]["trips"].update(suppressed_share=1 - 1 / 3))
+    assert any("withhold" in line for line in verify_release(folder, by_sex))
+
+
+def test_beside_a_total_no_suppressed_volume_is_told(by_sex, tmp_path: Path):
+    family = anonymize_slices(by_sex, k=5, total=True, common_zones=True, max_suppressed=0.3)
+    folder = family.write(tmp_path / "release")
+    report = json.loads((folder / "report.json").read_text("utf-8"))
+    told = [report["measures"], *(part["measures"] for part in report["slices"])]
+    assert {values["suppressed_share"] for measures in told for values in measures.values()} == {None}
+    share = 1 - sum(family[("F",)].cells.trips) / sum(family[("F",)].input.trips)
+    amended(folder, lambda r: r["slices"][1]["measures"]["trips"].update(suppressed_share=share))
+    assert any("withhold" in line for line in verify_release(folder, by_sex))
+
+
+def test_subtraction_is_recounted_from_the_files(by_sex, tmp_path: Path):
+    family = anonymize_slices(by_sex, k=5, method="atg-dual", total=True, accept_differencing=True)
+    folder = family.write(tmp_path / "release")
+    assert verify_release(folder, by_sex) == []
+    amended(folder, lambda r: r["differencing"].update(short=0))
+    assert any("differences" in line for line in verify_release(folder, by_sex))
+
+
+def amended(folder: Path, change) -> None:
+    """Change report.json and make the manifest agree."""
+    path = folder / "report.json"
+    report = json.loads(path.read_text("utf-8"))
+    change(report)
+    path.write_text(json.dumps(report), "utf-8")
+    manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
+    manifest["sha256"]["report.json"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(manifest), "utf-8")
 
 
 def test_boxes_are_no_slices(by_sex):

@@ -38,6 +38,17 @@ def test_all_runs_are_in_the_tables_and_done_only_once(flows, tmp_path: Path):
     assert "SECRET" not in text
 
 
+def test_what_a_segment_too_small_to_be_named_holds_cannot_be_computed(flows, tmp_path: Path):
+    found = run_study(flows, tmp_path / "study", methods=["mondrian"], protections=["trips"], k=5)
+    total = {
+        row["segment"]: row["c_avg"] * row["n_cells"] * 5 / (1 - row["suppressed_share"])
+        for row in found.rows
+        if row["basis"] == "trips"
+    }
+    assert sum(flows.slices[flows.keys.index(("X",))].trips) > 0
+    assert total[None] == pytest.approx(total["F"] + total["M"])
+
+
 def test_a_run_that_is_late_is_not_available_and_tried_again_with_more_time(flows, tmp_path: Path):
     out = tmp_path / "study"
     late = run_study(flows, out, methods=["odkanon"], protections=["trips"], k=5, time_limit=1e-6)

@@ -465,7 +465,8 @@ def test_a_method_that_counts_wrongly_is_stopped_before_anything_is_published(tm
 
 
 def test_it_shares_no_code_with_methods_engines_or_writers():
-    ours = {module: own_imports(module) for module in ("verify", "verify_boxes", "verify_exports", "covering")}
+    modules = ("verify", "verify_boxes", "verify_differences", "verify_exports", "covering")
+    ours = {module: own_imports(module) for module in modules}
     assert ours == {
         "verify": {
             "flowveil.errors",
@@ -473,9 +474,11 @@ def test_it_shares_no_code_with_methods_engines_or_writers():
             "flowveil.hierarchy",
             "flowveil.slices",
             "flowveil.verify_boxes",
+            "flowveil.verify_differences",
             "flowveil.verify_exports",
         },
         "verify_boxes": {"flowveil.covering"},
+        "verify_differences": set(),
         "verify_exports": set(),
         "covering": set(),
     }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flowveil import __version__
+from flowveil.family import BESIDE_SLICES, n_people
 from flowveil.flows import Cells
 from flowveil.plan import Release
 from flowveil.report.summary import (
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 
 Measures = dict[str, float | int | None]
 
+BESIDE_OTHERS = "other matrices of the same trips are published beside it, and could be subtracted from the total"
+FROM_TOTAL = "what single slices withhold would follow from the total of all slices"
+
 
 def summarize_family(family: Family, *, formats: Sequence[str] = (), basemap: str | None = None) -> dict[str, Any]:
     """The content of report.json for a family.
@@ -51,17 +55,16 @@ def summarize_family(family: Family, *, formats: Sequence[str] = (), basemap: st
         basemap: address of the tile server of the report's background map; the same.
 
     Returns:
-        The keys of `flowveil.report.summary.summarize`, the measures being those of all finest slices together, and
+        The keys of `flowveil.report.summary.summarize`, the measures being those of all finest slices together
+        (of all matrices, where no finest slice can be published), and
         ``slice_columns``, ``slices`` (``slice``, ``measures``, ``withheld`` of each published slice),
         ``unpublished_slices`` (how many hold too little) and ``differencing``.
     """
     exact = [release.metrics() for release in family.releases]
     reasons = [reason_to_withhold(release) for release in family.releases]
     reason = _reason_overall(family, reasons)
-    if reason is not None:
-        # A coarser matrix is a total as well.
-        finest = set(_finest(family).values())
-        reasons = [own or (None if i in finest else reason) for i, own in enumerate(reasons)]
+    if reason == BESIDE_OTHERS:
+        reasons = [own or reason for own in reasons]
     slices = []
     for (key, release), measures, own in zip(family, exact, reasons, strict=True):
         published, withheld = published_measures(release, measures, own)
@@ -79,7 +82,7 @@ def summarize_family(family: Family, *, formats: Sequence[str] = (), basemap: st
         "guarantee": guarantee,
         "homogeneous": all(r.plan.homogeneous for r in family.releases),
         "boxes": None,
-        "suppression": first.plan.suppression,
+        "suppression": _suppression(family),
         "measures": overall,
         "withheld": withheld,
         "cross_check": cross_check(guarantee, overall),
@@ -100,13 +103,19 @@ def summarize_family(family: Family, *, formats: Sequence[str] = (), basemap: st
     return {**plain, "command": command(plain["method"], plain["parameters"], written)}
 
 
+def _suppression(family: Family) -> Mapping[str, Any]:
+    """How the finest slices were suppressed. Of coarser ones beside common zones, verify knows the rule."""
+    rule = family.releases[-1].plan.suppression
+    return {"rule": "short cells"} if rule["rule"] == BESIDE_SLICES else rule
+
+
 def _withhold_overall(family: Family, overall: dict[str, Measures], reason: str | None) -> dict[str, Any] | None:
     """Blank the measures of all slices that would tell what a slice withholds; which, and why."""
     hidden: dict[str, set[str]] = {basis: set() for basis in overall}
     reasons = [] if reason is None else [reason]
     if reason is not None:
         hidden = {basis: _hidden(family, basis) for basis in overall}
-    merged = [n_merged_cells(family.releases[i]) for i in _finest(family).values()]
+    merged = [n_merged_cells(family.releases[i]) for i in _measured(family)]
     if 0 < sum(n for n in merged if n < FEWEST_MERGED) < FEWEST_MERGED:
         hidden = {basis: names | set(_DIGITS) for basis, names in hidden.items()}
         reasons.append(FEW_MERGED)
@@ -123,17 +132,23 @@ def _finest(family: Family) -> dict[int, int]:
     return {m: place[key] for m, key in enumerate(family.input.keys) if key in place}
 
 
+def _measured(family: Family) -> list[int]:
+    """The places of the releases that the measures of the whole family are of: the finest; all, where none is."""
+    return list(_finest(family).values()) or list(range(len(family)))
+
+
 def _reason_overall(family: Family, reasons: list[str | None]) -> str | None:
     """Why the suppressed volume of all slices must not be told, or None where it may be.
 
     With it, what the slices that withhold theirs suppress, and all that unpublished slices hold, follows by
-    subtraction: so that has to satisfy the guarantee like a cell. Where coarser matrices are published too, there are
-    many such totals, and one slice that withholds is enough to withhold them all.
+    subtraction: so that has to satisfy the guarantee like a cell, and, where persons are known, hold k of them like any
+    slice. Where coarser matrices are published too, a suppressed volume is a further number to subtract the cells of
+    other matrices from; then none is told, of any matrix, where anything is suppressed at all.
     """
     finest = _finest(family)
-    coarser = len(family) > len(finest)
-    if coarser and (len(finest) < len(family.input) or any(r is not None for r in reasons)):
-        return "what single slices withhold would follow from the total of all slices"
+    if len(family) > len(finest):
+        complete = len(finest) == len(family.input) and all((r.cell_of_flow >= 0).all() for r in family.releases)
+        return None if complete else BESIDE_OTHERS
     parts: list[Cells] = []
     for m, flows in enumerate(family.input.slices):
         if m not in finest:
@@ -143,9 +158,8 @@ def _reason_overall(family: Family, reasons: list[str | None]) -> str | None:
     if not parts:
         return None
     together = stacked(parts)
-    if len(together) < FEWEST_SUPPRESSED or not _reaches(family.guarantee, together):
-        return "what single slices withhold would follow from the total of all slices"
-    return None
+    enough = _reaches(family.guarantee, together) and n_people(together) >= family.guarantee.k
+    return None if enough and len(together) >= FEWEST_SUPPRESSED else FROM_TOTAL
 
 
 def _hidden(family: Family, basis: str) -> set[str]:
@@ -160,10 +174,8 @@ def _hidden(family: Family, basis: str) -> set[str]:
 def _overall(family: Family, exact: list[dict[str, Measures]], basis: str) -> Measures:
     """The measures of all finest slices together; unpublished ones count as suppressed."""
     finest = _finest(family)
-    releases = [family.releases[i] for i in finest.values()]
-    own = [exact[i][basis] for i in finest.values()]
-    if not releases:
-        releases, own = list(family.releases), [e[basis] for e in exact]
+    releases = [family.releases[i] for i in _measured(family)]
+    own = [exact[i][basis] for i in _measured(family)]
     whole = np.array([float(np.sum(r.input.volume(basis))) for r in releases])
     shown = np.array([float(np.sum(r.cells.volume(basis))) for r in releases])
     lost = np.array([float(np.sum(s.volume(basis))) for m, s in enumerate(family.input.slices) if m not in finest])

@@ -273,4 +273,4 @@ def _notes(study: Study) -> Iterator[str]:
     yield "'withheld' marks measures that would tell a suppressed value."
     yield "G counts tiles observed in the whole data set, for every segment, so segments can be compared."
     for by, n in sorted(study.n_hidden.items()):
-        yield f"{n} segments by {by} hold too little to be named."
+        yield f"{n} segments by {by} hold too little to be named; their trips are in no run."
