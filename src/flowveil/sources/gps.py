@@ -180,11 +180,7 @@ def stays(
     n = len(us)
     if n == 0:
         return np.zeros(0, dtype=np.bool_)
-    later = np.int64(round(dwell * 1e6))
-    # One search for all persons: their times are put one behind the other, farther apart than any stay lasts.
-    since = us - us.min()
-    spread = person * (np.int64(since.max()) + later + 1) + since
-    reached = np.searchsorted(spread, spread + later)
+    reached = _first_at_least(person, us, us + np.int64(round(dwell * 1e6)))
     known = reached < n
     known[known] = person[reached[known]] == person[known]
     at = np.flatnonzero(known)
@@ -194,6 +190,22 @@ def stays(
     np.add.at(edges, reached[at[close]] + 1, -1)
     inside: NDArray[np.bool_] = np.cumsum(edges[:-1]) > 0
     return inside
+
+
+def _first_at_least(person: NDArray[Any], us: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each point, the first point not before a wanted time, counting persons one after the other.
+
+    Points and wanted times are sorted together: how many points stand before a wanted time is where it would be
+    inserted. A single number made of person and time would be faster to search and overflow with many persons.
+    """
+    n = len(us)
+    is_point = np.repeat(np.array([True, False]), n)
+    order = np.lexsort((is_point, np.concatenate((us, wanted)), np.concatenate((person, person))))
+    before = np.cumsum(is_point[order])
+    reached = np.zeros(n, dtype=np.int64)
+    asked = ~is_point[order]
+    reached[order[asked] - n] = before[asked]
+    return reached
 
 
 def _metres(

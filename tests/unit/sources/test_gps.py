@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -100,6 +101,32 @@ def test_unknown_sources_and_options_are_refused():
         prepare("portoo", "x.csv")
     with pytest.raises(ParameterError, match="--gap"):
         prepare("porto", "x.csv", gap=3)
+
+
+def test_many_persons_over_years_do_not_overflow():
+    # Two points a year apart, then a stay of the person with the highest number.
+    year = 365 * 86_400_000_000
+    person = np.array([0, 0, 10**6, 10**6], dtype=np.int64)
+    us = np.array([0, 40 * year, year, year + 400_000_000], dtype=np.int64)
+    assert stays(person, us, np.zeros(4), np.zeros(4), dwell=300, radius=100).tolist() == [True, True, True, True]
+    assert stays(person, us, np.zeros(4), np.array([0, 9, 0, 0.0]), dwell=300, radius=100).tolist() == [
+        False,
+        False,
+        True,
+        True,
+    ]
+
+
+@pytest.mark.real
+def test_the_real_geolife_sample(shared_data: Path):
+    found = prepare_gps(shared_data / "geolife_sample" / "points.parquet")
+    trips = found.trips.to_pandas()
+    assert len(trips) > 100
+    assert (trips["end_time"] > trips["start_time"]).all()
+    # Trips of one person do not overlap in time, and nobody is two persons.
+    for _, own in trips.groupby("person_id"):
+        assert (own["start_time"].to_numpy()[1:] >= own["end_time"].to_numpy()[:-1]).all()
+    assert trips["person_id"].nunique() == 2
 
 
 recorded = st.lists(
