@@ -17,9 +17,11 @@ from flowveil.api import (
     compare,
     describe,
     picture,
+    prepare,
     read_slices,
     read_trips,
     read_zones,
+    run_study,
     verify_folder,
 )
 from flowveil.errors import (
@@ -64,8 +66,10 @@ __all__ = [
     "compare",
     "describe",
     "picture",
+    "prepare",
     "read_slices",
     "read_trips",
     "read_zones",
+    "run_study",
     "verify_folder",
 ]

@@ -14,11 +14,14 @@ from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.methods import find_method
 from flowveil.plan import Release
+from flowveil.slices import SlicedFlows
 from flowveil.trips import read_slices, read_trips
 
 if TYPE_CHECKING:
     from flowveil.comparison import Comparison
     from flowveil.description import Description
+    from flowveil.sources.gps import Prepared
+    from flowveil.study import Study
 
 __all__ = [
     "anonymize",
@@ -26,9 +29,11 @@ __all__ = [
     "compare",
     "describe",
     "picture",
+    "prepare",
     "read_slices",
     "read_trips",
     "read_zones",
+    "run_study",
     "verify_folder",
 ]
 
@@ -147,6 +152,36 @@ def compare(
         time_limit=time_limit,
         options=options,
     )
+
+
+def run_study(source: Any, directory: str | PathLike[str], *, by: str | Sequence[str] = (), **settings: Any) -> Study:
+    """Run the experiment of the papers: every method on everybody and on every segment, for every protection.
+
+    Args:
+        source: what `read_slices` returns, or trips in any form it takes.
+        directory: where the results go; an earlier study there is continued.
+        by: the attributes that segments are made by, where the source is not read yet.
+        **settings: ``methods``, ``protections``, ``k``, ``max_suppressed``, ``time_limit``, ``workers``, ``progress``,
+            see `flowveil.study.run_study`; and how to read the trips, see `read_slices`.
+
+    Returns:
+        All results; the folder has them as tidy tables, as Markdown and as LaTeX.
+    """
+    from flowveil.study import run_study as run
+
+    of_study = {name: settings.pop(name) for name in run.__kwdefaults__ or {} if name in settings}
+    if isinstance(source, SlicedFlows):
+        if by or settings:
+            raise ParameterError("The source is read already: 'by' and how to read it cannot be given again.")
+        return run(source, directory, **of_study)
+    return run(read_slices(source, by=by, **settings), directory, **of_study)
+
+
+def prepare(name: str, source: Any, **options: Any) -> Prepared:
+    """Make trips from the files of a known data set; see `flowveil.sources.prepare`."""
+    from flowveil.sources import prepare as make
+
+    return make(name, source, **options)
 
 
 def picture(

@@ -611,18 +611,21 @@ def study(
         flows = read_slices(source, by=attributes, progress=progress, **_given(**how))
     names = None if methods == "all" else [name.strip() for name in methods.split(",")]
     protections = tuple(protect) or (("trips",) if flows.whole.weight is None else ("trips", "population"))
-    with talk.working("Running") as progress:
-        found = run_study(
-            flows,
-            out,
-            methods=names,
-            protections=protections,
-            k=k,
-            max_suppressed=max_suppressed,
-            time_limit=time_limit,
-            workers=workers or os.cpu_count() or 1,
-            progress=progress,
-        )
+    try:
+        with talk.working("Running") as progress:
+            found = run_study(
+                flows,
+                out,
+                methods=names,
+                protections=protections,
+                k=k,
+                max_suppressed=max_suppressed,
+                time_limit=time_limit,
+                workers=workers or os.cpu_count() or 1,
+                progress=progress,
+            )
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"Runs that were done are kept in '{out}'; the same command goes on there.") from None
     by_status: dict[str, int] = {}
     for row in found.rows:
         by_status[row["status"]] = by_status.get(row["status"], 0) + 1
@@ -676,8 +679,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(done.exit_code)
     except click.ClickException as wrong:
         _fail(wrong.format_message(), kind="UsageError", code=2, words=words)
-    except (KeyboardInterrupt, click.Abort):
-        _fail("Interrupted. Nothing was written.", kind="Interrupted", code=INTERRUPTED, words=words)
+    except (KeyboardInterrupt, click.Abort) as stopped:
+        # click wraps the interrupt; what a command has to say of it is inside.
+        what = str(stopped.__cause__ or stopped) or "Nothing was written."
+        _fail(f"Interrupted. {what}", kind="Interrupted", code=INTERRUPTED, words=words)
     except FlowveilError as error:
         _fail(str(error), kind=type(error).__name__, code=error.exit_code, words=words)
     except BrokenPipeError:

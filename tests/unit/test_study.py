@@ -7,6 +7,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+import flowveil
+from flowveil.cli import main
 from flowveil.errors import OutputError, ParameterError
 from flowveil.study import run_study
 from flowveil.trips import read_slices
@@ -67,3 +69,39 @@ def test_what_cannot_be_studied_is_refused(flows, tmp_path: Path):
     (tmp_path / "b" / "mine.txt").write_text("x", "utf-8")
     with pytest.raises(OutputError, match="new folder"):
         run_study(flows, tmp_path / "b")
+
+
+def test_from_trips_in_one_call(tmp_path: Path):
+    found = flowveil.run_study(
+        survey(300), tmp_path / "study", by="sex", resolution=6, methods=["oigh"], protections=["people"], k=3
+    )
+    assert {row["segment"] for row in found.rows} == {None, "F", "M"}
+    with pytest.raises(ParameterError, match="read already"):
+        flowveil.run_study(read_slices(survey(300), by="sex"), tmp_path / "study", by="sex")
+
+
+def test_an_interrupted_study_says_that_its_runs_are_kept(tmp_path: Path, monkeypatch, capsys):
+    def interrupted(*_arguments, **_settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("flowveil.study.run_study", interrupted)
+    pq.write_table(survey(300), tmp_path / "trips.parquet")
+    with pytest.raises(SystemExit) as ended:
+        main(["study", str(tmp_path / "trips.parquet"), "--by", "sex", "--out", str(tmp_path / "study")])
+    assert ended.value.code == 130
+    assert "kept" in capsys.readouterr().err
+
+
+def test_a_study_goes_on_after_its_processes_were_killed(flows, tmp_path: Path):
+    grid = {"methods": ["odkanon", "oigh", "suppression"], "protections": ["trips"], "k": 5}
+
+    def stop(_share: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_study(flows, tmp_path / "study", progress=stop, **grid)
+    done = {path: path.stat().st_mtime_ns for path in (tmp_path / "study" / "runs").glob("*.json")}
+    assert len(done) == 1
+    found = run_study(flows, tmp_path / "study", **grid)
+    assert len(found.rows) == 3 * 3 * 2
+    assert {path: path.stat().st_mtime_ns for path in done} == done
