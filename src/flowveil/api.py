@@ -81,9 +81,8 @@ def anonymize(
         GuaranteeError: the recount contradicts the method; nothing may be published.
     """
     if not isinstance(flows, Flows):
-        raise ParameterError(
-            f"anonymize needs flows; found {type(flows).__name__}. Hint: pass what read_trips returns."
-        )
+        hint = "slices are for anonymize_slices" if isinstance(flows, SlicedFlows) else "pass what read_trips returns"
+        raise ParameterError(f"anonymize needs flows; found {type(flows).__name__}. Hint: {hint}.")
     chosen = find_method(method)
     chosen.check_options(options)
     if isinstance(max_suppressed, bool) or not isinstance(max_suppressed, int | float):

@@ -186,6 +186,10 @@ def anonymize_slices(
         InfeasibleError: no slice can be published, or subtraction would tell what the guarantee hides.
         GuaranteeError: a recount contradicts the method; nothing may be published.
     """
+    if not isinstance(flows, SlicedFlows):
+        raise ParameterError(
+            f"anonymize_slices needs sliced flows; found {type(flows).__name__}. Hint: pass what read_slices returns."
+        )
     chosen = find_method(method)
     chosen.check_options(options)
     if not 0 <= max_suppressed < 1:
@@ -214,11 +218,6 @@ def anonymize_slices(
         releases = _share_zones(task, keys, parameters, progress)
     else:
         releases = _plan_each(task, keys, parameters, workers, progress)
-    if any(release is not None and release.plan.boxes is not None for release in releases):
-        raise ParameterError(
-            f"The zones of '{method}' are boxes, whose slices cannot be recounted together. "
-            "Hint: choose a method whose zones are nodes of a tree."
-        )
     published = {key: release for key, release in zip(keys, releases, strict=True) if release is not None}
     if not published:
         raise InfeasibleError(
@@ -354,6 +353,11 @@ def _release(flows: Flows, plan: Plan | None, task: _Task, parameters: Mapping[s
     A published slice names its values, so where persons are known it takes k of them whatever is protected: a slice
     of few people, even with many trips, would say of them that they have these values.
     """
+    if plan is not None and plan.boxes is not None:
+        raise ParameterError(
+            f"The zones of '{task.method}' are boxes, whose slices cannot be recounted together. "
+            "Hint: choose a method whose zones are nodes of a tree."
+        )
     if plan is None or n_people(flows) < task.guarantee.k:
         return None
     try:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from flowveil.api import anonymize
 from flowveil.cli import main
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.family import anonymize_slices
@@ -156,6 +157,13 @@ def amended(folder: Path, change) -> None:
     manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
     manifest["sha256"]["report.json"] = hashlib.sha256(path.read_bytes()).hexdigest()
     (folder / "manifest.json").write_text(json.dumps(manifest), "utf-8")
+
+
+def test_flows_and_slices_are_not_mixed_up(by_sex):
+    with pytest.raises(ParameterError, match="read_slices"):
+        anonymize_slices(by_sex.whole)
+    with pytest.raises(ParameterError, match="anonymize_slices"):
+        anonymize(by_sex)
 
 
 def test_boxes_are_no_slices(by_sex):
