@@ -36,6 +36,12 @@ def test_all_runs_are_in_the_tables_and_done_only_once(flows, tmp_path: Path):
     text = (out / "tables.md").read_text("utf-8")
     assert "**Table 3.**" in text
     assert "Fairness" in text
+    # Each segment against everybody, by the numbers of the tidy table.
+    kept = {(r["segment"], r["method"]): r for r in found.rows if r["protect"] == "trips" and r["basis"] == "trips"}
+    ratio = kept["F", "oigh"]["generalization_distance_m"] / kept[None, "oigh"]["generalization_distance_m"]
+    coarser = text[text.index("How much coarser each segment by sex") :]
+    line = next(line for line in coarser.splitlines() if "OIGH" in line and "| F |" in line)
+    assert line.split("|")[-2].strip() == f"{ratio:,.2f}"
     assert r"\begin{tabular}" in (out / "tables.tex").read_text("utf-8")
     assert "SECRET" not in text
 

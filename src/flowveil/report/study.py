@@ -91,6 +91,7 @@ def study_sheets(study: Study) -> Iterator[Sheet]:
             for basis in bases:
                 yield _comparison(study, by, "+".join(protect), basis)
     for by in study.by:
+        yield _coarseness(study, by)
         yield _fairness(study, by)
 
 
@@ -131,6 +132,25 @@ def _comparison(study: Study, by: str | None, protect: str, basis: str) -> Sheet
     head = ("Method", *(() if by is None else (by,)), "C_DM", "C_AVG", "G", "E", *(("Time (s)",) if by is None else ()))
     what = "on the whole dataset" if by is None else f"segmenting on {by}"
     title = f"Result comparison {what}, protecting {_protected(protect)}, calculating metrics on the {_BASES[basis]}"
+    return Sheet(title, head, tuple(rows))
+
+
+def _coarseness(study: Study, by: str) -> Sheet:
+    """How much coarser each segment becomes than everybody together."""
+    rows: list[tuple[Any, ...]] = []
+    for protect in map("+".join, study.protections):
+        for method in study.methods:
+            whole = next(iter(_of(study, by=None, method=method, protect=protect, basis="trips")), {})
+            for row in _of(study, by=by, method=method, protect=protect, basis="trips"):
+                values: list[Any] = []
+                for measure in _COARSENESS:
+                    own, of_all = row.get(measure), whole.get(measure)
+                    values += [_entry(row, own, measure), own / of_all if own is not None and of_all else "-"]
+                rows.append((_protected(protect), _method(method), row["segment"], *values))
+    head = ("Protecting", "Method", by, "G", "times the whole", "distance (m)", "times the whole")
+    title = (
+        f"How much coarser each segment by {by} becomes than the whole dataset, calculating metrics on the participants"
+    )
     return Sheet(title, head, tuple(rows))
 
 
