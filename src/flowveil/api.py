@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Mapping, Sequence
 from os import PathLike
@@ -10,23 +9,40 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from flowveil.errors import DataError, ParameterError
+from flowveil.family import anonymize_slices
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
-from flowveil.methods import Method, find_method
+from flowveil.methods import find_method
 from flowveil.noisy import NoisyCounts, NoisyRelease
 from flowveil.plan import Release
-from flowveil.trips import read_trips
+from flowveil.slices import SlicedFlows
+from flowveil.trips import read_slices, read_trips
 
 if TYPE_CHECKING:
     from flowveil.comparison import Comparison
     from flowveil.description import Description
     from flowveil.methods.twin_trees import Goal
     from flowveil.methods.twincut import FrontierPoint
+    from flowveil.sources.gps import Prepared
+    from flowveil.study import Study
 
-__all__ = ["anonymize", "compare", "describe", "frontier", "picture", "read_trips", "read_zones", "verify_folder"]
+__all__ = [
+    "anonymize",
+    "anonymize_slices",
+    "compare",
+    "describe",
+    "frontier",
+    "picture",
+    "prepare",
+    "read_slices",
+    "read_trips",
+    "read_zones",
+    "run_study",
+    "verify_folder",
+]
 
 #: What `read_trips` takes by the name of a role, and what else decides how rows are read.
-_ROLES = ("origin", "destination", "origin_tile", "destination_tile", "person", "weight", "trips")
+_ROLES = ("origin", "destination", "origin_tile", "destination_tile", "person", "weight", "trips", "by", "time")
 _READING = ("max_dropped", "skip_unknown")
 
 
@@ -86,9 +102,8 @@ def anonymize(
         GuaranteeError: the recount contradicts the method; nothing may be published.
     """
     if not isinstance(flows, Flows):
-        raise ParameterError(
-            f"anonymize needs flows; found {type(flows).__name__}. Hint: pass what read_trips returns."
-        )
+        hint = "slices are for anonymize_slices" if isinstance(flows, SlicedFlows) else "pass what read_trips returns"
+        raise ParameterError(f"anonymize needs flows; found {type(flows).__name__}. Hint: {hint}.")
     chosen = find_method(method)
     chosen.check_options(options)
     if isinstance(max_suppressed, bool) or not isinstance(max_suppressed, int | float):
@@ -114,9 +129,9 @@ def anonymize(
         guarantee = Guarantee.resolve(flows, k=k, protect=protect, k_population=k_population, l=l)
         decided = chosen.plan(flows, guarantee, max_suppressed=max_suppressed, **options)
     if isinstance(decided, NoisyCounts):
-        return NoisyRelease.of(flows, decided, method=method, parameters=_parameters(flows, chosen, {}, options))
+        return NoisyRelease.of(flows, decided, method=method, parameters=chosen.parameters(flows, {}, options))
     asked = {"k": guarantee.k, "protect": list(guarantee.units), **asked}
-    parameters = _parameters(flows, chosen, asked, options)
+    parameters = chosen.parameters(flows, asked, options)
     return Release.from_plan(flows, decided, guarantee, method=method, parameters=parameters)
 
 
@@ -131,20 +146,6 @@ def refuse_thresholds(method: str, given: Sequence[str]) -> None:
             f"Method '{method}' adds noise and promises no smallest cell: {', '.join(given)} cannot be kept by it. "
             "Hint: leave that out and give epsilon, and bound where persons are known."
         )
-
-
-def _parameters(flows: Flows, method: Method, asked: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
-    """Everything needed to run it again, defaults included. A threshold that was worked out is not a parameter."""
-    defaults = {n: p.default for n, p in method.options.items() if p.default is not inspect.Parameter.empty}
-    return {
-        **asked,
-        "options": {**defaults, **options},
-        "resolution": flows.intake.resolution,
-        "columns": dict(flows.intake.columns),
-        "max_dropped": flows.intake.max_dropped,
-        "skip_unknown": flows.intake.skip_unknown,
-        "zones": dict(flows.intake.zones),
-    }
 
 
 def describe(source: Any, *, k: int = 10, max_suppressed: float = 0.1, **reading: Any) -> Description:
@@ -227,6 +228,36 @@ def compare(
     )
 
 
+def run_study(source: Any, directory: str | PathLike[str], *, by: str | Sequence[str] = (), **settings: Any) -> Study:
+    """Run the experiment of the papers: every method on everybody and on every segment, for every protection.
+
+    Args:
+        source: what `read_slices` returns, or trips in any form it takes.
+        directory: where the results go; an earlier study there is continued.
+        by: the attributes that segments are made by, where the source is not read yet.
+        **settings: ``methods``, ``protections``, ``k``, ``max_suppressed``, ``time_limit``, ``workers``, ``progress``,
+            see `flowveil.study.run_study`; and how to read the trips, see `read_slices`.
+
+    Returns:
+        All results; the folder has them as tidy tables, as Markdown and as LaTeX.
+    """
+    from flowveil.study import run_study as run
+
+    of_study = {name: settings.pop(name) for name in run.__kwdefaults__ or {} if name in settings}
+    if isinstance(source, SlicedFlows):
+        if by or settings:
+            raise ParameterError("The source is read already: 'by' and how to read it cannot be given again.")
+        return run(source, directory, **of_study)
+    return run(read_slices(source, by=by, **settings), directory, **of_study)
+
+
+def prepare(name: str, source: Any, **options: Any) -> Prepared:
+    """Make trips from the files of a known data set; see `flowveil.sources.prepare`."""
+    from flowveil.sources import prepare as make
+
+    return make(name, source, **options)
+
+
 def picture(
     release: Release | NoisyRelease | str | PathLike[str],
     path: str | PathLike[str],
@@ -275,6 +306,10 @@ def verify_folder(
     how |= reading
     if recorded.get("zones"):
         how["zones"] = _same_zones(recorded["zones"], how.get("zones"))
+    slices = recorded.get("slices")
+    if slices is not None:
+        how = {"every": slices.get("every"), **how}
+        return verify_release(folder, read_slices(against, **how), expect=expect)
     return verify_release(folder, read_trips(against, **how), expect=expect)
 
 

@@ -55,6 +55,11 @@ class People:
             trips=np.add.reduceat(trips[order], start),
         )
 
+    def rows(self, which: slice, *, first_cell: int) -> People:
+        """Some of the rows, as people of cells that are numbered from ``first_cell`` on."""
+        trips = None if self.trips is None else self.trips[which].copy()
+        return People(self.cell[which] - np.int32(first_cell), self.person[which], trips)
+
     def count(self, n_cells: int) -> NDArray[np.int64]:
         """Distinct people of each cell."""
         return np.bincount(self.cell, minlength=n_cells)

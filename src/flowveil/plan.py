@@ -7,7 +7,7 @@ measured is derived from a Release.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow as pa
+
+    from flowveil.reconstruction import Reconstruction
 
 
 class Zones(Protocol):
@@ -229,18 +231,11 @@ class Release:
         Zones that overlap can be subtracted from each other, and what is left may be a single tile; so where they do,
         tiles that only suppressed flows touch are not counted. Disjoint zones count every observed tile.
         """
-        plan, flows = self.plan, self.input
+        plan = self.plan
         if plan.homogeneous or (self.cell_of_flow >= 0).all():
             return plan.origin_zones.size, plan.destination_zones.size
-        published = self.cell_of_flow >= 0
-        sizes = []
-        for zones, tile, n in (
-            (plan.origin_zones, flows.origin, flows.origins.n_tiles),
-            (plan.destination_zones, flows.destination, flows.destinations.n_tiles),
-        ):
-            touched = np.bincount(tile, minlength=n) > 0
-            sizes.append(zones.holding(~touched | (np.bincount(tile[published], minlength=n) > 0)))
-        return sizes[0], sizes[1]
+        origins, destinations = tiles_told(self.input, [self])
+        return plan.origin_zones.holding(origins), plan.destination_zones.holding(destinations)
 
     @cached_property
     def flows(self) -> pa.Table:
@@ -264,6 +259,17 @@ class Release:
         from flowveil.metrics import measure
 
         return measure(self)
+
+    def reconstruct(self, zones: Any) -> Reconstruction:
+        """Estimate the flows between areas of choice, each cell spread evenly over its tiles.
+
+        Args:
+            zones: a level (for H3 the resolution), a release whose zones do not overlap, a pair of cuts, or a
+                `flowveil.reconstruction.Zoning`.
+        """
+        from flowveil.reconstruction import reconstruct
+
+        return reconstruct(self, zones)
 
     def write(
         self,
@@ -318,6 +324,22 @@ class Release:
         return (
             f"<Release {self.method}: {len(self.cells)} cells, at least {describe_thresholds(self.guarantee)} in each>"
         )
+
+
+def tiles_told(flows: Flows, releases: Sequence[Release]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which tiles of each end count where zones overlap: all but those that only suppressed flows touch.
+
+    Args:
+        flows: everything that was read.
+        releases: what is published of it, one release or several, over the same two trees.
+    """
+    masks = []
+    for end, tree in (("origin", flows.origins), ("destination", flows.destinations)):
+        told = np.bincount(getattr(flows, end), minlength=tree.n_tiles) == 0
+        for release in releases:
+            told[getattr(release.input, end)[release.cell_of_flow >= 0]] = True
+        masks.append(told)
+    return masks[0], masks[1]
 
 
 def describe_thresholds(guarantee: Guarantee) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from flowveil.errors import ParameterError, did_you_mean
+from flowveil.flows import Flows
 from flowveil.methods.atg import atg_dual, atg_soft
 from flowveil.methods.glove import glove, glove_sk
 from flowveil.methods.laplace import laplace
@@ -60,6 +61,19 @@ class Method:
                     f"Method '{self.name}' has no option '{name}'; allowed: {allowed}."
                     + did_you_mean(name, self.options)
                 )
+
+    def parameters(self, flows: Flows, asked: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+        """Everything needed to run it again, defaults included. A threshold that was worked out is not a parameter."""
+        defaults = {n: p.default for n, p in self.options.items() if p.default is not inspect.Parameter.empty}
+        return {
+            **asked,
+            "options": {**defaults, **options},
+            "resolution": flows.intake.resolution,
+            "columns": dict(flows.intake.columns),
+            "max_dropped": flows.intake.max_dropped,
+            "skip_unknown": flows.intake.skip_unknown,
+            "zones": dict(flows.intake.zones),
+        }
 
     def parse_option(self, name: str, text: str) -> Any:
         """Read an option that was given as text, by the type of the signature."""

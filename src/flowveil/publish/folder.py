@@ -21,9 +21,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flowveil.errors import GuaranteeError, OutputError
+from flowveil.family import Family
 from flowveil.noisy import NoisyRelease
 from flowveil.publish.exports import Format, check_formats, parse_formats
 from flowveil.publish.tables import noisy_flow_tables
+from flowveil.report.family import summarize_family
 from flowveil.report.html import render
 from flowveil.report.summary import FORMAT, manifest, summarize
 from flowveil.verify import verify_release
@@ -39,7 +41,7 @@ _LITTER = frozenset({".DS_Store", "Thumbs.db", "desktop.ini"})
 
 
 def publish(
-    release: Release | NoisyRelease,
+    release: Release | NoisyRelease | Family,
     directory: str | PathLike[str],
     *,
     overwrite: bool = True,
@@ -47,7 +49,7 @@ def publish(
     basemap: str | None = None,
     beside: Release | None = None,
 ) -> Path:
-    """Write a release into a folder.
+    """Write a release, or a family of releases, into a folder.
 
     Args:
         release: what to publish.
@@ -74,7 +76,7 @@ def publish(
     wanted = parse_formats(formats)
     check_target(directory, overwrite=overwrite)
     zones = release.zones
-    check_formats(wanted, zones=len(zones), mapped=zones["lat"].null_count == 0)
+    check_formats(wanted, zones=len(zones), mapped=zones["lat"].null_count == 0, sliced=isinstance(release, Family))
     # A link to a folder stays a link: what it points to is replaced.
     target = Path(os.path.realpath(directory))
     draft = _beside(target, "draft")
@@ -169,19 +171,22 @@ def _beside(target: Path, purpose: str) -> Path:
 
 
 def _write_files(
-    release: Release | NoisyRelease,
+    release: Release | NoisyRelease | Family,
     folder: Path,
     formats: Sequence[Format],
     basemap: str | None,
     beside: Release | None,
 ) -> None:
-    report = summarize(release, formats=[f.name for f in formats], basemap=basemap)
+    written = [f.name for f in formats]
+    summary: Callable[..., dict[str, Any]] = summarize_family if isinstance(release, Family) else summarize
+    report = summary(release, formats=written, basemap=basemap)
+    overview = release.overview if isinstance(release, Family) else None
     content: dict[str, Callable[[IO[bytes]], None]] = {
         "flows.parquet": lambda file: _write_flows(release, file),
         "zones.parquet": lambda file: _write_parquet(release.zones, file),
         "report.json": lambda file: _write_json(report, file),
         "report.html": lambda file: _write_text(
-            render(report, release.flows, release.zones, basemap=basemap, beside=beside), file
+            render(report, release.flows, release.zones, basemap=basemap, beside=beside, overview=overview), file
         ),
     }
     for name, write in content.items():
@@ -213,7 +218,7 @@ def _write_file(path: Path, write: Callable[[IO[bytes]], None]) -> None:
         os.fsync(file.fileno())
 
 
-def _write_flows(release: Release | NoisyRelease, file: IO[bytes]) -> None:
+def _write_flows(release: Release | NoisyRelease | Family, file: IO[bytes]) -> None:
     if not isinstance(release, NoisyRelease):
         _write_parquet(release.flows, file)
         return

@@ -8,7 +8,7 @@ that somebody went there.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from flowveil.hierarchy import Ints
 from flowveil.noisy import NoisyRelease
 
 if TYPE_CHECKING:
+    from flowveil.family import Family
     from flowveil.plan import Release, Zones
 
 #: The columns that make a zone the same in both roles.
@@ -90,6 +91,53 @@ def zones_table(release: Release | NoisyRelease) -> pa.Table:
     destination = _zone_rows(plan.destination_zones, cells.destination, size_d, "destination")
     table = _join_roles(origin, destination).sort_by([("zone", "ascending"), ("role", "ascending")])
     return _with_geo_metadata(table)
+
+
+def family_flows_table(family: Family) -> pa.Table:
+    """The matrices of all slices in one table, sorted by slice, then origin and destination zone.
+
+    Returns:
+        The columns of `flows_table`, then one text column for each slice column; empty there means all values, so
+        rows of a total come first.
+    """
+    tables = []
+    for key, release in sorted(family, key=lambda pair: tuple((v is not None, v or "") for v in pair[0])):
+        table = release.flows
+        for name, value in zip(family.columns, key, strict=True):
+            table = table.append_column(name, pa.array([value] * len(table), pa.string()))
+        tables.append(table)
+    return pa.concat_tables(tables).combine_chunks()
+
+
+def family_overview(family: Family) -> pa.Table:
+    """The matrix of all finest slices added up, sorted like `flows_table`: sums of published cells."""
+    finest = set(family.input.keys)
+    tables = [release.flows for key, release in family if key in finest]
+    table = pa.concat_tables(tables or [release.flows for release in family.releases])
+    names = ["origin_zone", "destination_zone"]
+    volumes = [name for name in table.column_names if name not in names]
+    added = table.group_by(names, use_threads=False).aggregate([(name, "sum") for name in volumes])
+    added = added.rename_columns([name.removesuffix("_sum") for name in added.column_names])
+    return added.select([*names, *volumes]).sort_by([(name, "ascending") for name in names]).combine_chunks()
+
+
+def family_zones_table(family: Family) -> pa.Table:
+    """The zones that published cells of any slice use; see `zones_table`. Slices share trees, so zones agree."""
+    sized = list(zip(family.releases, family.published_sizes, strict=True))
+    origin = _distinct_zones(
+        [_zone_rows(r.plan.origin_zones, r.cells.origin, size, "origin") for r, (size, _) in sized]
+    )
+    destination = _distinct_zones(
+        [_zone_rows(r.plan.destination_zones, r.cells.destination, size, "destination") for r, (_, size) in sized]
+    )
+    table = _join_roles(origin, destination).sort_by([("zone", "ascending"), ("role", "ascending")])
+    return _with_geo_metadata(table)
+
+
+def _distinct_zones(tables: Sequence[pa.Table]) -> pa.Table:
+    rows = pa.concat_tables(tables).combine_chunks()
+    _, first = np.unique(rows["zone"].to_numpy(zero_copy_only=False).astype(np.str_), return_index=True)
+    return rows.take(pa.array(first)).combine_chunks()
 
 
 def _codes_of(zones: Zones, number: Ints) -> tuple[pa.Array, NDArray[np.int64]]:

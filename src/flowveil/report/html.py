@@ -29,6 +29,7 @@ from flowveil.report.document import (
 )
 from flowveil.report.maps import ENDS, map_of_release
 from flowveil.report.noise import NOISE_MEASURES, figures_of_noise, promise_of_noise, rows_of_noise
+from flowveil.report.tables import cross_check_table, slices_section
 
 if TYPE_CHECKING:
     from flowveil.plan import Release
@@ -139,6 +140,7 @@ def render(
     basemap: str | None = None,
     compact: bool = False,
     beside: Release | None = None,
+    overview: pa.Table | None = None,
 ) -> str:
     """The page of a report.
 
@@ -150,13 +152,16 @@ def render(
             is asked before anything is requested.
         compact: maps and measures alone, for a notebook.
         beside: another release to show beside it; see `flowveil.report.beside`.
+        overview: the matrix that the maps show where ``flows`` has several: that of all slices together.
 
     Returns:
         A whole HTML document. All text from outside is escaped.
     """
     parts = [protection_part(report), measures_part(report), parameters_part(report)]
     if flows is not None and zones is not None:
-        parts.insert(0, maps_part(report, flows, zones, basemap, max_flows=_COMPACT_FLOWS if compact else None))
+        shown = flows if overview is None else overview
+        most = _COMPACT_FLOWS if compact else None
+        parts.insert(0, maps_part(_as_mapped(report), shown, zones, basemap, max_flows=most))
         parts.insert(2, distribution_part(report, flows, zones))
         if beside is not None:
             from flowveil.report.beside import beside_part
@@ -164,6 +169,8 @@ def render(
             data = dict(parts[0].map_data or {})
             parts.insert(1, beside_part(report, beside, data))
             parts[0] = replace(parts[0], map_data=data)
+    if report.get("slices"):
+        parts.insert(1, Part("slices", "Slices", slices_section(report)))
     if compact:
         parts = [part for part in parts if part.name in ("maps", "measures")]
     return page(
@@ -177,6 +184,13 @@ def render(
         basemap=basemap,
         compact=compact,
     )
+
+
+def _as_mapped(report: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The report as the maps need it: zones of different slices overlap unless they are shared."""
+    slices = report["parameters"].get("slices")
+    shared = slices is None or slices.get("common_zones") is True
+    return {**report, "homogeneous": report["homogeneous"] and shared}
 
 
 def tile_server(given: str | None) -> str | None:
@@ -462,7 +476,8 @@ def protection_part(report: Mapping[str, Any]) -> Part:
 <tbody>
 {rows}
 </tbody>
-</table>"""
+</table>
+{cross_check_table(report.get("cross_check", ()))}"""
     return Part("protection", "What is and what is not protected", content)
 
 

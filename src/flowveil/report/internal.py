@@ -64,36 +64,42 @@ def write_internal_report(
     Raises:
         OutputError: the file would lie inside a release, or cannot be written.
     """
+    return write_private(path, render_internal(release) if content is None else content, folder=folder)
+
+
+def write_private(path: str | PathLike[str], document: str, *, folder: str | PathLike[str] | None = None) -> Path:
+    """Write a document of raw counts into a file that only its owner may read, and never inside a release.
+
+    Raises:
+        OutputError: the file would lie inside a release, or cannot be written.
+    """
     check_place(path, release=folder)
     target = Path(path)
-    document = (render_internal(release) if content is None else content).encode("utf-8")
     try:
-        # For its owner only: a page of raw counts is not for everybody on the machine.
         handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(handle, "wb") as file:
-            file.write(document)
+            file.write(document.encode("utf-8"))
     except OSError as problem:
         reason = problem.strerror or type(problem).__name__
-        raise OutputError(f"The internal report cannot be written to '{path}': {reason}.") from problem
+        raise OutputError(f"'{path}' cannot be written: {reason}.") from problem
     return target
 
 
 def check_place(path: str | PathLike[str], *, release: str | PathLike[str] | None = None) -> None:
-    """Refuse a place where the internal report could be published by mistake, before anything is computed.
+    """Refuse a place where raw counts could be published by mistake, before anything is computed.
 
     Raises:
         OutputError: it is a folder, its parent is missing, or it lies in a release.
     """
     target = Path(os.path.realpath(path))
     if target.is_dir():
-        raise OutputError(f"'{path}' is a folder; the internal report is a file. Hint: name it, say internal.html.")
+        raise OutputError(f"'{path}' is a folder; a file is needed. Hint: name it, say internal.html.")
     if not target.parent.is_dir():
         raise OutputError(f"The folder of '{path}' does not exist. Hint: create it first.")
     around = {Path(os.path.realpath(release))} if release is not None else set()
     if around & {target, *target.parents} or any(_is_release(folder) for folder in target.parents):
         raise OutputError(
-            f"'{path}' lies inside a release, and the internal report is not for publication. "
-            "Hint: name a file outside of it."
+            f"'{path}' lies inside a release, and raw counts are not for publication. Hint: name a file outside of it."
         )
 
 

@@ -48,6 +48,7 @@ def test_the_report_has_its_keys_and_is_strict_json():
             "boxes",
             "suppression",
             "measures",
+            "cross_check",
             "withheld",
             "statement",
             "notes",
