@@ -50,8 +50,9 @@ K_METHODS = [name for name, method in METHODS.items() if not method.noisy]
 
 RUNS = (
     Run("twincut", limit="volume", complete=True),
-    Run("twincut", {"objective": "cells"}, limit="volume", complete=True),
-    Run("twincut", {"objective": "reconstruction", "effort": 0.0}, limit="volume", complete=True),
+    # Neither asks for fine zones where coarse ones publish as many cells, or spread evenly what is even.
+    Run("twincut", {"objective": "cells"}, limit="volume", complete=True, finest=False),
+    Run("twincut", {"objective": "reconstruction", "effort": 0.0}, limit="volume", complete=True, finest=False),
     # The pre-filter may take flows that the one cell of everything would have needed.
     Run("odkanon", limit="flows"),
     Run("odkanon", {"budget": "volume"}, limit="volume", complete=True),

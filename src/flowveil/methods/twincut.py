@@ -23,6 +23,7 @@ import numpy as np
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
+from flowveil.hierarchy import Floats
 from flowveil.methods.knapsack import best_within, flipped, near_ties
 from flowveil.methods.odkanon import Cuts, volume_budget_cuts
 from flowveil.methods.pruning import dual_multiplier
@@ -324,18 +325,25 @@ class Search:
                 return last, cut
             last, cut = priced, halves[1].cut
 
-    def tightest_price(self) -> tuple[float, float, float]:
-        """The price at which no solution promises less at the budget, with that solution's cost and suppression.
+    def tightest_price(self) -> float:
+        """The price at which no known solution promises less at the budget.
 
         At each price the cheapest known solution is a line over suppression; how high it stands at the budget is what a
         proof at this price could come to at best.
         """
-        points = np.array(sorted(set(self.points)))
+        points = self._known_points()
         prices = self._fair_price() * np.exp2(np.arange(-48, 49) / 24)
         priced = points[None, :, 1] + prices[:, None] * (points[None, :, 0] - self.budget)
-        best = int(np.argmax(priced.min(axis=1)))
-        suppressed, cost = points[int(np.argmin(priced[best]))]
-        return float(prices[best]), float(cost), float(suppressed)
+        return float(prices[int(np.argmax(priced.min(axis=1)))])
+
+    def cheapest_at(self, price: float) -> tuple[float, float]:
+        """Cost and suppression of the known solution that is cheapest at this price."""
+        points = self._known_points()
+        suppressed, cost = points[int(np.argmin(points[:, 1] + price * points[:, 0]))]
+        return float(cost), float(suppressed)
+
+    def _known_points(self) -> Floats:
+        return np.array(sorted(set(self.points)))
 
     # ---- local search ----------------------------------------------------------------------------------------
 

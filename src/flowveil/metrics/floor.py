@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 #: Flows times pairs of depths beyond which no floor is computed: trees so deep are rare, and it would take minutes.
 MOST_WORK = 2_000_000_000
 
+#: Prices tried for the homogeneous floor, as multiples of the one that known maps suggest.
+_PRICES = 8.0 ** np.arange(5)
+
 _KNOWN: WeakKeyDictionary[Flows, dict[Guarantee, Floats | None]] = WeakKeyDictionary()
 
 
@@ -124,5 +127,14 @@ def homogeneous_floor(
         return None
     search = Search(trees, budget)
     search.alternate_from(list(starting_cuts(trees)))
-    price, cost, suppressed = search.tightest_price()
-    return proven_score(trees, budget, price=price, known_cost=cost, known_suppressed=suppressed, iterations=iterations)
+
+    def proven(price: float, iterations: int) -> float:
+        cost, suppressed = search.cheapest_at(price)
+        return proven_score(
+            trees, budget, price=price, known_cost=cost, known_suppressed=suppressed, iterations=iterations
+        )
+
+    # Where hardly anything may be suppressed, few maps are known and a far higher price may prove more.
+    prices = search.tightest_price() * _PRICES
+    best = prices[int(np.argmax([proven(float(price), iterations // 10) for price in prices]))]
+    return proven(float(best), iterations)
