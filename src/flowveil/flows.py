@@ -253,11 +253,14 @@ class Flows(Cells):
         origins, destinations: the trees over the tiles of each end; ``origin`` and ``destination`` number
             their leaves.
         intake: what reading the input came to.
+        trips_of_person: int64, trips of each person by number, for describing how few people are behind how many
+            trips; None where it is not known. No method reads it.
     """
 
     origins: Hierarchy = None  # type: ignore[assignment]  # a dataclass cannot drop the defaults it inherits
     destinations: Hierarchy = None  # type: ignore[assignment]
     intake: Intake = field(default_factory=Intake)
+    trips_of_person: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         if self.origins is None or self.destinations is None:
@@ -281,7 +284,7 @@ class Flows(Cells):
         step_o, step_d = np.diff(self.origin), np.diff(self.destination)
         if n and not np.all((step_o > 0) | ((step_o == 0) & (step_d > 0))):
             raise DataError("Flows must be distinct pairs sorted by origin then destination tile.")
-        for column in (self.origin, self.destination, self.trips, self.weight):
+        for column in (self.origin, self.destination, self.trips, self.weight, self.trips_of_person):
             if column is not None:
                 column.flags.writeable = False
 
@@ -311,11 +314,12 @@ class Flows(Cells):
         o = np.asarray(origin, dtype=np.int32)
         d = np.asarray(destination, dtype=np.int32)
         t = np.ones(len(o), np.int64) if trips is None else np.asarray(trips, dtype=np.int64)
-        people = None
+        people = each = None
         if person is not None:
             who = np.asarray(person, dtype=np.int32)
             known = who >= 0
             people = People(cell=np.flatnonzero(known).astype(np.int32), person=who[known])
+            each = np.bincount(who[known], weights=t[known]).astype(np.int64)
         # Rounded before they are added up, so that the order of the rows leaves no trace.
         weights = None if weight is None else exact_weights(np.asarray(weight, dtype=np.float64))
         rows = Cells(o, d, t, weights, people)
@@ -329,6 +333,7 @@ class Flows(Cells):
             origins=origins,
             destinations=destinations,
             intake=intake or Intake(rows=len(o)),
+            trips_of_person=each,
         )
 
     def __repr__(self) -> str:

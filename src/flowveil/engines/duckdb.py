@@ -448,7 +448,17 @@ class _Staged:
             origins=self._tiling.hierarchy(origins),
             destinations=self._tiling.hierarchy(destinations),
             intake=intake,
+            trips_of_person=self._trips_of_person() if self._has_person else None,
         )
+
+    def _trips_of_person(self) -> NDArray[np.int64]:
+        """Trips of each person, numbered as in `_people`."""
+        rows = _table(
+            self._con,
+            "SELECT CAST(sum(trips) AS BIGINT) AS trips FROM staged WHERE person IS NOT NULL "
+            "GROUP BY person ORDER BY person",
+        )
+        return rows.column("trips").to_numpy().copy()
 
     def _people(self, origin: Ints, destination: Ints, origins: Cells64, destinations: Cells64) -> People:
         """Distinct people of each flow. Persons become numbers in the order of their names, which stay."""
