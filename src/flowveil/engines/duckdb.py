@@ -458,7 +458,8 @@ class _Staged:
             "SELECT CAST(sum(trips) AS BIGINT) AS trips FROM staged WHERE person IS NOT NULL "
             "GROUP BY person ORDER BY person",
         )
-        return rows.column("trips").to_numpy().copy()
+        trips: NDArray[np.int64] = rows.column("trips").to_numpy().copy()
+        return trips
 
     def _people(self, origin: Ints, destination: Ints, origins: Cells64, destinations: Cells64) -> People:
         """Distinct people of each flow. Persons become numbers in the order of their names, which stay."""

@@ -49,7 +49,7 @@ _CHARTS = (
     ("reconstruction_loss", "Reconstruction loss", "0 is perfect, 2 is the worst.", False),
     ("generalization_distance_m", "Distance moved (m)", "From a trip's ends to the centres of their zones.", True),
     ("suppressed_share", "Suppressed share", "Of the volume; gaps are withheld.", False),
-    ("seconds", "Time (s)", "The method and its recount, one run.", True),
+    ("seconds", "Time (s)", "The method and its recount, one run; starting and compiling are not counted.", True),
 )
 
 
@@ -250,7 +250,7 @@ def _charts_part(runs: Sequence[Run]) -> Part:
     content = f'<div class="charts">{"".join(drawings)}</div>'
     missing = [run for run in runs if run.status != "done"]
     if missing:
-        named = ", ".join(f"{run.method} at k = {run.k} ({run.status})" for run in missing)
+        named = ", ".join(f"{run.method} at k = {run.k} protecting {run.protection} ({run.status})" for run in missing)
         content = f"<p>Not in the charts: {text(named)}.</p>{content}"
     return Part("charts", "What each k costs", content)
 
