@@ -220,7 +220,8 @@ def _table_part(comparison: Comparison) -> Part:
             )
         body.append(f'<tr><th scope="row">{text(entries[0])}</th>{cells}</tr>')
     rows = "\n".join(body)
-    content = f"""<div class="scroll" tabindex="0" role="region" aria-label="Table of runs"><table class="dense">
+    content = f"""<p class="sideways-hint soft">The table has {len(_HEADS)} columns: scroll it sideways to see them all.</p>
+<div class="scroll sideways across-page" tabindex="0" role="region" aria-label="Table of runs"><table class="dense">
 <thead><tr>{head}</tr></thead>
 <tbody>
 {rows}
