@@ -48,7 +48,7 @@ _CHARTS = (
     ("mean_generalization_error", "Mean generalisation error", "Tiles of both zones of a trip; less is finer.", True),
     ("reconstruction_loss", "Reconstruction loss", "0 is perfect, 2 is the worst.", False),
     ("generalization_distance_m", "Distance moved (m)", "From a trip's ends to the centres of their zones.", True),
-    ("suppressed_share", "Suppressed share", "Of the volume; gaps are withheld.", False),
+    ("suppressed_share", "Suppressed (%)", "Of the volume; gaps are withheld.", False),
     ("seconds", "Time (s)", "The method and its recount, one run; starting and compiling are not counted.", True),
 )
 
@@ -220,7 +220,8 @@ def _table_part(comparison: Comparison) -> Part:
             )
         body.append(f'<tr><th scope="row">{text(entries[0])}</th>{cells}</tr>')
     rows = "\n".join(body)
-    content = f"""<p class="sideways-hint soft">The table has {len(_HEADS)} columns: scroll it sideways to see them all.</p>
+    hint = f"The table has {len(_HEADS)} columns: scroll it sideways to see them all."
+    content = f"""<p class="sideways-hint soft">{hint}</p>
 <div class="scroll sideways across-page" tabindex="0" role="region" aria-label="Table of runs"><table class="dense">
 <thead><tr>{head}</tr></thead>
 <tbody>
@@ -258,7 +259,9 @@ def _charts_part(runs: Sequence[Run]) -> Part:
 
 def _value(run: Run, key: str) -> float | None:
     value = run.seconds if key == "seconds" else run.measures.get(key)
-    return None if value is None else float(value)
+    if value is None:
+        return None
+    return 100 * float(value) if key == "suppressed_share" else float(value)
 
 
 def _maps_part(runs: Sequence[Run]) -> Part | None:

@@ -306,8 +306,10 @@ def grid_below_boxes(zones: pa.Table, resolution: int | None, frame: Frame) -> d
 
 
 def _cells_touching(area: Any, resolution: int) -> list[str]:
-    """The H3 cells that an area has a part of. The library lists those with their centre inside: ask it for a wider
-    area, and drop what does not touch."""
+    """The H3 cells that an area has a part of.
+
+    The library lists those with their centre inside: ask it for a wider area, and drop what does not touch.
+    """
     import h3.api.basic_str as h3
 
     _, south, _, north = shapely.bounds(area)

@@ -350,7 +350,7 @@
   function drawFlows(map, view, toUnits, toPixels) {
     const c = map.context, { origin, destination } = data.layers;
     toUnits();
-    c.lineWidth = 0.7 / view.k; c.strokeStyle = palette.outline; c.globalAlpha = 0.45;
+    c.lineWidth = 0.7 / view.k; c.strokeStyle = palette.outline; c.globalAlpha = data.boxes ? 0.15 : 0.45;
     if (view.k * typicalWidth(origin) > 4) c.stroke(everyShape);
     drawGrid(c, view, everyShape, palette.grid, 0.8);
     toPixels();
@@ -605,15 +605,12 @@
   let waiting = false;
   const redraw = () => { if (waiting) return; waiting = true; requestAnimationFrame(() => { waiting = false; maps.forEach(draw); }); };
 
-  /* Said where the selection is told, or else unseen, for those who listen. */
-  const said = document.createElement("p");
-  said.className = "spoken soft"; said.setAttribute("role", "status");
-  ($("#maps") ? $("#maps").parentElement : document.body).append(said);
-  function say(words) { said.textContent = ""; setTimeout(() => { said.textContent = words; }, 50); }
+  /* Below the map, for those who look and for those who listen. */
+  const say = (map, words) => { map.said.textContent = words; };
 
   function select(end, zone, show = false) {
     state.selected = end === null ? null : { end, zone };
-    said.textContent = "";
+    for (const map of maps) map.said.textContent = "";
     if (end !== null && show) bring(end, zone);
     refresh();
   }
@@ -683,7 +680,7 @@
       if (!keyboard) return;
       /* Zones that cannot be selected can still be told. */
       const here = zonesAt(map, px, py)[0];
-      say(here ? describe(here.layer, here.zone).join(", ") + "." : "No zone lies under the cross. Move the map with the arrow keys, or choose a zone in the table.");
+      say(map, here ? describe(here.layer, here.zone).join(", ") + "." : "No zone lies under the cross. Move the map with the arrow keys, or choose a zone in the table.");
       return;
     }
     const key = map.layer + found.map((f) => f.layer + f.zone).join();
@@ -762,7 +759,9 @@
     show.type = "button"; show.textContent = "Show all zones";
     show.addEventListener("click", () => reset(extent));
     map.outside.append(document.createTextNode(""), show);
-    map.figure.append(map.outside);
+    map.said = document.createElement("p");
+    map.said.className = "said"; map.said.setAttribute("role", "status");
+    map.figure.append(map.said, map.outside);
   }
 
   const on = (id, event, act) => { const e = document.getElementById(id); if (e) e.addEventListener(event, () => act(e)); };
