@@ -17,7 +17,7 @@ import shapely
 
 from flowveil.errors import OutputError
 from flowveil.report.charts import Line, line_chart
-from flowveil.report.document import Part, chart_figure, map_figure, number, page, text
+from flowveil.report.document import Part, asset, chart_figure, map_figure, number, page, text
 from flowveil.report.maps import ENDS, place_layers
 
 if TYPE_CHECKING:
@@ -126,7 +126,10 @@ def _entry(run: Run, key: str, digits: int) -> str:
     value = run.measures.get(key)
     if value is None:
         return "withheld" if key in run.withheld else "–"
-    return f"{value:.2%}" if key == "suppressed_share" else f"{value:,.{digits}f}"
+    if key == "suppressed_share":
+        return f"{value:.2%}"
+    # Nobody reads fifteen digits; the CSV has them.
+    return f"{value:,.{digits}f}" if value < 1e9 else f"{value:.3e}"
 
 
 _HEADS = ("method", "k", "protects", "seconds", *(head for _, head, _ in _COLUMNS))
@@ -208,13 +211,13 @@ def _distinct(values: Iterable[Any]) -> list[Any]:
 
 
 def _table_part(comparison: Comparison) -> Part:
-    head = "".join(f'<th scope="col"{_number_class(i)}>{text(h)}</th>' for i, h in enumerate(_HEADS))
+    head = "".join(f'<th scope="col"{_number_class(i)}>{_breakable(h)}</th>' for i, h in enumerate(_HEADS))
     body = []
     for entries, run in _rows(comparison):
         if run.status == "done":
-            cells = "".join(f"<td{_number_class(i + 1)}>{text(e)}</td>" for i, e in enumerate(entries[1:]))
+            cells = "".join(f"<td{_number_class(i + 1)}>{_breakable(e)}</td>" for i, e in enumerate(entries[1:]))
         else:
-            start = "".join(f"<td{_number_class(i + 1)}>{text(e)}</td>" for i, e in enumerate(entries[1:3]))
+            start = "".join(f"<td{_number_class(i + 1)}>{_breakable(e)}</td>" for i, e in enumerate(entries[1:3]))
             cells = (
                 f'{start}<td colspan="{len(_HEADS) - 3}"><strong>{text(run.status)}</strong>: {text(run.reason)}</td>'
             )
@@ -226,8 +229,24 @@ def _table_part(comparison: Comparison) -> Part:
 <thead><tr>{head}</tr></thead>
 <tbody>
 {rows}
-</tbody></table></div>"""
+</tbody></table></div>
+<script>
+{asset("sideways.js")}</script>"""
     return Part("table", "All runs", content)
+
+
+def _breakable(entry: str) -> str:
+    """Text that may be divided where a column is narrow: long words of the heads, and lists of protections."""
+    shown = text(entry)
+    for word, parts in (
+        ("destination", "desti&shy;nation"),
+        ("reconstruction", "recon&shy;struction"),
+        ("distribution", "distri&shy;bution"),
+        ("suppressed", "sup&shy;pressed"),
+        ("+", "+<wbr>"),
+    ):
+        shown = shown.replace(word, parts)
+    return shown
 
 
 def _number_class(column: int) -> str:

@@ -243,6 +243,8 @@
       canvas.width = Math.round(w * density); canvas.height = Math.round(h * density);
     }
     const view = viewOf(map);
+    /* What is in view, in degrees: west, south, east, north. */
+    canvas.dataset.view = [...toDegrees(view, 0, h).reverse(), ...toDegrees(view, w, 0).reverse()].map((v) => v.toFixed(6)).join();
     c.setTransform(density, 0, 0, density, 0, 0);
     c.globalAlpha = 1;
     c.fillStyle = palette.map;
