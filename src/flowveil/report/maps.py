@@ -339,5 +339,7 @@ def _area_km2(outlines: Geometries) -> float:
 def _hexagons(cells: list[str]) -> Geometries:
     import h3.api.basic_str as h3
 
-    rings = [[(x, y) for y, x in h3.cell_to_boundary(cell)] for cell in cells]
-    return np.array([shapely.Polygon(ring) for ring in rings], dtype=object)
+    rings = [h3.cell_to_boundary(cell) for cell in cells]
+    points = np.array([point for ring in rings for point in ring]).reshape(-1, 2)[:, ::-1]
+    ring_of_point = np.repeat(np.arange(len(rings)), [len(ring) for ring in rings])
+    return np.asarray(shapely.polygons(shapely.linearrings(points, indices=ring_of_point)), dtype=object)
