@@ -207,7 +207,8 @@ def compare(
         k: one or several.
         protect: the protections to compare; each is a unit, or several units joined by ``+`` or in a sequence.
         max_suppressed: share that may be suppressed.
-        time_limit: seconds that one run may take; it is then stopped and shown as such.
+        time_limit: seconds that one run may take, not counting the start of its process; it is then stopped and shown
+            as such.
         options: options by method.
         **reading: how to read the trips; see `read_trips`.
 

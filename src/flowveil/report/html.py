@@ -286,6 +286,7 @@ def maps_part(
         zones,
         resolution=resolution if isinstance(resolution, int) else None,
         homogeneous=report["homogeneous"],
+        boxes=report.get("boxes") is not None,
         **({} if max_flows is None else {"max_flows": max_flows}),
     )
     if basemap:
@@ -308,8 +309,12 @@ def maps_part(
             "<span>wider lines carry more; a disc is a flow that starts and ends in the same zone</span></div>",
         ]
     volumes = "".join(f'<th scope="col" class="number">{basis.capitalize()}</th>' for basis in view["bases"])
-    content.append(Template(asset("tables.html")).substitute(volumes=volumes))
+    content.append(Template(asset("tables.html")).substitute(volumes=volumes, level=_level_head(view)))
     return Part("maps", "Maps", "\n".join(content), view)
+
+
+def _level_head(view: Mapping[str, Any]) -> str:
+    return "" if view["boxes"] else '<th scope="col" class="number">Level</th>'
 
 
 def _introduction(report: Mapping[str, Any], view: Mapping[str, Any]) -> str:
@@ -325,7 +330,8 @@ def _introduction(report: Mapping[str, Any], view: Mapping[str, Any]) -> str:
     ]
     if view["grid"]:
         said.append(
-            f"The faint grid is every hexagon of H3 resolution {view['grid']['resolution']} that a zone could hold; "
+            f"The faint grid is every hexagon of H3 resolution {view['grid']['resolution']} that a "
+            f"{'box touches' if view['boxes'] else 'zone could hold'}; "
             "it does not tell where trips were seen."
         )
     held = {"flows": len(view["flows"]["origin"]), **{end: len(view["layers"][end]["code"]) for end in ENDS}}
@@ -351,7 +357,9 @@ def _tools(view: Mapping[str, Any], basemap: str | None) -> str:
     drawn = view["frame"] is not None
     parts = ['<form class="tools" onsubmit="return false" aria-label="What the maps show">']
     if drawn:
-        parts.append(f'<label>Colour zones by<select id="colour">{_options(_COLOURS)}</select></label>')
+        # Boxes are not nodes of a tree: they have no level.
+        colours = [c for c in _COLOURS if not (view["boxes"] and c[0] == "level")]
+        parts.append(f'<label>Colour zones by<select id="colour">{_options(colours)}</select></label>')
     if len(view["bases"]) > 1:
         parts.append(f'<label>Count<select id="basis">{_options((b, b) for b in view["bases"])}</select></label>')
     if drawn:
@@ -555,10 +563,15 @@ def _measure_rows(report: Mapping[str, Any]) -> Iterable[str]:
             # Measures of classes of k mean nothing here; "not known" would say that there was something to know.
             continue
         entries = [
-            "withheld" if key in hidden.get(basis, ()) else number(values.get(key))
+            "withheld" if key in hidden.get(basis, ()) else _measure(key, values.get(key))
             for basis, values in measures.items()
         ]
         yield _row(f"{text(name)}<small>{text(meaning)}</small>", entries, measures)
+
+
+def _measure(key: str, value: Any) -> str:
+    """A share in per cent, as at the top of the page; everything else as a number."""
+    return f"{value:.2%}" if key == "suppressed_share" and value is not None else number(value)
 
 
 def _parameter_rows(report: Mapping[str, Any]) -> Iterable[str]:
