@@ -285,7 +285,8 @@ def grid_below_boxes(zones: pa.Table, resolution: int | None, frame: Frame) -> d
     Drawn at the tiles' resolution, or at the finest one that is not too many.
 
     Returns:
-        ``resolution`` and ``shapes``; None where the tiles are no H3 cells or no box has a place.
+        ``resolution``, ``shapes``, and ``within``: the outline of all boxes together, to cut the cells off at; None
+        where the tiles are no H3 cells or no box has a place.
     """
     import h3.api.basic_str as h3
 
@@ -301,7 +302,8 @@ def grid_below_boxes(zones: pa.Table, resolution: int | None, frame: Frame) -> d
             continue
         cells = _cells_touching(covered, finest)
         if len(cells) <= MAX_GRID_TILES:
-            return {"resolution": finest, "shapes": encode_shapes(_hexagons(cells), frame)}
+            (within,) = encode_shapes(np.array([covered], dtype=object), frame)
+            return {"resolution": finest, "shapes": encode_shapes(_hexagons(cells), frame), "within": within}
     return None
 
 

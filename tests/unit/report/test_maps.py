@@ -124,6 +124,8 @@ def test_the_grid_below_boxes_is_every_cell_that_touches_one():
         if any(box.intersects(shapely.Polygon([(x, y) for y, x in h3.cell_to_boundary(cell)])) for box in boxes)
     ]
     assert len(grid["shapes"]) == len(touching)
+    outline = shapely.union_all([shapely.Polygon(ring) for ring in decoded(grid["within"])])
+    assert outline.area == pytest.approx(shapely.transform(shapely.union_all(boxes), frame.units).area, rel=1e-2)
     assert {tuple(shape[0][:2]) for shape in grid["shapes"]} == rings_of(touching, frame)
 
 

@@ -49,6 +49,8 @@
   const joined = (list) => { const p = new Path2D(); for (const s of list) p.addPath(s.path); return p; };
   const gridShapes = data.grid ? data.grid.shapes.map(decode) : [];
   const grid = gridShapes.length ? joined(gridShapes) : null;
+  /* Thousands of boxes are slow to cut at; their common outline is not. */
+  const gridWithin = data.grid?.within ? decode(data.grid.within).path : null;
   const gridWidth = gridShapes.length ? gridShapes[0].east - gridShapes[0].west : 0;
   const everyShape = joined(ENDS.flatMap((end) => (data.layers[end]?.shape || []).filter((n) => n >= 0).map((n) => shapes[n])));
 
@@ -266,7 +268,7 @@
   function drawGrid(c, view, within, colour, opacity) {
     if (!grid || !state.grid || gridWidth * view.k < 4) return;
     c.save();
-    c.clip(within, "nonzero");
+    if (gridWithin) c.clip(gridWithin, "evenodd"); else c.clip(within(), "nonzero");
     c.lineWidth = 0.7 / view.k; c.strokeStyle = colour; c.globalAlpha = opacity;
     c.stroke(grid);
     c.restore();
@@ -301,7 +303,7 @@
       }
     }
     c.globalAlpha = 1;
-    if (!layer.fixed) drawGrid(c, view, (map.cover ||= joined(layer.shape.filter((n) => n >= 0).map((n) => shapes[n]))), palette.soft, 0.22);
+    if (!layer.fixed) drawGrid(c, view, () => (map.cover ||= joined(layer.shape.filter((n) => n >= 0).map((n) => shapes[n]))), palette.soft, 0.22);
     toPixels();
     layer.shape.forEach((shape, i) => {
       if (shape >= 0 || s.classes[i] < 0 || layer.lat[i] === null) return;
@@ -354,7 +356,7 @@
     toUnits();
     c.lineWidth = 0.7 / view.k; c.strokeStyle = palette.outline; c.globalAlpha = data.boxes ? 0.15 : 0.45;
     if (view.k * typicalWidth(origin) > 4) c.stroke(everyShape);
-    drawGrid(c, view, everyShape, palette.grid, 0.8);
+    drawGrid(c, view, () => everyShape, palette.grid, 0.8);
     toPixels();
     c.globalAlpha = 1;
     const { between, within } = shownFlows();
