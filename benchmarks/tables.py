@@ -27,6 +27,7 @@ ZONE_SETS = {
     ),
 }
 RUNS: tuple[tuple[str, str, dict[str, object]], ...] = (
+    ("TwinCut", "twincut", {}),
     ("ODkAnon", "odkanon", {}),
     ("ODkAnon, volume budget", "odkanon", {"budget": "volume"}),
     ("ATG-Dual", "atg-dual", {}),

@@ -16,6 +16,7 @@ from flowveil.api import (
     anonymize_slices,
     compare,
     describe,
+    frontier,
     picture,
     prepare,
     read_slices,
@@ -39,6 +40,7 @@ from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods import METHODS
+from flowveil.noisy import NoisyRelease
 from flowveil.plan import Release
 from flowveil.slices import SlicedFlows
 
@@ -56,6 +58,7 @@ __all__ = [
     "HierarchyError",
     "InfeasibleError",
     "MissingExtraError",
+    "NoisyRelease",
     "OutputError",
     "ParameterError",
     "Release",
@@ -65,6 +68,7 @@ __all__ = [
     "anonymize_slices",
     "compare",
     "describe",
+    "frontier",
     "picture",
     "prepare",
     "read_slices",

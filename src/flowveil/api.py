@@ -6,13 +6,14 @@ import json
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from flowveil.errors import DataError, ParameterError
 from flowveil.family import anonymize_slices
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.methods import find_method
+from flowveil.noisy import NoisyCounts, NoisyRelease
 from flowveil.plan import Release
 from flowveil.slices import SlicedFlows
 from flowveil.trips import read_slices, read_trips
@@ -20,6 +21,8 @@ from flowveil.trips import read_slices, read_trips
 if TYPE_CHECKING:
     from flowveil.comparison import Comparison
     from flowveil.description import Description
+    from flowveil.methods.twin_trees import Goal
+    from flowveil.methods.twincut import FrontierPoint
     from flowveil.sources.gps import Prepared
     from flowveil.study import Study
 
@@ -28,6 +31,7 @@ __all__ = [
     "anonymize_slices",
     "compare",
     "describe",
+    "frontier",
     "picture",
     "prepare",
     "read_slices",
@@ -49,9 +53,24 @@ def read_zones(source: Any, **columns: Any) -> Any:
     return read(source, **columns)
 
 
+@overload
+def anonymize(flows: Flows, method: Literal["laplace"], **options: Any) -> NoisyRelease: ...
+
+
+@overload
 def anonymize(
     flows: Flows,
     method: str = "odkanon",
+    k: int = 10,
+    protect: str | Sequence[str] = "trips",
+    max_suppressed: float = 0.1,
+    **options: Any,
+) -> Release: ...
+
+
+def anonymize(
+    flows: Flows,
+    method: str = "twincut",
     k: int = 10,
     protect: str | Sequence[str] = "trips",
     max_suppressed: float = 0.1,
@@ -59,10 +78,12 @@ def anonymize(
     k_population: float | None = None,
     l: int | None = None,  # noqa: E741  # the papers' letter
     **options: Any,
-) -> Release:
+) -> Release | NoisyRelease:
     """Make an OD matrix publishable.
 
-    Every cell of the returned release was counted anew from the flows and satisfies the guarantee.
+    Every cell of the returned release was counted anew from the flows and satisfies the guarantee. With a noisy
+    method (``laplace``) the release is a `NoisyRelease`: noisy counts under differential privacy, to which k,
+    protect, max_suppressed and l do not apply; giving them is refused.
 
     Args:
         flows: what `read_trips` returns.
@@ -91,11 +112,40 @@ def anonymize(
         raise ParameterError(f"max_suppressed must be at least 0 and below 1; found {max_suppressed!r}.")
     if len(flows) == 0:
         raise DataError("There are no flows to anonymise.")
-    guarantee = Guarantee.resolve(flows, k=k, protect=protect, k_population=k_population, l=l)
-    plan = chosen.plan(flows, guarantee, max_suppressed=max_suppressed, **options)
-    asked = {"k_population": k_population, "l": l, "max_suppressed": max_suppressed}
-    parameters = chosen.parameters(flows, guarantee, asked, options)
-    return Release.from_plan(flows, plan, guarantee, method=method, parameters=parameters)
+    if chosen.noisy:
+        given = {
+            "k": k != 10,
+            "protect": protect not in ("trips", ("trips",), ["trips"]),
+            "max_suppressed": max_suppressed != 0.1,
+            "k_population": k_population is not None,
+            "l": l is not None,
+        }
+        refuse_thresholds(method, [name for name, is_given in given.items() if is_given])
+    asked: dict[str, Any] = {"k_population": k_population, "l": l, "max_suppressed": max_suppressed}
+    decided: Any
+    if chosen.noisy:
+        decided = chosen.plan(flows, **options)
+    else:
+        guarantee = Guarantee.resolve(flows, k=k, protect=protect, k_population=k_population, l=l)
+        decided = chosen.plan(flows, guarantee, max_suppressed=max_suppressed, **options)
+    if isinstance(decided, NoisyCounts):
+        return NoisyRelease.of(flows, decided, method=method, parameters=chosen.parameters(flows, {}, options))
+    asked = {"k": guarantee.k, "protect": list(guarantee.units), **asked}
+    parameters = chosen.parameters(flows, asked, options)
+    return Release.from_plan(flows, decided, guarantee, method=method, parameters=parameters)
+
+
+def refuse_thresholds(method: str, given: Sequence[str]) -> None:
+    """Say that a noisy method keeps no thresholds, rather than ignore that somebody asked for them.
+
+    Raises:
+        ParameterError: something was given.
+    """
+    if given:
+        raise ParameterError(
+            f"Method '{method}' adds noise and promises no smallest cell: {', '.join(given)} cannot be kept by it. "
+            "Hint: leave that out and give epsilon, and bound where persons are known."
+        )
 
 
 def describe(source: Any, *, k: int = 10, max_suppressed: float = 0.1, **reading: Any) -> Description:
@@ -111,6 +161,31 @@ def describe(source: Any, *, k: int = 10, max_suppressed: float = 0.1, **reading
 
     flows = source if isinstance(source, Flows) else read_trips(source, **reading)
     return describe_flows(flows, k=k, max_suppressed=max_suppressed)
+
+
+def frontier(
+    flows: Flows,
+    *,
+    k: int = 10,
+    protect: str | Sequence[str] = "trips",
+    objective: Goal = "error",
+    k_population: float | None = None,
+    l: int | None = None,  # noqa: E741
+) -> tuple[FrontierPoint, ...]:
+    """How fine homogeneous zones can be for every share that may be suppressed, in one run. Internal.
+
+    Args:
+        flows: what `read_trips` returns.
+        k: how many every cell must hide.
+        protect: what is counted; see `anonymize`.
+        objective: what TwinCut makes small: ``error``, ``metres``, ``reconstruction`` or ``cells``.
+        k_population: absolute threshold where the population is protected.
+        l: fewest tiles under each end of a cell.
+    """
+    from flowveil.methods.twincut import frontier as sweep
+
+    guarantee = Guarantee.resolve(flows, k=k, protect=protect, k_population=k_population, l=l)
+    return sweep(flows, guarantee, objective=objective)
 
 
 def compare(
@@ -132,7 +207,8 @@ def compare(
         k: one or several.
         protect: the protections to compare; each is a unit, or several units joined by ``+`` or in a sequence.
         max_suppressed: share that may be suppressed.
-        time_limit: seconds that one run may take; it is then stopped and shown as such.
+        time_limit: seconds that one run may take, not counting the start of its process; it is then stopped and shown
+            as such.
         options: options by method.
         **reading: how to read the trips; see `read_trips`.
 
@@ -184,7 +260,11 @@ def prepare(name: str, source: Any, **options: Any) -> Prepared:
 
 
 def picture(
-    release: Release | str | PathLike[str], path: str | PathLike[str], *, show: str = "origins", **style: Any
+    release: Release | NoisyRelease | str | PathLike[str],
+    path: str | PathLike[str],
+    *,
+    show: str = "origins",
+    **style: Any,
 ) -> Path:
     """Draw a map of a release into a PNG, SVG or PDF file.
 
@@ -196,7 +276,7 @@ def picture(
     """
     from flowveil.report.pictures import picture_of_folder
 
-    if isinstance(release, Release):
+    if isinstance(release, Release | NoisyRelease):
         return release.picture(path, show=show, **style)
     return picture_of_folder(Path(release), path, show=show, **style)
 

@@ -194,6 +194,7 @@ def cli() -> None:
 @speaking
 def demo(talk: Talk, out: str) -> None:
     """Publish a synthetic survey of Île-de-France, end to end."""
+    from flowveil.api import anonymize as run
     from flowveil.api import read_trips
     from flowveil.publish.folder import check_target
     from flowveil.sources.synthetic import synthetic_survey
@@ -204,14 +205,23 @@ def demo(talk: Talk, out: str) -> None:
     talk.say(f"Made a synthetic survey of {survey.num_rows:,} trips; no real person is in it.")
     with talk.working("Reading") as progress:
         flows = read_trips(survey, progress=progress)
-    _publish(talk, flows, out, method="odkanon", k=10, budget="volume")
+    with talk.working("Comparing"):
+        other = run(flows, method="odkanon", k=10, budget="volume")
+    _publish(talk, flows, out, writing={"beside": other}, k=10)
+    # A survey nobody took part in: its measures may be told exactly.
+    m = other.metrics()["trips"]
+    talk.say(
+        f"Beside it in the report, ODkAnon with the same limit: {m['n_cells']:,} cells between "
+        f"{m['n_origin_zones']:,} origin and {m['n_destination_zones']:,} destination zones; trip ends moved by "
+        f"{m['generalization_distance_m']:,.0f} m."
+    )
 
 
 @cli.command()
 @click.argument("source", metavar="INPUT")
 @click.option("--k", type=int, default=10, show_default=True, help="How many every cell must hide.")
 @click.option("--out", required=True, help="Folder of the release; replaced if it is one already.")
-@click.option("--method", default="odkanon", show_default=True, help=f"One of: {', '.join(METHODS)}.")
+@click.option("--method", help=f"One of: {', '.join(METHODS)} [default: twincut; odkanon with --common-zones].")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Option of the method (repeatable).")
 @click.option("--protect", multiple=True, help="trips, people or population (repeatable) [default: trips].")
 @click.option("--k-population", type=float, help="Absolute threshold of the population.")
@@ -245,7 +255,7 @@ def anonymize(
     source: str,
     k: int,
     out: str,
-    method: str,
+    method: str | None,
     options: Sequence[str],
     protect: Sequence[str],
     k_population: float | None,
@@ -264,7 +274,11 @@ def anonymize(
     from flowveil.report.html import tile_server
     from flowveil.report.internal import check_place
 
+    slices = SliceOptions.taken_from(how)
+    method = method or ("odkanon" if slices.common_zones else "twincut")
     parsed = _parse_options(method, options)
+    if find_method(method).noisy:
+        _refuse_thresholds(method)
     if seed is not None and "seed" in find_method(method).options:
         parsed["seed"] = seed
     parse_formats(formats)
@@ -281,7 +295,6 @@ def anonymize(
         "l": l,
         **parsed,
     }
-    slices = SliceOptions.taken_from(how)
     reading_options = _given(**how)
     if slices.asked_for:
         slices.check()
@@ -296,6 +309,17 @@ def anonymize(
     with talk.working("Reading") as progress:
         flows = read_trips(source, progress=progress, **reading_options)
     _publish(talk, flows, out, writing=writing, internal_report=internal_report, **asked)
+
+
+def _refuse_thresholds(method: str) -> None:
+    """Refuse thresholds that were given in so many words, even where they are the defaults."""
+    from flowveil.api import refuse_thresholds
+
+    context = click.get_current_context()
+    names = {"k": "--k", "protect": "--protect", "k_population": "--k-population", "l": "--l"}
+    names |= {"max_suppressed": "--max-suppressed", "seed": "--seed"}
+    source = {name: context.get_parameter_source(name) for name in names}
+    refuse_thresholds(method, [names[n] for n, s in source.items() if s is click.core.ParameterSource.COMMANDLINE])
 
 
 def _parse_options(method: str, options: Sequence[str]) -> dict[str, Any]:
@@ -318,6 +342,7 @@ def _publish(
     **parameters: Any,
 ) -> None:
     from flowveil.api import anonymize as run
+    from flowveil.publish.folder import publish
     from flowveil.report.internal import render_internal, write_internal_report
     from flowveil.report.summary import summarize
 
@@ -326,7 +351,7 @@ def _publish(
     with talk.working("Verifying and writing"):
         # Rendered first: a page that cannot be made must not leave a release behind and an error in front.
         page = None if internal_report is None else render_internal(release)
-        folder = release.write(out, **(writing or {}))
+        folder = publish(release, out, **(writing or {}))
         if internal_report is not None:
             write_internal_report(release, internal_report, folder=folder, content=page)
     # What is printed is what is published: a log is read by more people than the data.
@@ -400,6 +425,14 @@ def _intake_line(flows: Any) -> str:
 def _release_lines(report: dict[str, Any], folder: Path) -> Iterator[str]:
     m = report["measures"]["trips"]
     guarantee = report["guarantee"]
+    if "epsilon" in guarantee:
+        yield (
+            f"Published {m['n_cells']:,} noisy counts between {m['n_origin_zones']:,} origin and "
+            f"{m['n_destination_zones']:,} destination zones."
+        )
+        yield from report["statement"]
+        yield f"Report: {folder / 'report.html'}"
+        return
     yield (
         f"Published {m['n_cells']:,} cells between {m['n_origin_zones']:,} origin and "
         f"{m['n_destination_zones']:,} destination zones. {report['statement'][0]}"
@@ -567,6 +600,8 @@ def verify(
         proved = (
             "no cell claims more than lies in its boxes. Boxes share flows, so cells cannot be recounted one by one."
         )
+    if "epsilon" in report["guarantee"]:
+        proved = "it has the form of its promise; noisy counts cannot be recounted from the raw trips."
     talk.say(f"{directory} holds: {proved} {report['statement'][0]}")
     used = ", ".join(f"{role} from '{name}'" for role, name in report["parameters"]["columns"].items() if name)
     talk.say(f"Read as the release says: {used}.")

@@ -26,10 +26,11 @@ from flowveil.differencing import Differencing, Layer, compare, short_cells
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Cells, Flows
 from flowveil.guarantee import Guarantee
+from flowveil.hierarchy import Ints
 from flowveil.methods import Method, find_method
 from flowveil.methods.common_zones import common_cuts
 from flowveil.methods.odkanon import Cuts
-from flowveil.plan import Plan, Release, describe_thresholds
+from flowveil.plan import Plan, Release, describe_thresholds, tiles_told
 from flowveil.slices import Every, Key, SlicedFlows, holds
 
 if TYPE_CHECKING:
@@ -93,6 +94,19 @@ class Family:
         return self.input.columns
 
     @cached_property
+    def published_sizes(self) -> tuple[tuple[Ints, Ints], ...]:
+        """For each release, the tiles of its origin zones and of its destination zones, as they are published.
+
+        Zones of different slices nest, so that their numbers of tiles could be subtracted from each other: tiles that
+        only suppressed flows touch, those of unpublished slices included, are not counted.
+        """
+        origins, destinations = tiles_told(self.input.whole, self.releases)
+        return tuple(
+            (r.plan.origin_zones.holding(origins), r.plan.destination_zones.holding(destinations))
+            for r in self.releases
+        )
+
+    @cached_property
     def flows(self) -> pa.Table:
         """All matrices in one table; the slice columns stand last, empty for a total."""
         from flowveil.publish.tables import family_flows_table
@@ -142,7 +156,7 @@ class Family:
 
 def anonymize_slices(
     flows: SlicedFlows,
-    method: str = "odkanon",
+    method: str | None = None,
     k: int = 10,
     protect: str | Sequence[str] = "trips",
     max_suppressed: float = 0.1,
@@ -165,7 +179,7 @@ def anonymize_slices(
 
     Args:
         flows: what `read_slices` returns.
-        method: name of a method.
+        method: name of a method; by default ``twincut``, and ``odkanon`` where zones are common.
         k: how many every cell must hide.
         protect: what is counted: ``trips``, ``people`` or ``population``, or several of them.
         max_suppressed: share that may be suppressed, in each slice.
@@ -190,8 +204,14 @@ def anonymize_slices(
         raise ParameterError(
             f"anonymize_slices needs sliced flows; found {type(flows).__name__}. Hint: pass what read_slices returns."
         )
+    method = method or ("odkanon" if common_zones else "twincut")
     chosen = find_method(method)
     chosen.check_options(options)
+    if chosen.noisy:
+        raise ParameterError(
+            f"Method '{method}' adds noise, and the same people would be in several slices: their ε would add up. "
+            "Hint: release one matrix, or choose a method that merges zones."
+        )
     if not 0 <= max_suppressed < 1:
         raise ParameterError(f"max_suppressed must be at least 0 and below 1; found {max_suppressed!r}.")
     if workers < 1:
@@ -204,8 +224,14 @@ def anonymize_slices(
     guarantee = Guarantee.resolve(flows.whole, k=k, protect=protect, k_population=k_population, l=l)
     steps = [Every.parse(text) for text in also_every]
     coarser = flows.coarser_keys(steps, total=total)
-    asked = {"k_population": k_population, "l": l, "max_suppressed": max_suppressed}
-    parameters = chosen.parameters(flows.whole, guarantee, asked, options)
+    asked = {
+        "k": guarantee.k,
+        "protect": list(guarantee.units),
+        "k_population": k_population,
+        "l": l,
+        "max_suppressed": max_suppressed,
+    }
+    parameters = chosen.parameters(flows.whole, asked, options)
     parameters["slices"] = {
         "every": flows.every.name if flows.every is not None else None,
         "also_every": [step.name for step in steps],
@@ -391,9 +417,10 @@ class _Task:
         method: Method = find_method(self.method)
         flows = self.flows.together(self.flows.members(key))
         try:
-            return method.plan(flows, self.guarantee, max_suppressed=self.max_suppressed, **self.options)
+            plan = method.plan(flows, self.guarantee, max_suppressed=self.max_suppressed, **self.options)
         except InfeasibleError:
             return None
+        return plan if isinstance(plan, Plan) else None
 
 
 def _plan_each(

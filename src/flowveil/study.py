@@ -97,7 +97,7 @@ def run_study(
     Args:
         flows: the flows by all attributes; what `flowveil.read_slices` returns.
         directory: where results go: a new folder, an empty one, or an earlier study, which is continued.
-        methods: names of methods; all by default.
+        methods: names of methods; all that keep a k by default.
         protections: each a unit, or several joined by ``+`` (``trips+population``).
         k: how many every cell must hide.
         max_suppressed: share that may be suppressed.
@@ -114,9 +114,10 @@ def run_study(
     """
     from flowveil.report.study import write_study
 
-    chosen = tuple(methods or METHODS)
+    chosen = tuple(methods or (name for name, method in METHODS.items() if not method.noisy))
     for name in chosen:
-        find_method(name)
+        if find_method(name).noisy:
+            raise ParameterError(f"Method '{name}' adds noise and keeps no k; a study compares methods at one k.")
     units = tuple(_parse_protection(text, flows.whole) for text in protections)
     if not np.isfinite(time_limit) or time_limit <= 0:
         raise ParameterError(f"time_limit must be above 0 seconds; found {time_limit!r}.")
@@ -380,7 +381,9 @@ def _outcome(flows: SlicedFlows, run: Run, k: int, max_suppressed: float) -> dic
             part, run.method, k=k, protect=run.protect, max_suppressed=max_suppressed, k_population=population
         )
         seconds = time.perf_counter() - begun
-        measures, withheld = published_measures(release, release.metrics(), reason_to_withhold(release))
+        # No zones are published beside a study, so the error is the exact one.
+        sizes = release.plan.origin_zones.size, release.plan.destination_zones.size
+        measures, withheld = published_measures(release, release.metrics(), reason_to_withhold(release), sizes)
     except InfeasibleError:
         return {"status": "infeasible"}
     except FlowveilError as problem:

@@ -29,6 +29,7 @@ from flowveil.slices import SlicedFlows
 from flowveil.verify_boxes import Rectangles, flows_inside
 from flowveil.verify_differences import check_differences
 from flowveil.verify_exports import EXPORTS, check_exports
+from flowveil.verify_noisy import claims_noise, verify_noise
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
@@ -58,7 +59,14 @@ _ZONE_COLUMNS: dict[str, str | None] = {
 }
 _UNITS = ("trips", "people", "population")
 #: Measures that tell the suppressed volume to whoever has the published cells.
-_TELL_SUPPRESSED = ("c_dm", "distribution_distance", "reconstruction_loss", "suppressed_share")
+_TELL_SUPPRESSED = (
+    "c_dm",
+    "distribution_distance",
+    "floor_generalization_error",
+    "floor_ratio",
+    "reconstruction_loss",
+    "suppressed_share",
+)
 #: Below this many flows or cells, a total would tell single values.
 _FEWEST_SUPPRESSED = 3
 #: Measures that tell how trips are spread inside a cell, where few cells cover more than one pair of tiles.
@@ -95,7 +103,8 @@ def verify_release(
         One plain line for each contradiction; empty when everything holds: the files are those of the
         manifest, each published cell is exactly the sum of the raw flows that belong to it and reaches the
         guarantee, and the counts, shares and smallest values in the report are those of the recount. Prose,
-        pictures, outlines and the other measures are not recounted.
+        pictures, outlines and the other measures are not recounted. Of a noisy release, whose counts nobody can
+        recount, the form is checked, and that the report tells nothing without noise.
     """
     try:
         return _verify(Path(folder), flows, expect or {})
@@ -108,6 +117,10 @@ def _verify(place: Path, flows: Flows | SlicedFlows, expect: Mapping[str, Any]) 
         return ["there is no such folder"]
     raw = _Raw.of(flows)
     findings = list(_check_manifest(place))
+    if claims_noise(place):
+        if isinstance(flows, SlicedFlows):
+            return [*findings, "report.json: a noisy release has no slices"]
+        return [*findings, *_verify_noisy(place, flows, expect)]
     report, problems = _read_report(place)
     findings += problems
     if report is None:
@@ -131,6 +144,7 @@ def _verify(place: Path, flows: Flows | SlicedFlows, expect: Mapping[str, Any]) 
             findings += _load_boxes(db, place, report.boxes, raw.whole)
         findings += _check_zones(db, report)
         _assign_flows(db, report, raw.whole)
+        findings += _check_nested_tiles(db, report)
         findings += _check_cells(db, report, raw.whole)
         findings += _check_measures(db, report, raw.whole)
         if raw.columns:
@@ -143,6 +157,24 @@ def _verify(place: Path, flows: Flows | SlicedFlows, expect: Mapping[str, Any]) 
                 admitted=report.short_differences,
             )
     return findings
+
+
+def _verify_noisy(place: Path, flows: Flows, expect: Mapping[str, Any]) -> Iterator[str]:
+    missing = [name for name, value in expect.items() if value]
+    if missing:
+        yield f"report.json: a noisy release promises no smallest cell, so {', '.join(missing)} cannot hold"
+    with _database() as db:
+        findings = list(verify_noise(place, flows, db))
+        if not findings:
+            # How many tiles a zone has is not told where only the data knows.
+            findings += _load_table(db, place / "zones.parquet", "zones", _ZONE_COLUMNS, may_be_empty="tiles")
+        yield from findings
+        exports = _present_exports(place)
+        if findings or not exports:
+            return
+        columns = {name: kind for name, kind in _FLOW_COLUMNS.items() if name != "weight"}
+        yield from _load_table(db, place / "flows.parquet", "published", columns)
+        yield from check_exports(place, exports, db)
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,6 +264,13 @@ class _Claims:
     slice_columns: tuple[str, ...] = ()
     slices: tuple[_SliceClaims, ...] = ()
     short_differences: int = 0
+
+    @property
+    def disjoint(self) -> bool:
+        """Whether no tile, or no flow at least, lies in two zones or cells; then `tiles` counts every tile."""
+        if self.slice_columns:
+            return False
+        return self.homogeneous or (self.boxes is not None and self.boxes["disjoint"])
 
     @property
     def overlapping(self) -> bool:
@@ -434,7 +473,13 @@ def _load_published(db: Any, place: Path, raw: _Raw) -> list[str]:
 
 
 def _load_table(
-    db: Any, path: Path, table: str, columns: Mapping[str, str | None], slice_columns: Sequence[str] = ()
+    db: Any,
+    path: Path,
+    table: str,
+    columns: Mapping[str, str | None],
+    slice_columns: Sequence[str] = (),
+    *,
+    may_be_empty: str | None = None,
 ) -> Iterator[str]:
     """Read a table. Its slice columns, text that may be empty, become c0, c1, ..."""
     import duckdb
@@ -460,7 +505,8 @@ def _load_table(
         yield f"{path.name}: cannot be read"
         return
     keys = list(columns)[:2]
-    empty = " OR ".join(f"{name} IS NULL" for name, kind in columns.items() if kind in ("VARCHAR", "BIGINT"))
+    filled = [name for name, kind in columns.items() if kind in ("VARCHAR", "BIGINT") and name != may_be_empty]
+    empty = " OR ".join(f"{name} IS NULL" for name in filled)
     if _one(db, f"SELECT count(*) FROM {table} WHERE {empty}"):
         yield f"{path.name}: has empty fields"
     of_slice = [f"c{i} IS NOT NULL, coalesce(c{i}, '')" for i in range(len(slice_columns))]
@@ -657,7 +703,10 @@ def _check_zones(db: Any, claims: _Claims) -> Iterator[str]:
             f"{role} zones cover no tile of the input": f"{compared} WHERE node IS NULL",
             f"{role} zones stand twice": f"(SELECT zone FROM {listed} GROUP BY zone HAVING count(*) > 1)",
             f"{role} zones have another number of tiles than the recount": (
-                f"{compared} WHERE node IS NOT NULL AND l.tiles IS DISTINCT FROM r.tiles"
+                f"{compared} WHERE node IS NOT NULL AND l.tiles IS DISTINCT FROM r.tiles AND {claims.disjoint}"
+            ),
+            f"{role} zones have more tiles than lie in them, or none": (
+                f"{compared} WHERE node IS NOT NULL AND (l.tiles IS NULL OR l.tiles < 1 OR l.tiles > r.tiles)"
             ),
             f"{role} zones have another level than the map": (
                 f"{compared} WHERE node IS NOT NULL AND l.level IS DISTINCT FROM r.level"
@@ -826,6 +875,24 @@ def _assign_flows(db: Any, claims: _Claims, flows: Flows) -> None:
         "o.tiles AS tiles_o, d.tiles AS tiles_d FROM published p JOIN zone_o o ON origin_zone = o.zone AND p.s = o.s "
         "JOIN zone_d d ON destination_zone = d.zone AND p.s = d.s LEFT JOIN counted c ON c.a = o.z AND c.b = d.z",
     )
+
+
+def _check_nested_tiles(db: Any, claims: _Claims) -> Iterator[str]:
+    """Nested zones leave out tiles that only suppressed flows touch: the difference of two must not name one."""
+    if claims.disjoint or claims.boxes is not None:
+        return
+    for end, role in (("o", "origin"), ("d", "destination")):
+        published = f"SELECT {end} AS tile FROM raw SEMI JOIN assigned USING (flow)"
+        lost = f"SELECT DISTINCT {end} AS tile FROM raw ANTI JOIN ({published}) p ON raw.{end} = p.tile"
+        within = f"SELECT z, count(*) AS n FROM member_{end} JOIN ({lost}) USING (tile) GROUP BY z"
+        wrong = _one(
+            db,
+            f"SELECT count(*) FROM zones l JOIN zone_{end} r USING (zone) LEFT JOIN ({within}) w ON w.z = r.z "
+            f"WHERE role IN ('{role}', 'both') AND node IS NOT NULL "
+            "AND l.tiles IS DISTINCT FROM r.tiles - coalesce(w.n, 0)",
+        )
+        if wrong:
+            yield f"zones.parquet: {wrong} {role} zones have another number of tiles than the recount"
 
 
 def _check_cells(db: Any, claims: _Claims, flows: Flows) -> Iterator[str]:

@@ -90,7 +90,16 @@ def _expected(db: Any, kind: str, slice_columns: Sequence[str]) -> Columns:
 
 def _fetched(db: Any, query: str, values: list[Any] | None = None) -> Columns:
     columns = db.execute(query, values or []).fetchnumpy()
-    return {name: np.ma.filled(column, None) if column.dtype == object else column for name, column in columns.items()}
+    return {name: _without_mask(column) for name, column in columns.items()}
+
+
+def _without_mask(column: Any) -> Any:
+    """Empty fields as None: a mask would be dropped, and what lies below it taken for a value."""
+    if not np.ma.is_masked(column):
+        return np.ma.getdata(column)
+    values = np.ma.getdata(column).astype(object)
+    values[np.ma.getmaskarray(column)] = None
+    return values
 
 
 def _compare(kind: str, found: Columns | None, expected: Columns, slice_columns: tuple[str, ...] = ()) -> Iterator[str]:
@@ -114,7 +123,8 @@ def _compare(kind: str, found: Columns | None, expected: Columns, slice_columns:
             continue
         a = np.asarray(found[name], dtype=np.float64)[ours[1]]
         b = np.asarray(expected[name], dtype=np.float64)[theirs[1]]
-        n = int(np.sum(~(np.abs(a - b) <= _TOLERANCE * np.maximum(1, np.abs(b)))))
+        same = (np.abs(a - b) <= _TOLERANCE * np.maximum(1, np.abs(b))) | (np.isnan(a) & np.isnan(b))
+        n = int(np.sum(~same))
         if n:
             yield f"{n} of its {kind} have another {name} than the release"
 

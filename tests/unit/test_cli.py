@@ -56,7 +56,7 @@ def test_anonymize_publishes_and_verify_agrees(release, trips_csv, capsys):
 def test_json_is_one_object(tmp_path, trips_csv, capsys):
     assert run("anonymize", trips_csv, "--k", 5, "--resolution", 8, "--out", tmp_path / "r", "--json") == 0
     result = json.loads(capsys.readouterr().out)
-    assert result["method"] == "odkanon"
+    assert result["method"] == "twincut"
     assert result["measures"]["trips"]["k_trips"] >= 5
     assert run("verify", tmp_path / "r", "--against", trips_csv, "--json") == 0
     assert json.loads(capsys.readouterr().out)["holds"] is True
@@ -81,8 +81,9 @@ def test_prose_is_quiet_about_progress_when_not_in_a_terminal(tmp_path, trips_cs
         ["--protect", "trips", "--protect", "people", "--protect", "population"],
         ["--protect", "population", "--k-population", 700],
         ["--l", 2],
-        ["--option", "budget=volume"],
-        ["--option", "levels=1", "--option", "beta=0.2"],
+        ["--option", "effort=0", "--option", "objective=metres"],
+        ["--method", "odkanon", "--option", "budget=volume"],
+        ["--method", "odkanon", "--option", "levels=1", "--option", "beta=0.2"],
         ["--max-suppressed", 0],
         ["--seed", 3],
     ],
@@ -134,7 +135,7 @@ def bad_input(kind: str, folder: Path) -> tuple[Path, list[object]]:
     if kind == "unknown method":
         return write(path, **columns), ["--method", "odkannon"]
     if kind == "unknown option":
-        return write(path, **columns), ["--option", "lvels=2"]
+        return write(path, **columns), ["--method", "odkanon", "--option", "lvels=2"]
     if kind == "people without persons":
         return write(path, **columns), ["--protect", "people"]
     assert kind == "suppression above 1"

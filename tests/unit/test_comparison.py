@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
+import operator
+import pickle
+import re
+import sys
+import time
 
 import pytest
 
 import flowveil
 from flowveil import comparison
 from flowveil.errors import DataError, OutputError, ParameterError
-from flowveil.report.comparison import FILES, to_csv, to_latex, to_markdown
+from flowveil.report.comparison import FILES, render_comparison, to_csv, to_latex, to_markdown
 from flowveil.report.summary import summarize
 from unit.publish.releases import city_flows, region_flows
 
@@ -44,7 +49,7 @@ def test_every_combination_is_run_in_order(found):
 
 def test_a_run_is_the_release_that_anonymize_makes(flows, found):
     run = next(run for run in found.runs if (run.method, run.k, run.protection) == ("odkanon", 10, "trips"))
-    release = flowveil.anonymize(flows, k=10, budget="volume")
+    release = flowveil.anonymize(flows, "odkanon", k=10, budget="volume")
     assert run.flows.equals(release.flows)
     assert run.zones.equals(release.zones)
     assert run.measures == summarize(release)["measures"]["trips"]
@@ -60,10 +65,78 @@ def test_what_cannot_be_met_is_shown_as_such(found):
 
 
 def test_a_run_that_takes_too_long_is_stopped(flows):
-    found = flowveil.compare(flows, methods="odkanon", k=10, time_limit=0.01)
+    found = flowveil.compare(flows, methods="odkanon", k=10, time_limit=0.001)
     (run,) = found.runs
     assert (run.status, run.flows) == ("timed out", None)
-    assert "stopped after" in run.reason
+    assert run.reason == "stopped after 0.001 seconds"
+
+
+class Nap:
+    """Whoever unpickles it sleeps."""
+
+    def __reduce__(self):
+        return time.sleep, (4,)
+
+
+class SlowToUnpack:
+    """Whoever unpickles it gets the flows, late."""
+
+    def __init__(self, flows):
+        self.flows = flows
+
+    def __reduce__(self):
+        return operator.getitem, ([Nap(), self.flows], 1)
+
+
+def test_the_clock_starts_with_the_run_and_not_with_its_process(flows):
+    asked = {"method": "odkanon", "k": 10, "protect": ("trips",), "max_suppressed": 0.1}
+    run = comparison._run(pickle.dumps(SlowToUnpack(flows)), asked, 3.5)
+    assert run.status == "done"
+    assert run.seconds < 3.5
+
+
+def test_a_process_that_never_gets_ready_is_given_up(flows, monkeypatch):
+    monkeypatch.setattr(comparison, "START_LIMIT", 0.2)
+    asked = {"method": "odkanon", "k": 10, "protect": ("trips",), "max_suppressed": 0.1}
+    run = comparison._run(pickle.dumps(SlowToUnpack(flows)), asked, 60)
+    assert run.status == "failed"
+    assert "did not start" in run.reason
+
+
+def test_a_process_that_dies_is_shown_as_failed():
+    asked = {"method": "odkanon", "k": 10, "protect": ("trips",), "max_suppressed": 0.1}
+    run = comparison._run(b"no pickle", asked, 60)
+    assert run.status == "failed"
+    assert "without a result" in run.reason
+
+
+def test_what_the_first_call_compiles_is_not_measured(flows, monkeypatch):
+    """The child runs the same method, options and protection on a few flows, then says that it is ready."""
+    calls, written = [], io.BytesIO()
+
+    def watched(some, **asked):
+        calls.append((len(some), asked, written.getvalue()))
+        raise RuntimeError("too few flows")
+
+    monkeypatch.setattr(flowveil.api, "anonymize", watched)
+    asked = {"method": "odkanon", "k": 10, "protect": ("trips", "people"), "budget": "volume"}
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(pickle.dumps(asked) + pickle.dumps(flows))))
+    comparison.answer_job(written)
+    (few, before, said_before), (n, after, said_after) = calls
+    assert 0 < few <= comparison.WARM_UP_FLOWS < n
+    assert n == len(flows)
+    assert before == {**asked, "k": 2}
+    assert after == asked
+    assert said_before == b""
+    assert said_after == b"ready\n"
+
+
+def test_runs_that_are_not_in_the_charts_are_told_apart(found):
+    text = render_comparison(found)
+    (said,) = re.findall("Not in the charts: (.*?)</p>", text)
+    named = said.rstrip(".").split(", ")
+    assert len(named) == len(set(named)) == 4
+    assert "odkanon at k = 100000 protecting trips+people (infeasible)" in named
 
 
 def test_a_run_that_breaks_is_named_without_its_message(flows, monkeypatch):
@@ -133,3 +206,25 @@ def test_wrong_arguments_stop_before_anything_runs(flows, monkeypatch):
         flowveil.compare(flows, methods=[])
     with pytest.raises(DataError, match="no person column"):
         flowveil.compare(city_flows(persons=False), protect=["people"])
+
+
+def test_twincut_brings_the_frontier_along(flows, tmp_path):
+    found = flowveil.compare(flows, methods="twincut,odkanon", k=10, options={"twincut": {"effort": 0.0}})
+    (frontier,) = found.frontiers
+    assert (frontier.k, frontier.protect) == (10, ("trips",))
+    exact = flowveil.frontier(flows, k=10)
+    shares, errors = zip(*frontier.points, strict=True)
+    assert list(shares) == sorted(set(shares))
+    for point in exact:
+        # Rounded upwards in the share, so never better than what is.
+        told = [error for share, error in frontier.points if share <= point.suppressed_share]
+        assert all(error >= point.value * 0.994 for error in told)
+    assert all(error == float(f"{error:.3g}") for error in errors)
+    text = (found.write(tmp_path / "out") / "comparison.html").read_text(encoding="utf-8")
+    assert "What suppressing more or less would give" in text
+    assert "NOT FOR PUBLICATION" in text
+
+
+def test_without_twincut_or_time_there_is_no_frontier(flows, found):
+    assert found.frontiers == ()
+    assert flowveil.compare(flows, methods="twincut", k=10, time_limit=0.01).frontiers == ()

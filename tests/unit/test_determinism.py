@@ -13,7 +13,7 @@ import pytest
 
 from conftest import trip_table
 
-METHODS = ["odkanon", "atg-dual", "oigh"]
+METHODS = ["twincut", "odkanon", "atg-dual", "oigh"]
 
 
 def published(folder: Path, table, name: str, method: str, **environment: str) -> dict[str, bytes]:

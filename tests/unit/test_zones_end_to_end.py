@@ -48,7 +48,7 @@ def run(*arguments: object) -> int:
     return 0
 
 
-@pytest.mark.parametrize("method", ["odkanon", "atg-dual", "atg-soft", "oigh", "suppression"])
+@pytest.mark.parametrize("method", ["twincut", "odkanon", "atg-dual", "atg-soft", "oigh", "suppression"])
 @pytest.mark.parametrize("levels", [["--zones-levels", "district,zone"], []])
 def test_codes_survive_from_file_to_release(tmp_path, files, method, levels, capsys):
     zones, trips = files

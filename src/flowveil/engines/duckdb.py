@@ -487,6 +487,7 @@ class _Staged:
             origins=self._tiling.hierarchy(origins),
             destinations=self._tiling.hierarchy(destinations),
             intake=intake,
+            whole_map=self._tiling.whole_map,
         )
 
     def sliced(self, intake: Intake, every: Every | None) -> SlicedFlows:
@@ -508,7 +509,7 @@ class _Staged:
             who = None
             if people is not None and who_start is not None:
                 own = slice(who_start[i], who_start[i + 1])
-                who = People(cell=people.cell[own] - np.int32(a), person=people.person[own])
+                who = people.rows(own, first_cell=a)
             slices.append(
                 Flows(
                     origin[a:b].copy(),
@@ -518,6 +519,7 @@ class _Staged:
                     who,
                     **trees,
                     intake=intake,
+                    whole_map=self._tiling.whole_map,
                 )
             )
         return SlicedFlows(columns=self._slice_names, keys=keys, slices=tuple(slices), every=every)
@@ -553,7 +555,7 @@ class _Staged:
         codes: tuple[NDArray[Any], ...],
         keys: Sequence[tuple[str, ...]] = (),
     ) -> People:
-        """Distinct people of each flow. Persons become numbers in the order of their names, which stay.
+        """Distinct people of each flow and their trips. Persons become numbers in the order of their names, which stay.
 
         Args:
             flows: the numbers that make a flow: of its slice, where there are slices, of its origin and its
@@ -571,8 +573,9 @@ class _Staged:
             self._con,
             "WITH numbered AS (SELECT person, CAST(row_number() OVER (ORDER BY person) - 1 AS INTEGER) AS "
             "number FROM (SELECT DISTINCT person FROM staged WHERE person IS NOT NULL)) "
-            f"SELECT DISTINCT {slice_number}origin, destination, number FROM staged JOIN numbered USING (person) "
-            f"{joined}ORDER BY {slice_number}origin, destination, number",
+            f"SELECT {slice_number}origin, destination, number, CAST(sum(trips) AS BIGINT) AS trips "
+            f"FROM staged JOIN numbered USING (person) {joined}"
+            f"GROUP BY {slice_number}origin, destination, number ORDER BY {slice_number}origin, destination, number",
         )
         if keys:
             self._con.unregister("flowveil_slices")
@@ -584,7 +587,11 @@ class _Staged:
             flow_keys = flow_keys * len(known) + number
             wanted = wanted * len(known) + np.searchsorted(known, rows.column(name).to_numpy())
         cell = np.searchsorted(flow_keys, wanted)
-        return People(cell=cell.astype(np.int32), person=rows.column("number").to_numpy().astype(np.int32))
+        return People(
+            cell=cell.astype(np.int32),
+            person=rows.column("number").to_numpy().astype(np.int32),
+            trips=rows.column("trips").to_numpy().copy(),
+        )
 
 
 def _numbered(cells: Cells64) -> tuple[Ints, Cells64]:

@@ -18,7 +18,7 @@ from flowveil.hierarchy import Floats
 from flowveil.methods.twin_trees import Costs, Half, Positions
 
 #: Combinations kept at a node. Beyond, the best one for each step of suppression is kept and the optimum may be missed.
-MOST_COMBINATIONS = 2048
+MOST_COMBINATIONS = 512
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,20 @@ class _Set:
 _NOTHING = _Set(np.zeros(1), np.zeros(1))
 
 
-def best_within(costs: Costs, half: Half, budget: float, known: float) -> tuple[Positions, float, float] | None:
+@dataclass(frozen=True, eq=False)
+class Within:
+    """What `best_within` found: the cut with its cost and suppressed volume, if any, and how much work that was.
+
+    Attributes:
+        found: the cut, its cost and its suppressed volume; None where no cut is better.
+        work: sets of combinations made, and combinations looked at.
+    """
+
+    found: tuple[Positions, float, float] | None
+    work: tuple[int, int] = (0, 0)
+
+
+def best_within(costs: Costs, half: Half, budget: float, known: float, *, most_choices: int | None = None) -> Within:
     """The cut with the smallest score whose suppressed volume is within the budget, if it is below a known score.
 
     Args:
@@ -97,16 +110,17 @@ def best_within(costs: Costs, half: Half, budget: float, known: float) -> tuple[
         half: the best cut at some price, at least the objective's least price for the known score.
         budget: volume that may be suppressed.
         known: score to beat.
-
-    Returns:
-        The cut, its cost and its suppressed volume; None where no cut is better.
+        most_choices: decide at most so many nodes otherwise, those nearest to a tie; None for all that could matter.
     """
     objective = costs.objective
     gap = objective.price_within(known, half.price, budget) - (half.cost + half.price * half.suppressed)
     if not gap > 0:
-        return None
+        return Within(None)
     choices = near_ties(costs, half, gap)
-    combined = _combine(costs, half, choices.nodes, gap)
+    nodes = choices.nodes
+    if most_choices is not None and len(nodes) > most_choices:
+        nodes = np.sort(nodes[np.argsort(choices.loss, kind="stable")[:most_choices]])
+    combined, work = _combine(costs, half, nodes, gap)
     suppressed = half.suppressed + combined.suppressed
     cost = half.cost + combined.loss - half.price * combined.suppressed
     if objective.mean:
@@ -117,15 +131,15 @@ def best_within(costs: Costs, half: Half, budget: float, known: float) -> tuple[
     score[suppressed > budget] = np.inf
     best = int(np.argmin(score))
     if not score[best] < known:
-        return None
+        return Within(None, work)
     split = half.divided > half.price * costs.volume - costs.cost
     _decide(combined, best, split)
     cut = costs.axis.reached(split)
-    return cut, *costs.of(cut)
+    return Within((cut, *costs.of(cut)), work)
 
 
-def _combine(costs: Costs, half: Half, nodes: Positions, gap: float) -> _Set:
-    """All combinations of decisions at these nodes that lose at most the gap, from the leaves up."""
+def _combine(costs: Costs, half: Half, nodes: Positions, gap: float) -> tuple[_Set, tuple[int, int]]:
+    """All combinations of decisions at these nodes that lose at most the gap, from the leaves up; and the work."""
     axis = costs.axis
     saving = half.price * costs.volume - costs.cost
     published = costs.volume.copy()
@@ -140,6 +154,7 @@ def _combine(costs: Costs, half: Half, nodes: Positions, gap: float) -> _Set:
     for layer, _, siblings, above in reversed(axis.layers):
         relevant[above] |= np.logical_or.reduceat(relevant[layer], siblings)
     below: dict[int, _Set] = {}
+    sets = looked_at = 0
     # Children stand after their parents, so going backwards every node finds its children done.
     for node in np.flatnonzero(relevant)[::-1].tolist():
         found = below.pop(node, _NOTHING)
@@ -147,12 +162,16 @@ def _combine(costs: Costs, half: Half, nodes: Positions, gap: float) -> _Set:
         if chosen[node]:
             whole = (half.best[node] - saving[node], published[node] - costs.volume[node])
             apart = (half.best[node] - half.divided[node], published[node] - divided[node])
+            sets, looked_at = sets + 1, looked_at + len(found.loss) + 1
             found = _choose(found, node, whole, apart, half.price, room)
         parent = int(axis.parent[node])
         if parent < 0:
-            return found
-        below[parent] = _both(below[parent], found, half.price, gap - reach[parent]) if parent in below else found
-    return _NOTHING
+            return found, (sets, looked_at)
+        if parent in below:
+            sets, looked_at = sets + 1, looked_at + len(below[parent].loss) * len(found.loss)
+            found = _both(below[parent], found, half.price, gap - reach[parent])
+        below[parent] = found
+    return _NOTHING, (sets, looked_at)
 
 
 def _choose(

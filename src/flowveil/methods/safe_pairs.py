@@ -119,12 +119,17 @@ class Level:
     start: Positions
     stop: Positions
 
+    def positions(self) -> tuple[Positions, Positions]:
+        """The positions in ``order`` of the flows of all pairs, and the pair of each."""
+        length = self.stop - self.start
+        end = np.cumsum(length)
+        position = np.repeat(self.start - (end - length), length) + np.arange(end[-1])
+        return position, np.repeat(np.arange(len(length)), length)
+
     def rows(self) -> tuple[Positions, Positions]:
         """The flows of all pairs, and the pair of each."""
-        length = self.stop - self.start
-        pair = np.repeat(np.arange(len(length)), length)
-        within = np.arange(len(pair)) - np.repeat(np.cumsum(length) - length, length)
-        return self.order[self.start[pair] + within], pair
+        position, pair = self.positions()
+        return self.order[position], pair
 
 
 def safe_levels(flows: Flows, guarantee: Guarantee, origins: Sketch, destinations: Sketch) -> Iterator[Level]:

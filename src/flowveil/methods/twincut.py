@@ -23,23 +23,30 @@ import numpy as np
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
+from flowveil.hierarchy import Floats
 from flowveil.methods.knapsack import best_within, flipped, near_ties
 from flowveil.methods.odkanon import Cuts, volume_budget_cuts
 from flowveil.methods.pruning import dual_multiplier
 from flowveil.methods.twin_trees import Costs, Goal, Half, Positions, TwinTrees
 from flowveil.plan import Plan, Release
 
-#: Work of the local search at effort 1, in rows and nodes visited: some ten seconds.
-WORK = 8e8
+#: Work of the local search at effort 1, in rows and nodes visited: some five seconds.
+WORK = 4e8
 
 #: What an evaluation costs beside its rows and nodes.
 OVERHEAD = 4000.0
 
 #: Kicks without a gain after which the local search has run to its end, at effort 1.
-PATIENCE = 40
+PATIENCE = 30
+
+#: Nearly tied nodes that are combined when a changed cut is tried out.
+PROBED = 40
 
 #: Steps of the path of prices, and how far it reaches from where it starts.
 PATH = np.exp2(np.arange(-6, 7) / 4)
+
+#: Logarithms of the prices, as multiples of the fair one, that the local search walks along.
+WALK = np.arange(16) / 48
 
 #: What each objective makes small, as a measure of a release; "cells" is made large.
 MEASURES: dict[Goal, str] = {
@@ -121,10 +128,11 @@ def _better(flows: Flows, guarantee: Guarantee, goal: Goal, one: Plan, other: Pl
     return other if measured[1] < measured[0] else one
 
 
-def starting_cuts(trees: TwinTrees, merged: Cuts) -> Iterator[tuple[int, Positions]]:
-    """Cuts to start from, each of one tree: ODkAnon's, uniform depths, and zones of about the same volume."""
-    yield 0, trees.origins.from_full(merged.origin)
-    yield 1, trees.destinations.from_full(merged.destination)
+def starting_cuts(trees: TwinTrees, merged: Cuts | None = None) -> Iterator[tuple[int, Positions]]:
+    """Cuts to start from, each of one tree: ODkAnon's if given, uniform depths, zones of about the same volume."""
+    if merged is not None:
+        yield 0, trees.origins.from_full(merged.origin)
+        yield 1, trees.destinations.from_full(merged.destination)
     axis = trees.origins
     for layer, *_ in axis.layers:
         yield 0, layer
@@ -133,6 +141,56 @@ def starting_cuts(trees: TwinTrees, merged: Cuts) -> Iterator[tuple[int, Positio
     for zones in (16, 64, 256, 1024):
         target = trees.objective.total / zones
         yield 0, axis.best(-((volume - target) ** 2))[0]
+
+
+@dataclass(frozen=True)
+class FrontierPoint:
+    """One map of the frontier: what it suppresses and how fine it is.
+
+    Attributes:
+        suppressed_share: share of the volume that is suppressed.
+        value: the objective; for ``cells`` the number of published cells.
+        price: the price of a suppressed unit at which it was found.
+    """
+
+    suppressed_share: float
+    value: float
+    price: float
+
+
+def frontier(flows: Flows, guarantee: Guarantee, *, objective: Goal = "error") -> tuple[FrontierPoint, ...]:
+    """How fine a homogeneous map can be for every share that may be suppressed, in one run.
+
+    The price of a suppressed unit that both trees share is swept from so high that nothing is suppressed that need not
+    be, to so low that most is; at each price the two trees are pruned in turn. Of all maps met on the way those are
+    kept that no other beats in both respects, finest last. For the data holder: it is computed from all flows.
+    """
+    if objective not in MEASURES:
+        raise ParameterError(f"objective must be one of {', '.join(MEASURES)}; found {objective!r}.")
+    trees = TwinTrees.of(flows, guarantee, objective)
+    if trees is None:
+        return ()
+    search = Search(trees, trees.objective.total)
+    starts = [cut for _, cut in starting_cuts(trees)]
+    found: dict[tuple[float, float], float] = {}
+    highest = trees.objective.total * float(flows.origins.n_tiles + flows.destinations.n_tiles)
+    prices = highest * np.exp2(-np.arange(0, np.log2(highest) + 4, 0.5))
+    for order, cut in ((prices, np.zeros(1, np.int64)), *((prices[::-1], start) for start in starts[-1:])):
+        for price in order:
+            _, cut = search.converge(0, cut, float(price))
+            for point in search.points:
+                found.setdefault(point, float(price))
+            search.points.clear()
+    sign = -1.0 if objective == "cells" else 1.0
+    scored = [(s / trees.objective.total, trees.objective.score(c, s), price) for (s, c), price in found.items()]
+    kept: list[FrontierPoint] = []
+    best = np.inf
+    for share, score, price in sorted(scored):
+        if score < best and share < 1:
+            best = score
+            value = score * trees.objective.total if objective == "cells" else score
+            kept.append(FrontierPoint(share, sign * value, price))
+    return tuple(kept)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,6 +214,7 @@ class Search:
     price: float = 64.0
     work: float = 0.0
     stopped_early: bool = False
+    keep_points: bool = True
     points: list[tuple[float, float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -179,7 +238,8 @@ class Search:
 
     def _offer(self, end: int, fixed: Positions, free: Positions, cost: float, suppressed: float) -> bool:
         """Keep a solution if it is within the budget and better; ``fixed`` is the cut of this end."""
-        self.points.append((suppressed, cost))
+        if self.keep_points:
+            self.points.append((suppressed, cost))
         if suppressed > self.budget:
             return False
         found = self._solution((free, fixed) if end else (fixed, free), cost, suppressed)
@@ -265,26 +325,75 @@ class Search:
                 return last, cut
             last, cut = priced, halves[1].cut
 
+    def tightest_price(self) -> float:
+        """The price at which no known solution promises less at the budget.
+
+        At each price the cheapest known solution is a line over suppression; how high it stands at the budget is what a
+        proof at this price could come to at best.
+        """
+        points = self._known_points()
+        prices = self._fair_price() * np.exp2(np.arange(-48, 49) / 24)
+        priced = points[None, :, 1] + prices[:, None] * (points[None, :, 0] - self.budget)
+        return float(prices[int(np.argmax(priced.min(axis=1)))])
+
+    def cheapest_at(self, price: float) -> tuple[float, float]:
+        """Cost and suppression of the known solution that is cheapest at this price."""
+        points = self._known_points()
+        suppressed, cost = points[int(np.argmin(points[:, 1] + price * points[:, 0]))]
+        return float(cost), float(suppressed)
+
+    def _known_points(self) -> Floats:
+        return np.array(sorted(set(self.points)))
+
     # ---- local search ----------------------------------------------------------------------------------------
 
     def improve(self, effort: float) -> None:
-        """Search around the best solution until the work is done or many kicks in a row gained nothing."""
+        """Search around the best solution until the counted work is done or nothing has been gained for long.
+
+        First along the prices around the fair one, then by kicks, then node by node; a gain starts over. Only work is
+        counted, never time, so every machine does the same.
+        """
         limit = self.work + effort * WORK
+        self.keep_points = False
         patience = int(np.ceil(effort * min(PATIENCE, len(self.trees.origins) + len(self.trees.destinations))))
         rng = np.random.default_rng(0)
+        tried: set[tuple[int, bytes]] = set()
         self.polish()
-        in_vain = rounds = 0
-        settled = False
-        while in_vain < patience and self.work < limit and not self._out_of_time():
+        kicks = 0
+        while not self._ended(limit):
             before = self.best.score
-            settled = settled or not self._flip_each(limit)
-            if settled:
-                self._kick(rng, rounds)
-                rounds += 1
-                in_vain += 1
-            if self.best.score < before:
-                self.price = self._fair_price()
-                in_vain, settled = 0, False
+            self._walk_prices(tried, limit)
+            in_vain = 0
+            while self.best.score == before and in_vain < patience and not self._ended(limit):
+                self._kick(rng, kicks)
+                kicks, in_vain = kicks + 1, in_vain + 1
+            if self.best.score == before:
+                self._flip_each(limit)
+            if self.best.score == before:
+                return
+            self.price = self._fair_price()
+
+    def _ended(self, limit: float) -> bool:
+        return self.work >= limit or self._out_of_time()
+
+    def _walk_prices(self, tried: set[tuple[int, bytes]], limit: float) -> None:
+        """Alternate at prices rising, then falling from the fair one, and spend the budget exactly where that ends.
+
+        The hull has few points near the budget, but from each of them the exact pruning reaches another neighbourhood.
+        """
+        for steps in (WALK, -WALK):
+            for end in (0, 1):
+                cut = self.best.cuts[end]
+                center = self.price = self._fair_price()
+                for factor in np.exp(steps):
+                    if self._ended(limit):
+                        return
+                    _, cut = self.converge(end, cut, center * float(factor))
+                    if (end, cut.tobytes()) in tried:
+                        continue
+                    tried.add((end, cut.tobytes()))
+                    if self._exact(end, cut):
+                        self.polish()
 
     def polish(self) -> bool:
         """Cut each tree as well as the budget allows while the other stays, in turn, until both are at their best."""
@@ -298,7 +407,7 @@ class Search:
             end = 1 - end
         return improved
 
-    def _exact(self, end: int, cut: Positions) -> bool:
+    def _exact(self, end: int, cut: Positions, *, most_choices: int | None = None) -> bool:
         """The best cut of the other tree within the budget, if it improves on the best solution."""
         costs = self._given(end, cut)
         if costs.lost > self.budget:
@@ -315,9 +424,9 @@ class Search:
             half = self._at(costs, self.trees.objective.least_price(self.best.score))
         if not self._may_improve(half):
             return improved
-        self.work += 10 * OVERHEAD + 100.0 * len(costs.axis)
-        better = best_within(costs, half, self.budget, self.best.score)
-        return (better is not None and self._offer(end, cut, *better)) or improved
+        within = best_within(costs, half, self.budget, self.best.score, most_choices=most_choices)
+        self.work += 10 * OVERHEAD + 10.0 * len(costs.axis) + within.work[0] * OVERHEAD / 2 + within.work[1] * 10.0
+        return (within.found is not None and self._offer(end, cut, *within.found)) or improved
 
     def _may_improve(self, half: Half) -> bool:
         """Whether any cut of this tree could beat the best solution: what it costs at this price says so."""
@@ -334,7 +443,7 @@ class Search:
             slack = most - (half.cost + half.price * half.suppressed)
             ties = near_ties(costs, half, 3 * max(slack, 0.0))
             for node in ties.nodes[np.argsort(ties.loss, kind="stable")]:
-                if self.work >= limit or self._out_of_time():
+                if self._ended(limit):
                     return False
                 if self._answer(1 - end, flipped(costs, half, np.array([node]))):
                     self.polish()
@@ -348,7 +457,7 @@ class Search:
             costs = self._given(end, cut)
             half = self._at(costs, max(self.price, self.trees.objective.least_price(self.best.score)))
             if self._may_improve(half):
-                self._exact(end, cut)
+                self._exact(end, cut, most_choices=PROBED)
             end, cut = 1 - end, half.cut
         return self.best.score < before
 
@@ -369,6 +478,3 @@ class Search:
             self.polish()
             return True
         return False
-
-
-__all__ = ["twincut"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flowveil.metrics.floor import floor_measures
 from flowveil.metrics.privacy import privacy_measures
 from flowveil.metrics.spatial import spatial_measures
 from flowveil.metrics.utility import utility_measures
@@ -21,6 +22,9 @@ def measure(release: Release) -> dict[str, Measures]:
     """All measures by basis: "trips" and, where there are weights, "weight"."""
     privacy = privacy_measures(release)
     bases = ("trips",) if release.cells.weight is None else ("trips", "weight")
-    return {
-        basis: {**utility_measures(release, basis), **spatial_measures(release, basis), **privacy} for basis in bases
-    }
+    measured: dict[str, Measures] = {}
+    for basis in bases:
+        utility = utility_measures(release, basis)
+        floor = floor_measures(release, basis, utility["mean_generalization_error"])
+        measured[basis] = {**utility, **floor, **spatial_measures(release, basis), **privacy}
+    return measured

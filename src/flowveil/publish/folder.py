@@ -22,7 +22,9 @@ import pyarrow.parquet as pq
 
 from flowveil.errors import GuaranteeError, OutputError
 from flowveil.family import Family
+from flowveil.noisy import NoisyRelease
 from flowveil.publish.exports import Format, check_formats, parse_formats
+from flowveil.publish.tables import noisy_flow_tables
 from flowveil.report.family import summarize_family
 from flowveil.report.html import render
 from flowveil.report.summary import FORMAT, manifest, summarize
@@ -39,12 +41,13 @@ _LITTER = frozenset({".DS_Store", "Thumbs.db", "desktop.ini"})
 
 
 def publish(
-    release: Release | Family,
+    release: Release | NoisyRelease | Family,
     directory: str | PathLike[str],
     *,
     overwrite: bool = True,
     formats: str | Iterable[str] = (),
     basemap: str | None = None,
+    beside: Release | None = None,
 ) -> Path:
     """Write a release, or a family of releases, into a folder.
 
@@ -54,6 +57,8 @@ def publish(
         overwrite: whether an earlier release may be replaced.
         formats: exports to write beside the tables; names of `flowveil.publish.exports.FORMATS`.
         basemap: address of a tile server for the report's optional background map.
+        beside: another release of the same data that report.html shows beside this one. Only for data that nobody is
+            behind: two releases of real data can be subtracted from each other.
 
     Returns:
         The folder.
@@ -64,7 +69,10 @@ def publish(
         OutputError: the folder may not or cannot be written. What was there is untouched.
         GuaranteeError: the files, read back and recounted, contradict the release. What was there is
         untouched.
+        ParameterError: the noise of a noisy release could be repeated.
     """
+    if isinstance(release, NoisyRelease):
+        release.check_publishable()
     wanted = parse_formats(formats)
     check_target(directory, overwrite=overwrite)
     zones = release.zones
@@ -74,7 +82,7 @@ def publish(
     draft = _beside(target, "draft")
     try:
         os.mkdir(draft)
-        _write_files(release, draft, wanted, basemap)
+        _write_files(release, draft, wanted, basemap, beside)
         findings = verify_release(draft, release.input)
         if findings:
             raise GuaranteeError(
@@ -162,17 +170,23 @@ def _beside(target: Path, purpose: str) -> Path:
     return target.with_name(f".{target.name}.{purpose}-{secrets.token_hex(8)}")
 
 
-def _write_files(release: Release | Family, folder: Path, formats: Sequence[Format], basemap: str | None) -> None:
+def _write_files(
+    release: Release | NoisyRelease | Family,
+    folder: Path,
+    formats: Sequence[Format],
+    basemap: str | None,
+    beside: Release | None,
+) -> None:
     written = [f.name for f in formats]
     summary: Callable[..., dict[str, Any]] = summarize_family if isinstance(release, Family) else summarize
     report = summary(release, formats=written, basemap=basemap)
     overview = release.overview if isinstance(release, Family) else None
     content: dict[str, Callable[[IO[bytes]], None]] = {
-        "flows.parquet": lambda file: _write_parquet(release.flows, file),
+        "flows.parquet": lambda file: _write_flows(release, file),
         "zones.parquet": lambda file: _write_parquet(release.zones, file),
         "report.json": lambda file: _write_json(report, file),
         "report.html": lambda file: _write_text(
-            render(report, release.flows, release.zones, basemap=basemap, overview=overview), file
+            render(report, release.flows, release.zones, basemap=basemap, beside=beside, overview=overview), file
         ),
     }
     for name, write in content.items():
@@ -182,9 +196,14 @@ def _write_files(release: Release | Family, folder: Path, formats: Sequence[Form
     names = [*content, *(name for wanted in formats for name in wanted.files)]
     for name in names[len(content) :]:
         _sync_file(folder / name)
-    sha256 = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names}
+    sha256 = {name: _sha256(folder / name) for name in names}
     _write_file(folder / MANIFEST, lambda file: _write_json(manifest(report, sha256), file))
     _sync_folder(folder)
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _sync_file(path: Path) -> None:
@@ -197,6 +216,19 @@ def _write_file(path: Path, write: Callable[[IO[bytes]], None]) -> None:
         write(file)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _write_flows(release: Release | NoisyRelease | Family, file: IO[bytes]) -> None:
+    if not isinstance(release, NoisyRelease):
+        _write_parquet(release.flows, file)
+        return
+    # Noise fills a third of all pairs: they go to the file a row group at a time.
+    writer = None
+    for part in noisy_flow_tables(release, rows=ROWS_PER_GROUP):
+        writer = writer or pq.ParquetWriter(file, part.schema, compression="zstd", version="2.6")
+        writer.write_table(part, row_group_size=ROWS_PER_GROUP)
+    if writer is not None:
+        writer.close()
 
 
 def _write_parquet(table: pa.Table, file: IO[bytes]) -> None:

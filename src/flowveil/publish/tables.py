@@ -8,7 +8,7 @@ that somebody went there.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import shapely
 from numpy.typing import NDArray
 
 from flowveil.hierarchy import Ints
+from flowveil.noisy import NoisyRelease
 
 if TYPE_CHECKING:
     from flowveil.family import Family
@@ -34,13 +35,19 @@ _ZONE_FIELDS = (
 )
 
 
-def flows_table(release: Release) -> pa.Table:
+#: Rows of noisy counts that are turned into text at a time.
+_ROWS_AT_ONCE = 1 << 20
+
+
+def flows_table(release: Release | NoisyRelease) -> pa.Table:
     """The published matrix, sorted by (origin_zone, destination_zone).
 
     Returns:
         ``origin_zone`` and ``destination_zone`` (text), ``trips`` (int64) and, where the input has weights,
         ``weight`` (float64).
     """
+    if isinstance(release, NoisyRelease):
+        return pa.concat_tables(noisy_flow_tables(release, rows=_ROWS_AT_ONCE))
     cells, plan = release.cells, release.plan
     origin, origin_rank = _codes_of(plan.origin_zones, cells.origin)
     destination, destination_rank = _codes_of(plan.destination_zones, cells.destination)
@@ -55,15 +62,33 @@ def flows_table(release: Release) -> pa.Table:
     return pa.table(columns)
 
 
-def zones_table(release: Release) -> pa.Table:
+def noisy_flow_tables(release: NoisyRelease, *, rows: int) -> Iterator[pa.Table]:
+    """The matrix of a noisy release, so many rows at a time: millions of codes are never text all at once.
+
+    Its pairs stand in the order of publication already.
+    """
+    cells, plan = release.cells, release.plan
+    ends = [
+        (number, pa.array(zones.codes(np.arange(len(zones), dtype=np.int32)).tolist(), type=pa.string()))
+        for number, zones in ((cells.origin, plan.origin_zones), (cells.destination, plan.destination_zones))
+    ]
+    for first in range(0, len(cells), rows):
+        part = slice(first, first + rows)
+        origin, destination = (codes.take(pa.array(number[part])) for number, codes in ends)
+        trips = pa.array(cells.trips[part], type=pa.int64())
+        yield pa.table({"origin_zone": origin, "destination_zone": destination, "trips": trips})
+
+
+def zones_table(release: Release | NoisyRelease) -> pa.Table:
     """The zones that published cells use, sorted by zone then role; GeoParquet 1.1 where the map is known.
 
     A zone used at both ends is one row of role ``both`` when it is the same area with the same tiles in both
     roles; the tiles are those observed at each end, so often they differ, and then there are two rows.
     """
     plan, cells = release.plan, release.cells
-    origin = _zone_rows(plan.origin_zones, cells.origin, "origin")
-    destination = _zone_rows(plan.destination_zones, cells.destination, "destination")
+    size_o, size_d = release.published_sizes
+    origin = _zone_rows(plan.origin_zones, cells.origin, size_o, "origin")
+    destination = _zone_rows(plan.destination_zones, cells.destination, size_d, "destination")
     table = _join_roles(origin, destination).sort_by([("zone", "ascending"), ("role", "ascending")])
     return _with_geo_metadata(table)
 
@@ -98,9 +123,12 @@ def family_overview(family: Family) -> pa.Table:
 
 def family_zones_table(family: Family) -> pa.Table:
     """The zones that published cells of any slice use; see `zones_table`. Slices share trees, so zones agree."""
-    origin = _distinct_zones([_zone_rows(r.plan.origin_zones, r.cells.origin, "origin") for r in family.releases])
+    sized = list(zip(family.releases, family.published_sizes, strict=True))
+    origin = _distinct_zones(
+        [_zone_rows(r.plan.origin_zones, r.cells.origin, size, "origin") for r, (size, _) in sized]
+    )
     destination = _distinct_zones(
-        [_zone_rows(r.plan.destination_zones, r.cells.destination, "destination") for r in family.releases]
+        [_zone_rows(r.plan.destination_zones, r.cells.destination, size, "destination") for r, (_, size) in sized]
     )
     table = _join_roles(origin, destination).sort_by([("zone", "ascending"), ("role", "ascending")])
     return _with_geo_metadata(table)
@@ -120,7 +148,7 @@ def _codes_of(zones: Zones, number: Ints) -> tuple[pa.Array, NDArray[np.int64]]:
     return pa.array(codes.tolist(), type=pa.string()).take(pa.array(position)), rank[position]
 
 
-def _zone_rows(zones: Zones, number: Ints, role: str) -> pa.Table:
+def _zone_rows(zones: Zones, number: Ints, size: Ints | None, role: str) -> pa.Table:
     used = np.flatnonzero(np.bincount(number)).astype(np.int32)
     codes, first = np.unique(zones.codes(used), return_index=True)
     used = used[first]
@@ -128,7 +156,7 @@ def _zone_rows(zones: Zones, number: Ints, role: str) -> pa.Table:
     lat, lon = (None, None) if center is None else center
     known: dict[str, Any] = {
         "level": zones.level[used],
-        "tiles": zones.size[used],
+        "tiles": None if size is None else size[used],
         "area_km2": area,
         "lat": lat,
         "lon": lon,

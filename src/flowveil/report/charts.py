@@ -185,7 +185,9 @@ def line_chart(lines: Sequence[Line], *, title: str, x_label: str, ticks: Sequen
     zero = log and len(known) < len(told)
     if log and (zero or high / low < 1.5):
         low, high = low / 3, high * 1.5
-    if high == low:
+    if log:
+        low, high = _with_two_steps(low, high)
+    elif high == low:
         high = low + 1
     right = 120
     plot_width, floor = WIDTH - LEFT - right, HEIGHT - BOTTOM
@@ -247,12 +249,95 @@ def _marker(number: int, x: float, y: float, colour: str) -> str:
     return f'<path d="M{x:.1f} {y - 5:.1f}l4.6 8h-9.2z" fill="{colour}"/>'
 
 
+#: What a logarithmic axis is marked with.
+_STEPS = tuple(float(f"{m}e{e}") for e in range(-9, 16) for m in (1, 2, 5))
+
+
+def _with_two_steps(low: float, high: float) -> tuple[float, float]:
+    """Widen a logarithmic range until two marks are in it: one alone does not tell a scale."""
+    if sum(low <= s <= high for s in _STEPS) >= 2:
+        return low, high
+    below = max((s for s in _STEPS if s <= low), default=low)
+    above = min((s for s in _STEPS if s >= high and s > below), default=below * 2)
+    return below, above
+
+
 def _axis_ticks(low: float, high: float, *, log: bool) -> list[float]:
     if log:
-        steps = [m * 10.0**e for e in range(-9, 16) for m in (1, 2, 5)]
-        inside = [s for s in steps if low <= s <= high]
+        inside = [s for s in _STEPS if low <= s <= high]
         return inside if len(inside) <= 6 else inside[:: -(-len(inside) // 5)]
     raw = (high - low) / 4
     power = 10.0 ** np.floor(np.log10(raw))
     step = float(next(m * power for m in (1, 2, 5, 10) if m * power >= raw))
     return [float(f"{step * i:.12g}") for i in range(int(high / step) + 1)]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A named point beside a curve."""
+
+    name: str
+    x: float
+    y: float
+
+
+def curve_chart(
+    curve: Sequence[tuple[float, float]],
+    *,
+    marks: Sequence[Mark],
+    limit: float,
+    limit_text: str,
+    title: str,
+    x_label: str,
+) -> str:
+    """A curve over shares on a logarithmic scale, a limit on the shares, and points beside the curve.
+
+    Args:
+        curve: share and value, the values above 0.
+        marks: points to name beside it.
+        limit: a share to mark.
+        limit_text: what it is.
+        title: what it shows, for those who do not see it.
+        x_label: what the shares are of.
+    """
+    right, floor = 120, HEIGHT - BOTTOM
+    values = [y for _, y in curve] + [mark.y for mark in marks]
+    low, high = min(values) / 1.1, max(values) * 1.1
+    most = max([limit, *(x for x, _ in curve), *(mark.x for mark in marks)]) or 1.0
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        across = LEFT + x / most * (WIDTH - LEFT - right)
+        return across, float(floor - np.log(y / low) / np.log(high / low) * (floor - TOP))
+
+    parts = [f'<line class="axis" x1="{LEFT}" y1="{floor}" x2="{WIDTH - right}" y2="{floor}"/>']
+    for y in _axis_ticks(low, high, log=True):
+        at = place(0, y)[1]
+        parts.append(f'<line class="axis" x1="{LEFT}" y1="{at:.1f}" x2="{WIDTH - right}" y2="{at:.1f}"/>')
+        parts.append(f'<text x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{_short(y)}</text>')
+    for x in _axis_ticks(0.0, most, log=False):
+        parts.append(f'<text x="{place(x, low)[0]:.1f}" y="{floor + 16}" text-anchor="middle">{x:.4g}</text>')
+    middle = LEFT + (WIDTH - LEFT - right) / 2
+    parts.append(f'<text x="{middle}" y="{HEIGHT - 4}" text-anchor="middle">{escape(x_label)}</text>')
+    at = place(limit, low)[0]
+    parts.append(f'<line class="mark" x1="{at:.1f}" y1="{TOP - 14}" x2="{at:.1f}" y2="{floor}"/>')
+    parts.append(f'<text class="mark" x="{at + 6:.1f}" y="{TOP - 6}">{escape(limit_text)}</text>')
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*point) for point in curve))
+    parts.append(f'<polyline points="{path}" fill="none" stroke="{LINE_COLOURS[0]}" stroke-width="2.2"/>')
+    # Names that would lie on each other are moved apart.
+    below = -np.inf
+    placed = sorted((place(mark.x, mark.y)[::-1], n, mark.name) for n, mark in enumerate(marks))
+    for (y, x), n, name in placed:
+        colour = LINE_COLOURS[(n + 1) % len(LINE_COLOURS)]
+        below = max(y, below + 14)
+        parts.append(_marker(n + 1, x, y, colour))
+        parts.append(
+            f'<line x1="{x + 6:.1f}" y1="{y:.1f}" x2="{WIDTH - right}" y2="{below:.1f}" '
+            f'stroke="{colour}" stroke-width=".7"/>'
+        )
+        parts.append(
+            f'<text x="{WIDTH - right + 4}" y="{below + 4:.1f}" style="fill:{colour};font-weight:600">'
+            f"{escape(name)}</text>"
+        )
+    said = [f"{mark.name}: {_short(mark.y)} at {mark.x:.3g}" for mark in marks]
+    ends = f"from {_short(curve[0][1])} at {curve[0][0]:.3g} to {_short(curve[-1][1])} at {curve[-1][0]:.3g}"
+    return svg(parts, title=title, description="; ".join([ends, *said]), height=HEIGHT)

@@ -17,6 +17,7 @@ from flowveil.flows import Cells
 from flowveil.plan import Release
 from flowveil.report.summary import (
     _DIGITS,
+    EVEN_INSIDE,
     FEW_MERGED,
     FEWEST_MERGED,
     FEWEST_SUPPRESSED,
@@ -26,13 +27,14 @@ from flowveil.report.summary import (
     _plain,
     _published_guarantee,
     _published_measures,
-    _published_parameters,
     _reaches,
     _thresholds_in_words,
     command,
     cross_check,
+    is_even_inside,
     n_merged_cells,
     published_measures,
+    published_parameters,
     reason_to_withhold,
 )
 from flowveil.slices import stacked
@@ -66,19 +68,21 @@ def summarize_family(family: Family, *, formats: Sequence[str] = (), basemap: st
     if reason == BESIDE_OTHERS:
         reasons = [own or reason for own in reasons]
     slices = []
-    for (key, release), measures, own in zip(family, exact, reasons, strict=True):
-        published, withheld = published_measures(release, measures, own)
+    for (key, release), measures, own, sizes in zip(family, exact, reasons, family.published_sizes, strict=True):
+        published, withheld = published_measures(release, measures, own, sizes)
         named = dict(zip(family.columns, key, strict=True))
         slices.append({"slice": named, "measures": published, "withheld": withheld})
     overall = {basis: _published_measures(_overall(family, exact, basis)) for basis in exact[0]}
-    withheld = _withhold_overall(family, overall, reason)
+    for basis in overall:
+        overall[basis]["mean_generalization_error"] = _overall_error(family, slices, basis)
+    withheld = _withhold_overall(family, overall, exact, reason)
     first = family.releases[-1]
     secret = reason is not None or any(r is not None for r in reasons)
     guarantee = _published_guarantee(first, withhold=secret)
     report = {
         "version": __version__,
         "method": family.method,
-        "parameters": _published_parameters(family.parameters),
+        "parameters": published_parameters(family.parameters),
         "guarantee": guarantee,
         "homogeneous": all(r.plan.homogeneous for r in family.releases),
         "boxes": None,
@@ -109,7 +113,18 @@ def _suppression(family: Family) -> Mapping[str, Any]:
     return {"rule": "short cells"} if rule["rule"] == BESIDE_SLICES else rule
 
 
-def _withhold_overall(family: Family, overall: dict[str, Measures], reason: str | None) -> dict[str, Any] | None:
+def _overall_error(family: Family, slices: Sequence[Mapping[str, Any]], basis: str) -> float | None:
+    """The mean of the published errors, by the volume they are of: no more than the slices tell."""
+    places = _measured(family)
+    own = [slices[i]["measures"][basis] for i in places]
+    return _mean(
+        own, "mean_generalization_error", [float(family.releases[i].cells.volume(basis).sum()) for i in places]
+    )
+
+
+def _withhold_overall(
+    family: Family, overall: dict[str, Measures], exact: Sequence[dict[str, Measures]], reason: str | None
+) -> dict[str, Any] | None:
     """Blank the measures of all slices that would tell what a slice withholds; which, and why."""
     hidden: dict[str, set[str]] = {basis: set() for basis in overall}
     reasons = [] if reason is None else [reason]
@@ -119,6 +134,9 @@ def _withhold_overall(family: Family, overall: dict[str, Measures], reason: str 
     if 0 < sum(n for n in merged if n < FEWEST_MERGED) < FEWEST_MERGED:
         hidden = {basis: names | set(_DIGITS) for basis, names in hidden.items()}
         reasons.append(FEW_MERGED)
+    elif any(is_even_inside(family.releases[i], exact[i]["trips"]) for i in _measured(family)):
+        hidden = {basis: names | set(_DIGITS) for basis, names in hidden.items()}
+        reasons.append(EVEN_INSIDE)
     for basis, names in hidden.items():
         overall[basis].update(dict.fromkeys(names))
     if not reasons:

@@ -16,22 +16,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil import __version__
+from flowveil.noisy import NoisyRelease
 
 if TYPE_CHECKING:
     from flowveil.guarantee import Guarantee
+    from flowveil.hierarchy import Ints
     from flowveil.plan import Release
 
 #: What a manifest.json of ours says of itself; a folder without it is never overwritten.
 FORMAT = "flowveil release"
 
 #: Measures from which, together with the published cells, the suppressed volume can be computed.
-TELL_SUPPRESSED = ("c_dm", "distribution_distance", "reconstruction_loss", "suppressed_share")
+TELL_SUPPRESSED = (
+    "c_dm",
+    "distribution_distance",
+    "floor_generalization_error",
+    "floor_ratio",
+    "reconstruction_loss",
+    "suppressed_share",
+)
 
 #: With fewer suppressed flows or cells than this, whoever knows one of them learns the other from the total.
 FEWEST_SUPPRESSED = 3
 
 #: With fewer cells than this that cover more than one pair of tiles, the losses are withheld.
 FEWEST_MERGED = 10
+EVEN_INSIDE = "cells are so even inside that the losses would tell what is inside them"
 FEW_MERGED = "so few cells cover more than one pair of tiles that the losses would tell what is inside one"
 
 #: Significant digits of measures that are computed from tiles, not from published cells. A median is the very
@@ -39,13 +49,17 @@ FEW_MERGED = "so few cells cover more than one pair of tiles that the losses wou
 _DIGITS = {
     "reconstruction_loss": 4,
     "distribution_distance": 4,
+    "floor_generalization_error": 3,
+    "floor_ratio": 3,
     "generalization_distance_m": 3,
     "generalization_distance_std_m": 3,
     "generalization_distance_median_m": 2,
 }
 
 
-def summarize(release: Release, *, formats: Sequence[str] = (), basemap: str | None = None) -> dict[str, Any]:
+def summarize(
+    release: Release | NoisyRelease, *, formats: Sequence[str] = (), basemap: str | None = None
+) -> dict[str, Any]:
     """The content of report.json: plain, finite, and safe to publish.
 
     Args:
@@ -59,13 +73,18 @@ def summarize(release: Release, *, formats: Sequence[str] = (), basemap: str | N
         measures are withheld and why), ``cross_check``, ``statement``, ``notes``, and ``command``, which makes the
         release again.
     """
+    written = {"format": ",".join(formats), "basemap": basemap}
+    if isinstance(release, NoisyRelease):
+        from flowveil.report.noise import summarize_noise
+
+        return _with_command(summarize_noise(release), written)
     reason = reason_to_withhold(release)
-    measures, withheld = published_measures(release, release.metrics(), reason)
+    measures, withheld = published_measures(release, release.metrics(), reason, release.published_sizes)
     guarantee = _published_guarantee(release, withhold=reason is not None)
     report = {
         "version": __version__,
         "method": release.method,
-        "parameters": _published_parameters(release.parameters),
+        "parameters": published_parameters(release.parameters),
         "guarantee": guarantee,
         "homogeneous": release.plan.homogeneous,
         "boxes": release.plan.boxes,
@@ -76,8 +95,11 @@ def summarize(release: Release, *, formats: Sequence[str] = (), basemap: str | N
         "statement": statement(release, reason),
         "notes": _published_notes(release.plan.notes, withhold=reason is not None),
     }
+    return _with_command(report, written)
+
+
+def _with_command(report: Mapping[str, Any], written: Mapping[str, str | None]) -> dict[str, Any]:
     plain = {key: _plain(value) for key, value in report.items()}
-    written = {"format": ",".join(formats), "basemap": basemap}
     return {**plain, "command": command(plain["method"], plain["parameters"], written)}
 
 
@@ -132,7 +154,10 @@ def _word(value: Any) -> str:
 
 
 def published_measures(
-    release: Release, exact: Mapping[str, Mapping[str, float | int | None]], reason: str | None
+    release: Release,
+    exact: Mapping[str, Mapping[str, float | int | None]],
+    reason: str | None,
+    sizes: tuple[Ints, Ints],
 ) -> tuple[dict[str, dict[str, float | int | None]], dict[str, Any] | None]:
     """The measures as they may be published, and which are withheld and why (None where none is).
 
@@ -140,15 +165,19 @@ def published_measures(
         release: the release.
         exact: its measures.
         reason: why the suppressed volume must not be told, if it must not.
+        sizes: the published numbers of tiles of its origin zones and of its destination zones.
     """
     measures = {basis: _published_measures(values) for basis, values in exact.items()}
+    for basis in measures:
+        measures[basis]["mean_generalization_error"] = _published_error(release, basis, sizes)
     hidden: dict[str, set[str]] = {basis: set() for basis in measures}
     reasons = [] if reason is None else [reason]
     if reason is not None:
         hidden = {basis: set(_tell_suppressed(release, basis)) for basis in measures}
-    if 0 < n_merged_cells(release) < FEWEST_MERGED:
+    inside = _reason_to_withhold_losses(release, exact["trips"])
+    if inside is not None:
         hidden = {basis: names | set(_DIGITS) for basis, names in hidden.items()}
-        reasons.append(FEW_MERGED)
+        reasons.append(inside)
     for basis, names in hidden.items():
         measures[basis].update(dict.fromkeys(names))
     if not reasons:
@@ -209,14 +238,39 @@ def reason_to_withhold(release: Release) -> str | None:
 
 
 def n_merged_cells(release: Release) -> int:
-    """How many published cells cover more than one pair of tiles: the terms that the losses are the sum of.
-
-    A cell of a single pair of tiles loses nothing, so the losses are those of the cells that cover more pairs; with one
-    such cell, the loss times the volume is how its trips are spread over its tiles.
-    """
+    """How many published cells cover more than one pair of tiles: the terms that the losses are the sum of."""
     plan, cells = release.plan, release.cells
     pairs = plan.origin_zones.size[cells.origin].astype(np.int64) * plan.destination_zones.size[cells.destination]
     return int(np.count_nonzero(pairs > 1))
+
+
+def is_even_inside(release: Release, exact: Mapping[str, float | int | None]) -> bool:
+    """Whether spreading cells evenly misplaces so few trips that most of them must be even inside.
+
+    Args:
+        release: what is published.
+        exact: its measures by trips.
+    """
+    total, published = int(release.input.trips.sum()), int(release.cells.trips.sum())
+    misplaced = (exact["reconstruction_loss"] or 0.0) * total - (total - published)
+    merged = n_merged_cells(release)
+    return merged > 0 and misplaced < max(merged, release.guarantee.k)
+
+
+def _reason_to_withhold_losses(release: Release, exact: Mapping[str, float | int | None]) -> str | None:
+    """Why the losses must not be told, or None where they may be.
+
+    A cell of a single pair of tiles loses nothing, so the losses are those of the cells that cover more pairs. With one
+    such cell, the loss times the volume is how its trips are spread over its tiles. And where hardly a trip is
+    misplaced by spreading cells evenly, most cells *are* even, so that the share of each pair of tiles is known.
+
+    Args:
+        release: what is published.
+        exact: its measures by trips.
+    """
+    if 0 < n_merged_cells(release) < FEWEST_MERGED:
+        return FEW_MERGED
+    return EVEN_INSIDE if is_even_inside(release, exact) else None
 
 
 def _tell_suppressed(release: Release, basis: str) -> list[str]:
@@ -267,6 +321,14 @@ def _published_measures(values: Mapping[str, float | int | None]) -> dict[str, f
     return {name: _rounded(value, _DIGITS.get(name)) for name, value in values.items()}
 
 
+def _published_error(release: Release, basis: str, sizes: tuple[Ints, Ints]) -> float | None:
+    """The mean generalisation error by the published numbers of tiles: it follows from the tables and tells no more."""
+    cells, (size_o, size_d) = release.cells, sizes
+    volume = cells.volume(basis).astype(np.float64)
+    size = size_o[cells.origin].astype(np.float64) + size_d[cells.destination]
+    return float(np.sum(volume * size) / np.sum(volume)) if volume.any() else None
+
+
 def _rounded(value: float | int | None, digits: int | None) -> float | int | None:
     return value if value is None or digits is None else float(f"{value:.{digits}g}")
 
@@ -280,7 +342,7 @@ def _published_notes(notes: Mapping[str, Any], *, withhold: bool) -> dict[str, A
     return {k: _rounded(float(v), 3) if isinstance(v, float | np.floating) else v for k, v in shown.items()}
 
 
-def _published_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def published_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters without any path of the machine that ran.
 
     Column names stay as they are, slashes and all: whoever verifies the release needs them to read the input.
@@ -365,7 +427,10 @@ def _about_suppression(release: Release, reason: str | None) -> str:
     if not (release.cell_of_flow < 0).any():
         return "Complete: nothing was suppressed; every flow of the input is counted in a published cell."
     if reason is None:
-        return "Incomplete: flows that could not be hidden were suppressed; the measures tell their share."
+        return (
+            "Incomplete: flows that could not be hidden, or only in zones far too large, were suppressed; "
+            "the measures tell their share."
+        )
     return f"Withheld: something was suppressed, but how much is withheld, because {reason}."
 
 
@@ -394,8 +459,11 @@ def _about_boxes(boxes: Mapping[str, Any]) -> list[str]:
     else:
         overlap += "It may lie in the boxes of several, so cells must not be added up over an area."
     grid = f"{boxes['grid_lon']:g} degrees of longitude by {boxes['grid_lat']:g} degrees of latitude"
-    return [
-        overlap,
+    edges = (
         f"Not protected: the outermost trips of a cell. Edges lie on a grid of {grid}; some trip of the cell "
-        "starts or ends in the outermost row of grid squares along each edge.",
-    ]
+        "starts or ends in the outermost row of grid squares along each edge. Where a box is one square wide, that row "
+        "is a single square: that somebody was there is told, not how many."
+    )
+    if boxes["finer_than_tiles"]:
+        edges += " This grid is finer than the tiles: edges may tell in which tile a trip starts or ends."
+    return [overlap, edges]

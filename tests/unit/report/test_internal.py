@@ -42,6 +42,7 @@ def test_it_is_for_its_owner_and_marked(release, tmp_path):
     for part in (
         "Before and after",
         "What was suppressed, and where",
+        "What suppressing more or less would give",
         "Suppressed flows, by trips",
         "What is published",
     ):
@@ -57,3 +58,4 @@ def test_the_published_report_says_nothing_of_it(release, tmp_path):
     text = (out / "report.html").read_text(encoding="utf-8")
     assert "NOT FOR PUBLICATION" not in text
     assert "origin_tiles" not in text
+    assert "suppressing more or less" not in text

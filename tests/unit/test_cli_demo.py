@@ -1,0 +1,40 @@
+"""The demo: a release by TwinCut whose report shows ODkAnon beside it."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pyarrow.parquet as pq
+
+import flowveil
+from flowveil.cli import main
+from flowveil.sources.synthetic import synthetic_survey
+
+
+def test_the_demo_shows_twincut_and_odkanon_beside_each_other(tmp_path, capsys):
+    out = tmp_path / "demo"
+    main(["demo", "--out", str(out)])
+    said = capsys.readouterr().out
+    report = json.loads((out / "report.json").read_text(encoding="utf-8"))
+    assert report["method"] == "twincut"
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "twincut and odkanon beside each other" in re.findall(r"<h2[^>]*>([^<]*)</h2>", page)
+    flows = flowveil.read_trips(synthetic_survey())
+    other = flowveil.anonymize(flows, "odkanon", 10, budget="volume").metrics()["trips"]
+    assert f"{other['n_cells']:,} cells" in said
+    assert f'<td class="number">{other["n_cells"]:,}</td>' in page
+    mine = report["measures"]["trips"]
+    assert mine["mean_generalization_error"] < other["mean_generalization_error"]
+    assert mine["floor_ratio"] >= 1
+    survey = tmp_path / "survey.parquet"
+    pq.write_table(synthetic_survey(), survey)
+    assert flowveil.verify_folder(out, against=survey) == []
+
+
+def test_a_release_of_ones_own_shows_no_other(tmp_path, trips_csv):
+    out = tmp_path / "out"
+    main(["anonymize", str(trips_csv), "--k", "5", "--resolution", "8", "--out", str(out), "--quiet"])
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert 'id="beside"' not in page
+    assert 'id="frontier"' not in page
