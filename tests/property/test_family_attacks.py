@@ -134,7 +134,7 @@ def test_common_zones_leave_nothing_to_subtract(flows, k, protect):
         assert not any(withstands_not(family, k, people=protect == "people"))
 
 
-@settings(QUICK, max_examples=15)
+@settings(QUICK, max_examples=8)
 @given(hours(), st.integers(2, 4), st.sampled_from(TREE_METHODS), st.booleans(), st.booleans())
 def test_whatever_family_is_published_holds(flows, k, method, people, shared):
     family = family_of(

@@ -159,22 +159,29 @@ def _fairness(study: Study, by: str) -> Sheet:
     rows: list[tuple[Any, ...]] = []
     for protect in study.protections:
         for method in study.methods:
-            done = [
-                r
-                for r in _of(study, by=by, method=method, protect="+".join(protect), basis="trips")
-                if r["status"] == "done"
-            ]
+            runs = _of(study, by=by, method=method, protect="+".join(protect), basis="trips")
             for measure in _COARSENESS:
-                known = sorted((r[measure], r["segment"]) for r in done if r.get(measure) is not None)
+                known = sorted((r[measure], r["segment"]) for r in runs if r.get(measure) is not None)
                 if len(known) < 2:
                     continue
                 (best, best_name), (worst, worst_name) = known[0], known[-1]
                 ratio = worst / best if best else None
                 name = "G" if measure == "mean_generalization_error" else "distance (m)"
+                compared = f"{len(known)} of {len(runs)}"
                 rows.append(
-                    (_protected("+".join(protect)), _method(method), name, best_name, best, worst_name, worst, ratio)
+                    (
+                        _protected("+".join(protect)),
+                        _method(method),
+                        name,
+                        compared,
+                        best_name,
+                        best,
+                        worst_name,
+                        worst,
+                        ratio,
+                    )
                 )
-    head = ("Protecting", "Method", "Measure", "Best served", "value", "Worst served", "value", "Ratio")
+    head = ("Protecting", "Method", "Measure", "Segments", "Best served", "value", "Worst served", "value", "Ratio")
     return Sheet(
         f"Fairness between segments by {by}: how much coarser the worst-served segment becomes", head, tuple(rows)
     )
