@@ -11,7 +11,20 @@ release.write("release")
 
 from __future__ import annotations
 
-from flowveil.api import anonymize, compare, describe, frontier, picture, read_trips, read_zones, verify_folder
+from flowveil.api import (
+    anonymize,
+    anonymize_slices,
+    compare,
+    describe,
+    frontier,
+    picture,
+    prepare,
+    read_slices,
+    read_trips,
+    read_zones,
+    run_study,
+    verify_folder,
+)
 from flowveil.errors import (
     DataError,
     FlowveilError,
@@ -22,17 +35,21 @@ from flowveil.errors import (
     OutputError,
     ParameterError,
 )
+from flowveil.family import Family
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods import METHODS
+from flowveil.noisy import NoisyRelease
 from flowveil.plan import Release
+from flowveil.slices import SlicedFlows
 
 __version__ = "0.1.0"
 
 __all__ = [
     "METHODS",
     "DataError",
+    "Family",
     "Flows",
     "FlowveilError",
     "Guarantee",
@@ -41,16 +58,22 @@ __all__ = [
     "HierarchyError",
     "InfeasibleError",
     "MissingExtraError",
+    "NoisyRelease",
     "OutputError",
     "ParameterError",
     "Release",
+    "SlicedFlows",
     "__version__",
     "anonymize",
+    "anonymize_slices",
     "compare",
     "describe",
     "frontier",
     "picture",
+    "prepare",
+    "read_slices",
     "read_trips",
     "read_zones",
+    "run_study",
     "verify_folder",
 ]

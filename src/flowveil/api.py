@@ -2,30 +2,47 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from flowveil.errors import DataError, ParameterError
+from flowveil.family import anonymize_slices
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
-from flowveil.methods import Method, find_method
+from flowveil.methods import find_method
+from flowveil.noisy import NoisyCounts, NoisyRelease
 from flowveil.plan import Release
-from flowveil.trips import read_trips
+from flowveil.slices import SlicedFlows
+from flowveil.trips import read_slices, read_trips
 
 if TYPE_CHECKING:
     from flowveil.comparison import Comparison
     from flowveil.description import Description
     from flowveil.methods.twin_trees import Goal
     from flowveil.methods.twincut import FrontierPoint
+    from flowveil.sources.gps import Prepared
+    from flowveil.study import Study
 
-__all__ = ["anonymize", "compare", "describe", "frontier", "picture", "read_trips", "read_zones", "verify_folder"]
+__all__ = [
+    "anonymize",
+    "anonymize_slices",
+    "compare",
+    "describe",
+    "frontier",
+    "picture",
+    "prepare",
+    "read_slices",
+    "read_trips",
+    "read_zones",
+    "run_study",
+    "verify_folder",
+]
 
 #: What `read_trips` takes by the name of a role, and what else decides how rows are read.
-_ROLES = ("origin", "destination", "origin_tile", "destination_tile", "person", "weight", "trips")
+_ROLES = ("origin", "destination", "origin_tile", "destination_tile", "person", "weight", "trips", "by", "time")
 _READING = ("max_dropped", "skip_unknown")
 
 
@@ -34,6 +51,21 @@ def read_zones(source: Any, **columns: Any) -> Any:
     from flowveil.zoning.files import read_zones as read
 
     return read(source, **columns)
+
+
+@overload
+def anonymize(flows: Flows, method: Literal["laplace"], **options: Any) -> NoisyRelease: ...
+
+
+@overload
+def anonymize(
+    flows: Flows,
+    method: str = "odkanon",
+    k: int = 10,
+    protect: str | Sequence[str] = "trips",
+    max_suppressed: float = 0.1,
+    **options: Any,
+) -> Release: ...
 
 
 def anonymize(
@@ -46,10 +78,12 @@ def anonymize(
     k_population: float | None = None,
     l: int | None = None,  # noqa: E741  # the papers' letter
     **options: Any,
-) -> Release:
+) -> Release | NoisyRelease:
     """Make an OD matrix publishable.
 
-    Every cell of the returned release was counted anew from the flows and satisfies the guarantee.
+    Every cell of the returned release was counted anew from the flows and satisfies the guarantee. With a noisy
+    method (``laplace``) the release is a `NoisyRelease`: noisy counts under differential privacy, to which k,
+    protect, max_suppressed and l do not apply; giving them is refused.
 
     Args:
         flows: what `read_trips` returns.
@@ -68,9 +102,8 @@ def anonymize(
         GuaranteeError: the recount contradicts the method; nothing may be published.
     """
     if not isinstance(flows, Flows):
-        raise ParameterError(
-            f"anonymize needs flows; found {type(flows).__name__}. Hint: pass what read_trips returns."
-        )
+        hint = "slices are for anonymize_slices" if isinstance(flows, SlicedFlows) else "pass what read_trips returns"
+        raise ParameterError(f"anonymize needs flows; found {type(flows).__name__}. Hint: {hint}.")
     chosen = find_method(method)
     chosen.check_options(options)
     if isinstance(max_suppressed, bool) or not isinstance(max_suppressed, int | float):
@@ -79,29 +112,40 @@ def anonymize(
         raise ParameterError(f"max_suppressed must be at least 0 and below 1; found {max_suppressed!r}.")
     if len(flows) == 0:
         raise DataError("There are no flows to anonymise.")
-    guarantee = Guarantee.resolve(flows, k=k, protect=protect, k_population=k_population, l=l)
-    plan = chosen.plan(flows, guarantee, max_suppressed=max_suppressed, **options)
-    asked = {"k_population": k_population, "l": l, "max_suppressed": max_suppressed}
-    parameters = _parameters(flows, chosen, guarantee, asked, options)
-    return Release.from_plan(flows, plan, guarantee, method=method, parameters=parameters)
+    if chosen.noisy:
+        given = {
+            "k": k != 10,
+            "protect": protect not in ("trips", ("trips",), ["trips"]),
+            "max_suppressed": max_suppressed != 0.1,
+            "k_population": k_population is not None,
+            "l": l is not None,
+        }
+        refuse_thresholds(method, [name for name, is_given in given.items() if is_given])
+    asked: dict[str, Any] = {"k_population": k_population, "l": l, "max_suppressed": max_suppressed}
+    decided: Any
+    if chosen.noisy:
+        decided = chosen.plan(flows, **options)
+    else:
+        guarantee = Guarantee.resolve(flows, k=k, protect=protect, k_population=k_population, l=l)
+        decided = chosen.plan(flows, guarantee, max_suppressed=max_suppressed, **options)
+    if isinstance(decided, NoisyCounts):
+        return NoisyRelease.of(flows, decided, method=method, parameters=chosen.parameters(flows, {}, options))
+    asked = {"k": guarantee.k, "protect": list(guarantee.units), **asked}
+    parameters = chosen.parameters(flows, asked, options)
+    return Release.from_plan(flows, decided, guarantee, method=method, parameters=parameters)
 
 
-def _parameters(
-    flows: Flows, method: Method, guarantee: Guarantee, asked: dict[str, Any], options: dict[str, Any]
-) -> dict[str, Any]:
-    """Everything needed to run it again, defaults included. A threshold that was worked out is not a parameter."""
-    defaults = {n: p.default for n, p in method.options.items() if p.default is not inspect.Parameter.empty}
-    return {
-        "k": guarantee.k,
-        "protect": list(guarantee.units),
-        **asked,
-        "options": {**defaults, **options},
-        "resolution": flows.intake.resolution,
-        "columns": dict(flows.intake.columns),
-        "max_dropped": flows.intake.max_dropped,
-        "skip_unknown": flows.intake.skip_unknown,
-        "zones": dict(flows.intake.zones),
-    }
+def refuse_thresholds(method: str, given: Sequence[str]) -> None:
+    """Say that a noisy method keeps no thresholds, rather than ignore that somebody asked for them.
+
+    Raises:
+        ParameterError: something was given.
+    """
+    if given:
+        raise ParameterError(
+            f"Method '{method}' adds noise and promises no smallest cell: {', '.join(given)} cannot be kept by it. "
+            "Hint: leave that out and give epsilon, and bound where persons are known."
+        )
 
 
 def describe(source: Any, *, k: int = 10, max_suppressed: float = 0.1, **reading: Any) -> Description:
@@ -163,7 +207,8 @@ def compare(
         k: one or several.
         protect: the protections to compare; each is a unit, or several units joined by ``+`` or in a sequence.
         max_suppressed: share that may be suppressed.
-        time_limit: seconds that one run may take; it is then stopped and shown as such.
+        time_limit: seconds that one run may take, not counting the start of its process; it is then stopped and shown
+            as such.
         options: options by method.
         **reading: how to read the trips; see `read_trips`.
 
@@ -184,8 +229,42 @@ def compare(
     )
 
 
+def run_study(source: Any, directory: str | PathLike[str], *, by: str | Sequence[str] = (), **settings: Any) -> Study:
+    """Run the experiment of the papers: every method on everybody and on every segment, for every protection.
+
+    Args:
+        source: what `read_slices` returns, or trips in any form it takes.
+        directory: where the results go; an earlier study there is continued.
+        by: the attributes that segments are made by, where the source is not read yet.
+        **settings: ``methods``, ``protections``, ``k``, ``max_suppressed``, ``time_limit``, ``workers``, ``progress``,
+            see `flowveil.study.run_study`; and how to read the trips, see `read_slices`.
+
+    Returns:
+        All results; the folder has them as tidy tables, as Markdown and as LaTeX.
+    """
+    from flowveil.study import run_study as run
+
+    of_study = {name: settings.pop(name) for name in run.__kwdefaults__ or {} if name in settings}
+    if isinstance(source, SlicedFlows):
+        if by or settings:
+            raise ParameterError("The source is read already: 'by' and how to read it cannot be given again.")
+        return run(source, directory, **of_study)
+    return run(read_slices(source, by=by, **settings), directory, **of_study)
+
+
+def prepare(name: str, source: Any, **options: Any) -> Prepared:
+    """Make trips from the files of a known data set; see `flowveil.sources.prepare`."""
+    from flowveil.sources import prepare as make
+
+    return make(name, source, **options)
+
+
 def picture(
-    release: Release | str | PathLike[str], path: str | PathLike[str], *, show: str = "origins", **style: Any
+    release: Release | NoisyRelease | str | PathLike[str],
+    path: str | PathLike[str],
+    *,
+    show: str = "origins",
+    **style: Any,
 ) -> Path:
     """Draw a map of a release into a PNG, SVG or PDF file.
 
@@ -197,7 +276,7 @@ def picture(
     """
     from flowveil.report.pictures import picture_of_folder
 
-    if isinstance(release, Release):
+    if isinstance(release, Release | NoisyRelease):
         return release.picture(path, show=show, **style)
     return picture_of_folder(Path(release), path, show=show, **style)
 
@@ -228,6 +307,10 @@ def verify_folder(
     how |= reading
     if recorded.get("zones"):
         how["zones"] = _same_zones(recorded["zones"], how.get("zones"))
+    slices = recorded.get("slices")
+    if slices is not None:
+        how = {"every": slices.get("every"), **how}
+        return verify_release(folder, read_slices(against, **how), expect=expect)
     return verify_release(folder, read_trips(against, **how), expect=expect)
 
 

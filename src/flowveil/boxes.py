@@ -87,6 +87,7 @@ class Frame:
         point: int32, one row for each of the four dimensions and one column for each flow.
         step_cm: width of a square in each dimension, at the middle latitude of the map; whole centimetres, so
             that equal lengths are equal numbers.
+        finer_than_tiles: a square is clearly smaller than a tile, so that an edge may tell in which tile a flow is.
     """
 
     grid: Grid
@@ -94,6 +95,7 @@ class Frame:
     destination_squares: tuple[Ints, Ints]
     point: Ints
     step_cm: NDArray[np.int64]
+    finer_than_tiles: bool
 
     @classmethod
     def of(cls, flows: Flows, *, grid_m: float | None = None) -> Frame:
@@ -113,7 +115,8 @@ class Frame:
         lat, lon = np.concatenate((lat_o, lat_d)), np.concatenate((lon_o, lon_d))
         middle = np.radians((lat.min() + lat.max()) / 2)
         narrowing = max(float(np.cos(middle)), 0.01)
-        width = _tile_width_m(flows) if grid_m is None else float(grid_m)
+        tile_m = _tile_width_m(flows)
+        width = tile_m if grid_m is None else float(grid_m)
         across = np.ptp(np.where(lon < 0, lon + 360, lon)) < np.ptp(lon)
         grid = Grid(
             lon_units=_round_units(width / (_METRES_PER_DEGREE * narrowing)),
@@ -132,6 +135,7 @@ class Frame:
                 [axis[flows.origin] for axis in squares_o] + [axis[flows.destination] for axis in squares_d]
             ),
             step_cm=np.array([x_cm, y_cm, x_cm, y_cm], dtype=np.int64),
+            finer_than_tiles=width < 0.9 * tile_m,
         )
 
     @cached_property
@@ -291,6 +295,11 @@ class BoxZones:
         """0: boxes are in no hierarchy."""
         return np.zeros(len(self), dtype=np.int32)
 
+    def holding(self, tiles: NDArray[np.bool_]) -> Ints:
+        """How many of these tiles have their centre in each box."""
+        x, y = self.squares
+        return TileIndex.of(x[tiles], y[tiles]).count(self.x0, self.y0, self.x1, self.y1)
+
     def codes(self, zones: Ints) -> NDArray[np.str_]:
         """``box_west_south_east_north`` in degrees; west is above east where the box lies across 180 degrees."""
         west, south, east, north = (_degrees_text(u) for u in self._units(zones))
@@ -380,6 +389,6 @@ def box_plan(
         origin_zones=origin_zones,
         destination_zones=destination_zones,
         homogeneous=False,
-        boxes={**frame.grid.describe(), "disjoint": disjoint},
+        boxes={**frame.grid.describe(), "disjoint": disjoint, "finer_than_tiles": frame.finer_than_tiles},
         notes=notes,
     )

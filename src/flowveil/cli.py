@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,73 @@ def reading(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def slicing(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that cut the trips into slices."""
+    options = (
+        click.option("--by", multiple=True, metavar="A,B,...", help="One matrix for each combination of attributes."),
+        click.option("--time", metavar="COLUMN", help="Column of the time, with --every."),
+        click.option(
+            "--every",
+            multiple=True,
+            metavar="STEP",
+            help="One matrix for each step: 15min, 1h, day, weekday-hour, ... (repeatable: a day beside its hours).",
+        ),
+        click.option("--total", is_flag=True, help="Also publish the matrix of all slices together."),
+        click.option("--common-zones", is_flag=True, help="The same zones for all slices, safe in every one."),
+        click.option("--accept-differencing", is_flag=True, help="Publish although subtraction tells small groups."),
+        click.option("--workers", type=int, help="Processes for slices [default: one for each core]."),
+        click.option("--internal-profile", metavar="FILE", help="Chart of flows over time, raw counts included (SVG)."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True)
+class SliceOptions:
+    """How the trips are cut into slices, as given on the command line."""
+
+    by: tuple[str, ...]
+    time: str | None
+    every: tuple[str, ...]
+    total: bool
+    common_zones: bool
+    accept_differencing: bool
+    workers: int | None
+    internal_profile: str | None
+
+    @classmethod
+    def taken_from(cls, options: dict[str, Any]) -> SliceOptions:
+        """Take them out of all options."""
+        taken = {field.name: options.pop(field.name) for field in fields(cls)}
+        taken["by"] = tuple(name.strip() for names in taken["by"] for name in names.split(",") if name.strip())
+        return cls(**taken)
+
+    @property
+    def asked_for(self) -> bool:
+        """Whether there is anything to cut by, or an option that needs it."""
+        return bool(self.by or self.time or self.every or self.total or self.common_zones or self.internal_profile)
+
+    def check(self) -> None:
+        """Raise ParameterError for options that cannot be."""
+        from flowveil.slices import check_slice_columns
+
+        check_slice_columns(self.by, time=self.time, every=self.every[0] if self.every else None)
+        if self.internal_profile and not self.every:
+            raise ParameterError("--internal-profile needs slices by time. Hint: use --time and --every.")
+
+    def steps(self) -> list[str]:
+        """The steps of time, the finest first."""
+        from flowveil.slices import Every
+
+        known = {Every.parse(text) for text in self.every}
+        return [step.name for step in sorted(known, key=lambda e: (-e.label_length, e.minutes or 0))]
+
+    def reading(self) -> dict[str, Any]:
+        """What reading needs to know."""
+        return {"by": self.by, "time": self.time, "every": self.steps()[0] if self.every else None}
+
+
 def _given(**options: Any) -> dict[str, Any]:
     """The options that were given: the library's defaults serve for the others."""
     given = {name: value for name, value in options.items() if value is not None}
@@ -153,13 +221,14 @@ def demo(talk: Talk, out: str) -> None:
 @click.argument("source", metavar="INPUT")
 @click.option("--k", type=int, default=10, show_default=True, help="How many every cell must hide.")
 @click.option("--out", required=True, help="Folder of the release; replaced if it is one already.")
-@click.option("--method", default="twincut", show_default=True, help=f"One of: {', '.join(METHODS)}.")
+@click.option("--method", help=f"One of: {', '.join(METHODS)} [default: twincut; odkanon with --common-zones].")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Option of the method (repeatable).")
 @click.option("--protect", multiple=True, help="trips, people or population (repeatable) [default: trips].")
 @click.option("--k-population", type=float, help="Absolute threshold of the population.")
 @click.option("--l", "l", type=int, help="Fewest tiles under each end of a cell.")
 @click.option("--max-suppressed", type=float, default=0.1, show_default=True, help="Share that may be suppressed.")
 @click.option("--seed", type=int, help="Seed, for methods that draw random numbers.")
+@slicing
 @click.option(
     "--format",
     "formats",
@@ -186,7 +255,7 @@ def anonymize(
     source: str,
     k: int,
     out: str,
-    method: str,
+    method: str | None,
     options: Sequence[str],
     protect: Sequence[str],
     k_population: float | None,
@@ -199,35 +268,58 @@ def anonymize(
     **how: Any,
 ) -> None:
     """Anonymise the trips of INPUT (CSV or Parquet) and publish them into a folder."""
-    from flowveil.api import read_trips
+    from flowveil.api import read_slices, read_trips
     from flowveil.publish.exports import parse_formats
     from flowveil.publish.folder import check_target
     from flowveil.report.html import tile_server
     from flowveil.report.internal import check_place
 
+    slices = SliceOptions.taken_from(how)
+    method = method or ("odkanon" if slices.common_zones else "twincut")
     parsed = _parse_options(method, options)
+    if find_method(method).noisy:
+        _refuse_thresholds(method)
     if seed is not None and "seed" in find_method(method).options:
         parsed["seed"] = seed
     parse_formats(formats)
     check_target(out)
     if internal_report is not None:
         check_place(internal_report, release=out)
-    with talk.working("Reading") as progress:
-        flows = read_trips(source, progress=progress, **_given(**how))
-    _publish(
-        talk,
-        flows,
-        out,
-        writing={"formats": formats, "basemap": tile_server(basemap)},
-        internal_report=internal_report,
-        method=method,
-        k=k,
-        protect=tuple(protect) or ("trips",),
-        max_suppressed=max_suppressed,
-        k_population=k_population,
-        l=l,
+    writing = {"formats": formats, "basemap": tile_server(basemap)}
+    asked = {
+        "method": method,
+        "k": k,
+        "protect": tuple(protect) or ("trips",),
+        "max_suppressed": max_suppressed,
+        "k_population": k_population,
+        "l": l,
         **parsed,
-    )
+    }
+    reading_options = _given(**how)
+    if slices.asked_for:
+        slices.check()
+        if slices.internal_profile is not None:
+            check_place(slices.internal_profile, release=out)
+        if internal_report is not None:
+            raise ParameterError("--internal-report is for a single matrix. Hint: for slices use --internal-profile.")
+        with talk.working("Reading") as progress:
+            sliced = read_slices(source, progress=progress, **slices.reading(), **reading_options)
+        _publish_slices(talk, sliced, out, slices, writing, **asked)
+        return
+    with talk.working("Reading") as progress:
+        flows = read_trips(source, progress=progress, **reading_options)
+    _publish(talk, flows, out, writing=writing, internal_report=internal_report, **asked)
+
+
+def _refuse_thresholds(method: str) -> None:
+    """Refuse thresholds that were given in so many words, even where they are the defaults."""
+    from flowveil.api import refuse_thresholds
+
+    context = click.get_current_context()
+    names = {"k": "--k", "protect": "--protect", "k_population": "--k-population", "l": "--l"}
+    names |= {"max_suppressed": "--max-suppressed", "seed": "--seed"}
+    source = {name: context.get_parameter_source(name) for name in names}
+    refuse_thresholds(method, [names[n] for n, s in source.items() if s is click.core.ParameterSource.COMMANDLINE])
 
 
 def _parse_options(method: str, options: Sequence[str]) -> dict[str, Any]:
@@ -275,10 +367,53 @@ def _publish(
     talk.result({"release": str(folder), **intake, **report})
 
 
+def _publish_slices(
+    talk: Talk, sliced: Any, out: str, slices: SliceOptions, writing: dict[str, Any], **parameters: Any
+) -> None:
+    from flowveil.api import anonymize_slices
+    from flowveil.report.family import summarize_family
+    from flowveil.report.internal import write_private
+    from flowveil.report.profile import largest_profiles, profile_chart
+
+    with talk.working("Anonymising slices") as progress:
+        family = anonymize_slices(
+            sliced,
+            total=slices.total,
+            also_every=slices.steps()[1:],
+            common_zones=slices.common_zones,
+            accept_differencing=slices.accept_differencing,
+            workers=slices.workers or os.cpu_count() or 1,
+            progress=progress,
+            **parameters,
+        )
+    with talk.working("Verifying and writing"):
+        # Drawn first: a chart that cannot be made must not leave a release behind and an error in front.
+        chart = profile_chart(largest_profiles(family)) if slices.internal_profile else None
+        folder = family.write(out, **writing)
+        if slices.internal_profile and chart is not None:
+            write_private(slices.internal_profile, chart, folder=folder)
+    report = summarize_family(family)
+    # As for single releases: rows read minus trips published is what is suppressed.
+    secret = report["withheld"] or any(part["withheld"] for part in report["slices"])
+    intake = {} if secret else {"rows": sliced.intake.rows, "left_out": sliced.intake.left_out}
+    if intake:
+        talk.say(_intake_line(sliced))
+    talk.say(f"{len(report['slices']):,} slices are published; {report['unpublished_slices']:,} hold too little.")
+    for line in _release_lines(report, folder):
+        talk.say(line)
+    found = report["differencing"]
+    if found["short"] or found["unchecked"]:
+        talk.say(f"Warning: {found['short']:,} differences between the matrices are short of the guarantee.")
+    if slices.internal_profile:
+        talk.say(f"Internal chart, NOT for publication: {slices.internal_profile}")
+    talk.result({"release": str(folder), **intake, **report})
+
+
 def _intake_line(flows: Any) -> str:
     intake = flows.intake
+    what = f"{len(flows):,} {'slices' if hasattr(flows, 'slices') else 'flows'}"
     text = (
-        f"Read {intake.rows:,} rows: {len(flows):,} flows between {flows.origins.n_tiles:,} origin and "
+        f"Read {intake.rows:,} rows: {what} between {flows.origins.n_tiles:,} origin and "
         f"{flows.destinations.n_tiles:,} destination tiles."
     )
     if intake.left_out:
@@ -290,12 +425,21 @@ def _intake_line(flows: Any) -> str:
 def _release_lines(report: dict[str, Any], folder: Path) -> Iterator[str]:
     m = report["measures"]["trips"]
     guarantee = report["guarantee"]
+    if "epsilon" in guarantee:
+        yield (
+            f"Published {m['n_cells']:,} noisy counts between {m['n_origin_zones']:,} origin and "
+            f"{m['n_destination_zones']:,} destination zones."
+        )
+        yield from report["statement"]
+        yield f"Report: {folder / 'report.html'}"
+        return
     yield (
         f"Published {m['n_cells']:,} cells between {m['n_origin_zones']:,} origin and "
         f"{m['n_destination_zones']:,} destination zones. {report['statement'][0]}"
     )
     share = m["suppressed_share"]
-    yield "Suppressed: " + ("withheld, so little that it would show" if share is None else f"{share:.2%} of trips")
+    hidden = f"withheld, because {(report['withheld'] or {}).get('reason', 'it would show')}"
+    yield "Suppressed: " + (hidden if share is None else f"{share:.2%} of trips")
     if m["generalization_distance_m"] is not None:
         yield f"Trip ends moved by {m['generalization_distance_m']:,.0f} m on average."
     if "people" not in guarantee["protect"]:
@@ -456,12 +600,106 @@ def verify(
         proved = (
             "no cell claims more than lies in its boxes. Boxes share flows, so cells cannot be recounted one by one."
         )
+    if "epsilon" in report["guarantee"]:
+        proved = "it has the form of its promise; noisy counts cannot be recounted from the raw trips."
     talk.say(f"{directory} holds: {proved} {report['statement'][0]}")
     used = ", ".join(f"{role} from '{name}'" for role, name in report["parameters"]["columns"].items() if name)
     talk.say(f"Read as the release says: {used}.")
 
 
 cli.add_command(tabular)
+
+
+@cli.command()
+@click.argument("source", metavar="INPUT")
+@click.option("--by", multiple=True, required=True, metavar="COLUMN", help="Segments by this attribute (repeatable).")
+@click.option("--out", required=True, help="Folder of the results; an earlier study there is continued.")
+@click.option("--methods", default="all", show_default=True, metavar="A,B,...", help="Methods to compare.")
+@click.option(
+    "--protect", multiple=True, help="trips, people, population or a+b (repeatable) [default: trips, population]."
+)
+@click.option("--k", type=int, default=10, show_default=True, help="How many every cell must hide.")
+@click.option("--max-suppressed", type=float, default=0.1, show_default=True, help="Share that may be suppressed.")
+@click.option("--time-limit", type=float, default=7200, show_default=True, help="Seconds that one run may take.")
+@click.option("--workers", type=int, help="Runs side by side [default: one for each core].")
+@reading
+@speaking
+def study(
+    talk: Talk,
+    source: str,
+    by: Sequence[str],
+    out: str,
+    methods: str,
+    protect: Sequence[str],
+    k: int,
+    max_suppressed: float,
+    time_limit: float,
+    workers: int | None,
+    **how: Any,
+) -> None:
+    """Run the experiment of the papers: segments, methods and protections, as tables."""
+    from flowveil.api import read_slices
+    from flowveil.study import run_study
+
+    attributes = tuple(name.strip() for names in by for name in names.split(",") if name.strip())
+    with talk.working("Reading") as progress:
+        flows = read_slices(source, by=attributes, progress=progress, **_given(**how))
+    names = None if methods == "all" else [name.strip() for name in methods.split(",")]
+    protections = tuple(protect) or (("trips",) if flows.whole.weight is None else ("trips", "population"))
+    try:
+        with talk.working("Running") as progress:
+            found = run_study(
+                flows,
+                out,
+                methods=names,
+                protections=protections,
+                k=k,
+                max_suppressed=max_suppressed,
+                time_limit=time_limit,
+                workers=workers or os.cpu_count() or 1,
+                progress=progress,
+            )
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"Runs that were done are kept in '{out}'; the same command goes on there.") from None
+    by_status: dict[str, int] = {}
+    for row in found.rows:
+        by_status[row["status"]] = by_status.get(row["status"], 0) + 1
+    talk.say(", ".join(f"{n:,} results {status}" for status, n in sorted(by_status.items())) + ".")
+    talk.say(f"Tables: {Path(out) / 'tables.md'}, {Path(out) / 'tables.tex'}")
+    talk.result({"study": out, "results": by_status})
+
+
+@cli.command()
+@click.argument("name", metavar="netmob25|porto|nyc-tlc|gps")
+@click.argument("source", metavar="SRC")
+@click.option("--out", required=True, metavar="FILE", help="Parquet file of the trips.")
+@click.option("--individuals", metavar="FILE", help="netmob25: the file of individuals.")
+@click.option("--zones", metavar="FILE", help="nyc-tlc: the zone table.")
+@click.option("--person", metavar="COLUMN", help="gps: column that tells persons apart.")
+@click.option("--time", metavar="COLUMN", help="gps: column of the time.")
+@click.option("--lat", metavar="COLUMN", help="gps: column of the latitude.")
+@click.option("--lon", metavar="COLUMN", help="gps: column of the longitude.")
+@click.option("--gap", type=float, metavar="SECONDS", help="gps, netmob25: no point for so long ends a trip.")
+@click.option("--dwell", type=float, metavar="SECONDS", help="gps: staying for so long ends a trip; 0: gaps only.")
+@click.option("--dwell-radius", type=float, metavar="METRES", help="gps: how near is staying.")
+@speaking
+def prepare(talk: Talk, name: str, source: str, out: str, dwell: float | None, **options: Any) -> None:
+    """Make one table of trips from the files of a known data set."""
+    from flowveil.sources import prepare as make
+    from flowveil.sources import write_trips
+
+    given = {option: value for option, value in options.items() if value is not None}
+    if dwell is not None:
+        given["dwell"] = dwell or None
+    with talk.working("Preparing"):
+        prepared = make(name, source, **given)
+        path = write_trips(prepared, out)
+    talk.say(f"Wrote {prepared.trips.num_rows:,} trips to {path}. They are raw data: anonymise them before publishing.")
+    for reason, count in prepared.left_out.items():
+        talk.say(f"Left out: {count:,} {reason}.")
+    for note in prepared.notes:
+        talk.say(f"Note: {note}")
+    talk.result({"trips": prepared.trips.num_rows, "out": str(path), "left_out": dict(prepared.left_out)})
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -476,8 +714,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(done.exit_code)
     except click.ClickException as wrong:
         _fail(wrong.format_message(), kind="UsageError", code=2, words=words)
-    except (KeyboardInterrupt, click.Abort):
-        _fail("Interrupted. Nothing was written.", kind="Interrupted", code=INTERRUPTED, words=words)
+    except (KeyboardInterrupt, click.Abort) as stopped:
+        # click wraps the interrupt; what a command has to say of it is inside.
+        what = str(stopped.__cause__ or stopped) or "Nothing was written."
+        _fail(f"Interrupted. {what}", kind="Interrupted", code=INTERRUPTED, words=words)
     except FlowveilError as error:
         _fail(str(error), kind=type(error).__name__, code=error.exit_code, words=words)
     except BrokenPipeError:

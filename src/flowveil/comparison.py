@@ -9,18 +9,21 @@ frontier of error against suppression is drawn beside them, rounded.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import pickle
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
+import numpy as np
 import pyarrow as pa
 
 from flowveil.errors import FlowveilError, InfeasibleError, ParameterError
@@ -30,9 +33,17 @@ from flowveil.methods import METHODS, find_method
 
 if TYPE_CHECKING:
     from flowveil.methods.twincut import FrontierPoint
+    from flowveil.plan import Release
 
 #: How a run may end. Only the first has measures.
 DONE, INFEASIBLE, TIMED_OUT, FAILED = "done", "infeasible", "timed out", "failed"
+
+#: Seconds that a process may take to start, to unpack the flows and to compile what it needs.
+START_LIMIT = 600
+#: Flows of the run that comes before the measured one.
+WARM_UP_FLOWS = 50
+#: What a child writes when the run itself begins.
+_READY = b"ready\n"
 
 INTERNAL = "releases of the same data with different k can be subtracted from each other."
 
@@ -45,7 +56,8 @@ class Run:
         method, k, protect: what was run.
         status: ``done``, ``infeasible``, ``timed out`` or ``failed``.
         reason: why it is not done; None where it is.
-        seconds: what the method and its recount took; None where it is not done.
+        seconds: what the method and its recount took, without starting a process and compiling; None where it is not
+            done.
         basis: what its volume counts: trips, or weight where the population is protected.
         measures: as published, on that basis; None where a measure is withheld or not known.
         withheld: names of the measures that are withheld.
@@ -95,7 +107,7 @@ class Comparison:
 
     Attributes:
         runs: the runs.
-        time_limit: seconds that each could take.
+        time_limit: seconds that each could take, once its process was ready.
         max_suppressed: share that each could suppress.
         frontiers: where TwinCut is among the methods, one for each protection and k that has any.
     """
@@ -135,9 +147,13 @@ def compare_flows(
         ParameterError: a method, unit, option or number is wrong; nothing was run.
         DataError: the data has no persons or weights that a protection needs.
     """
-    names = list(METHODS) if methods == "all" else _listed(methods)
+    names = [n for n, m in METHODS.items() if not m.noisy] if methods == "all" else _listed(methods)
     for name in names:
-        find_method(name)
+        if find_method(name).noisy:
+            raise ParameterError(
+                f"Method '{name}' cannot be compared: it promises no k, and its measures may not be published. "
+                "Hint: run it alone; Release.metrics() has its measures for you."
+            )
     for name, chosen in (options or {}).items():
         find_method(name).check_options(chosen)
     steps = [k] if isinstance(k, int) else list(k)
@@ -186,9 +202,13 @@ def _run(data: bytes, asked: dict[str, Any], time_limit: float) -> Run:
     try:
         result = _in_child(data, asked, time_limit)
     except subprocess.TimeoutExpired:
-        return Run(**named, status=TIMED_OUT, reason=f"stopped after {time_limit:,.0f} seconds")
+        return Run(**named, status=TIMED_OUT, reason=f"stopped after {time_limit:,g} seconds")
     if result is None:
-        return Run(**named, status=FAILED, reason="the process ended without a result; memory may have run out")
+        return Run(
+            **named,
+            status=FAILED,
+            reason="the process did not start, or ended without a result; memory may have run out",
+        )
     for name in ("flows", "zones"):
         if result.get(name) is not None:
             result[name] = pa.ipc.open_stream(result[name]).read_all()
@@ -223,28 +243,92 @@ def _in_child(data: bytes, asked: dict[str, Any], time_limit: float) -> dict[str
         stderr=subprocess.DEVNULL,
         env=environment,
     )
+    talk = _Conversation(child, job)
     try:
-        answer, _ = child.communicate(job, timeout=time_limit)
+        if talk.ready.wait(START_LIMIT):
+            # Starting, importing, unpacking and compiling are over: this is the run itself.
+            talk.done.wait(time_limit)
+        elif not talk.done.is_set():
+            return None
+        if not talk.done.is_set():
+            raise subprocess.TimeoutExpired(code, time_limit)
     finally:
-        if child.poll() is None:
-            child.kill()
-            child.communicate()
+        talk.end()
+    answer = talk.answer
     if child.returncode != 0 or not answer:
         return None
     result: dict[str, Any] = pickle.loads(answer)
     return result
 
 
+class _Conversation:
+    """Hands the job to the child and listens, in a thread, so that waiting for it can be given up.
+
+    Attributes:
+        ready: set when the child is about to start the run, or is gone.
+        done: set when nothing more will come.
+        answer: what came.
+    """
+
+    def __init__(self, child: subprocess.Popen[bytes], job: bytes) -> None:
+        self.ready, self.done = threading.Event(), threading.Event()
+        self.answer = b""
+        self._child = child
+        self._thread = threading.Thread(target=self._talk, args=(job,), daemon=True)
+        self._thread.start()
+
+    def _talk(self, job: bytes) -> None:
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        try:
+            with self._child.stdin as way_in:
+                way_in.write(job)
+            if self._child.stdout.read(len(_READY)) == _READY:
+                self.ready.set()
+                self.answer = self._child.stdout.read()
+        except OSError:
+            # The child is gone; the missing answer says so.
+            pass
+        finally:
+            self.done.set()
+            self.ready.set()
+
+    def end(self) -> None:
+        """Stop the child if it is still running, and leave nothing open."""
+        if not self.done.is_set():
+            self._child.kill()
+        self._thread.join()
+        self._child.wait()
+        if self._child.stdout is not None:
+            self._child.stdout.close()
+
+
 def serve() -> None:
-    """The child: read a job from the standard input, run it, write the result to the standard output."""
+    """The child: take a job from the standard input and answer on the standard output."""
     output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     # Whatever a library prints must not end up in the answer.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with output:
+        answer_job(output)
+
+
+def answer_job(output: BinaryIO) -> None:
+    """Read a job, get ready, say so, run it, write the result."""
     asked = pickle.load(sys.stdin.buffer)
     flows = pickle.load(sys.stdin.buffer)
-    with output:
-        result = _sweep(flows, **asked["sweep"]) if "sweep" in asked else _result(flows, asked)
-        pickle.dump(result, output, protocol=pickle.HIGHEST_PROTOCOL)
+    if "sweep" in asked:
+        _say_ready(output)
+        result = _sweep(flows, **asked["sweep"])
+    else:
+        _warm_up(flows, asked)
+        _say_ready(output)
+        result = _result(flows, asked)
+    pickle.dump(result, output, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def _say_ready(output: BinaryIO) -> None:
+    output.write(_READY)
+    output.flush()
 
 
 def _sweep(flows: Flows, *, k: int, protect: Sequence[str]) -> dict[str, Any]:
@@ -261,6 +345,34 @@ def rounded_points(points: Sequence[FrontierPoint]) -> tuple[tuple[float, float]
         share = math.ceil(point.suppressed_share * 1000) / 1000
         told[share] = min(float(f"{point.value:.3g}"), told.get(share, float("inf")))
     return tuple(sorted(told.items()))
+
+
+def _warm_up(flows: Flows, asked: dict[str, Any]) -> None:
+    """Run the same on a few flows: what is imported or compiled at the first call costs no measured time."""
+    from flowveil.api import anonymize
+
+    few = np.arange(len(flows)) < WARM_UP_FLOWS
+    cells = flows.select(few)
+    small = Flows(
+        cells.origin,
+        cells.destination,
+        cells.trips,
+        cells.weight,
+        cells.people,
+        origins=flows.origins,
+        destinations=flows.destinations,
+        intake=flows.intake,
+    )
+    # What goes wrong with a few flows tells nothing about all of them.
+    with contextlib.suppress(Exception):
+        anonymize(small, **{**asked, "k": 2})
+
+
+def _exact_error(release: Release, basis: str) -> float:
+    """The error over all tiles, also where overlapping zones publish fewer: one measure for all methods."""
+    plan, cells = release.plan, release.cells
+    size = plan.origin_zones.size[cells.origin].astype(np.float64) + plan.destination_zones.size[cells.destination]
+    return float(np.average(size, weights=cells.volume(basis)))
 
 
 def _result(flows: Flows, asked: dict[str, Any]) -> dict[str, Any]:
@@ -284,7 +396,7 @@ def _result(flows: Flows, asked: dict[str, Any]) -> dict[str, Any]:
         "status": DONE,
         "seconds": seconds,
         "basis": basis,
-        "measures": report["measures"][basis],
+        "measures": {**report["measures"][basis], "mean_generalization_error": _exact_error(release, basis)},
         "withheld": tuple((report["withheld"] or {}).get("measures", {}).get(basis, ())),
         "flows": _stream(release.flows),
         "zones": _stream(release.zones),

@@ -65,14 +65,16 @@ class Contributors:
 
     Attributes:
         people: how many there are.
-        flows_each: different flows of a person, on average.
-        busiest_share: share of all (person, flow) pairs that the busiest hundredth of the people has; None where there
-            are too few people.
+        flows_each: different flows (pairs of tiles) of a person, on average.
+        trips_each: trips of a person, on average; None where the trips of a person are not known.
+        busiest_share: share of these trips that the hundredth of the people with the most trips made; None where they
+            are not known or there are too few people.
         few_behind: share of the flows with at least k trips that fewer than k people made.
     """
 
     people: int
     flows_each: float
+    trips_each: float | None
     busiest_share: float | None
     few_behind: float | None
 
@@ -93,8 +95,8 @@ class Description:
         density: flows over possible pairs of tiles.
         levels: the tiles and what they are merged into, finest first.
         contributors: about people, or None where the input has none.
-        floor: the mean generalisation error that no hierarchical method can beat at this k and suppression; None where
-            it was not computed.
+        floor: the mean generalisation error that no hierarchical method can beat at this k and suppression where trips
+            are protected, whatever else the data could protect. None where it was not computed.
         max_suppressed: the share that may be suppressed, for the floor and the advice.
         advice: where to start, in sentences.
     """
@@ -146,13 +148,18 @@ class Description:
         if self.floor is not None:
             yield ""
             yield (
-                f"Floor: no hierarchical method gets below {self.floor:,.1f} tiles of mean generalisation error "
-                f"with {self.max_suppressed:.0%} suppressed."
+                f"Floor where trips are protected: no hierarchical method gets below {self.floor:,.1f} tiles of mean "
+                f"generalisation error with {self.max_suppressed:.0%} of the trips suppressed."
+                + self._above_the_floor()
             )
         yield ""
         yield "Where to start"
         for line in self.advice:
             yield f"- {line}"
+
+    def _above_the_floor(self) -> str:
+        others = [share.unit for share in self.levels[0].safe if share.unit != "trips"]
+        return f" It is for trips only: {' and '.join(others)} have floors of their own." if others else ""
 
     def _table(self) -> Iterator[str]:
         units = [share.unit for share in self.levels[0].safe]
@@ -164,9 +171,10 @@ class Description:
             yield row + "".join(f"  {share.flows:>17.1%} {share.volume:>7.1%}" for share in level.safe)
 
     def _about_people(self, who: Contributors) -> Iterator[str]:
-        text = f"A person is in {who.flows_each:,.1f} flows on average"
+        trips = "" if who.trips_each is None else f"makes {who.trips_each:,.1f} trips and "
+        text = f"A person {trips}is in {who.flows_each:,.1f} flows (different pairs of tiles) on average"
         if who.busiest_share is not None:
-            text += f"; the busiest hundredth of the people has {who.busiest_share:.1%} of all"
+            text += f"; the hundredth of the people with the most trips made {who.busiest_share:.1%} of them"
         yield text + "."
         if who.few_behind is not None:
             yield (
@@ -266,16 +274,26 @@ def _safe_share(cells: Cells, unit: str, guarantee: Guarantee) -> SafeShare:
 def _contributors(flows: Flows, k: int) -> Contributors | None:
     if flows.people is None or len(flows.people.person) == 0:
         return None
-    each = np.sort(np.bincount(flows.people.person))[::-1]
+    each = np.bincount(flows.people.person)
     each = each[each > 0]
-    busiest = None
-    if len(each) >= FEWEST_PEOPLE:
-        busiest = float(each[: len(each) // 100].sum() / each.sum())
+    trips_each = busiest = None
+    if flows.people.trips is not None:
+        made = np.bincount(flows.people.person, weights=flows.people.trips)
+        trips = np.sort(made[made > 0])[::-1]
+        trips_each = float(trips.mean())
+        if len(trips) >= FEWEST_PEOPLE:
+            busiest = float(trips[: len(trips) // 100].sum() / trips.sum())
     enough = flows.trips >= k
     few = None
     if enough.any():
         few = float((flows.people.count(len(flows))[enough] < k).mean())
-    return Contributors(people=len(each), flows_each=float(each.mean()), busiest_share=busiest, few_behind=few)
+    return Contributors(
+        people=len(each),
+        flows_each=float(each.mean()),
+        trips_each=trips_each,
+        busiest_share=busiest,
+        few_behind=few,
+    )
 
 
 # ---- advice ------------------------------------------------------------------------------------------------------
@@ -308,7 +326,24 @@ def _advice(flows: Flows, levels: Sequence[Level], max_suppressed: float) -> Ite
         yield f"Method: '{homogeneous}' for zones that do not overlap, which readers can map and add up."
     if "atg-dual" in METHODS:
         yield "Method: 'atg-dual' where the error of single flows matters more than one common map."
+    yield from _advice_on_boxes(flows)
     if flows.people is not None:
         yield "The data names people: protect them (--protect people), not only trips."
     else:
         yield "The data names nobody: trips can be protected, people cannot; say so to your readers."
+
+
+def _advice_on_boxes(flows: Flows) -> Iterator[str]:
+    boxes = [name for name in ("mondrian", "glove") if name in METHODS]
+    if not boxes:
+        return
+    named = " or ".join(f"'{name}'" for name in boxes)
+    if flows.origins.geography is None or flows.destinations.geography is None:
+        yield f"Boxes ({named}) cannot be made: they need to know where the tiles lie."
+        return
+    reason = "where the hierarchy does not follow the places"
+    if "mondrian" in boxes:
+        reason += ", or where nothing may be suppressed ('mondrian' publishes every trip)"
+    yield (
+        f"Method: boxes ({named}) {reason}. Boxes overlap, so readers can map them but not add them up over an area."
+    )

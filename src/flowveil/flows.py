@@ -27,10 +27,38 @@ class People:
     """Who is behind each cell: distinct (cell, person) rows, sorted by cell.
 
     Persons are numbers given by the engine; their names never leave it.
+
+    Attributes:
+        cell: the cell of each row.
+        person: the person of each row.
+        trips: int64; how many trips of the cell are this person's. Known for flows as they were read; None after any
+            merge, because only methods that bound what a person contributes need it, and those start from the flows.
     """
 
     cell: Ints
     person: Ints
+    trips: NDArray[np.int64] | None = None
+
+    @classmethod
+    def counted(cls, cell: Ints, person: Ints, trips: NDArray[np.int64]) -> People:
+        """Rows in any order, those of the same cell and person added up."""
+        if len(cell) == 0:
+            return cls(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int64))
+        n_people = int(person.max()) + 1
+        key = cell.astype(np.int64) * n_people + person
+        order = np.argsort(key, kind="stable")
+        start = np.flatnonzero(_first_of_runs(key[order]))
+        distinct = key[order[start]]
+        return cls(
+            cell=(distinct // n_people).astype(np.int32),
+            person=(distinct % n_people).astype(np.int32),
+            trips=np.add.reduceat(trips[order], start),
+        )
+
+    def rows(self, which: slice, *, first_cell: int) -> People:
+        """Some of the rows, as people of cells that are numbered from ``first_cell`` on."""
+        trips = None if self.trips is None else self.trips[which].copy()
+        return People(self.cell[which] - np.int32(first_cell), self.person[which], trips)
 
     def count(self, n_cells: int) -> NDArray[np.int64]:
         """Distinct people of each cell."""
@@ -253,11 +281,14 @@ class Flows(Cells):
         origins, destinations: the trees over the tiles of each end; ``origin`` and ``destination`` number
             their leaves.
         intake: what reading the input came to.
+        whole_map: the tree of the map that the tiles were taken from, with the tiles where nothing was seen; None for
+            H3, which covers the earth, and where there was no map. Unlike the other two it owes nothing to the trips.
     """
 
     origins: Hierarchy = None  # type: ignore[assignment]  # a dataclass cannot drop the defaults it inherits
     destinations: Hierarchy = None  # type: ignore[assignment]
     intake: Intake = field(default_factory=Intake)
+    whole_map: Hierarchy | None = None
 
     def __post_init__(self) -> None:
         if self.origins is None or self.destinations is None:
@@ -311,21 +342,21 @@ class Flows(Cells):
         o = np.asarray(origin, dtype=np.int32)
         d = np.asarray(destination, dtype=np.int32)
         t = np.ones(len(o), np.int64) if trips is None else np.asarray(trips, dtype=np.int64)
-        people = None
+        # Rounded before they are added up, so that the order of the rows leaves no trace.
+        weights = None if weight is None else exact_weights(np.asarray(weight, dtype=np.float64))
+        rows = Cells(o, d, t, weights)
+        merged = rows.merge(o, d, origins.n_tiles, destinations.n_tiles)
+        cells, people = merged.cells, None
         if person is not None:
             who = np.asarray(person, dtype=np.int32)
             known = who >= 0
-            people = People(cell=np.flatnonzero(known).astype(np.int32), person=who[known])
-        # Rounded before they are added up, so that the order of the rows leaves no trace.
-        weights = None if weight is None else exact_weights(np.asarray(weight, dtype=np.float64))
-        rows = Cells(o, d, t, weights, people)
-        cells = rows.merge(o, d, origins.n_tiles, destinations.n_tiles).cells
+            people = People.counted(merged.row[known], who[known], t[known])
         return cls(
             cells.origin,
             cells.destination,
             cells.trips,
             cells.weight,
-            cells.people,
+            people,
             origins=origins,
             destinations=destinations,
             intake=intake or Intake(rows=len(o)),

@@ -7,7 +7,7 @@ measured is derived from a Release.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from flowveil.reconstruction import Reconstruction
+
 
 class Zones(Protocol):
     """The zones of one end, numbered from 0. Nodes of a hierarchy today; boxes are zones as well."""
@@ -41,6 +43,10 @@ class Zones(Protocol):
     @property
     def level(self) -> Ints:
         """Level of each zone in its hierarchy."""
+        ...
+
+    def holding(self, tiles: NDArray[np.bool_]) -> Ints:
+        """How many of these tiles of its end, given by a mask, each zone holds."""
         ...
 
     def codes(self, zones: Ints) -> NDArray[np.str_]:
@@ -79,6 +85,11 @@ class NodeZones:
     def level(self) -> Ints:
         """Level of each node."""
         return self.hierarchy.level[self.nodes]
+
+    def holding(self, tiles: NDArray[np.bool_]) -> Ints:
+        """How many of these tiles are below each node."""
+        below: Ints = self.hierarchy.sum_over(tiles.astype(np.int32))[self.nodes]
+        return below
 
     def codes(self, zones: Ints) -> NDArray[np.str_]:
         """Published codes."""
@@ -214,6 +225,19 @@ class Release:
         )
 
     @cached_property
+    def published_sizes(self) -> tuple[Ints, Ints]:
+        """Tiles of the origin zones and of the destination zones, as they are published.
+
+        Zones that overlap can be subtracted from each other, and what is left may be a single tile; so where they do,
+        tiles that only suppressed flows touch are not counted. Disjoint zones count every observed tile.
+        """
+        plan = self.plan
+        if plan.homogeneous or (self.cell_of_flow >= 0).all():
+            return plan.origin_zones.size, plan.destination_zones.size
+        origins, destinations = tiles_told(self.input, [self])
+        return plan.origin_zones.holding(origins), plan.destination_zones.holding(destinations)
+
+    @cached_property
     def flows(self) -> pa.Table:
         """The published matrix: origin_zone, destination_zone, trips and, where known, weight; sorted."""
         from flowveil.publish.tables import flows_table
@@ -235,6 +259,17 @@ class Release:
         from flowveil.metrics import measure
 
         return measure(self)
+
+    def reconstruct(self, zones: Any) -> Reconstruction:
+        """Estimate the flows between areas of choice, each cell spread evenly over its tiles.
+
+        Args:
+            zones: a level (for H3 the resolution), a release whose zones do not overlap, a pair of cuts, or a
+                `flowveil.reconstruction.Zoning`.
+        """
+        from flowveil.reconstruction import reconstruct
+
+        return reconstruct(self, zones)
 
     def write(
         self,
@@ -289,6 +324,22 @@ class Release:
         return (
             f"<Release {self.method}: {len(self.cells)} cells, at least {describe_thresholds(self.guarantee)} in each>"
         )
+
+
+def tiles_told(flows: Flows, releases: Sequence[Release]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which tiles of each end count where zones overlap: all but those that only suppressed flows touch.
+
+    Args:
+        flows: everything that was read.
+        releases: what is published of it, one release or several, over the same two trees.
+    """
+    masks = []
+    for end, tree in (("origin", flows.origins), ("destination", flows.destinations)):
+        told = np.bincount(getattr(flows, end), minlength=tree.n_tiles) == 0
+        for release in releases:
+            told[getattr(release.input, end)[release.cell_of_flow >= 0]] = True
+        masks.append(told)
+    return masks[0], masks[1]
 
 
 def describe_thresholds(guarantee: Guarantee) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from flowveil.engines import load_engine
+from flowveil.engines import load_engine, load_slicing_engine
 from flowveil.engines.columns import ColumnMap, parse_pair
 from flowveil.flows import Flows
+from flowveil.slices import Every, SlicedFlows, check_slice_columns
 
 
 def read_trips(
@@ -67,10 +68,7 @@ def read_trips(
             examples.
     """
     read = load_engine(engine)
-    if zones is not None:
-        from flowveil.zoning.files import ZoneMap, read_zones
-
-        zones = zones if isinstance(zones, ZoneMap) else read_zones(zones)
+    zones = _map_of(zones)
     columns = ColumnMap(
         origin=parse_pair(origin, role="origin"),
         destination=parse_pair(destination, role="destination"),
@@ -89,3 +87,87 @@ def read_trips(
         skip_unknown=skip_unknown,
         progress=progress,
     )
+
+
+def read_slices(
+    source: Any,
+    *,
+    by: str | Sequence[str] = (),
+    time: str | None = None,
+    every: str | None = None,
+    resolution: int = 10,
+    origin: str | Sequence[str] | None = None,
+    destination: str | Sequence[str] | None = None,
+    origin_tile: str | None = None,
+    destination_tile: str | None = None,
+    person: str | None = None,
+    weight: str | None = None,
+    trips: str | None = None,
+    zones: Any = None,
+    max_dropped: float = 0.05,
+    skip_unknown: bool = False,
+    engine: str = "duckdb",
+    progress: Callable[[float], None] | None = None,
+) -> SlicedFlows:
+    """Read a trip table into the flows of each slice: of each segment, each step of time, or both.
+
+    All slices are over the same two hierarchies. Rows whose time or attribute is missing are left out and counted.
+    Times may be timestamps, dates, text, or Unix seconds (milliseconds and microseconds are told by their size);
+    those with a zone are taken in UTC, those without as they stand.
+
+    Args:
+        source: as for `read_trips`.
+        by: columns of attributes, ``"sex,age"`` or a list; slices are their combinations.
+        time: column of the time, together with ``every``.
+        every: step of time: minutes or hours that divide a day (``15min``, ``1h``), ``day``, ``month``, ``hour``,
+            ``weekday``, or ``weekday-hour`` (168 slices, each collecting that hour of all weeks).
+        resolution: as for `read_trips`, like all that follow.
+        origin: latitude and longitude column of the origin.
+        destination: latitude and longitude column of the destination.
+        origin_tile: column of the origin's tile.
+        destination_tile: column of the destination's tile.
+        person: column that says who travelled.
+        weight: column with the weight of a row.
+        trips: column that says how many trips a row stands for.
+        zones: map whose zones are the tiles.
+        max_dropped: share of the rows that may be left out.
+        skip_unknown: leave out rows with unknown tiles.
+        engine: who reads.
+        progress: called now and then with the share that is read.
+
+    Raises:
+        ParameterError: an argument is wrong, or no slices are asked for.
+        DataError: the table cannot be used.
+    """
+    attributes = tuple(n.strip() for n in by.split(",") if n.strip()) if isinstance(by, str) else tuple(by)
+    check_slice_columns(attributes, time=time, every=every)
+    columns = ColumnMap(
+        origin=parse_pair(origin, role="origin"),
+        destination=parse_pair(destination, role="destination"),
+        origin_tile=origin_tile or None,
+        destination_tile=destination_tile or None,
+        person=person,
+        weight=weight,
+        trips=trips,
+        by=attributes,
+        time=time,
+    )
+    return load_slicing_engine(engine)(
+        source,
+        columns=columns,
+        every=None if every is None else Every.parse(every),
+        resolution=resolution,
+        zones=_map_of(zones),
+        max_dropped=max_dropped,
+        skip_unknown=skip_unknown,
+        progress=progress,
+    )
+
+
+def _map_of(zones: Any) -> Any:
+    """The user's own map, read if it is not yet; None where the tiles are H3 cells."""
+    if zones is None:
+        return None
+    from flowveil.zoning.files import ZoneMap, read_zones
+
+    return zones if isinstance(zones, ZoneMap) else read_zones(zones)

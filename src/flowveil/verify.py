@@ -25,8 +25,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flowveil.errors import GuaranteeError
+from flowveil.slices import SlicedFlows
 from flowveil.verify_boxes import Rectangles, flows_inside
+from flowveil.verify_differences import check_differences
 from flowveil.verify_exports import EXPORTS, check_exports
+from flowveil.verify_noisy import claims_noise, verify_noise
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
@@ -71,7 +74,7 @@ _TELL_INSIDE = ("reconstruction_loss", "distribution_distance", "generalization_
 _FEWEST_MERGED = 10
 
 
-def check(folder: str | PathLike[str], flows: Flows) -> None:
+def check(folder: str | PathLike[str], flows: Flows | SlicedFlows) -> None:
     """Raise unless the release in a folder holds against the flows it was made from.
 
     Raises:
@@ -85,12 +88,14 @@ def check(folder: str | PathLike[str], flows: Flows) -> None:
         )
 
 
-def verify_release(folder: str | PathLike[str], flows: Flows, *, expect: Mapping[str, Any] | None = None) -> list[str]:
-    """Recount a release from its files and the raw flows.
+def verify_release(
+    folder: str | PathLike[str], flows: Flows | SlicedFlows, *, expect: Mapping[str, Any] | None = None
+) -> list[str]:
+    """Recount a release, or a family of releases, from its files and the raw flows.
 
     Args:
         folder: the release.
-        flows: the flows it was made from, at tile level.
+        flows: the flows it was made from, at tile level; for a family the flows of its slices.
         expect: what the guarantee must be at the least (``k``, ``protect``, ``k_population``, ``l``); without it the
             release is held against the guarantee that it claims.
 
@@ -98,7 +103,8 @@ def verify_release(folder: str | PathLike[str], flows: Flows, *, expect: Mapping
         One plain line for each contradiction; empty when everything holds: the files are those of the
         manifest, each published cell is exactly the sum of the raw flows that belong to it and reaches the
         guarantee, and the counts, shares and smallest values in the report are those of the recount. Prose,
-        pictures, outlines and the other measures are not recounted.
+        pictures, outlines and the other measures are not recounted. Of a noisy release, whose counts nobody can
+        recount, the form is checked, and that the report tells nothing without noise.
     """
     try:
         return _verify(Path(folder), flows, expect or {})
@@ -106,30 +112,92 @@ def verify_release(folder: str | PathLike[str], flows: Flows, *, expect: Mapping
         return ["report.json: not the report of a release; it cannot be checked"]
 
 
-def _verify(place: Path, flows: Flows, expect: Mapping[str, Any]) -> list[str]:
+def _verify(place: Path, flows: Flows | SlicedFlows, expect: Mapping[str, Any]) -> list[str]:
     if not place.is_dir():
         return ["there is no such folder"]
+    raw = _Raw.of(flows)
     findings = list(_check_manifest(place))
+    if claims_noise(place):
+        if isinstance(flows, SlicedFlows):
+            return [*findings, "report.json: a noisy release has no slices"]
+        return [*findings, *_verify_noisy(place, flows, expect)]
     report, problems = _read_report(place)
     findings += problems
     if report is None:
         return findings
-    report = _with_exact_population(report, flows)
-    findings += _check_guarantee(report, flows)
+    if report.slice_columns != raw.columns:
+        return [*findings, "report.json: its slice columns are not those of the input as it was read"]
+    report = _with_exact_population(report, raw.whole)
+    findings += _check_guarantee(report, raw.whole)
     findings += _check_expected(report, expect)
     with _database() as db:
-        findings += _load_published(db, place, flows)
+        findings += _load_published(db, place, raw)
         if not _one(db, "SELECT count(*) = 2 FROM duckdb_tables() WHERE table_name IN ('published', 'zones')"):
             return findings
-        findings += check_exports(place, _present_exports(place), db)
-        _load_raw(db, flows)
+        findings += check_exports(place, _present_exports(place), db, slice_columns=raw.columns)
+        findings += _load_slices(db, report, raw)
+        _load_raw(db, raw)
+        findings += _check_slices(db, report, raw)
         if report.boxes is not None:
-            findings += _load_boxes(db, place, report.boxes, flows)
+            if raw.columns:
+                return [*findings, "report.json: slices have boxes, which cannot be recounted"]
+            findings += _load_boxes(db, place, report.boxes, raw.whole)
         findings += _check_zones(db, report)
-        _assign_flows(db, report, flows)
-        findings += _check_cells(db, report, flows)
-        findings += _check_measures(db, report, flows)
+        _assign_flows(db, report, raw.whole)
+        findings += _check_nested_tiles(db, report)
+        findings += _check_cells(db, report, raw.whole)
+        findings += _check_measures(db, report, raw.whole)
+        if raw.columns:
+            findings += check_differences(
+                db,
+                _run,
+                columns=raw.columns,
+                safe=_safe(report, locations=False),
+                people=raw.whole.people is not None,
+                admitted=report.short_differences,
+            )
     return findings
+
+
+def _verify_noisy(place: Path, flows: Flows, expect: Mapping[str, Any]) -> Iterator[str]:
+    missing = [name for name, value in expect.items() if value]
+    if missing:
+        yield f"report.json: a noisy release promises no smallest cell, so {', '.join(missing)} cannot hold"
+    with _database() as db:
+        findings = list(verify_noise(place, flows, db))
+        if not findings:
+            # How many tiles a zone has is not told where only the data knows.
+            findings += _load_table(db, place / "zones.parquet", "zones", _ZONE_COLUMNS, may_be_empty="tiles")
+        yield from findings
+        exports = _present_exports(place)
+        if findings or not exports:
+            return
+        columns = {name: kind for name, kind in _FLOW_COLUMNS.items() if name != "weight"}
+        yield from _load_table(db, place / "flows.parquet", "published", columns)
+        yield from check_exports(place, exports, db)
+
+
+@dataclass(frozen=True, eq=False)
+class _Raw:
+    """The raw flows: of one matrix, or of slices.
+
+    Attributes:
+        columns: the slice columns; none for one matrix.
+        keys: the values of each slice.
+        slices: the flows of each slice.
+        whole: all of them together.
+    """
+
+    columns: tuple[str, ...]
+    keys: tuple[tuple[str, ...], ...]
+    slices: tuple[Flows, ...]
+    whole: Flows
+
+    @classmethod
+    def of(cls, flows: Flows | SlicedFlows) -> _Raw:
+        if isinstance(flows, SlicedFlows):
+            return cls(flows.columns, flows.keys, flows.slices, flows.whole)
+        return cls((), ((),), (flows,), flows)
 
 
 # ---- the folder --------------------------------------------------------------------------------------------
@@ -175,6 +243,14 @@ def _sha256(path: Path) -> str | None:
 
 
 @dataclass(frozen=True)
+class _SliceClaims:
+    """What report.json claims of one slice of a family."""
+
+    key: tuple[str | None, ...]
+    measures: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
 class _Claims:
     """What report.json claims, as far as it can be recounted."""
 
@@ -185,6 +261,16 @@ class _Claims:
     suppression: Mapping[str, Any]
     measures: Mapping[str, Mapping[str, Any]]
     withheld: bool
+    slice_columns: tuple[str, ...] = ()
+    slices: tuple[_SliceClaims, ...] = ()
+    short_differences: int = 0
+
+    @property
+    def disjoint(self) -> bool:
+        """Whether no tile, or no flow at least, lies in two zones or cells; then `tiles` counts every tile."""
+        if self.slice_columns:
+            return False
+        return self.homogeneous or (self.boxes is not None and self.boxes["disjoint"])
 
     @property
     def overlapping(self) -> bool:
@@ -206,7 +292,17 @@ def _read_report(place: Path) -> tuple[_Claims | None, list[str]]:
             boxes=None if content.get("boxes") is None else dict(content["boxes"]),
             suppression=dict(content["suppression"]),
             measures={basis: dict(values) for basis, values in content["measures"].items()},
-            withheld=content.get("withheld") is not None,
+            withheld=content.get("withheld") is not None
+            or any(part.get("withheld") is not None for part in content.get("slices", ())),
+            slice_columns=tuple(content.get("slice_columns", ())),
+            slices=tuple(
+                _SliceClaims(
+                    key=tuple(part["slice"][name] for name in content["slice_columns"]),
+                    measures={basis: dict(values) for basis, values in part["measures"].items()},
+                )
+                for part in content.get("slices", ())
+            ),
+            short_differences=int(content["differencing"]["short"]) if "slices" in content else 0,
         )
     except OSError:
         return None, []
@@ -367,72 +463,141 @@ def _one(db: Any, query: str) -> Any:
     return _run(db, query)[0][0]
 
 
-def _load_published(db: Any, place: Path, flows: Flows) -> list[str]:
+def _load_published(db: Any, place: Path, raw: _Raw) -> list[str]:
     """Read the two tables into ``published`` and ``zones``; what is not as it should be is returned."""
-    columns = {name: kind for name, kind in _FLOW_COLUMNS.items() if name != "weight" or flows.weight is not None}
+    columns = {name: kind for name, kind in _FLOW_COLUMNS.items() if name != "weight" or raw.whole.weight is not None}
     return [
-        *_load_table(db, place / "flows.parquet", "published", columns),
+        *_load_table(db, place / "flows.parquet", "published", columns, raw.columns),
         *_load_table(db, place / "zones.parquet", "zones", _ZONE_COLUMNS),
     ]
 
 
-def _load_table(db: Any, path: Path, table: str, columns: Mapping[str, str | None]) -> Iterator[str]:
+def _load_table(
+    db: Any,
+    path: Path,
+    table: str,
+    columns: Mapping[str, str | None],
+    slice_columns: Sequence[str] = (),
+    *,
+    may_be_empty: str | None = None,
+) -> Iterator[str]:
+    """Read a table. Its slice columns, text that may be empty, become c0, c1, ..."""
     import duckdb
 
     # The folder's name is a name, not a pattern, and 'k=10' in it is not a column.
     source = "read_parquet(?, file_row_number = true, hive_partitioning = false)"
+    expected = {**columns, **dict.fromkeys(slice_columns, "VARCHAR")}
     try:
         found = _run(db, f"DESCRIBE SELECT * FROM {source}", [escape(str(path))])
         kinds = {name: kind for name, kind, *_ in found if name != "file_row_number"}
-        same_kinds = all(kind is None or kinds.get(name) == kind for name, kind in columns.items())
-        if list(kinds) != list(columns) or not same_kinds:
-            yield f"{path.name}: its columns are not {', '.join(columns)} in their types"
+        same_kinds = all(kind is None or kinds.get(name) == kind for name, kind in expected.items())
+        if list(kinds) != list(expected) or not same_kinds:
+            yield f"{path.name}: its columns are not {', '.join(expected)} in their types"
             return
-        picked = ", ".join(name for name, kind in columns.items() if kind is not None)
+        picked = [name for name, kind in columns.items() if kind is not None]
+        picked += [f"{_quoted(name)} AS c{i}" for i, name in enumerate(slice_columns)]
         _run(
             db,
-            f"CREATE TABLE {table} AS SELECT {picked}, file_row_number AS row FROM {source}",
+            f"CREATE TABLE {table} AS SELECT {', '.join(picked)}, file_row_number AS row FROM {source}",
             [escape(str(path))],
         )
     except duckdb.Error:
         yield f"{path.name}: cannot be read"
         return
     keys = list(columns)[:2]
-    empty = " OR ".join(f"{name} IS NULL" for name, kind in columns.items() if kind in ("VARCHAR", "BIGINT"))
+    filled = [name for name, kind in columns.items() if kind in ("VARCHAR", "BIGINT") and name != may_be_empty]
+    empty = " OR ".join(f"{name} IS NULL" for name in filled)
     if _one(db, f"SELECT count(*) FROM {table} WHERE {empty}"):
         yield f"{path.name}: has empty fields"
-    pair = f"({keys[0]}, {keys[1]})"
-    before = f"lag({pair}) OVER (ORDER BY row)"
-    if _one(db, f"SELECT count(*) FROM (SELECT {pair} AS key, {before} AS before FROM {table}) WHERE key < before"):
-        yield f"{path.name}: not sorted by {keys[0]} and {keys[1]}"
-    twice = _one(db, f"SELECT count(*) - count(DISTINCT {pair}) FROM {table}")
+    of_slice = [f"c{i} IS NOT NULL, coalesce(c{i}, '')" for i in range(len(slice_columns))]
+    row = f"row({', '.join((*of_slice, *keys))})"
+    before = f"lag({row}) OVER (ORDER BY row)"
+    if _one(db, f"SELECT count(*) FROM (SELECT {row} AS key, {before} AS before FROM {table}) WHERE key < before"):
+        yield f"{path.name}: not sorted by {' and '.join((*slice_columns, *keys))}"
+    twice = _one(db, f"SELECT count(*) - count(DISTINCT {row}) FROM {table}")
     if twice:
         yield f"{path.name}: {twice} rows stand twice"
 
 
-def _load_raw(db: Any, flows: Flows) -> None:
-    """The raw flows by tile code (``raw``), their persons (``who``), what lies above each tile (``up_*``)."""
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _load_slices(db: Any, claims: _Claims, raw: _Raw) -> Iterator[str]:
+    """``slice``: the published slices; ``part``: the raw slices that each is made of. Numbers ``published`` by them.
+
+    A value of a slice column stands for the raw slices that have it, an empty one for all. The time of a longer step is
+    how the times of its shorter steps begin.
+    """
     import pyarrow as pa
 
+    names = [f"c{i}" for i in range(len(raw.columns))]
+    keys = {name: pa.array([key[i] for key in raw.keys], pa.string()) for i, name in enumerate(names)}
+    _store(db, "raw_slice", pa.table({**keys, "m": np.arange(len(raw.keys), dtype=np.int32)}))
+    listed = ", ".join(names)
+    order = ", ".join(f"{name} NULLS FIRST" for name in names) or "1"
+    distinct = f"SELECT DISTINCT {listed} FROM published" if names else "SELECT 0 AS nothing"
+    _run(db, f"CREATE TABLE slice AS SELECT *, row_number() OVER (ORDER BY {order}) - 1 AS s FROM ({distinct})")
+    matches = ["true"]
+    for name, column in zip(names, raw.columns, strict=True):
+        same = f"starts_with(m.{name}, p.{name})" if column == "time" else f"p.{name} = m.{name}"
+        matches.append(f"(p.{name} IS NULL OR {same})")
+    _run(db, f"CREATE TABLE part AS SELECT s, m FROM slice p JOIN raw_slice m ON {' AND '.join(matches)}")
+    same = " AND ".join(["true", *(f"p.{name} IS NOT DISTINCT FROM q.{name}" for name in names)])
+    _run(db, f"CREATE TABLE numbered AS SELECT p.*, s FROM published p JOIN slice q ON {same}")
+    _run(db, "DROP TABLE published")
+    _run(db, "ALTER TABLE numbered RENAME TO published")
+    exact = " AND ".join(["true", *(f"p.{name} = m.{name}" for name in names)])
+    _run(db, f"CREATE TABLE finest AS SELECT s, m FROM slice p JOIN raw_slice m ON {exact}")
+    strange = _one(db, "SELECT count(*) FROM slice ANTI JOIN part USING (s)")
+    if strange:
+        yield f"flows.parquet: {strange} slices are not in the input"
+    if names:
+        published = sorted(_run(db, f"SELECT {listed} FROM slice"), key=str)
+        if published != sorted((part.key for part in claims.slices), key=str):
+            yield "report.json: its slices are not those of flows.parquet"
+
+
+def _load_raw(db: Any, raw: _Raw) -> None:
+    """The raw flows of each published slice by tile code (``raw``), their persons (``who``), the map (``up_*``)."""
+    import pyarrow as pa
+
+    flows = raw.whole
     origin, destination = _leaf_codes(flows.origins), _leaf_codes(flows.destinations)
-    raw = pa.table(
+    start = np.concatenate(([0], np.cumsum([len(part) for part in raw.slices]))).astype(np.int32)
+    weight = [pa.nulls(len(p), pa.float64()) if p.weight is None else pa.array(p.weight) for p in raw.slices]
+    rows = pa.table(
         {
-            "flow": np.arange(len(flows), dtype=np.int32),
-            "o": _codes(origin).take(pa.array(flows.origin)),
-            "d": _codes(destination).take(pa.array(flows.destination)),
-            "trips": flows.trips,
-            "weight": pa.nulls(len(flows), pa.float64()) if flows.weight is None else flows.weight,
+            "row": np.arange(start[-1], dtype=np.int32),
+            "m": np.repeat(np.arange(len(raw.slices), dtype=np.int32), np.diff(start)),
+            "o": _codes(origin).take(pa.array(np.concatenate([p.origin for p in raw.slices]))),
+            "d": _codes(destination).take(pa.array(np.concatenate([p.destination for p in raw.slices]))),
+            "trips": np.concatenate([p.trips for p in raw.slices]),
+            "weight": pa.chunked_array(weight, pa.float64()),
         }
     )
-    _store(db, "raw", raw)
-    people = flows.people
-    who = pa.table(
+    _store(db, "rows", rows)
+    people = [(part.people, first) for part, first in zip(raw.slices, start[:-1], strict=True)]
+    none = np.zeros(0, np.int32)
+    persons = pa.table(
         {
-            "flow": np.zeros(0, np.int32) if people is None else people.cell,
-            "person": np.zeros(0, np.int32) if people is None else people.person,
+            "row": np.concatenate([none, *(who.cell + first for who, first in people if who is not None)]),
+            "person": np.concatenate([none, *(who.person for who, _ in people if who is not None)]),
         }
     )
-    _store(db, "who", who)
+    _store(db, "persons", persons)
+    # Flows of one matrix keep their place in the input, by which boxes find them.
+    number = "row_number() OVER (ORDER BY s, o, d) - 1" if raw.columns else "row"
+    _run(
+        db,
+        f"CREATE TABLE raw AS SELECT {number} AS flow, * EXCLUDE (row) FROM (SELECT s, o, d, min(row) AS row, "
+        "sum(trips)::BIGINT AS trips, sum(weight) AS weight FROM rows JOIN part USING (m) GROUP BY s, o, d)",
+    )
+    _run(
+        db,
+        "CREATE TABLE who AS SELECT DISTINCT flow, person FROM persons JOIN rows USING (row) JOIN part USING (m) "
+        "JOIN raw ON raw.s = part.s AND raw.o = rows.o AND raw.d = rows.d",
+    )
     for end, tree, tiles in (("o", flows.origins, origin), ("d", flows.destinations, destination)):
         _store(db, f"tile_{end}", pa.table({"tile": _codes(tiles)}))
         if tree.kind == "h3" and tiles.dtype == np.uint64:
@@ -445,6 +610,17 @@ def _load_raw(db: Any, flows: Flows) -> None:
             f"CREATE TABLE node_{end} AS SELECT node, {text} AS text, count(*) AS tiles, "
             f"any_value(top - step) + {tree.base_level} AS level FROM up_{end} GROUP BY node",
         )
+
+
+def _check_slices(db: Any, claims: _Claims, raw: _Raw) -> Iterator[str]:
+    """A published slice names its values: where persons are known, k of them must be in it."""
+    if not raw.columns or raw.whole.people is None:
+        return
+    k = _literal(claims.guarantee.get("k", 0))
+    few = f"SELECT s FROM raw JOIN who USING (flow) GROUP BY s HAVING count(DISTINCT person) >= {k}"
+    n = _one(db, f"SELECT count(*) FROM slice ANTI JOIN ({few}) USING (s)")
+    if n:
+        yield f"flows.parquet: {n} slices have fewer than k people"
 
 
 def _leaf_codes(tree: Hierarchy) -> Any:
@@ -510,20 +686,27 @@ def _check_zones(db: Any, claims: _Claims) -> Iterator[str]:
         listed = f"(SELECT * FROM zones WHERE role IN ('{role}', 'both'))"
         used = f"(SELECT DISTINCT {role}_zone AS zone FROM published)"
         if claims.boxes is None:
+            # A zone of one slice is not that of another: cells of different slices never count as one.
             _run(
                 db,
-                f"CREATE TABLE zone_{end} AS SELECT row_number() OVER (ORDER BY zone) AS z, zone, node, "
-                f"n.tiles, n.level FROM (SELECT DISTINCT zone FROM {listed}) LEFT JOIN node_{end} n ON zone = text",
+                f"CREATE TABLE zone_{end} AS SELECT row_number() OVER (ORDER BY s, zone) AS z, s, zone, node, n.tiles, "
+                f"n.level FROM (SELECT DISTINCT s, {role}_zone AS zone FROM published) SEMI JOIN {listed} USING (zone) "
+                f"LEFT JOIN node_{end} n ON zone = text",
             )
-            _run(db, f"CREATE TABLE member_{end} AS SELECT tile, z FROM up_{end} JOIN zone_{end} USING (node)")
-        compared = f"{listed} l JOIN zone_{end} r USING (zone)"
+            _run(db, f"CREATE TABLE member_{end} AS SELECT s, tile, z FROM up_{end} JOIN zone_{end} USING (node)")
+            compared = f"{listed} l LEFT JOIN node_{end} r ON l.zone = r.text"
+        else:
+            compared = f"{listed} l LEFT JOIN zone_{end} r USING (zone)"
         counts = {
             f"{role} zones of flows.parquet are missing": f"{used} ANTI JOIN {listed} USING (zone)",
             f"{role} zones are not used by any published flow": f"{listed} ANTI JOIN {used} USING (zone)",
-            f"{role} zones cover no tile of the input": f"zone_{end} WHERE node IS NULL",
+            f"{role} zones cover no tile of the input": f"{compared} WHERE node IS NULL",
             f"{role} zones stand twice": f"(SELECT zone FROM {listed} GROUP BY zone HAVING count(*) > 1)",
             f"{role} zones have another number of tiles than the recount": (
-                f"{compared} WHERE node IS NOT NULL AND l.tiles IS DISTINCT FROM r.tiles"
+                f"{compared} WHERE node IS NOT NULL AND l.tiles IS DISTINCT FROM r.tiles AND {claims.disjoint}"
+            ),
+            f"{role} zones have more tiles than lie in them, or none": (
+                f"{compared} WHERE node IS NOT NULL AND (l.tiles IS NULL OR l.tiles < 1 OR l.tiles > r.tiles)"
             ),
             f"{role} zones have another level than the map": (
                 f"{compared} WHERE node IS NOT NULL AND l.level IS DISTINCT FROM r.level"
@@ -533,7 +716,9 @@ def _check_zones(db: Any, claims: _Claims) -> Iterator[str]:
             n = _one(db, f"SELECT count(*) FROM {rows}")
             if n:
                 yield f"zones.parquet: {n} {problem}"
-        overlaps = _one(db, f"SELECT count(*) FROM (SELECT tile FROM member_{end} GROUP BY tile HAVING count(*) > 1)")
+        overlaps = _one(
+            db, f"SELECT count(*) FROM (SELECT s, tile FROM member_{end} GROUP BY s, tile HAVING count(*) > 1)"
+        )
         if overlaps and claims.homogeneous:
             yield (
                 f"zones.parquet: {role} zones overlap in {overlaps} tiles, "
@@ -574,13 +759,16 @@ def _load_boxes(db: Any, place: Path, claims: Mapping[str, Any], flows: Flows) -
         tiles = found.tile_counts(*centers[end])
         table = {
             "z": np.arange(len(rows)),
+            "s": np.zeros(len(rows), dtype=np.int64),
             "zone": pa.array(codes[end], type=pa.string()),
             "node": pa.array(codes[end], type=pa.string(), mask=tiles == 0),
             "tiles": tiles,
             "level": np.zeros(len(rows), dtype=np.int32),
         }
         _store(db, f"zone_{end}", pa.table(table))
-        _run(db, f"CREATE TABLE member_{end} AS SELECT NULL::VARCHAR AS tile, z FROM zone_{end} WHERE false")
+        _run(
+            db, f"CREATE TABLE member_{end} AS SELECT 0::BIGINT AS s, NULL::VARCHAR AS tile, z FROM zone_{end} LIMIT 0"
+        )
         rectangles[end] = found
     pairs = _run(
         db,
@@ -610,14 +798,14 @@ def _tile_centers(tree: Hierarchy) -> tuple[Any, Any]:
 
 
 def _group(db: Any, name: str, rows: str, *, people: bool) -> None:
-    """Count groups: ``rows`` has (flow, a, b, trips, weight); ``name`` gets (a, b, trips, weight, people)."""
-    groups = f"SELECT a, b, sum(trips)::BIGINT AS trips, sum(weight) AS weight FROM {rows} GROUP BY a, b"
+    """Count groups: ``rows`` has (flow, s, a, b, trips, weight); ``name`` gets (s, a, b, trips, weight, people)."""
+    groups = f"SELECT s, a, b, sum(trips)::BIGINT AS trips, sum(weight) AS weight FROM {rows} GROUP BY s, a, b"
     # Distinct rows first, then a plain count: a set of persons for each of a million cells is far slower.
-    distinct = f"SELECT DISTINCT a, b, person FROM {rows} JOIN who USING (flow)"
-    persons = f"SELECT a, b, count(*) AS people FROM ({distinct}) GROUP BY a, b"
+    distinct = f"SELECT DISTINCT s, a, b, person FROM {rows} JOIN who USING (flow)"
+    persons = f"SELECT s, a, b, count(*) AS people FROM ({distinct}) GROUP BY s, a, b"
     counted = f"SELECT g.*, NULL::BIGINT AS people FROM ({groups}) g"
     if people:
-        counted = f"SELECT g.*, coalesce(people, 0) AS people FROM ({groups}) g LEFT JOIN ({persons}) USING (a, b)"
+        counted = f"SELECT g.*, coalesce(people, 0) AS people FROM ({groups}) g LEFT JOIN ({persons}) USING (s, a, b)"
     _run(db, f"CREATE OR REPLACE TABLE {name} AS {counted}")
 
 
@@ -631,30 +819,34 @@ def _leave_out_hopeless(db: Any, claims: _Claims) -> None:
     for level in range(min(claims.suppression["levels"], top) + 1):
         _run(
             db,
-            "CREATE OR REPLACE TABLE lifted AS SELECT flow, a.node AS a, b.node AS b, trips, weight FROM raw "
+            "CREATE OR REPLACE TABLE lifted AS SELECT flow, s, a.node AS a, b.node AS b, trips, weight FROM raw "
             f"JOIN (SELECT * FROM up_o WHERE step = least({level}, top)) a ON raw.o = a.tile "
             f"JOIN (SELECT * FROM up_d WHERE step = least({level}, top)) b ON raw.d = b.tile",
         )
         _group(db, "lifted_cell", "lifted", people=claims.threshold("people") is not None)
         _run(
             db,
-            "CREATE OR REPLACE TABLE good AS SELECT a, b FROM (SELECT c.*, o.tiles AS tiles_o, "
+            "CREATE OR REPLACE TABLE good AS SELECT s, a, b FROM (SELECT c.*, o.tiles AS tiles_o, "
             "d.tiles AS tiles_d FROM lifted_cell c JOIN node_o o ON a = o.node JOIN node_d d ON b = d.node) "
             f"WHERE {_safe(claims)}",
         )
         _run(
             db,
             "CREATE OR REPLACE TABLE lost AS SELECT flow FROM (SELECT * FROM lost JOIN lifted USING (flow)) "
-            "ANTI JOIN good USING (a, b)",
+            "ANTI JOIN good USING (s, a, b)",
         )
-    limit = math.floor(_one(db, "SELECT count(*) FROM raw") * claims.suppression["beta"])
     volume = "trips" if claims.threshold("population") is None else "weight"
-    if _one(db, "SELECT count(*) FROM lost") > limit:
-        _run(
-            db,
-            f"CREATE OR REPLACE TABLE lost AS SELECT flow FROM raw SEMI JOIN lost USING (flow) "
-            f"ORDER BY {volume}, o, d LIMIT {limit}",
-        )
+    # Python's product and floor, so that a share of rows is rounded as the method rounds it.
+    limits = [
+        (s, math.floor(n * claims.suppression["beta"])) for s, n in _run(db, "SELECT s, count(*) FROM raw GROUP BY s")
+    ]
+    _run(db, "CREATE TABLE allowance (s BIGINT, most BIGINT)")
+    _run(db, f"INSERT INTO allowance VALUES {', '.join(f'({s}, {most})' for s, most in limits)}")
+    _run(
+        db,
+        f"CREATE OR REPLACE TABLE lost AS SELECT flow FROM (SELECT flow, s, row_number() OVER (PARTITION BY s ORDER BY "
+        f"{volume}, o, d) AS rank FROM raw SEMI JOIN lost USING (flow)) JOIN allowance USING (s) WHERE rank <= most",
+    )
     _run(db, "CREATE OR REPLACE VIEW rest AS SELECT * FROM raw ANTI JOIN lost USING (flow)")
 
 
@@ -663,25 +855,44 @@ def _assign_flows(db: Any, claims: _Claims, flows: Flows) -> None:
     _leave_out_hopeless(db, claims)
     _run(
         db,
-        "CREATE TABLE cells AS SELECT DISTINCT o.z AS a, d.z AS b FROM published "
-        "JOIN zone_o o ON origin_zone = o.zone JOIN zone_d d ON destination_zone = d.zone",
+        "CREATE TABLE cells AS SELECT DISTINCT o.z AS a, d.z AS b FROM published p "
+        "JOIN zone_o o ON origin_zone = o.zone AND p.s = o.s JOIN zone_d d ON destination_zone = d.zone AND p.s = d.s",
     )
     if claims.boxes is None:
         _run(
             db,
-            "CREATE VIEW located AS SELECT flow, mo.z AS a, md.z AS b, trips, weight FROM rest "
-            "JOIN member_o mo ON rest.o = mo.tile JOIN member_d md ON rest.d = md.tile",
+            "CREATE VIEW located AS SELECT flow, rest.s AS s, mo.z AS a, md.z AS b, trips, weight FROM rest "
+            "JOIN member_o mo ON rest.o = mo.tile AND rest.s = mo.s "
+            "JOIN member_d md ON rest.d = md.tile AND rest.s = md.s",
         )
     else:
-        _run(db, "CREATE VIEW located AS SELECT flow, a, b, trips, weight FROM rest JOIN inside USING (flow)")
+        _run(db, "CREATE VIEW located AS SELECT flow, s, a, b, trips, weight FROM rest JOIN inside USING (flow)")
     _run(db, "CREATE TABLE assigned AS SELECT * FROM located SEMI JOIN cells USING (a, b)")
     _group(db, "counted", "assigned", people=flows.people is not None)
     _run(
         db,
         "CREATE TABLE recount AS SELECT p.*, a, b, c.trips AS true_trips, c.weight AS true_weight, c.people, "
-        "o.tiles AS tiles_o, d.tiles AS tiles_d FROM published p JOIN zone_o o ON origin_zone = o.zone "
-        "JOIN zone_d d ON destination_zone = d.zone LEFT JOIN counted c ON c.a = o.z AND c.b = d.z",
+        "o.tiles AS tiles_o, d.tiles AS tiles_d FROM published p JOIN zone_o o ON origin_zone = o.zone AND p.s = o.s "
+        "JOIN zone_d d ON destination_zone = d.zone AND p.s = d.s LEFT JOIN counted c ON c.a = o.z AND c.b = d.z",
     )
+
+
+def _check_nested_tiles(db: Any, claims: _Claims) -> Iterator[str]:
+    """Nested zones leave out tiles that only suppressed flows touch: the difference of two must not name one."""
+    if claims.disjoint or claims.boxes is not None:
+        return
+    for end, role in (("o", "origin"), ("d", "destination")):
+        published = f"SELECT {end} AS tile FROM raw SEMI JOIN assigned USING (flow)"
+        lost = f"SELECT DISTINCT {end} AS tile FROM raw ANTI JOIN ({published}) p ON raw.{end} = p.tile"
+        within = f"SELECT z, count(*) AS n FROM member_{end} JOIN ({lost}) USING (tile) GROUP BY z"
+        wrong = _one(
+            db,
+            f"SELECT count(*) FROM zones l JOIN zone_{end} r USING (zone) LEFT JOIN ({within}) w ON w.z = r.z "
+            f"WHERE role IN ('{role}', 'both') AND node IS NOT NULL "
+            "AND l.tiles IS DISTINCT FROM r.tiles - coalesce(w.n, 0)",
+        )
+        if wrong:
+            yield f"zones.parquet: {wrong} {role} zones have another number of tiles than the recount"
 
 
 def _check_cells(db: Any, claims: _Claims, flows: Flows) -> Iterator[str]:
@@ -711,10 +922,16 @@ def _check_cells(db: Any, claims: _Claims, flows: Flows) -> Iterator[str]:
         missing = _one(
             db,
             "SELECT count(*) FROM (SELECT c.*, o.tiles AS tiles_o, d.tiles AS tiles_d FROM unpublished c "
-            f"JOIN zone_o o ON a = o.z JOIN zone_d d ON b = d.z) WHERE {_safe(claims)}",
+            f"JOIN zone_o o ON a = o.z JOIN zone_d d ON b = d.z) WHERE {_safe(claims)} {_not_withdrawn(claims)}",
         )
         if missing:
             yield f"flows.parquet: {missing} cells that reach the guarantee are missing"
+
+
+def _not_withdrawn(claims: _Claims) -> str:
+    """SQL: beside slices of common zones, coarser matrices leave out cells that subtraction would make tell."""
+    shared = (claims.parameters.get("slices") or {}).get("common_zones") is True
+    return "AND s IN (SELECT s FROM finest)" if shared else ""
 
 
 def _check_overlapping_cells(db: Any, claims: _Claims, flows: Flows) -> Iterator[str]:
@@ -785,15 +1002,66 @@ def _short(claims: _Claims) -> Iterator[tuple[str, str]]:
 
 
 def _check_measures(db: Any, claims: _Claims, flows: Flows) -> Iterator[str]:
+    """Hold the measures against the recount: those of each slice, and those of all finest slices together."""
     expected = ["trips"] if flows.weight is None else ["trips", "weight"]
-    if sorted(claims.measures) != expected:
+    if claims.overlapping:
+        secret = {0} if _must_withhold_overlapping(db, claims) else set()
+    else:
+        _list_suppressed(db)
+        secret = _must_withhold(db, claims, flows)
+    if not claims.slices:
+        yield from _check_bases(db, claims, claims.measures, expected, where="true", withhold=bool(secret))
+        return
+    # What slices keep to themselves for having merged few cells must not follow from the losses of all.
+    _run(
+        db,
+        "CREATE TABLE few_merged AS SELECT s FROM recount WHERE tiles_o * tiles_d > 1 GROUP BY s "
+        f"HAVING count(*) < {_FEWEST_MERGED}",
+    )
+    numbers = {tuple(key): s for *key, s in _run(db, "SELECT * FROM slice")}
+    finest = {s for (s,) in _run(db, "SELECT s FROM finest")}
+    if len(finest) < len(numbers):
+        # Beside coarser matrices a suppressed volume is one more number to subtract cells from: none may be told.
+        absent = _one(db, "SELECT count(*) FROM raw_slice ANTI JOIN finest USING (m)")
+        of_totals = bool(absent or _one(db, "SELECT count(*) FROM suppressed"))
+        secret = set(numbers.values()) if of_totals else set()
+    else:
+        of_totals = _must_withhold_overall(db, claims, flows, secret)
+    for part in claims.slices:
+        s = numbers.get(part.key)
+        if s is not None:
+            yield from _check_bases(db, claims, part.measures, expected, where=f"s = {s}", withhold=s in secret)
+    where = "s IN (SELECT s FROM finest)" if finest else "true"
+    yield from _check_bases(
+        db,
+        claims,
+        claims.measures,
+        expected,
+        where=where,
+        withhold=of_totals,
+        among=f"{where} AND s IN (SELECT s FROM few_merged)",
+        unpublished="SELECT trips, weight FROM rows ANTI JOIN finest USING (m)",
+    )
+
+
+def _check_bases(
+    db: Any,
+    claims: _Claims,
+    measures: Mapping[str, Mapping[str, Any]],
+    expected: Sequence[str],
+    *,
+    where: str,
+    withhold: bool,
+    among: str | None = None,
+    unpublished: str = "SELECT 0 AS trips, 0 AS weight WHERE false",
+) -> Iterator[str]:
+    if sorted(measures) != expected:
         yield f"report.json: measures are not given by {' and by '.join(expected)}"
-    counted = _recounted_measures(db, claims)
-    must_withhold = _must_withhold(db, claims, flows)
-    merged = _one(db, "SELECT count(*) FROM recount WHERE tiles_o * tiles_d > 1")
+    counted = _recounted_measures(db, claims, where)
+    merged = _one(db, f"SELECT count(*) FROM recount WHERE tiles_o * tiles_d > 1 AND {among or where}")
     few_merged = 0 < merged < _FEWEST_MERGED
-    for basis in sorted(set(expected) & set(claims.measures)):
-        said = claims.measures[basis]
+    for basis in sorted(set(expected) & set(measures)):
+        said = measures[basis]
         if claims.overlapping:
             most = counted["k_people"]
             if (_number(said.get("k_people")) or 0) > (most or 0):
@@ -804,16 +1072,16 @@ def _check_measures(db: Any, claims: _Claims, flows: Flows) -> Iterator[str]:
             if not _agrees(said.get(name), value):
                 yield f"report.json: {name} by {basis} contradicts the recount"
         share = said.get("suppressed_share")
-        if share is not None and not _agrees(share, _suppressed_share(db, basis)):
+        if share is not None and not _agrees(share, _suppressed_share(db, basis, where, unpublished)):
             yield f"report.json: suppressed_share by {basis} contradicts the recount"
         if few_merged and any(said.get(name) is not None for name in _TELL_INSIDE):
             yield f"report.json: too few cells are merged to tell losses and distances by {basis}; withhold them"
         told = [name for name in _TELL_SUPPRESSED if said.get(name) is not None]
-        if must_withhold and told:
+        if withhold and told:
             yield f"report.json: too little is suppressed to tell {', '.join(told)} by {basis}; withhold them"
 
 
-def _recounted_measures(db: Any, claims: _Claims) -> dict[str, float | None]:
+def _recounted_measures(db: Any, claims: _Claims, where: str) -> dict[str, float | None]:
     k = _literal(claims.guarantee.get("k", 0))
     names = {
         "n_cells": "count(*)",
@@ -825,7 +1093,7 @@ def _recounted_measures(db: Any, claims: _Claims) -> dict[str, float | None]:
         "cells_under_k_people": f"CASE WHEN count(people) > 0 THEN count(*) FILTER (people < {k}) END",
         "k_population": "min(true_weight)",
     }
-    row = _run(db, f"SELECT {', '.join(names.values())} FROM recount")[0]
+    row = _run(db, f"SELECT {', '.join(names.values())} FROM recount WHERE {where}")[0]
     return dict(zip(names, row, strict=True))
 
 
@@ -836,35 +1104,69 @@ def _agrees(said: Any, counted: float | None) -> bool:
     return number is not None and abs(number - counted) <= TOLERANCE * max(1.0, abs(counted))
 
 
-def _suppressed_share(db: Any, basis: str) -> float:
-    whole = _one(db, f"SELECT coalesce(sum({basis}), 0)::DOUBLE FROM raw")
-    part = _one(db, f"SELECT coalesce(sum({basis}), 0)::DOUBLE FROM suppressed")
+def _suppressed_share(db: Any, basis: str, where: str, unpublished: str) -> float:
+    outside = _one(db, f"SELECT coalesce(sum({basis}), 0)::DOUBLE FROM ({unpublished})")
+    whole = _one(db, f"SELECT coalesce(sum({basis}), 0)::DOUBLE FROM raw WHERE {where}") + outside
+    part = _one(db, f"SELECT coalesce(sum({basis}), 0)::DOUBLE FROM suppressed WHERE {where}") + outside
     return float(part / whole) if whole else 0.0
 
 
-def _must_withhold(db: Any, claims: _Claims, flows: Flows) -> bool:
-    """Whether too little is suppressed to tell its total: no safe cell, or fewer than three flows or cells."""
-    if claims.overlapping:
-        return _must_withhold_overlapping(db, claims)
+def _list_suppressed(db: Any) -> None:
+    """``suppressed``: the raw flows of published slices that are in no published cell."""
     _run(
         db,
-        "CREATE TABLE suppressed AS SELECT flow, 0 AS a, 0 AS b, trips, weight, o, d FROM raw "
+        "CREATE TABLE suppressed AS SELECT flow, s, 0 AS a, 0 AS b, trips, weight, o, d FROM raw "
         "ANTI JOIN assigned USING (flow)",
     )
-    n = _one(db, "SELECT count(*) FROM suppressed")
+
+
+def _must_withhold(db: Any, claims: _Claims, flows: Flows) -> set[int]:
+    """The slices in which too little is suppressed to tell its total.
+
+    Too little is: less than a safe cell, or fewer than three flows or cells.
+    """
+    _group(db, "together", "suppressed", people=flows.people is not None)
+    counts = f"SELECT s, count(*) < {_FEWEST_SUPPRESSED} AS few FROM suppressed GROUP BY s"
+    short = f"SELECT s FROM together JOIN ({counts}) USING (s) WHERE few OR NOT {_safe(claims, locations=False)}"
+    found = {s for (s,) in _run(db, short)}
+    if claims.suppression["rule"] == "short cells" and claims.homogeneous:
+        # Cells can be counted only where the zones of both ends are published.
+        found |= {
+            s
+            for (s,) in _run(
+                db,
+                "SELECT u.s FROM suppressed u LEFT JOIN member_o mo ON o = mo.tile AND u.s = mo.s "
+                "LEFT JOIN member_d md ON d = md.tile AND u.s = md.s GROUP BY u.s "
+                "HAVING bool_and(mo.z IS NOT NULL AND md.z IS NOT NULL) "
+                f"AND count(DISTINCT (mo.z, md.z)) < {_FEWEST_SUPPRESSED}",
+            )
+        }
+    return found
+
+
+def _must_withhold_overall(db: Any, claims: _Claims, flows: Flows, secret: set[int]) -> bool:
+    """Whether a total of slices would tell what slices withhold: their sum follows by subtraction.
+
+    Where persons are known, that sum must be k people's like any slice.
+    """
+    listed = ", ".join(map(str, sorted(secret))) or "-1"
+    _run(
+        db,
+        "CREATE TABLE pool AS SELECT row, 0 AS s, 0 AS a, 0 AS b, trips, weight FROM rows ANTI JOIN finest USING (m) "
+        "UNION ALL SELECT row, 0, 0, 0, rows.trips, rows.weight FROM rows JOIN finest USING (m) "
+        f"JOIN suppressed u ON u.s = finest.s AND u.o = rows.o AND u.d = rows.d WHERE finest.s IN ({listed})",
+    )
+    n = _one(db, "SELECT count(*) FROM pool")
     if n == 0:
         return False
-    _group(db, "together", "suppressed", people=flows.people is not None)
-    if n < _FEWEST_SUPPRESSED or not _one(db, f"SELECT {_safe(claims, locations=False)} FROM together"):
-        return True
-    # Cells can be counted only where the zones of both ends are published.
-    known, cells = _run(
-        db,
-        "SELECT count(DISTINCT flow), count(DISTINCT (mo.z, md.z)) FROM suppressed "
-        "JOIN member_o mo ON o = mo.tile JOIN member_d md ON d = md.tile",
-    )[0]
-    whole_cells = claims.suppression["rule"] == "short cells"
-    return bool(whole_cells and claims.homogeneous and known == n and cells < _FEWEST_SUPPRESSED)
+    _run(db, "DROP TABLE who")
+    _run(db, "CREATE TABLE who AS SELECT row AS flow, person FROM persons")
+    _run(db, "ALTER TABLE pool RENAME COLUMN row TO flow")
+    _group(db, "together", "pool", people=flows.people is not None)
+    enough = _safe(claims, locations=False)
+    if flows.people is not None:
+        enough = f"{enough} AND people >= {_literal(claims.guarantee.get('k', 0))}"
+    return bool(n < _FEWEST_SUPPRESSED or not _one(db, f"SELECT {enough} FROM together"))
 
 
 def _must_withhold_overlapping(db: Any, claims: _Claims) -> bool:
@@ -872,7 +1174,7 @@ def _must_withhold_overlapping(db: Any, claims: _Claims) -> bool:
     weight = "weight" if _one(db, "SELECT count(weight) FROM raw") else "NULL::DOUBLE AS weight"
     _run(
         db,
-        "CREATE TABLE suppressed AS SELECT r.trips - p.trips AS trips, r.weight - p.weight AS weight, "
+        "CREATE TABLE suppressed AS SELECT 0 AS s, r.trips - p.trips AS trips, r.weight - p.weight AS weight, "
         f"{_literal(math.inf)} AS people FROM (SELECT sum(trips) AS trips, sum(weight) AS weight FROM raw) r, "
         f"(SELECT sum(trips) AS trips, sum(weight) AS weight FROM (SELECT trips, {weight} FROM published)) p",
     )

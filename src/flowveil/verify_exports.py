@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from glob import escape
 from pathlib import Path
@@ -49,13 +49,16 @@ class _UnreadableError(Exception):
     """An export that is there but cannot be read here."""
 
 
-def check_exports(place: Path, names: Iterator[str] | list[str], db: Any) -> Iterator[str]:
+def check_exports(
+    place: Path, names: Iterator[str] | list[str], db: Any, *, slice_columns: Sequence[str] = ()
+) -> Iterator[str]:
     """Compare exports with the tables ``published`` and ``zones`` of a database.
 
     Args:
         place: the release folder.
         names: the exports to compare.
         db: where the recount has loaded the release's own tables.
+        slice_columns: the slice columns of a family; in the database they are c0, c1, ...
     """
     for name in sorted(names):
         try:
@@ -68,29 +71,43 @@ def check_exports(place: Path, names: Iterator[str] | list[str], db: Any) -> Ite
             yield f"{name}: cannot be read"
             continue
         for kind in EXPORTS[name]:
-            yield from (f"{name}: {finding}" for finding in _compare(kind, found.get(kind), _expected(db, kind)))
+            slices = tuple(slice_columns) if kind == "flows" else ()
+            expected = _expected(db, kind, slices)
+            yield from (f"{name}: {finding}" for finding in _compare(kind, found.get(kind), expected, slices))
 
 
-def _expected(db: Any, kind: str) -> Columns:
+def _expected(db: Any, kind: str, slice_columns: Sequence[str]) -> Columns:
     query = {
         "flows": "SELECT * EXCLUDE (row) FROM published",
         "zones": "SELECT zone, role, level, tiles FROM zones",
         "codes": "SELECT DISTINCT zone FROM zones",
     }[kind]
-    return _fetched(db, query)
+    columns = _fetched(db, query)
+    for i, name in enumerate(slice_columns):
+        columns[name] = columns.pop(f"c{i}")
+    return columns
 
 
 def _fetched(db: Any, query: str, values: list[Any] | None = None) -> Columns:
     columns = db.execute(query, values or []).fetchnumpy()
-    return {name: np.ma.filled(column, None) if column.dtype == object else column for name, column in columns.items()}
+    return {name: _without_mask(column) for name, column in columns.items()}
 
 
-def _compare(kind: str, found: Columns | None, expected: Columns) -> Iterator[str]:
+def _without_mask(column: Any) -> Any:
+    """Empty fields as None: a mask would be dropped, and what lies below it taken for a value."""
+    if not np.ma.is_masked(column):
+        return np.ma.getdata(column)
+    values = np.ma.getdata(column).astype(object)
+    values[np.ma.getmaskarray(column)] = None
+    return values
+
+
+def _compare(kind: str, found: Columns | None, expected: Columns, slice_columns: tuple[str, ...] = ()) -> Iterator[str]:
     if found is None:
         yield f"has no {kind}"
         return
-    found = {_RENAMED.get(name, name): values for name, values in found.items()}
-    keys = _KEYS[kind]
+    found = {name if name in slice_columns else _RENAMED.get(name, name): v for name, v in found.items()}
+    keys = (*_KEYS[kind], *slice_columns)
     strange = sorted(set(found) - set(keys) - set(_NUMBERS[kind]) - _ALSO[kind])
     if strange:
         yield f"has {len(strange)} columns that a release does not have"
@@ -106,7 +123,8 @@ def _compare(kind: str, found: Columns | None, expected: Columns) -> Iterator[st
             continue
         a = np.asarray(found[name], dtype=np.float64)[ours[1]]
         b = np.asarray(expected[name], dtype=np.float64)[theirs[1]]
-        n = int(np.sum(~(np.abs(a - b) <= _TOLERANCE * np.maximum(1, np.abs(b)))))
+        same = (np.abs(a - b) <= _TOLERANCE * np.maximum(1, np.abs(b))) | (np.isnan(a) & np.isnan(b))
+        n = int(np.sum(~same))
         if n:
             yield f"{n} of its {kind} have another {name} than the release"
 

@@ -29,7 +29,8 @@ def chromium_path() -> str | None:
     return next((path for name in names if name and (path := shutil.which(name))), None)
 
 
-@pytest.fixture(scope="session")
+# Each module imports the fixture and so has one of its own; two drivers at a time are not possible.
+@pytest.fixture(scope="module")
 def chromium():
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     path = chromium_path()

@@ -1,6 +1,7 @@
 """What the contract tests run: promises of the methods, trees, flows and guarantees.
 
-A new method is run as soon as it stands in METHODS; what it promises has to be declared in RUNS.
+A new method is run as soon as it stands in METHODS; what it promises has to be declared in RUNS, or in NOISY_RUNS where
+it adds noise: such methods promise no smallest cell, and have a contract of their own.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ class Run:
         return "-".join((self.method, *map(str, self.options.values())))
 
 
+#: The methods that keep cells large; those that add noise promise nothing of the kind.
+K_METHODS = [name for name, method in METHODS.items() if not method.noisy]
+
 RUNS = (
     Run("twincut", limit="volume", complete=True),
     # Neither asks for fine zones where coarse ones publish as many cells, or spread evenly what is even.
@@ -64,7 +68,13 @@ RUNS = (
     Run("glove-sk", limit="volume", complete=True, finest=False),
 )
 
-UNDECLARED = tuple(Run(name, finest=False) for name in METHODS if name not in {run.method for run in RUNS})
+UNDECLARED = tuple(Run(name, finest=False) for name in K_METHODS if name not in {run.method for run in RUNS})
+
+#: Methods that add noise, with options that suit every tree; ε and the bound are the tests' to choose.
+NOISY_RUNS = (
+    Run("laplace", {"region": "observed"}),
+    Run("laplace", {"delta": 1e-3}),
+)
 
 # ---- trees ----------------------------------------------------------------------------------------------------
 

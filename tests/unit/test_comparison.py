@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
+import operator
+import pickle
+import re
+import sys
+import time
 
 import pytest
 
 import flowveil
 from flowveil import comparison
 from flowveil.errors import DataError, OutputError, ParameterError
-from flowveil.report.comparison import FILES, to_csv, to_latex, to_markdown
+from flowveil.report.comparison import FILES, render_comparison, to_csv, to_latex, to_markdown
 from flowveil.report.summary import summarize
 from unit.publish.releases import city_flows, region_flows
 
@@ -60,10 +65,78 @@ def test_what_cannot_be_met_is_shown_as_such(found):
 
 
 def test_a_run_that_takes_too_long_is_stopped(flows):
-    found = flowveil.compare(flows, methods="odkanon", k=10, time_limit=0.01)
+    found = flowveil.compare(flows, methods="odkanon", k=10, time_limit=0.001)
     (run,) = found.runs
     assert (run.status, run.flows) == ("timed out", None)
-    assert "stopped after" in run.reason
+    assert run.reason == "stopped after 0.001 seconds"
+
+
+class Nap:
+    """Whoever unpickles it sleeps."""
+
+    def __reduce__(self):
+        return time.sleep, (4,)
+
+
+class SlowToUnpack:
+    """Whoever unpickles it gets the flows, late."""
+
+    def __init__(self, flows):
+        self.flows = flows
+
+    def __reduce__(self):
+        return operator.getitem, ([Nap(), self.flows], 1)
+
+
+def test_the_clock_starts_with_the_run_and_not_with_its_process(flows):
+    asked = {"method": "odkanon", "k": 10, "protect": ("trips",), "max_suppressed": 0.1}
+    run = comparison._run(pickle.dumps(SlowToUnpack(flows)), asked, 3.5)
+    assert run.status == "done"
+    assert run.seconds < 3.5
+
+
+def test_a_process_that_never_gets_ready_is_given_up(flows, monkeypatch):
+    monkeypatch.setattr(comparison, "START_LIMIT", 0.2)
+    asked = {"method": "odkanon", "k": 10, "protect": ("trips",), "max_suppressed": 0.1}
+    run = comparison._run(pickle.dumps(SlowToUnpack(flows)), asked, 60)
+    assert run.status == "failed"
+    assert "did not start" in run.reason
+
+
+def test_a_process_that_dies_is_shown_as_failed():
+    asked = {"method": "odkanon", "k": 10, "protect": ("trips",), "max_suppressed": 0.1}
+    run = comparison._run(b"no pickle", asked, 60)
+    assert run.status == "failed"
+    assert "without a result" in run.reason
+
+
+def test_what_the_first_call_compiles_is_not_measured(flows, monkeypatch):
+    """The child runs the same method, options and protection on a few flows, then says that it is ready."""
+    calls, written = [], io.BytesIO()
+
+    def watched(some, **asked):
+        calls.append((len(some), asked, written.getvalue()))
+        raise RuntimeError("too few flows")
+
+    monkeypatch.setattr(flowveil.api, "anonymize", watched)
+    asked = {"method": "odkanon", "k": 10, "protect": ("trips", "people"), "budget": "volume"}
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(pickle.dumps(asked) + pickle.dumps(flows))))
+    comparison.answer_job(written)
+    (few, before, said_before), (n, after, said_after) = calls
+    assert 0 < few <= comparison.WARM_UP_FLOWS < n
+    assert n == len(flows)
+    assert before == {**asked, "k": 2}
+    assert after == asked
+    assert said_before == b""
+    assert said_after == b"ready\n"
+
+
+def test_runs_that_are_not_in_the_charts_are_told_apart(found):
+    text = render_comparison(found)
+    (said,) = re.findall("Not in the charts: (.*?)</p>", text)
+    named = said.rstrip(".").split(", ")
+    assert len(named) == len(set(named)) == 4
+    assert "odkanon at k = 100000 protecting trips+people (infeasible)" in named
 
 
 def test_a_run_that_breaks_is_named_without_its_message(flows, monkeypatch):

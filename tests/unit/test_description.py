@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import flowveil
@@ -64,8 +66,73 @@ def test_contributors_by_hand():
     assert found.flows_each == pytest.approx(each.sum() / found.people)
     enough = flows.trips >= 4
     assert found.few_behind == pytest.approx(np.mean(flows.n_people()[enough] < 4))
-    busiest = np.sort(each)[::-1][: found.people // 100].sum()
-    assert found.busiest_share == pytest.approx(busiest / each.sum())
+    trips = np.sort(np.bincount(flows.people.person, weights=flows.people.trips))[::-1]
+    assert trips.sum() == 600
+    assert found.trips_each == pytest.approx(600 / found.people)
+    assert found.busiest_share == pytest.approx(trips[: found.people // 100].sum() / 600)
+
+
+def commuter_table() -> pa.Table:
+    """One person makes 900 of 1,100 trips between the same two places; 200 others make one trip each."""
+    rng = np.random.default_rng(3)
+    n = 1100
+    person = np.array(["C"] * 900 + [f"p{i:03d}" for i in range(200)])
+    near = rng.uniform(-0.05, 0.05, (4, n))
+    near[:, :900] = 0.0
+    order = rng.permutation(n)
+    columns = {"start_lat": 48.85, "start_lon": 2.35, "end_lat": 48.88, "end_lon": 2.30}
+    table = {name: (at + near[i])[order] for i, (name, at) in enumerate(columns.items())}
+    return pa.table({**table, "person_id": person[order]})
+
+
+def test_one_person_with_most_of_the_trips_is_seen():
+    found = flowveil.describe(commuter_table(), k=10, resolution=8, person="person_id")
+    who = found.contributors
+    assert who.people == 201
+    # Two people are the busiest hundredth: 900 trips and one.
+    assert who.busiest_share == pytest.approx(901 / 1100)
+    assert who.trips_each == pytest.approx(1100 / 201)
+    assert who.flows_each == pytest.approx(1.0)
+    text = "\n".join(found.lines())
+    assert "with the most trips made 81.9% of them" in text
+    assert "5.5 trips and is in 1.0 flows (different pairs of tiles)" in text
+
+
+def test_trips_of_unnamed_rows_are_nobodys():
+    table = commuter_table()
+    names = [None if name == "C" else name for name in table["person_id"].to_pylist()]
+    flows = flowveil.read_trips(
+        table.set_column(4, "person_id", pa.array(names)), resolution=8, person="person_id", max_dropped=0.9
+    )
+    assert flows.people.trips.sum() == 200
+
+
+def test_flows_that_do_not_know_the_trips_of_a_person_say_less():
+    flows = city_flows(rows=600)
+    found = flowveil.describe(dataclasses.replace(flows, people=dataclasses.replace(flows.people, trips=None)), k=4)
+    assert found.contributors.busiest_share is None
+    assert found.contributors.trips_each is None
+    text = "\n".join(found.lines())
+    assert "the most trips" not in text
+    assert "A person is in" in text
+
+
+def test_the_floor_says_that_it_is_for_trips():
+    text = "\n".join(flowveil.describe(city_flows(), k=10).lines())
+    assert "Floor where trips are protected" in text
+    assert "people and population have floors of their own" in text
+    alone = "\n".join(flowveil.describe(city_flows(persons=False, weights=False), k=10).lines())
+    assert "Floor where trips are protected" in alone
+    assert "of their own" not in alone
+
+
+def test_the_advice_tells_when_boxes_make_sense():
+    (on_a_map,) = [line for line in flowveil.describe(city_flows(), k=10).advice if "oxes (" in line]
+    assert "'mondrian'" in on_a_map
+    assert "nothing may be suppressed" in on_a_map
+    assert "not add them up" in on_a_map
+    (nowhere,) = [line for line in flowveil.describe(region_flows(), k=10).advice if "oxes (" in line]
+    assert "cannot be made" in nowhere
 
 
 def test_the_floor_against_every_pair_of_ancestors():

@@ -68,9 +68,8 @@ class ColumnMap:
         person: name of the column that says who travelled.
         weight: name of the column with the weight of a row, of all its trips together.
         trips: name of the column that says how many trips a row stands for.
-
-    Time and attributes, by which trips are cut into slices, belong here too once flows have slices: they are
-    further grouping keys of the engine.
+        by: names of the attributes by which trips are cut into slices.
+        time: name of the column with the time by which trips are cut into slices.
     """
 
     origin: Pair | None = None
@@ -80,6 +79,8 @@ class ColumnMap:
     person: str | None = None
     weight: str | None = None
     trips: str | None = None
+    by: tuple[str, ...] = ()
+    time: str | None = None
 
     def __post_init__(self) -> None:
         for one, other, what in (
@@ -117,14 +118,18 @@ class ColumnMap:
 
     def names(self) -> tuple[str, ...]:
         """Every column that is used, the ends first."""
-        return (*self.ends, *(name for name in (self.person, self.weight, self.trips) if name))
+        return (*self.ends, *(name for name in (self.person, self.weight, self.trips) if name), *self.slice_names())
+
+    def slice_names(self) -> tuple[str, ...]:
+        """The columns by which trips are cut into slices, the time last."""
+        return (*self.by, self.time) if self.time else self.by
 
     def as_recorded(self) -> dict[str, str]:
         """Role to column name, for `Intake.columns`."""
         recorded = {}
         for field in fields(self):
             value = getattr(self, field.name)
-            if value is not None:
+            if value is not None and value != ():
                 recorded[field.name] = value if isinstance(value, str) else ",".join(value)
         return recorded
 
@@ -176,6 +181,12 @@ def complete(
     if named.trips is None and named.has_tiles:
         named = replace(named, trips=_recognise_one("trips", _TRIPS, named, names))
     _refuse_doubles(named, names)
+    persons = [n for n in named.slice_names() if n == named.person or _key(n) in _PERSONS]
+    if persons:
+        raise ParameterError(
+            f"Column {_listed(persons)} tells persons apart; a matrix for each person is no slice. "
+            "Allowed: attributes that many people share."
+        )
     return named
 
 
@@ -192,13 +203,13 @@ def _resolve(wanted: ColumnMap, names: Sequence[str]) -> ColumnMap:
     def spelled(name: str) -> str:
         return name if name in names or not name else by_stripped[name.strip()]
 
-    changes: dict[str, str | Pair] = {}
+    changes: dict[str, str | tuple[str, ...]] = {}
     for field in fields(wanted):
         value = getattr(wanted, field.name)
         if isinstance(value, str):
             changes[field.name] = spelled(value)
         elif value is not None:
-            changes[field.name] = (spelled(value[0]), spelled(value[1]))
+            changes[field.name] = tuple(map(spelled, value))
     return replace(wanted, **changes)  # type: ignore[arg-type]  # each role keeps its own type
 
 

@@ -12,24 +12,27 @@ Messages of DuckDB quote the input, so none is let through: errors are told in f
 from __future__ import annotations
 
 import re
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flowveil.engines.columns import ColumnMap, complete
+from flowveil.engines.database import MISSING_PATTERN, fetch_table, in_own_words, open_database
 from flowveil.engines.screening import WEIGHT_UNITS, Batch, Kept, Screening
+from flowveil.engines.slicing import attribute_sql, label_sql, microseconds_sql, time_state_sql
 from flowveil.engines.tables import Table, open_table
 from flowveil.engines.tiling import NO_TILE, UNREADABLE_TILE, H3Tiling, MapTiling, Tiling, is_cell
-from flowveil.errors import DataError, FlowveilError, ParameterError
+from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Flows, Intake, People
-from flowveil.hierarchy import Floats, Ints
+from flowveil.hierarchy import Ints
+from flowveil.slices import MOST_SLICES, TIME, Every, SlicedFlows
 from flowveil.zoning.files import ZoneMap
 from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64
 
@@ -38,13 +41,6 @@ BATCH_ROWS = 1 << 17
 #: Kept rows are grouped when there are this many, or twice as many as the last grouping left: linear in
 #: total, and never more on disk than that.
 FOLD_ROWS = 1 << 24
-#: DuckDB's own default is four fifths of the memory; the flows need room beside it.
-MEMORY_SHARE = 0.6
-
-#: How tables write that there is no value; compared without case and outer blanks.
-_MISSING = ("", "na", "n/a", "nan", "<na>", "null", "none", "nil", "\\n")
-#: A pattern, because DuckDB makes a join of a long list of texts, and a join loses the order of the rows.
-_MISSING_PATTERN = "'(" + "|".join(re.escape(text) for text in _MISSING) + ")'"
 #: How tables write that nobody is known.
 _NOBODY = r"'-+|[?]+|unknown|missing|anonymous'"
 #: Blanks of every script at either end, and characters without a shape anywhere.
@@ -53,7 +49,7 @@ _WHOLE_SQL = r"regexp_replace({}, '^(-?[0-9]+)\.0+$', '\1')"
 _NUMBER_TYPE = re.compile(r"^U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)$|^FLOAT$|^DOUBLE$|^DECIMAL|^\"?NULL\"?$")
 _FLOAT_TYPE = re.compile(r"^(FLOAT|DOUBLE)$")
 _TEXT_TYPE = re.compile(r"^VARCHAR|^ENUM")
-_INTERRUPTED = re.compile(r"\W*(INTERRUPT Error|(Query )?interrupted)", re.IGNORECASE)
+_TIME_TYPE = re.compile(r"^TIMESTAMP|^DATE$")
 
 
 def read(
@@ -83,13 +79,84 @@ def read(
         ParameterError: an argument is out of its range, or the source is nothing that can be read.
         DataError: the table cannot be used; the message has all problems found.
     """
+    with _staging(
+        source,
+        columns=columns,
+        every=None,
+        resolution=resolution,
+        zones=zones,
+        max_dropped=max_dropped,
+        skip_unknown=skip_unknown,
+        threads=threads,
+        progress=progress,
+    ) as (staged, intake):
+        return staged.flows(intake)
+
+
+def read_slices(
+    source: Any,
+    *,
+    columns: ColumnMap,
+    every: Every | None = None,
+    resolution: int = 10,
+    zones: ZoneMap | None = None,
+    max_dropped: float = 0.05,
+    skip_unknown: bool = False,
+    threads: int | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> SlicedFlows:
+    """Read trips and group them into the flows of each slice, in the same single pass.
+
+    Args:
+        source: files or a table in memory.
+        columns: the columns the user named, the slice columns among them; the others are recognised.
+        every: the step of time, where there is a time column.
+        resolution: as for `read`.
+        zones: as for `read`.
+        max_dropped: as for `read`; a missing time or attribute counts as well.
+        skip_unknown: as for `read`.
+        threads: as for `read`.
+        progress: as for `read`.
+
+    Raises:
+        ParameterError: an argument is out of its range, or the source is nothing that can be read.
+        DataError: the table cannot be used; the message has all problems found.
+    """
+    with _staging(
+        source,
+        columns=columns,
+        every=every,
+        resolution=resolution,
+        zones=zones,
+        max_dropped=max_dropped,
+        skip_unknown=skip_unknown,
+        threads=threads,
+        progress=progress,
+    ) as (staged, intake):
+        return staged.sliced(intake, every)
+
+
+@contextmanager
+def _staging(
+    source: Any,
+    *,
+    columns: ColumnMap,
+    every: Every | None,
+    resolution: int,
+    zones: ZoneMap | None,
+    max_dropped: float,
+    skip_unknown: bool,
+    threads: int | None,
+    progress: Callable[[float], None] | None,
+) -> Iterator[tuple[_Staged, Intake]]:
+    """Read the source once; its screened rows are staged in DuckDB for as long as the context lasts."""
     _check(resolution, max_dropped, threads)
     tiling: Tiling = H3Tiling(resolution) if zones is None else MapTiling(zones)
     screening = Screening(tiling=tiling, max_dropped=max_dropped, skip_unknown=skip_unknown)
-    with _database(threads) as con:
-        with _in_own_words("The input"):
+    with open_database(threads) as con:
+        with in_own_words("The input"):
             table = open_table(con, source)
-        with _in_own_words(table.label):
+        with in_own_words(table.label):
             used = complete(
                 columns,
                 table.names,
@@ -97,23 +164,22 @@ def read(
                 points=tiling.takes_points,
             )
             _refuse_points(used, tiling)
-            query = _Query.over(con, table, used, tiling)
+            query = _Query.over(con, table, used, tiling, every)
             # The stream of batches holds its connection, so they are staged through another one.
             staged = _Staged(con.cursor(), used, tiling)
         for batch in _batches(con, query.sql, table.label):
             kept = screening.pass_batch(query.columns_of(batch))
-            with _in_own_words(table.label):
+            with in_own_words(table.label):
                 staged.add(kept, batch)
             if progress is not None and table.n_rows:
                 progress(min(screening.rows / table.n_rows, 0.99))
         intake = screening.finish(label=table.label, columns=used.as_recorded())
         if zones is not None:
             intake = replace(intake, zones=zones.columns)
-        with _in_own_words(table.label):
-            flows = staged.flows(intake)
+        with in_own_words(table.label):
+            yield staged, intake
     if progress is not None:
         progress(1.0)
-    return flows
 
 
 def _check(resolution: int, max_dropped: float, threads: int | None) -> None:
@@ -125,53 +191,6 @@ def _check(resolution: int, max_dropped: float, threads: int | None) -> None:
         raise ParameterError(f"max_dropped is {max_dropped}; it is a share, allowed are 0 to 1.")
     if threads is not None and threads < 1:
         raise ParameterError(f"threads is {threads}; at least 1 is needed.")
-
-
-@contextmanager
-def _database(threads: int | None) -> Iterator[Any]:
-    """A private database in memory that spills to a private folder; both are gone afterwards in any case."""
-    with ExitStack() as stack:
-        # Closed before its folder is removed. Windows may hold a file a moment longer: nothing to fail for.
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="flowveil-", ignore_cleanup_errors=True))
-        config: dict[str, Any] = {"temp_directory": folder, "autoinstall_known_extensions": False}
-        if threads is not None:
-            config["threads"] = threads
-        con = stack.enter_context(closing(duckdb.connect(":memory:", config=config)))
-        limit = con.execute("SELECT current_setting('memory_limit')").fetchall()[0][0]
-        amount, unit = limit.split()
-        con.execute(f"SET memory_limit = '{float(amount) * MEMORY_SHARE:.3f} {unit}'")
-        yield con
-
-
-@contextmanager
-def _in_own_words(label: str) -> Iterator[None]:
-    """Turn what DuckDB and Arrow raise into a DataError that quotes nothing from the input."""
-    try:
-        yield
-    except duckdb.InterruptException:
-        raise KeyboardInterrupt from None
-    except (duckdb.OutOfMemoryException, MemoryError):
-        raise DataError(
-            f"{label} does not fit: memory and temporary disk space are used up. "
-            "Hint: free some, or set TMPDIR to a folder with more space."
-        ) from None
-    except FlowveilError:
-        raise
-    except Exception as error:
-        # Whatever library read the source: its message may quote a row.
-        foreign = type(error).__module__.partition(".")[0] in ("polars", "pandas", "pyarrow", "_csv")
-        if not (foreign or isinstance(error, duckdb.Error | pa.ArrowException | OSError | RuntimeError)):
-            raise
-        # Ctrl-C in the middle of a query comes out of DuckDB, or of Arrow's stream over it, as one of these.
-        chain = (error.__cause__, error.__context__)
-        if _INTERRUPTED.match(str(error)) or any(isinstance(e, KeyboardInterrupt) for e in chain):
-            raise KeyboardInterrupt from None
-        line = re.search(r"\bLine: (\d+)", str(error))
-        where = f" Line {line[1]} is the first that cannot be read." if line else ""
-        raise DataError(
-            f"{label} cannot be read as a table.{where} Every line needs as many columns as the first, "
-            "quotes that are closed, and text in UTF-8. Hint: is the file complete, and saved as UTF-8?"
-        ) from None
 
 
 def _refuse_points(used: ColumnMap, tiling: Tiling) -> None:
@@ -214,7 +233,7 @@ class _Query:
     texts: tuple[str, ...]
 
     @classmethod
-    def over(cls, con: Any, table: Table, used: ColumnMap, tiling: Tiling) -> _Query:
+    def over(cls, con: Any, table: Table, used: ColumnMap, tiling: Tiling, every: Every | None = None) -> _Query:
         names = list(dict.fromkeys(used.names()))
         relation = table.attach(con, [list(table.names).index(name) for name in names])
         described = con.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()
@@ -234,6 +253,13 @@ class _Query:
                 select.append(f"{_number_sql(at[name], types[name])} AS {role}")
         if used.person:
             select.append(f"{_person_sql(at[used.person], types[used.person])} AS person")
+        for i, name in enumerate(used.by):
+            select.append(f"{attribute_sql(at[name], types[name], missing=MISSING_PATTERN)} AS slice{i}")
+        if used.time and every is not None:
+            moment = microseconds_sql(at[used.time], types[used.time], missing=MISSING_PATTERN)
+            state = time_state_sql(moment, at[used.time], types[used.time], missing=MISSING_PATTERN)
+            select.append(f"{label_sql(moment, every)} AS slice{len(used.by)}")
+            select.append(f"{state} AS time_state")
         texts = tuple(dict.fromkeys(name for name in numbers if _TEXT_TYPE.match(types[name])))
         if texts:
             bits = [f"({_trouble_sql(at[name])} << {2 * i})" for i, name in enumerate(texts)]
@@ -259,7 +285,22 @@ class _Query:
             weight=_numpy(batch, "weight") if self.used.weight else None,
             texts=texts,
             commas=commas,
+            no_attribute=self._no_attribute(batch) if self.used.by else None,
+            **self._times_of(batch),
         )
+
+    def _no_attribute(self, batch: pa.RecordBatch) -> NDArray[np.bool_]:
+        missing = np.zeros(len(batch), dtype=np.bool_)
+        for i in range(len(self.used.by)):
+            missing |= batch.column(f"slice{i}").is_null().to_numpy(zero_copy_only=False)
+        return missing
+
+    def _times_of(self, batch: pa.RecordBatch) -> dict[str, Any]:
+        """The rows whose time is missing, and those whose time is none."""
+        if not self.used.time:
+            return {}
+        state = _numpy(batch, "time_state")
+        return {"no_time": state == 1, "times": {self.used.time: state == 2}}
 
 
 def _check_types(used: ColumnMap, types: dict[str, str], numbers: list[str], tiling: Tiling) -> None:
@@ -277,6 +318,11 @@ def _check_types(used: ColumnMap, types: dict[str, str], numbers: list[str], til
                 )
             elif not (_NUMBER_TYPE.match(types[name]) or _TEXT_TYPE.match(types[name])):
                 problems.append(f"column {name!r} holds {_plain(types[name])} where H3 cells are needed")
+    if used.time and not any(kind.match(types[used.time]) for kind in (_TIME_TYPE, _NUMBER_TYPE, _TEXT_TYPE)):
+        problems.append(
+            f"column {used.time!r} holds {_plain(types[used.time])} where times are needed: timestamps, dates, text, "
+            "or Unix seconds"
+        )
     if problems:
         listed = "; ".join(problems)
         raise DataError(f"Columns have the wrong type: {listed}.")
@@ -296,7 +342,7 @@ def _trouble_sql(column: str) -> str:
     text = f"CAST({column} AS VARCHAR)"
     return (
         f"CASE WHEN {column} IS NULL OR TRY_CAST({text} AS DOUBLE) IS NOT NULL THEN 0 "
-        f"WHEN regexp_full_match(lower(trim({text})), {_MISSING_PATTERN}) THEN 0 "
+        f"WHEN regexp_full_match(lower(trim({text})), {MISSING_PATTERN}) THEN 0 "
         f"WHEN regexp_full_match(trim({text}), '[+-]?[0-9]+,[0-9]+') THEN 2 ELSE 1 END"
     )
 
@@ -310,7 +356,7 @@ def _tile_sql(column: str, kind: str) -> str:
         )
     text = f"lower(trim(CAST({column} AS VARCHAR)))"
     return (
-        f"CASE WHEN {column} IS NULL OR regexp_full_match({text}, {_MISSING_PATTERN}) THEN CAST({NO_TILE} AS UBIGINT) "
+        f"CASE WHEN {column} IS NULL OR regexp_full_match({text}, {MISSING_PATTERN}) THEN CAST({NO_TILE} AS UBIGINT) "
         f"ELSE coalesce(TRY_CAST(CASE WHEN length({text}) = 18 OR starts_with({text}, '0x') THEN {text} "
         f"ELSE '0x' || {text} END AS UBIGINT), CAST({UNREADABLE_TILE} AS UBIGINT)) END"
     )
@@ -321,7 +367,7 @@ def _code_sql(column: str, kind: str) -> str:
     if not _TEXT_TYPE.match(kind):
         return column
     text = f"CAST({column} AS VARCHAR)"
-    return f"CASE WHEN regexp_full_match(lower(trim({text})), {_MISSING_PATTERN}) THEN NULL ELSE {text} END"
+    return f"CASE WHEN regexp_full_match(lower(trim({text})), {MISSING_PATTERN}) THEN NULL ELSE {text} END"
 
 
 def _person_sql(column: str, kind: str) -> str:
@@ -337,29 +383,23 @@ def _person_sql(column: str, kind: str) -> str:
     if not _TEXT_TYPE.match(kind):
         return f"CAST({column} AS VARCHAR)"
     text = _WHOLE_SQL.format(f"regexp_replace(CAST({column} AS VARCHAR), '{_UNSEEN}', '', 'g')")
-    nobody = f"regexp_full_match(lower({text}), {_MISSING_PATTERN}) OR regexp_full_match(lower({text}), {_NOBODY})"
+    nobody = f"regexp_full_match(lower({text}), {MISSING_PATTERN}) OR regexp_full_match(lower({text}), {_NOBODY})"
     return f"CASE WHEN {nobody} THEN NULL ELSE {text} END"
 
 
 def _batches(con: Any, sql: str, label: str) -> Iterator[pa.RecordBatch]:
     """The rows of a query in their order, streamed."""
-    with _in_own_words(label):
+    with in_own_words(label):
         relation = con.sql(sql)
         # Older versions know another name only; newer ones know it too, but warn.
         reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
         batches = iter(reader(BATCH_ROWS))
     while True:
-        with _in_own_words(label):
+        with in_own_words(label):
             batch = next(batches, None)
         if batch is None:
             return
         yield batch
-
-
-def _table(con: Any, sql: str) -> pa.Table:
-    relation = con.sql(sql)
-    fetch = getattr(relation, "to_arrow_table", None) or relation.fetch_arrow_table
-    return fetch()
 
 
 def _numpy(batch: Any, name: str) -> NDArray[Any]:
@@ -370,9 +410,9 @@ def _numpy(batch: Any, name: str) -> NDArray[Any]:
 
 
 class _Staged:
-    """Rows on their way to flows: origin, destination, person, trips, weight, in a table of DuckDB.
+    """Rows on their way to flows: slices, origin, destination, person, trips, weight, in a table of DuckDB.
 
-    Whatever trips are to be told apart by is a key here; slices of time or attributes would be further keys.
+    Whatever trips are to be told apart by is a key here.
     """
 
     def __init__(self, con: Any, used: ColumnMap, tiling: Tiling) -> None:
@@ -380,20 +420,28 @@ class _Staged:
         self._tiling = tiling
         self._has_person = bool(used.person)
         self._has_weight = bool(used.weight)
-        self._keys = ("origin", "destination", *(("person",) if used.person else ()))
+        self._slice_names = (*used.by, *((TIME,) if used.time else ()))
+        self._slices = tuple(f"slice{i}" for i in range(len(self._slice_names)))
+        self._keys = (*self._slices, "origin", "destination", *(("person",) if used.person else ()))
         self._rows = 0
         self._fold_at = FOLD_ROWS
         self._waiting: list[pa.Table] = []
         person = "person VARCHAR, " if used.person else ""
         weight = ", weight HUGEINT" if used.weight else ""
-        con.execute(f"CREATE TABLE staged (origin UBIGINT, destination UBIGINT, {person}trips HUGEINT{weight})")
+        slices = "".join(f"{name} VARCHAR, " for name in self._slices)
+        con.execute(f"CREATE TABLE staged ({slices}origin UBIGINT, destination UBIGINT, {person}trips HUGEINT{weight})")
 
     def add(self, kept: Kept, batch: pa.RecordBatch) -> None:
-        """Take the kept rows of a batch, which has the persons."""
-        columns: dict[str, Any] = {"origin": kept.origin, "destination": kept.destination}
+        """Take the kept rows of a batch, which has the persons and the slices."""
+
+        def of_kept(name: str) -> Any:
+            column = batch.column(name)
+            return column if len(kept.rows) == len(batch) else column.take(pa.array(kept.rows))
+
+        columns: dict[str, Any] = {name: of_kept(name) for name in self._slices}
+        columns |= {"origin": kept.origin, "destination": kept.destination}
         if self._has_person:
-            person = batch.column("person")
-            columns["person"] = person if len(kept.rows) == len(batch) else person.take(pa.array(kept.rows))
+            columns["person"] = of_kept("person")
         columns["trips"] = kept.trips
         if self._has_weight:
             columns["weight"] = kept.weight
@@ -427,44 +475,123 @@ class _Staged:
 
     def flows(self, intake: Intake) -> Flows:
         """Group all rows. Only whole numbers are summed, so the order of the rows leaves no trace."""
-        self._flush()
-        weight = ", CAST(sum(weight) AS DOUBLE) AS weight" if self._has_weight else ""
-        grouped = _table(
-            self._con,
-            f"SELECT origin, destination, CAST(sum(trips) AS BIGINT) AS trips{weight} "
-            "FROM staged GROUP BY origin, destination ORDER BY origin, destination",
-        )
+        grouped = self._grouped()
         origin, origins = _numbered(grouped.column("origin").to_numpy())
         destination, destinations = _numbered(grouped.column("destination").to_numpy())
-        weights: Floats | None = None
-        if self._has_weight:
-            weights = grouped.column("weight").to_numpy() / WEIGHT_UNITS
         return Flows(
             origin,
             destination,
             grouped.column("trips").to_numpy().copy(),
-            weights,
-            self._people(origin, destination, origins, destinations) if self._has_person else None,
+            grouped.column("weight").to_numpy() / WEIGHT_UNITS if self._has_weight else None,
+            self._people((origin, destination), (origins, destinations)) if self._has_person else None,
             origins=self._tiling.hierarchy(origins),
             destinations=self._tiling.hierarchy(destinations),
             intake=intake,
+            whole_map=self._tiling.whole_map,
         )
 
-    def _people(self, origin: Ints, destination: Ints, origins: Cells64, destinations: Cells64) -> People:
-        """Distinct people of each flow. Persons become numbers in the order of their names, which stay."""
-        rows = _table(
+    def sliced(self, intake: Intake, every: Every | None) -> SlicedFlows:
+        """Group all rows by slice as well; all slices number their tiles in the same two trees."""
+        grouped = self._grouped()
+        keys, start = self._numbered_slices(grouped)
+        number = np.repeat(np.arange(len(keys)), np.diff(start))
+        origin, origins = _numbered(grouped.column("origin").to_numpy())
+        destination, destinations = _numbered(grouped.column("destination").to_numpy())
+        trips = grouped.column("trips").to_numpy()
+        weight = grouped.column("weight").to_numpy() / WEIGHT_UNITS if self._has_weight else None
+        people = who_start = None
+        if self._has_person:
+            people = self._people((number, origin, destination), (np.arange(len(keys)), origins, destinations), keys)
+            who_start = np.searchsorted(people.cell, start)
+        trees = {"origins": self._tiling.hierarchy(origins), "destinations": self._tiling.hierarchy(destinations)}
+        slices = []
+        for i, (a, b) in enumerate(pairwise(start.tolist())):
+            who = None
+            if people is not None and who_start is not None:
+                own = slice(who_start[i], who_start[i + 1])
+                who = people.rows(own, first_cell=a)
+            slices.append(
+                Flows(
+                    origin[a:b].copy(),
+                    destination[a:b].copy(),
+                    trips[a:b].copy(),
+                    None if weight is None else weight[a:b],
+                    who,
+                    **trees,
+                    intake=intake,
+                    whole_map=self._tiling.whole_map,
+                )
+            )
+        return SlicedFlows(columns=self._slice_names, keys=keys, slices=tuple(slices), every=every)
+
+    def _grouped(self) -> pa.Table:
+        self._flush()
+        weight = ", CAST(sum(weight) AS DOUBLE) AS weight" if self._has_weight else ""
+        keys = ", ".join((*self._slices, "origin", "destination"))
+        return fetch_table(
+            self._con,
+            f"SELECT {keys}, CAST(sum(trips) AS BIGINT) AS trips{weight} FROM staged GROUP BY {keys} ORDER BY {keys}",
+        )
+
+    def _numbered_slices(self, grouped: pa.Table) -> tuple[tuple[tuple[str, ...], ...], NDArray[np.int64]]:
+        """The distinct slices in their order, and where each begins in the grouped rows (the end included)."""
+        first = np.zeros(len(grouped), dtype=np.bool_)
+        first[:1] = True
+        for name in self._slices:
+            column = grouped.column(name).combine_chunks()
+            first[1:] |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
+        at = np.flatnonzero(first)
+        if len(at) > MOST_SLICES:
+            raise DataError(
+                f"There are {len(at):,} slices by {', '.join(self._slice_names)}; allowed are {MOST_SLICES:,}. "
+                "Hint: a column with so many values is rather an identifier; use classes, or a longer --every."
+            )
+        columns = [grouped.column(name).take(pa.array(at)).to_pylist() for name in self._slices]
+        return tuple(zip(*columns, strict=True)), np.append(at, len(grouped))
+
+    def _people(
+        self,
+        flows: tuple[NDArray[Any], ...],
+        codes: tuple[NDArray[Any], ...],
+        keys: Sequence[tuple[str, ...]] = (),
+    ) -> People:
+        """Distinct people of each flow and their trips. Persons become numbers in the order of their names, which stay.
+
+        Args:
+            flows: the numbers that make a flow: of its slice, where there are slices, of its origin and its
+                destination.
+            codes: what these numbers mean, in order: numbers of slices, tiles of the origins, of the destinations.
+            keys: the slices.
+        """
+        slice_number = ""
+        if keys:
+            columns = {name: [key[i] for key in keys] for i, name in enumerate(self._slices)}
+            self._con.register("flowveil_slices", pa.table({**columns, "slice": np.arange(len(keys))}))
+            slice_number = "slice, "
+        joined = f"JOIN flowveil_slices USING ({', '.join(self._slices)}) " if keys else ""
+        rows = fetch_table(
             self._con,
             "WITH numbered AS (SELECT person, CAST(row_number() OVER (ORDER BY person) - 1 AS INTEGER) AS "
             "number FROM (SELECT DISTINCT person FROM staged WHERE person IS NOT NULL)) "
-            "SELECT DISTINCT origin, destination, number FROM staged JOIN numbered USING (person) "
-            "ORDER BY origin, destination, number",
+            f"SELECT {slice_number}origin, destination, number, CAST(sum(trips) AS BIGINT) AS trips "
+            f"FROM staged JOIN numbered USING (person) {joined}"
+            f"GROUP BY {slice_number}origin, destination, number ORDER BY {slice_number}origin, destination, number",
         )
+        if keys:
+            self._con.unregister("flowveil_slices")
+        names = (*(("slice",) if keys else ()), "origin", "destination")
         # In order, so that the searches walk through memory instead of jumping.
-        at_origin = np.searchsorted(origins, rows.column("origin").to_numpy())
-        at_destination = np.searchsorted(destinations, rows.column("destination").to_numpy())
-        flow_keys = origin.astype(np.int64) * len(destinations) + destination
-        cell = np.searchsorted(flow_keys, at_origin * len(destinations) + at_destination)
-        return People(cell=cell.astype(np.int32), person=rows.column("number").to_numpy().astype(np.int32))
+        flow_keys = np.zeros(len(flows[0]), dtype=np.int64)
+        wanted = np.zeros(len(rows), dtype=np.int64)
+        for name, number, known in zip(names, flows, codes, strict=True):
+            flow_keys = flow_keys * len(known) + number
+            wanted = wanted * len(known) + np.searchsorted(known, rows.column(name).to_numpy())
+        cell = np.searchsorted(flow_keys, wanted)
+        return People(
+            cell=cell.astype(np.int32),
+            person=rows.column("number").to_numpy().astype(np.int32),
+            trips=rows.column("trips").to_numpy().copy(),
+        )
 
 
 def _numbered(cells: Cells64) -> tuple[Ints, Cells64]:

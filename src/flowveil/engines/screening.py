@@ -36,8 +36,13 @@ AT_ZERO = "at 0,0"
 UNKNOWN_TILE = "unknown tile"
 MISSING_COUNT = "missing count"
 MISSING_WEIGHT = "missing weight"
+MISSING_TIME = "missing time"
+MISSING_ATTRIBUTE = "missing attribute"
 #: In order of precedence: a row with several gaps is counted under the first.
-REASONS = (NO_TRIPS, MISSING_END, OFF_EARTH, AT_ZERO, UNKNOWN_TILE, MISSING_COUNT, MISSING_WEIGHT)
+REASONS = (
+    NO_TRIPS, MISSING_END, OFF_EARTH, AT_ZERO, UNKNOWN_TILE, MISSING_COUNT, MISSING_WEIGHT, MISSING_TIME,
+    MISSING_ATTRIBUTE,
+)  # fmt: skip
 
 _EXAMPLES = 5
 
@@ -52,6 +57,8 @@ class Batch:
         trips, weight: where there are such columns.
         texts: for each number column with text in it, by name, which rows hold text that is no number.
         commas: whether such a text is a number with a decimal comma.
+        no_time, no_attribute: rows whose time or one of whose attributes is missing, where slices are asked for.
+        times: for the time column, by name, which rows hold what is no time.
     """
 
     points: tuple[NDArray[np.float64], ...] | None = None
@@ -60,6 +67,9 @@ class Batch:
     weight: NDArray[np.float64] | None = None
     texts: dict[str, Mask] = field(default_factory=dict)
     commas: bool = False
+    no_time: Mask | None = None
+    no_attribute: Mask | None = None
+    times: dict[str, Mask] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.points[0] if self.points is not None else self.tiles[0])  # type: ignore[index]
@@ -129,6 +139,9 @@ class Screening:
         for column, text in batch.texts.items():
             self._find(f"text that is no number in column {column!r}", text)
             unusable |= text
+        for column, strange in batch.times.items():
+            self._find(f"no time that can be read in column {column!r}", strange)
+            unusable |= strange
         unusable |= self._check_amounts(batch) | self._check_tiles(batch)
         gaps = self._gaps(batch)
         for reason in REASONS:
@@ -232,6 +245,9 @@ class Screening:
             gaps[MISSING_COUNT] = np.isnan(batch.trips)
         if batch.weight is not None:
             gaps[MISSING_WEIGHT] = np.isnan(batch.weight)
+        for reason, gap in ((MISSING_TIME, batch.no_time), (MISSING_ATTRIBUTE, batch.no_attribute)):
+            if gap is not None:
+                gaps[reason] = gap
         if batch.points is not None:
             lats, lons = batch.points[0::2], batch.points[1::2]
             gaps[MISSING_END] = _any_of([np.isnan(p) for p in batch.points])

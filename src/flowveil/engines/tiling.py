@@ -67,6 +67,11 @@ class Tiling(Protocol):
         """The tree over distinct tiles in increasing order; they become its leaves 0, 1, ..."""
         ...
 
+    @property
+    def whole_map(self) -> Hierarchy | None:
+        """The tree over all tiles there are, seen or not; None where they cannot be listed."""
+        ...
+
 
 @dataclass(frozen=True)
 class H3Tiling:
@@ -95,6 +100,11 @@ class H3Tiling:
     def hierarchy(self, tiles: Cells64) -> Hierarchy:
         """The smallest H3 tree that holds the cells."""
         return h3_hierarchy(tiles)
+
+    @property
+    def whole_map(self) -> None:
+        """H3 covers the earth."""
+        return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +138,11 @@ class MapTiling:
     def hierarchy(self, tiles: Cells64) -> Hierarchy:
         """The map's own tree over the tiles that were seen."""
         return self.zone_map.restrict(tiles.astype(np.int64) - _FIRST_OF_MAP).hierarchy
+
+    @property
+    def whole_map(self) -> Hierarchy:
+        """The map as it was given."""
+        return self.zone_map.hierarchy
 
 
 def is_cell(cells: Cells64) -> Mask:

@@ -1,6 +1,7 @@
 """The methods, one file each, named after its paper.
 
-A method is a function ``(flows, guarantee, *, max_suppressed, **options) -> Plan``. Registering it here is all it
+A method is a function ``(flows, guarantee, *, max_suppressed, **options) -> Plan``, or, where it adds noise instead of
+keeping cells large, ``(flows, **options) -> NoisyCounts``. Registering it here is all it
 takes: the command line, the comparison and the contract tests go through `METHODS`. Options and their types are read
 from the function's signature.
 """
@@ -14,13 +15,16 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from flowveil.errors import ParameterError, did_you_mean
+from flowveil.flows import Flows
 from flowveil.methods.atg import atg_dual, atg_soft
 from flowveil.methods.glove import glove, glove_sk
+from flowveil.methods.laplace import laplace
 from flowveil.methods.mondrian import mondrian
 from flowveil.methods.odkanon import odkanon
 from flowveil.methods.oigh import oigh
 from flowveil.methods.suppression import suppression
 from flowveil.methods.twincut import twincut
+from flowveil.noisy import NoisyCounts
 from flowveil.plan import Plan
 
 
@@ -33,12 +37,14 @@ class Method:
         plan: the function.
         homogeneous: its zones never overlap.
         summary: one line for the help.
+        noisy: it publishes noisy counts under differential privacy: k, protect and max_suppressed mean nothing to it.
     """
 
     name: str
-    plan: Callable[..., Plan]
+    plan: Callable[..., Plan | NoisyCounts]
     homogeneous: bool
     summary: str
+    noisy: bool = False
 
     @property
     def options(self) -> dict[str, inspect.Parameter]:
@@ -55,6 +61,19 @@ class Method:
                     f"Method '{self.name}' has no option '{name}'; allowed: {allowed}."
                     + did_you_mean(name, self.options)
                 )
+
+    def parameters(self, flows: Flows, asked: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+        """Everything needed to run it again, defaults included. A threshold that was worked out is not a parameter."""
+        defaults = {n: p.default for n, p in self.options.items() if p.default is not inspect.Parameter.empty}
+        return {
+            **asked,
+            "options": {**defaults, **options},
+            "resolution": flows.intake.resolution,
+            "columns": dict(flows.intake.columns),
+            "max_dropped": flows.intake.max_dropped,
+            "skip_unknown": flows.intake.skip_unknown,
+            "zones": dict(flows.intake.zones),
+        }
 
     def parse_option(self, name: str, text: str) -> Any:
         """Read an option that was given as text, by the type of the signature."""
@@ -142,6 +161,13 @@ METHODS: dict[str, Method] = {
             plan=glove_sk,
             homogeneous=False,
             summary="scikit-learn's clustering, blind to volumes (baseline, Matet et al. 2023)",
+        ),
+        Method(
+            name="laplace",
+            plan=laplace,
+            homogeneous=True,
+            summary="noisy counts, differentially private; --option epsilon=1, no k (baseline, Matet et al. 2023)",
+            noisy=True,
         ),
     )
 }

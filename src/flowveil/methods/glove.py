@@ -96,7 +96,7 @@ def glove_sk(
         else:
             low = middle + 1
     group, kept = cut(low)
-    return box_plan(frame, group, kept, disjoint=False, notes={"merges": low})
+    return box_plan(frame, group, kept, disjoint=False, notes={})
 
 
 def _check_neighbors(neighbors: int) -> None:

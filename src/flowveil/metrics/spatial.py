@@ -11,10 +11,11 @@ from flowveil.flows import group_pairs
 
 if TYPE_CHECKING:
     from flowveil.hierarchy import Floats, Hierarchy, Ints
+    from flowveil.noisy import NoisyRelease
     from flowveil.plan import Release, Zones
 
 
-def spatial_measures(release: Release, basis: str) -> dict[str, float | int | None]:
+def spatial_measures(release: Release | NoisyRelease, basis: str) -> dict[str, float | int | None]:
     """Volume-weighted mean, median and standard deviation of the distance, both ends of every published trip.
 
     None where the map is unknown. Distances are geodesic (WGS 84), taken once for each distinct (tile, zone) pair.

@@ -35,6 +35,8 @@ MAX_OMX_ZONES = 20_000
 #: Written where a format insists on a time.
 _NO_TIME = "1970-01-01T00:00:00.000Z"
 _VOLUMES = ("trips", "weight")
+#: Formats whose tables may have slice columns.
+_OF_SLICES = ("csv", "arrow")
 
 
 @dataclass(frozen=True)
@@ -70,14 +72,24 @@ def parse_formats(names: str | Iterable[str]) -> tuple[Format, ...]:
     return tuple(FORMATS[name] for name in wanted if name != "parquet")
 
 
-def check_formats(formats: Sequence[Format], *, zones: int, mapped: bool) -> None:
+def check_formats(formats: Sequence[Format], *, zones: int, mapped: bool, sliced: bool = False) -> None:
     """Refuse what cannot be written, before anything is.
+
+    Args:
+        formats: what is wanted.
+        zones: how many zones there are.
+        mapped: whether all have a place.
+        sliced: whether there are several matrices.
 
     Raises:
         ParameterError: a format needs places that the zones do not have, or fewer zones.
         MissingExtraError: a library is not installed.
     """
     for wanted in formats:
+        if sliced and wanted.name not in _OF_SLICES:
+            raise ParameterError(
+                f"'{wanted.name}' holds one matrix, slices are several. Allowed: parquet, {', '.join(_OF_SLICES)}."
+            )
         if wanted.needs_map and not mapped:
             raise ParameterError(
                 f"The zones of this release have no place on a map, which '{wanted.name}' needs. "

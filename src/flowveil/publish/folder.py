@@ -21,7 +21,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flowveil.errors import GuaranteeError, OutputError
+from flowveil.family import Family
+from flowveil.noisy import NoisyRelease
 from flowveil.publish.exports import Format, check_formats, parse_formats
+from flowveil.publish.tables import noisy_flow_tables
+from flowveil.report.family import summarize_family
 from flowveil.report.html import render
 from flowveil.report.summary import FORMAT, manifest, summarize
 from flowveil.verify import verify_release
@@ -37,7 +41,7 @@ _LITTER = frozenset({".DS_Store", "Thumbs.db", "desktop.ini"})
 
 
 def publish(
-    release: Release,
+    release: Release | NoisyRelease | Family,
     directory: str | PathLike[str],
     *,
     overwrite: bool = True,
@@ -45,7 +49,7 @@ def publish(
     basemap: str | None = None,
     beside: Release | None = None,
 ) -> Path:
-    """Write a release into a folder.
+    """Write a release, or a family of releases, into a folder.
 
     Args:
         release: what to publish.
@@ -65,11 +69,14 @@ def publish(
         OutputError: the folder may not or cannot be written. What was there is untouched.
         GuaranteeError: the files, read back and recounted, contradict the release. What was there is
         untouched.
+        ParameterError: the noise of a noisy release could be repeated.
     """
+    if isinstance(release, NoisyRelease):
+        release.check_publishable()
     wanted = parse_formats(formats)
     check_target(directory, overwrite=overwrite)
     zones = release.zones
-    check_formats(wanted, zones=len(zones), mapped=zones["lat"].null_count == 0)
+    check_formats(wanted, zones=len(zones), mapped=zones["lat"].null_count == 0, sliced=isinstance(release, Family))
     # A link to a folder stays a link: what it points to is replaced.
     target = Path(os.path.realpath(directory))
     draft = _beside(target, "draft")
@@ -164,15 +171,22 @@ def _beside(target: Path, purpose: str) -> Path:
 
 
 def _write_files(
-    release: Release, folder: Path, formats: Sequence[Format], basemap: str | None, beside: Release | None
+    release: Release | NoisyRelease | Family,
+    folder: Path,
+    formats: Sequence[Format],
+    basemap: str | None,
+    beside: Release | None,
 ) -> None:
-    report = summarize(release, formats=[f.name for f in formats], basemap=basemap)
+    written = [f.name for f in formats]
+    summary: Callable[..., dict[str, Any]] = summarize_family if isinstance(release, Family) else summarize
+    report = summary(release, formats=written, basemap=basemap)
+    overview = release.overview if isinstance(release, Family) else None
     content: dict[str, Callable[[IO[bytes]], None]] = {
-        "flows.parquet": lambda file: _write_parquet(release.flows, file),
+        "flows.parquet": lambda file: _write_flows(release, file),
         "zones.parquet": lambda file: _write_parquet(release.zones, file),
         "report.json": lambda file: _write_json(report, file),
         "report.html": lambda file: _write_text(
-            render(report, release.flows, release.zones, basemap=basemap, beside=beside), file
+            render(report, release.flows, release.zones, basemap=basemap, beside=beside, overview=overview), file
         ),
     }
     for name, write in content.items():
@@ -182,9 +196,14 @@ def _write_files(
     names = [*content, *(name for wanted in formats for name in wanted.files)]
     for name in names[len(content) :]:
         _sync_file(folder / name)
-    sha256 = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names}
+    sha256 = {name: _sha256(folder / name) for name in names}
     _write_file(folder / MANIFEST, lambda file: _write_json(manifest(report, sha256), file))
     _sync_folder(folder)
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _sync_file(path: Path) -> None:
@@ -197,6 +216,19 @@ def _write_file(path: Path, write: Callable[[IO[bytes]], None]) -> None:
         write(file)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _write_flows(release: Release | NoisyRelease | Family, file: IO[bytes]) -> None:
+    if not isinstance(release, NoisyRelease):
+        _write_parquet(release.flows, file)
+        return
+    # Noise fills a third of all pairs: they go to the file a row group at a time.
+    writer = None
+    for part in noisy_flow_tables(release, rows=ROWS_PER_GROUP):
+        writer = writer or pq.ParquetWriter(file, part.schema, compression="zstd", version="2.6")
+        writer.write_table(part, row_group_size=ROWS_PER_GROUP)
+    if writer is not None:
+        writer.close()
 
 
 def _write_parquet(table: pa.Table, file: IO[bytes]) -> None:

@@ -8,6 +8,7 @@ that somebody went there.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,8 +18,10 @@ import shapely
 from numpy.typing import NDArray
 
 from flowveil.hierarchy import Ints
+from flowveil.noisy import NoisyRelease
 
 if TYPE_CHECKING:
+    from flowveil.family import Family
     from flowveil.plan import Release, Zones
 
 #: The columns that make a zone the same in both roles.
@@ -32,13 +35,19 @@ _ZONE_FIELDS = (
 )
 
 
-def flows_table(release: Release) -> pa.Table:
+#: Rows of noisy counts that are turned into text at a time.
+_ROWS_AT_ONCE = 1 << 20
+
+
+def flows_table(release: Release | NoisyRelease) -> pa.Table:
     """The published matrix, sorted by (origin_zone, destination_zone).
 
     Returns:
         ``origin_zone`` and ``destination_zone`` (text), ``trips`` (int64) and, where the input has weights,
         ``weight`` (float64).
     """
+    if isinstance(release, NoisyRelease):
+        return pa.concat_tables(noisy_flow_tables(release, rows=_ROWS_AT_ONCE))
     cells, plan = release.cells, release.plan
     origin, origin_rank = _codes_of(plan.origin_zones, cells.origin)
     destination, destination_rank = _codes_of(plan.destination_zones, cells.destination)
@@ -53,17 +62,82 @@ def flows_table(release: Release) -> pa.Table:
     return pa.table(columns)
 
 
-def zones_table(release: Release) -> pa.Table:
+def noisy_flow_tables(release: NoisyRelease, *, rows: int) -> Iterator[pa.Table]:
+    """The matrix of a noisy release, so many rows at a time: millions of codes are never text all at once.
+
+    Its pairs stand in the order of publication already.
+    """
+    cells, plan = release.cells, release.plan
+    ends = [
+        (number, pa.array(zones.codes(np.arange(len(zones), dtype=np.int32)).tolist(), type=pa.string()))
+        for number, zones in ((cells.origin, plan.origin_zones), (cells.destination, plan.destination_zones))
+    ]
+    for first in range(0, len(cells), rows):
+        part = slice(first, first + rows)
+        origin, destination = (codes.take(pa.array(number[part])) for number, codes in ends)
+        trips = pa.array(cells.trips[part], type=pa.int64())
+        yield pa.table({"origin_zone": origin, "destination_zone": destination, "trips": trips})
+
+
+def zones_table(release: Release | NoisyRelease) -> pa.Table:
     """The zones that published cells use, sorted by zone then role; GeoParquet 1.1 where the map is known.
 
     A zone used at both ends is one row of role ``both`` when it is the same area with the same tiles in both
     roles; the tiles are those observed at each end, so often they differ, and then there are two rows.
     """
     plan, cells = release.plan, release.cells
-    origin = _zone_rows(plan.origin_zones, cells.origin, "origin")
-    destination = _zone_rows(plan.destination_zones, cells.destination, "destination")
+    size_o, size_d = release.published_sizes
+    origin = _zone_rows(plan.origin_zones, cells.origin, size_o, "origin")
+    destination = _zone_rows(plan.destination_zones, cells.destination, size_d, "destination")
     table = _join_roles(origin, destination).sort_by([("zone", "ascending"), ("role", "ascending")])
     return _with_geo_metadata(table)
+
+
+def family_flows_table(family: Family) -> pa.Table:
+    """The matrices of all slices in one table, sorted by slice, then origin and destination zone.
+
+    Returns:
+        The columns of `flows_table`, then one text column for each slice column; empty there means all values, so
+        rows of a total come first.
+    """
+    tables = []
+    for key, release in sorted(family, key=lambda pair: tuple((v is not None, v or "") for v in pair[0])):
+        table = release.flows
+        for name, value in zip(family.columns, key, strict=True):
+            table = table.append_column(name, pa.array([value] * len(table), pa.string()))
+        tables.append(table)
+    return pa.concat_tables(tables).combine_chunks()
+
+
+def family_overview(family: Family) -> pa.Table:
+    """The matrix of all finest slices added up, sorted like `flows_table`: sums of published cells."""
+    finest = set(family.input.keys)
+    tables = [release.flows for key, release in family if key in finest]
+    table = pa.concat_tables(tables or [release.flows for release in family.releases])
+    names = ["origin_zone", "destination_zone"]
+    volumes = [name for name in table.column_names if name not in names]
+    added = table.group_by(names, use_threads=False).aggregate([(name, "sum") for name in volumes])
+    added = added.rename_columns([name.removesuffix("_sum") for name in added.column_names])
+    return added.select([*names, *volumes]).sort_by([(name, "ascending") for name in names]).combine_chunks()
+
+
+def family_zones_table(family: Family) -> pa.Table:
+    """The zones that published cells of any slice use; see `zones_table`. Slices share trees, so zones agree."""
+    sized = list(zip(family.releases, family.published_sizes, strict=True))
+    origin = _distinct_zones(
+        [_zone_rows(r.plan.origin_zones, r.cells.origin, size, "origin") for r, (size, _) in sized]
+    )
+    destination = _distinct_zones(
+        [_zone_rows(r.plan.destination_zones, r.cells.destination, size, "destination") for r, (_, size) in sized]
+    )
+    table = _join_roles(origin, destination).sort_by([("zone", "ascending"), ("role", "ascending")])
+    return _with_geo_metadata(table)
+
+
+def _distinct_zones(tables: Sequence[pa.Table]) -> pa.Table:
+    rows = pa.concat_tables(tables).combine_chunks()
+    _, first = np.unique(rows["zone"].to_numpy(zero_copy_only=False).astype(np.str_), return_index=True)
+    return rows.take(pa.array(first)).combine_chunks()
 
 
 def _codes_of(zones: Zones, number: Ints) -> tuple[pa.Array, NDArray[np.int64]]:
@@ -74,7 +148,7 @@ def _codes_of(zones: Zones, number: Ints) -> tuple[pa.Array, NDArray[np.int64]]:
     return pa.array(codes.tolist(), type=pa.string()).take(pa.array(position)), rank[position]
 
 
-def _zone_rows(zones: Zones, number: Ints, role: str) -> pa.Table:
+def _zone_rows(zones: Zones, number: Ints, size: Ints | None, role: str) -> pa.Table:
     used = np.flatnonzero(np.bincount(number)).astype(np.int32)
     codes, first = np.unique(zones.codes(used), return_index=True)
     used = used[first]
@@ -82,7 +156,7 @@ def _zone_rows(zones: Zones, number: Ints, role: str) -> pa.Table:
     lat, lon = (None, None) if center is None else center
     known: dict[str, Any] = {
         "level": zones.level[used],
-        "tiles": zones.size[used],
+        "tiles": None if size is None else size[used],
         "area_km2": area,
         "lat": lat,
         "lon": lon,

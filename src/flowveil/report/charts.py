@@ -185,7 +185,9 @@ def line_chart(lines: Sequence[Line], *, title: str, x_label: str, ticks: Sequen
     zero = log and len(known) < len(told)
     if log and (zero or high / low < 1.5):
         low, high = low / 3, high * 1.5
-    if high == low:
+    if log:
+        low, high = _with_two_steps(low, high)
+    elif high == low:
         high = low + 1
     right = 120
     plot_width, floor = WIDTH - LEFT - right, HEIGHT - BOTTOM
@@ -247,10 +249,22 @@ def _marker(number: int, x: float, y: float, colour: str) -> str:
     return f'<path d="M{x:.1f} {y - 5:.1f}l4.6 8h-9.2z" fill="{colour}"/>'
 
 
+#: What a logarithmic axis is marked with.
+_STEPS = tuple(float(f"{m}e{e}") for e in range(-9, 16) for m in (1, 2, 5))
+
+
+def _with_two_steps(low: float, high: float) -> tuple[float, float]:
+    """Widen a logarithmic range until two marks are in it: one alone does not tell a scale."""
+    if sum(low <= s <= high for s in _STEPS) >= 2:
+        return low, high
+    below = max((s for s in _STEPS if s <= low), default=low)
+    above = min((s for s in _STEPS if s >= high and s > below), default=below * 2)
+    return below, above
+
+
 def _axis_ticks(low: float, high: float, *, log: bool) -> list[float]:
     if log:
-        steps = [m * 10.0**e for e in range(-9, 16) for m in (1, 2, 5)]
-        inside = [s for s in steps if low <= s <= high]
+        inside = [s for s in _STEPS if low <= s <= high]
         return inside if len(inside) <= 6 else inside[:: -(-len(inside) // 5)]
     raw = (high - low) / 4
     power = 10.0 ** np.floor(np.log10(raw))

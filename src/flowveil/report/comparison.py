@@ -17,7 +17,7 @@ import shapely
 
 from flowveil.errors import OutputError
 from flowveil.report.charts import Line, Mark, line_chart
-from flowveil.report.document import Part, chart_figure, map_figure, number, page, text
+from flowveil.report.document import Part, asset, chart_figure, map_figure, number, page, text
 from flowveil.report.frontier import EXPLANATION, frontier_figure
 from flowveil.report.maps import ENDS, place_layers
 
@@ -49,8 +49,8 @@ _CHARTS = (
     ("mean_generalization_error", "Mean generalisation error", "Tiles of both zones of a trip; less is finer.", True),
     ("reconstruction_loss", "Reconstruction loss", "0 is perfect, 2 is the worst.", False),
     ("generalization_distance_m", "Distance moved (m)", "From a trip's ends to the centres of their zones.", True),
-    ("suppressed_share", "Suppressed share", "Of the volume; gaps are withheld.", False),
-    ("seconds", "Time (s)", "The method and its recount, one run.", True),
+    ("suppressed_share", "Suppressed (%)", "Of the volume; gaps are withheld.", False),
+    ("seconds", "Time (s)", "The method and its recount, one run; starting and compiling are not counted.", True),
 )
 
 
@@ -127,7 +127,10 @@ def _entry(run: Run, key: str, digits: int) -> str:
     value = run.measures.get(key)
     if value is None:
         return "withheld" if key in run.withheld else "–"
-    return f"{value:.2%}" if key == "suppressed_share" else f"{value:,.{digits}f}"
+    if key == "suppressed_share":
+        return f"{value:.2%}"
+    # Nobody reads fifteen digits; the CSV has them.
+    return f"{value:,.{digits}f}" if value < 1e9 else f"{value:.3e}"
 
 
 _HEADS = ("method", "k", "protects", "seconds", *(head for _, head, _ in _COLUMNS))
@@ -201,7 +204,8 @@ def render_comparison(comparison: Comparison) -> str:
         heading="Comparison of methods",
         lead=text(lead),
         parts=parts,
-        footer="Measures are those that a release would publish; what it would withhold is withheld here. "
+        footer="Measures are those that a release would publish, but for the error, which is over all tiles for every "
+        "method; what a release would withhold is withheld here. "
         "Frontiers are computed from all flows, and rounded.",
         internal=_internal(),
     )
@@ -212,24 +216,42 @@ def _distinct(values: Iterable[Any]) -> list[Any]:
 
 
 def _table_part(comparison: Comparison) -> Part:
-    head = "".join(f'<th scope="col"{_number_class(i)}>{text(h)}</th>' for i, h in enumerate(_HEADS))
+    head = "".join(f'<th scope="col"{_number_class(i)}>{_breakable(h)}</th>' for i, h in enumerate(_HEADS))
     body = []
     for entries, run in _rows(comparison):
         if run.status == "done":
-            cells = "".join(f"<td{_number_class(i + 1)}>{text(e)}</td>" for i, e in enumerate(entries[1:]))
+            cells = "".join(f"<td{_number_class(i + 1)}>{_breakable(e)}</td>" for i, e in enumerate(entries[1:]))
         else:
-            start = "".join(f"<td{_number_class(i + 1)}>{text(e)}</td>" for i, e in enumerate(entries[1:3]))
+            start = "".join(f"<td{_number_class(i + 1)}>{_breakable(e)}</td>" for i, e in enumerate(entries[1:3]))
             cells = (
                 f'{start}<td colspan="{len(_HEADS) - 3}"><strong>{text(run.status)}</strong>: {text(run.reason)}</td>'
             )
         body.append(f'<tr><th scope="row">{text(entries[0])}</th>{cells}</tr>')
     rows = "\n".join(body)
-    content = f"""<div class="scroll" tabindex="0" role="region" aria-label="Table of runs"><table class="dense">
+    hint = f"The table has {len(_HEADS)} columns: scroll it sideways to see them all."
+    content = f"""<p class="sideways-hint soft">{hint}</p>
+<div class="scroll sideways across-page" tabindex="0" role="region" aria-label="Table of runs"><table class="dense">
 <thead><tr>{head}</tr></thead>
 <tbody>
 {rows}
-</tbody></table></div>"""
+</tbody></table></div>
+<script>
+{asset("sideways.js")}</script>"""
     return Part("table", "All runs", content)
+
+
+def _breakable(entry: str) -> str:
+    """Text that may be divided where a column is narrow: long words of the heads, and lists of protections."""
+    shown = text(entry)
+    for word, parts in (
+        ("destination", "desti&shy;nation"),
+        ("reconstruction", "recon&shy;struction"),
+        ("distribution", "distri&shy;bution"),
+        ("suppressed", "sup&shy;pressed"),
+        ("+", "+<wbr>"),
+    ):
+        shown = shown.replace(word, parts)
+    return shown
 
 
 def _number_class(column: int) -> str:
@@ -254,14 +276,16 @@ def _charts_part(runs: Sequence[Run]) -> Part:
     content = f'<div class="charts">{"".join(drawings)}</div>'
     missing = [run for run in runs if run.status != "done"]
     if missing:
-        named = ", ".join(f"{run.method} at k = {run.k} ({run.status})" for run in missing)
+        named = ", ".join(f"{run.method} at k = {run.k} protecting {run.protection} ({run.status})" for run in missing)
         content = f"<p>Not in the charts: {text(named)}.</p>{content}"
     return Part("charts", "What each k costs", content)
 
 
 def _value(run: Run, key: str) -> float | None:
     value = run.seconds if key == "seconds" else run.measures.get(key)
-    return None if value is None else float(value)
+    if value is None:
+        return None
+    return 100 * float(value) if key == "suppressed_share" else float(value)
 
 
 def _frontier_part(comparison: Comparison) -> Part:

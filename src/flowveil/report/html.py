@@ -28,6 +28,8 @@ from flowveil.report.document import (
     text,
 )
 from flowveil.report.maps import ENDS, map_of_release
+from flowveil.report.noise import NOISE_MEASURES, figures_of_noise, promise_of_noise, rows_of_noise
+from flowveil.report.tables import cross_check_table, slices_section
 
 if TYPE_CHECKING:
     from flowveil.plan import Release
@@ -138,6 +140,7 @@ def render(
     basemap: str | None = None,
     compact: bool = False,
     beside: Release | None = None,
+    overview: pa.Table | None = None,
 ) -> str:
     """The page of a report.
 
@@ -149,13 +152,16 @@ def render(
             is asked before anything is requested.
         compact: maps and measures alone, for a notebook.
         beside: another release to show beside it; see `flowveil.report.beside`.
+        overview: the matrix that the maps show where ``flows`` has several: that of all slices together.
 
     Returns:
         A whole HTML document. All text from outside is escaped.
     """
     parts = [protection_part(report), measures_part(report), parameters_part(report)]
     if flows is not None and zones is not None:
-        parts.insert(0, maps_part(report, flows, zones, basemap, max_flows=_COMPACT_FLOWS if compact else None))
+        shown = flows if overview is None else overview
+        most = _COMPACT_FLOWS if compact else None
+        parts.insert(0, maps_part(_as_mapped(report), shown, zones, basemap, max_flows=most))
         parts.insert(2, distribution_part(report, flows, zones))
         if beside is not None:
             from flowveil.report.beside import beside_part
@@ -163,10 +169,12 @@ def render(
             data = dict(parts[0].map_data or {})
             parts.insert(1, beside_part(report, beside, data))
             parts[0] = replace(parts[0], map_data=data)
+    if report.get("slices"):
+        parts.insert(1, Part("slices", "Slices", slices_section(report)))
     if compact:
         parts = [part for part in parts if part.name in ("maps", "measures")]
     return page(
-        title=f"Release report: {report['method']}, k = {report['guarantee']['k']}",
+        title=f"Release report: {report['method']}, {short_promise(report['guarantee'])}",
         heading=f"Origin-destination matrix, {promise(report['guarantee'])}",
         lead=lead(report),
         notice=notice(report),
@@ -176,6 +184,13 @@ def render(
         basemap=basemap,
         compact=compact,
     )
+
+
+def _as_mapped(report: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The report as the maps need it: zones of different slices overlap unless they are shared."""
+    slices = report["parameters"].get("slices")
+    shared = slices is None or slices.get("common_zones") is True
+    return {**report, "homogeneous": report["homogeneous"] and shared}
 
 
 def tile_server(given: str | None) -> str | None:
@@ -198,8 +213,20 @@ def tile_server(given: str | None) -> str | None:
 # ---- the top -----------------------------------------------------------------------------------------------------
 
 
+def _is_noisy(guarantee: Mapping[str, Any]) -> bool:
+    """Whether differential privacy is promised, and no smallest cell."""
+    return "epsilon" in guarantee
+
+
+def short_promise(guarantee: Mapping[str, Any]) -> str:
+    """The promise in one number, for the title of a page."""
+    return f"ε = {guarantee['epsilon']:g}" if _is_noisy(guarantee) else f"k = {guarantee['k']}"
+
+
 def promise(guarantee: Mapping[str, Any]) -> str:
     """The guarantee in a few words."""
+    if _is_noisy(guarantee):
+        return promise_of_noise(guarantee)
     units = [name for name in ("trips", "people", "population", "locations") if name in guarantee]
     return f"k = {guarantee['k']} on {', '.join(units)}"
 
@@ -214,16 +241,18 @@ def lead(report: Mapping[str, Any]) -> str:
 
 
 def notice(report: Mapping[str, Any]) -> str:
-    """What a reader must know before anything else: whether people are protected."""
-    heads = ("Not protected: people", "Not protected: participants")
-    said = (line.partition(":")[2].strip() for line in report["statement"] if line.startswith(heads))
-    return "".join(f'<p class="notice"><strong>Not protected:</strong> {text(line)}</p>' for line in said)
+    """What a reader must know before anything else: whether people are protected, and whether counts are noisy."""
+    heads = ("Not protected: people", "Not protected: participants", "Not protected: the list of zones", "Noisy:")
+    said = (line.partition(":") for line in report["statement"] if line.startswith(heads))
+    return "".join(f'<p class="notice"><strong>{text(head)}:</strong>{text(line)}</p>' for head, _, line in said)
 
 
 def figures(report: Mapping[str, Any]) -> str:
     """The numbers that matter most."""
     basis = "weight" if "population" in report["guarantee"] and "weight" in report["measures"] else "trips"
     m = report["measures"][basis]
+    if _is_noisy(report["guarantee"]):
+        return figure_cards([(name, number(value), note) for name, value, note in figures_of_noise(report)])
     hidden = (report.get("withheld") or {}).get("measures", {}).get(basis, ())
     share, distance, people = m.get("suppressed_share"), m.get("generalization_distance_m"), m.get("k_people")
     suppressed = "withheld" if "suppressed_share" in hidden else "not known" if share is None else f"{share:.2%}"
@@ -257,6 +286,7 @@ def maps_part(
         zones,
         resolution=resolution if isinstance(resolution, int) else None,
         homogeneous=report["homogeneous"],
+        boxes=report.get("boxes") is not None,
         **({} if max_flows is None else {"max_flows": max_flows}),
     )
     if basemap:
@@ -279,8 +309,12 @@ def maps_part(
             "<span>wider lines carry more; a disc is a flow that starts and ends in the same zone</span></div>",
         ]
     volumes = "".join(f'<th scope="col" class="number">{basis.capitalize()}</th>' for basis in view["bases"])
-    content.append(Template(asset("tables.html")).substitute(volumes=volumes))
+    content.append(Template(asset("tables.html")).substitute(volumes=volumes, level=_level_head(view)))
     return Part("maps", "Maps", "\n".join(content), view)
+
+
+def _level_head(view: Mapping[str, Any]) -> str:
+    return "" if view["boxes"] else '<th scope="col" class="number">Level</th>'
 
 
 def _introduction(report: Mapping[str, Any], view: Mapping[str, Any]) -> str:
@@ -296,7 +330,8 @@ def _introduction(report: Mapping[str, Any], view: Mapping[str, Any]) -> str:
     ]
     if view["grid"]:
         said.append(
-            f"The faint grid is every hexagon of H3 resolution {view['grid']['resolution']} that a zone could hold; "
+            f"The faint grid is every hexagon of H3 resolution {view['grid']['resolution']} that a "
+            f"{'box touches' if view['boxes'] else 'zone could hold'}; "
             "it does not tell where trips were seen."
         )
     held = {"flows": len(view["flows"]["origin"]), **{end: len(view["layers"][end]["code"]) for end in ENDS}}
@@ -322,7 +357,9 @@ def _tools(view: Mapping[str, Any], basemap: str | None) -> str:
     drawn = view["frame"] is not None
     parts = ['<form class="tools" onsubmit="return false" aria-label="What the maps show">']
     if drawn:
-        parts.append(f'<label>Colour zones by<select id="colour">{_options(_COLOURS)}</select></label>')
+        # Boxes are not nodes of a tree: they have no level.
+        colours = [c for c in _COLOURS if not (view["boxes"] and c[0] == "level")]
+        parts.append(f'<label>Colour zones by<select id="colour">{_options(colours)}</select></label>')
     if len(view["bases"]) > 1:
         parts.append(f'<label>Count<select id="basis">{_options((b, b) for b in view["bases"])}</select></label>')
     if drawn:
@@ -362,9 +399,13 @@ def distribution_part(report: Mapping[str, Any], flows: pa.Table, zones: pa.Tabl
     drawings = [
         _cell_sizes(report["guarantee"], flows, basis) for basis in ("trips", "weight") if basis in flows.column_names
     ]
-    drawings.append(_kept(report))
+    if not _is_noisy(report["guarantee"]):
+        drawings.append(_kept(report))
     for end in ENDS:
         listed = zones.filter(pc.is_in(zones["role"], value_set=pa.array([end, "both"])))
+        if listed["tiles"].null_count:
+            # A noisy release does not tell how many tiles were seen in a zone.
+            continue
         title = f"Sizes of {end} zones"
         chart = bar_chart(count_histogram(listed["tiles"].to_numpy()), title=title, label="tiles in the zone")
         drawings.append(chart_figure(title, "How many zones cover how many tiles; the fewer, the finer.", chart))
@@ -374,6 +415,8 @@ def distribution_part(report: Mapping[str, Any], flows: pa.Table, zones: pa.Tabl
 
 
 def _cell_sizes(guarantee: Mapping[str, Any], flows: pa.Table, basis: str) -> str:
+    if _is_noisy(guarantee):
+        return _noisy_sizes(guarantee, flows)
     threshold = guarantee.get("trips" if basis == "trips" else "population")
     if threshold is None and basis == "trips":
         # k different people make at least k trips.
@@ -390,6 +433,17 @@ def _cell_sizes(guarantee: Mapping[str, Any], flows: pa.Table, basis: str) -> st
     title = f"Cell sizes, {_BASES[basis]}"
     chart = bar_chart(bars, title=title, label=f"{basis} in the cell")
     return chart_figure(title, f"How many cells hold how much. {note}", chart)
+
+
+def _noisy_sizes(guarantee: Mapping[str, Any], flows: pa.Table) -> str:
+    threshold = guarantee["threshold"]
+    name = f"threshold {number(threshold)}"
+    bars = size_histogram(flows["trips"].to_numpy().astype(np.float64), threshold=threshold, name=name)
+    title = "Noisy counts"
+    note = "Noise included: most small counts may be nothing else." if threshold is None else "Noise included."
+    return chart_figure(
+        title, f"How many pairs show how many trips. {note}", bar_chart(bars, title=title, label="trips of the pair")
+    )
 
 
 def _kept(report: Mapping[str, Any]) -> str:
@@ -412,19 +466,26 @@ def protection_part(report: Mapping[str, Any]) -> Part:
     """What is and what is not protected, and the guarantee."""
     guarantee = report["guarantee"]
     said = "\n".join(_said(line) for line in report["statement"])
-    rows = "\n".join(_row(text(name), [_threshold(guarantee, unit)]) for unit, name in _THRESHOLDS if unit in guarantee)
+    noisy = _is_noisy(guarantee)
+    if noisy:
+        values = [(name, number(value)) for name, value in rows_of_noise(guarantee)]
+    else:
+        values = [(name, _threshold(guarantee, unit)) for unit, name in _THRESHOLDS if unit in guarantee]
+    rows = "\n".join(_row(text(name), [value]) for name, value in values)
+    heads = ("Differential privacy", "value") if noisy else ("Every published cell has", "at least")
     content = f"""<ul class="statement">
 {said}
 </ul>
 <h3>The guarantee</h3>
 <table class="narrow">
 <thead>
-<tr><th scope="col">Every published cell has</th><th scope="col" class="number">at least</th></tr>
+<tr><th scope="col">{heads[0]}</th><th scope="col" class="number">{heads[1]}</th></tr>
 </thead>
 <tbody>
 {rows}
 </tbody>
-</table>"""
+</table>
+{cross_check_table(report.get("cross_check", ()))}"""
     return Part("protection", "What is and what is not protected", content)
 
 
@@ -455,10 +516,12 @@ def parameters_part(report: Mapping[str, Any]) -> Part:
     """The command that makes the release again, and every parameter."""
     again = ""
     if report.get("command"):
-        again = (
-            "<p>Whoever holds the trips gets the same files, byte by byte, with</p>"
-            f"<pre><code>{text(report['command'])}</code></pre>"
-        )
+        same = "Whoever holds the trips gets the same files, byte by byte, with"
+        if _is_noisy(report["guarantee"]):
+            same = (
+                "Whoever holds the trips makes another release like this, with noise of its own and at its own ε, with"
+            )
+        again = f"<p>{same}</p><pre><code>{text(report['command'])}</code></pre>"
     rows = "\n".join(_parameter_rows(report))
     content = f"""{again}
 <div class="scroll">
@@ -488,16 +551,27 @@ def _withheld(withheld: Mapping[str, Any] | None) -> str:
 def _measure_rows(report: Mapping[str, Any]) -> Iterable[str]:
     measures: Mapping[str, Mapping[str, Any]] = report["measures"]
     hidden = (report.get("withheld") or {}).get("measures", {})
-    known = {key for key, _, _ in MEASURES}
+    named = (*MEASURES, *NOISE_MEASURES)
+    known = {key for key, _, _ in named}
     extra = sorted({key for values in measures.values() for key in values} - known)
-    for key, name, meaning in (*MEASURES, *((key, key, "") for key in extra)):
+    for key, name, meaning in (*named, *((key, key, "") for key in extra)):
         if not any(key in values for values in measures.values()):
             continue
+        if _is_noisy(report["guarantee"]) and not any(
+            values.get(key) is not None or key in hidden.get(basis, ()) for basis, values in measures.items()
+        ):
+            # Measures of classes of k mean nothing here; "not known" would say that there was something to know.
+            continue
         entries = [
-            "withheld" if key in hidden.get(basis, ()) else number(values.get(key))
+            "withheld" if key in hidden.get(basis, ()) else _measure(key, values.get(key))
             for basis, values in measures.items()
         ]
         yield _row(f"{text(name)}<small>{text(meaning)}</small>", entries, measures)
+
+
+def _measure(key: str, value: Any) -> str:
+    """A share in per cent, as at the top of the page; everything else as a number."""
+    return f"{value:.2%}" if key == "suppressed_share" and value is not None else number(value)
 
 
 def _parameter_rows(report: Mapping[str, Any]) -> Iterable[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ import shapely
 from numpy.typing import NDArray
 
 from flowveil.errors import OutputError
+from flowveil.noisy import NoisyRelease
 from flowveil.report.charts import Mark, bar_chart, size_histogram
 from flowveil.report.document import Part, chart_figure, map_figure, number, page, text
 from flowveil.report.frontier import EXPLANATION, frontier_figure
@@ -31,6 +32,7 @@ from flowveil.report.html import (
     parameters_part,
     promise,
     protection_part,
+    short_promise,
 )
 from flowveil.report.maps import ENDS, MAX_ZONES, Frame, encode_shapes
 from flowveil.report.summary import FORMAT, summarize
@@ -41,10 +43,11 @@ if TYPE_CHECKING:
     from flowveil.plan import Release
 
 WARNING = "this page tells raw counts, suppressed ones too. It is for the data holder alone."
+WARNING_OF_NOISE = "this page tells true counts without noise. It is for the data holder alone."
 
 
 def write_internal_report(
-    release: Release,
+    release: Release | NoisyRelease,
     path: str | PathLike[str],
     *,
     folder: str | PathLike[str] | None = None,
@@ -61,36 +64,42 @@ def write_internal_report(
     Raises:
         OutputError: the file would lie inside a release, or cannot be written.
     """
+    return write_private(path, render_internal(release) if content is None else content, folder=folder)
+
+
+def write_private(path: str | PathLike[str], document: str, *, folder: str | PathLike[str] | None = None) -> Path:
+    """Write a document of raw counts into a file that only its owner may read, and never inside a release.
+
+    Raises:
+        OutputError: the file would lie inside a release, or cannot be written.
+    """
     check_place(path, release=folder)
     target = Path(path)
-    document = (render_internal(release) if content is None else content).encode("utf-8")
     try:
-        # For its owner only: a page of raw counts is not for everybody on the machine.
         handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(handle, "wb") as file:
-            file.write(document)
+            file.write(document.encode("utf-8"))
     except OSError as problem:
         reason = problem.strerror or type(problem).__name__
-        raise OutputError(f"The internal report cannot be written to '{path}': {reason}.") from problem
+        raise OutputError(f"'{path}' cannot be written: {reason}.") from problem
     return target
 
 
 def check_place(path: str | PathLike[str], *, release: str | PathLike[str] | None = None) -> None:
-    """Refuse a place where the internal report could be published by mistake, before anything is computed.
+    """Refuse a place where raw counts could be published by mistake, before anything is computed.
 
     Raises:
         OutputError: it is a folder, its parent is missing, or it lies in a release.
     """
     target = Path(os.path.realpath(path))
     if target.is_dir():
-        raise OutputError(f"'{path}' is a folder; the internal report is a file. Hint: name it, say internal.html.")
+        raise OutputError(f"'{path}' is a folder; a file is needed. Hint: name it, say internal.html.")
     if not target.parent.is_dir():
         raise OutputError(f"The folder of '{path}' does not exist. Hint: create it first.")
     around = {Path(os.path.realpath(release))} if release is not None else set()
     if around & {target, *target.parents} or any(_is_release(folder) for folder in target.parents):
         raise OutputError(
-            f"'{path}' lies inside a release, and the internal report is not for publication. "
-            "Hint: name a file outside of it."
+            f"'{path}' lies inside a release, and raw counts are not for publication. Hint: name a file outside of it."
         )
 
 
@@ -102,39 +111,48 @@ def _is_release(folder: Path) -> bool:
         return False
 
 
-def render_internal(release: Release) -> str:
-    """The page: the published report with what was before it, and what was suppressed and where."""
+def render_internal(release: Release | NoisyRelease) -> str:
+    """The page: the published report with what was before it, and what was left out and where."""
     report = summarize(release)
     published = maps_part(report, release.flows, release.zones, None)
     data = dict(published.map_data or {})
+    noisy = isinstance(release, NoisyRelease)
+    # The report withholds what is computed from true counts; this page is where it may stand.
+    measured = {**report, "measures": release.metrics(), "withheld": None} if noisy else report
     before = _before_part(release, data)
+    if isinstance(release, NoisyRelease):
+        inside = [_counted_part(release)]
+    else:
+        inside = [_raw_part(release), _frontier_part(release)]
     return page(
-        title=f"INTERNAL: {report['method']}, k = {report['guarantee']['k']}",
+        title=f"INTERNAL: {report['method']}, {short_promise(report['guarantee'])}",
         heading=f"Before and after, {promise(report['guarantee'])}",
         lead=lead(report),
         notice=notice(report),
         figures=figures(report),
         parts=[
             before,
-            _raw_part(release),
-            _frontier_part(release),
+            *inside,
             Part(published.name, "What is published", published.content, data),
             protection_part(report),
             distribution_part(report, release.flows, release.zones),
-            measures_part(report),
+            measures_part(measured),
             parameters_part(report),
         ],
         footer="Not for publication. The published report is report.html in the release folder.",
-        internal=WARNING,
+        internal=WARNING_OF_NOISE if noisy else WARNING,
     )
 
 
 # ---- maps --------------------------------------------------------------------------------------------------------
 
 
-def _before_part(release: Release, data: dict[str, Any]) -> Part:
+def _before_part(release: Release | NoisyRelease, data: dict[str, Any]) -> Part:
     """Adds layers of tiles to the data of the maps, and shows them beside the zones."""
-    flows, basis = release.input, release.guarantee.basis
+    flows = release.input
+    basis, lost_word = (
+        ("trips", "not published") if isinstance(release, NoisyRelease) else (release.guarantee.basis, "suppressed")
+    )
     frame_data = data.get("frame")
     trees: dict[str, tuple[Hierarchy, Ints]] = {
         "origin": (flows.origins, flows.origin),
@@ -151,7 +169,9 @@ def _before_part(release: Release, data: dict[str, Any]) -> Part:
         raw = np.bincount(tile, weights=volume, minlength=tree.n_tiles)
         lost = np.bincount(tile[suppressed], weights=volume[suppressed], minlength=tree.n_tiles)
         _add_tiles(data, f"{end}_tiles", end, tree, frame, raw, scale=end, per_area=f"{basis} per km²")
-        _add_tiles(data, f"{end}_lost", end, tree, frame, lost, scale=f"{end}_lost", per_area=None, word=basis)
+        _add_tiles(
+            data, f"{end}_lost", end, tree, frame, lost, scale=f"{end}_lost", per_area=None, word=f"{lost_word} {basis}"
+        )
         zones = data["layers"][end]
         data["layers"][f"{end}_zones"] = {
             **{key: zones[key] for key in ("code", "level", "tiles", "area", "lat", "lon", "x", "y", "shape")},
@@ -171,9 +191,9 @@ def _before_part(release: Release, data: dict[str, Any]) -> Part:
             f'</div><div class="legend" data-scale="{end}"></div>',
         ]
     content += [
-        "<h3>What was suppressed, and where</h3>",
+        f"<h3>What was {lost_word}, and where</h3>",
         '<div class="maps">',
-        *(map_figure(f"{end}_lost", f"Suppressed {basis} by {end} tile", "", hue=end) for end in ENDS),
+        *(map_figure(f"{end}_lost", f"{lost_word.capitalize()}: {basis} by {end} tile", "", hue=end) for end in ENDS),
         "</div>",
         *(f'<div class="legend" data-scale="{end}_lost"></div>' for end in ENDS),
     ]
@@ -218,9 +238,9 @@ def _add_tiles(
         "y": units[:, 1].tolist(),
         "shape": shape.tolist(),
         "values": [float(f"{v:.6g}") for v in values.tolist()],
-        "title": (per_area or f"suppressed {word}").capitalize(),
+        "title": (per_area or word).capitalize(),
         "label": f"{end}s",
-        "word": per_area or f"suppressed {word}",
+        "word": per_area or word,
         "hue": end,
         "scale": scale,
         "fixed": True,
@@ -251,12 +271,7 @@ def _raw_part(release: Release) -> Part:
             None,
         ),
     ]
-    body = "\n".join(
-        f'<tr><th scope="row">{text(name)}</th>'
-        + "".join(f'<td class="number">{"" if v is None else number(v)}</td>' for v in values)
-        + "</tr>"
-        for name, *values in rows
-    )
+    body = "\n".join(_table_row(name, values) for name, *values in rows)
     charts = [_histogram("Flows before, by trips", flows, guarantee.to_dict())]
     if len(lost):
         charts.append(_histogram("Suppressed flows, by trips", lost, guarantee.to_dict()))
@@ -268,6 +283,33 @@ def _raw_part(release: Release) -> Part:
 </tbody></table></div>
 <div class="charts">{"".join(charts)}</div>"""
     return Part("raw", "What was there, what is left", content)
+
+
+def _counted_part(release: NoisyRelease) -> Part:
+    """What the noise was added to: what was counted, and what was not and why."""
+    flows, left_out = release.input, release.left_out
+    before = int(flows.trips.sum())
+    rows: list[tuple[str, int | None, int | None, int | None]] = [
+        ("Flows (tile pairs) or pairs of zones", len(flows), None, len(release.cells)),
+        ("Trips", before, before - sum(left_out.values()), int(release.cells.trips.sum())),
+        *((f"Trips {reason}", number_of, None, None) for reason, number_of in left_out.items()),
+    ]
+    if flows.people is not None:
+        rows.append(("Different people", _people(flows), None, None))
+    body = "\n".join(_table_row(name, values) for name, *values in rows)
+    content = f"""<div class="scroll"><table>
+<thead><tr><th scope="col">What</th><th scope="col" class="number">before</th>
+<th scope="col" class="number">counted, before noise</th>
+<th scope="col" class="number">published, noise included</th></tr></thead>
+<tbody>
+{body}
+</tbody></table></div>"""
+    return Part("raw", "What was there, what was counted, what is published", content)
+
+
+def _table_row(name: str, values: Sequence[float | None]) -> str:
+    entries = "".join(f'<td class="number">{"" if v is None else number(v)}</td>' for v in values)
+    return f'<tr><th scope="row">{text(name)}</th>{entries}</tr>'
 
 
 def _frontier_part(release: Release) -> Part:

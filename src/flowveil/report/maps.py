@@ -96,6 +96,7 @@ def map_of_release(
     *,
     resolution: int | None = None,
     homogeneous: bool = True,
+    boxes: bool = False,
     max_flows: int = MAX_FLOWS,
     max_zones: int = MAX_ZONES,
 ) -> dict[str, Any]:
@@ -106,6 +107,7 @@ def map_of_release(
         zones: the published zones, see `flowveil.publish.tables.zones_table`.
         resolution: H3 resolution of the tiles, for the neutral grid; None where tiles are not H3 cells.
         homogeneous: whether zones of one end never overlap.
+        boxes: whether the zones are boxes instead of nodes of a tree.
         max_flows: most flows to hold; the largest are kept.
         max_zones: most zones of one end to hold; those with the most volume are kept.
 
@@ -137,12 +139,13 @@ def map_of_release(
     return {
         "bases": bases,
         "homogeneous": homogeneous,
+        "boxes": boxes,
         "frame": None if frame is None else frame.to_dict(),
         "shapes": shapes,
         "layers": layers,
         "flows": _largest_flows(flows, places, bases, max_flows),
         "count": {"flows": len(flows), **count},
-        "grid": None if frame is None else neutral_grid(zones, resolution, frame),
+        "grid": None if frame is None else (grid_below_boxes if boxes else neutral_grid)(zones, resolution, frame),
     }
 
 
@@ -272,7 +275,71 @@ def neutral_grid(zones: pa.Table, resolution: int | None, frame: Frame) -> dict[
         coarser = [(code, level) for code, level in zip(codes, levels, strict=True) if level < finest]
         if coarser and sum(7 ** (finest - level) for _, level in coarser) <= MAX_GRID_TILES:
             cells = sorted({child for code, _ in coarser for child in h3.cell_to_children(code, finest)})
-            rings = [[(x, y) for y, x in h3.cell_to_boundary(cell)] for cell in cells]
-            outlines = np.array([shapely.Polygon(ring) for ring in rings], dtype=object)
-            return {"resolution": finest, "shapes": encode_shapes(outlines, frame)}
+            return {"resolution": finest, "shapes": encode_shapes(_hexagons(cells), frame)}
     return None
+
+
+def grid_below_boxes(zones: pa.Table, resolution: int | None, frame: Frame) -> dict[str, Any] | None:
+    """Every H3 cell that touches a published box, observed or not: a function of the boxes and the resolution alone.
+
+    Drawn at the tiles' resolution, or at the finest one that is not too many.
+
+    Returns:
+        ``resolution`` and ``shapes``; None where the tiles are no H3 cells or no box has a place.
+    """
+    import h3.api.basic_str as h3
+
+    outlines = _geometries(zones)
+    known = outlines[~(shapely.is_missing(outlines) | shapely.is_empty(outlines))]
+    if resolution is None or len(known) == 0:
+        return None
+    covered = shapely.union_all(known)
+    area = _area_km2(shapely.get_parts(covered))
+    for finest in range(resolution, -1, -1):
+        # Far too many are not even listed.
+        if area / h3.average_hexagon_area(finest, unit="km^2") > 2 * MAX_GRID_TILES:
+            continue
+        cells = _cells_touching(covered, finest)
+        if len(cells) <= MAX_GRID_TILES:
+            return {"resolution": finest, "shapes": encode_shapes(_hexagons(cells), frame)}
+    return None
+
+
+def _cells_touching(area: Any, resolution: int) -> list[str]:
+    """The H3 cells that an area has a part of.
+
+    The library lists those with their centre inside: ask it for a wider area, and drop what does not touch.
+    """
+    import h3.api.basic_str as h3
+
+    _, south, _, north = shapely.bounds(area)
+    narrowing = max(float(np.cos(np.radians(max(abs(south), abs(north))))), 0.01)
+    # Cells differ in size by less than a factor of two.
+    reach = 2 * h3.average_hexagon_edge_length(resolution, unit="km") / (111.0 * narrowing)
+    world = shapely.box(-180, -90, 180, 90)
+    wider = shapely.get_parts(shapely.intersection(shapely.buffer(area, reach, join_style="mitre"), world))
+    rings = [[shapely.get_coordinates(ring)[:-1, ::-1].tolist() for ring in shapely.get_rings(x)] for x in wider]
+    listed = {cell for part in rings for cell in h3.h3shape_to_cells(h3.LatLngPoly(*part), resolution)}
+    cells = np.array(sorted(listed))
+    shapely.prepare(area)
+    touching: list[str] = cells[shapely.intersects(area, _hexagons(cells.tolist()))].tolist()
+    return touching
+
+
+def _area_km2(outlines: Geometries) -> float:
+    """Area on a sphere, near enough to tell whether hexagons would be too many."""
+    west, south, east, north = shapely.bounds(outlines).T
+    height = np.sin(np.radians(north)) - np.sin(np.radians(south))
+    around = 6371.0**2 * np.radians(east - west) * height
+    # The share of its bounding box that an outline fills hardly depends on the projection.
+    filled = shapely.area(outlines) / np.maximum((east - west) * (north - south), 1e-12)
+    return float(np.sum(around * filled))
+
+
+def _hexagons(cells: list[str]) -> Geometries:
+    import h3.api.basic_str as h3
+
+    rings = [h3.cell_to_boundary(cell) for cell in cells]
+    points = np.array([point for ring in rings for point in ring]).reshape(-1, 2)[:, ::-1]
+    ring_of_point = np.repeat(np.arange(len(rings)), [len(ring) for ring in rings])
+    return np.asarray(shapely.polygons(shapely.linearrings(points, indices=ring_of_point)), dtype=object)

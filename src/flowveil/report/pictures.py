@@ -5,6 +5,9 @@ The same release gives the same bytes: no date is written, and the names inside 
 
 from __future__ import annotations
 
+import io
+from dataclasses import dataclass
+from html import escape
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -28,7 +31,7 @@ _COLOURS = {
 _LINE = {"origin": "#1f5fbf", "destination": "#c2510c"}
 _OUTLINE = "#8795a8"
 #: Points of a curve that stands for a flow.
-_CURVE = 24
+_CURVE = 48
 
 
 def picture_of_folder(folder: Path, path: str | PathLike[str], *, show: str = "origins", **style: Any) -> Path:
@@ -82,23 +85,47 @@ def draw(
     matplotlib, figure_of = _matplotlib()
     ends = {"origins": ("origin",), "destinations": ("destination",), "both": ENDS, "flows": ("flows",)}[show]
     with matplotlib.rc_context({"svg.hashsalt": "flowveil", "svg.fonttype": "none", "font.size": 8}):
-        figure = figure_of(figsize=_size(zones, len(ends), width), layout="constrained", dpi=dpi)
+        extent = Extent.of(flows, zones, basis)
+        figure = figure_of(figsize=_size(extent, len(ends), width), layout="constrained", dpi=dpi)
         places = figure.subplots(1, len(ends), squeeze=False)[0]
         if show == "flows":
-            _draw_flows(places[0], flows, zones, basis, lines)
+            said = [_draw_flows(places[0], flows, zones, basis, lines, extent)]
         else:
-            _draw_zones(figure, places, flows, zones, basis, ends)
-        for place in places:
-            _frame(place, zones)
+            said = _draw_zones(figure, places, flows, zones, basis, ends)
+        for place, end in zip(places, ends, strict=True):
+            listed = zones if end == "flows" else _of_end(zones, end)
+            said += _frame(place, extent, extent.outside(listed))
         if title:
             figure.suptitle(title)
-        metadata = {".png": {"Software": "flowveil"}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+        content = _rendered(figure, target.suffix.lower(), title or _TITLES[show], " ".join(said))
         try:
-            figure.savefig(target, metadata=metadata[target.suffix.lower()])
+            target.write_bytes(content)
         except OSError as problem:
             reason = problem.strerror or type(problem).__name__
             raise OutputError(f"The picture cannot be written to '{path}': {reason}.") from problem
     return target
+
+
+_TITLES = {
+    "origins": "Map of origin zones",
+    "destinations": "Map of destination zones",
+    "both": "Maps of origin zones and of destination zones",
+    "flows": "Map of the largest flows",
+}
+
+
+def _rendered(figure: Any, suffix: str, title: str, said: str) -> bytes:
+    """The file; an SVG says what it shows to those who do not see it."""
+    metadata = {".png": {"Software": "flowveil"}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+    sink = io.BytesIO()
+    figure.savefig(sink, format=suffix[1:], metadata=metadata[suffix])
+    content = sink.getvalue()
+    if suffix != ".svg":
+        return content
+    start = content.index(b">", content.index(b"<svg"))
+    head = content[:start].replace(b"<svg", b'<svg role="img" aria-labelledby="map-title map-desc"', 1)
+    words = f'>\n <title id="map-title">{escape(title)}</title>\n <desc id="map-desc">{escape(said)}</desc>'
+    return head + words.encode("utf-8") + content[start + 1 :]
 
 
 def _check(flows: pa.Table, zones: pa.Table, target: Path, show: str, basis: str) -> None:
@@ -125,21 +152,66 @@ def _matplotlib() -> tuple[Any, Any]:
     return matplotlib, Figure
 
 
-def _bounds(zones: pa.Table) -> tuple[float, float, float, float]:
-    west, south, east, north = shapely.total_bounds(shapely.from_wkb(zones["geometry"].to_numpy(zero_copy_only=False)))
-    return west, south, east, north
+@dataclass(frozen=True)
+class Extent:
+    """What a picture shows, in degrees.
+
+    A few far zones would make all others tiny: then the picture holds the zones of 97 % of the volume in each
+    direction, and says how many lie outside.
+    """
+
+    west: float
+    south: float
+    east: float
+    north: float
+
+    @classmethod
+    def of(cls, flows: pa.Table, zones: pa.Table, basis: str) -> Extent:
+        """The extent of the zones, without far ones where leaving them out makes the map less than 0.4 of its size."""
+        bounds = shapely.bounds(_shapes(zones))
+        whole = cls(*bounds[:, :2].min(axis=0).tolist(), *bounds[:, 2:].max(axis=0).tolist())
+        volume = np.zeros(len(zones))
+        for end in ENDS:
+            at = pc.index_in(flows[f"{end}_zone"], value_set=zones["zone"].combine_chunks()).to_numpy()
+            volume += np.bincount(at, weights=flows[basis].to_numpy().astype(np.float64), minlength=len(zones))
+        low = [-_reached(-bounds[:, axis], volume) for axis in (0, 1)]
+        high = [_reached(bounds[:, axis], volume) for axis in (2, 3)]
+        inner = cls(*low, *high)
+        smaller = (inner.east - inner.west) * (inner.north - inner.south)
+        return inner if smaller < 0.4 * (whole.east - whole.west) * (whole.north - whole.south) else whole
+
+    @property
+    def narrowing(self) -> float:
+        """How much shorter a degree of longitude is than one of latitude, in the middle of the map."""
+        return float(np.cos(np.radians((self.south + self.north) / 2)))
+
+    @property
+    def margin(self) -> float:
+        """Room around it."""
+        return 0.03 * max(self.east - self.west, self.north - self.south)
+
+    def outside(self, zones: pa.Table) -> int:
+        """How many zones have no part in the picture."""
+        west, south, east, north = shapely.bounds(_shapes(zones)).T
+        m = self.margin
+        away = (east < self.west - m) | (west > self.east + m) | (north < self.south - m) | (south > self.north + m)
+        return int(away.sum())
 
 
-def _narrowing(zones: pa.Table) -> float:
-    """How much shorter a degree of longitude is than one of latitude, in the middle of the map."""
-    _, south, _, north = _bounds(zones)
-    return float(np.cos(np.radians((south + north) / 2)))
+def _reached(edge: NDArray[np.float64], volume: NDArray[np.float64]) -> float:
+    """The edge that zones with 98.5 % of the volume do not lie beyond."""
+    order = np.argsort(edge, kind="stable")
+    reached = np.cumsum(volume[order]) >= 0.985 * volume.sum()
+    return float(edge[order][int(np.argmax(reached))])
 
 
-def _size(zones: pa.Table, n: int, width: float | None) -> tuple[float, float]:
-    west, south, east, north = _bounds(zones)
+def _shapes(zones: pa.Table) -> Any:
+    return shapely.from_wkb(zones["geometry"].to_numpy(zero_copy_only=False))
+
+
+def _size(extent: Extent, n: int, width: float | None) -> tuple[float, float]:
     across = width if width is not None else 5.0 * n
-    ratio = (north - south) / max((east - west) * _narrowing(zones), 1e-9)
+    ratio = (extent.north - extent.south) / max((extent.east - extent.west) * extent.narrowing, 1e-9)
     return across, float(np.clip(across / n * ratio, across / n * 0.4, across / n * 1.6)) + 0.5
 
 
@@ -163,7 +235,7 @@ def class_limits(values: NDArray[np.float64], *, most: int = 6) -> list[float]:
     return [low, *dict.fromkeys(inside), max(high, low * (1 + 1e-9), low + 1e-9)]
 
 
-def _draw_zones(figure: Any, places: Any, flows: pa.Table, zones: pa.Table, basis: str, ends: Any) -> None:
+def _draw_zones(figure: Any, places: Any, flows: pa.Table, zones: pa.Table, basis: str, ends: Any) -> list[str]:
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import BoundaryNorm, ListedColormap
 
@@ -177,13 +249,22 @@ def _draw_zones(figure: Any, places: Any, flows: pa.Table, zones: pa.Table, basi
         area = tables[end]["area_km2"].to_numpy(zero_copy_only=False)
         # Large zones first, so that smaller ones lie on top of them.
         order = np.lexsort((np.arange(len(area)), -area))
-        shapes = shapely.from_wkb(tables[end]["geometry"].to_numpy(zero_copy_only=False))[order]
+        shapes = _shapes(tables[end])[order]
         edge = 0.35 if len(shapes) < 3000 else 0.1
         place.add_collection(_patches(shapes, colours(norm(volumes[end][order])), _OUTLINE, edge))
         place.set_title(f"{end}s", loc="left")
         bar = figure.colorbar(ScalarMappable(norm=norm, cmap=colours), ax=place, shrink=0.75, pad=0.01)
         bar.set_label(basis)
-        bar.ax.set_yticks(limits, [f"{limit:,.0f}" if limit >= 1 else f"{limit:.3g}" for limit in limits])
+        bar.ax.set_yticks(limits, [_number(limit) for limit in limits])
+    return [
+        f"{len(tables[end]):,} {end} zones, coloured by {basis}: {_number(volumes[end].min())} to "
+        f"{_number(volumes[end].max())}; large zones lie below small ones."
+        for end in ends
+    ]
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1 else f"{value:.3g}"
 
 
 def _patches(shapes: Any, face: Any, edge: str, width: float) -> Any:
@@ -198,12 +279,11 @@ def _patches(shapes: Any, face: Any, edge: str, width: float) -> Any:
     return PathCollection(paths, facecolors=face, edgecolors=edge, linewidths=width)
 
 
-def _draw_flows(place: Any, flows: pa.Table, zones: pa.Table, basis: str, lines: int) -> None:
+def _draw_flows(place: Any, flows: pa.Table, zones: pa.Table, basis: str, lines: int, extent: Extent) -> str:
     from matplotlib.collections import LineCollection
     from matplotlib.colors import LinearSegmentedColormap
 
-    shapes = shapely.from_wkb(zones["geometry"].to_numpy(zero_copy_only=False))
-    place.add_collection(_patches(shapes, "none", "#c4ccd6", 0.25))
+    place.add_collection(_patches(_shapes(zones), "none", "#c4ccd6", 0.25))
     ends = []
     for end in ENDS:
         table = _of_end(zones, end)
@@ -213,18 +293,45 @@ def _draw_flows(place: Any, flows: pa.Table, zones: pa.Table, basis: str, lines:
     apart = np.flatnonzero((ends[0] != ends[1]).any(axis=1))
     chosen = apart[np.lexsort((apart, -volume[apart]))[:lines]][::-1]
     if len(chosen) == 0:
-        return
-    narrowing = _narrowing(zones)
-    points = _curves(ends[0][chosen] * [narrowing, 1], ends[1][chosen] * [narrowing, 1]) / [narrowing, 1]
+        return "No flow goes from one zone to another."
+    stretch = [extent.narrowing, 1]
+    points = _curves(ends[0][chosen] * stretch, ends[1][chosen] * stretch) / stretch
     share = volume[chosen] / volume[chosen].max()
     colours = LinearSegmentedColormap.from_list("way", [_LINE["origin"], _LINE["destination"]])
     pieces = np.stack((points[:, :-1], points[:, 1:]), axis=2).reshape(-1, 2, 2)
-    along = np.tile(np.linspace(0, 1, _CURVE - 1), len(chosen))
-    rgba = colours(along)
-    rgba[:, 3] = np.repeat(0.25 + 0.65 * np.sqrt(share), _CURVE - 1)
-    widths = np.repeat(0.3 + 3.2 * share**0.8, _CURVE - 1)
-    place.add_collection(LineCollection(list(pieces), colors=rgba, linewidths=widths, capstyle="butt"))
-    place.set_title(f"the {len(chosen):,} largest flows between two zones, from blue to orange", loc="left")
+    rgb = colours(np.tile(np.linspace(0, 1, _CURVE - 1), len(chosen)))[:, :3]
+    # Mixed with the paper instead of transparent: where the pieces of a transparent line overlap or leave a gap,
+    # a wide line has stripes.
+    ink = np.repeat(0.25 + 0.65 * np.sqrt(share), _CURVE - 1)[:, None]
+    widths = np.repeat(_line_width(share), _CURVE - 1)
+    place.add_collection(LineCollection(list(pieces), colors=1 - ink * (1 - rgb), linewidths=widths, capstyle="round"))
+    place.set_title(f"the {len(chosen):,} largest flows, from blue to orange", loc="left")
+    _width_legend(place, volume[chosen], basis)
+    return (
+        f"The {len(chosen):,} largest of {len(flows):,} flows as curves from their origin, blue, to their destination, "
+        f"orange: {_number(volume[chosen].min())} to {_number(volume[chosen].max())} {basis}; wider curves carry more."
+    )
+
+
+def _line_width(share: Any) -> Any:
+    return 0.3 + 3.2 * share**0.8
+
+
+def _width_legend(place: Any, volume: NDArray[np.float64], basis: str) -> None:
+    """Lines as wide as flows of a few round volumes."""
+    from matplotlib.lines import Line2D
+
+    low, high = float(volume.min()), float(volume.max())
+    for multiples in ((1, 2, 5), (1, 1.5, 2, 3, 5, 7)):
+        steps = [s for s in (m * 10.0**e for e in range(-6, 16) for m in multiples) if low <= s <= high]
+        if len(steps) > 1:
+            break
+    else:
+        # Flows that are much alike have no round numbers between them.
+        steps = [low, high]
+    shown = dict.fromkeys(steps[round(i * (len(steps) - 1) / 2)] for i in range(3))
+    lines = [Line2D([], [], color="#566274", linewidth=_line_width(v / high), label=_number(v)) for v in shown]
+    place.legend(handles=lines, title=basis, loc="upper right", frameon=True, framealpha=0.85, fontsize=7)
 
 
 def _curves(start: NDArray[np.float64], stop: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -236,21 +343,25 @@ def _curves(start: NDArray[np.float64], stop: NDArray[np.float64]) -> NDArray[np
     return curve
 
 
-def _frame(place: Any, zones: pa.Table) -> None:
-    west, south, east, north = _bounds(zones)
-    margin = 0.03 * max(east - west, north - south)
-    place.set_xlim(west - margin, east + margin)
-    place.set_ylim(south - margin, north + margin)
-    narrowing = _narrowing(zones)
-    place.set_aspect(1 / narrowing)
+def _frame(place: Any, extent: Extent, outside: int) -> list[str]:
+    margin = extent.margin
+    place.set_xlim(extent.west - margin, extent.east + margin)
+    place.set_ylim(extent.south - margin, extent.north + margin)
+    place.set_aspect(1 / extent.narrowing)
     place.set_xticks([])
     place.set_yticks([])
     for side in place.spines.values():
         side.set_color("#d6dce4")
-    _scale_bar(place, west, south, east, narrowing)
+    _scale_bar(place, extent)
+    if outside == 0:
+        return []
+    said = f"{outside:,} {'zone lies' if outside == 1 else 'zones lie'} outside this map."
+    place.set_xlabel(said, loc="left", fontsize=7, color="#566274")
+    return [said]
 
 
-def _scale_bar(place: Any, west: float, south: float, east: float, narrowing: float) -> None:
+def _scale_bar(place: Any, extent: Extent) -> None:
+    west, south, east, narrowing = extent.west, extent.south, extent.east, extent.narrowing
     across = (east - west) * narrowing * 111.32
     raw = across / 4
     power = 10.0 ** np.floor(np.log10(raw))

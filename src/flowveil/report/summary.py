@@ -16,9 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil import __version__
+from flowveil.noisy import NoisyRelease
 
 if TYPE_CHECKING:
     from flowveil.guarantee import Guarantee
+    from flowveil.hierarchy import Ints
     from flowveil.plan import Release
 
 #: What a manifest.json of ours says of itself; a folder without it is never overwritten.
@@ -39,6 +41,8 @@ FEWEST_SUPPRESSED = 3
 
 #: With fewer cells than this that cover more than one pair of tiles, the losses are withheld.
 FEWEST_MERGED = 10
+EVEN_INSIDE = "cells are so even inside that the losses would tell what is inside them"
+FEW_MERGED = "so few cells cover more than one pair of tiles that the losses would tell what is inside one"
 
 #: Significant digits of measures that are computed from tiles, not from published cells. A median is the very
 #: distance of one tile: exact, it would name that tile.
@@ -53,7 +57,9 @@ _DIGITS = {
 }
 
 
-def summarize(release: Release, *, formats: Sequence[str] = (), basemap: str | None = None) -> dict[str, Any]:
+def summarize(
+    release: Release | NoisyRelease, *, formats: Sequence[str] = (), basemap: str | None = None
+) -> dict[str, Any]:
     """The content of report.json: plain, finite, and safe to publish.
 
     Args:
@@ -64,37 +70,36 @@ def summarize(release: Release, *, formats: Sequence[str] = (), basemap: str | N
     Returns:
         ``version``, ``method``, ``parameters``, ``guarantee``, ``homogeneous``, ``boxes`` (None, or their grid and
         whether a flow may lie in two), ``suppression``, ``measures`` (by basis), ``withheld`` (None, or which
-        measures are withheld and why), ``statement``, ``notes``, and ``command``, which makes the release again.
+        measures are withheld and why), ``cross_check``, ``statement``, ``notes``, and ``command``, which makes the
+        release again.
     """
+    written = {"format": ",".join(formats), "basemap": basemap}
+    if isinstance(release, NoisyRelease):
+        from flowveil.report.noise import summarize_noise
+
+        return _with_command(summarize_noise(release), written)
     reason = reason_to_withhold(release)
-    measures = {basis: _published_measures(values) for basis, values in release.metrics().items()}
-    hidden: dict[str, set[str]] = {basis: set() for basis in measures}
-    reasons = [] if reason is None else [reason]
-    if reason is not None:
-        hidden = {basis: set(_tell_suppressed(release, basis)) for basis in measures}
-    if _few_merged_cells(release):
-        hidden = {basis: names | set(_DIGITS) for basis, names in hidden.items()}
-        reasons.append("so few cells cover more than one pair of tiles that the losses would tell what is inside one")
-    for basis, names in hidden.items():
-        measures[basis].update(dict.fromkeys(names))
-    withheld = None
-    if reasons:
-        withheld = {"measures": {b: sorted(n) for b, n in hidden.items()}, "reason": "; and ".join(reasons)}
+    measures, withheld = published_measures(release, release.metrics(), reason, release.published_sizes)
+    guarantee = _published_guarantee(release, withhold=reason is not None)
     report = {
         "version": __version__,
         "method": release.method,
-        "parameters": _published_parameters(release.parameters),
-        "guarantee": _published_guarantee(release, withhold=reason is not None),
+        "parameters": published_parameters(release.parameters),
+        "guarantee": guarantee,
         "homogeneous": release.plan.homogeneous,
         "boxes": release.plan.boxes,
         "suppression": release.plan.suppression,
         "measures": measures,
         "withheld": withheld,
+        "cross_check": cross_check(guarantee, measures),
         "statement": statement(release, reason),
         "notes": _published_notes(release.plan.notes, withhold=reason is not None),
     }
+    return _with_command(report, written)
+
+
+def _with_command(report: Mapping[str, Any], written: Mapping[str, str | None]) -> dict[str, Any]:
     plain = {key: _plain(value) for key, value in report.items()}
-    written = {"format": ",".join(formats), "basemap": basemap}
     return {**plain, "command": command(plain["method"], plain["parameters"], written)}
 
 
@@ -114,6 +119,7 @@ def command(method: str, parameters: Mapping[str, Any], written: Mapping[str, st
         words.append("--skip-unknown")
     for role, column in _named(parameters, "columns"):
         words += [f"--{role.replace('_', '-')}", column]
+    words += _slice_words(parameters.get("slices") or {})
     if parameters.get("zones"):
         words += ["--zones", "MAP"]
     for name, value in _named(parameters, "zones"):
@@ -127,6 +133,15 @@ def command(method: str, parameters: Mapping[str, Any], written: Mapping[str, st
     return " ".join(shlex.quote(word) for word in [*words, "--out", "DIR"])
 
 
+def _slice_words(slices: Mapping[str, Any]) -> list[str]:
+    """The options of a family of slices."""
+    words = []
+    for step in [slices.get("every"), *slices.get("also_every", ())]:
+        words += ["--every", step] if step else []
+    words += [f"--{name.replace('_', '-')}" for name in ("total", "common_zones") if slices.get(name)]
+    return words
+
+
 def _named(parameters: Mapping[str, Any], name: str) -> list[tuple[str, Any]]:
     values = parameters.get(name)
     return list(values.items()) if isinstance(values, Mapping) else []
@@ -136,6 +151,59 @@ def _word(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def published_measures(
+    release: Release,
+    exact: Mapping[str, Mapping[str, float | int | None]],
+    reason: str | None,
+    sizes: tuple[Ints, Ints],
+) -> tuple[dict[str, dict[str, float | int | None]], dict[str, Any] | None]:
+    """The measures as they may be published, and which are withheld and why (None where none is).
+
+    Args:
+        release: the release.
+        exact: its measures.
+        reason: why the suppressed volume must not be told, if it must not.
+        sizes: the published numbers of tiles of its origin zones and of its destination zones.
+    """
+    measures = {basis: _published_measures(values) for basis, values in exact.items()}
+    for basis in measures:
+        measures[basis]["mean_generalization_error"] = _published_error(release, basis, sizes)
+    hidden: dict[str, set[str]] = {basis: set() for basis in measures}
+    reasons = [] if reason is None else [reason]
+    if reason is not None:
+        hidden = {basis: set(_tell_suppressed(release, basis)) for basis in measures}
+    inside = _reason_to_withhold_losses(release, exact["trips"])
+    if inside is not None:
+        hidden = {basis: names | set(_DIGITS) for basis, names in hidden.items()}
+        reasons.append(inside)
+    for basis, names in hidden.items():
+        measures[basis].update(dict.fromkeys(names))
+    if not reasons:
+        return measures, None
+    return measures, {"measures": {b: sorted(n) for b, n in hidden.items()}, "reason": "; and ".join(reasons)}
+
+
+def cross_check(
+    guarantee: Mapping[str, Any], measures: Mapping[str, Mapping[str, float | int | None]]
+) -> list[dict[str, Any]]:
+    """Who is hidden, protected or not: for each unit the data knows, the k that is reached and the cells short of it.
+
+    Protecting trips does not protect people or the population, nor the other way round; this is where it shows.
+    """
+    counted = measures["trips"]
+    return [
+        {
+            "unit": unit,
+            "protected": unit in guarantee["protect"],
+            "threshold": guarantee.get(unit, None if unit == "population" else guarantee["k"]),
+            "k": counted[f"k_{unit}"],
+            "cells_short": counted[f"cells_under_k_{unit}"],
+        }
+        for unit in ("trips", "people", "population")
+        if counted.get(f"k_{unit}") is not None
+    ]
 
 
 def manifest(report: Mapping[str, Any], sha256: Mapping[str, str]) -> dict[str, Any]:
@@ -169,15 +237,40 @@ def reason_to_withhold(release: Release) -> str | None:
     return None
 
 
-def _few_merged_cells(release: Release) -> bool:
-    """Whether the losses are the sum of so few terms that a term can be told from it.
-
-    A cell of a single pair of tiles loses nothing, so the losses are those of the cells that cover more pairs; with one
-    such cell, the loss times the volume is how its trips are spread over its tiles.
-    """
+def n_merged_cells(release: Release) -> int:
+    """How many published cells cover more than one pair of tiles: the terms that the losses are the sum of."""
     plan, cells = release.plan, release.cells
     pairs = plan.origin_zones.size[cells.origin].astype(np.int64) * plan.destination_zones.size[cells.destination]
-    return 0 < int(np.count_nonzero(pairs > 1)) < FEWEST_MERGED
+    return int(np.count_nonzero(pairs > 1))
+
+
+def is_even_inside(release: Release, exact: Mapping[str, float | int | None]) -> bool:
+    """Whether spreading cells evenly misplaces so few trips that most of them must be even inside.
+
+    Args:
+        release: what is published.
+        exact: its measures by trips.
+    """
+    total, published = int(release.input.trips.sum()), int(release.cells.trips.sum())
+    misplaced = (exact["reconstruction_loss"] or 0.0) * total - (total - published)
+    merged = n_merged_cells(release)
+    return merged > 0 and misplaced < max(merged, release.guarantee.k)
+
+
+def _reason_to_withhold_losses(release: Release, exact: Mapping[str, float | int | None]) -> str | None:
+    """Why the losses must not be told, or None where they may be.
+
+    A cell of a single pair of tiles loses nothing, so the losses are those of the cells that cover more pairs. With one
+    such cell, the loss times the volume is how its trips are spread over its tiles. And where hardly a trip is
+    misplaced by spreading cells evenly, most cells *are* even, so that the share of each pair of tiles is known.
+
+    Args:
+        release: what is published.
+        exact: its measures by trips.
+    """
+    if 0 < n_merged_cells(release) < FEWEST_MERGED:
+        return FEW_MERGED
+    return EVEN_INSIDE if is_even_inside(release, exact) else None
 
 
 def _tell_suppressed(release: Release, basis: str) -> list[str]:
@@ -228,6 +321,14 @@ def _published_measures(values: Mapping[str, float | int | None]) -> dict[str, f
     return {name: _rounded(value, _DIGITS.get(name)) for name, value in values.items()}
 
 
+def _published_error(release: Release, basis: str, sizes: tuple[Ints, Ints]) -> float | None:
+    """The mean generalisation error by the published numbers of tiles: it follows from the tables and tells no more."""
+    cells, (size_o, size_d) = release.cells, sizes
+    volume = cells.volume(basis).astype(np.float64)
+    size = size_o[cells.origin].astype(np.float64) + size_d[cells.destination]
+    return float(np.sum(volume * size) / np.sum(volume)) if volume.any() else None
+
+
 def _rounded(value: float | int | None, digits: int | None) -> float | int | None:
     return value if value is None or digits is None else float(f"{value:.{digits}g}")
 
@@ -241,7 +342,7 @@ def _published_notes(notes: Mapping[str, Any], *, withhold: bool) -> dict[str, A
     return {k: _rounded(float(v), 3) if isinstance(v, float | np.floating) else v for k, v in shown.items()}
 
 
-def _published_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def published_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters without any path of the machine that ran.
 
     Column names stay as they are, slashes and all: whoever verifies the release needs them to read the input.
@@ -326,7 +427,10 @@ def _about_suppression(release: Release, reason: str | None) -> str:
     if not (release.cell_of_flow < 0).any():
         return "Complete: nothing was suppressed; every flow of the input is counted in a published cell."
     if reason is None:
-        return "Incomplete: flows that could not be hidden were suppressed; the measures tell their share."
+        return (
+            "Incomplete: flows that could not be hidden, or only in zones far too large, were suppressed; "
+            "the measures tell their share."
+        )
     return f"Withheld: something was suppressed, but how much is withheld, because {reason}."
 
 
@@ -355,8 +459,11 @@ def _about_boxes(boxes: Mapping[str, Any]) -> list[str]:
     else:
         overlap += "It may lie in the boxes of several, so cells must not be added up over an area."
     grid = f"{boxes['grid_lon']:g} degrees of longitude by {boxes['grid_lat']:g} degrees of latitude"
-    return [
-        overlap,
+    edges = (
         f"Not protected: the outermost trips of a cell. Edges lie on a grid of {grid}; some trip of the cell "
-        "starts or ends in the outermost row of grid squares along each edge.",
-    ]
+        "starts or ends in the outermost row of grid squares along each edge. Where a box is one square wide, that row "
+        "is a single square: that somebody was there is told, not how many."
+    )
+    if boxes["finer_than_tiles"]:
+        edges += " This grid is finer than the tiles: edges may tell in which tile a trip starts or ends."
+    return [overlap, edges]

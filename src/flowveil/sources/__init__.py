@@ -1,1 +1,73 @@
-"""Known data sets: each module makes of one of them a trip table that `read_trips` takes as it is."""
+"""Known data sets: from the files as they are handed out to one table of trips."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable
+from importlib import import_module
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flowveil.errors import OutputError, ParameterError, did_you_mean
+
+if TYPE_CHECKING:
+    from flowveil.sources.gps import Prepared
+
+#: The module and the function of each data set, by the name users give.
+SOURCES: dict[str, tuple[str, str]] = {
+    "netmob25": ("flowveil.sources.netmob25", "prepare_netmob25"),
+    "porto": ("flowveil.sources.porto", "prepare_porto"),
+    "nyc-tlc": ("flowveil.sources.nyc_tlc", "prepare_nyc_tlc"),
+    "gps": ("flowveil.sources.gps", "prepare_gps"),
+}
+
+
+def prepare(name: str, source: Any, **options: Any) -> Prepared:
+    """Make trips from a known data set.
+
+    Args:
+        name: which one; see `SOURCES`.
+        source: its files.
+        **options: options of its function.
+
+    Raises:
+        ParameterError: there is no such data set, or it has no such option.
+        DataError: the files are not those of the data set.
+    """
+    if name not in SOURCES:
+        raise ParameterError(
+            f"There is no source '{name}'; allowed: {', '.join(SOURCES)}.{did_you_mean(name, SOURCES)}"
+        )
+    module, function = SOURCES[name]
+    make: Callable[..., Prepared] = getattr(import_module(module), function)
+    known = make.__kwdefaults__ or {}
+    for option in options:
+        if option not in known:
+            allowed = ", ".join(f"--{o.replace('_', '-')}" for o in known) or "none"
+            raise ParameterError(f"'{name}' has no option --{option.replace('_', '-')}; allowed: {allowed}.")
+    return make(source, **options)
+
+
+def write_trips(prepared: Prepared, path: str | PathLike[str]) -> Path:
+    """Write trips as Parquet; the file appears whole or not at all.
+
+    Raises:
+        OutputError: it cannot be written; what was there is untouched.
+    """
+    import pyarrow.parquet as pq
+
+    target = Path(path)
+    draft = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+    try:
+        pq.write_table(prepared.trips, draft, compression="zstd")
+        os.replace(draft, target)
+    except OSError as problem:
+        reason = problem.strerror or type(problem).__name__
+        raise OutputError(
+            f"The trips cannot be written to '{path}': {reason}. What was there is untouched."
+        ) from problem
+    finally:
+        draft.unlink(missing_ok=True)
+    return target

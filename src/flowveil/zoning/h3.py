@@ -8,6 +8,7 @@ is built in a few passes over whole arrays, one for each resolution.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import h3.api.basic_int as h3_int
@@ -126,6 +127,60 @@ class H3Geography:
         if not real.all():
             lat[~real], lon[~real] = of_root()
         return lat, lon
+
+
+@dataclass(frozen=True, eq=False)
+class H3Zones:
+    """Cells of one resolution as zones, whether anything was seen in them or not: what they are owes nothing to data.
+
+    Attributes:
+        cells: distinct cells in increasing order.
+        tile_resolution: resolution of the tiles that `size` counts.
+        zone_of_tile: the zone of each tile that was seen, -1 outside; used by `holding` alone.
+    """
+
+    cells: Cells64
+    tile_resolution: int
+    zone_of_tile: Ints
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    @cached_property
+    def size(self) -> NDArray[Any]:
+        """Tiles in each zone: all there are, seen or not."""
+        sizes = map(h3_int.cell_to_children_size, self.cells.tolist(), [self.tile_resolution] * len(self.cells))
+        return np.fromiter(sizes, dtype=np.int64, count=len(self.cells))
+
+    @cached_property
+    def level(self) -> Ints:
+        """Resolution of each zone."""
+        return resolution_of(self.cells).astype(np.int32)
+
+    def holding(self, tiles: NDArray[np.bool_]) -> Ints:
+        """How many of these tiles, of those that were seen, lie in each zone."""
+        zone = self.zone_of_tile[tiles]
+        return np.bincount(zone[zone >= 0], minlength=len(self)).astype(np.int32)
+
+    def codes(self, zones: Ints) -> NDArray[np.str_]:
+        """Cells in hexadecimal."""
+        return np.array([format(c, "x") for c in self.cells[zones].tolist()], dtype=np.str_).reshape(len(zones))
+
+    def centers(self, zones: Ints) -> tuple[Floats, Floats]:
+        """Latitude and longitude of the centres."""
+        return self._geography.centers(zones)
+
+    def areas_km2(self, zones: Ints) -> Floats:
+        """Areas."""
+        return self._geography.areas_km2(zones)
+
+    def polygons(self, zones: Ints) -> NDArray[np.object_]:
+        """Outlines."""
+        return self._geography.polygons(zones)
+
+    @cached_property
+    def _geography(self) -> H3Geography:
+        return H3Geography(code=self.cells, parent=np.full(len(self.cells), -1, dtype=np.int32))
 
 
 def _centers_of_cells(cells: Cells64) -> tuple[Floats, Floats]:

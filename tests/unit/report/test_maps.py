@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 
@@ -11,10 +12,10 @@ import pyarrow as pa
 import pytest
 import shapely
 
+from contract.cases import K_METHODS
 from flowveil import anonymize
-from flowveil.methods import METHODS
 from flowveil.report.html import render, tile_server
-from flowveil.report.maps import Frame, encode_shapes, map_of_release, neutral_grid
+from flowveil.report.maps import MAX_GRID_TILES, Frame, encode_shapes, grid_below_boxes, map_of_release, neutral_grid
 from flowveil.report.summary import summarize
 from unit.publish.releases import city_flows, nested_release, release_of
 
@@ -32,7 +33,7 @@ def decoded(shape: list[list[int]]) -> list[np.ndarray]:
     return [np.cumsum(np.array(ring).reshape(-1, 2), axis=0) for ring in shape]
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", K_METHODS)
 def test_the_page_embeds_the_published_rows_and_nothing_else(method):
     flows = city_flows(rows=4000)
     release = anonymize(flows, method=method, k=7, protect=["trips", "people"])
@@ -64,7 +65,7 @@ def test_the_page_embeds_the_published_rows_and_nothing_else(method):
         }
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", K_METHODS)
 def test_no_tile_of_a_suppressed_flow_is_named(method):
     release = anonymize(city_flows(rows=1500), method=method, k=4)
     text = page_of(release)
@@ -96,6 +97,83 @@ def test_the_grid_is_every_tile_a_zone_could_hold():
     assert neutral_grid(zones, None, frame) is None
     assert neutral_grid(pa.table({"zone": ["all", zone]}), 8, frame) is None
     assert neutral_grid(pa.table({"zone": [h3.cell_to_center_child(zone, 8)]}), 8, frame) is None
+
+
+def rings_of(cells, frame: Frame) -> set[tuple[int, int]]:
+    """The first point of every cell's outline, which tells cells apart."""
+    points = [h3.cell_to_boundary(cell)[0] for cell in cells]
+    units = np.rint(frame.units(np.array([(lon, lat) for lat, lon in points]))).astype(int)
+    return set(map(tuple, units.tolist()))
+
+
+def test_the_grid_below_boxes_is_every_cell_that_touches_one():
+    # A thin box that holds no centre of a cell, a large one, and two that overlap.
+    boxes = [
+        shapely.box(2.30, 48.8500, 2.40, 48.8501),
+        shapely.box(2.32, 48.80, 2.36, 48.83),
+        shapely.box(2.35, 48.82, 2.37, 48.84),
+    ]
+    zones = pa.table({"geometry": shapely.to_wkb(boxes)})
+    frame = Frame.around(np.array([[2.2, 48.7, 2.5, 49.0]]))
+    grid = grid_below_boxes(zones, 9, frame)
+    assert grid["resolution"] == 9
+    around = h3.grid_disk(h3.latlng_to_cell(48.83, 2.35, 9), 45)
+    touching = [
+        cell
+        for cell in around
+        if any(box.intersects(shapely.Polygon([(x, y) for y, x in h3.cell_to_boundary(cell)])) for box in boxes)
+    ]
+    assert len(grid["shapes"]) == len(touching)
+    assert {tuple(shape[0][:2]) for shape in grid["shapes"]} == rings_of(touching, frame)
+
+
+def test_the_grid_below_boxes_is_coarser_where_tiles_are_too_many():
+    frame = Frame.around(np.array([[2.0, 48.0, 3.0, 49.0]]))
+    wide = pa.table({"geometry": shapely.to_wkb([shapely.box(2.0, 48.0, 3.0, 49.0)])})
+    grid = grid_below_boxes(wide, 10, frame)
+    # Some 8,200 km²: 11,000 hexagons of resolution 8, 1,600 of resolution 7.
+    assert grid["resolution"] == 7
+    assert MAX_GRID_TILES / 7 < len(grid["shapes"]) <= MAX_GRID_TILES
+    assert grid_below_boxes(wide, None, frame) is None
+    nowhere = pa.table({"geometry": pa.array([None], pa.binary())})
+    assert grid_below_boxes(nowhere, 9, frame) is None
+
+
+def test_the_grid_below_boxes_does_not_know_the_tiles():
+    """Two inputs with other tiles under the same published boxes: the same grid."""
+    flows = city_flows(rows=3000, persons=False, weights=False)
+    release = anonymize(flows, method="mondrian", k=10)
+    view = map_of_release(release.flows, release.zones, resolution=8, homogeneous=False, boxes=True)
+    covered = shapely.union_all(shapely.from_wkb(release.zones["geometry"].to_numpy(zero_copy_only=False)))
+    possible = [
+        cell
+        for cell in h3.grid_disk(h3.latlng_to_cell(48.85, 2.35, 8), 12)
+        if covered.intersects(shapely.Polygon([(x, y) for y, x in h3.cell_to_boundary(cell)]))
+    ]
+    observed = {h3.int_to_str(int(c)) for c in flows.origins.code[flows.origins.leaf_node]}
+    assert len(view["grid"]["shapes"]) == len(possible)
+    assert set(possible) - observed
+
+
+def test_the_page_of_boxes_has_a_grid_and_says_what_it_is():
+    flows = city_flows(rows=3000)
+    flows = dataclasses.replace(flows, intake=dataclasses.replace(flows.intake, resolution=8))
+    page = page_of(anonymize(flows, method="mondrian", k=10))
+    assert embedded(page)["grid"]["resolution"] == 8
+    assert "every hexagon of H3 resolution 8 that a box touches" in page
+    assert 'id="grid"' in page
+
+
+def test_shares_have_one_form():
+    """The same share at the top and in the table of measures."""
+    release = release_of(city_flows(rows=4000), k=8, budget="volume")
+    report = summarize(release)
+    report["measures"]["trips"]["suppressed_share"] = 0.1
+    report["withheld"] = None
+    page = render(report, release.flows, release.zones)
+    assert "<dd>10.00%<small>" in page
+    row = re.search(r"<tr><th[^>]*>Suppressed share.*?</tr>", page, re.S).group()
+    assert re.findall(r"<td[^>]*>([^<]*)</td>", row)[0] == "10.00%"
 
 
 def test_shapes_survive_their_encoding():

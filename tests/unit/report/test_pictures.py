@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import xml.etree.ElementTree as ET
 
+import numpy as np
+import pyarrow as pa
 import pytest
+import shapely
 
 import flowveil
 from flowveil.errors import MissingExtraError, OutputError, ParameterError
-from flowveil.report.pictures import SHOWS, class_limits
+from flowveil.report.pictures import SHOWS, class_limits, draw
 from unit.publish.releases import city_flows, region_flows, release_of
 
 pytest.importorskip("matplotlib")
@@ -57,11 +62,80 @@ def test_a_missing_library_is_named_with_its_extra(release, tmp_path, monkeypatc
 
 
 def test_class_limits_are_round_and_cover_everything():
-    import numpy as np
-
     limits = class_limits(np.array([11.0, 37.0, 99_000.0]))
     assert limits[0] == 11
     assert limits[-1] == 99_000
     assert len(limits) <= 7
     assert all(str(int(limit)).strip("0") in ("1", "2", "5") for limit in limits[1:-1])
     assert len(class_limits(np.array([5.0, 5.0]))) == 2
+
+
+def city_and_outlier(*, far: bool) -> tuple[pa.Table, pa.Table]:
+    """A city of 10 × 10 boxes with flows to the neighbour, and a last box that is far away or beside it."""
+    x, y = np.meshgrid(np.arange(10) * 0.01, np.arange(10) * 0.01)
+    west, south = np.append(x.ravel(), 9.0 if far else 0.1) + 2, np.append(y.ravel(), 5.0 if far else 0.0) + 48
+    names = [f"box{i:03d}" for i in range(101)]
+    zones = pa.table(
+        {
+            "zone": names,
+            "role": ["both"] * 101,
+            "level": [0] * 101,
+            "tiles": [1] * 101,
+            "area_km2": np.ones(101),
+            "lat": south + 0.005,
+            "lon": west + 0.005,
+            "geometry": shapely.to_wkb(shapely.box(west, south, west + 0.01, south + 0.01)),
+        }
+    )
+    trips = np.append(100 + 9 * np.arange(100), 10)
+    return pa.table({"origin_zone": names, "destination_zone": names[1:] + names[:1], "trips": trips}), zones
+
+
+def words(path) -> str:
+    """All text of an SVG."""
+    return " ".join(ET.parse(path).getroot().itertext())
+
+
+@pytest.mark.parametrize("show", SHOWS)
+def test_a_far_box_does_not_shrink_the_city_and_is_told(show, tmp_path):
+    far = draw(*city_and_outlier(far=True), tmp_path / "far.svg", show=show)
+    assert "1 zone lies outside this map." in words(far)
+    # Two degrees a picture would be 200 km; the city is ten.
+    assert re.search(r"\b[12] km\b", words(far))
+    near = draw(*city_and_outlier(far=False), tmp_path / "near.svg", show=show)
+    assert "outside" not in words(near)
+
+
+@pytest.mark.parametrize("show", SHOWS)
+def test_an_svg_tells_what_it_shows(show, release, tmp_path):
+    path = release.picture(tmp_path / "map.svg", show=show, title="Paris & <around>")
+    root = ET.parse(path).getroot()
+    space = "{http://www.w3.org/2000/svg}"
+    title, desc = root.find(f"{space}title"), root.find(f"{space}desc")
+    assert title.text == "Paris & <around>"
+    assert len(desc.text) > 30
+    assert root.get("aria-labelledby").split() == [title.get("id"), desc.get("id")]
+    assert root.get("role") == "img"
+    plain = ET.parse(release.picture(tmp_path / "plain.svg", show=show)).getroot()
+    assert plain.find(f"{space}title").text.startswith("Map")
+
+
+def test_flows_have_a_legend_of_widths(tmp_path):
+    flows, zones = city_and_outlier(far=False)
+    root = ET.parse(draw(flows, zones, tmp_path / "flows.svg", show="flows")).getroot()
+    legend = next(group for group in root.iter() if group.get("id") == "legend_1")
+    entries = [text.strip() for text in legend.itertext() if text.strip()]
+    assert "trips" in entries
+    assert set(entries) - {"trips"} <= {"10", "20", "50", "100", "200", "500"}
+    assert len(entries) >= 3
+
+
+def test_wide_lines_have_no_stripes(tmp_path):
+    """Pieces of a transparent line show where they meet; opaque ones do not."""
+    path = draw(*city_and_outlier(far=False), tmp_path / "flows.svg", show="flows")
+    lines = re.search(r'<g id="LineCollection_1">(.*?)</g>\s*<g id="(?!LineCollection)', path.read_text(), re.S).group(
+        1
+    )
+    assert "stroke: #" in lines
+    assert "opacity" not in lines
+    assert "stroke-linecap: round" in lines

@@ -48,6 +48,7 @@ def test_the_report_has_its_keys_and_is_strict_json():
             "boxes",
             "suppression",
             "measures",
+            "cross_check",
             "withheld",
             "statement",
             "notes",
@@ -242,3 +243,38 @@ def test_paths_and_odd_values_in_parameters(tmp_path):
         "columns": {"origin": "from/lat,from/lon"},
         "options": {"map": "(a path; not published)", "levels": 3},
     }
+
+
+def two_tile_cells(splits) -> Release:
+    """One cell for each split: two origin tiles that share so many trips to a tile of their own."""
+    n = len(splits)
+    parents = [-1, *[0] * n, *[1 + i // 2 for i in range(2 * n)]]
+    names = ["R", *(f"p{i}" for i in range(n)), *(f"t{i}" for i in range(2 * n))]
+    origins, _ = Hierarchy.from_parents(parents, np.array(names))
+    destinations, _ = Hierarchy.from_parents([-1] + [0] * n, np.array(["R", *(f"d{i}" for i in range(n))]))
+    flows = Flows.from_pairs(
+        np.arange(2 * n),
+        np.arange(2 * n) // 2,
+        np.ravel(splits),
+        origins=origins,
+        destinations=destinations,
+    )
+    guarantee = Guarantee.resolve(flows, k=10, protect="trips")
+    cut = np.flatnonzero((origins.parent == 0) & ~origins.is_leaf).astype(np.int32)
+    plan = Plan.from_cuts(flows, cut, destinations.leaf_node, np.ones(2 * n, bool))
+    return Release.from_plan(flows, plan, guarantee, method="pairs", parameters={})
+
+
+@pytest.mark.parametrize("last", [(5, 5), (6, 4), (9, 1)])
+def test_even_cells_are_not_given_away_by_a_loss_near_zero(last):
+    report = summarize(two_tile_cells([(5, 5)] * 11 + [last]))
+    assert report["measures"]["trips"]["n_cells"] == 12
+    assert report["measures"]["trips"]["reconstruction_loss"] is None
+    assert report["measures"]["trips"]["distribution_distance"] is None
+    assert "even" in report["withheld"]["reason"]
+
+
+def test_the_loss_of_uneven_cells_is_told():
+    report = summarize(two_tile_cells([(9, 1)] * 12))
+    assert report["measures"]["trips"]["reconstruction_loss"] == 0.8
+    assert report["withheld"] is None

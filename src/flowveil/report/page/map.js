@@ -130,12 +130,13 @@
     return volume;
   }
 
-  /* Class limits that people can read: 1, 2 or 5 times a power of ten, at most six classes. */
+  /* Class limits that people can read: 1, 2 or 5 times a power of ten, at most six classes. They are spread over what
+     96 % of the zones have: a few huge or tiny values would stretch them until all others have one colour. */
   function limitsOf(values) {
-    const positive = values.filter((v) => v > 0);
+    const positive = values.filter((v) => v > 0).sort((a, b) => a - b);
     if (!positive.length) return [];
-    let low = Infinity, high = 0;
-    for (const v of positive) { if (v < low) low = v; if (v > high) high = v; }
+    const cut = Math.floor(positive.length * 0.02);
+    const low = positive[cut], high = positive[positive.length - 1 - cut];
     if (high / low < 4) {
       const raw = (high - low) / CLASSES;
       if (!(raw > 0)) return [];
@@ -150,11 +151,17 @@
       const v = +(m * 10 ** e).toPrecision(6);
       if (v > low && v < high) candidates.push(v);
     }
+    /* What was cut off above is a class of its own. */
+    if (candidates.length && positive[positive.length - 1] > 2 * high) candidates.push(nextRound(high));
     const out = [];
     const n = Math.min(CLASSES - 1, candidates.length);
     for (let i = 0; i < n; i++) out.push(candidates[Math.round(((i + 0.5) * candidates.length) / n - 0.5)]);
     return [...new Set(out)];
   }
+  const nextRound = (v) => {
+    const power = 10 ** Math.floor(Math.log10(v));
+    return +([1, 2, 5, 10].map((m) => m * power).find((s) => s >= v * (1 - 1e-9))).toPrecision(6);
+  };
   const classOf = (limits, v) => { let c = 0; while (c < limits.length && v >= limits[c]) c++; return c; };
   const spread = (n, steps) => Array.from({ length: n }, (_, i) => (n === 1 ? steps - 2 : Math.round((i * (steps - 1)) / (n - 1))));
 
@@ -236,6 +243,8 @@
       canvas.width = Math.round(w * density); canvas.height = Math.round(h * density);
     }
     const view = viewOf(map);
+    /* What is in view, in degrees: west, south, east, north. */
+    canvas.dataset.view = [...toDegrees(view, 0, h).reverse(), ...toDegrees(view, w, 0).reverse()].map((v) => v.toFixed(6)).join();
     c.setTransform(density, 0, 0, density, 0, 0);
     c.globalAlpha = 1;
     c.fillStyle = palette.map;
@@ -246,6 +255,7 @@
     if (map.layer === "flows") drawFlows(map, view, toUnits, toPixels);
     else drawZones(map, view, toUnits, toPixels);
     drawScaleBar(map, view);
+    tellOutside(map);
     if (canvas === document.activeElement && canvas.matches(":focus-visible")) {
       c.strokeStyle = palette.focus; c.lineWidth = 2; c.beginPath();
       c.moveTo(w / 2 - 12, h / 2); c.lineTo(w / 2 + 12, h / 2); c.moveTo(w / 2, h / 2 - 12); c.lineTo(w / 2, h / 2 + 12); c.stroke();
@@ -342,7 +352,7 @@
   function drawFlows(map, view, toUnits, toPixels) {
     const c = map.context, { origin, destination } = data.layers;
     toUnits();
-    c.lineWidth = 0.7 / view.k; c.strokeStyle = palette.outline; c.globalAlpha = 0.45;
+    c.lineWidth = 0.7 / view.k; c.strokeStyle = palette.outline; c.globalAlpha = data.boxes ? 0.15 : 0.45;
     if (view.k * typicalWidth(origin) > 4) c.stroke(everyShape);
     drawGrid(c, view, everyShape, palette.grid, 0.8);
     toPixels();
@@ -394,6 +404,46 @@
     c.globalAlpha = 1; c.strokeStyle = palette.ink; c.lineWidth = 1.5;
     c.beginPath(); c.moveTo(13, h - 15); c.lineTo(13, h - 11); c.lineTo(13 + px, h - 11); c.lineTo(13 + px, h - 15); c.stroke();
     c.fillStyle = palette.ink; c.fillText(text, 14, h - 17);
+    drawPlace(map, view, 24 + Math.max(px, c.measureText(text).width), metres);
+  }
+
+  const toDegrees = (view, px, py) => {
+    const x = data.frame.west + ((px - view.x) / view.k) * data.frame.perUnit, y = data.frame.north + ((py - view.y) / view.k) * data.frame.perUnit;
+    const lon = (((x * 360 - 180 + 540) % 360) + 360) % 360 - 180;
+    return [(Math.atan(Math.sinh(Math.PI * (1 - 2 * y))) * 180) / Math.PI, lon];
+  };
+  const degreesText = (view, w, h, metres) => {
+    const digits = Math.max(0, Math.min(5, Math.round(Math.log10(111320 / (metres * 20)))));
+    return toDegrees(view, w / 2, h / 2).map((v, i) => Math.abs(v).toFixed(digits) + "° " + (i ? (v < 0 ? "W" : "E") : v < 0 ? "S" : "N")).join(", ");
+  };
+  /* North, and the coordinates of the middle: enough to find the area in an atlas where there is no background map. */
+  function drawPlace(map, view, left, metres) {
+    const c = map.context, w = map.canvas.clientWidth, h = map.canvas.clientHeight;
+    const text = "middle: " + degreesText(view, w, h, metres);
+    c.globalAlpha = 0.82; c.fillStyle = palette.map;
+    c.fillRect(left, h - 30, c.measureText(text).width + 12, 24); c.fillRect(6, 6, 24, 36);
+    c.globalAlpha = 1; c.fillStyle = palette.ink;
+    c.fillText(text, left + 6, h - 14);
+    c.beginPath(); c.moveTo(18, 9); c.lineTo(23, 24); c.lineTo(18, 20); c.lineTo(13, 24); c.closePath(); c.fill();
+    c.textAlign = "center"; c.fillText("N", 18, 38); c.textAlign = "start";
+  }
+
+  /* What the view does not show is said, with a way to see it. */
+  function tellOutside(map) {
+    const seen = visible(map, viewOf(map));
+    let n = 0;
+    for (const name of map.layer === "flows" ? ENDS : [map.layer]) {
+      const layer = data.layers[name];
+      layer.code.forEach((_, i) => {
+        const shape = shapes[layer.shape[i]];
+        if (!shape && (!layer.x || layer.lat[i] === null)) return;
+        if (!seen(shape || { west: layer.x[i], east: layer.x[i], north: layer.y[i], south: layer.y[i] })) n++;
+      });
+    }
+    if (n === map.away) return;
+    map.away = n;
+    map.outside.hidden = n === 0;
+    map.outside.firstChild.textContent = n === 1 ? "1 zone lies outside this view. " : `${exact(n)} zones lie outside this view. `;
   }
 
   /* ---- the background map: only in pages that were made with one, only when switched on ---- */
@@ -429,6 +479,8 @@
 
   /* ---- words ---- */
   const codeOf = (end, zone) => data.layers[end].code[zone];
+  /* Where zones overlap, trips of the same place may be counted in another zone. */
+  const counted = (end) => (data.homogeneous ? WORD[end] + " here" : `are counted in this ${data.boxes ? "box" : "zone"}`);
   function describe(name, zone) {
     const layer = data.layers[name];
     const end = layer.end || name;
@@ -439,9 +491,9 @@
       flows[end].forEach((z, i) => { if (z === zone && matches(i)) sum += flows[state.basis][i]; });
       lines.push((state.basis === "trips" ? exact(sum) + " trips" : "weight " + exact(sum)) + (end === "destination" ? " from " : " to ") + "the selected zone");
     }
-    for (const b of data.bases) if (layer[b]) lines.push(b === "trips" ? `${exact(layer[b][zone])} trips ${WORD[end]} here` : `weight ${exact(layer[b][zone])}`);
+    for (const b of data.bases) if (layer[b]) lines.push(b === "trips" ? `${exact(layer[b][zone])} trips ${counted(end)}` : `weight ${exact(layer[b][zone])}`);
     const tilesText = layer.tiles[zone] === 1 ? "1 tile" : exact(layer.tiles[zone]) + " tiles";
-    lines.push([tilesText, layer.area[zone] === null ? "" : exact(layer.area[zone]) + " km²", layer.level[zone] === null ? "" : "level " + layer.level[zone]].filter(Boolean).join(", "));
+    lines.push([tilesText, layer.area[zone] === null ? "" : exact(layer.area[zone]) + " km²", data.boxes || layer.level[zone] === null ? "" : "level " + layer.level[zone]].filter(Boolean).join(", "));
     return lines;
   }
 
@@ -472,7 +524,7 @@
     const td = document.createElement("td"), button = document.createElement("button");
     button.type = "button"; button.className = "zone"; button.textContent = codeOf(end, zone);
     button.setAttribute("aria-label", `Select ${end} zone ${codeOf(end, zone)}`);
-    button.addEventListener("click", () => select(end, zone));
+    button.addEventListener("click", () => select(end, zone, true));
     td.append(button);
     return td;
   };
@@ -501,7 +553,7 @@
       order.slice(0, ROWS).forEach((i, n) => {
         const tr = document.createElement("tr");
         if (n >= 20) tr.className = "screen";
-        tr.append(zoneCell(end, i), ...data.bases.map((b) => cell(exact(layer[b][i]), "number")), cell(exact(layer.tiles[i]), "number"), cell(exact(layer.area[i]), "number"), cell(exact(layer.level[i]), "number"));
+        tr.append(zoneCell(end, i), ...data.bases.map((b) => cell(exact(layer[b][i]), "number")), cell(exact(layer.tiles[i]), "number"), cell(exact(layer.area[i]), "number"), ...(data.boxes ? [] : [cell(exact(layer.level[i]), "number")]));
         zoneBody.append(tr);
       });
       $("#zone-count").textContent = `${exact(Math.min(order.length, ROWS))} of ${exact(wanted ? order.length : data.count[end])} ${end} zones.`;
@@ -517,8 +569,11 @@
       const filter = state.selected && state.colour !== "tiles" && state.colour !== "level" ? (state.selected.end === "origin" ? " from the selected zone" : " to the selected zone") : "";
       const title = members[0].layer.values ? members[0].layer.title : { volume: cap(UNIT[state.basis]) + filter, density: cap(UNIT[state.basis]) + " per km²" + filter, tiles: "Tiles in the zone", level: "Level (higher is finer)" }[state.colour];
       const heads = s.levels ? s.levels.map(String) : [...s.limits, null].map((_, i) => {
-        const from = i === 0 ? s.low : s.limits[i - 1], to = i < s.limits.length ? s.limits[i] : s.high;
-        return s.high ? (i < s.limits.length ? `${short(from)} – ${short(to)}` : `${short(from)} or more`) : "none";
+        if (!s.high) return "none";
+        if (i === s.limits.length) return `${short(i ? s.limits[i - 1] : s.low)} or more`;
+        if (i) return `${short(s.limits[i - 1])} – ${short(s.limits[i])}`;
+        /* The smallest value is told where it is a plain number, as k is; otherwise it would only look odd. */
+        return Number.isInteger(s.low) && s.low < 1000 && s.low * 10 > s.limits[0] ? `${short(s.low)} – ${short(s.limits[0])}` : `under ${short(s.limits[0])}`;
       });
       const rows = s.levels ? [members[0]] : members.filter((m, i) => members.findIndex((o) => o.hue === m.hue) === i);
       const table = document.createElement("table");
@@ -535,7 +590,7 @@
       tr.insertCell();
       heads.forEach((text) => {
         const td = tr.insertCell();
-        for (const [kind, words] of [["long", text], ["brief", text.split(" – ")[0].replace(" or more", "+")]]) {
+        for (const [kind, words] of [["long", text], ["brief", text.split(" – ")[0].replace(" or more", "+").replace("under ", "<")]]) {
           const span = document.createElement("span");
           span.className = kind; span.textContent = words; td.append(span);
         }
@@ -552,9 +607,32 @@
   let waiting = false;
   const redraw = () => { if (waiting) return; waiting = true; requestAnimationFrame(() => { waiting = false; maps.forEach(draw); }); };
 
-  function select(end, zone) {
+  /* Below the map, for those who look and for those who listen. */
+  const say = (map, words) => { map.said.textContent = words; };
+
+  function select(end, zone, show = false) {
     state.selected = end === null ? null : { end, zone };
+    for (const map of maps) map.said.textContent = "";
+    if (end !== null && show) bring(end, zone);
     refresh();
+  }
+  /* Move every map as little as needed to have the whole zone in sight; zoom out where it is larger than the view. */
+  function bring(end, zone) {
+    const layer = data.layers[end], shape = shapes[layer.shape[zone]];
+    if (!maps.length || (!shape && layer.lat[zone] === null)) return;
+    const box = shape || { west: layer.x[zone], east: layer.x[zone], north: layer.y[zone], south: layer.y[zone] };
+    const half = () => maps.reduce(([w, h], map) => {
+      const k = viewOf(map).k, room = 0.92;
+      return map.canvas.clientWidth ? [Math.min(w, (room * map.canvas.clientWidth) / 2 / k), Math.min(h, (room * map.canvas.clientHeight) / 2 / k)] : [w, h];
+    }, [Infinity, Infinity]);
+    let [w, h] = half();
+    const factor = Math.max(1, (box.east - box.west) / (2 * w), (box.south - box.north) / (2 * h));
+    state.view.zoom /= factor;
+    [w, h] = [w * factor, h * factor];
+    const x = fitted.west + fitted.width / 2 + state.view.dx * fitted.width, y = fitted.north + fitted.height / 2 + state.view.dy * fitted.height;
+    state.view.dx += (Math.min(Math.max(x, box.east - w), box.west + w) - x) / fitted.width;
+    state.view.dy += (Math.min(Math.max(y, box.south - h), box.north + h) - y) / fitted.height;
+    moved();
   }
   function refresh() { palette = colours(); rescale(); tell(); fillTables(); labels(); redraw(); }
 
@@ -598,9 +676,15 @@
   }
 
   let last = { key: "", n: 0 };
-  function pick(map, px, py) {
+  function pick(map, px, py, keyboard = false) {
     const found = zonesAt(map, px, py).filter((f) => !data.layers[f.layer].fixed && !data.layers[f.layer].values);
-    if (!found.length) return;
+    if (!found.length) {
+      if (!keyboard) return;
+      /* Zones that cannot be selected can still be told. */
+      const here = zonesAt(map, px, py)[0];
+      say(map, here ? describe(here.layer, here.zone).join(", ") + "." : "No zone lies under the cross. Move the map with the arrow keys, or choose a zone in the table.");
+      return;
+    }
     const key = map.layer + found.map((f) => f.layer + f.zone).join();
     last = key === last.key ? { key, n: last.n + 1 } : { key, n: 0 };
     const chosen = found[last.n % (found.length + 1)];
@@ -656,7 +740,7 @@
       else if (e.key === "-") zoomBy(1 / 1.5, map);
       else if (e.key === "0") reset(busy);
       else if (e.key === "Escape") select(null);
-      else if (e.key === "Enter" || e.key === " ") pick(map, canvas.clientWidth / 2, canvas.clientHeight / 2);
+      else if (e.key === "Enter" || e.key === " ") pick(map, canvas.clientWidth / 2, canvas.clientHeight / 2, true);
       else return;
       e.preventDefault();
     });
@@ -671,6 +755,15 @@
       zoom.append(b);
     }
     canvas.parentElement.append(zoom);
+    map.outside = document.createElement("p");
+    map.outside.className = "outside soft"; map.outside.hidden = true; map.away = 0;
+    const show = document.createElement("button");
+    show.type = "button"; show.textContent = "Show all zones";
+    show.addEventListener("click", () => reset(extent));
+    map.outside.append(document.createTextNode(""), show);
+    map.said = document.createElement("p");
+    map.said.className = "said"; map.said.setAttribute("role", "status");
+    map.figure.append(map.said, map.outside);
   }
 
   const on = (id, event, act) => { const e = document.getElementById(id); if (e) e.addEventListener(event, () => act(e)); };
@@ -688,7 +781,7 @@
     const zone = data.layers[end].code.findIndex((code) => code.toLowerCase() === wanted);
     e.setCustomValidity(!wanted || zone >= 0 ? "" : `There is no ${end} zone of that code.`);
     e.reportValidity();
-    if (zone >= 0) select(end, zone); else if (!wanted) select(null);
+    if (zone >= 0) select(end, zone, true); else if (!wanted) select(null);
   });
 
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", refresh);

@@ -1,0 +1,80 @@
+"""A private DuckDB: out of core, gone afterwards, and never heard in its own words.
+
+Messages of DuckDB quote the input, so none is let through: errors are told in flowveil's own words.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from flowveil.errors import DataError, FlowveilError
+
+#: DuckDB's own default is four fifths of the memory; the flows need room beside it.
+MEMORY_SHARE = 0.6
+
+#: How tables write that there is no value; compared without case and outer blanks.
+MISSING = ("", "na", "n/a", "nan", "<na>", "null", "none", "nil", "\\n")
+#: A pattern, because DuckDB makes a join of a long list of texts, and a join loses the order of the rows.
+MISSING_PATTERN = "'(" + "|".join(re.escape(text) for text in MISSING) + ")'"
+_INTERRUPTED = re.compile(r"\W*(INTERRUPT Error|(Query )?interrupted)", re.IGNORECASE)
+
+
+@contextmanager
+def open_database(threads: int | None) -> Iterator[Any]:
+    """A private database in memory that spills to a private folder; both are gone afterwards in any case."""
+    with ExitStack() as stack:
+        # Closed before its folder is removed. Windows may hold a file a moment longer: nothing to fail for.
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="flowveil-", ignore_cleanup_errors=True))
+        config: dict[str, Any] = {"temp_directory": folder, "autoinstall_known_extensions": False}
+        if threads is not None:
+            config["threads"] = threads
+        con = stack.enter_context(closing(duckdb.connect(":memory:", config=config)))
+        limit = con.execute("SELECT current_setting('memory_limit')").fetchall()[0][0]
+        amount, unit = limit.split()
+        con.execute(f"SET memory_limit = '{float(amount) * MEMORY_SHARE:.3f} {unit}'")
+        yield con
+
+
+@contextmanager
+def in_own_words(label: str) -> Iterator[None]:
+    """Turn what DuckDB and Arrow raise into a DataError that quotes nothing from the input."""
+    try:
+        yield
+    except duckdb.InterruptException:
+        raise KeyboardInterrupt from None
+    except (duckdb.OutOfMemoryException, MemoryError):
+        raise DataError(
+            f"{label} does not fit: memory and temporary disk space are used up. "
+            "Hint: free some, or set TMPDIR to a folder with more space."
+        ) from None
+    except FlowveilError:
+        raise
+    except Exception as error:
+        # Whatever library read the source: its message may quote a row.
+        foreign = type(error).__module__.partition(".")[0] in ("polars", "pandas", "pyarrow", "_csv")
+        if not (foreign or isinstance(error, duckdb.Error | pa.ArrowException | OSError | RuntimeError)):
+            raise
+        # Ctrl-C in the middle of a query comes out of DuckDB, or of Arrow's stream over it, as one of these.
+        chain = (error.__cause__, error.__context__)
+        if _INTERRUPTED.match(str(error)) or any(isinstance(e, KeyboardInterrupt) for e in chain):
+            raise KeyboardInterrupt from None
+        line = re.search(r"\bLine: (\d+)", str(error))
+        where = f" Line {line[1]} is the first that cannot be read." if line else ""
+        raise DataError(
+            f"{label} cannot be read as a table.{where} Every line needs as many columns as the first, "
+            "quotes that are closed, and text in UTF-8. Hint: is the file complete, and saved as UTF-8?"
+        ) from None
+
+
+def fetch_table(con: Any, sql: str) -> pa.Table:
+    """The result of a query as an Arrow table, in older and newer versions of DuckDB."""
+    relation = con.sql(sql)
+    fetch = getattr(relation, "to_arrow_table", None) or relation.fetch_arrow_table
+    return fetch()

@@ -1,0 +1,265 @@
+"""Slices: one matrix for each segment of people and each step of time, over common hierarchies.
+
+A slice is a combination of values of the slice columns: the sex, the age, the hour. The engine makes them in the
+same pass that makes flows. All slices number their tiles in the same two trees, so their zones nest: that is what
+makes slices comparable, and what makes subtraction between them checkable.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from flowveil.errors import DataError, ParameterError
+from flowveil.flows import Cells, Flows, Intake, People
+from flowveil.hierarchy import Hierarchy
+
+#: Name of the slice column that tells the step of time.
+TIME = "time"
+#: Columns of a published matrix; a slice column cannot have one of these names.
+TAKEN = ("origin_zone", "destination_zone", "trips", "weight")
+#: More slices than this are no segments: somebody named an identifier.
+MOST_SLICES = 20_000
+
+#: Values of the slice columns, in their order; None in a place means all values of that column.
+Key = tuple[str | None, ...]
+
+_STEP = re.compile(r"^(\d+)\s*(min|h)$")
+_MINUTES_OF_DAY = 24 * 60
+
+
+@dataclass(frozen=True)
+class Every:
+    """A step of time.
+
+    Attributes:
+        name: as users write it: ``15min``, ``1h``, ``day``, ``month``, ``hour``, ``weekday``, ``weekday-hour``.
+        minutes: length of a step that runs on and on; None for those that follow the calendar or come round.
+    """
+
+    name: str
+    minutes: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Every:
+        """Read a step of time.
+
+        Raises:
+            ParameterError: it is none.
+        """
+        name = text.strip().lower()
+        if name in _LABELS:
+            return cls(name)
+        step = _STEP.match(name)
+        minutes = int(step[1]) * (60 if step[2] == "h" else 1) if step else 0
+        if minutes == _MINUTES_OF_DAY:
+            return cls("day")
+        if not 0 < minutes < _MINUTES_OF_DAY or _MINUTES_OF_DAY % minutes:
+            raise ParameterError(
+                f"'{text}' is no step of time. Allowed: minutes or hours that divide a day (15min, 1h, 6h), "
+                f"{', '.join(_LABELS)}."
+            )
+        return cls(name.replace(" ", ""), minutes)
+
+    @property
+    def label_length(self) -> int:
+        """How long this step's labels are. Labels of a step that holds another are how that one's labels begin."""
+        return _LABELS.get(self.name, len("2022-11-14T08:15"))
+
+    @property
+    def comes_round(self) -> bool:
+        """Whether a slice collects the same hour or weekday of many weeks."""
+        return self.name in ("hour", "weekday", "weekday-hour")
+
+    def holds(self, other: Every) -> bool:
+        """Whether each step of this kind is made of whole steps of the other kind."""
+        if self.name == "hour" or other.name == "hour" or self.comes_round != other.comes_round:
+            return False
+        return self.label_length < other.label_length
+
+
+#: Length of the labels of the named steps: '2022-11', '2022-11-14', '08:00', '1 Mon', '1 Mon 08:00'.
+_LABELS = {"month": 7, "day": 10, "hour": 5, "weekday": 5, "weekday-hour": 11}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SlicedFlows:
+    """The flows of every slice, over common hierarchies.
+
+    Attributes:
+        columns: names of the slice columns, the attributes in the order asked for, then `TIME`.
+        keys: the values of each slice, sorted, none missing.
+        slices: the flows of each slice; every slice has some.
+        every: the step of time, if there is one.
+
+    Persons carry the same number in all slices, so that people are counted once over several.
+    """
+
+    columns: tuple[str, ...]
+    keys: tuple[tuple[str, ...], ...]
+    slices: tuple[Flows, ...]
+    every: Every | None = None
+
+    def __post_init__(self) -> None:
+        if not self.keys or len(self.keys) != len(self.slices):
+            raise DataError(f"{len(self.keys)} slice keys for {len(self.slices)} slices; each slice needs one.")
+        if list(self.keys) != sorted(set(self.keys)):
+            raise DataError("Slice keys must be distinct and sorted.")
+        first = self.slices[0]
+        if any(s.origins is not first.origins or s.destinations is not first.destinations for s in self.slices):
+            raise DataError("All slices must share their two hierarchies.")
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __iter__(self) -> Iterator[tuple[tuple[str, ...], Flows]]:
+        return iter(zip(self.keys, self.slices, strict=True))
+
+    @property
+    def origins(self) -> Hierarchy:
+        """The tree over the origins of all slices."""
+        return self.slices[0].origins
+
+    @property
+    def destinations(self) -> Hierarchy:
+        """The tree over the destinations of all slices."""
+        return self.slices[0].destinations
+
+    @property
+    def intake(self) -> Intake:
+        """What reading the input came to."""
+        return self.slices[0].intake
+
+    @cached_property
+    def whole(self) -> Flows:
+        """All slices together."""
+        return self.together(range(len(self)))
+
+    def together(self, members: Sequence[int]) -> Flows:
+        """Some slices as one: trips and weights add up, people are made distinct again."""
+        if len(members) == 1:
+            return self.slices[members[0]]
+        parts = [self.slices[m] for m in members]
+        rows = stacked(parts)
+        tree_o, tree_d = self.origins, self.destinations
+        cells = rows.merge(rows.origin, rows.destination, tree_o.n_tiles, tree_d.n_tiles).cells
+        return Flows(
+            cells.origin,
+            cells.destination,
+            cells.trips,
+            cells.weight,
+            cells.people,
+            origins=tree_o,
+            destinations=tree_d,
+            intake=self.intake,
+        )
+
+    def coarser_keys(self, every: Sequence[Every] = (), *, total: bool = False) -> list[Key]:
+        """The keys of unions of slices: all of them, or all steps within a longer step of time.
+
+        Args:
+            every: longer steps, which must be made of whole slices.
+            total: whether one key stands for everything.
+
+        Returns:
+            The keys, coarsest first, sorted within each kind.
+
+        Raises:
+            ParameterError: a step is not made of whole steps of the slices.
+        """
+        keys: list[Key] = [(None,) * len(self.columns)] if total else []
+        for step in sorted(every, key=lambda e: e.label_length):
+            if self.every is None or not step.holds(self.every):
+                finest = "there is none" if self.every is None else f"it is {self.every.name}"
+                raise ParameterError(
+                    f"--every {step.name} is not made of whole steps of the finest --every ({finest}); "
+                    "allowed: month and day beside minutes or hours, weekday beside weekday-hour."
+                )
+            keys += sorted({(*key[:-1], key[-1][: step.label_length]) for key in self.keys})
+        return keys
+
+    def members(self, key: Key) -> list[int]:
+        """The slices that a key stands for."""
+        if key in self._number:
+            return [self._number[key]]
+        return [m for m, own in enumerate(self.keys) if holds(key, own, columns=self.columns)]
+
+    def without(self, members: Iterable[int]) -> SlicedFlows:
+        """The same without some slices; the hierarchies, and so the tiles, stay those of all."""
+        left = set(range(len(self))) - set(members)
+        return SlicedFlows(
+            columns=self.columns,
+            keys=tuple(key for m, key in enumerate(self.keys) if m in left),
+            slices=tuple(part for m, part in enumerate(self.slices) if m in left),
+            every=self.every,
+        )
+
+    @cached_property
+    def _number(self) -> dict[Key, int]:
+        return {key: m for m, key in enumerate(self.keys)}
+
+    def __repr__(self) -> str:
+        return f"<SlicedFlows: {len(self):,} slices by {', '.join(self.columns)}>"
+
+
+def holds(key: Key, other: Key, *, columns: Sequence[str]) -> bool:
+    """Whether what one key stands for is all within another's."""
+    for wide, narrow, column in zip(key, other, columns, strict=True):
+        if wide is None or wide == narrow:
+            continue
+        if narrow is None or column != TIME or not narrow.startswith(wide):
+            return False
+    return True
+
+
+def check_slice_columns(by: Sequence[str], *, time: str | None, every: str | None) -> None:
+    """Refuse slice columns that cannot be.
+
+    Raises:
+        ParameterError: a name stands twice, is taken by the matrix, or time and every are not given together.
+    """
+    if (time is None) != (every is None):
+        given, lacking = ("time", "every") if every is None else ("every", "time")
+        raise ParameterError(
+            f"'{given}' is given without '{lacking}'. Hint: --time names the column, --every the step (1h, day, "
+            "weekday-hour)."
+        )
+    names = [*by, *([TIME] if every else [])]
+    for name in names:
+        if names.count(name) > 1:
+            raise ParameterError(f"'{name}' would be a slice column twice; each can be used once.")
+    for name in by:
+        if name.lower() in (*TAKEN, TIME) or "," in name:
+            raise ParameterError(
+                f"'{name}' cannot be the name of a slice column: {', '.join(TAKEN)} and {TIME} have a meaning in the "
+                "published matrix, and commas separate names. Hint: rename the column."
+            )
+    if not names:
+        raise ParameterError(
+            "No slices are asked for. Hint: name attributes with --by, or a time with --time, --every."
+        )
+
+
+def stacked(parts: Sequence[Cells]) -> Cells:
+    """The rows of all parts, one after the other."""
+    weight = people = None
+    if all(p.weight is not None for p in parts):
+        weight = np.concatenate([p.weight for p in parts if p.weight is not None])
+    if all(p.people is not None for p in parts):
+        starts = np.concatenate(([0], np.cumsum([len(p) for p in parts])[:-1]))
+        rows = [(p.people, start) for p, start in zip(parts, starts, strict=True) if p.people is not None]
+        people = People(
+            cell=np.concatenate([who.cell + np.int32(start) for who, start in rows]),
+            person=np.concatenate([who.person for who, _ in rows]),
+        )
+    return Cells(
+        np.concatenate([p.origin for p in parts]),
+        np.concatenate([p.destination for p in parts]),
+        np.concatenate([p.trips for p in parts]),
+        weight,
+        people,
+    )

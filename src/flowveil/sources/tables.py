@@ -1,0 +1,82 @@
+"""Tables of known data sets, opened in DuckDB: chosen columns, cleaned of the usual signs for a missing value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from flowveil.engines.database import MISSING_PATTERN, in_own_words, open_database
+from flowveil.engines.slicing import microseconds_sql
+from flowveil.engines.tables import Table, open_table
+
+
+@dataclass(frozen=True, eq=False)
+class OpenTable:
+    """A table in a private database. Expressions made here may be selected into the table ``picked``."""
+
+    con: Any
+    table: Table
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its columns."""
+        return tuple(self.table.names)
+
+    def text(self, name: str) -> str:
+        """Expression: the column as text, NULL where missing."""
+        return f"<{name}>text"
+
+    def number(self, name: str) -> str:
+        """Expression: the column as a number, NULL where it is none."""
+        return f"<{name}>number"
+
+    def microseconds(self, name: str) -> str:
+        """Expression: the column as microseconds since 1970, NULL where it is no time."""
+        return f"<{name}>time"
+
+    def select(self, wanted: Mapping[str, str], *, into: str = "picked") -> None:
+        """Read the wanted columns once, into a table of the database."""
+        used = list(dict.fromkeys(_parsed(e)[0] for e in wanted.values()))
+        with in_own_words(self.table.label):
+            relation = self.table.attach(self.con, [self.names.index(name) for name in used])
+            described = self.con.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()
+            kinds = {name: str(row[1]) for name, row in zip(used, described, strict=True)}
+            parts = []
+            for alias, expression in wanted.items():
+                name, form = _parsed(expression)
+                parts.append(f"{_FORMS[form](f'c{used.index(name)}', kinds[name])} AS {alias}")
+            self.con.execute(f"CREATE TABLE {into} AS SELECT {', '.join(parts)} FROM {relation}")
+
+
+@contextmanager
+def opened(source: Any) -> Iterator[OpenTable]:
+    """Open a file or a table in memory; what DuckDB has to say of it is told in flowveil's words."""
+    with open_database(None) as con:
+        table = open_table(con, source)
+        with in_own_words(table.label):
+            yield OpenTable(con, table)
+
+
+def _parsed(expression: str) -> tuple[str, str]:
+    name, _, form = expression[1:].rpartition(">")
+    return name, form
+
+
+def _text(column: str, kind: str) -> str:
+    del kind
+    text = f"trim(CAST({column} AS VARCHAR))"
+    return f"CASE WHEN regexp_full_match(lower({text}), {MISSING_PATTERN}) THEN NULL ELSE {text} END"
+
+
+def _number(column: str, kind: str) -> str:
+    del kind
+    return f"nullif(TRY_CAST(CAST({column} AS VARCHAR) AS DOUBLE), CAST('nan' AS DOUBLE))"
+
+
+def _time(column: str, kind: str) -> str:
+    return microseconds_sql(column, kind, missing=MISSING_PATTERN)
+
+
+_FORMS = {"text": _text, "number": _number, "time": _time}

@@ -1,0 +1,63 @@
+"""The report of a noisy release in a real browser: the same maps, and first of all that counts are noisy."""
+
+from __future__ import annotations
+
+import h3
+import pyarrow as pa
+import pytest
+
+from browser.pages import chromium, open_page  # noqa: F401  # fixtures
+from conftest import trip_table
+from flowveil import anonymize, read_trips, read_zones
+
+REGION = h3.latlng_to_cell(48.85, 2.35, 5)
+ZONES = sorted(h3.cell_to_children(REGION, 7))
+
+
+@pytest.fixture(scope="module")
+def release():
+    flows = read_trips(trip_table(4000), resolution=9)
+    return anonymize(flows, "laplace", epsilon=1, bound=5, region=REGION, level=7)
+
+
+def test_maps_and_layers_work_and_noise_is_said_first(release, tmp_path, open_page):
+    with open_page(release.write(tmp_path / "out") / "report.html") as opened:
+        page = opened.page
+        assert "ε = 1" in page.locator("h1").inner_text()
+        first = page.locator(".notice").first
+        assert first.inner_text().startswith("Noisy:")
+        assert first.bounding_box()["y"] < 400
+        for colour in ("density", "tiles", "level", "volume"):
+            page.select_option("#colour", colour)
+        rows = [row.split("\t") for row in page.locator("#flow-rows tr").all_inner_texts()]
+        published = {(r["origin_zone"], r["destination_zone"], r["trips"]) for r in release.flows.to_pylist()}
+        assert rows
+        assert {(r[0].strip(), r[1].strip(), int(r[2].replace(",", ""))) for r in rows} <= published
+        opened.keep("noisy-report")
+
+
+def test_the_internal_page_opens(release, tmp_path, open_page):
+    with open_page(release.write_internal_report(tmp_path / "internal.html")) as opened:
+        assert "NOT FOR PUBLICATION" in opened.page.locator("body").inner_text()
+        assert opened.page.locator("figure[data-layer=origin_lost] canvas").count() == 1
+        opened.keep("noisy-internal")
+
+
+def test_zones_whose_tiles_are_not_told_can_be_looked_at(tmp_path, open_page):
+    """A release on the zones of the data does not say how many tiles were seen; the page copes."""
+    lat, lon = zip(*(h3.cell_to_latlng(c) for c in ZONES), strict=True)
+    where = read_zones(
+        pa.table({"sector": [f"s{i % 6}" for i in range(49)], "zone": ZONES, "lat": lat, "lon": lon}),
+        levels=["sector", "zone"], lat="lat", lon="lon",
+    )  # fmt: skip
+    trips = pa.table({"o": ZONES * 20, "d": (ZONES[7:] + ZONES[:7]) * 20})
+    flows = read_trips(trips, zones=where, origin_tile="o", destination_tile="d")
+    release = anonymize(flows, "laplace", epsilon=1, region="observed", level=0)
+    assert release.zones["tiles"].null_count == len(release.zones)
+    with open_page(release.write(tmp_path / "out") / "report.html") as opened:
+        page = opened.page
+        assert any("the list of zones" in said for said in page.locator(".notice").all_inner_texts())
+        for colour in ("tiles", "level", "volume"):
+            page.select_option("#colour", colour)
+            page.wait_for_timeout(100)
+        opened.keep("noisy-observed")

@@ -1,0 +1,120 @@
+"""The promise itself, measured: how much likelier a release is with a person than without.
+
+Thousands of small worlds stand side by side in one release. Each has a pair of zones that ten people use and a pair
+that nobody uses; in a second input, one more person uses both, forty times each, far more than the bound allows. Worlds
+share neither pairs nor people, so one release runs the real mechanism once in each world. Whatever an attacker looks
+for may be at most exp(ε) times as frequent with that person as without, plus δ, and the other way round.
+
+A right mechanism fails here once in a million runs. That a wrong one fails is tested as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from flowveil import Flows, Hierarchy, anonymize
+
+FALSE_ALARM = 1e-6
+SIDE = 200
+WORLDS = SIDE * SIDE // 2
+BOUND = 2
+OFTEN = 40
+
+Worlds = tuple[np.ndarray, np.ndarray]
+
+
+def star(n: int) -> Hierarchy:
+    return Hierarchy.from_parents([-1] + [0] * n, np.array(["all", *(f"t{i:04d}" for i in range(n))]))[0]
+
+
+TREE = star(SIDE)
+
+
+def flows_with(person: bool, *, as_many: bool = False) -> Flows:
+    """All worlds, with the one more person in each or without; ``as_many``: counted as if each trip were another's."""
+    world = np.arange(WORLDS)
+    used, unused = 2 * world, 2 * world + 1
+    pair = [np.repeat(used, 10)]
+    trips = [np.full(10 * WORLDS, 2)]
+    who = [np.arange(10 * WORLDS)]
+    if person:
+        times = OFTEN if as_many else 1
+        pair += [np.repeat(used, times), np.repeat(unused, times)]
+        trips += [np.full(times * WORLDS, OFTEN // times)] * 2
+        first = 10 * WORLDS
+        number = np.arange(2 * times * WORLDS) if as_many else np.tile(world, 2)
+        who.append(first + number)
+    o, d = np.divmod(np.concatenate(pair), SIDE)
+    return Flows.from_pairs(
+        o, d, np.concatenate(trips), origins=TREE, destinations=TREE, person=np.concatenate(who)
+    )  # fmt: skip
+
+
+def released(flows: Flows, **options) -> Worlds:
+    """What is published of the used and of the unused pair of each world; zero where a pair is not listed."""
+    release = anonymize(flows, "laplace", bound=BOUND, **options)
+    zones = [
+        z.codes(np.arange(len(z), dtype=np.int32)) for z in (release.plan.origin_zones, release.plan.destination_zones)
+    ]
+    place = [np.searchsorted(TREE.code[TREE.leaf_node], z) for z in zones]
+    matrix = np.zeros((SIDE, SIDE), dtype=np.int64)
+    matrix[place[0][release.cells.origin], place[1][release.cells.destination]] = release.cells.trips
+    return matrix.ravel()[::2], matrix.ravel()[1::2]
+
+
+#: What an attacker may look for in the used and the unused pair of a world. Without noise they have 20 trips and none.
+EVENTS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "the used pair is large": lambda used, _: used >= 21,
+    "the used pair is small": lambda used, _: used <= 20,
+    "the unused pair is listed": lambda _, unused: unused >= 1,
+    "the unused pair is large": lambda _, unused: unused >= 4,
+    "the unused pair is not listed": lambda _, unused: unused == 0,
+    "both are large": lambda used, unused: (used >= 21) & (unused >= 1),
+    "neither is": lambda used, unused: (used <= 20) & (unused == 0),
+}
+
+
+def broken(one: Worlds, other: Worlds, epsilon: float, delta: float) -> list[str]:
+    """The events that are surely more frequent in one than exp(ε) times their frequency in the other, plus δ."""
+    level = FALSE_ALARM / (4 * len(EVENTS))
+    found = []
+    for name, event in EVENTS.items():
+        a, b = int(event(*one).sum()), int(event(*other).sum())
+        least = stats.beta.ppf(level, a, WORLDS - a + 1) if a else 0.0
+        most = stats.beta.isf(level, b + 1, WORLDS - b) if b < WORLDS else 1.0
+        if least > np.exp(epsilon) * most + delta:
+            found.append(name)
+    return found
+
+
+def both_ways(one: Worlds, other: Worlds, epsilon: float, delta: float = 0.0) -> list[str]:
+    return broken(one, other, epsilon, delta) + broken(other, one, epsilon, delta)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.5])
+def test_all_pairs(epsilon):
+    with_person, without = (released(flows_with(p), epsilon=epsilon, region="observed") for p in (True, False))
+    assert both_ways(with_person, without, epsilon) == []
+    # The audit is sharp enough to see that half of it would not do.
+    assert "both are large" in both_ways(with_person, without, 0.5 * epsilon)
+
+
+def test_from_a_threshold():
+    epsilon, delta = 1.0, 0.01
+    with_person, without = (released(flows_with(p), epsilon=epsilon, delta=delta) for p in (True, False))
+    assert both_ways(with_person, without, epsilon, delta) == []
+    # A pair of that person alone shows with probability δ at most.
+    shown = int((with_person[1] > 0).sum())
+    assert stats.binomtest(shown, WORLDS, delta, alternative="greater").pvalue > FALSE_ALARM
+    assert shown > 0
+    assert not (without[1] > 0).any()
+
+
+def test_a_person_who_is_not_bounded_is_found():
+    with_person = released(flows_with(True, as_many=True), epsilon=1.0, region="observed")
+    without = released(flows_with(False), epsilon=1.0, region="observed")
+    assert "the unused pair is large" in both_ways(with_person, without, 1.0)

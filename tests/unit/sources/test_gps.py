@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowveil.errors import DataError, ParameterError
+from flowveil.sources import prepare
+from flowveil.sources.gps import prepare_gps, stays
+from reference.gps import slow_stays, slow_trips
+
+START = datetime(2024, 3, 4, 8)
+
+
+def points(rows: list[tuple[str, float, float, float]]) -> pa.Table:
+    """Rows of (person, seconds, metres east, metres north) near the equator, shuffled."""
+    order = np.random.default_rng(3).permutation(len(rows))
+    rows = [rows[i] for i in order]
+    return pa.table(
+        {
+            "uid": [r[0] for r in rows],
+            "datetime": [(START + timedelta(seconds=r[1])).isoformat(sep=" ") for r in rows],
+            "lat": [r[3] / 111_195 for r in rows],
+            "lng": [r[2] / 111_195 + 1 for r in rows],
+        }
+    )
+
+
+def walk(
+    person: str, since: float, metres: float, *, n: int = 5, step: float = 60
+) -> list[tuple[str, float, float, float]]:
+    return [(person, since + i * step, metres + 500 * i, 0.0) for i in range(n)]
+
+
+def test_a_gap_ends_a_trip_and_persons_never_join():
+    # b's first point comes one second after a's last one, at the same place.
+    found = prepare_gps(points([*walk("a", 0, 0), *walk("b", 241, 2000), *walk("a", 1000, 9000)]), dwell=None)
+    trips = found.trips.to_pylist()
+    assert [t["person_id"] for t in trips] == ["a", "a", "b"]
+    assert [t["points"] for t in trips] == [5, 5, 5]
+    assert trips[0]["start_time"] == START
+    assert trips[0]["end_time"] == START + timedelta(seconds=240)
+    assert trips[1]["start_lon"] == pytest.approx(1 + 9000 / 111_195)
+
+
+def test_three_minutes_are_no_gap_but_a_second_more_is():
+    at = [("a", 0.0, 0.0, 0.0), ("a", 180.0, 900.0, 0.0), ("a", 361.0, 1800.0, 0.0)]
+    found = prepare_gps(points(at), dwell=None)
+    assert [t["points"] for t in found.trips.to_pylist()] == [2]
+    assert found.left_out == {"trips of one point": 1}
+
+
+def test_a_stay_ends_a_trip_and_the_next_starts_where_it_ended():
+    rest = [("a", 300 + 60 * i, 2000.0, 10.0 * (i % 2)) for i in range(12)]
+    away = [("a", 1020 + 60 * i, 2500.0 + 500 * i, 0.0) for i in range(5)]
+    trips = prepare_gps(points([*walk("a", 0, 0, n=4), *rest, *away])).trips.to_pylist()
+    assert len(trips) == 2
+    assert trips[0]["end_lon"] == pytest.approx(1 + 2000 / 111_195)
+    assert trips[1]["start_lon"] == pytest.approx(1 + 2000 / 111_195)
+    assert trips[1]["start_time"] >= trips[0]["end_time"]
+
+
+def test_points_that_cannot_be_used_are_counted():
+    table = pa.table(
+        {
+            "person": ["a", "a", "a", None, "a", "a"],
+            "time": [0, 60, 120, 0, None, 180],
+            "lat": [48.0, 48.1, 95.0, 48.0, 48.0, 0.0],
+            "lon": [2.0, 2.0, 2.0, 2.0, 2.0, 0.0],
+        }
+    )
+    found = prepare_gps(table, dwell=None)
+    assert found.left_out == {"points that cannot be used": 4}
+    assert found.trips.num_rows == 1
+
+
+def test_row_order_leaves_no_trace():
+    rows = [*walk("a", 0, 0), *walk("b", 30, 700), *walk("a", 900, 0)]
+    assert prepare_gps(points(rows)).trips.equals(prepare_gps(points(rows[::-1])).trips)
+
+
+def test_missing_columns_are_all_reported_with_a_suggestion():
+    with pytest.raises(DataError) as caught:
+        prepare_gps(pa.table({"uid": ["a"], "latitude": [1.0]}), lon="longitud")
+    assert "'longitud'" in str(caught.value)
+    assert "time" in str(caught.value)
+
+
+def test_rules_must_be_above_zero():
+    with pytest.raises(ParameterError, match="gap"):
+        prepare_gps(points(walk("a", 0, 0)), gap=0)
+
+
+def test_unknown_sources_and_options_are_refused():
+    with pytest.raises(ParameterError, match="porto"):
+        prepare("portoo", "x.csv")
+    with pytest.raises(ParameterError, match="--gap"):
+        prepare("porto", "x.csv", gap=3)
+
+
+def test_many_persons_over_years_do_not_overflow():
+    # Two points a year apart, then a stay of the person with the highest number.
+    year = 365 * 86_400_000_000
+    person = np.array([0, 0, 10**6, 10**6], dtype=np.int64)
+    us = np.array([0, 40 * year, year, year + 400_000_000], dtype=np.int64)
+    assert stays(person, us, np.zeros(4), np.zeros(4), dwell=300, radius=100).tolist() == [True, True, True, True]
+    assert stays(person, us, np.zeros(4), np.array([0, 9, 0, 0.0]), dwell=300, radius=100).tolist() == [
+        False,
+        False,
+        True,
+        True,
+    ]
+
+
+@pytest.mark.real
+def test_the_real_geolife_sample(shared_data: Path):
+    found = prepare_gps(shared_data / "geolife_sample" / "points.parquet")
+    trips = found.trips.to_pandas()
+    assert len(trips) > 100
+    assert (trips["end_time"] > trips["start_time"]).all()
+    # Trips of one person do not overlap in time, and nobody is two persons.
+    for _, own in trips.groupby("person_id"):
+        assert (own["start_time"].to_numpy()[1:] >= own["end_time"].to_numpy()[:-1]).all()
+    assert trips["person_id"].nunique() == 2
+
+
+recorded = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(0, 60), st.integers(0, 8)),
+    min_size=1,
+    max_size=40,
+    unique_by=lambda r: r[:2],
+)
+
+
+@settings(deadline=None)
+@given(recorded)
+def test_stays_are_those_of_the_definition(rows):
+    rows = sorted(rows)
+    person = np.array([r[0] for r in rows], dtype=np.int64)
+    us = np.array([r[1] * 60_000_000 for r in rows], dtype=np.int64)
+    lon = np.array([r[2] * 60 / 111_195 for r in rows])
+    lat = np.zeros(len(rows))
+    fast = stays(person, us, lat, lon, dwell=300, radius=100)
+    assert fast.tolist() == slow_stays(rows, dwell_minutes=5, radius_steps=100 / 60)
+
+
+@settings(deadline=None, max_examples=25)
+@given(recorded)
+def test_gap_trips_are_those_of_the_definition(rows):
+    found = prepare_gps(points([(f"p{p}", 60.0 * m, 60.0 * x, 0.0) for p, m, x in rows]), dwell=None, gap=180)
+    trips = [
+        (t["person_id"], int((t["start_time"] - START).total_seconds() // 60), t["points"])
+        for t in found.trips.to_pylist()
+    ]
+    assert trips == slow_trips(rows, gap_minutes=3)

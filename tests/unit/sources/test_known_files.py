@@ -1,0 +1,149 @@
+"""Porto, New York and NetMob 2025: tiny files in their formats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from flowveil.cli import main
+from flowveil.errors import DataError, ParameterError
+from flowveil.sources.netmob25 import prepare_netmob25
+from flowveil.sources.nyc_tlc import prepare_nyc_tlc
+from flowveil.sources.porto import prepare_porto
+from flowveil.trips import read_slices, read_trips
+
+PORTO = """"TRIP_ID","CALL_TYPE","ORIGIN_CALL","ORIGIN_STAND","TAXI_ID","TIMESTAMP","DAY_TYPE","MISSING_DATA","POLYLINE"
+"T1","B",NA,"15","200","1408039037","A","False","[[-8.5,41.1],[-8.55,41.15],[-8.6,41.2]]"
+"T2","C",NA,NA,"201","1408039037","A","False","[]"
+"T3","A","7",NA,"200","1408049037","A","True","[[-8.7,41.3]]"
+"T4","B",NA,"15","200","1408059037","A","False","[[-8.1,41.0], [-8.2,41.5]]"
+"""
+
+
+def test_porto_takes_the_first_and_last_point_and_counts_short_tracks(tmp_path: Path):
+    path = tmp_path / "train.csv"
+    path.write_text(PORTO, encoding="utf-8")
+    found = prepare_porto(path)
+    assert found.left_out == {"empty tracks": 1, "tracks of one point": 1}
+    first, second = found.trips.to_pylist()
+    assert (first["start_lat"], first["start_lon"], first["end_lat"], first["end_lon"]) == (41.1, -8.5, 41.2, -8.6)
+    assert (first["end_time"] - first["start_time"]).total_seconds() == 30
+    assert (second["end_lat"], second["end_lon"], second["points"]) == (41.5, -8.2, 2)
+    assert len(read_trips(found.trips, resolution=7)) == 2
+
+
+def test_porto_refuses_another_table():
+    with pytest.raises(DataError, match="POLYLINE"):
+        prepare_porto(pa.table({"TRIP_ID": ["a"]}))
+
+
+def test_nyc_zones_drop_ids_that_are_not_on_the_map():
+    trips = pa.table(
+        {
+            "lpep_pickup_datetime": ["2020-03-01 00:20:18"] * 4,
+            "lpep_dropoff_datetime": ["2020-03-01 00:30:18"] * 4,
+            "PULocationID": [1.0, 2.0, 264.0, None],
+            "DOLocationID": [2.0, 9.0, 1.0, 1.0],
+        }
+    )
+    zones = pa.table({"LocationID": [1, 2, 3], "zone": ["A", "B", "C"]})
+    found = prepare_nyc_tlc(trips, zones=zones)
+    assert found.trips.select(["start_zone", "end_zone"]).to_pylist() == [{"start_zone": "1", "end_zone": "2"}]
+    assert found.left_out == {"missing zones": 1, "zones that are not on the map": 2}
+    assert prepare_nyc_tlc(trips).trips.num_rows == 2
+
+
+def test_nyc_coordinates_of_all_years():
+    old = pa.table(
+        {
+            "Trip_Pickup_DateTime": ["2009-01-04 02:52:00"] * 2,
+            "Trip_Dropoff_DateTime": ["2009-01-04 03:02:00"] * 2,
+            "Start_Lon": [-73.99, 0.0],
+            "Start_Lat": [40.72, 0.0],
+            "End_Lon": [-73.98, -73.9],
+            "End_Lat": [40.75, 40.7],
+        }
+    )
+    found = prepare_nyc_tlc(old)
+    assert found.trips.num_rows == 1
+    assert found.left_out == {"trips with an end at 0,0": 1}
+    with pytest.raises(DataError, match="PULocationID"):
+        prepare_nyc_tlc(pa.table({"a": [1]}))
+
+
+@pytest.fixture
+def netmob(tmp_path: Path) -> Path:
+    folder = tmp_path / "netmob25"
+    (folder / "gps").mkdir(parents=True)
+    (folder / "individuals_dataset.csv").write_text(
+        "ID,SEX,AGE,PRO_CAT,GPS_RECORD,WEIGHT_INDIV\n"
+        "10_1,Woman,34,Executives,True,2000.5\n10_2,Man,77,Retired,True,1500\n10_3,Man,20,Students,False,900\n",
+        encoding="utf-8",
+    )
+    rows = ["LOCAL DATETIME,LATITUDE,LONGITUDE,SPEED"]
+    rows += [f"2022-11-14 08:{m:02d}:00,48.{80 + m},2.3,5" for m in (0, 1, 2, 6, 7)]
+    (folder / "gps" / "10_1.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    # Begins where and a second after the first person's record ends.
+    (folder / "gps" / "10_2.csv").write_text(
+        "LOCAL DATETIME,LATITUDE,LONGITUDE,SPEED\n2022-11-14 08:07:01,48.87,2.3,5\n2022-11-14 08:08:01,48.9,2.3,5\n",
+        encoding="utf-8",
+    )
+    (folder / "gps" / "10_3.csv").write_text("LOCAL DATETIME,LATITUDE,LONGITUDE,SPEED\n", encoding="utf-8")
+    return folder
+
+
+def test_netmob_cuts_after_three_minutes_and_joins_the_individuals(netmob: Path):
+    found = prepare_netmob25(netmob)
+    rows = [
+        (t["person_id"], t["sex"], t["age"], t["profession"], t["weight"], t["points"]) for t in found.trips.to_pylist()
+    ]
+    assert rows == [
+        ("10_1", "Woman", "30-39", "Executives", 2000.5, 3),
+        ("10_1", "Woman", "30-39", "Executives", 2000.5, 2),
+        ("10_2", "Man", "70+", "Retired", 1500.0, 2),
+    ]
+    assert found.left_out == {
+        "participants without a complete record": 1,
+        "files of no participant with a record": 1,
+    }
+    assert read_slices(found.trips, by="sex").columns == ("sex",)
+
+
+def test_netmob_says_what_is_missing(netmob: Path, tmp_path: Path):
+    with pytest.raises(ParameterError, match="folder"):
+        prepare_netmob25(netmob / "individuals_dataset.csv")
+    (netmob / "individuals_dataset.csv").write_text("ID,SEX,WEIGHT_INDIV\n1,F,2\n", encoding="utf-8")
+    with pytest.raises(DataError, match="recorded"):
+        prepare_netmob25(netmob)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ParameterError, match="--individuals"):
+        prepare_netmob25(tmp_path / "empty")
+
+
+def test_prepare_on_the_command_line(netmob: Path, tmp_path: Path, capsys):
+    out = tmp_path / "trips.parquet"
+    main(["prepare", "netmob25", str(netmob), "--out", str(out)])
+    assert pq.read_table(out).num_rows == 3
+    said = capsys.readouterr().out
+    assert "3 trips" in said
+    assert "10_1" not in said
+    with pytest.raises(SystemExit) as ended:
+        main(["prepare", "netmob25", str(netmob), "--out", str(tmp_path / "nowhere" / "t.parquet")])
+    assert ended.value.code == 2
+
+
+@pytest.mark.real
+def test_the_real_porto_sample(shared_data: Path):
+    found = prepare_porto(shared_data / "porto_taxi" / "test.csv")
+    assert found.trips.num_rows + sum(found.left_out.values()) == 320
+
+
+@pytest.mark.real
+def test_the_real_green_taxi_trips(shared_data: Path):
+    place = shared_data / "nyc_green_taxi_zones"
+    found = prepare_nyc_tlc(place / "trips.parquet", zones=place / "zones.csv")
+    assert found.trips.num_rows + sum(found.left_out.values()) == 1_282_467
+    assert not {"264", "265"} & set(found.trips["start_zone"].unique().to_pylist())

@@ -1,0 +1,229 @@
+"""Families: published in one folder, verified slice by slice, refused where subtraction tells."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from flowveil.api import anonymize
+from flowveil.cli import main
+from flowveil.errors import InfeasibleError, ParameterError
+from flowveil.family import anonymize_slices
+from flowveil.flows import Flows
+from flowveil.hierarchy import Hierarchy
+from flowveil.report.profile import largest_profiles, profile_chart
+from flowveil.slices import Every, SlicedFlows
+from flowveil.trips import read_slices
+from flowveil.verify import verify_release
+from segmented import survey
+
+
+@pytest.fixture(scope="module")
+def trips() -> pa.Table:
+    return survey()
+
+
+@pytest.fixture(scope="module")
+def by_sex(trips):
+    return read_slices(trips, by="sex", resolution=7)
+
+
+def test_one_folder_holds_all_slices(by_sex, tmp_path: Path):
+    family = anonymize_slices(by_sex, k=5)
+    folder = family.write(tmp_path / "release", formats="csv")
+    table = pq.read_table(folder / "flows.parquet")
+    assert table.column_names == ["origin_zone", "destination_zone", "trips", "weight", "sex"]
+    assert min(table["trips"].to_pylist()) >= 5
+    report = json.loads((folder / "report.json").read_text("utf-8"))
+    assert [s["slice"] for s in report["slices"]] == [{"sex": "F"}, {"sex": "M"}]
+    assert report["unpublished_slices"] == 1
+    assert verify_release(folder, by_sex) == []
+    everything = b"".join(path.read_bytes() for path in folder.iterdir())
+    assert b"SECRET" not in everything
+
+
+def test_a_slice_of_few_people_is_not_published_even_with_many_trips(by_sex):
+    rare = by_sex.slices[by_sex.keys.index(("X",))]
+    assert rare.trips.sum() >= 3
+    family = anonymize_slices(by_sex, k=3, method="suppression")
+    assert ("X",) not in family.keys
+    assert family.n_unpublished == 1
+
+
+def test_a_total_beside_its_slices_is_refused_where_it_tells(by_sex):
+    with pytest.raises(InfeasibleError, match="--common-zones") as caught:
+        anonymize_slices(by_sex, k=5, method="atg-dual", total=True)
+    assert "differences" in str(caught.value)
+    family = anonymize_slices(by_sex, k=5, method="atg-dual", total=True, accept_differencing=True)
+    assert family.differencing.short > 0
+
+
+def test_an_accepted_family_says_so(by_sex, tmp_path: Path):
+    family = anonymize_slices(by_sex, k=5, method="atg-dual", total=True, accept_differencing=True)
+    folder = family.write(tmp_path / "release")
+    said = json.loads((folder / "manifest.json").read_text("utf-8"))["statement"]
+    assert any(line.startswith("Not protected: subtraction") for line in said)
+
+
+def test_common_zones_publish_a_total_that_tells_nothing(by_sex, tmp_path: Path):
+    family = anonymize_slices(by_sex, k=5, total=True, common_zones=True, max_suppressed=0.3)
+    assert family.differencing.short == 0
+    folder = family.write(tmp_path / "release")
+    assert verify_release(folder, by_sex) == []
+
+
+def test_a_day_beside_its_hours(trips, tmp_path: Path):
+    hours = read_slices(trips, time="t", every="1h", resolution=6)
+    family = anonymize_slices(hours, k=5, also_every=["day"], total=True, common_zones=True, max_suppressed=0.3)
+    assert {len(key[0] or "") for key in family.keys} <= {0, 10, 16}
+    folder = family.write(tmp_path / "release")
+    assert verify_release(folder, hours) == []
+    with pytest.raises(ParameterError, match="whole steps"):
+        anonymize_slices(hours, k=5, also_every=["weekday"])
+
+
+def one_place(**trips: int) -> SlicedFlows:
+    """Slices of one pair of tiles, by hour."""
+    tree = Hierarchy(parent=np.array([-1], np.int32), code=np.array(["here"]))
+    only = np.zeros(1, dtype=np.int64)
+    return SlicedFlows(
+        columns=("time",),
+        keys=tuple((f"2024-03-0{name[1]}T0{name[3]}:00",) for name in trips),
+        slices=tuple(
+            Flows.from_pairs(only, only, np.array([n]), origins=tree, destinations=tree) for n in trips.values()
+        ),
+        every=Every.parse("1h"),
+    )
+
+
+def test_a_mixture_of_days_and_hours_is_not_overlooked():
+    # Monday is left out beside its hours (12 - 10 = 2). The total minus Tuesday is 12 and the total minus all
+    # published hours is 20, both safe; but the total minus Tuesday minus Monday's first hour would be 2.
+    week = one_place(d4h8=10, d4h9=2, d5h8=9, d5h9=9)
+    family = anonymize_slices(week, k=10, total=True, also_every=["day"], common_zones=True)
+    assert set(family.keys) == {("2024-03-05",), ("2024-03-04T08:00",)}
+    assert family.differencing.short == 0
+
+
+def test_a_total_alone_can_be_published(tmp_path: Path):
+    family = anonymize_slices(one_place(d4h8=5, d4h9=6), k=10, total=True, common_zones=True)
+    assert family.keys == ((None,),)
+    family.write(tmp_path / "release")
+
+
+def test_what_few_people_hold_does_not_follow_from_the_report(by_sex, tmp_path: Path):
+    rare = by_sex.slices[by_sex.keys.index(("X",))]
+    assert rare.trips.sum() >= 5
+    folder = anonymize_slices(by_sex, k=5, max_suppressed=0).write(tmp_path / "release")
+    report = json.loads((folder / "report.json").read_text("utf-8"))
+    # All trips minus those of F and M would be the trips of the two people of X.
+    for name in ("suppressed_share", "c_dm", "reconstruction_loss", "distribution_distance"):
+        assert report["measures"]["trips"][name] is None
+    amended(folder, lambda r: r["measures"]["trips"].update(suppressed_share=1 - 1 / 3))
+    assert any("withhold" in line for line in verify_release(folder, by_sex))
+
+
+def test_beside_a_total_no_suppressed_volume_is_told(by_sex, tmp_path: Path):
+    family = anonymize_slices(by_sex, k=5, total=True, common_zones=True, max_suppressed=0.3)
+    folder = family.write(tmp_path / "release")
+    report = json.loads((folder / "report.json").read_text("utf-8"))
+    told = [report["measures"], *(part["measures"] for part in report["slices"])]
+    assert {values["suppressed_share"] for measures in told for values in measures.values()} == {None}
+    share = 1 - sum(family[("F",)].cells.trips) / sum(family[("F",)].input.trips)
+    amended(folder, lambda r: r["slices"][1]["measures"]["trips"].update(suppressed_share=share))
+    assert any("withhold" in line for line in verify_release(folder, by_sex))
+
+
+def test_subtraction_is_recounted_from_the_files(by_sex, tmp_path: Path):
+    family = anonymize_slices(by_sex, k=5, method="atg-dual", total=True, accept_differencing=True)
+    folder = family.write(tmp_path / "release")
+    assert verify_release(folder, by_sex) == []
+    amended(folder, lambda r: r["differencing"].update(short=0))
+    assert any("differences" in line for line in verify_release(folder, by_sex))
+
+
+def amended(folder: Path, change) -> None:
+    """Change report.json and make the manifest agree."""
+    path = folder / "report.json"
+    report = json.loads(path.read_text("utf-8"))
+    change(report)
+    path.write_text(json.dumps(report), "utf-8")
+    manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
+    manifest["sha256"]["report.json"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(manifest), "utf-8")
+
+
+def test_flows_and_slices_are_not_mixed_up(by_sex):
+    with pytest.raises(ParameterError, match="read_slices"):
+        anonymize_slices(by_sex.whole)
+    with pytest.raises(ParameterError, match="anonymize_slices"):
+        anonymize(by_sex)
+
+
+def test_boxes_are_no_slices(by_sex):
+    with pytest.raises(ParameterError, match="boxes"):
+        anonymize_slices(by_sex, k=5, method="mondrian")
+
+
+def rewritten(folder: Path, **columns) -> None:
+    """Change flows.parquet and make the manifest agree."""
+    table = pq.read_table(folder / "flows.parquet")
+    for name, change in columns.items():
+        at = table.schema.get_field_index(name)
+        table = table.set_column(at, name, pa.array(change(table[name].to_pylist()), table.schema.field(name).type))
+    pq.write_table(table, folder / "flows.parquet")
+    manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
+    manifest["sha256"]["flows.parquet"] = hashlib.sha256((folder / "flows.parquet").read_bytes()).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(manifest), "utf-8")
+
+
+@pytest.mark.parametrize(
+    ("change", "finding"),
+    [
+        ({"trips": lambda values: [values[0] + 1, *values[1:]]}, "another number of trips"),
+        ({"sex": lambda values: ["M" if v == "F" else "F" for v in values]}, "another number of trips"),
+        ({"sex": lambda values: ["X" if v == "M" else v for v in values]}, "slices"),
+    ],
+)
+def test_a_changed_slice_is_found(by_sex, tmp_path: Path, change, finding):
+    folder = anonymize_slices(by_sex, k=5).write(tmp_path / "release")
+    rewritten(folder, **change)
+    found = verify_release(folder, by_sex)
+    assert any(finding in line for line in found)
+
+
+def test_profiles_show_before_and_after(trips):
+    hours = read_slices(trips, time="t", every="1h", resolution=7)
+    family = anonymize_slices(hours, k=2, method="suppression")
+    profiles = largest_profiles(family, zones=int(hours.origins.level.min()), n=1)
+    assert profiles[0].before.sum() == len(trips)
+    published = sum(int(r.cells.trips.sum()) for r in family.releases)
+    assert profiles[0].after.sum() == pytest.approx(published)
+    assert "Not for publication" in profile_chart(profiles)
+
+
+def test_slices_on_the_command_line(trips, tmp_path: Path, capsys):
+    path, out = tmp_path / "trips.parquet", tmp_path / "release"
+    pq.write_table(trips, path)
+    common = [str(path), "--by", "sex", "--k", "5", "--resolution", "7", "--out", str(out)]
+    main(["anonymize", *common, "--total", "--common-zones", "--max-suppressed", "0.3"])
+    main(["verify", str(out), "--against", str(path)])
+    with pytest.raises(SystemExit) as ended:
+        main(["anonymize", *common, "--total", "--method", "atg-dual"])
+    assert ended.value.code == 3
+    assert "SECRET" not in capsys.readouterr().out
+
+
+def test_processes_change_nothing(by_sex, monkeypatch):
+    monkeypatch.setattr("flowveil.family.SECONDS_ALONE", 0.0)
+    one, two = anonymize_slices(by_sex, k=5), anonymize_slices(by_sex, k=5, workers=2)
+    assert one.keys == two.keys
+    for a, b in zip(one.releases, two.releases, strict=True):
+        assert np.array_equal(a.cells.trips, b.cells.trips)
+        assert b.plan.origin_zones.hierarchy is by_sex.origins

@@ -1,0 +1,334 @@
+"""A noisy release from the input to the folder: what is written, what is not, what the check finds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import h3
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import csv
+
+from conftest import trip_table
+from flowveil import NoisyRelease, ParameterError, anonymize, read_trips
+from flowveil.api import verify_folder as verify
+from flowveil.cli import main
+from flowveil.publish.folder import publish
+from flowveil.report.html import render
+from flowveil.report.summary import summarize
+
+REGION = h3.latlng_to_cell(48.85, 2.35, 5)
+ASKED = {"epsilon": 1.0, "bound": 5, "region": REGION, "level": 7}
+FROM_THE_TABLE = {"n_cells", "n_origin_zones", "n_destination_zones", "published_trips"}
+
+
+@pytest.fixture(scope="module")
+def trips() -> pa.Table:
+    return trip_table(1500)
+
+
+@pytest.fixture(scope="module")
+def release(trips) -> NoisyRelease:
+    return anonymize(read_trips(trips, resolution=9), "laplace", **ASKED)
+
+
+@pytest.fixture
+def folder(tmp_path, release) -> Path:
+    return release.write(tmp_path / "release")
+
+
+def rewrite(folder: Path, name: str, content: bytes) -> None:
+    """Replace a file and its hash: what is left to find is the content."""
+    import hashlib
+
+    (folder / name).write_bytes(content)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["sha256"][name] = hashlib.sha256(content).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+def rewrite_table(folder: Path, name: str, table: pa.Table) -> None:
+    pq.write_table(table, folder / "new")
+    content = (folder / "new").read_bytes()
+    (folder / "new").unlink()
+    rewrite(folder, name, content)
+
+
+def rewrite_report(folder: Path, change) -> None:
+    report = json.loads((folder / "report.json").read_text())
+    change(report)
+    rewrite(folder, "report.json", json.dumps(report).encode())
+
+
+# ---- what is written -------------------------------------------------------------------------------------------------
+
+
+def test_the_folder_holds_the_release(folder, release, trips):
+    table = pq.read_table(folder / "flows.parquet")
+    assert table.column_names == ["origin_zone", "destination_zone", "trips"]
+    assert table == release.flows
+    assert verify(folder, against=trips) == []
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "flows.parquet", "manifest.json", "report.html", "report.json", "zones.parquet",
+    ]  # fmt: skip
+
+
+def test_the_table_is_streamed_in_row_groups(tmp_path, release, monkeypatch):
+    monkeypatch.setattr("flowveil.publish.folder.ROWS_PER_GROUP", 100)
+    folder = release.write(tmp_path / "release")
+    written = pq.ParquetFile(folder / "flows.parquet")
+    assert written.num_row_groups == -(-len(release.flows) // 100)
+    assert written.read() == release.flows
+
+
+def test_the_report_states_the_promise(folder):
+    report = json.loads((folder / "report.json").read_text())
+    promise = report["guarantee"]
+    assert {k: promise[k] for k in ("unit", "epsilon", "delta", "bound")} == {
+        "unit": "person", "epsilon": 1.0, "delta": 0.0, "bound": 5,
+    }  # fmt: skip
+    assert "discrete Laplace" in promise["mechanism"]
+    assert promise["domain"]["region"] == [REGION]
+    said = " ".join(report["statement"])
+    assert "The unit is a person" in said
+    assert "at most 5 trips" in said
+    assert json.loads((folder / "manifest.json").read_text())["statement"] == report["statement"]
+    page = (folder / "report.html").read_text()
+    assert "ε = 1, δ = 0, for each person" in page
+    assert "withheld" in page
+
+
+def test_without_persons_the_report_says_that_the_unit_is_a_trip(trips, tmp_path):
+    flows = read_trips(trips.drop(["person_id"]), resolution=9)
+    release = anonymize(flows, "laplace", epsilon=1, region=REGION, level=7)
+    report = summarize(release)
+    assert report["guarantee"]["unit"] == "trip"
+    assert "The unit is a trip" in report["statement"][0]
+    assert report["statement"][1].startswith("Not protected: people")
+    assert "for each trip, not each person" in render(report)
+    folder = release.write(tmp_path / "release")
+    assert verify(folder, against=trips.drop(["person_id"])) == []
+
+
+def test_observed_zones_are_said_to_be_unprotected(trips):
+    release = anonymize(read_trips(trips, resolution=9), "laplace", epsilon=1, bound=5, region="observed", level=7)
+    assert any(line.startswith("Not protected: the list of zones") for line in summarize(release)["statement"])
+
+
+def test_the_threshold_is_told_and_kept(trips, tmp_path):
+    release = anonymize(read_trips(trips, resolution=9), "laplace", epsilon=4, bound=5, delta=1e-4, level=6)
+    folder = release.write(tmp_path / "release")
+    report = json.loads((folder / "report.json").read_text())
+    least = report["guarantee"]["threshold"]
+    assert least > 5
+    assert min(pq.read_table(folder / "flows.parquet")["trips"].to_pylist()) >= least
+    assert report["guarantee"]["delta"] == 1e-4
+    assert verify(folder, against=trips) == []
+
+
+def test_nothing_in_the_report_depends_on_the_true_counts(release):
+    """Another input and the same options give the same report but for what the noisy table says of itself."""
+    other = anonymize(read_trips(trip_table(700, seed=9), resolution=9), "laplace", **ASKED)
+    one, two = summarize(release), summarize(other)
+    for report in (one, two):
+        told = {name for name, value in report["measures"]["trips"].items() if value is not None}
+        assert told == FROM_THE_TABLE
+        for name in FROM_THE_TABLE:
+            report["measures"]["trips"].pop(name)
+    assert one == two
+
+
+def test_nor_do_the_zones(release):
+    other = anonymize(read_trips(trip_table(700, seed=9), resolution=9), "laplace", **ASKED)
+    assert other.zones == release.zones
+
+
+def test_no_exact_number_is_in_any_text_of_the_folder(tmp_path):
+    """Counts that are unlike any other number: rows, trips, flows, persons, tiles."""
+    table = trip_table(7919)
+    flows = read_trips(table, resolution=9)
+    release = anonymize(flows, "laplace", **ASKED)
+    folder = release.write(tmp_path / "release")
+    secret = {len(table), len(flows), int(flows.trips.sum()), flows.origins.n_tiles, flows.destinations.n_tiles}
+    secret |= set(release.left_out.values()) - {0}
+    numbers = {str(n) for n in secret if n > 500} | {f"{n:,}" for n in secret if n > 1000}
+    told = {str(v) for v in summarize(release)["measures"]["trips"].values()}
+    for name in ("report.json", "report.html", "manifest.json"):
+        text = (folder / name).read_text()
+        assert not {n for n in numbers - told if f" {n}" in text or f">{n}<" in text}
+        assert "SECRET" not in text
+    assert "SECRET" not in repr(release)
+
+
+def test_measures_for_the_data_holder_are_all_there(release):
+    m = release.metrics()["trips"]
+    assert list(release.metrics()) == ["trips"]
+    for name in ("reconstruction_loss", "distribution_distance", "suppressed_share", "generalization_distance_m"):
+        assert m[name] is not None
+
+
+# ---- seeds -----------------------------------------------------------------------------------------------------------
+
+
+def test_noise_from_a_seed_is_never_written(trips, tmp_path):
+    release = anonymize(read_trips(trips, resolution=9), "laplace", **ASKED, unsafe_seed_for_tests=3)
+    for write in (release.write, lambda place: publish(release, place)):
+        with pytest.raises(ParameterError, match="seed"):
+            write(tmp_path / "release")
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---- the check -------------------------------------------------------------------------------------------------------
+
+
+def change_flows(folder: Path, change) -> None:
+    rewrite_table(folder, "flows.parquet", change(pq.read_table(folder / "flows.parquet")))
+
+
+def with_trips(table: pa.Table, trips: list[int]) -> pa.Table:
+    return table.set_column(2, "trips", pa.array(trips, pa.int64()))
+
+
+TAMPERED = {
+    "a zero": (
+        lambda f: change_flows(f, lambda t: with_trips(t, [0, *t["trips"].to_pylist()[1:]])),
+        "fewer trips than may be published",
+    ),
+    "another order": (lambda f: change_flows(f, lambda t: t.take(np.arange(len(t))[::-1])), "not sorted"),
+    "a row twice": (lambda f: change_flows(f, lambda t: pa.concat_tables([t[:1], t])), "stand twice"),
+    "weights": (lambda f: change_flows(f, lambda t: t.append_column("weight", pa.array([1.0] * len(t)))), "columns"),
+    "an empty field": (
+        lambda f: change_flows(f, lambda t: with_trips(t, [None, *t["trips"].to_pylist()[1:]])),
+        "empty fields",
+    ),
+    "a zone less": (
+        lambda f: rewrite_table(f, "zones.parquet", pq.read_table(f / "zones.parquet")[1:]),
+        "are missing",
+    ),
+    "rows less": (lambda f: change_flows(f, lambda t: t[:-5]), "n_cells contradicts"),
+    "a true measure": (
+        lambda f: rewrite_report(f, lambda r: r["measures"]["trips"].update(suppressed_share=0.1)),
+        "suppressed_share would tell",
+    ),
+    "an unknown measure": (
+        lambda f: rewrite_report(f, lambda r: r["measures"]["trips"].update(input_trips=1500)),
+        "input_trips would tell",
+    ),
+    "an unknown entry": (lambda f: rewrite_report(f, lambda r: r.update(input_rows=1500)), "does not have"),
+    "an unknown promise": (lambda f: rewrite_report(f, lambda r: r["guarantee"].update(people=75)), "does not have"),
+    "an unknown domain": (
+        lambda f: rewrite_report(f, lambda r: r["guarantee"]["domain"].update(empty_pairs=75)),
+        "does not have",
+    ),
+    "how many zones have trips": (
+        lambda f: rewrite_report(f, lambda r: r["guarantee"]["domain"].update(zones_from_data=True)),
+        "number of zones with trips",
+    ),
+    "measures by weight": (lambda f: rewrite_report(f, lambda r: r["measures"].update(weight={})), "by trips alone"),
+    "notes": (lambda f: rewrite_report(f, lambda r: r["notes"].update(flows=12)), "notes"),
+    "another unit": (lambda f: rewrite_report(f, lambda r: r["guarantee"].update(unit="trip")), "unit"),
+    "too little noise": (lambda f: rewrite_report(f, lambda r: r["guarantee"].update(scale=1.0)), "scale"),
+    "no bound": (lambda f: rewrite_report(f, lambda r: r["guarantee"].pop("bound")), "missing"),
+    "no domain": (lambda f: rewrite_report(f, lambda r: r["guarantee"].pop("domain")), "domain"),
+    "a low threshold": (
+        lambda f: rewrite_report(f, lambda r: r["guarantee"].update(delta=1e-6, threshold=20)),
+        "more often than δ",
+    ),
+    "no threshold": (lambda f: rewrite_report(f, lambda r: r["guarantee"].update(delta=1e-6)), "no threshold"),
+    "a threshold too many": (lambda f: rewrite_report(f, lambda r: r["guarantee"].update(threshold=3)), "δ is 0"),
+    "another region": (
+        lambda f: rewrite_report(f, lambda r: r["guarantee"]["domain"].update(region=["851f8d3bfffffff"])),
+        "outside the region",
+    ),
+    "another level": (
+        lambda f: rewrite_report(f, lambda r: r["guarantee"]["domain"].update(level=6)),
+        "another resolution",
+    ),
+    "a seed": (
+        lambda f: rewrite_report(f, lambda r: r["parameters"]["options"].update(unsafe_seed_for_tests=3)),
+        "drawn from a seed",
+    ),
+    "a file changed after the fact": (lambda f: (f / "report.html").write_text("x"), "sha256"),
+    "not a table": (lambda f: rewrite(f, "flows.parquet", b"x"), "cannot be read"),
+}
+
+
+@pytest.mark.parametrize("kind", TAMPERED)
+def test_the_check_finds(kind, folder, trips):
+    change, words = TAMPERED[kind]
+    change(folder)
+    findings = verify(folder, against=trips)
+    assert any(words in finding for finding in findings), findings
+
+
+# ---- the command line ------------------------------------------------------------------------------------------------
+
+
+def run(*arguments: object) -> int:
+    try:
+        main([str(a) for a in arguments])
+    except SystemExit as done:
+        return int(done.code or 0)
+    return 0
+
+
+@pytest.fixture
+def source(tmp_path, trips) -> Path:
+    csv.write_csv(trips, tmp_path / "trips.csv")
+    return tmp_path / "trips.csv"
+
+
+def command(source: Path, out: Path, *more: object, **options: object) -> list[object]:
+    given = {"epsilon": 1, "bound": 5, "level": 7, "region": REGION, **options}
+    flags = [word for name, value in given.items() if value is not None for word in ("--option", f"{name}={value}")]
+    return ["anonymize", source, "--method", "laplace", "--resolution", 9, "--out", out, *flags, *more]
+
+
+def test_the_command_line_publishes_and_says_the_unit(source, tmp_path, capsys):
+    assert run(*command(source, tmp_path / "r")) == 0
+    said = capsys.readouterr().out
+    assert "The unit is a person" in said
+    assert "noisy counts" in said
+    assert "1,500" not in said
+    assert run("verify", tmp_path / "r", "--against", source) == 0
+    assert "noisy counts cannot be recounted" in capsys.readouterr().out
+
+
+def test_json_tells_no_exact_count(source, tmp_path, capsys):
+    assert run(*command(source, tmp_path / "r", "--json")) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["guarantee"]["unit"] == "person"
+    assert "rows" not in result
+    assert "left_out" not in result
+
+
+@pytest.mark.parametrize(
+    ("more", "options", "words"),
+    [
+        (["--k", 10], {}, "--k"),
+        (["--protect", "trips"], {}, "--protect"),
+        (["--max-suppressed", 0.1], {}, "--max-suppressed"),
+        (["--l", 2], {}, "--l"),
+        (["--seed", 1], {}, "--seed"),
+        ([], {"epsilon": None}, "needs epsilon"),
+        ([], {"bound": None}, "needs a bound"),
+        ([], {"region": None}, "delta above 0"),
+        ([], {"unsafe_seed_for_tests": 1}, "seed"),
+    ],
+    ids=str,
+)
+def test_the_command_line_refuses(source, tmp_path, capsys, more, options, words):
+    assert run(*command(source, tmp_path / "r", *more, **options)) == 2
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "r").exists()
+
+
+def test_opendp_is_an_extra(source, tmp_path, capsys, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "opendp.prelude", None)
+    assert run(*command(source, tmp_path / "r")) == 2
+    assert "flowveil[dp]" in capsys.readouterr().err

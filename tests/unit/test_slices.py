@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from conftest import trip_table
+from flowveil.errors import DataError, ParameterError
+from flowveil.slices import Every, holds
+from flowveil.trips import read_slices, read_trips
+
+START = datetime(2024, 3, 4, 7, 50)
+
+
+def timed(n: int = 400, **columns) -> pa.Table:
+    """Trips every seven minutes from Monday 4 March 2024, 7:50 on, by two sexes."""
+    table = trip_table(n)
+    when = [START + timedelta(minutes=7 * i) for i in range(n)]
+    extra = {"t": when, "sex": ["F", "M"] * (n // 2), **columns}
+    for name, values in extra.items():
+        table = table.append_column(name, pa.array(values))
+    return table
+
+
+def test_slices_are_the_flows_of_their_rows():
+    table = timed()
+    sliced = read_slices(table, by="sex")
+    assert sliced.keys == (("F",), ("M",))
+    assert all(s.origins is sliced.origins for s in sliced.slices)
+    for key, flows in sliced:
+        alone = read_trips(table.filter(pa.compute.equal(table["sex"], key[0])))
+        assert flows.trips.sum() == alone.trips.sum() == 200
+        assert len(flows) == len(alone)
+    whole = read_trips(table)
+    assert np.array_equal(sliced.whole.trips, whole.trips)
+    assert np.array_equal(sliced.whole.people.person, whole.people.person)
+
+
+@pytest.mark.parametrize(
+    ("every", "first"),
+    [
+        ("15min", "2024-03-04T07:45"),
+        ("1h", "2024-03-04T07:00"),
+        ("day", "2024-03-04"),
+        ("month", "2024-03"),
+        ("hour", "07:00"),
+        ("weekday", "1 Mon"),
+        ("weekday-hour", "1 Mon 07:00"),
+    ],
+)
+def test_steps_of_time(every, first):
+    sliced = read_slices(timed(), time="t", every=every)
+    assert first in {key[0] for key in sliced.keys}
+    assert all(len(key[0]) == Every.parse(every).label_length for key in sliced.keys)
+    assert sum(int(s.trips.sum()) for s in sliced.slices) == 400
+
+
+def test_times_in_every_form_give_the_same_slices():
+    table = timed()
+    moments = table["t"].to_pylist()
+    unix = [int((m - datetime(1970, 1, 1)).total_seconds()) for m in moments]
+    expected = read_slices(table, time="t", every="1h").keys
+    for values in (
+        unix,
+        [float(u) for u in unix],
+        [u * 1000 for u in unix],
+        [str(u) for u in unix],
+        [m.isoformat() for m in moments],
+        [f"{m:%Y-%m-%d %H:%M:%S} UTC" for m in moments],
+    ):
+        column = table.schema.get_field_index("t")
+        assert read_slices(table.set_column(column, "t", pa.array(values)), time="t", every="1h").keys == expected
+
+
+def test_missing_times_and_attributes_are_left_out_and_counted():
+    table = timed()
+    when = table["t"].to_pylist()
+    when[3] = None
+    sex = table["sex"].to_pylist()
+    sex[5] = " NA "
+    table = table.set_column(table.schema.get_field_index("t"), "t", pa.array(when))
+    table = table.set_column(table.schema.get_field_index("sex"), "sex", pa.array(sex))
+    sliced = read_slices(table, by="sex", time="t", every="day")
+    assert sliced.columns == ("sex", "time")
+    assert sliced.intake.left_out == {"missing time": 1, "missing attribute": 1}
+
+
+def test_what_is_no_time_is_an_error_without_the_value():
+    table = timed(t2=["noon"] + ["2024-03-04 08:00"] * 399)
+    with pytest.raises(DataError) as caught:
+        read_slices(table, time="t2", every="1h")
+    assert "t2" in str(caught.value)
+    assert "noon" not in str(caught.value)
+
+
+def test_persons_are_no_slices():
+    with pytest.raises(ParameterError, match="persons"):
+        read_slices(timed(), by="person_id")
+    with pytest.raises(ParameterError, match="persons"):
+        read_slices(timed(), by="sex", person="sex")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"by": "trips"},
+        {"by": "time"},
+        {"by": "sex,sex"},
+        {"time": "t"},
+        {"every": "1h"},
+        {},
+        {"time": "t", "every": "7h"},
+        {"time": "t", "every": "soon"},
+    ],
+)
+def test_slices_that_cannot_be(wrong):
+    with pytest.raises(ParameterError):
+        read_slices(timed(), **wrong)
+
+
+def test_an_unknown_attribute_is_named_with_a_suggestion():
+    with pytest.raises(DataError, match="sex"):
+        read_slices(timed(), by="sexx")
+
+
+def test_keys_hold_each_other():
+    columns = ("sex", "time")
+    assert holds((None, None), ("F", "2024-03-04T08:00"), columns=columns)
+    assert holds(("F", "2024-03-04"), ("F", "2024-03-04T08:00"), columns=columns)
+    assert not holds(("F", "2024-03-04"), ("M", "2024-03-04T08:00"), columns=columns)
+    assert not holds(("F", "2024-03-04T08:00"), ("F", "2024-03-04"), columns=columns)
+    assert not holds(("F",), ("Fx",), columns=("sex",))
+
+
+def test_row_order_leaves_no_trace():
+    table = timed()
+    other = table.take(pa.array(np.random.default_rng(1).permutation(len(table))))
+    a, b = (read_slices(t, by="sex", time="t", every="day") for t in (table, other))
+    assert a.keys == b.keys
+    for one, two in zip(a.slices, b.slices, strict=True):
+        assert np.array_equal(one.trips, two.trips)
+        assert np.array_equal(one.weight, two.weight)
+        assert np.array_equal(one.people.person, two.people.person)

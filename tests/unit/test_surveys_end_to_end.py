@@ -1,0 +1,76 @@
+"""Weighted household surveys, from the command line to a verified folder. Real respondents: none may show."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from flowveil.cli import main
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def montpellier(shared_data: Path) -> list[str]:
+    folder = shared_data / "montpellier_emd"
+    zones = ["--zones", str(folder / "zone_hierarchy.csv"), "--zones-tile", "zone", "--zones-levels", "sector,zone"]
+    ends = ["--origin-tile", "o_zone", "--destination-tile", "d_zone"]
+    return [str(folder / "legs.parquet"), *zones, *ends, "--person", "person_id", "--weight", "w_person_COEP"]
+
+
+def code_of(arguments: list[str]) -> int:
+    try:
+        main(arguments)
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    return 0
+
+
+def test_participants_and_population_of_montpellier_by_sex(montpellier, tmp_path: Path, capsys):
+    out = str(tmp_path / "release")
+    protect = ["--protect", "people", "--protect", "population", "--max-suppressed", "0.2", "--method", "atg-dual"]
+    assert code_of(["anonymize", *montpellier, "--by", "sex", *protect, "--out", out]) == 0
+    against = ["--against", montpellier[0], *montpellier[1:3]]
+    assert code_of(["verify", out, *against, "--k", "10", "--protect", "people", "--protect", "population"]) == 0
+    assert code_of(["verify", out, *against, "--k", "11"]) == 3
+    report = json.loads((tmp_path / "release" / "report.json").read_text("utf-8"))
+    assert {part["slice"]["sex"] for part in report["slices"]} == {"F", "M"}
+    assert {row["unit"]: row["cells_short"] for row in report["cross_check"]}["people"] == 0
+    everything = b"".join(path.read_bytes() for path in (tmp_path / "release").iterdir()).decode("utf-8", "replace")
+    everything += "".join(capsys.readouterr())
+    persons = set(pq.read_table(montpellier[0], columns=["person_id"])["person_id"].to_pylist())
+    long = [person for person in persons if len(person) > 6]
+    assert long
+    assert not any(person in everything for person in long)
+
+
+def test_a_total_beside_the_sexes_takes_common_zones(montpellier, tmp_path: Path, capsys):
+    asked = ["anonymize", *montpellier, "--by", "sex", "--total", "--protect", "people", "--max-suppressed", "0.2"]
+    assert code_of([*asked, "--method", "atg-dual", "--out", str(tmp_path / "refused")]) == 3
+    assert "differences above zero" in capsys.readouterr().err
+    assert not (tmp_path / "refused").exists()
+    assert code_of([*asked, "--common-zones", "--out", str(tmp_path / "release")]) == 0
+
+
+def test_the_study_of_montpellier(montpellier, tmp_path: Path):
+    out = tmp_path / "study"
+    runs = ["--methods", "odkanon,oigh", "--protect", "people", "--protect", "population", "--workers", "1"]
+    assert code_of(["study", *montpellier, "--by", "sex", *runs, "--out", str(out)]) == 0
+    table = pq.read_table(out / "results.parquet").to_pylist()
+    assert len(table) == 3 * 2 * 2 * 2
+    assert {row["status"] for row in table} == {"done"}
+    safe = [row for row in table if row["protect"] == "people"]
+    assert min(row["k_people"] for row in safe) >= 10
+
+
+def test_the_population_of_sao_paulo_by_motive(shared_data: Path, tmp_path: Path):
+    # The expansion factor is a weight, not a number of trips.
+    source = [str(shared_data / "saopaulo_od2023" / "trips.parquet"), "--weight", "trips", "--trips", ""]
+    out = str(tmp_path / "release")
+    asked = ["--resolution", "9", "--by", "motive_name", "--protect", "population", "--method", "oigh"]
+    assert code_of(["anonymize", *source, *asked, "--out", out]) == 0
+    assert code_of(["verify", out, "--against", source[0], "--protect", "population"]) == 0
+    assert code_of(["anonymize", *source, *asked, "--protect", "people", "--out", out]) == 2
