@@ -27,6 +27,7 @@ import numpy as np
 from flowveil.errors import GuaranteeError
 from flowveil.slices import SlicedFlows
 from flowveil.verify_boxes import Rectangles, flows_inside
+from flowveil.verify_carriers import check_carriers
 from flowveil.verify_differences import check_differences
 from flowveil.verify_exports import EXPORTS, check_exports
 from flowveil.verify_noisy import claims_noise, verify_noise
@@ -102,9 +103,10 @@ def verify_release(
     Returns:
         One plain line for each contradiction; empty when everything holds: the files are those of the
         manifest, each published cell is exactly the sum of the raw flows that belong to it and reaches the
-        guarantee, and the counts, shares and smallest values in the report are those of the recount. Prose,
-        pictures, outlines and the other measures are not recounted. Of a noisy release, whose counts nobody can
-        recount, the form is checked, and that the report tells nothing without noise.
+        guarantee, the counts, shares and smallest values in the report are those of the recount, and nothing has
+        entries or metadata that no release has. Prose, pictures, outlines and the other measures are not recounted.
+        Of a noisy release, whose counts nobody can recount, the form is checked, and that the report tells nothing
+        without noise.
     """
     try:
         return _verify(Path(folder), flows, expect or {})
@@ -134,6 +136,7 @@ def _verify(place: Path, flows: Flows | SlicedFlows, expect: Mapping[str, Any]) 
         findings += _load_published(db, place, raw)
         if not _one(db, "SELECT count(*) = 2 FROM duckdb_tables() WHERE table_name IN ('published', 'zones')"):
             return findings
+        findings += check_carriers(place, lambda query, values: _run(db, query, values))
         findings += check_exports(place, _present_exports(place), db, slice_columns=raw.columns)
         findings += _load_slices(db, report, raw)
         _load_raw(db, raw)
