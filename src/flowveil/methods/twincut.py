@@ -168,12 +168,15 @@ def frontier(flows: Flows, guarantee: Guarantee, *, objective: Goal = "error") -
     if objective not in MEASURES:
         raise ParameterError(f"objective must be one of {', '.join(MEASURES)}; found {objective!r}.")
     trees = TwinTrees.of(flows, guarantee, objective)
-    if trees is None:
+    if trees is None or trees.objective.total <= 0:
         return ()
     search = Search(trees, trees.objective.total)
     starts = [cut for _, cut in starting_cuts(trees)]
     found: dict[tuple[float, float], float] = {}
-    highest = trees.objective.total * float(flows.origins.n_tiles + flows.destinations.n_tiles)
+    # So high that suppressing the least of all volumes costs more than everything in one cell.
+    volume = flows.volume(guarantee.basis)
+    least = float(np.min(volume[volume > 0]))
+    highest = trees.objective.total / least * float(flows.origins.n_tiles + flows.destinations.n_tiles)
     prices = highest * np.exp2(-np.arange(0, np.log2(highest) + 4, 0.5))
     for order, cut in ((prices, np.zeros(1, np.int64)), *((prices[::-1], start) for start in starts[-1:])):
         for price in order:
