@@ -220,6 +220,23 @@ def test_slices_on_the_command_line(trips, tmp_path: Path, capsys):
     assert "SECRET" not in capsys.readouterr().out
 
 
+def test_the_profile_is_for_its_owner_and_never_in_the_release(trips, tmp_path: Path, capsys):
+    path, out = tmp_path / "trips.parquet", tmp_path / "release"
+    pq.write_table(trips, path)
+    hours = ["--time", "t", "--every", "hour", "--k", "5", "--resolution", "6", "--out", str(out)]
+    with pytest.raises(SystemExit) as ended:
+        main(["anonymize", str(path), *hours, "--internal-profile", str(out / "profile.svg")])
+    assert ended.value.code == 2
+    assert not out.exists()
+    main(["anonymize", str(path), *hours, "--internal-profile", str(tmp_path / "profile.svg")])
+    assert "NOT for publication" in capsys.readouterr().out
+    assert (tmp_path / "profile.svg").stat().st_mode & 0o077 == 0
+    assert not list(out.glob("*.svg"))
+    with pytest.raises(SystemExit):
+        main(["anonymize", str(path), "--by", "sex", "--out", str(out), "--internal-profile", str(tmp_path / "p.svg")])
+    assert "--every" in capsys.readouterr().err
+
+
 def test_processes_change_nothing(by_sex, monkeypatch):
     monkeypatch.setattr("flowveil.family.SECONDS_ALONE", 0.0)
     one, two = anonymize_slices(by_sex, k=5), anonymize_slices(by_sex, k=5, workers=2)
