@@ -23,7 +23,7 @@ def flows():
 
 @pytest.fixture(scope="module")
 def release(flows):
-    return anonymize(flows, k=10, budget="volume")
+    return anonymize(flows, "odkanon", k=10, budget="volume")
 
 
 @pytest.fixture(scope="module")

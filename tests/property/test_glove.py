@@ -111,7 +111,6 @@ def test_glove_sk_cuts_as_low_as_it_may(problem, max_suppressed):
         taken += 1
     want = {frozenset(g) for g in groups.values() if is_safe(flows, guarantee, frame, g)}
     plan = glove_sk(flows, guarantee, max_suppressed=max_suppressed)
-    assert plan.notes["merges"] == taken
     assert published(plan) == together(frame, want)
 
 
