@@ -113,7 +113,7 @@ def slicing(command: Callable[..., Any]) -> Callable[..., Any]:
             help="One matrix for each step: 15min, 1h, day, weekday-hour, ... (repeatable: a day beside its hours).",
         ),
         click.option("--total", is_flag=True, help="Also publish the matrix of all slices together."),
-        click.option("--common-zones", is_flag=True, help="The same zones for all slices, safe in every one."),
+        click.option("--common-zones", is_flag=True, help="The same zones for all slices; totals are sums of them."),
         click.option("--accept-differencing", is_flag=True, help="Publish although subtraction tells small groups."),
         click.option("--workers", type=int, help="Processes for slices [default: one for each core]."),
         click.option("--internal-profile", metavar="FILE", help="Chart of flows over time, raw counts included (SVG)."),

@@ -55,7 +55,8 @@ class Differencing:
         comparisons: pairs of a coarser matrix and a set of finer ones that were compared.
         differences: regions where a difference above zero is known.
         short: how many of these hold fewer than the guarantee asks for.
-        unchecked: comparisons that cannot be made because zones are not nodes of one tree.
+        unchecked: comparisons that settle nothing: zones are not nodes of one tree, or something is suppressed, or
+            there are more than two kinds of matrices.
     """
 
     comparisons: int = 0
@@ -65,7 +66,7 @@ class Differencing:
 
     @property
     def harmless(self) -> bool:
-        """Whether no difference is short, and all comparisons could be made."""
+        """Whether no difference is short, and all comparisons settle it."""
         return self.short == 0 and self.unchecked == 0
 
     def __add__(self, other: Differencing) -> Differencing:
@@ -112,11 +113,9 @@ def _distinct(corners: Sequence[NDArray[np.int32]]) -> int:
     return len(np.unique(np.concatenate(corners), axis=0))
 
 
-def short_cells(coarse: Release, parts: Sequence[Flows], layers: Sequence[Layer]) -> NDArray[np.bool_]:
-    """For each flow of the coarser matrix, whether its cell there has a short difference to the finer ones."""
-    regions = _cells_of(coarse)
-    _, bad = _Records.of(coarse, parts, layers).short(coarse, regions)
-    return bad[regions.of_flow]
+def too_deep(origins: Hierarchy, destinations: Hierarchy) -> bool:
+    """Whether the trees have more pairs of levels than are looked at, so that a comparison settles nothing."""
+    return (origins.max_depth + 1) * (destinations.max_depth + 1) > MOST_LEVEL_PAIRS
 
 
 # ---- regions -----------------------------------------------------------------------------------------------
@@ -185,7 +184,7 @@ def _cells_of(release: Release) -> _Regions:
 def _region_sets(coarse: Release, fine: Sequence[Release]) -> Iterator[_Regions]:
     flows = coarse.input
     yield _cells_of(coarse)
-    if (flows.origins.max_depth + 1) * (flows.destinations.max_depth + 1) <= MOST_LEVEL_PAIRS:
+    if not too_deep(flows.origins, flows.destinations):
         yield from _node_pairs(flows)
         return
     own = _cuts_of(coarse)

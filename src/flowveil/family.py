@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowveil.differencing import Differencing, Layer, compare, short_cells
+from flowveil.differencing import Differencing, Layer, compare, too_deep
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Cells, Flows
 from flowveil.guarantee import Guarantee
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
 
 #: Slices are anonymised in this process for so long before others are started: starting them takes a second.
 SECONDS_ALONE = 3.0
-
-#: How a total is suppressed beside slices that share its zones; see `verify`.
-BESIDE_SLICES = "short cells, and cells whose difference to the slices is short"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -250,7 +247,7 @@ def anonymize_slices(
             f"None of {len(keys)} slices can be published: even the largest zones hold fewer than the guarantee asks "
             f"for ({describe_thresholds(guarantee)}). Hint: lower k, or cut into fewer slices."
         )
-    found = _differences(flows, coarser, published)
+    found = _differences(flows, coarser, published, common_zones=common_zones)
     _refuse_differences(found, accepted=accept_differencing)
     return Family(
         input=flows,
@@ -301,13 +298,32 @@ def _finer_layers(
     return [flows.slices[m] for m in members], [*subtracted, layers] if len(layers) > 1 else subtracted
 
 
-def _differences(flows: SlicedFlows, coarser: Sequence[Key], published: Mapping[Key, Release]) -> Differencing:
+def _differences(
+    flows: SlicedFlows, coarser: Sequence[Key], published: Mapping[Key, Release], *, common_zones: bool
+) -> Differencing:
+    """What subtraction tells.
+
+    Over common zones a coarser matrix is the sum of published cells of finer ones and tells nothing new. Otherwise the
+    differences of a matrix and one layer of finer ones are counted. Where anything is suppressed, what is missing from
+    one matrix can follow from another and back, in more combinations than are looked at, and so with more than two
+    layers: then no count settles it.
+    """
     found = Differencing()
+    kinds = [kind for kind in _kinds(flows, coarser) if any(key in published for key in kind)]
+    complete = len(published) == len(coarser) + len(flows.keys) and all(
+        bool((release.cell_of_flow >= 0).all()) for release in published.values()
+    )
+    if len(kinds) < 2:
+        return found
     for key in coarser:
-        if key in published:
+        if key in published and common_zones:
+            found += Differencing(comparisons=1)
+        elif key in published:
             parts, subtracted = _finer_layers(flows, coarser, key, published)
             for layers in subtracted:
                 found += compare(published[key], parts, layers)
+            if not complete or len(kinds) > 2 or too_deep(flows.origins, flows.destinations):
+                found += Differencing(unchecked=1)
     return found
 
 
@@ -315,8 +331,9 @@ def _refuse_differences(found: Differencing, *, accepted: bool) -> None:
     if accepted or found.harmless:
         return
     hint = (
-        "Hint: --common-zones gives all matrices the same zones, and then subtraction tells nothing; or leave out the "
-        "total (--total) or the longer step; or publish nevertheless with --accept-differencing."
+        "Hint: --common-zones gives all matrices the same zones and makes the coarser ones sums of the finer ones, so "
+        "that subtraction tells nothing; or leave out the total (--total) or the longer step; or publish nevertheless "
+        "with --accept-differencing."
     )
     if found.short:
         raise InfeasibleError(
@@ -325,8 +342,10 @@ def _refuse_differences(found: Differencing, *, accepted: bool) -> None:
             f"Nothing was published. {hint}"
         )
     raise InfeasibleError(
-        "Whether the matrices tell something by subtraction cannot be checked, because their zones are not nodes of "
-        f"one tree. Nothing was published. {hint}"
+        "Matrices of the same trips stand beside each other, and whether subtraction tells something cannot be "
+        "settled: something is suppressed in them, or there are more than two kinds, or their zones are not nodes of "
+        "one tree. "
+        f"Nothing was published. {hint}"
     )
 
 
@@ -336,41 +355,29 @@ def _refuse_differences(found: Differencing, *, accepted: bool) -> None:
 def _share_zones(
     task: _Task, keys: Sequence[Key], parameters: Mapping[str, Any], progress: Callable[[float], None] | None
 ) -> list[Release | None]:
-    """Releases over one pair of cuts. Coarser matrices leave out the cells whose difference would be short."""
+    """Releases over one pair of cuts. Coarser matrices are the sums of the published cells of the finest slices.
+
+    So they tell nothing that the slices do not tell. Their true values would: a cell of which a slice hides a part
+    would give the part away, and a cell left out for that would tell that there is one.
+    """
     flows, guarantee = task.flows, task.guarantee
     cuts = common_cuts(flows, guarantee, max_suppressed=task.max_suppressed)
-    published: dict[Key, Release] = {}
-    coarser = [key for key in keys if key not in flows.keys]
-    # The finer ones first: what they hold decides what the coarser ones may show.
-    for done, key in enumerate(reversed(keys)):
-        own = flows.together(flows.members(key))
-        release = _over_cuts(own, cuts, np.ones(len(own), np.bool_), task, parameters)
-        if key in coarser:
-            parts, subtracted = _finer_layers(flows, coarser, key, published)
-            for layers in subtracted:
-                if release is not None:
-                    kept = ~short_cells(release, parts, layers) & (release.cell_of_flow >= 0)
-                    release = _over_cuts(own, cuts, kept, task, parameters, rule=BESIDE_SLICES)
-        if release is not None:
-            published[key] = release
+    finest = [_over_cuts(own, cuts, task, parameters) for own in flows.slices]
+    published: dict[Key, Release | None] = dict(zip(flows.keys, finest, strict=True))
+    for done, key in enumerate(keys):
+        if key not in published:
+            shown = [(flows.slices[m], finest[m]) for m in flows.members(key)]
+            parts = [own.select(release.cell_of_flow >= 0) for own, release in shown if release is not None]
+            published[key] = _over_cuts(flows.added_up(parts), cuts, task, parameters) if parts else None
         if progress is not None:
             progress((done + 1) / len(keys))
-    return [published.get(key) for key in keys]
+    return [published[key] for key in keys]
 
 
-def _over_cuts(
-    flows: Flows,
-    cuts: Cuts,
-    kept: Any,
-    task: _Task,
-    parameters: Mapping[str, Any],
-    *,
-    rule: str = "short cells",
-) -> Release | None:
+def _over_cuts(flows: Flows, cuts: Cuts, task: _Task, parameters: Mapping[str, Any]) -> Release | None:
     merged = cuts.merge(flows, flows.origin, flows.destination)
-    kept = kept & cuts.safe(merged.cells, task.guarantee)[merged.row]
-    plan = Plan.from_cuts(flows, cuts.origin, cuts.destination, kept, suppression={"rule": rule})
-    return _release(flows, plan, task, parameters)
+    kept = cuts.safe(merged.cells, task.guarantee)[merged.row]
+    return _release(flows, Plan.from_cuts(flows, cuts.origin, cuts.destination, kept), task, parameters)
 
 
 def _release(flows: Flows, plan: Plan | None, task: _Task, parameters: Mapping[str, Any]) -> Release | None:

@@ -143,7 +143,10 @@ class SlicedFlows:
         """Some slices as one: trips and weights add up, people are made distinct again."""
         if len(members) == 1:
             return self.slices[members[0]]
-        parts = [self.slices[m] for m in members]
+        return self.added_up([self.slices[m] for m in members])
+
+    def added_up(self, parts: Sequence[Cells]) -> Flows:
+        """Parts of slices as one: trips and weights add up, people are made distinct again."""
         rows = stacked(parts)
         tree_o, tree_d = self.origins, self.destinations
         cells = rows.merge(rows.origin, rows.destination, tree_o.n_tiles, tree_d.n_tiles).cells

@@ -17,6 +17,7 @@ from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.family import anonymize_slices
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
+from flowveil.report.family import summarize_family
 from flowveil.report.profile import largest_profiles, profile_chart
 from flowveil.slices import Every, SlicedFlows
 from flowveil.trips import read_slices
@@ -102,19 +103,106 @@ def one_place(**trips: int) -> SlicedFlows:
     )
 
 
-def test_a_mixture_of_days_and_hours_is_not_overlooked():
-    # Monday is left out beside its hours (12 - 10 = 2). The total minus Tuesday is 12 and the total minus all
-    # published hours is 20, both safe; but the total minus Tuesday minus Monday's first hour would be 2.
+def test_days_and_totals_over_common_zones_are_sums_of_published_hours(tmp_path: Path):
+    # True values would tell: Monday (12) minus its published hour (10) is 2, and leaving Monday out tells that as well.
     week = one_place(d4h8=10, d4h9=2, d5h8=9, d5h9=9)
     family = anonymize_slices(week, k=10, total=True, also_every=["day"], common_zones=True)
-    assert set(family.keys) == {("2024-03-05",), ("2024-03-04T08:00",)}
-    assert family.differencing.short == 0
+    assert set(family.keys) == {(None,), ("2024-03-04",), ("2024-03-04T08:00",)}
+    assert [release.cells.trips.tolist() for release in family.releases] == [[10], [10], [10]]
+    folder = family.write(tmp_path / "release")
+    assert verify_release(folder, week) == []
+    edit_total(folder, 12)
+    assert any("another number of trips" in line for line in verify_release(folder, week))
+
+
+def edit_total(folder: Path, trips: int) -> None:
+    table = pq.read_table(folder / "flows.parquet")
+    rows = zip(table["trips"].to_pylist(), table["time"].to_pylist(), strict=True)
+    told = [trips if time is None else n for n, time in rows]
+    pq.write_table(table.set_column(2, "trips", pa.array(told, pa.int64())), folder / "flows.parquet")
+    manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
+    manifest["sha256"]["flows.parquet"] = hashlib.sha256((folder / "flows.parquet").read_bytes()).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(manifest), "utf-8")
 
 
 def test_a_total_alone_can_be_published(tmp_path: Path):
-    family = anonymize_slices(one_place(d4h8=5, d4h9=6), k=10, total=True, common_zones=True)
+    few = one_place(d4h8=5, d4h9=6)
+    family = anonymize_slices(few, k=10, total=True)
     assert family.keys == ((None,),)
-    family.write(tmp_path / "release")
+    assert verify_release(family.write(tmp_path / "release"), few) == []
+    with pytest.raises(InfeasibleError):
+        anonymize_slices(few, k=10, total=True, common_zones=True)
+
+
+def segments(**cells: dict[tuple[str, str], int]) -> SlicedFlows:
+    """Slices by sex over a tree of two areas with two tiles each; a weight of 2 for each trip, 7 in cells of three."""
+    parents = [-1, 0, 0, 1, 1, 2, 2]
+    tree, _ = Hierarchy.from_parents(parents, np.array(["R", "A", "B", "a1", "a2", "b1", "b2"]))
+    number = {str(code): i for i, code in enumerate(tree.code[tree.leaf_node])}
+    slices = []
+    for own in cells.values():
+        trips = np.array(list(own.values()))
+        slices.append(
+            Flows.from_pairs(
+                np.array([number[o] for o, _ in own]),
+                np.array([number[d] for _, d in own]),
+                trips,
+                origins=tree,
+                destinations=tree,
+                weight=trips * np.where(trips == 3, 7.0, 2.0),
+            )
+        )
+    return SlicedFlows(columns=("sex",), keys=tuple((name,) for name in cells), slices=tuple(slices))
+
+
+def test_slices_minus_a_total_do_not_give_what_the_total_suppresses():
+    # Both slices publish a1 and a2 as one zone, 12 + 10; the total publishes a1 alone, 14: the rest, 8, was suppressed.
+    flows = segments(
+        F={("a1", "b1"): 6, ("a2", "b1"): 6, ("b1", "b1"): 88}, M={("a1", "b1"): 8, ("a2", "b1"): 2, ("b1", "b1"): 89}
+    )
+    with pytest.raises(InfeasibleError, match="--common-zones"):
+        anonymize_slices(flows, k=10, total=True)
+    family = anonymize_slices(flows, k=10, total=True, common_zones=True)
+    total, parts = family[(None,)], [family[("F",)], family[("M",)]]
+    assert total.cells.trips.sum() == sum(part.cells.trips.sum() for part in parts)
+
+
+def test_the_place_of_an_unpublished_slice_is_not_told_by_a_total():
+    own = {("a1", "b1"): 20, ("a2", "b2"): 20, ("b1", "a1"): 20}
+    family = anonymize_slices(
+        segments(F=own, M=own, X={("a2", "b2"): 1}), k=10, total=True, common_zones=True, max_suppressed=0.0
+    )
+    assert ("X",) not in family.keys
+    total, parts = family[(None,)].cells, [family[(name,)].cells for name in ("F", "M")]
+    assert total.trips.tolist() == (parts[0].trips + parts[1].trips).tolist()
+
+
+def test_sums_over_slices_are_not_told_where_a_slice_withholds():
+    many = {("a1", "b1"): 20, ("a1", "b2"): 21, ("a2", "b1"): 22, ("a2", "b2"): 23}
+    flows = segments(
+        F={**many, ("b1", "a1"): 1, ("b2", "a1"): 2},
+        M={**many, ("b1", "a2"): 3, ("b2", "a2"): 1},
+        X={("b2", "b2"): 4},
+    )
+    report = summarize_family(anonymize_slices(flows, "suppression", k=10))
+    assert report["measures"]["trips"]["suppressed_share"] is not None
+    for name in ("c_dm", "reconstruction_loss", "distribution_distance"):
+        assert report["measures"]["trips"][name] is None
+
+
+def test_no_slice_tells_the_mean_weight_where_another_withholds():
+    many = {("a1", "b1"): 20, ("a1", "b2"): 21, ("a2", "b1"): 22, ("a2", "b2"): 23}
+    flows = segments(F=many, M={**many, ("b1", "a2"): 3})
+    report = summarize_family(anonymize_slices(flows, "suppression", k=10, protect=["trips", "population"]))
+    assert report["guarantee"]["population"] is None
+    told = [report["measures"], *(part["measures"] for part in report["slices"])]
+    assert {measures["weight"]["c_avg"] for measures in told} == {None}
+
+
+def test_the_cross_check_covers_totals():
+    flows = one_place(d4h8=40, d4h9=12)
+    family = anonymize_slices(flows, k=10, total=True)
+    assert summarize_family(family)["cross_check"][0]["k"] == 12
 
 
 def test_what_few_people_hold_does_not_follow_from_the_report(by_sex, tmp_path: Path):

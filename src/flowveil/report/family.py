@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flowveil import __version__
-from flowveil.family import BESIDE_SLICES, n_people
+from flowveil.family import n_people
 from flowveil.flows import Cells
 from flowveil.plan import Release
 from flowveil.report.summary import (
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 Measures = dict[str, float | int | None]
 
 BESIDE_OTHERS = "other matrices of the same trips are published beside it, and could be subtracted from the total"
+FROM_SUMS = "what single slices withhold, or slices that are not published hold, would follow from sums over all slices"
 FROM_TOTAL = "what single slices withhold would follow from the total of all slices"
 
 
@@ -75,9 +76,12 @@ def summarize_family(family: Family, *, formats: Sequence[str] = (), basemap: st
     overall = {basis: _published_measures(_overall(family, exact, basis)) for basis in exact[0]}
     for basis in overall:
         overall[basis]["mean_generalization_error"] = _overall_error(family, slices, basis)
-    withheld = _withhold_overall(family, overall, exact, reason)
     first = family.releases[-1]
     secret = reason is not None or any(r is not None for r in reasons)
+    absent = len(_finest(family)) < len(family.input)
+    withheld = _withhold_overall(family, overall, exact, reason, parts_are_secret=secret or absent)
+    if secret:
+        _withhold_mean_weight(family, slices, overall)
     guarantee = _published_guarantee(first, withhold=secret)
     report = {
         "version": __version__,
@@ -86,10 +90,10 @@ def summarize_family(family: Family, *, formats: Sequence[str] = (), basemap: st
         "guarantee": guarantee,
         "homogeneous": all(r.plan.homogeneous for r in family.releases),
         "boxes": None,
-        "suppression": _suppression(family),
+        "suppression": family.releases[-1].plan.suppression,
         "measures": overall,
         "withheld": withheld,
-        "cross_check": cross_check(guarantee, overall),
+        "cross_check": cross_check(guarantee, {"trips": _everywhere(family, exact)}),
         "statement": _statement(family, guarantee, suppressed=any((r.cell_of_flow < 0).any() for r in family.releases)),
         "notes": {},
         "slice_columns": list(family.columns),
@@ -107,12 +111,6 @@ def summarize_family(family: Family, *, formats: Sequence[str] = (), basemap: st
     return {**plain, "command": command(plain["method"], plain["parameters"], written)}
 
 
-def _suppression(family: Family) -> Mapping[str, Any]:
-    """How the finest slices were suppressed. Of coarser ones beside common zones, verify knows the rule."""
-    rule = family.releases[-1].plan.suppression
-    return {"rule": "short cells"} if rule["rule"] == BESIDE_SLICES else rule
-
-
 def _overall_error(family: Family, slices: Sequence[Mapping[str, Any]], basis: str) -> float | None:
     """The mean of the published errors, by the volume they are of: no more than the slices tell."""
     places = _measured(family)
@@ -123,13 +121,22 @@ def _overall_error(family: Family, slices: Sequence[Mapping[str, Any]], basis: s
 
 
 def _withhold_overall(
-    family: Family, overall: dict[str, Measures], exact: Sequence[dict[str, Measures]], reason: str | None
+    family: Family,
+    overall: dict[str, Measures],
+    exact: Sequence[dict[str, Measures]],
+    reason: str | None,
+    *,
+    parts_are_secret: bool,
 ) -> dict[str, Any] | None:
     """Blank the measures of all slices that would tell what a slice withholds; which, and why."""
     hidden: dict[str, set[str]] = {basis: set() for basis in overall}
     reasons = [] if reason is None else [reason]
     if reason is not None:
         hidden = {basis: _hidden(family, basis) for basis in overall}
+    elif parts_are_secret:
+        # Sums of squares and of losses have a term for each slice: with the total they are solved for the terms.
+        hidden = {basis: {"c_dm", "distribution_distance", "reconstruction_loss"} for basis in overall}
+        reasons.append(FROM_SUMS)
     merged = [n_merged_cells(family.releases[i]) for i in _measured(family)]
     if 0 < sum(n for n in merged if n < FEWEST_MERGED) < FEWEST_MERGED:
         hidden = {basis: names | set(_DIGITS) for basis, names in hidden.items()}
@@ -142,6 +149,14 @@ def _withhold_overall(
     if not reasons:
         return None
     return {"measures": {b: sorted(n) for b, n in hidden.items()}, "reason": "; and ".join(reasons)}
+
+
+def _withhold_mean_weight(family: Family, slices: Sequence[Mapping[str, Any]], overall: Mapping[str, Measures]) -> None:
+    """Blank what is counted against the mean weight of all trips, in every slice: one of them would tell it for all."""
+    for measures in [overall, *(part["measures"] for part in slices)]:
+        for basis, values in measures.items():
+            for name in _hidden(family, basis) - set(TELL_SUPPRESSED):
+                values[name] = None
 
 
 def _finest(family: Family) -> dict[int, int]:
@@ -211,9 +226,23 @@ def _overall(family: Family, exact: list[dict[str, Measures]], basis: str) -> Me
         "n_cells": n_cells,
         **_distances(own, shown),
     }
+    return {**out, **_reached(own)}
+
+
+def _everywhere(family: Family, exact: Sequence[dict[str, Measures]]) -> Measures:
+    """The k reached in each unit, and the cells short of it, in all matrices.
+
+    A total may have few people in a cell where the slice that would have them is not published.
+    """
+    out = _reached([own["trips"] for own in exact])
+    hidden = _hidden(family, "trips") if any(reason_to_withhold(r) is not None for r in family.releases) else set()
+    return {name: None if name in hidden else value for name, value in out.items()}
+
+
+def _reached(own: Sequence[Measures]) -> Measures:
+    out: Measures = {}
     for unit in ("trips", "people", "population"):
-        values = [o[f"k_{unit}"] for o in own]
-        known = [v for v in values if v is not None]
+        known = [v for o in own if (v := o[f"k_{unit}"]) is not None]
         out[f"k_{unit}"] = min(known) if known else None
         short = [o[f"cells_under_k_{unit}"] for o in own]
         out[f"cells_under_k_{unit}"] = None if None in short else int(sum(s for s in short if s is not None))
@@ -302,15 +331,20 @@ def _about_differences(family: Family) -> list[str]:
     found = family.differencing
     if found.comparisons == 0:
         return ["Protected: subtraction. The slices hold different trips, and no total is published beside them."]
-    if found.unchecked:
+    if family.common_zones:
         return [
-            "Not protected: subtraction. A total is published beside its slices, and what their differences tell "
-            "could not be checked."
+            "Protected: subtraction. Matrices of several slices are sums of the published cells of these slices and "
+            "tell nothing more; what a slice suppresses is not in them."
         ]
     if found.short:
         return [
             f"Not protected: subtraction. {found.short} of {found.differences} differences between published matrices, "
             "which any reader can compute, are short of the guarantee; they were accepted."
+        ]
+    if found.unchecked:
+        return [
+            "Not protected: subtraction. Matrices of the same trips are published beside each other, and what their "
+            "differences tell could not be settled; that was accepted."
         ]
     return [
         f"Protected: subtraction. {found.differences} differences between published matrices that any reader can "
