@@ -603,6 +603,9 @@ def verify(
     if "epsilon" in report["guarantee"]:
         proved = "it has the form of its promise; noisy counts cannot be recounted from the raw trips."
     talk.say(f"{directory} holds: {proved} {report['statement'][0]}")
+    for line in report["statement"][1:]:
+        if line.startswith("Not protected: subtraction"):
+            talk.say(f"But: {line}")
     used = ", ".join(f"{role} from '{name}'" for role, name in report["parameters"]["columns"].items() if name)
     talk.say(f"Read as the release says: {used}.")
 

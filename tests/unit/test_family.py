@@ -65,11 +65,14 @@ def test_a_total_beside_its_slices_is_refused_where_it_tells(by_sex):
     assert family.differencing.short > 0
 
 
-def test_an_accepted_family_says_so(by_sex, tmp_path: Path):
+def test_an_accepted_family_says_so(by_sex, trips, tmp_path: Path, capsys):
     family = anonymize_slices(by_sex, k=5, method="atg-dual", total=True, accept_differencing=True)
     folder = family.write(tmp_path / "release")
     said = json.loads((folder / "manifest.json").read_text("utf-8"))["statement"]
     assert any(line.startswith("Not protected: subtraction") for line in said)
+    pq.write_table(trips, tmp_path / "trips.parquet")
+    main(["verify", str(folder), "--against", str(tmp_path / "trips.parquet")])
+    assert "But: Not protected: subtraction" in capsys.readouterr().out
 
 
 def test_common_zones_publish_a_total_that_tells_nothing(by_sex, tmp_path: Path):
