@@ -163,9 +163,9 @@ def _load_points(con: Any, files: list[Path]) -> list[Path]:
     con.execute("CREATE TABLE located (person VARCHAR, moment VARCHAR, lat DOUBLE, lon DOUBLE)")
     unread: list[Path] = []
     refused: DataError | None = None
-    for (delimiter, names), group in alike.items():
+    for header, group in alike.items():
         try:
-            sql = _points_sql(delimiter, names)
+            sql = _points_sql(*header)
         except DataError as problem:
             refused = refused or problem
             unread += group
