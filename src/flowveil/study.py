@@ -2,8 +2,9 @@
 
 Every run is a process's task with a deadline; one that passes it is killed and recorded as N/A, as in the papers. Every
 result is a file of its own as soon as it is there, named after everything that decides it, so an interrupted study goes
-on where it was. What is stored are measures as they may be published: those that would tell a suppressed value are
-withheld, as in a release's report, and segments that hold too little to be named are counted and left out of every run.
+on where it was. What is stored are measures as they may be published: those that would tell a suppressed value, alone
+or beside another method's on the same trips, are withheld, and segments that hold too little to be named are counted
+and left out of every run.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from multiprocessing import connection, get_context
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,13 +28,27 @@ from flowveil.api import anonymize
 from flowveil.errors import FlowveilError, InfeasibleError, OutputError, ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import UNITS, Guarantee
+from flowveil.hierarchy import Hierarchy
 from flowveil.methods import METHODS, find_method
 from flowveil.slices import SlicedFlows
+
+if TYPE_CHECKING:
+    from flowveil.plan import Release
 
 #: Seconds a run may take; two hours, as in the papers.
 TIME_LIMIT = 7200.0
 MARKER = "study.json"
 RUNS = "runs"
+FORMAT = "flowveil study"
+
+#: Measures that tell how much a run published. Another method that suppresses nothing, or tells what it suppresses,
+#: tells how much there is, so beside each other they tell what is suppressed.
+_TELL_PUBLISHED = ("c_avg", "cells_under_k_population")
+#: With a single cell, what the smallest cell holds is all that is published.
+_TELL_ONLY_CELL = ("k_trips", "k_people", "k_population")
+#: Digits of the mean generalisation error where the suppressed volume is withheld: exact, it is a fraction whose
+#: denominator is the published volume, and can be taken apart.
+_DIGITS = 3
 
 #: Who is protected, in the papers' words.
 PROTECTED = {"trips": "participants", "population": "population", "people": "people"}
@@ -96,7 +111,8 @@ def run_study(
 
     Args:
         flows: the flows by all attributes; what `flowveil.read_slices` returns.
-        directory: where results go: a new folder, an empty one, or an earlier study, which is continued.
+        directory: where results go: a new folder, an empty one, or an earlier study of the same data, which is
+            continued.
         methods: names of methods; all that keep a k by default.
         protections: each a unit, or several joined by ``+`` (``trips+population``).
         k: how many every cell must hide.
@@ -110,7 +126,7 @@ def run_study(
 
     Raises:
         ParameterError: a name or number is not allowed.
-        OutputError: the folder cannot be used.
+        OutputError: the folder cannot be used, or holds a study of other data.
     """
     from flowveil.report.study import write_study
 
@@ -128,9 +144,10 @@ def run_study(
     for protect in units:
         Guarantee.resolve(flows.whole, k=k, protect=protect)
     flows, hidden = _nameable(flows, k)
-    folder = _opened(directory)
+    studied = _fingerprint(flows)
+    folder = _opened(directory, studied)
     grid = [Run(by, value, method, protect) for by, value in _segments(flows) for method in chosen for protect in units]
-    setting = {"k": k, "max_suppressed": max_suppressed, "input": _fingerprint(flows), "version": __version__}
+    setting = {"k": k, "max_suppressed": max_suppressed, "input": studied, "version": __version__}
     paths = [folder / RUNS / f"{_name(run, setting)}.json" for run in grid]
     left = [i for i, path in enumerate(paths) if not _is_done(path, time_limit)]
     for i, outcome in _outcomes(flows, [grid[i] for i in left], k, max_suppressed, time_limit, workers):
@@ -216,11 +233,13 @@ def _segments(flows: SlicedFlows) -> list[tuple[str | None, str | None]]:
 
 
 def _fingerprint(flows: SlicedFlows) -> str:
-    """A hash of all that decides a result; it tells nothing of what it was made from."""
+    """A hash of all that decides a result: segments, flows, trees, and where their nodes lie."""
     found = hashlib.sha256(repr((flows.columns, flows.keys)).encode())
     for tree in (flows.origins, flows.destinations):
+        found.update(repr((tree.kind, tree.base_level, tree.n_nodes)).encode())
         found.update(np.ascontiguousarray(tree.parent).tobytes())
         found.update("\n".join(map(str, tree.code.tolist())).encode())
+        _add_places(found, tree)
     for part in flows.slices:
         for column in (part.origin, part.destination, part.trips, part.weight):
             if column is not None:
@@ -230,25 +249,49 @@ def _fingerprint(flows: SlicedFlows) -> str:
     return found.hexdigest()
 
 
+def _add_places(found: Any, tree: Hierarchy) -> None:
+    """Add where the nodes lie: centres decide distances and boxes, areas the grid of boxes. H3 codes say both."""
+    if tree.geography is None or tree.kind == "h3":
+        return
+    centers = tree.geography.centers(np.arange(tree.n_nodes, dtype=np.int32))
+    for places in (*centers, tree.geography.areas_km2(tree.leaf_node)):
+        found.update(np.ascontiguousarray(places, dtype=np.float64).tobytes())
+
+
 def _name(run: Run, setting: dict[str, Any]) -> str:
     what = {"by": run.by, "segment": run.segment, "method": run.method, "protect": run.protect, **setting}
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _opened(directory: str | PathLike[str]) -> Path:
+def _opened(directory: str | PathLike[str], studied: str) -> Path:
+    """The folder, ready for results of these data; runs of other data in it would be beside tables they are not of."""
     folder = Path(directory)
+    marker = folder / MARKER
     try:
-        if folder.exists():
-            present = {entry.name for entry in folder.iterdir()}
-            if present and MARKER not in present:
+        if folder.exists() and any(folder.iterdir()):
+            if not marker.exists():
                 raise OutputError(f"'{directory}' is not empty and holds no study. Hint: name a new folder.")
-        (folder / RUNS).mkdir(parents=True, exist_ok=True)
-        (folder / MARKER).write_text('{"format": "flowveil study"}\n', encoding="utf-8")
+            if _marked(marker) != {"format": FORMAT, "input": studied}:
+                raise OutputError(
+                    f"'{directory}' holds a study of other data: of other trips, segments or zones, or with other "
+                    "segments too small to be named. Nothing was written. Hint: name a new folder."
+                )
+        else:
+            folder.mkdir(parents=True, exist_ok=True)
+            _store(marker, {"format": FORMAT, "input": studied})
+        (folder / RUNS).mkdir(exist_ok=True)
     except OutputError:
         raise
     except OSError as problem:
         raise OutputError(f"'{directory}' cannot be written: {problem.strerror}.") from problem
     return folder
+
+
+def _marked(marker: Path) -> Any:
+    try:
+        return json.loads(marker.read_text(encoding="utf-8"))
+    except ValueError:
+        return None
 
 
 def _is_done(path: Path, time_limit: float) -> bool:
@@ -368,8 +411,6 @@ def _work(pipe: Any, load: bytes) -> None:
 
 
 def _outcome(flows: SlicedFlows, run: Run, k: int, max_suppressed: float) -> dict[str, Any]:
-    from flowveil.report.summary import published_measures, reason_to_withhold
-
     part = segment_flows(flows, run.by, run.segment)
     # One threshold for all segments, so that they can be compared: k times the mean weight of everybody's trips.
     population = None
@@ -381,16 +422,39 @@ def _outcome(flows: SlicedFlows, run: Run, k: int, max_suppressed: float) -> dic
             part, run.method, k=k, protect=run.protect, max_suppressed=max_suppressed, k_population=population
         )
         seconds = time.perf_counter() - begun
-        # No zones are published beside a study, so the error is the exact one.
-        sizes = release.plan.origin_zones.size, release.plan.destination_zones.size
-        measures, withheld = published_measures(release, release.metrics(), reason_to_withhold(release), sizes)
+        measures, hidden = _publishable(release)
     except InfeasibleError:
         return {"status": "infeasible"}
     except FlowveilError as problem:
         return {"status": "failed", "reason": type(problem).__name__}
-    hidden = {} if withheld is None else withheld["measures"]
     plain = {basis: {name: _plain(value) for name, value in values.items()} for basis, values in measures.items()}
     return {"status": "done", "seconds": seconds, "measures": plain, "withheld": hidden}
+
+
+def _publishable(
+    release: Release,
+) -> tuple[dict[str, dict[str, float | int | None]], dict[str, list[str]]]:
+    """The measures of a run as they may stand beside those of other methods, and which are withheld, by basis.
+
+    All methods run on the same trips, so the volume there is must be taken as known. Where the suppressed volume is
+    withheld, the published volume is too, on both bases. The threshold of the population counts the suppressed trips,
+    whatever was given for it: here it always comes from the mean weight of all trips.
+    """
+    from flowveil.report.summary import published_measures, reason_to_withhold
+
+    reason = reason_to_withhold(release)
+    # No zones are published beside a study, so the error is by all tiles.
+    sizes = release.plan.origin_zones.size, release.plan.destination_zones.size
+    measures, withheld = published_measures(release, release.metrics(), reason, sizes)
+    hidden = {} if withheld is None else {basis: set(names) for basis, names in withheld["measures"].items()}
+    if reason is not None:
+        for basis, values in measures.items():
+            more = _TELL_PUBLISHED + (_TELL_ONLY_CELL if len(release.cells) == 1 else ())
+            hidden[basis].update(name for name in more if values.get(name) is not None)
+            values.update(dict.fromkeys(hidden[basis]))
+            error = values["mean_generalization_error"]
+            values["mean_generalization_error"] = None if error is None else float(f"{error:.{_DIGITS}g}")
+    return measures, {basis: sorted(names) for basis, names in hidden.items()}
 
 
 def _plain(value: Any) -> float | int | None:

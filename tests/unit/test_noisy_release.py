@@ -18,6 +18,7 @@ from flowveil.api import verify_folder as verify
 from flowveil.cli import main
 from flowveil.publish.folder import publish
 from flowveil.report.html import render
+from flowveil.report.noise import promise_of_noise
 from flowveil.report.summary import summarize
 
 REGION = h3.latlng_to_cell(48.85, 2.35, 5)
@@ -113,9 +114,20 @@ def test_without_persons_the_report_says_that_the_unit_is_a_trip(trips, tmp_path
     assert verify(folder, against=trips.drop(["person_id"])) == []
 
 
-def test_observed_zones_are_said_to_be_unprotected(trips):
-    release = anonymize(read_trips(trips, resolution=9), "laplace", epsilon=1, bound=5, region="observed", level=7)
-    assert any(line.startswith("Not protected: the list of zones") for line in summarize(release)["statement"])
+@pytest.mark.parametrize("unit", ["person", "trip"])
+def test_observed_zones_are_said_to_be_unprotected(trips, unit):
+    table = trips if unit == "person" else trips.drop(["person_id"])
+    flows = read_trips(table, resolution=9)
+    bound = {"bound": 5} if unit == "person" else {}
+    report = summarize(anonymize(flows, "laplace", epsilon=1, region="observed", level=7, **bound))
+    assert report["guarantee"]["unit"] == unit
+    assert any(line.startswith("Not protected: the list of zones") for line in report["statement"])
+    # Whoever reads only the first line, or the heading, must not take away more than is promised.
+    condition = "the list of zones, which comes from the data"
+    assert condition in report["statement"][0].split(". ")[0]
+    assert condition in promise_of_noise(report["guarantee"])
+    given = summarize(anonymize(flows, "laplace", epsilon=1, region=REGION, level=7, **bound))
+    assert "list of zones" not in given["statement"][0] + promise_of_noise(given["guarantee"])
 
 
 def test_the_threshold_is_told_and_kept(trips, tmp_path):

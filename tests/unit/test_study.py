@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import flowveil
 from flowveil.cli import main
 from flowveil.errors import OutputError, ParameterError
-from flowveil.study import run_study
+from flowveil.study import _publishable, run_study
 from flowveil.trips import read_slices
 from segmented import survey
 
@@ -111,3 +113,95 @@ def test_a_study_goes_on_after_its_processes_were_killed(flows, tmp_path: Path):
     found = run_study(flows, tmp_path / "study", **grid)
     assert len(found.rows) == 3 * 3 * 2
     assert {path: path.stat().st_mtime_ns for path in done} == done
+
+
+def test_what_a_method_withholds_does_not_follow_from_another(flows, tmp_path: Path):
+    """A method that suppresses nothing tells how much there is; so no other may tell how much it published."""
+    out = tmp_path / "study"
+    grid = {"methods": ["atg-dual", "mondrian"], "protections": ["trips", "population"], "k": 5, "max_suppressed": 0.01}
+    rows = run_study(flows, out, **grid).rows
+    assert all(row["suppressed_share"] == 0 and row["c_avg"] for row in rows if row["method"] == "mondrian")
+    hiding = [row for row in rows if row["suppressed_share"] is None]
+    assert {(row["basis"], row["protect"]) for row in hiding} == {
+        (basis, protect) for basis in ("trips", "weight") for protect in grid["protections"]
+    }
+    for row in hiding:
+        assert row["n_cells"] > 1
+        assert row["c_avg"] is None
+        assert row["cells_under_k_population"] is None
+        assert {"c_avg", "c_dm", "cells_under_k_population", "suppressed_share"} <= set(row["withheld"])
+    cross_check = (out / "tables.md").read_text("utf-8").split("**Table 4.**")[0]
+    assert "withheld" in next(line for line in cross_check.splitlines() if "| ATG-Dual |" in line)
+
+
+def test_the_error_cannot_be_taken_apart_into_the_published_volume(flows):
+    part = flows.whole
+    release = flowveil.anonymize(part, "atg-dual", k=5, max_suppressed=0.01)
+    published, total = int(release.cells.trips.sum()), int(part.trips.sum())
+    exact = release.metrics()["trips"]["mean_generalization_error"]
+    # The exact error is a fraction with the published volume below the line, but for what cancels out.
+    assert published < total
+    assert published % Fraction(exact).limit_denominator(total).denominator == 0
+    told = _publishable(release)[0]["trips"]["mean_generalization_error"]
+    assert told == pytest.approx(exact, rel=0.005)
+    assert Fraction(told).limit_denominator(total).denominator <= 100
+
+
+def test_the_smallest_cell_is_withheld_where_it_is_the_only_one():
+    table = pa.table(
+        {
+            "start_lat": [48.85] * 12 + [48.95],
+            "start_lon": [2.35] * 13,
+            "end_lat": [48.80] * 13,
+            "end_lon": [2.30] * 13,
+        }
+    )
+    release = flowveil.anonymize(flowveil.read_trips(table, resolution=8), "suppression", k=10)
+    assert release.metrics()["trips"]["k_trips"] == 12
+    measures, hidden = _publishable(release)
+    assert measures["trips"]["n_cells"] == 1
+    assert measures["trips"]["k_trips"] is None
+    assert "k_trips" in hidden["trips"]
+
+
+def _on_a_map(shift: float, *, more: int = 0):
+    """Trips between four zones of a user's map, one of them this much further north."""
+    zones = pa.table(
+        {
+            "zone": ["a", "b", "c", "d"],
+            "area": ["west", "west", "east", "east"],
+            "lat": [48.80, 48.81, 48.82, 48.83 + shift],
+            "lon": [2.30, 2.31, 2.40, 2.41],
+        }
+    )
+    n = 60 + more
+    table = pa.table(
+        {
+            "o": ["abcd"[i % 4] for i in range(n)],
+            "d": ["abcd"[i // 4 % 4] for i in range(n)],
+            "sex": ["FM"[i % 3 % 2] for i in range(n)],
+        }
+    )
+    return read_slices(
+        table,
+        by="sex",
+        origin_tile="o",
+        destination_tile="d",
+        zones=flowveil.read_zones(zones, levels=["area", "zone"]),
+    )
+
+
+def test_a_study_of_other_data_or_of_another_map_is_refused(tmp_path: Path):
+    out = tmp_path / "study"
+    grid = {"methods": ["oigh"], "protections": ["trips"], "k": 5}
+    run_study(_on_a_map(0.0), out, **grid)
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    for other in (_on_a_map(0.1), _on_a_map(0.0, more=1)):
+        with pytest.raises(OutputError, match=r"other data.*new folder"):
+            run_study(other, out, **grid)
+        assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    # The same data with another method go on: what is done stays.
+    run_study(_on_a_map(0.0), out, **{**grid, "methods": ["oigh", "suppression"]})
+    runs = {path for path in before if path.parent.name == "runs"}
+    assert runs < set((out / "runs").iterdir())
+    assert {path: path.read_bytes() for path in runs} == {path: before[path] for path in runs}

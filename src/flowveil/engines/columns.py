@@ -52,8 +52,12 @@ _WEIGHTS = (
 #: guarantee.
 _TRIPS = ("trips", "ntrips", "count")
 
-#: Numbers, addresses and H3 cells are no names of columns.
-_LIKE_DATA = re.compile(r"^\s*[+-]?\d+([.,:-]\d+)*\s*$|@|^8[0-9a-f]{14}$")
+#: Numbers, times, lists, addresses and H3 cells are no names of columns.
+_LIKE_DATA = re.compile(
+    r"^\s*[+-]?\d+([.,:/-]\d+)*(e[+-]?\d+)?\s*$"
+    r"|^\s*\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}[ t]\s*\d|^\s*\[\s*[\[\d+-]|@|^8[0-9a-f]{14}$",
+    re.IGNORECASE,
+)
 
 _T = TypeVar("_T")
 
@@ -195,9 +199,10 @@ def _resolve(wanted: ColumnMap, names: Sequence[str]) -> ColumnMap:
     by_stripped = {name.strip(): name for name in reversed(names)}
     missing = [name for name in wanted.names() if name not in names and name.strip() not in by_stripped]
     if missing:
-        lines = "".join(f"\n- '{name}'.{did_you_mean(name, names)}" for name in missing)
+        known = () if looks_like_data(names) else names
+        lines = "".join(f"\n- '{name}'.{did_you_mean(name, known)}" for name in missing)
         raise DataError(
-            f"{len(missing)} named column{'s are' if len(missing) > 1 else ' is'} missing:{lines}\n{_table_has(names)}"
+            f"{len(missing)} named column{'s are' if len(missing) > 1 else ' is'} missing:{lines}\n{table_has(names)}"
         )
 
     def spelled(name: str) -> str:
@@ -240,7 +245,7 @@ def _recognise_ends(
     if not found:
         raise DataError(
             "The columns of the two ends are not recognised. "
-            f"{_table_has(names)} Recognised are names such as start_lat, start_lon, end_lat, "
+            f"{table_has(names)} Recognised are names such as start_lat, start_lon, end_lat, "
             "end_lon, pickup_latitude, dropoff_latitude, o_lat, d_lat, start_h3, end_h3. Hint: name them "
             "with origin='lat,lon' and destination='lat,lon' (--origin, --destination), or origin_tile and "
             "destination_tile (--origin-tile, --destination-tile)."
@@ -306,9 +311,14 @@ def _alike(starts: list[tuple[str, _T]], ends: list[tuple[str, _T]]) -> list[tup
     return alike or [(o, d) for _, o in starts for _, d in ends]
 
 
-def _table_has(names: Sequence[str]) -> str:
-    """The names of the columns, unless the first line is one of data: then nothing of it is repeated."""
-    if any(_LIKE_DATA.search(name) for name in names):
+def looks_like_data(names: Sequence[str]) -> bool:
+    """Whether the line of names is one of data. Nothing of it may then be repeated in a message."""
+    return any(_LIKE_DATA.search(name) for name in names)
+
+
+def table_has(names: Sequence[str]) -> str:
+    """The names of the columns for a message, unless the first line is one of data."""
+    if looks_like_data(names):
         return "The first line looks like data, not like names of columns. Hint: add a line with names."
     return f"The table has {_listed(names)}."
 

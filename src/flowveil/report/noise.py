@@ -83,6 +83,10 @@ def noise_statement(promise: PrivacyLoss) -> list[str]:
 
 def _about_the_unit(promise: PrivacyLoss) -> list[str]:
     level = f"differential privacy with ε = {promise.epsilon:g} and δ = {promise.delta:g}"
+    if promise.domain["zones_from_data"]:
+        # Readers may stop after the first line, so what is promised must not be more than holds there.
+        one = "a single trip" if promise.unit == "trip" else "any one person"
+        level += f", but only as far as the list of zones, which comes from the data, does not depend on {one}"
     if promise.unit == "trip":
         return [
             f"Protected: single trips, by {level}. The unit is a trip, because the input does not tell persons apart.",
@@ -91,11 +95,16 @@ def _about_the_unit(promise: PrivacyLoss) -> list[str]:
         ]
     return [
         f"Protected: people, by {level}. The unit is a person: whether any one person is in the data, with all "
-        f"trips or none, changes the probability of any release by a factor of {_factor(promise.epsilon)} at most"
+        f"trips or none, changes the probability of any release {_over_what(promise)}by a factor of "
+        f"{_factor(promise.epsilon)} at most"
         + ("." if promise.delta == 0 else f", but for an exception of probability {promise.delta:g}."),
         f"Bounded: of each person at most {promise.bound:,} trips are counted; further ones, and trips of unknown "
         "persons, are left out.",
     ]
+
+
+def _over_what(promise: PrivacyLoss) -> str:
+    return "over the same zones " if promise.domain["zones_from_data"] else ""
 
 
 def _factor(epsilon: float) -> str:
@@ -116,7 +125,8 @@ def _about_the_zones(promise: PrivacyLoss) -> list[str]:
 def promise_of_noise(guarantee: Mapping[str, Any]) -> str:
     """The promise in a few words, for a heading."""
     whom = "person" if guarantee["unit"] == "person" else "trip, not each person"
-    return f"differential privacy, ε = {guarantee['epsilon']:g}, δ = {guarantee['delta']:g}, for each {whom}"
+    given = " (not for the list of zones, which comes from the data)" if guarantee["domain"]["zones_from_data"] else ""
+    return f"differential privacy, ε = {guarantee['epsilon']:g}, δ = {guarantee['delta']:g}, for each {whom}{given}"
 
 
 def figures_of_noise(report: Mapping[str, Any]) -> list[tuple[str, Any, str]]:

@@ -14,6 +14,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from flowveil.errors import OutputError
+from flowveil.guarantee import UNITS
 from flowveil.study import PROTECTED, Study
 
 _BASES = {"trips": "participants", "weight": "population"}
@@ -109,12 +110,9 @@ def _cross_check(study: Study) -> Sheet:
     for protect in study.protections:
         for method in study.methods:
             for row in _of(study, by=None, method=method, protect="+".join(protect), basis="trips"):
-                units = [
-                    row.get(f"{what}_{unit}")
-                    for unit in ("trips", "people", "population")
-                    for what in ("k", "cells_under_k")
-                ]
-                rows.append((_protected(row["protect"]), _method(method), *(_entry(row, v) for v in units)))
+                names = [f"{what}_{unit}" for unit in UNITS for what in ("k", "cells_under_k")]
+                values = [_entry(row, row.get(name), name) for name in names]
+                rows.append((_protected(row["protect"]), _method(method), *values))
     head = ("Protecting", "Method", "k trips", "short", "k people", "short", "k population", "short")
     return Sheet(
         "k-anonymity reached in each unit on the whole data set, and the number of cells short of it", head, tuple(rows)
@@ -297,7 +295,7 @@ def _text(value: Any, power: str) -> str:
 def _notes(study: Study) -> Iterator[str]:
     yield f"k = {study.k}; one run may take {study.time_limit:,.0f} seconds; N/A marks runs that took longer or failed."
     yield "'none' marks runs in which nothing can be published, '-' measures that are not defined."
-    yield "'withheld' marks measures that would tell a suppressed value."
+    yield "'withheld' marks measures that would tell a suppressed value, alone or beside another method's."
     yield "G counts tiles observed in the whole data set, for every segment, so segments can be compared."
     for by, n in sorted(study.n_hidden.items()):
         yield f"{n} segments by {by} hold too little to be named; their trips are in no run."

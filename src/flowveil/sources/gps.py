@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from flowveil.engines.columns import looks_like_data, table_has
 from flowveil.engines.database import fetch_table
 from flowveil.errors import DataError, ParameterError, did_you_mean
 from flowveil.sources.tables import opened
@@ -290,11 +291,12 @@ def choose_columns(
     """The columns that were named, and for the other roles those with a usual name.
 
     Raises:
-        DataError: columns are missing; all are reported at once.
+        DataError: columns are missing; all are reported at once. Nothing of a first line of data is repeated.
     """
     by_key: dict[str, str] = {}
     for name in reversed(names):
         by_key["".join(c for c in name.casefold() if c.isalnum())] = name
+    alike = () if looks_like_data(names) else names
     chosen: dict[str, str] = {}
     problems = []
     for role, given in wanted.items():
@@ -302,7 +304,7 @@ def choose_columns(
             if given in names:
                 chosen[role] = given
             else:
-                problems.append(f"column '{given}' ({role}) is missing.{did_you_mean(given, names)}")
+                problems.append(f"column '{given}' ({role}) is missing.{did_you_mean(given, alike)}")
             continue
         found = next((by_key[key] for key in known[role] if key in by_key), None)
         if found is None:
@@ -311,5 +313,5 @@ def choose_columns(
             chosen[role] = found
     if problems:
         listed = "".join(f"\n- {p}" for p in problems)
-        raise DataError(f"The table is not what is expected:{listed}\nIt has {', '.join(map(repr, names))}.")
+        raise DataError(f"The table is not what is expected:{listed}\n{table_has(names)}")
     return chosen

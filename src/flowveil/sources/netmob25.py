@@ -8,11 +8,14 @@ in any order and case; the person of a GNSS file is the file's name.
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 
+from flowveil.engines.columns import table_has
 from flowveil.engines.database import fetch_table, in_own_words, open_database
 from flowveil.engines.slicing import microseconds_sql
 from flowveil.errors import DataError, ParameterError
@@ -52,7 +55,7 @@ def prepare_netmob25(source: Any, *, individuals: Any = None, gap: float = GAP) 
 
     Raises:
         ParameterError: the source is no folder, or holds no individuals file.
-        DataError: columns are missing, or no file belongs to a participant.
+        DataError: columns are missing, no file belongs to a participant, or no GNSS file can be read.
     """
     folder = Path(source)
     if not folder.is_dir():
@@ -66,6 +69,7 @@ def prepare_netmob25(source: Any, *, individuals: Any = None, gap: float = GAP) 
     people, n_without = _individuals(people_file)
     ids = set(people.column("person").to_pylist())
     files = [p for p in tables if p.stem in ids and p.resolve() != people_file.resolve()]
+    named = {p.stem for p in files}
     unknown = sum(1 for p in tables if p.stem not in ids and p.resolve() != people_file.resolve())
     if not files:
         raise DataError(
@@ -73,8 +77,9 @@ def prepare_netmob25(source: Any, *, individuals: Any = None, gap: float = GAP) 
             "ID of the individuals file. Hint: name the folder that holds both."
         )
     with open_database(None) as con, in_own_words("the GNSS files"):
-        _load_points(con, files)
+        unread = _load_points(con, files)
         found = trips_of_points(con, gap=gap, dwell=None, dwell_radius=1.0)
+        located = {person for (person,) in con.execute("SELECT DISTINCT person FROM points").fetchall()}
         con.register("flowveil_people", people)
         con.register("flowveil_trips", found.trips)
         trips = fetch_table(
@@ -86,7 +91,9 @@ def prepare_netmob25(source: Any, *, individuals: Any = None, gap: float = GAP) 
     left_out = {
         **found.left_out,
         "participants without a complete record": n_without,
-        "participants without a GNSS file": len(ids) - len(files),
+        "participants without a GNSS file": len(ids) - len(named),
+        "GNSS files that cannot be read": len(unread),
+        "participants without a point that can be used": len(named - located - {p.stem for p in unread}),
         "files of no participant with a record": unknown,
     }
     return Prepared(trips=trips, left_out={reason: n for reason, n in left_out.items() if n})
@@ -136,43 +143,105 @@ def _individuals(path: Path) -> tuple[pa.Table, int]:
     return people, without
 
 
-def _load_points(con: Any, files: list[Path]) -> None:
-    """All GNSS files as the table ``picked`` (person, us, lat, lon)."""
-    names = _header(files[0])
+def _load_points(con: Any, files: list[Path]) -> list[Path]:
+    """All GNSS files as the table ``picked`` (person, us, lat, lon).
+
+    Files of one header are read together, by rules that leave nothing to guess: guessing per file would read a damaged
+    one as a table of one column and lose its person in silence.
+
+    Returns:
+        The files that cannot be read: damaged, or without the columns of points. They are named after their persons,
+        so messages may count them, not name them.
+
+    Raises:
+        DataError: no file can be read.
+    """
+    alike: dict[tuple[str, tuple[str, ...]], list[Path]] = {}
+    for path in files:
+        delimiter, names = _first_line(path)
+        alike.setdefault((delimiter, tuple(names)), []).append(path)
+    con.execute("CREATE TABLE located (person VARCHAR, moment VARCHAR, lat DOUBLE, lon DOUBLE)")
+    unread: list[Path] = []
+    refused: DataError | None = None
+    for header, group in alike.items():
+        try:
+            sql = _points_sql(*header)
+        except DataError as problem:
+            refused = refused or problem
+            unread += group
+            continue
+        unread += _insert(con, sql, group)
+    if len(unread) == len(files):
+        raise refused or DataError(
+            f"None of {len(files):,} GNSS files can be read as a table. Every line needs as many columns as the first, "
+            "quotes that are closed, and text in UTF-8. Hint: are the files complete, and saved as UTF-8?"
+        )
+    moment = microseconds_sql("moment", "VARCHAR", missing="''")
+    con.execute(f"CREATE TABLE picked AS SELECT person, {moment} AS us, lat, lon FROM located")
+    return unread
+
+
+def _points_sql(delimiter: str, names: Sequence[str]) -> str:
+    """A query for the points of files with this header; their paths are its parameter."""
     place = choose_columns({"lat": None, "lon": None}, {"lat": LATITUDES, "lon": LONGITUDES}, names)
     by_key = {_key(name): name for name in reversed(names)}
     time = next((parts for parts in _TIMES if all(part in by_key for part in parts)), None)
     if time is None:
         raise DataError(
             "No column for the time of a point is recognised; usual names: LOCAL DATETIME, LOCAL DATE with LOCAL TIME, "
-            f"UTC DATETIME. The first GNSS file has {', '.join(map(repr, names))}."
+            f"UTC DATETIME. {table_has(names)}"
         )
-    text = " || ' ' || ".join(_quoted(by_key[part]) for part in time)
+
+    def column(name: str) -> str:
+        return f"c{list(names).index(name)}"
+
+    moment = " || ' ' || ".join(column(by_key[part]) for part in time)
     valid = (
-        f" WHERE lower(coalesce({_quoted(by_key['valid'])}, '')) NOT IN ('no fix', '0', 'false')"
+        f" WHERE lower(coalesce({column(by_key['valid'])}, '')) NOT IN ('no fix', '0', 'false')"
         if "valid" in by_key
         else ""
     )
-    con.execute(
-        f"CREATE TABLE located AS SELECT parse_filename(filename, true) AS person, {text} AS moment, "
-        f"TRY_CAST({_quoted(place['lat'])} AS DOUBLE) AS lat, TRY_CAST({_quoted(place['lon'])} AS DOUBLE) AS lon "
-        f"FROM read_csv(?, header = true, all_varchar = true, union_by_name = true, filename = true){valid}",
-        [[str(path) for path in files]],
+    columns = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(names)))
+    return (
+        f"SELECT parse_filename(filename, true) AS person, {moment} AS moment, "
+        f"TRY_CAST({column(place['lat'])} AS DOUBLE) AS lat, TRY_CAST({column(place['lon'])} AS DOUBLE) AS lon "
+        f"FROM read_csv(?, auto_detect = false, header = true, delim = '{delimiter}', quote = '\"', escape = '\"', "
+        f"nullstr = '', columns = {{{columns}}}, filename = true){valid}"
     )
-    moment = microseconds_sql("moment", "VARCHAR", missing="''")
-    con.execute(f"CREATE TABLE picked AS SELECT person, {moment} AS us, lat, lon FROM located")
+
+
+def _insert(con: Any, sql: str, files: list[Path]) -> list[Path]:
+    """Add the points of these files to ``located``; the files that cannot be read.
+
+    An insertion adds all or nothing, so where one fails its halves are tried: with few damaged files, about every file
+    is read twice.
+    """
+    try:
+        con.execute(f"INSERT INTO located {sql}", [[_literal(path) for path in files]])
+    except duckdb.InvalidInputException:
+        if len(files) == 1:
+            return files
+        half = len(files) // 2
+        return _insert(con, sql, files[:half]) + _insert(con, sql, files[half:])
+    return []
+
+
+def _literal(path: Path) -> str:
+    """A path with the characters of patterns taken literally."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in str(path))
 
 
 def _header(path: Path) -> list[str]:
+    return _first_line(path)[1]
+
+
+def _first_line(path: Path) -> tuple[str, list[str]]:
+    """The delimiter of a file, and the names in its first line."""
     with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
         line = file.readline()
     delimiter = max(",;\t|", key=line.count)
-    return [name.strip() for name in next(csv.reader([line], delimiter=delimiter), [])]
+    return delimiter, [name.strip() for name in next(csv.reader([line], delimiter=delimiter), [])]
 
 
 def _key(name: str) -> str:
     return "".join(c for c in name.casefold() if c.isalnum())
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

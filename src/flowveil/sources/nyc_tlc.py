@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from flowveil.engines.columns import table_has
 from flowveil.engines.database import fetch_table
 from flowveil.errors import DataError
 from flowveil.sources.gps import Prepared, choose_columns
@@ -53,7 +54,7 @@ def prepare_nyc_tlc(source: Any, *, zones: Any = None) -> Prepared:
             return _point_trips(table)
         raise DataError(
             "These are no TLC trip records: needed are PULocationID and DOLocationID, or pickup and dropoff latitude "
-            f"and longitude. The table has {', '.join(map(repr, table.names))}."
+            f"and longitude. {table_has(table.names)}"
         )
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from flowveil.engines.columns import ColumnMap, complete, parse_pair
+from flowveil.engines.columns import ColumnMap, complete, looks_like_data, parse_pair
 from flowveil.errors import DataError, ParameterError
 
 
@@ -135,3 +135,27 @@ def test_pairs_are_parsed() -> None:
 def test_ends_that_do_not_fit_together_are_refused(given: dict[str, object]) -> None:
     with pytest.raises(ParameterError):
         ColumnMap(**given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "48.85",
+        "-2.3",
+        "1408039037",
+        "2024-01-01 08:00:00",
+        "2024-01-01T08:00",
+        "01/02/2024 8:00",
+        "[[-8.5,41.1]]",
+        "1e-5",
+    ],
+)
+def test_a_line_of_data_is_recognised(cell):
+    assert looks_like_data(["SECRET", cell])
+    with pytest.raises(DataError, match="looks like data") as refused:
+        complete(ColumnMap(person="SECRE"), ["SECRET", cell], holds_tiles=lambda _: False)
+    assert "SECRET" not in str(refused.value)
+
+
+def test_names_are_no_data():
+    assert not looks_like_data(["PULocationID", "start_lat", "t1", "LOCAL DATE", "2011 census", "[lat]", "e5"])

@@ -135,6 +135,71 @@ def test_prepare_on_the_command_line(netmob: Path, tmp_path: Path, capsys):
     assert ended.value.code == 2
 
 
+HEAD = "LOCAL DATETIME,LATITUDE,LONGITUDE,SPEED\n"
+DAMAGED = {
+    "a quote that is not closed": HEAD + '2022-11-14 08:07:01,48.87,2.3,"5\n2022-11-14 08:08:01,48.9,2.3,5\n',
+    "more columns, quoted across lines": HEAD + '2022-11-14 08:07:01,48.87,2.3,5,"x\n"2022-11-14 08:08:01,48.9,2.3,5\n',
+    "no header": "2022-11-14 08:07:01,48.87,2.3,5\n2022-11-14 08:08:01,48.9,2.3,5\n",
+    "not text": "\x00\x01\x02",
+    "nothing at all": "",
+}
+
+
+@pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
+def test_netmob_counts_a_file_that_cannot_be_read(netmob: Path, tmp_path: Path, capsys, content: str):
+    (netmob / "gps" / "10_2.csv").write_text(content, encoding="utf-8")
+    main(["prepare", "netmob25", str(netmob), "--out", str(tmp_path / "trips.parquet")])
+    assert pq.read_table(tmp_path / "trips.parquet")["person_id"].to_pylist() == ["10_1", "10_1"]
+    said = "".join(capsys.readouterr())
+    assert "1 GNSS files that cannot be read" in said
+    assert "without a point" not in said
+    assert "10_2" not in said
+    # With no other file there is nothing to go on with: refused, and nothing of the file is repeated.
+    (netmob / "gps" / "10_1.csv").unlink()
+    with pytest.raises(DataError) as refused:
+        prepare_netmob25(netmob)
+    assert "10_2" not in str(refused.value)
+    assert "48.87" not in str(refused.value)
+
+
+def test_netmob_reads_files_of_different_headers_and_counts_those_without_points(netmob: Path):
+    (netmob / "gps" / "10_2.csv").write_text(
+        "longitude;latitude;valid;utc date;utc time\r\n2.3;48.87;SPS;2022-11-14;08:07:01\r\n"
+        "2.3;48.8;No fix;2022-11-14;08:07:30\r\n2.3;48.9;SPS;2022-11-14;08:08:01\r\n\r\n",
+        encoding="utf-8",
+    )
+    found = prepare_netmob25(netmob)
+    assert found.trips.to_pylist()[-1]["person_id"] == "10_2"
+    assert found.trips.to_pylist()[-1]["points"] == 2
+    (netmob / "gps" / "10_2.csv").write_text(HEAD, encoding="utf-8")
+    assert prepare_netmob25(netmob).left_out["participants without a point that can be used"] == 1
+
+
+def test_no_source_repeats_a_first_line_of_data(netmob: Path, tmp_path: Path, capsys):
+    lines = {
+        "gps": "SECRETPERSON,2024-01-01 08:00:00,48.851234,2.351234\n",
+        "porto": '"SECRETTRIP","B",,"15","SECRETTAXI",1408039037,"A","False","[[-8.512345,41.1],[-8.6,41.2]]"\n',
+        "nyc-tlc": "SECRETVENDOR,2020-03-01 00:20:18,2020-03-01 00:30:18,48.851234,2.351234\n",
+    }
+    for name, line in lines.items():
+        (tmp_path / "bare.csv").write_text(line * 3, encoding="utf-8")
+        asked = ["--person", "SECRETPERSO"] if name == "gps" else []
+        _refused_without_a_word_of_data(["prepare", name, str(tmp_path / "bare.csv"), *asked], capsys)
+    (tmp_path / "bare.csv").write_text("SECRETPERSON,Woman,34,Executives,True,48.851234\n", encoding="utf-8")
+    given = ["--individuals", str(tmp_path / "bare.csv")]
+    _refused_without_a_word_of_data(["prepare", "netmob25", str(netmob), *given], capsys)
+
+
+def _refused_without_a_word_of_data(arguments: list[str], capsys) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*arguments, "--out", "never-written.parquet"])
+    said = "".join(capsys.readouterr())
+    assert ended.value.code == 2
+    assert "looks like data" in said
+    for secret in ("SECRETPERSON", "SECRETT", "SECRETV", "1234", "1408039037", "Woman"):
+        assert secret not in said
+
+
 @pytest.mark.real
 def test_the_real_porto_sample(shared_data: Path):
     found = prepare_porto(shared_data / "porto_taxi" / "test.csv")

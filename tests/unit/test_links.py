@@ -1,0 +1,53 @@
+"""Every relative link of the documents points to a file, and every anchor to a heading of it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+_CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\]\(\s*<?([^)\s>]+)|^\[[^\]]+\]:\s*(\S+)", re.MULTILINE)
+_HEADING = re.compile(r"^#+\s+(.*?)\s*$", re.MULTILINE)
+_PLACEHOLDER = re.compile(r"\b[A-Z]+_HERE\b|\b(TODO|TBD|FIXME|XXX)\b")
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of the headings, as the usual renderers make them: lower case, no punctuation, blanks to hyphens."""
+    without_blocks = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", h.casefold()).replace(" ", "-") for h in _HEADING.findall(without_blocks)}
+
+
+def broken_links(document: Path) -> list[str]:
+    found = []
+    for pair in _LINK.findall(_CODE.sub("", document.read_text(encoding="utf-8"))):
+        link = pair[0] or pair[1]
+        if re.match(r"[a-z][a-z+.-]*:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = document.parent / path if path else document
+        known = anchors(target.read_text(encoding="utf-8")) if target.suffix == ".md" and target.exists() else set()
+        if not target.exists() or (anchor and anchor not in known):
+            found.append(link)
+    return found
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_links_and_placeholders(document: Path):
+    assert broken_links(document) == []
+    assert _PLACEHOLDER.findall(document.read_text(encoding="utf-8")) == []
+
+
+def test_a_broken_link_is_found(tmp_path: Path):
+    (tmp_path / "b.md").write_text("# Two words, *really*\n", encoding="utf-8")
+    page = tmp_path / "a.md"
+    page.write_text(
+        "[x](b.md) [x](b.md#two-words-really) [x](b.md#three) [x](c.md) [x](#here) "
+        "[x](https://example.org) `[x](d.md)`\n",
+        encoding="utf-8",
+    )
+    assert broken_links(page) == ["b.md#three", "c.md", "#here"]
