@@ -728,6 +728,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stderr.close()
         sys.exit(0)
     except Exception as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            # Python 3.11 wraps an interrupt that comes while a class is being made, as in an import.
+            _fail("Interrupted. Nothing was written.", kind="Interrupted", code=INTERRUPTED, words=words)
         # The message of a foreign error may quote a row of the input: name its kind and nothing else.
         if os.environ.get("FLOWVEIL_TRACEBACK"):
             raise
