@@ -109,10 +109,21 @@ def twincut(
     )
     notes = {"stopped_early": search.stopped_early}
     plan = _plan_of(flows, guarantee, cuts, notes)
-    if not trees.thinned:
+    # ODkAnon's cut may use nodes that are not in the safe pairs, or that a thinned tree does not have.
+    other = _plan_of(flows, guarantee, merged, notes)
+    volume = flows.volume(guarantee.basis)
+    if not other.kept.any() or float(np.sum(volume[~other.kept])) > budget:
         return plan
-    # ODkAnon's cut may use nodes that a thinned tree does not have.
-    return _better(flows, guarantee, objective, plan, _plan_of(flows, guarantee, merged, notes))
+    if trees.thinned or _mean_error(volume, other) < _mean_error(volume, plan):
+        return _better(flows, guarantee, objective, plan, other)
+    return plan
+
+
+def _mean_error(volume: Any, plan: Plan) -> float:
+    """Tiles of both zones of a published unit of volume."""
+    size = plan.origin_zones.size[plan.origin_zone] + plan.destination_zones.size[plan.destination_zone]
+    published = float(np.sum(volume[plan.kept]))
+    return float(np.sum((volume * size)[plan.kept])) / published if published else np.inf
 
 
 def _plan_of(flows: Flows, guarantee: Guarantee, cuts: Cuts, notes: dict[str, Any]) -> Plan:
