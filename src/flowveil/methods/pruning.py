@@ -82,7 +82,9 @@ def dual_multiplier(pruned: Prunable, budget: float, *, near: float = 64.0) -> f
             return right.at
         point = _Point(meeting, *pruned.evaluate(meeting))
         if point.slope == left.slope:
-            return right.at
+            # The prunings of both tangents tie here, and rounding chose the left one: a hair on, the right one is best.
+            after = min(meeting * (1 + 1e-9), right.at)
+            return after if pruned.evaluate(after)[1] == right.slope else right.at
         if point.slope == right.slope:
             return point.at
         if point.slope > budget:
