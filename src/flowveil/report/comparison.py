@@ -20,6 +20,7 @@ from flowveil.report.charts import Line, Mark, line_chart
 from flowveil.report.document import Part, asset, chart_figure, map_figure, number, page, text
 from flowveil.report.frontier import EXPLANATION, frontier_figure
 from flowveil.report.maps import ENDS, place_layers
+from flowveil.spreadsheets import encoded
 
 if TYPE_CHECKING:
     from flowveil.comparison import Comparison, Run
@@ -110,7 +111,8 @@ def to_csv(comparison: Comparison) -> str:
         seconds = "" if run.seconds is None else f"{run.seconds:.3f}"
         values = ["" if run.measures.get(key) is None else run.measures[key] for key, _, _ in _COLUMNS]
         head = [run.method, run.k, run.protection, run.status, seconds, run.basis]
-        writer.writerow([*head, *values, " ".join(run.withheld), run.reason or ""])
+        row = [*head, *values, " ".join(run.withheld), run.reason or ""]
+        writer.writerow([encoded(value) if isinstance(value, str) else value for value in row])
     return out.getvalue()
 
 

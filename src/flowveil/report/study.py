@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet
 
 from flowveil.errors import OutputError
 from flowveil.guarantee import UNITS
+from flowveil.spreadsheets import write_csv
 from flowveil.study import PROTECTED, Study
 
 _BASES = {"trips": "participants", "weight": "population"}
@@ -47,7 +47,7 @@ def write_study(study: Study, folder: Path) -> None:
     sheets = list(study_sheets(study))
     texts: dict[str, Callable[[Path], None]] = {
         "results.parquet": lambda path: pa.parquet.write_table(tidy, path, compression="zstd"),
-        "results.csv": lambda path: pa.csv.write_csv(_flat(tidy), path),
+        "results.csv": lambda path: write_csv(_flat(tidy), path),
         "tables.md": lambda path: _write(path, markdown(sheets, study)),
         "tables.tex": lambda path: _write(path, latex(sheets, study)),
     }

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from flowveil.errors import DataError, HierarchyError, OutputError, ParameterError, did_you_mean
 from flowveil.hierarchy import Hierarchy
+from flowveil.spreadsheets import write_csv
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -255,16 +256,15 @@ def check_output(path: str | Path) -> None:
 
 
 def write_records(table: pa.Table, path: str | Path) -> None:
-    """Write a table as CSV or Parquet (by the name's ending), atomically."""
+    """Write a table as CSV that no spreadsheet runs, or as Parquet (by the name's ending), atomically."""
     check_output(path)
     suffix = Path(path).suffix.lower()
 
     def write(file: Path) -> None:
-        from pyarrow import csv as arrow_csv
         from pyarrow import parquet
 
         if suffix == ".csv":
-            arrow_csv.write_csv(table, file)
+            write_csv(table, file)
         else:
             parquet.write_table(table.replace_schema_metadata(None), file)
 
