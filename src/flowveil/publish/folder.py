@@ -26,7 +26,7 @@ from flowveil.noisy import NoisyRelease
 from flowveil.publish.exports import Format, check_formats, parse_formats
 from flowveil.publish.tables import noisy_flow_tables
 from flowveil.report.family import summarize_family
-from flowveil.report.html import render
+from flowveil.report.html import render, tile_server
 from flowveil.report.summary import FORMAT, manifest, summarize
 from flowveil.verify import verify_release
 
@@ -64,7 +64,7 @@ def publish(
         The folder.
 
     Raises:
-        ParameterError: a format is not known, or cannot hold this release.
+        ParameterError: a format is not known, or cannot hold this release; the background map's address is not plain.
         MissingExtraError: a format needs a library that is not installed.
         OutputError: the folder may not or cannot be written. What was there is untouched.
         GuaranteeError: the files, read back and recounted, contradict the release. What was there is
@@ -74,6 +74,7 @@ def publish(
     if isinstance(release, NoisyRelease):
         release.check_publishable()
     wanted = parse_formats(formats)
+    basemap = tile_server(basemap)
     check_target(directory, overwrite=overwrite)
     zones = release.zones
     check_formats(wanted, zones=len(zones), mapped=zones["lat"].null_count == 0, sliced=isinstance(release, Family))
