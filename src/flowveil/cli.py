@@ -12,7 +12,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -21,58 +20,12 @@ import click
 
 from flowveil import __version__
 from flowveil.errors import FlowveilError, ParameterError
+from flowveil.guarantee import UNITS
 from flowveil.methods import METHODS, find_method
 from flowveil.tabular.cli import tabular
+from flowveil.talk import Talk, speaking
 
 INTERRUPTED = 130
-
-
-class Talk:
-    """What a command says: progress and prose for a person, one JSON object for a machine."""
-
-    def __init__(self, *, as_json: bool, quiet: bool) -> None:
-        self.as_json = as_json
-        self.quiet = quiet or as_json
-
-    def say(self, text: str = "") -> None:
-        """Print a line for a person."""
-        if not self.quiet:
-            click.echo(text)
-
-    def result(self, content: dict[str, Any]) -> None:
-        """Print the result for a machine."""
-        if self.as_json:
-            click.echo(json.dumps(content, sort_keys=True))
-
-    @contextmanager
-    def working(self, label: str) -> Iterator[Callable[[float], None]]:
-        """Show that something long is going on, in a terminal only, once it has taken a second."""
-        if self.quiet or not sys.stderr.isatty():
-            yield lambda _: None
-            return
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task(label, total=None)
-            yield lambda share: bar.update(task, total=1.0, completed=share)
-
-
-def speaking(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --json and --quiet, and pass a Talk."""
-
-    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of prose.")
-    @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
-    def wrapped(*, as_json: bool, quiet: bool, **arguments: Any) -> Any:
-        return command(Talk(as_json=as_json, quiet=quiet), **arguments)
-
-    wrapped.__name__ = command.__name__
-    wrapped.__doc__ = command.__doc__
-    # Options declared below this decorator belong to the command as well.
-    declared = getattr(command, "__click_params__", [])
-    wrapped.__click_params__ = [*declared, *getattr(wrapped, "__click_params__", [])]  # type: ignore[attr-defined]
-    return wrapped
 
 
 def reading(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -564,7 +517,9 @@ def picture(talk: Talk, directory: str, out: str, **style: Any) -> None:
 @click.argument("directory", metavar="DIR")
 @click.option("--against", required=True, metavar="INPUT", help="The trips the release was made from.")
 @click.option("--k", type=int, help="The k that the release must have at the least.")
-@click.option("--protect", multiple=True, help="A unit that the release must protect (repeatable).")
+@click.option(
+    "--protect", multiple=True, type=click.Choice(UNITS), help="A unit that the release must protect (repeatable)."
+)
 @click.option("--k-population", type=float, help="The population threshold that it must have at the least.")
 @click.option("--l", "l", type=int, help="The l that it must have at the least.")
 @reading
@@ -712,9 +667,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # A polite kill is an interrupt: it must leave the old release in place and no draft behind.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        cli.main(args=words, standalone_mode=False)
-    except click.exceptions.Exit as done:
-        sys.exit(done.exit_code)
+        # Without its own error handling click returns the code of an Exit instead of raising it.
+        code = cli.main(args=words, standalone_mode=False)
+        if code:
+            sys.exit(code)
     except click.ClickException as wrong:
         _fail(wrong.format_message(), kind="UsageError", code=2, words=words)
     except (KeyboardInterrupt, click.Abort) as stopped:

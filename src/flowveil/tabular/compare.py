@@ -340,9 +340,15 @@ def _effect_table(fitted: Mapping[str, Sequence[Effect]]) -> pa.Table:
     return pa.Table.from_pylist(rows)
 
 
-@contextmanager
-def _whole_folder(target: Path) -> Iterator[Path]:
-    """A temporary folder that takes the target's place when all went well; an earlier one is replaced."""
+def check_folder(folder: str | Path) -> None:
+    """Raise before any work is done if a comparison cannot be written there.
+
+    Raises:
+        OutputError: it is a file, holds something else than a comparison, or has no parent.
+    """
+    target = Path(folder)
+    if not target.parent.is_dir():
+        raise OutputError(f"There is no folder '{target.parent}'. Nothing was changed.")
     if target.exists() and not target.is_dir():
         raise OutputError(f"'{target}' is a file; a folder is needed. Nothing was changed.")
     if target.is_dir() and any(target.iterdir()) and not (target / "comparison.json").is_file():
@@ -350,6 +356,12 @@ def _whole_folder(target: Path) -> Iterator[Path]:
             f"The folder '{target}' holds something else than a comparison. Nothing was changed. "
             "Hint: name a new folder."
         )
+
+
+@contextmanager
+def _whole_folder(target: Path) -> Iterator[Path]:
+    """A temporary folder that takes the target's place when all went well; an earlier one is replaced."""
+    check_folder(target)
     try:
         inside = Path(tempfile.mkdtemp(prefix=".comparison-", dir=target.parent))
     except OSError as problem:

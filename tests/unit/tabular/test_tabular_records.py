@@ -70,11 +70,11 @@ def test_a_crash_while_writing_leaves_the_old_file(tmp_path):
         raise RuntimeError("power cut")
 
     with pytest.raises(RuntimeError):
-        write_atomically(target, crash)
+        write_atomically({tmp_path / "first.csv": lambda path: None, target: crash})
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]
     with pytest.raises(OutputError):
-        write_atomically(tmp_path / "no" / "out.csv", crash)
+        write_atomically({tmp_path / "no" / "out.csv": crash})
 
 
 def test_pandas_polars_and_dicts_are_the_same_table():
