@@ -99,14 +99,15 @@ class SliceOptions:
     @property
     def asked_for(self) -> bool:
         """Whether there is anything to cut by, or an option that needs it."""
-        return bool(self.by or self.time or self.every or self.total or self.common_zones or self.internal_profile)
+        needing = self.total or self.common_zones or self.internal_profile is not None
+        return bool(self.by or self.time or self.every or needing)
 
     def check(self) -> None:
         """Raise ParameterError for options that cannot be."""
         from flowveil.slices import check_slice_columns
 
         check_slice_columns(self.by, time=self.time, every=self.every[0] if self.every else None)
-        if self.internal_profile and not self.every:
+        if self.internal_profile is not None and not self.every:
             raise ParameterError("--internal-profile needs slices by time. Hint: use --time and --every.")
 
     def steps(self) -> list[str]:
@@ -296,19 +297,17 @@ def _publish(
 ) -> None:
     from flowveil.api import anonymize as run
     from flowveil.publish.folder import publish
-    from flowveil.report.internal import render_internal, write_internal_report
+    from flowveil.report.internal import render_internal
     from flowveil.report.summary import summarize
 
     with talk.working("Anonymising"):
         release = run(flows, **parameters)
     with talk.working("Verifying and writing"):
-        # Rendered first: a page that cannot be made must not leave a release behind and an error in front.
-        page = None if internal_report is None else render_internal(release)
-        folder = publish(release, out, **(writing or {}))
-        if internal_report is not None:
-            write_internal_report(release, internal_report, folder=folder, content=page)
-    # What is printed is what is published: a log is read by more people than the data.
-    report = summarize(release)
+        # Made first: what cannot be made must not leave a release behind and an error in front.
+        pages = {} if internal_report is None else {internal_report: render_internal(release)}
+        # What is printed is what is published: a log is read by more people than the data.
+        report = summarize(release)
+        folder = publish(release, out, private=pages, **(writing or {}))
     # Rows read minus trips published is what is suppressed: where that is withheld, so are the rows.
     intake = {} if report["withheld"] else {"rows": flows.intake.rows, "left_out": flows.intake.left_out}
     if intake:
@@ -324,8 +323,8 @@ def _publish_slices(
     talk: Talk, sliced: Any, out: str, slices: SliceOptions, writing: dict[str, Any], **parameters: Any
 ) -> None:
     from flowveil.api import anonymize_slices
+    from flowveil.publish.folder import publish
     from flowveil.report.family import summarize_family
-    from flowveil.report.internal import write_private
     from flowveil.report.profile import largest_profiles, profile_chart
 
     with talk.working("Anonymising slices") as progress:
@@ -340,12 +339,11 @@ def _publish_slices(
             **parameters,
         )
     with talk.working("Verifying and writing"):
-        # Drawn first: a chart that cannot be made must not leave a release behind and an error in front.
-        chart = profile_chart(largest_profiles(family)) if slices.internal_profile else None
-        folder = family.write(out, **writing)
-        if slices.internal_profile and chart is not None:
-            write_private(slices.internal_profile, chart, folder=folder)
-    report = summarize_family(family)
+        # Made first: what cannot be made must not leave a release behind and an error in front.
+        wanted = slices.internal_profile
+        charts = {} if wanted is None else {wanted: profile_chart(largest_profiles(family))}
+        report = summarize_family(family)
+        folder = publish(family, out, private=charts, **writing)
     # As for single releases: rows read minus trips published is what is suppressed.
     secret = report["withheld"] or any(part["withheld"] for part in report["slices"])
     intake = {} if secret else {"rows": sliced.intake.rows, "left_out": sliced.intake.left_out}
@@ -357,8 +355,8 @@ def _publish_slices(
     found = report["differencing"]
     if found["short"] or found["unchecked"]:
         talk.say(f"Warning: {found['short']:,} differences between the matrices are short of the guarantee.")
-    if slices.internal_profile:
-        talk.say(f"Internal chart, NOT for publication: {slices.internal_profile}")
+    if wanted is not None:
+        talk.say(f"Internal chart, NOT for publication: {wanted}")
     talk.result({"release": str(folder), **intake, **report})
 
 
@@ -597,8 +595,9 @@ def study(
 ) -> None:
     """Run the experiment of the papers: segments, methods and protections, as tables."""
     from flowveil.api import read_slices
-    from flowveil.study import run_study
+    from flowveil.study import check_folder, run_study
 
+    check_folder(out)
     attributes = tuple(name.strip() for names in by for name in names.split(",") if name.strip())
     with talk.working("Reading") as progress:
         flows = read_slices(source, by=attributes, progress=progress, **_given(**how))
@@ -643,9 +642,11 @@ def study(
 @speaking
 def prepare(talk: Talk, name: str, source: str, out: str, dwell: float | None, **options: Any) -> None:
     """Make one table of trips from the files of a known data set."""
+    from flowveil.output import check_file
     from flowveil.sources import prepare as make
     from flowveil.sources import write_trips
 
+    check_file(out)
     given = {option: value for option, value in options.items() if value is not None}
     if dwell is not None:
         given["dwell"] = dwell or None

@@ -128,8 +128,18 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         assert run("anonymize", str(folder / "trips.csv"), "--k", "5", "--out", str(folder / name), *TRIPS) == 0
     (folder / "short" / "flows.parquet").write_bytes(b"")
     names = ("old", "new", "blocked", "release", "short")
-    files = {"in": "trips.csv", "bad": "bad.csv", "absent": "absent.csv", "records": "records.csv", "latin": "latin.csv"}
-    return {"folder": str(folder), **{n: str(folder / n) for n in names}, **{n: str(folder / f) for n, f in files.items()}}
+    files = {
+        "in": "trips.csv",
+        "bad": "bad.csv",
+        "absent": "absent.csv",
+        "records": "records.csv",
+        "latin": "latin.csv",
+    }
+    return {
+        "folder": str(folder),
+        **{n: str(folder / n) for n in names},
+        **{n: str(folder / f) for n, f in files.items()},
+    }
 
 
 def test_every_command_says_how_it_fails():

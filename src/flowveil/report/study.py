@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 
-from flowveil.errors import OutputError
 from flowveil.guarantee import UNITS
+from flowveil.output import write_files
 from flowveil.spreadsheets import write_csv
 from flowveil.study import PROTECTED, Study
 
@@ -51,13 +50,7 @@ def write_study(study: Study, folder: Path) -> None:
         "tables.md": lambda path: _write(path, markdown(sheets, study)),
         "tables.tex": lambda path: _write(path, latex(sheets, study)),
     }
-    try:
-        for name, write in texts.items():
-            draft = folder / f".{name}.draft"
-            write(draft)
-            os.replace(draft, folder / name)
-    except OSError as problem:
-        raise OutputError(f"The results cannot be written into '{folder}': {problem.strerror}.") from problem
+    write_files({folder / name: write for name, write in texts.items()})
 
 
 def _write(path: Path, text: str) -> None:

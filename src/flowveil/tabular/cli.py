@@ -172,12 +172,14 @@ def mondrian_command(
 
     Every column needs a role; a column nobody names is an error, not a leak.
     """
+    from flowveil.output import check_file
     from flowveil.tabular.mondrian import CLASS_COLUMN, anonymize_records
     from flowveil.tabular.records import check_output, read_records
     from flowveil.tabular.risk import describe_classes
 
     dropped = _named_identifiers(identifiers, no_identifiers)
     check_output(out)
+    check_file(_report_path(out))
     release = anonymize_records(
         read_records(source, missing=missing),
         quasi_identifiers=_attributes(quasi, kinds, orders, hierarchies),
@@ -251,10 +253,12 @@ def ipf_command(
     missing: tuple[str, ...],
 ) -> None:
     """Draw synthetic records from noisy margins: differentially private for one record added or removed."""
+    from flowveil.output import check_file
     from flowveil.tabular.ipf import synthesize_records
     from flowveil.tabular.records import check_output, read_records
 
     check_output(out)
+    check_file(_report_path(out))
     made = synthesize_records(
         read_records(source, missing=missing),
         epsilon=epsilon,

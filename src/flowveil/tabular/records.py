@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import csv
 import itertools
-import os
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from flowveil.errors import DataError, HierarchyError, OutputError, ParameterError, did_you_mean
+from flowveil.errors import DataError, HierarchyError, ParameterError, did_you_mean
 from flowveil.hierarchy import Hierarchy
+from flowveil.output import check_file, write_files
 from flowveil.spreadsheets import write_csv
 
 Ints = NDArray[np.int64]
@@ -220,45 +219,12 @@ def _typed(column: Any) -> Any:
     return bare.cast(pa.float64())
 
 
-def write_atomically(writers: Mapping[Path, Callable[[Path], None]]) -> None:
-    """Write files through temporary ones beside them, then rename: all of them, or none and the old ones stay.
-
-    Raises:
-        OutputError: a folder is not there or cannot be written, or a folder has the name of a file.
-    """
-    drafts: dict[Path, Path] = {}
-    try:
-        for target, write in writers.items():
-            if target.is_dir():
-                raise OutputError(f"Cannot write '{target.name}': it is a folder. Nothing was changed.")
-            handle, name = tempfile.mkstemp(prefix=".", suffix=target.suffix, dir=target.parent)
-            os.close(handle)
-            drafts[target] = Path(name)
-            write(drafts[target])
-            # mkstemp makes the file private; give it the rights any other new file would get.
-            mask = os.umask(0)
-            os.umask(mask)
-            drafts[target].chmod(0o666 & ~mask)
-        for target, draft in drafts.items():
-            draft.replace(target)
-    except OutputError:
-        raise
-    except OSError as problem:
-        raise OutputError(f"Cannot write '{target.name}': {problem.strerror}. Nothing was changed.") from None
-    finally:
-        for draft in drafts.values():
-            draft.unlink(missing_ok=True)
-
-
 def check_output(path: str | Path) -> None:
     """Raise before any work is done if a table cannot be written there."""
     target = Path(path)
     if target.suffix.lower() not in (".csv", ".parquet"):
         raise ParameterError(f"Cannot write '{target.name}': its name must end in .csv or .parquet.")
-    if not target.parent.is_dir():
-        raise OutputError(f"There is no folder '{target.parent}'. Nothing was changed.")
-    if target.is_dir():
-        raise OutputError(f"'{target}' is a folder; a file is needed. Nothing was changed.")
+    check_file(path)
 
 
 def write_records(table: pa.Table, path: str | Path, *, beside: Mapping[Path, str] | None = None) -> None:
@@ -271,15 +237,15 @@ def write_records(table: pa.Table, path: str | Path, *, beside: Mapping[Path, st
     def write(file: Path) -> None:
         from pyarrow import parquet
 
-        if file.suffix.lower() == ".csv":
+        if Path(path).suffix.lower() == ".csv":
             write_csv(table, file)
         else:
             parquet.write_table(table.replace_schema_metadata(None), file)
 
-    def text_writer(text: str) -> Callable[[Path], None]:
-        return lambda file: file.write_bytes(text.encode("utf-8")) and None
+    def text_writer(text: str) -> Callable[[Path], object]:
+        return lambda file: file.write_bytes(text.encode("utf-8"))
 
-    write_atomically({Path(path): write, **{file: text_writer(text) for file, text in (beside or {}).items()}})
+    write_files({path: write, **{file: text_writer(text) for file, text in (beside or {}).items()}})
 
 
 # ---- roles -------------------------------------------------------------------------------------------------
