@@ -90,7 +90,11 @@ def check(folder: str | PathLike[str], flows: Flows | SlicedFlows) -> None:
 
 
 def verify_release(
-    folder: str | PathLike[str], flows: Flows | SlicedFlows, *, expect: Mapping[str, Any] | None = None
+    folder: str | PathLike[str],
+    flows: Flows | SlicedFlows,
+    *,
+    expect: Mapping[str, Any] | None = None,
+    law: bool = True,
 ) -> list[str]:
     """Recount a release, or a family of releases, from its files and the raw flows.
 
@@ -99,22 +103,24 @@ def verify_release(
         flows: the flows it was made from, at tile level; for a family the flows of its slices.
         expect: what the guarantee must be at the least (``k``, ``protect``, ``k_population``, ``l``); without it the
             release is held against the guarantee that it claims.
+        law: whether the numbers of a noisy release are held against the law of its noise. Not while it is being
+            published: a release that were refused for what its noise happens to be would not keep its promise.
 
     Returns:
         One plain line for each contradiction; empty when everything holds: the files are those of the
         manifest, each published cell is exactly the sum of the raw flows that belong to it and reaches the
         guarantee, the counts, shares and smallest values in the report are those of the recount, and nothing has
         entries or metadata that no release has. Prose, pictures, outlines and the other measures are not recounted.
-        Of a noisy release, whose counts nobody can recount, the form is checked, and that the report tells nothing
-        without noise.
+        Of a noisy release, whose counts nobody can recount, the form is checked, that the report tells nothing
+        without noise, and that the counts can be noise of the stated law on the raw ones.
     """
     try:
-        return _verify(Path(folder), flows, expect or {})
+        return _verify(Path(folder), flows, expect or {}, law=law)
     except (TypeError, KeyError, AttributeError, ValueError, OverflowError):
         return ["report.json: not the report of a release; it cannot be checked"]
 
 
-def _verify(place: Path, flows: Flows | SlicedFlows, expect: Mapping[str, Any]) -> list[str]:
+def _verify(place: Path, flows: Flows | SlicedFlows, expect: Mapping[str, Any], *, law: bool) -> list[str]:
     if not place.is_dir():
         return ["there is no such folder"]
     raw = _Raw.of(flows)
@@ -122,7 +128,7 @@ def _verify(place: Path, flows: Flows | SlicedFlows, expect: Mapping[str, Any]) 
     if claims_noise(place):
         if isinstance(flows, SlicedFlows):
             return [*findings, "report.json: a noisy release has no slices"]
-        return [*findings, *_verify_noisy(place, flows, expect)]
+        return [*findings, *_verify_noisy(place, flows, expect, law=law)]
     report, problems = _read_report(place)
     findings += problems
     if report is None:
@@ -163,12 +169,12 @@ def _verify(place: Path, flows: Flows | SlicedFlows, expect: Mapping[str, Any]) 
     return findings
 
 
-def _verify_noisy(place: Path, flows: Flows, expect: Mapping[str, Any]) -> Iterator[str]:
+def _verify_noisy(place: Path, flows: Flows, expect: Mapping[str, Any], *, law: bool) -> Iterator[str]:
     missing = [name for name, value in expect.items() if value]
     if missing:
         yield f"report.json: a noisy release promises no smallest cell, so {', '.join(missing)} cannot hold"
     with _database() as db:
-        findings = list(verify_noise(place, flows, db))
+        findings = list(verify_noise(place, flows, db, law=law))
         if not findings:
             # How many tiles a zone has is not told where only the data knows.
             findings += _load_table(db, place / "zones.parquet", "zones", _ZONE_COLUMNS, may_be_empty="tiles")

@@ -1,8 +1,9 @@
 """The check of a written noisy release: its form, and that it tells nothing without noise.
 
 Noisy counts cannot be recounted: whoever could tell the noise from the count would have broken the promise. What can be
-checked is that the folder is the one that was written, that it has the form of its promise, and that its report tells
-nothing that only the true counts could tell.
+checked is that the folder is the one that was written, that it has the form of its promise, that its report tells
+nothing that only the true counts could tell, and, for whoever has the raw trips, that what was added to them can be
+noise of the stated law (`flowveil.verify_law`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from flowveil.verify_law import check_law
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
@@ -52,13 +55,14 @@ def claims_noise(folder: Path) -> bool:
         return False
 
 
-def verify_noise(folder: Path, flows: Flows, database: Any) -> Iterator[str]:
-    """Check the form of a noisy release.
+def verify_noise(folder: Path, flows: Flows, database: Any, *, law: bool = True) -> Iterator[str]:
+    """Check the form of a noisy release, and whether its numbers can be noise on the raw counts.
 
     Args:
         folder: the release; its report can be read.
         flows: the flows it was made from.
         database: an empty DuckDB database.
+        law: whether the numbers are looked at.
 
     Yields:
         One plain line for each contradiction.
@@ -74,9 +78,11 @@ def verify_noise(folder: Path, flows: Flows, database: Any) -> Iterator[str]:
     if found:
         return
     seen, problems = _read_flows(database, folder, promise)
+    problems += _check_zones(database, folder, promise, seen)
+    problems += _check_report(report, seen)
     yield from problems
-    yield from _check_zones(database, folder, promise, seen)
-    yield from _check_report(report, seen)
+    if law and not problems:
+        yield from check_law(folder, promise, flows, database)
 
 
 def _check_promise(promise: Mapping[str, Any], flows: Flows) -> Iterator[str]:

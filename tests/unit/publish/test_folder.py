@@ -255,9 +255,9 @@ def test_somebody_else_was_faster(release, tmp_path, monkeypatch):
     target = tmp_path / "out"
     real = folder_module.verify_release
 
-    def meanwhile(*args):
+    def meanwhile(*args, **kwargs):
         _strangers(tmp_path)
-        return real(*args)
+        return real(*args, **kwargs)
 
     monkeypatch.setattr(folder_module, "verify_release", meanwhile)
     with pytest.raises(OutputError, match="holds no release"):

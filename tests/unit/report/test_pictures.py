@@ -51,7 +51,7 @@ def test_wrong_arguments_are_said(release, tmp_path):
         release_of(region_flows(), budget="volume").picture(tmp_path / "a.png")
     with pytest.raises(ParameterError, match="no release"):
         flowveil.picture(tmp_path, tmp_path / "a.png")
-    with pytest.raises(OutputError, match="cannot be written"):
+    with pytest.raises(OutputError, match="does not exist"):
         release.picture(tmp_path / "no" / "a.png")
 
 
