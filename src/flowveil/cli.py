@@ -554,7 +554,7 @@ def verify(
             "no cell claims more than lies in its boxes. Boxes share flows, so cells cannot be recounted one by one."
         )
     if "epsilon" in report["guarantee"]:
-        proved = "it has the form of its promise; noisy counts cannot be recounted from the raw trips."
+        proved = "it has the form of its promise, and its counts can be noise of the stated law on the raw ones."
     talk.say(f"{directory} holds: {proved} {report['statement'][0]}")
     for line in report["statement"][1:]:
         if line.startswith("Not protected: subtraction"):

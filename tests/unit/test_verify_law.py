@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import h3
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -125,7 +126,10 @@ CASES = {
     "trips": (region_map(persons=False), {"epsilon": 1.0, "region": "observed"}),
     "persons": (region_map(persons=True), {"epsilon": 2.0, "bound": 4, "region": "observed"}),
     "threshold": (region_map(persons=True), {"epsilon": 2.0, "bound": 2, "delta": 1e-6}),
-    "cells": (city_flows(rows=20_000), {"epsilon": 2.0, "bound": 20, "region": "861fb4667ffffff", "level": 8}),
+    "cells": (
+        city_flows(rows=20_000),
+        {"epsilon": 2.0, "bound": 20, "region": h3.latlng_to_cell(48.85, 2.35, 6), "level": 8},
+    ),
 }
 
 
