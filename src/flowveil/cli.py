@@ -6,6 +6,7 @@ Exit codes: 0 done; 1 unexpected; 2 bad usage or bad input; 3 the guarantee cann
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -664,6 +665,10 @@ def prepare(talk: Talk, name: str, source: str, out: str, dwell: float | None, *
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and turn errors into messages and exit codes."""
     words = sys.argv[1:] if arguments is None else list(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        # A sign that the terminal cannot show must not turn a finished command into a failed one.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     if threading.current_thread() is threading.main_thread():
         # A polite kill is an interrupt: it must leave the old release in place and no draft behind.
         signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -122,13 +122,14 @@ def region_map(persons: bool) -> Flows:
     return Flows.from_pairs(*place, origins=tree, destinations=tree, person=person)
 
 
+REGION = h3.latlng_to_cell(48.85, 2.35, 6)
 CASES = {
     "trips": (region_map(persons=False), {"epsilon": 1.0, "region": "observed"}),
     "persons": (region_map(persons=True), {"epsilon": 2.0, "bound": 4, "region": "observed"}),
     "threshold": (region_map(persons=True), {"epsilon": 2.0, "bound": 2, "delta": 1e-6}),
     "cells": (
         city_flows(rows=20_000),
-        {"epsilon": 2.0, "bound": 20, "region": h3.latlng_to_cell(48.85, 2.35, 6), "level": 8},
+        {"epsilon": 2.0, "bound": 20, "region": REGION, "level": 8},
     ),
 }
 
