@@ -12,7 +12,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -21,58 +20,12 @@ import click
 
 from flowveil import __version__
 from flowveil.errors import FlowveilError, ParameterError
+from flowveil.guarantee import UNITS
 from flowveil.methods import METHODS, find_method
 from flowveil.tabular.cli import tabular
+from flowveil.talk import Talk, speaking
 
 INTERRUPTED = 130
-
-
-class Talk:
-    """What a command says: progress and prose for a person, one JSON object for a machine."""
-
-    def __init__(self, *, as_json: bool, quiet: bool) -> None:
-        self.as_json = as_json
-        self.quiet = quiet or as_json
-
-    def say(self, text: str = "") -> None:
-        """Print a line for a person."""
-        if not self.quiet:
-            click.echo(text)
-
-    def result(self, content: dict[str, Any]) -> None:
-        """Print the result for a machine."""
-        if self.as_json:
-            click.echo(json.dumps(content, sort_keys=True))
-
-    @contextmanager
-    def working(self, label: str) -> Iterator[Callable[[float], None]]:
-        """Show that something long is going on, in a terminal only, once it has taken a second."""
-        if self.quiet or not sys.stderr.isatty():
-            yield lambda _: None
-            return
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task(label, total=None)
-            yield lambda share: bar.update(task, total=1.0, completed=share)
-
-
-def speaking(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --json and --quiet, and pass a Talk."""
-
-    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of prose.")
-    @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
-    def wrapped(*, as_json: bool, quiet: bool, **arguments: Any) -> Any:
-        return command(Talk(as_json=as_json, quiet=quiet), **arguments)
-
-    wrapped.__name__ = command.__name__
-    wrapped.__doc__ = command.__doc__
-    # Options declared below this decorator belong to the command as well.
-    declared = getattr(command, "__click_params__", [])
-    wrapped.__click_params__ = [*declared, *getattr(wrapped, "__click_params__", [])]  # type: ignore[attr-defined]
-    return wrapped
 
 
 def reading(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -146,14 +99,15 @@ class SliceOptions:
     @property
     def asked_for(self) -> bool:
         """Whether there is anything to cut by, or an option that needs it."""
-        return bool(self.by or self.time or self.every or self.total or self.common_zones or self.internal_profile)
+        needing = self.total or self.common_zones or self.internal_profile is not None
+        return bool(self.by or self.time or self.every or needing)
 
     def check(self) -> None:
         """Raise ParameterError for options that cannot be."""
         from flowveil.slices import check_slice_columns
 
         check_slice_columns(self.by, time=self.time, every=self.every[0] if self.every else None)
-        if self.internal_profile and not self.every:
+        if self.internal_profile is not None and not self.every:
             raise ParameterError("--internal-profile needs slices by time. Hint: use --time and --every.")
 
     def steps(self) -> list[str]:
@@ -343,19 +297,17 @@ def _publish(
 ) -> None:
     from flowveil.api import anonymize as run
     from flowveil.publish.folder import publish
-    from flowveil.report.internal import render_internal, write_internal_report
+    from flowveil.report.internal import render_internal
     from flowveil.report.summary import summarize
 
     with talk.working("Anonymising"):
         release = run(flows, **parameters)
     with talk.working("Verifying and writing"):
-        # Rendered first: a page that cannot be made must not leave a release behind and an error in front.
-        page = None if internal_report is None else render_internal(release)
-        folder = publish(release, out, **(writing or {}))
-        if internal_report is not None:
-            write_internal_report(release, internal_report, folder=folder, content=page)
-    # What is printed is what is published: a log is read by more people than the data.
-    report = summarize(release)
+        # Made first: what cannot be made must not leave a release behind and an error in front.
+        pages = {} if internal_report is None else {internal_report: render_internal(release)}
+        # What is printed is what is published: a log is read by more people than the data.
+        report = summarize(release)
+        folder = publish(release, out, private=pages, **(writing or {}))
     # Rows read minus trips published is what is suppressed: where that is withheld, so are the rows.
     intake = {} if report["withheld"] else {"rows": flows.intake.rows, "left_out": flows.intake.left_out}
     if intake:
@@ -371,8 +323,8 @@ def _publish_slices(
     talk: Talk, sliced: Any, out: str, slices: SliceOptions, writing: dict[str, Any], **parameters: Any
 ) -> None:
     from flowveil.api import anonymize_slices
+    from flowveil.publish.folder import publish
     from flowveil.report.family import summarize_family
-    from flowveil.report.internal import write_private
     from flowveil.report.profile import largest_profiles, profile_chart
 
     with talk.working("Anonymising slices") as progress:
@@ -387,12 +339,11 @@ def _publish_slices(
             **parameters,
         )
     with talk.working("Verifying and writing"):
-        # Drawn first: a chart that cannot be made must not leave a release behind and an error in front.
-        chart = profile_chart(largest_profiles(family)) if slices.internal_profile else None
-        folder = family.write(out, **writing)
-        if slices.internal_profile and chart is not None:
-            write_private(slices.internal_profile, chart, folder=folder)
-    report = summarize_family(family)
+        # Made first: what cannot be made must not leave a release behind and an error in front.
+        wanted = slices.internal_profile
+        charts = {} if wanted is None else {wanted: profile_chart(largest_profiles(family))}
+        report = summarize_family(family)
+        folder = publish(family, out, private=charts, **writing)
     # As for single releases: rows read minus trips published is what is suppressed.
     secret = report["withheld"] or any(part["withheld"] for part in report["slices"])
     intake = {} if secret else {"rows": sliced.intake.rows, "left_out": sliced.intake.left_out}
@@ -404,8 +355,8 @@ def _publish_slices(
     found = report["differencing"]
     if found["short"] or found["unchecked"]:
         talk.say(f"Warning: {found['short']:,} differences between the matrices are short of the guarantee.")
-    if slices.internal_profile:
-        talk.say(f"Internal chart, NOT for publication: {slices.internal_profile}")
+    if wanted is not None:
+        talk.say(f"Internal chart, NOT for publication: {wanted}")
     talk.result({"release": str(folder), **intake, **report})
 
 
@@ -564,7 +515,9 @@ def picture(talk: Talk, directory: str, out: str, **style: Any) -> None:
 @click.argument("directory", metavar="DIR")
 @click.option("--against", required=True, metavar="INPUT", help="The trips the release was made from.")
 @click.option("--k", type=int, help="The k that the release must have at the least.")
-@click.option("--protect", multiple=True, help="A unit that the release must protect (repeatable).")
+@click.option(
+    "--protect", multiple=True, type=click.Choice(UNITS), help="A unit that the release must protect (repeatable)."
+)
 @click.option("--k-population", type=float, help="The population threshold that it must have at the least.")
 @click.option("--l", "l", type=int, help="The l that it must have at the least.")
 @reading
@@ -642,8 +595,9 @@ def study(
 ) -> None:
     """Run the experiment of the papers: segments, methods and protections, as tables."""
     from flowveil.api import read_slices
-    from flowveil.study import run_study
+    from flowveil.study import check_folder, run_study
 
+    check_folder(out)
     attributes = tuple(name.strip() for names in by for name in names.split(",") if name.strip())
     with talk.working("Reading") as progress:
         flows = read_slices(source, by=attributes, progress=progress, **_given(**how))
@@ -688,9 +642,11 @@ def study(
 @speaking
 def prepare(talk: Talk, name: str, source: str, out: str, dwell: float | None, **options: Any) -> None:
     """Make one table of trips from the files of a known data set."""
+    from flowveil.output import check_file
     from flowveil.sources import prepare as make
     from flowveil.sources import write_trips
 
+    check_file(out)
     given = {option: value for option, value in options.items() if value is not None}
     if dwell is not None:
         given["dwell"] = dwell or None
@@ -712,9 +668,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # A polite kill is an interrupt: it must leave the old release in place and no draft behind.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        cli.main(args=words, standalone_mode=False)
-    except click.exceptions.Exit as done:
-        sys.exit(done.exit_code)
+        # Without its own error handling click returns the code of an Exit instead of raising it.
+        code = cli.main(args=words, standalone_mode=False)
+        if code:
+            sys.exit(code)
     except click.ClickException as wrong:
         _fail(wrong.format_message(), kind="UsageError", code=2, words=words)
     except (KeyboardInterrupt, click.Abort) as stopped:

@@ -30,6 +30,7 @@ from flowveil.flows import Flows
 from flowveil.guarantee import UNITS, Guarantee
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods import METHODS, find_method
+from flowveil.output import real_place, try_place
 from flowveil.slices import SlicedFlows
 
 if TYPE_CHECKING:
@@ -263,8 +264,22 @@ def _name(run: Run, setting: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:32]
 
 
+def check_folder(directory: str | PathLike[str]) -> None:
+    """Refuse a folder that cannot be written, before anything is read; folders above it may be missing.
+
+    Raises:
+        OutputError: it is a file, its name cannot be, or what is above it is not writable.
+    """
+    target = real_place(directory)
+    if target.exists() and not target.is_dir():
+        raise OutputError(f"'{directory}' is a file; a folder is needed. Hint: name a new folder.")
+    there = next(place for place in (target, *target.parents) if place.is_dir())
+    try_place(there / MARKER)
+
+
 def _opened(directory: str | PathLike[str], studied: str) -> Path:
     """The folder, ready for results of these data; runs of other data in it would be beside tables they are not of."""
+    check_folder(directory)
     folder = Path(directory)
     marker = folder / MARKER
     try:

@@ -73,6 +73,9 @@ def check_exports(
         for kind in EXPORTS[name]:
             slices = tuple(slice_columns) if kind == "flows" else ()
             expected = _expected(db, kind, slices)
+            if name.endswith(".csv"):
+                slices = tuple(map(csv_text, slices))
+                expected = {csv_text(column): _csv_texts(values) for column, values in expected.items()}
             yield from (f"{name}: {finding}" for finding in _compare(kind, found.get(kind), expected, slices))
 
 
@@ -86,6 +89,29 @@ def _expected(db: Any, kind: str, slice_columns: Sequence[str]) -> Columns:
     for i, name in enumerate(slice_columns):
         columns[name] = columns.pop(f"c{i}")
     return columns
+
+
+def csv_text(text: str) -> str:
+    """How a text must stand in a CSV file: an apostrophe wherever a spreadsheet could begin a cell that it runs.
+
+    A cell can begin at the start and after a semicolon, a tab or a line break. It is marked if it begins with an
+    apostrophe, a tab or a line break, or, after blanks and quotation marks, with a sign that starts a formula.
+    """
+    written = []
+    for at, sign in enumerate(text):
+        if at == 0 or text[at - 1] in ";\t\r\n":
+            first = next((s for s in text[at:] if s != '"' and not s.isspace()), "")
+            if sign in "'\t\r\n" or (first and first in "=+-@\uff1d\uff0b\uff0d\uff20"):
+                written.append("'")
+        written.append(sign)
+    return "".join(written)
+
+
+def _csv_texts(values: Any) -> Any:
+    if np.asarray(values).dtype.kind not in "OU":
+        return values
+    texts = {value: csv_text(value) for value in set(values.tolist()) if isinstance(value, str)}
+    return np.array([texts.get(value, value) for value in values.tolist()], dtype=object)
 
 
 def _fetched(db: Any, query: str, values: list[Any] | None = None) -> Columns:

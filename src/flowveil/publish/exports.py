@@ -2,7 +2,8 @@
 
 Every export holds the rows of ``flows.parquet`` and ``zones.parquet`` and nothing else: each writer gets the two
 published tables, so no export can tell more than they do. Bytes are the same for the same release: no time, no
-host, no random name is written.
+host, no random name is written. Text in a CSV file is written so that no spreadsheet runs it
+(`flowveil.spreadsheets`); the other formats keep every code as it is.
 
 | name | files | read by |
 |---|---|---|
@@ -29,6 +30,7 @@ import pyarrow.compute as pc
 import shapely
 
 from flowveil.errors import MissingExtraError, ParameterError, did_you_mean
+from flowveil.spreadsheets import write_csv
 
 #: Zones of an OMX matrix: it is square and dense for whoever reads it.
 MAX_OMX_ZONES = 20_000
@@ -121,20 +123,14 @@ def _load(module: str, format_name: str) -> Any:
 
 
 def _write_csv(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
-    _csv(flows, folder / "flows.csv")
+    write_csv(flows, folder / "flows.csv")
     outlines = zones["geometry"].to_numpy(zero_copy_only=False)
     # Seven decimals are a centimetre.
     wkt = shapely.to_wkt(shapely.from_wkb(outlines), rounding_precision=7)
     geometry = pa.array(
         [text if raw is not None else None for text, raw in zip(wkt, outlines, strict=True)], pa.string()
     )
-    _csv(zones.drop_columns(["geometry"]).append_column("geometry", geometry), folder / "zones.csv")
-
-
-def _csv(table: pa.Table, path: Path) -> None:
-    from pyarrow import csv
-
-    csv.write_csv(table.replace_schema_metadata(None), path)
+    write_csv(zones.drop_columns(["geometry"]).append_column("geometry", geometry), folder / "zones.csv")
 
 
 def _write_arrow(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
@@ -256,7 +252,7 @@ def _write_omx(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
         file.create_carray(lookup, "index", obj=numbers, track_times=False)
         text = np.char.encode(codes, "utf-8")
         file.create_carray(lookup, "zone_code", obj=text, track_times=False)
-    _csv(pa.table({"index": numbers, "zone": value_set}), folder / "omx_zones.csv")
+    write_csv(pa.table({"index": numbers, "zone": value_set}), folder / "omx_zones.csv")
 
 
 def _write_flowmap(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
@@ -266,9 +262,9 @@ def _write_flowmap(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
         places.setdefault(zone, (lat, lon))
     ids = pa.array(list(places), pa.string())
     lat, lon = (pa.array([place[i] for place in places.values()], pa.float64()) for i in (0, 1))
-    _csv(pa.table({"id": ids, "name": ids, "lat": lat, "lon": lon}), folder / "flowmap_locations.csv")
+    write_csv(pa.table({"id": ids, "name": ids, "lat": lat, "lon": lon}), folder / "flowmap_locations.csv")
     table = pa.table({"origin": flows["origin_zone"], "dest": flows["destination_zone"], "count": flows["trips"]})
-    _csv(table, folder / "flowmap_flows.csv")
+    write_csv(table, folder / "flowmap_flows.csv")
 
 
 def _write_kepler(folder: Path, flows: pa.Table, zones: pa.Table) -> None:

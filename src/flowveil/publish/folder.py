@@ -1,8 +1,8 @@
 """A release folder: it appears whole and verified, or not at all.
 
-The files are written into a hidden folder beside the target (the same file system, so that a rename is one
-step), read back and recounted against the input, and only then renamed. What was there before is moved aside
-for that moment and put back if anything fails.
+The files are written into a draft beside the target (`flowveil.output`), read back and recounted against the input, and
+only then renamed. What was there before is moved aside for that moment and put back if anything fails. Documents for
+the data holder that belong to the release are written before it is verified, and take their places with it.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
-import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from os import PathLike
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -23,10 +22,12 @@ import pyarrow.parquet as pq
 from flowveil.errors import GuaranteeError, OutputError
 from flowveil.family import Family
 from flowveil.noisy import NoisyRelease
+from flowveil.output import Draft, Place, real_place, sync_folder, try_place
 from flowveil.publish.exports import Format, check_formats, parse_formats
 from flowveil.publish.tables import noisy_flow_tables
 from flowveil.report.family import summarize_family
-from flowveil.report.html import render
+from flowveil.report.html import render, tile_server
+from flowveil.report.internal import check_place
 from flowveil.report.summary import FORMAT, manifest, summarize
 from flowveil.verify import verify_release
 
@@ -48,6 +49,7 @@ def publish(
     formats: str | Iterable[str] = (),
     basemap: str | None = None,
     beside: Release | None = None,
+    private: Mapping[str, str] | None = None,
 ) -> Path:
     """Write a release, or a family of releases, into a folder.
 
@@ -59,12 +61,14 @@ def publish(
         basemap: address of a tile server for the report's optional background map.
         beside: another release of the same data that report.html shows beside this one. Only for data that nobody is
             behind: two releases of real data can be subtracted from each other.
+        private: documents of raw counts to write with it, by their file outside of the release; only their owner may
+            read them. They and the release appear together or not at all.
 
     Returns:
         The folder.
 
     Raises:
-        ParameterError: a format is not known, or cannot hold this release.
+        ParameterError: a format is not known, or cannot hold this release; the background map's address is not plain.
         MissingExtraError: a format needs a library that is not installed.
         OutputError: the folder may not or cannot be written. What was there is untouched.
         GuaranteeError: the files, read back and recounted, contradict the release. What was there is
@@ -74,25 +78,26 @@ def publish(
     if isinstance(release, NoisyRelease):
         release.check_publishable()
     wanted = parse_formats(formats)
+    basemap = tile_server(basemap)
     check_target(directory, overwrite=overwrite)
     zones = release.zones
     check_formats(wanted, zones=len(zones), mapped=zones["lat"].null_count == 0, sliced=isinstance(release, Family))
-    # A link to a folder stays a link: what it points to is replaced.
-    target = Path(os.path.realpath(directory))
-    draft = _beside(target, "draft")
+    for path in private or ():
+        check_place(path, release=directory)
     try:
-        os.mkdir(draft)
-        _write_files(release, draft, wanted, basemap, beside)
-        findings = verify_release(draft, release.input)
-        if findings:
-            raise GuaranteeError(
-                f"The release for '{directory}' was written and read back, but a recount contradicts it; "
-                "nothing was published:\n" + "\n".join(f"- {finding}" for finding in findings),
-                findings=findings,
-            )
-        # The run was long: somebody may have put something there since the first look.
-        check_target(directory, overwrite=overwrite)
-        _replace(target, draft)
+        with ExitStack() as drafts:
+            documents = [
+                _begin_document(drafts.enter_context(Draft(path)), text) for path, text in (private or {}).items()
+            ]
+            # A link to a folder stays a link: what it points to is replaced.
+            draft = drafts.enter_context(Draft(directory))
+            os.mkdir(draft.new)
+            _write_files(release, draft.new, wanted, basemap, beside)
+            _check_draft(release, draft.new, directory)
+            # The run was long: somebody may have put something there since the first look.
+            check_target(directory, overwrite=overwrite)
+            for begun in (*documents, draft):
+                begun.take_place()
     except OutputError:
         raise
     except OSError as problem:
@@ -101,9 +106,22 @@ def publish(
             f"The release cannot be written into '{directory}': {reason}. "
             "What was there before is untouched. Hint: check the free space and the rights of its parent."
         ) from problem
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
     return Path(directory)
+
+
+def _begin_document(draft: Draft, document: str) -> Draft:
+    draft.write_file(lambda path: path.write_text(document, encoding="utf-8", newline=""), private=True)
+    return draft
+
+
+def _check_draft(release: Release | NoisyRelease | Family, draft: Path, directory: Place) -> None:
+    findings = verify_release(draft, release.input)
+    if findings:
+        raise GuaranteeError(
+            f"The release for '{directory}' was written and read back, but a recount contradicts it; "
+            "nothing was published:\n" + "\n".join(f"- {finding}" for finding in findings),
+            findings=findings,
+        )
 
 
 def check_target(directory: str | PathLike[str], *, overwrite: bool = True) -> None:
@@ -111,23 +129,14 @@ def check_target(directory: str | PathLike[str], *, overwrite: bool = True) -> N
 
     Raises:
         OutputError: it is a file, it holds something else than a release, it is a release and ``overwrite``
-            is False, or its parent is missing or not writable.
+            is False, its name cannot be, or its parent is missing or not writable.
     """
-    target = Path(os.path.realpath(directory))
+    target = real_place(directory)
     if target.exists():
         if not target.is_dir():
             raise OutputError(f"'{directory}' is a file; a folder is needed. Hint: name a new folder.")
         _check_content(directory, target, overwrite=overwrite)
-    if not target.parent.is_dir():
-        raise OutputError(
-            f"The parent of '{directory}' does not exist; only the last part of the path is created. "
-            "Hint: create the parent folder first."
-        )
-    if not os.access(target.parent, os.W_OK | os.X_OK):
-        raise OutputError(
-            f"The parent of '{directory}' is not writable; a release is prepared there and then renamed. "
-            "Hint: choose another place or ask for the rights."
-        )
+    try_place(directory)
 
 
 def _check_content(directory: str | PathLike[str], target: Path, *, overwrite: bool) -> None:
@@ -165,11 +174,6 @@ def _files_of_release(folder: Path) -> set[str] | None:
         return None
 
 
-def _beside(target: Path, purpose: str) -> Path:
-    """A hidden name beside the target that nobody has: leftovers of a crash are never in the way."""
-    return target.with_name(f".{target.name}.{purpose}-{secrets.token_hex(8)}")
-
-
 def _write_files(
     release: Release | NoisyRelease | Family,
     folder: Path,
@@ -198,7 +202,7 @@ def _write_files(
         _sync_file(folder / name)
     sha256 = {name: _sha256(folder / name) for name in names}
     _write_file(folder / MANIFEST, lambda file: _write_json(manifest(report, sha256), file))
-    _sync_folder(folder)
+    sync_folder(folder)
 
 
 def _sha256(path: Path) -> str:
@@ -241,35 +245,3 @@ def _write_json(content: Mapping[str, Any], file: IO[bytes]) -> None:
 
 def _write_text(text: str, file: IO[bytes]) -> None:
     file.write(text.encode("utf-8"))
-
-
-def _replace(target: Path, draft: Path) -> None:
-    """Put the draft where the target is. If that fails, the target is what it was."""
-    aside = _beside(target, "old")
-    try:
-        if target.exists():
-            os.rename(target, aside)
-        os.rename(draft, target)
-        _sync_folder(target.parent)
-    except BaseException:
-        if aside.exists() and not target.exists():
-            os.rename(aside, target)
-        raise
-    finally:
-        # Still there only if the new release has taken its place.
-        if target.exists():
-            shutil.rmtree(aside, ignore_errors=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make names durable, where the system can: a folder cannot be opened on Windows."""
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(handle)
-    except OSError:
-        return
-    finally:
-        os.close(handle)

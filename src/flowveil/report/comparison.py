@@ -16,10 +16,12 @@ import pyarrow.compute as pc
 import shapely
 
 from flowveil.errors import OutputError
+from flowveil.output import Draft, real_place, try_place
 from flowveil.report.charts import Line, Mark, line_chart
 from flowveil.report.document import Part, asset, chart_figure, map_figure, number, page, text
 from flowveil.report.frontier import EXPLANATION, frontier_figure
 from flowveil.report.maps import ENDS, place_layers
+from flowveil.spreadsheets import encoded
 
 if TYPE_CHECKING:
     from flowveil.comparison import Comparison, Run
@@ -69,9 +71,11 @@ def write_comparison(comparison: Comparison, directory: str | PathLike[str]) -> 
         "comparison.html": render_comparison(comparison),
     }
     try:
-        folder.mkdir(exist_ok=True)
-        for name, body in content.items():
-            (folder / name).write_text(body, encoding="utf-8", newline="")
+        with Draft(folder) as draft:
+            draft.new.mkdir()
+            for name, body in content.items():
+                (draft.new / name).write_text(body, encoding="utf-8", newline="")
+            draft.take_place()
     except OSError as problem:
         reason = problem.strerror or type(problem).__name__
         raise OutputError(f"The comparison cannot be written into '{directory}': {reason}.") from problem
@@ -82,9 +86,9 @@ def check_folder(directory: str | PathLike[str]) -> None:
     """Refuse a folder that holds anything but a comparison, before anything is run.
 
     Raises:
-        OutputError: it is a file, it holds something else, or its parent is missing.
+        OutputError: it is a file, it holds something else, or it cannot be written.
     """
-    folder = Path(directory)
+    folder = real_place(directory)
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"'{directory}' is a file; a folder is needed.")
     strangers = sorted(set(os.listdir(folder)) - set(FILES)) if folder.is_dir() else []
@@ -92,8 +96,7 @@ def check_folder(directory: str | PathLike[str]) -> None:
         raise OutputError(
             f"'{directory}' holds {len(strangers)} entries that are not part of a comparison. Hint: name a new folder."
         )
-    if not folder.resolve().parent.is_dir():
-        raise OutputError(f"The parent of '{directory}' does not exist. Hint: create it first.")
+    try_place(directory)
 
 
 # ---- tables ------------------------------------------------------------------------------------------------------
@@ -110,7 +113,8 @@ def to_csv(comparison: Comparison) -> str:
         seconds = "" if run.seconds is None else f"{run.seconds:.3f}"
         values = ["" if run.measures.get(key) is None else run.measures[key] for key, _, _ in _COLUMNS]
         head = [run.method, run.k, run.protection, run.status, seconds, run.basis]
-        writer.writerow([*head, *values, " ".join(run.withheld), run.reason or ""])
+        row = [*head, *values, " ".join(run.withheld), run.reason or ""]
+        writer.writerow([encoded(value) if isinstance(value, str) else value for value in row])
     return out.getvalue()
 
 

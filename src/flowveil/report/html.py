@@ -5,6 +5,7 @@ One page that opens offline by double click, for people who decide: maps, what i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from string import Template
@@ -121,6 +122,10 @@ _BASES = {"trips": "by trips", "weight": "by weight"}
 #: Tile server of the optional background map. It answers pages that were opened from a file; OpenStreetMap's own
 #: wants to know the page that asks, and a file has no address.
 BASEMAP = "https://basemaps.cartocdn.com/rastertiles/voyager/{z}/{x}/{y}.png"
+#: Host, perhaps a port, then a path and a query without anything that could end a word elsewhere.
+_TILE_SERVER = re.compile(
+    r"https://[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*(:[0-9]{1,5})?/[A-Za-z0-9._~/%?&=+,:@{}-]*"
+)
 _ATTRIBUTION = "Background map © OpenStreetMap contributors, © CARTO."
 
 #: Flows that a notebook's page holds: it is saved with the notebook.
@@ -157,6 +162,7 @@ def render(
     Returns:
         A whole HTML document. All text from outside is escaped.
     """
+    basemap = tile_server(basemap)
     parts = [protection_part(report), measures_part(report), parameters_part(report)]
     if flows is not None and zones is not None:
         shown = flows if overview is None else overview
@@ -196,15 +202,19 @@ def _as_mapped(report: Mapping[str, Any]) -> Mapping[str, Any]:
 def tile_server(given: str | None) -> str | None:
     """The address of the background map: None, the usual one for ``default``, or the one given.
 
+    The host becomes part of the page's security policy, where a blank, a semicolon or a quotation mark would add a
+    rule. So the address is made of the plain signs of addresses, without a user's name, and nothing else.
+
     Raises:
-        ParameterError: it is no https address with ``{z}``, ``{x}`` and ``{y}``.
+        ParameterError: it is no https address with ``{z}``, ``{x}`` and ``{y}``, or has other signs.
     """
     if given is None:
         return None
     url = BASEMAP if given == "default" else given
-    if not url.startswith("https://") or any(part not in url for part in ("{z}", "{x}", "{y}")):
+    if not _TILE_SERVER.fullmatch(url) or any(part not in url for part in ("{z}", "{x}", "{y}")):
         raise ParameterError(
-            "The background map needs the https address of a tile server with {z}, {x} and {y} in it; "
+            "The background map needs the https address of a tile server with {z}, {x} and {y} in it, a plain host "
+            "and port, no name or password, no blanks, quotation marks or semicolons; "
             f"found '{given}'. Hint: leave the address out for the usual one."
         )
     return url

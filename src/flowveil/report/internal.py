@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from flowveil.errors import OutputError
 from flowveil.noisy import NoisyRelease
+from flowveil.output import check_file, real_place, write_files
 from flowveil.report.charts import Mark, bar_chart, size_histogram
 from flowveil.report.document import Part, chart_figure, map_figure, number, page, text
 from flowveil.report.frontier import EXPLANATION, frontier_figure
@@ -74,33 +75,23 @@ def write_private(path: str | PathLike[str], document: str, *, folder: str | Pat
         OutputError: the file would lie inside a release, or cannot be written.
     """
     check_place(path, release=folder)
-    target = Path(path)
-    try:
-        handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(document.encode("utf-8"))
-    except OSError as problem:
-        reason = problem.strerror or type(problem).__name__
-        raise OutputError(f"'{path}' cannot be written: {reason}.") from problem
-    return target
+    write_files({path: lambda file: file.write_text(document, encoding="utf-8", newline="")}, private=True)
+    return Path(path)
 
 
 def check_place(path: str | PathLike[str], *, release: str | PathLike[str] | None = None) -> None:
     """Refuse a place where raw counts could be published by mistake, before anything is computed.
 
     Raises:
-        OutputError: it is a folder, its parent is missing, or it lies in a release.
+        OutputError: it cannot be written, or it lies in a release.
     """
-    target = Path(os.path.realpath(path))
-    if target.is_dir():
-        raise OutputError(f"'{path}' is a folder; a file is needed. Hint: name it, say internal.html.")
-    if not target.parent.is_dir():
-        raise OutputError(f"The folder of '{path}' does not exist. Hint: create it first.")
+    target = real_place(path)
     around = {Path(os.path.realpath(release))} if release is not None else set()
     if around & {target, *target.parents} or any(_is_release(folder) for folder in target.parents):
         raise OutputError(
             f"'{path}' lies inside a release, and raw counts are not for publication. Hint: name a file outside of it."
         )
+    check_file(path)
 
 
 def _is_release(folder: Path) -> bool:

@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 import shapely
 from numpy.typing import NDArray
 
-from flowveil.errors import MissingExtraError, OutputError, ParameterError, did_you_mean
+from flowveil.errors import MissingExtraError, ParameterError, did_you_mean
+from flowveil.output import check_file, write_files
 from flowveil.report.maps import ENDS
 
 SHOWS = ("origins", "destinations", "both", "flows")
@@ -82,6 +83,7 @@ def draw(
     """
     target = Path(path)
     _check(flows, zones, target, show, basis)
+    check_file(path)
     matplotlib, figure_of = _matplotlib()
     ends = {"origins": ("origin",), "destinations": ("destination",), "both": ENDS, "flows": ("flows",)}[show]
     with matplotlib.rc_context({"svg.hashsalt": "flowveil", "svg.fonttype": "none", "font.size": 8}):
@@ -98,11 +100,7 @@ def draw(
         if title:
             figure.suptitle(title)
         content = _rendered(figure, target.suffix.lower(), title or _TITLES[show], " ".join(said))
-        try:
-            target.write_bytes(content)
-        except OSError as problem:
-            reason = problem.strerror or type(problem).__name__
-            raise OutputError(f"The picture cannot be written to '{path}': {reason}.") from problem
+    write_files({path: lambda file: file.write_bytes(content)})
     return target
 
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet
 
-from flowveil.errors import OutputError
 from flowveil.guarantee import UNITS
+from flowveil.output import write_files
+from flowveil.spreadsheets import write_csv
 from flowveil.study import PROTECTED, Study
 
 _BASES = {"trips": "participants", "weight": "population"}
@@ -47,17 +46,11 @@ def write_study(study: Study, folder: Path) -> None:
     sheets = list(study_sheets(study))
     texts: dict[str, Callable[[Path], None]] = {
         "results.parquet": lambda path: pa.parquet.write_table(tidy, path, compression="zstd"),
-        "results.csv": lambda path: pa.csv.write_csv(_flat(tidy), path),
+        "results.csv": lambda path: write_csv(_flat(tidy), path),
         "tables.md": lambda path: _write(path, markdown(sheets, study)),
         "tables.tex": lambda path: _write(path, latex(sheets, study)),
     }
-    try:
-        for name, write in texts.items():
-            draft = folder / f".{name}.draft"
-            write(draft)
-            os.replace(draft, folder / name)
-    except OSError as problem:
-        raise OutputError(f"The results cannot be written into '{folder}': {problem.strerror}.") from problem
+    write_files({folder / name: write for name, write in texts.items()})
 
 
 def _write(path: Path, text: str) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Callable
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flowveil.errors import OutputError, ParameterError, did_you_mean
+from flowveil.errors import ParameterError, did_you_mean
+from flowveil.output import write_files
 
 if TYPE_CHECKING:
     from flowveil.sources.gps import Prepared
@@ -58,16 +57,5 @@ def write_trips(prepared: Prepared, path: str | PathLike[str]) -> Path:
     """
     import pyarrow.parquet as pq
 
-    target = Path(path)
-    draft = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
-    try:
-        pq.write_table(prepared.trips, draft, compression="zstd")
-        os.replace(draft, target)
-    except OSError as problem:
-        reason = problem.strerror or type(problem).__name__
-        raise OutputError(
-            f"The trips cannot be written to '{path}': {reason}. What was there is untouched."
-        ) from problem
-    finally:
-        draft.unlink(missing_ok=True)
-    return target
+    write_files({path: lambda file: pq.write_table(prepared.trips, file, compression="zstd")})
+    return Path(path)

@@ -1,36 +1,18 @@
-"""``flowveil tabular``: mondrian, ipf and compare. Reads, calls, writes, and turns errors into exit codes."""
+"""``flowveil tabular``: mondrian, ipf and compare. Reads, calls, writes; errors pass to the program's one handler."""
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import click
 
-from flowveil.errors import DataError, FlowveilError, ParameterError
+from flowveil.errors import DataError, ParameterError
+from flowveil.talk import Talk, speaking
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def _reports_errors(command: Command) -> Command:
-    """Print our own errors as one message and exit with their code; others are bugs and pass through."""
-
-    @functools.wraps(command)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return command(*args, **kwargs)
-        except FlowveilError as problem:
-            _fail(problem)
-
-    return wrapped  # type: ignore[return-value]
-
-
-def _fail(problem: FlowveilError) -> NoReturn:
-    click.echo(f"Error: {problem}", err=True)
-    raise click.exceptions.Exit(problem.exit_code)
 
 
 def _numbers(kind: Callable[[str], Any]) -> Callable[[Any, Any, str], tuple[Any, ...]]:
@@ -133,15 +115,14 @@ def _read_json(path: str | None, what: str) -> dict[str, list[Any]] | None:
     return content
 
 
-def _write_report(report: dict[str, Any], path: Path) -> None:
-    from flowveil.tabular.records import write_atomically
+def _write_release(table: Any, report: dict[str, Any], out: str) -> Path:
+    """Write the table and the report beside it, both or neither; return the report's path."""
+    from flowveil.tabular.records import write_records
 
     text = json.dumps(report, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-
-    def write(file: Path) -> None:
-        file.write_text(text, encoding="utf-8")
-
-    write_atomically(path, write)
+    beside = _report_path(out)
+    write_records(table, out, beside={beside: text})
+    return beside
 
 
 def _report_path(out: str) -> Path:
@@ -167,8 +148,9 @@ def tabular() -> None:
 @click.option("--l", "diversity", type=int, help="Fewest distinct sensitive values of a class.")
 @click.option("--t", "closeness", type=float, help="Largest distance of a class from the table, 0 to 1.")
 @click.option("--strict/--relaxed", default=False, help="Regions that do not overlap, or finer classes.")
-@_reports_errors
+@speaking
 def mondrian_command(
+    talk: Talk,
     source: str,
     out: str,
     k: int,
@@ -190,12 +172,14 @@ def mondrian_command(
 
     Every column needs a role; a column nobody names is an error, not a leak.
     """
+    from flowveil.output import check_file
     from flowveil.tabular.mondrian import CLASS_COLUMN, anonymize_records
-    from flowveil.tabular.records import check_output, read_records, write_records
+    from flowveil.tabular.records import check_output, read_records
     from flowveil.tabular.risk import describe_classes
 
     dropped = _named_identifiers(identifiers, no_identifiers)
     check_output(out)
+    check_file(_report_path(out))
     release = anonymize_records(
         read_records(source, missing=missing),
         quasi_identifiers=_attributes(quasi, kinds, orders, hierarchies),
@@ -210,33 +194,31 @@ def mondrian_command(
     )
     keys = [*release.quasi_identifiers, CLASS_COLUMN]
     classes = describe_classes(release.table, quasi_identifiers=keys, k=k)
-    write_records(release.table, out)
-    _write_report(
-        {
-            "method": "mondrian",
-            "partitioning": "strict" if strict else "relaxed",
-            "guarantee": {
-                name: value for name, value in (("k", k), ("l", diversity), ("t", closeness)) if value is not None
-            },
-            "quasi_identifiers": list(release.quasi_identifiers),
-            "sensitive": list(release.sensitive),
-            "kept": list(release.kept),
-            "measures": {
-                "records": classes.n_records,
-                "classes": classes.n_classes,
-                "smallest_class": classes.k,
-                "mean_class": classes.mean,
-                "c_dm": classes.c_dm,
-                "c_avg": classes.c_avg,
-            },
-            "statement": release.statement(),
+    report = {
+        "method": "mondrian",
+        "partitioning": "strict" if strict else "relaxed",
+        "guarantee": {
+            name: value for name, value in (("k", k), ("l", diversity), ("t", closeness)) if value is not None
         },
-        _report_path(out),
-    )
-    click.echo(
+        "quasi_identifiers": list(release.quasi_identifiers),
+        "sensitive": list(release.sensitive),
+        "kept": list(release.kept),
+        "measures": {
+            "records": classes.n_records,
+            "classes": classes.n_classes,
+            "smallest_class": classes.k,
+            "mean_class": classes.mean,
+            "c_dm": classes.c_dm,
+            "c_avg": classes.c_avg,
+        },
+        "statement": release.statement(),
+    }
+    beside = _write_release(release.table, report, out)
+    talk.say(
         f"{classes.n_records:,} records in {classes.n_classes:,} classes of {classes.k:,} or more; C_DM "
         f"{classes.c_dm:,}."
     )
+    talk.result({"out": out, "report": str(beside), **report})
 
 
 @tabular.command("ipf")
@@ -253,8 +235,9 @@ def mondrian_command(
 @click.option("--max-cells", type=int, default=10_000_000, show_default=True, help="Largest table of the fit.")
 @click.option("--seed", type=int, help="For a repeatable synthesis; only with --epsilon none.")
 @click.option("--missing", multiple=True, metavar="TEXT", help=_MISSING)
-@_reports_errors
+@speaking
 def ipf_command(
+    talk: Talk,
     source: str,
     out: str,
     epsilon: float | None,
@@ -270,10 +253,12 @@ def ipf_command(
     missing: tuple[str, ...],
 ) -> None:
     """Draw synthetic records from noisy margins: differentially private for one record added or removed."""
+    from flowveil.output import check_file
     from flowveil.tabular.ipf import synthesize_records
-    from flowveil.tabular.records import check_output, read_records, write_records
+    from flowveil.tabular.records import check_output, read_records
 
     check_output(out)
+    check_file(_report_path(out))
     made = synthesize_records(
         read_records(source, missing=missing),
         epsilon=epsilon,
@@ -287,10 +272,10 @@ def ipf_command(
         max_cells=max_cells,
         seed=seed,
     )
-    write_records(made.table, out)
-    _write_report(made.report(), _report_path(out))
-    click.echo(f"{made.n_records:,} synthetic records; gap {made.gap:.2g} after {made.cycles} rounds.")
-    click.echo(made.statement())
+    beside = _write_release(made.table, made.report(), out)
+    talk.say(f"{made.n_records:,} synthetic records; gap {made.gap:.2g} after {made.cycles} rounds.")
+    talk.say(made.statement())
+    talk.result({"out": out, "report": str(beside), **made.report()})
 
 
 @tabular.command("compare", context_settings={"show_default": True})
@@ -309,8 +294,9 @@ def ipf_command(
 @click.option("--margin", "margins", multiple=True, metavar="A*B", help=_MARGIN)
 @click.option("--domains", metavar="FILE", help=_DOMAINS)
 @click.option("--bins", metavar="FILE", help=_BINS)
-@_reports_errors
+@speaking
 def compare_command(
+    talk: Talk,
     source: str,
     out: str,
     quasi: tuple[str, ...],
@@ -335,9 +321,10 @@ def compare_command(
     bins: str | None,
 ) -> None:
     """Sweep k, ε and the prior count, and write the tables and figures that show what each costs."""
-    from flowveil.tabular.compare import WARNING, compare_records
+    from flowveil.tabular.compare import WARNING, check_folder, compare_records
     from flowveil.tabular.records import read_records
 
+    check_folder(out)
     comparison = compare_records(
         read_records(source, missing=missing),
         quasi_identifiers=_attributes(quasi, kinds, orders, hierarchies),
@@ -355,7 +342,8 @@ def compare_command(
         margins=_margins(margins),
         domains=_read_json(domains, "domains"),
         bins=_read_json(bins, "bins"),
-        progress=lambda line: click.echo(line, err=True),
+        progress=None if talk.quiet else lambda line: click.echo(line, err=True),
     )
     comparison.write(out)
-    click.echo(f"Tables and figures are in '{out}'. {WARNING}")
+    talk.say(f"Tables and figures are in '{out}'. {WARNING}")
+    talk.result({"comparison": out, "warning": WARNING, "parameters": comparison.parameters})

@@ -9,9 +9,6 @@ publication.
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from flowveil.errors import OutputError, ParameterError
+from flowveil.output import Draft, real_place, try_place
 from flowveil.tabular.domains import code_variable
 from flowveil.tabular.ipf import Synthesis, synthesize_records
 from flowveil.tabular.mondrian import Anonymized, anonymize_records
@@ -340,31 +338,33 @@ def _effect_table(fitted: Mapping[str, Sequence[Effect]]) -> pa.Table:
     return pa.Table.from_pylist(rows)
 
 
-@contextmanager
-def _whole_folder(target: Path) -> Iterator[Path]:
-    """A temporary folder that takes the target's place when all went well; an earlier one is replaced."""
+def check_folder(folder: str | Path) -> None:
+    """Raise before any work is done if a comparison cannot be written there.
+
+    Raises:
+        OutputError: it is a file, holds something else than a comparison, or cannot be written.
+    """
+    target = real_place(folder)
     if target.exists() and not target.is_dir():
-        raise OutputError(f"'{target}' is a file; a folder is needed. Nothing was changed.")
+        raise OutputError(f"'{folder}' is a file; a folder is needed. Nothing was changed.")
     if target.is_dir() and any(target.iterdir()) and not (target / "comparison.json").is_file():
         raise OutputError(
-            f"The folder '{target}' holds something else than a comparison. Nothing was changed. "
+            f"The folder '{folder}' holds something else than a comparison. Nothing was changed. "
             "Hint: name a new folder."
         )
+    try_place(folder)
+
+
+@contextmanager
+def _whole_folder(target: Path) -> Iterator[Path]:
+    """A draft that takes the target's place when all went well; an earlier one is replaced."""
+    check_folder(target)
     try:
-        inside = Path(tempfile.mkdtemp(prefix=".comparison-", dir=target.parent))
+        with Draft(target) as draft:
+            draft.new.mkdir()
+            yield draft.new
+            draft.take_place()
+    except OutputError:
+        raise
     except OSError as problem:
-        raise OutputError(f"Cannot write to '{target.parent}': {problem.strerror}. Nothing was changed.") from None
-    try:
-        yield inside
-        mask = os.umask(0)
-        os.umask(mask)
-        inside.chmod(0o777 & ~mask)
-        old = None
-        if target.exists():
-            old = Path(tempfile.mkdtemp(prefix=".old-", dir=target.parent))
-            target.replace(old / "comparison")
-        inside.replace(target)
-        if old is not None:
-            shutil.rmtree(old)
-    finally:
-        shutil.rmtree(inside, ignore_errors=True)
+        raise OutputError(f"Cannot write '{target}': {problem.strerror}. Nothing was changed.") from None

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import csv
 import itertools
-import os
-import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from flowveil.errors import DataError, HierarchyError, OutputError, ParameterError, did_you_mean
+from flowveil.errors import DataError, HierarchyError, ParameterError, did_you_mean
 from flowveil.hierarchy import Hierarchy
+from flowveil.output import check_file, write_files
+from flowveil.spreadsheets import write_csv
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -150,7 +150,7 @@ def read_records(path: str | Path, *, missing: Sequence[str] = ()) -> pa.Table:
         raise DataError(f"There is no file '{file}'.")
     try:
         table = _read_csv(file) if suffix == ".csv" else _read_parquet(file)
-    except (pa.ArrowInvalid, OSError) as problem:
+    except (pa.ArrowInvalid, OSError, UnicodeDecodeError, csv.Error) as problem:
         # The parser's own message quotes the line it stumbled over: a record. It must not be repeated.
         raise DataError(f"'{file.name}' is not a readable {suffix[1:].upper()} file.") from _without_text(problem)
     table = as_table(table)
@@ -164,7 +164,7 @@ def read_records(path: str | Path, *, missing: Sequence[str] = ()) -> pa.Table:
 
 
 def _without_text(problem: BaseException) -> BaseException:
-    return type(problem)("details withheld: they may quote a record")
+    return OSError(f"{type(problem).__name__}; details withheld: they may quote a record")
 
 
 def _read_csv(file: Path) -> pa.Table:
@@ -219,56 +219,33 @@ def _typed(column: Any) -> Any:
     return bare.cast(pa.float64())
 
 
-def write_atomically(path: str | Path, write: Callable[[Path], None]) -> None:
-    """Write through a temporary file beside the target, then rename: a crash leaves the old file or none.
-
-    Raises:
-        OutputError: the folder is not there or cannot be written.
-    """
-    target = Path(path)
-    try:
-        handle, name = tempfile.mkstemp(prefix=".", suffix=target.suffix, dir=target.parent)
-    except OSError as problem:
-        raise OutputError(f"Cannot write to '{target.parent}': {problem.strerror}. Nothing was changed.") from None
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        write(temporary)
-        # mkstemp makes the file private; give it the rights any other new file would get.
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
-        temporary.replace(target)
-    except OSError as problem:
-        raise OutputError(f"Cannot write '{target.name}': {problem.strerror}. Nothing was changed.") from None
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 def check_output(path: str | Path) -> None:
     """Raise before any work is done if a table cannot be written there."""
     target = Path(path)
     if target.suffix.lower() not in (".csv", ".parquet"):
         raise ParameterError(f"Cannot write '{target.name}': its name must end in .csv or .parquet.")
-    if not target.parent.is_dir():
-        raise OutputError(f"There is no folder '{target.parent}'. Nothing was changed.")
+    check_file(path)
 
 
-def write_records(table: pa.Table, path: str | Path) -> None:
-    """Write a table as CSV or Parquet (by the name's ending), atomically."""
+def write_records(table: pa.Table, path: str | Path, *, beside: Mapping[Path, str] | None = None) -> None:
+    """Write a table as CSV that no spreadsheet runs, or as Parquet (by the name's ending), and texts beside it.
+
+    All of them are written, or none.
+    """
     check_output(path)
-    suffix = Path(path).suffix.lower()
 
     def write(file: Path) -> None:
-        from pyarrow import csv as arrow_csv
         from pyarrow import parquet
 
-        if suffix == ".csv":
-            arrow_csv.write_csv(table, file)
+        if Path(path).suffix.lower() == ".csv":
+            write_csv(table, file)
         else:
             parquet.write_table(table.replace_schema_metadata(None), file)
 
-    write_atomically(path, write)
+    def text_writer(text: str) -> Callable[[Path], object]:
+        return lambda file: file.write_bytes(text.encode("utf-8"))
+
+    write_files({path: write, **{file: text_writer(text) for file, text in (beside or {}).items()}})
 
 
 # ---- roles -------------------------------------------------------------------------------------------------
@@ -446,11 +423,14 @@ def read_value_hierarchy(path: str | Path) -> Hierarchy:
     file = Path(path)
     if not file.is_file():
         raise DataError(f"There is no hierarchy file '{file}'.")
-    with file.open(newline="", encoding="utf-8-sig") as handle:
-        sample = handle.readline()
-        handle.seek(0)
-        separator = ";" if sample.count(";") > sample.count(",") else ","
-        lines = [[term.strip() for term in line] for line in csv.reader(handle, delimiter=separator)]
+    try:
+        with file.open(newline="", encoding="utf-8-sig") as handle:
+            sample = handle.readline()
+            handle.seek(0)
+            separator = ";" if sample.count(";") > sample.count(",") else ","
+            lines = [[term.strip() for term in line] for line in csv.reader(handle, delimiter=separator)]
+    except (OSError, UnicodeDecodeError, csv.Error):
+        raise DataError(f"The hierarchy file '{file.name}' is not a readable text file (UTF-8).") from None
     return hierarchy_from_lines(lines, source=file.name)
 
 

@@ -236,13 +236,20 @@ def test_text_in_the_data_cannot_end_the_script():
     assert embedded(page)["layers"]["origin"]["code"][0].startswith("</script><b>")
 
 
-def test_the_background_map_is_asked_for_and_only_over_https():
+def test_the_background_map_is_asked_for_and_only_over_https(tmp_path):
     assert tile_server(None) is None
     assert tile_server("default").startswith("https://")
-    for wrong in ("http://tiles.example/{z}/{x}/{y}", "https://tiles.example/", "yes"):
+    assert tile_server("https://tiles.example:8443/a-b/{z}/{x}/{y}.png?key=1%20") is not None
+    release = release_of(city_flows(), budget="volume")
+    hosts = ("a;script-src *", "a' 'unsafe-eval", 'a"><script>', "a b", "me:secret@a", "a_b", "ä", "", "*", "a\n")
+    urls = [f"https://{host}/{{z}}/{{x}}/{{y}}" for host in hosts]
+    urls += ["https://a/{z}/{x}/{y};b", "https://a/{z}/{x}/{y}'", "https://a/{z}/{x}/{y} ", "https://a/{z}/{x}/{y}#b"]
+    for wrong in ("http://tiles.example/{z}/{x}/{y}", "https://tiles.example/", "yes", *urls):
         with pytest.raises(ValueError, match="https address"):
             tile_server(wrong)
-    release = release_of(city_flows(), budget="volume")
+        with pytest.raises(ValueError, match="https address"):
+            release.write(tmp_path / "out", basemap=wrong)
+    assert not list(tmp_path.iterdir())
     assert "https:" not in page_of(release)
     assert "img-src 'none'" in page_of(release)
 

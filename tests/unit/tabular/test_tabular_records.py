@@ -6,7 +6,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from flowveil.errors import DataError, HierarchyError, OutputError, ParameterError
+from flowveil.errors import DataError, HierarchyError, ParameterError
 from flowveil.tabular.records import (
     Attribute,
     as_table,
@@ -15,7 +15,6 @@ from flowveil.tabular.records import (
     hierarchy_from_lines,
     read_records,
     read_value_hierarchy,
-    write_atomically,
     write_records,
 )
 
@@ -59,22 +58,6 @@ def test_bad_files_are_refused_without_quoting_a_record(tmp_path):
     (tmp_path / "bad.parquet").write_bytes(b"nonsense")
     with pytest.raises(DataError, match="not a readable PARQUET"):
         read_records(tmp_path / "bad.parquet")
-
-
-def test_a_crash_while_writing_leaves_the_old_file(tmp_path):
-    target = tmp_path / "out.csv"
-    target.write_text("old")
-
-    def crash(path):
-        path.write_text("half")
-        raise RuntimeError("power cut")
-
-    with pytest.raises(RuntimeError):
-        write_atomically(target, crash)
-    assert target.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [target]
-    with pytest.raises(OutputError):
-        write_atomically(tmp_path / "no" / "out.csv", crash)
 
 
 def test_pandas_polars_and_dicts_are_the_same_table():

@@ -1,0 +1,285 @@
+"""Where results go: places are tried before anything is computed, and results take them whole or not at all.
+
+Everything is written into a hidden folder beside its place first (``.flowveil-draft-`` and a random number). That is
+the same file system, so taking the place is a rename. The hidden folder is locked as long as its process lives. What
+a killed process leaves behind is not locked: the next run that writes beside it removes it, and puts the earlier
+result back if the kill came between moving that aside and putting the new one there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import stat
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+
+from flowveil.errors import OutputError
+
+try:
+    import fcntl
+except ImportError:  # Windows: nothing is locked there, so nothing is taken for left behind.
+    fcntl = None  # type: ignore[assignment]
+
+Place = str | PathLike[str]
+
+_ROOM = re.compile(r"\.flowveil-draft-[0-9a-f]{16}")
+#: What a hidden folder may hold: the result, what stood in its place, and a result that was taken back.
+_NEW, _OLD, _BACK = "new", "old", "back"
+
+
+# ---- places ------------------------------------------------------------------------------------------------------
+
+
+def real_place(path: Place) -> Path:
+    """The place that a path names, links followed.
+
+    Raises:
+        OutputError: nothing can have that name, or it lies below a file.
+    """
+    text = os.fspath(path)
+    shown = ascii(text if len(text) <= 80 else text[:77] + "...")
+    if not text:
+        raise OutputError("The output has no name. Hint: name a file or folder.")
+    try:
+        # Libraries that read and write take names as UTF-8, whatever the system allows.
+        text.encode("utf-8")
+        target = Path(os.path.realpath(text))
+        os.lstat(target)
+    except FileNotFoundError:
+        pass
+    except NotADirectoryError:
+        raise OutputError(f"{shown} cannot be written: a part of its path is a file. Hint: name another.") from None
+    except OSError as problem:
+        reason = problem.strerror or type(problem).__name__
+        raise OutputError(f"{shown} cannot be written: {reason}. Hint: choose another, shorter name.") from None
+    except ValueError:
+        raise OutputError(
+            f"{shown} cannot be written: the name has a sign that no name can have. Hint: use plain text."
+        ) from None
+    return target
+
+
+def try_place(path: Place) -> Path:
+    """Try whether something could be written there: a draft is begun and removed, what is there is not touched.
+
+    Raises:
+        OutputError: the name cannot be, the parent is missing, or nothing can be written into it.
+    """
+    target = real_place(path)
+    if not target.parent.is_dir():
+        raise OutputError(
+            f"The parent of '{path}' does not exist; only the last part of the path is created. "
+            "Hint: create the parent folder first."
+        )
+    try:
+        with Draft(path):
+            return target
+    except OSError as problem:
+        raise OutputError(
+            f"The parent of '{path}' is not writable ({problem.strerror or type(problem).__name__}); results are "
+            "prepared there and then renamed. Hint: choose another place or ask for the rights."
+        ) from None
+
+
+def check_file(path: Place) -> Path:
+    """Refuse a place where no file can be written, before anything is computed; return it with links followed.
+
+    Raises:
+        OutputError: it is a folder or a device, its name cannot be, or its parent is missing or not writable.
+    """
+    target = real_place(path)
+    if target.is_dir():
+        raise OutputError(f"'{path}' is a folder; a file is needed. Hint: name a file in it.")
+    if target.exists() and not stat.S_ISREG(target.stat().st_mode):
+        raise OutputError(f"'{path}' is not a regular file, and would be replaced by one. Hint: name another file.")
+    return try_place(path)
+
+
+def write_files(files: Mapping[Place, Callable[[Path], object]], *, private: bool = False) -> None:
+    """Write files that take their places together: after an error all is what it was.
+
+    Args:
+        files: what writes each file into the path it is given.
+        private: only their owner may read them.
+
+    Raises:
+        OutputError: one cannot be written.
+    """
+    with ExitStack() as stack:
+        try:
+            drafts = [stack.enter_context(Draft(check_file(path))) for path in files]
+            for draft, write in zip(drafts, files.values(), strict=True):
+                draft.write_file(write, private=private)
+            for draft in drafts:
+                draft.take_place()
+        except OutputError:
+            raise
+        except OSError as problem:
+            reason = problem.strerror or type(problem).__name__
+            named = ", ".join(f"'{path}'" for path in files)
+            raise OutputError(
+                f"{named} cannot be written: {reason}. What was there is untouched. "
+                "Hint: check the free space and the rights of the folder."
+            ) from problem
+
+
+# ---- drafts ------------------------------------------------------------------------------------------------------
+
+
+class Draft:
+    """A file or folder on its way to its place; a context, at the end of which nothing of the draft is left.
+
+    Leaving the context with an exception takes back what has taken its place.
+
+    Attributes:
+        target: the place, links followed.
+        new: where the result is to be written; nothing is there at first.
+    """
+
+    def __init__(self, path: Place) -> None:
+        self.target = real_place(path)
+
+    def __enter__(self) -> Draft:
+        remove_stale_drafts(self.target.parent)
+        self._room, self._lock = _locked_room(self.target.parent)
+        self.new = self._room / _NEW
+        self._old = self._room / _OLD / self.target.name
+        self._taking = False
+        return self
+
+    def write_file(self, write: Callable[[Path], object], *, private: bool = False) -> None:
+        """Let a file be written and make it durable."""
+        write(self.new)
+        if private:
+            os.chmod(self.new, 0o600)
+        with open(self.new, "rb+") as file:
+            os.fsync(file.fileno())
+
+    def take_place(self) -> None:
+        """Put the result where the target is, and what was there aside. If that fails, the target is what it was."""
+        os.mkdir(self._old.parent)
+        if self.target.is_dir():
+            os.rename(self.target, self._old)
+        elif self.target.exists():
+            _keep(self.target, self._old)
+        self._taking = True
+        os.rename(self.new, self.target)
+        sync_folder(self.target.parent)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is not None and self._taking and not os.path.lexists(self.new):
+                os.rename(self.target, self._room / _BACK)
+            _put_back(self._room)
+        finally:
+            # What stood there before is removed only where something stands there now.
+            if os.path.lexists(self.target) or not os.path.lexists(self._old):
+                shutil.rmtree(self._room, ignore_errors=True)
+            if self._lock is not None:
+                os.close(self._lock)
+
+
+def remove_stale_drafts(folder: Path) -> None:
+    """Remove what killed processes left in a folder; drafts of living ones, of others and other things stay."""
+    try:
+        rooms = [folder / entry.name for entry in os.scandir(folder) if _ROOM.fullmatch(entry.name)]
+    except OSError:
+        return
+    for room in rooms:
+        try:
+            lock = _lock(room)
+            if lock is None:
+                continue
+        except OSError:
+            continue
+        try:
+            if os.fstat(lock).st_uid == os.geteuid() and set(os.listdir(room)) <= {_NEW, _OLD, _BACK}:
+                _put_back(room)
+                shutil.rmtree(room, ignore_errors=True)
+        except OSError:
+            continue
+        finally:
+            os.close(lock)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make names durable, where the system can: a folder cannot be opened on Windows."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError:
+        return
+    finally:
+        os.close(handle)
+
+
+def _keep(target: Path, aside: Path) -> None:
+    """Keep a file under a second name, so that its place is never empty; move it where there are no second names."""
+    try:
+        os.link(target, aside)
+    except OSError:
+        os.rename(target, aside)
+
+
+def _put_back(room: Path) -> None:
+    """Put back what was moved aside, where its place is empty."""
+    aside = room / _OLD
+    for name in os.listdir(aside) if aside.is_dir() else ():
+        if not os.path.lexists(room.parent / name):
+            os.rename(aside / name, room.parent / name)
+
+
+def _locked_room(parent: Path) -> tuple[Path, int | None]:
+    """A new hidden folder that only its owner may read, and its lock; None where the system has no locks."""
+    while True:
+        room = parent / f".flowveil-draft-{secrets.token_hex(8)}"
+        os.mkdir(room, 0o700)
+        try:
+            lock = _lock(room)
+        except BlockingIOError:
+            # Somebody who tidies up was faster than our lock, and has removed it.
+            continue
+        except OSError:
+            return room, None
+        if lock is not None or fcntl is None:
+            return room, lock
+
+
+def _lock(room: Path) -> int | None:
+    """Lock a hidden folder; None where it has gone, or the system has no locks.
+
+    Raises:
+        BlockingIOError: a living process has locked it.
+        OSError: folders cannot be locked here.
+    """
+    if fcntl is None:
+        return None
+    try:
+        handle = os.open(room, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        ours = os.fstat(handle)
+        # Between opening and locking it may have been removed by another who tidies up.
+        there = os.lstat(room)
+        if (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino):
+            return handle
+    except FileNotFoundError:
+        pass
+    except BaseException:
+        os.close(handle)
+        raise
+    os.close(handle)
+    return None

@@ -1,0 +1,60 @@
+"""CSV text that no spreadsheet takes for a formula: one rule for every CSV file that flowveil writes.
+
+Codes, names, slice values and column names come from the input, and a spreadsheet program runs a cell that begins with
+``=``, ``+``, ``-`` or ``@``. So an apostrophe is put in front of text that begins so, and in front of such a beginning
+after a semicolon, a tab or a line break inside the text, where a program with another separator would start a cell.
+An apostrophe in such a place is itself doubled, which makes the rule reversible: `decoded` takes off exactly what
+`encoded` put there. Numbers are not text and stay as they are. No other format is read by a spreadsheet as formulas:
+they keep the codes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+#: Where a cell can begin, if what follows could start a formula (blanks and quotation marks skipped), is a tab or a
+#: line break, which programs drop before they look, or is an apostrophe. The last four signs are wide forms.
+_RISKY = re.compile("(^|[;\t\r\n])(?=['\t\r\n]|[\\s\"]*[=+\\-@\uff1d\uff0b\uff0d\uff20])")
+_ENCODED = re.compile("(^|[;\t\r\n])'")
+
+
+def encoded(text: str) -> str:
+    """The text as it stands in a CSV file."""
+    return _RISKY.sub(r"\1'", text)
+
+
+def decoded(text: str) -> str:
+    """The text that `encoded` was given."""
+    return _ENCODED.sub(r"\1", text)
+
+
+def encoded_table(table: pa.Table) -> pa.Table:
+    """A table whose texts and column names may be written into a CSV file."""
+    columns = [_encoded_column(column) for column in table.columns]
+    return pa.table(columns, names=[encoded(name) for name in table.column_names])
+
+
+def write_csv(table: pa.Table, path: Any) -> None:
+    """Write a CSV file that a spreadsheet may open."""
+    from pyarrow import csv
+
+    csv.write_csv(encoded_table(table), path)
+
+
+def _encoded_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return _encoded_column(column.cast(kind.value_type))
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
+        return column
+    # A code stands in many rows: each is looked at once.
+    values = pc.unique(column)
+    texts = values.to_pylist()
+    written = [None if text is None else encoded(text) for text in texts]
+    if written == texts:
+        return column
+    return pc.take(pa.array(written, kind), pc.index_in(column, value_set=values))

@@ -1,0 +1,66 @@
+"""What a command says: progress and prose for a person, one JSON object for a machine.
+
+Every command of the program takes ``--json`` and ``--quiet`` through `speaking`, so they mean the same everywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+
+class Talk:
+    """Where a command speaks."""
+
+    def __init__(self, *, as_json: bool, quiet: bool) -> None:
+        self.as_json = as_json
+        self.quiet = quiet or as_json
+
+    def say(self, text: str = "") -> None:
+        """Print a line for a person."""
+        if not self.quiet:
+            click.echo(text)
+
+    def result(self, content: dict[str, Any]) -> None:
+        """Print the result for a machine."""
+        if self.as_json:
+            click.echo(json.dumps(content, sort_keys=True))
+
+    def warn(self, text: str) -> None:
+        """Print a warning where errors go; also with --json and --quiet, because it is about what was done."""
+        click.echo(f"Warning: {text}", err=True)
+
+    @contextmanager
+    def working(self, label: str) -> Iterator[Callable[[float], None]]:
+        """Show that something long is going on, in a terminal only, once it has taken a second."""
+        if self.quiet or not sys.stderr.isatty():
+            yield lambda _: None
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(label, total=None)
+            yield lambda share: bar.update(task, total=1.0, completed=share)
+
+
+def speaking(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --json and --quiet, and pass a Talk."""
+
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of prose.")
+    @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+    def wrapped(*, as_json: bool, quiet: bool, **arguments: Any) -> Any:
+        return command(Talk(as_json=as_json, quiet=quiet), **arguments)
+
+    wrapped.__name__ = command.__name__
+    wrapped.__doc__ = command.__doc__
+    # Options declared below this decorator belong to the command as well.
+    declared = getattr(command, "__click_params__", [])
+    wrapped.__click_params__ = [*declared, *getattr(wrapped, "__click_params__", [])]  # type: ignore[attr-defined]
+    return wrapped

@@ -1,0 +1,183 @@
+"""Every command of the program fails the same way: code, message, JSON, and nothing changed on disk.
+
+A new command is run as soon as it is part of the program: it must say below how it fails.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pyarrow as pa
+import pytest
+from pyarrow import csv
+
+from conftest import trip_table
+from flowveil.cli import cli, main
+
+#: How each command fails: arguments, exit code, words of the message. 2 is bad usage or bad input, 3 a guarantee that
+#: cannot be met or does not hold. {in} is a file of trips, {bad} one without coordinates, {records} a table, {old} an
+#: earlier output that must stay as it is, {release} a release, {short} one that was tampered with.
+TRIPS = ("--resolution", "8")
+RECORDS = ("--quasi", "age", "--sensitive", "illness", "--no-identifiers")
+FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
+    "anonymize": [
+        (("{absent}", "--out", "{old}"), 2, "absent"),
+        (("{bad}", "--out", "{old}"), 2, "column"),
+        (("{in}", "--out", "{old}", "--k", "0"), 2, "k"),
+        (("{in}", "--out", "{old}", "--k", "many"), 2, "many"),
+        (("{in}", "--out", "{old}", "--k", "100000", *TRIPS), 3, "lower k"),
+        (("{in}", "--out", "{old}", "--k", "100000", "--by", "sex", *TRIPS), 3, "lower k"),
+    ],
+    "compare": [
+        (("{absent}", "--out", "{new}"), 2, "absent"),
+        (("{in}", "--out", "{old}"), 2, "not part of a comparison"),
+        (("{in}", "--out", "{new}", "--k", "many"), 2, "many"),
+        (("{in}", "--out", "{new}", "--methods", "nosuch", *TRIPS), 2, "nosuch"),
+    ],
+    "demo": [(("--out", "{in}"), 2, "file"), (("--k", "3"), 2, "--k")],
+    "describe": [(("{absent}",), 2, "absent"), (("{bad}",), 2, "column"), (("{in}", "--k", "0"), 2, "k")],
+    "picture": [
+        (("{new}", "--out", "{new}.png"), 2, "new"),
+        (("{release}", "--out", "{new}.txt"), 2, ".png"),
+        (("{release}", "--out", "{new}/x.png"), 2, "new"),
+    ],
+    "prepare": [
+        (("nosuch", "{in}", "--out", "{new}"), 2, "nosuch"),
+        (("porto", "{absent}", "--out", "{new}"), 2, "absent"),
+        (("porto", "{in}", "--out", "{new}"), 2, "column"),
+        (("gps", "{in}", "--out", "{new}", "--gap", "-1"), 2, "gap"),
+    ],
+    "study": [
+        (("{absent}", "--by", "sex", "--out", "{new}"), 2, "absent"),
+        (("{in}", "--by", "nosuch", "--out", "{new}", *TRIPS), 2, "nosuch"),
+        (("{in}", "--by", "sex", "--out", "{old}", *TRIPS), 2, "old"),
+        (("{in}", "--by", "sex", "--out", "{new}", "--methods", "nosuch", *TRIPS), 2, "nosuch"),
+        (("{in}", "--by", "sex", "--out", "{new}", "--k", "0", *TRIPS), 2, "k"),
+        (("{in}", "--by", "sex", "--out", "{new}", "--workers", "-1", *TRIPS), 2, "workers"),
+    ],
+    "tabular mondrian": [
+        (("{absent}", "--out", "{old}.csv", "--k", "2", *RECORDS), 2, "absent"),
+        (("{latin}", "--out", "{old}.csv", "--k", "2", *RECORDS), 2, "readable"),
+        (("{records}", "--out", "{old}.csv", "--k", "2", *RECORDS, "--hierarchy", "age={latin}"), 2, "readable"),
+        (("{records}", "--out", "{old}.csv", "--k", "0", *RECORDS), 2, "k"),
+        (("{records}", "--out", "{old}.csv", "--k", "2", "--no-identifiers"), 2, "--quasi"),
+        (("{records}", "--out", "{blocked}.csv", "--k", "2", *RECORDS), 2, "folder"),
+        (("{records}", "--out", "{old}.csv", "--k", "1000", *RECORDS), 3, "k = 1000"),
+        (("{records}", "--out", "{old}.csv", "--k", "2", "--l", "9", *RECORDS), 3, "l = 9"),
+    ],
+    "tabular ipf": [
+        (("{absent}", "--out", "{old}.csv", "--epsilon", "1"), 2, "absent"),
+        (("{records}", "--out", "{old}.csv", "--epsilon", "-1", "--domains-from-data"), 2, "epsilon"),
+        (("{records}", "--out", "{old}.csv", "--epsilon", "1"), 2, "not declared"),
+        (("{records}", "--out", "{old}.csv", "--epsilon", "none", "--records", "0"), 2, "records"),
+        (("{records}", "--out", "{blocked}.csv", "--epsilon", "none"), 2, "folder"),
+    ],
+    "tabular compare": [
+        (("{absent}", "--out", "{new}", *RECORDS), 2, "absent"),
+        (("{records}", "--out", "{old}", *RECORDS), 2, "something else"),
+        (("{records}", "--out", "{new}", "--k", "two", *RECORDS), 2, "two"),
+        (("{records}", "--out", "{new}", "--k", "1000", *RECORDS), 3, "k = 1000"),
+    ],
+    "verify": [
+        (("{new}", "--against", "{in}"), 2, "new"),
+        (("{release}", "--against", "{absent}"), 2, "absent"),
+        (("{release}", "--against", "{in}", "--protect", "nobody"), 2, "nobody"),
+        (("{release}", "--against", "{in}", "--k", "6"), 3, "k"),
+        (("{short}", "--against", "{in}"), 3, "flows.parquet"),
+    ],
+}  # fmt: skip
+
+
+def commands(group: click.Group, prefix: str = "") -> Iterator[str]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{prefix}{name} ")
+        else:
+            yield f"{prefix}{name}"
+
+
+def run(*words: str) -> int:
+    try:
+        main(list(words))
+    except SystemExit as done:
+        return int(done.code or 0)
+    return 0
+
+
+def content(folder: Path) -> dict[str, bytes | None]:
+    return {str(p): p.read_bytes() if p.is_file() else None for p in sorted(folder.rglob("*"))}
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A folder with inputs and earlier outputs; what is called new or absent is not there."""
+    folder = tmp_path_factory.mktemp("commands")
+    trips = trip_table(200).append_column("sex", pa.array(["f", "m"] * 100))
+    csv.write_csv(trips, folder / "trips.csv")
+    csv.write_csv(trips.select(["weight", "sex"]), folder / "bad.csv")
+    rows = "".join(f"{20 + i},{'flu' if i % 3 else 'none'}\n" for i in range(30))
+    (folder / "records.csv").write_text("age,illness\n" + rows)
+    (folder / "latin.csv").write_bytes(b"age,illness\n20,h\xe9moglobine\n")
+    (folder / "old.csv").write_text("an earlier release\n")
+    (folder / "old.report.json").write_text("{}\n")
+    (folder / "blocked.report.json").mkdir()
+    for name in ("release", "old", "short"):
+        assert run("anonymize", str(folder / "trips.csv"), "--k", "5", "--out", str(folder / name), *TRIPS) == 0
+    (folder / "short" / "flows.parquet").write_bytes(b"")
+    names = ("old", "new", "blocked", "release", "short")
+    files = {
+        "in": "trips.csv",
+        "bad": "bad.csv",
+        "absent": "absent.csv",
+        "records": "records.csv",
+        "latin": "latin.csv",
+    }
+    return {
+        "folder": str(folder),
+        **{n: str(folder / n) for n in names},
+        **{n: str(folder / f) for n, f in files.items()},
+    }
+
+
+def test_every_command_says_how_it_fails():
+    assert sorted(FAILURES) == sorted(commands(cli))
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "code", "message"),
+    [(command, *failure) for command, failures in FAILURES.items() for failure in failures],
+)
+def test_a_failing_command_says_why_and_changes_nothing(places, monkeypatch, capsys, command, words, code, message):
+    folder = Path(places["folder"])
+    monkeypatch.chdir(folder)
+    before = content(folder)
+    asked = [*command.split(), *(word.format(**places) for word in words)]
+    assert run(*asked) == code
+    said = capsys.readouterr()
+    assert message in said.err
+    assert "Traceback" not in said.err
+    assert run(*asked, "--json", "--quiet") == code
+    again = capsys.readouterr()
+    found = json.loads(again.out)
+    if "error" in found:
+        assert found["error"]["kind"].endswith(("Error", "Interrupted"))
+        assert again.err == f"Error: {found['error']['message']}\n"
+        assert said.err.endswith(again.err)
+    else:
+        assert command == "verify"
+        assert found["holds"] is False
+        assert message in " ".join(found["findings"])
+    assert content(folder) == before
+
+
+@pytest.mark.parametrize("command", sorted(commands(cli)))
+def test_every_command_has_help_json_and_refuses_what_it_does_not_know(command, capsys):
+    assert run(*command.split(), "--help") == 0
+    said = capsys.readouterr().out
+    assert "--json" in said
+    assert "--quiet" in said
+    assert run(*command.split(), "--no-such-option", "--json") == 2
+    assert json.loads(capsys.readouterr().out)["error"]["kind"] == "UsageError"

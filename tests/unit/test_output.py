@@ -1,0 +1,192 @@
+"""Results take their places whole or not at all, and no failing command leaves anything new."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from flowveil import output
+from flowveil.errors import OutputError
+from flowveil.output import Draft, check_file, remove_stale_drafts, write_files
+from unit.publish.releases import city_flows, release_of
+from unit.test_cli import run, snapshot
+
+#: A process that begins a draft, moves the earlier result aside if asked to, and then waits.
+_BEGIN = """
+import os, sys, time
+from flowveil.output import Draft
+with Draft(sys.argv[1]) as draft:
+    os.mkdir(draft.new)
+    (draft.new / "unverified").write_text("secret")
+    if sys.argv[2] == "aside":
+        os.mkdir(draft._old.parent)
+        os.rename(draft.target, draft._old)
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
+def begin(target, *, aside=False):
+    command = [sys.executable, "-c", _BEGIN, str(target), "aside" if aside else ""]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def kill(process):
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+
+
+def test_what_a_killed_run_left_is_removed_by_the_next_and_a_living_one_is_not_touched(tmp_path):
+    (tmp_path / ".flowveil-draft-notes").mkdir()
+    (tmp_path / f".flowveil-draft-{0:016x}").mkdir()
+    (tmp_path / f".flowveil-draft-{0:016x}" / "thesis.docx").write_text("years of work")
+    strangers = set(tmp_path.iterdir())
+    dead, living = begin(tmp_path / "a"), begin(tmp_path / "b")
+    try:
+        assert len(set(tmp_path.iterdir()) - strangers) == 2
+        kill(dead)
+        write_files({tmp_path / "c": lambda path: path.write_text("c")})
+        (room,) = set(tmp_path.iterdir()) - strangers - {tmp_path / "c"}
+        assert (room / "new" / "unverified").read_text() == "secret"
+    finally:
+        kill(living)
+    check_file(tmp_path / "d")
+    assert set(tmp_path.iterdir()) == strangers | {tmp_path / "c"}
+
+
+def test_a_release_that_a_killed_run_had_moved_aside_comes_back(tmp_path):
+    release = release_of(city_flows(), budget="volume")
+    target = release.write(tmp_path / "out")
+    before = snapshot(target)
+    kill(begin(target, aside=True))
+    assert not target.exists()
+    remove_stale_drafts(tmp_path)
+    assert snapshot(target) == before
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_draft_that_somebody_tidies_up_before_it_is_locked_is_begun_again(tmp_path, monkeypatch):
+    real, first = output._lock, []
+
+    def late(room):
+        if not first:
+            first.append(room)
+            remove_stale_drafts(tmp_path)
+        return real(room)
+
+    monkeypatch.setattr(output, "_lock", late)
+    with Draft(tmp_path / "out") as draft:
+        draft.new.write_text("whole")
+        draft.take_place()
+    assert (tmp_path / "out").read_text() == "whole"
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_files_appear_together_or_not_at_all(tmp_path, monkeypatch):
+    a, b = tmp_path / "a", tmp_path / "b"
+    a.write_text("old")
+    files = {a: lambda path: path.write_text("new"), b: lambda path: path.write_text("new")}
+    real = os.rename
+
+    def rename(source, goal):
+        if os.fspath(goal) == os.fspath(b):
+            raise OSError(28, "No space left on device")
+        real(source, goal)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", rename)
+        with pytest.raises(OutputError, match="No space left"):
+            write_files(files)
+    assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {"a": "old"}
+    (tmp_path / "link").symlink_to(a)
+    write_files({tmp_path / "link": files[a], b: files[b]}, private=True)
+    assert (tmp_path / "link").is_symlink()
+    assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {"a": "new", "b": "new", "link": "new"}
+    assert b.stat().st_mode & 0o777 == 0o600
+
+
+def _places(tmp_path):
+    (tmp_path / "file").write_text("a file")
+    yield "a" * 300
+    yield str(tmp_path / ("a" * 300))
+    yield "a\0b"
+    yield str(tmp_path / "\ud800")
+    yield str(tmp_path / "\udcff")
+    yield ""
+    yield str(tmp_path / "file" / "below")
+    yield str(tmp_path / "no" / "way")
+    yield "/proc/x"
+
+
+COMMANDS = {
+    "demo": ("demo", "--out"),
+    "anonymize": ("anonymize", "TRIPS", "--resolution", 8, "--k", 5, "--out"),
+    "report": ("anonymize", "TRIPS", "--resolution", 8, "--k", 5, "--out", "OUT", "--internal-report"),
+    "profile": (
+        *("anonymize", "TRIPS", "--resolution", 8, "--time", "t", "--every", "1h", "--out", "OUT"),
+        "--internal-profile",
+    ),
+    "compare": ("compare", "TRIPS", "--resolution", 8, "--out"),
+    "picture": ("picture", "RELEASE", "--out"),
+    "study": ("study", "TRIPS", "--by", "person", "--out"),
+    "prepare": ("prepare", "gps", "TRIPS", "--out"),
+    "mondrian": ("tabular", "mondrian", "TRIPS", "--k", 5, "--quasi", "start_lat", "--no-identifiers", "--out"),
+    "ipf": ("tabular", "ipf", "TRIPS", "--epsilon", 1, "--out"),
+    "tabular compare": (
+        *("tabular", "compare", "TRIPS", "--quasi", "a", "--sensitive", "b", "--no-identifiers", "--out"),
+    ),
+}
+ENDINGS = {"picture": ".png", "mondrian": ".csv", "ipf": ".csv"}
+
+
+def listing(folder):
+    return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_place_that_cannot_be_is_bad_usage_before_anything_is_read(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = {"TRIPS": "absent.csv", "OUT": tmp_path / "out", "RELEASE": tmp_path / "release"}
+    if command == "picture":
+        release_of(city_flows(), budget="volume").write(tmp_path / "release")
+    for place in _places(tmp_path):
+        if command == "study" and place.endswith("way"):
+            # A study makes the folders above it.
+            continue
+        before = listing(tmp_path)
+        code = run(*(words.get(word, word) for word in COMMANDS[command]), place and place + ENDINGS.get(command, ""))
+        said = capsys.readouterr().err
+        assert (code, said[:7]) == (2, "Error: "), place
+        assert "absent.csv" not in said
+        assert listing(tmp_path) == before
+
+
+def test_a_report_that_cannot_take_its_place_takes_the_release_back(trips_csv, tmp_path, monkeypatch, capsys):
+    """Everything fails together: whichever rename it is that fails, neither file nor release is new."""
+    out, page = tmp_path / "out", tmp_path / "internal.html"
+    page.write_text("old")
+    usual = ("anonymize", trips_csv, "--resolution", 8, "--k", 5, "--out", out, "--internal-report", page)
+    real = os.rename
+    for blocked in (out, page):
+
+        def rename(source, goal, blocked=blocked):
+            if os.fspath(goal) == os.fspath(blocked):
+                raise PermissionError(13, "Permission denied")
+            real(source, goal)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "rename", rename)
+            assert run(*usual) == 2
+        assert "Permission denied" in capsys.readouterr().err
+        assert {p.name for p in tmp_path.iterdir()} - {trips_csv.name} == {"internal.html"}
+        assert page.read_text() == "old"
+    assert run(*usual) == 0
+    assert page.stat().st_mode & 0o777 == 0o600
+    assert "NOT FOR PUBLICATION" in page.read_text(encoding="utf-8")
