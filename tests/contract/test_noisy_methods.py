@@ -104,7 +104,7 @@ def test_the_form_and_the_promise(run, kind, table, bound):
 
 
 @runs
-@pytest.mark.parametrize("bound", [None, 1], ids=["trip", "person-1"])
+@pytest.mark.parametrize("bound", [None, 3], ids=["trip", "person-3"])
 def test_what_is_written_holds(run, bound, tmp_path):
     flows = unit_flows("uneven", "star", bound=bound)
     release = anonymize(flows, run.method, epsilon=5.0, **options_of(run, bound))
