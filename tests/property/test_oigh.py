@@ -79,7 +79,7 @@ def problems(draw) -> tuple[Flows, Guarantee]:
     return flows, guarantee
 
 
-@settings(max_examples=2500, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(problems(), st.sampled_from([0.0, 0.1, 0.3]))
 def test_same_levels_and_zones_as_the_exhaustive_search(problem, max_suppressed):
     flows, guarantee = problem
@@ -93,7 +93,7 @@ def test_same_levels_and_zones_as_the_exhaustive_search(problem, max_suppressed)
     assert got == want
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(trees)
 def test_same_cuts_as_going_up_level_by_level(tree):
     levels = Levels.of(tree)
