@@ -13,7 +13,7 @@ from reference.odkanon import odkanon as slow_odkanon
 from reference.odkanon import prefilter
 from strategies import flow_tables
 
-THOUSANDS = settings(max_examples=1500, deadline=None)
+HUNDREDS = settings(max_examples=400, deadline=None)
 
 
 @st.composite
@@ -37,7 +37,7 @@ def planned_nodes(flows: Flows, guarantee: Guarantee, **options) -> tuple[dict[i
     return {int(f): (int(origin[f]), int(destination[f])) for f in kept}, plan.notes["steps"]
 
 
-@THOUSANDS
+@HUNDREDS
 @given(problems(), st.sampled_from([0.0, 0.1, 0.3]), st.integers(0, 3))
 def test_same_zones_as_the_loop(problem, max_suppressed, levels):
     flows, guarantee = problem
@@ -48,7 +48,7 @@ def test_same_zones_as_the_loop(problem, max_suppressed, levels):
     assert taken == steps
 
 
-@THOUSANDS
+@HUNDREDS
 @given(problems(), st.sampled_from([0.0, 0.1, 0.3]))
 def test_same_zones_with_a_volume_budget(problem, max_suppressed):
     flows, guarantee = problem
@@ -58,7 +58,7 @@ def test_same_zones_with_a_volume_budget(problem, max_suppressed):
     assert taken == steps
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(problems(), st.sampled_from([0.0, 0.1, 0.5, 0.9]), st.integers(0, 4))
 def test_same_flows_are_hopeless(problem, share, levels):
     flows, guarantee = problem

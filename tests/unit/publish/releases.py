@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from functools import cache
 from pathlib import Path
 
 import h3.api.basic_int as h3
@@ -19,6 +20,7 @@ from flowveil.plan import NodeZones, Plan, Release
 from flowveil.zoning.h3 import h3_hierarchy
 
 
+@cache
 def city_flows(*, seed: int = 0, rows: int = 1500, weights: bool = True, persons: bool = True) -> Flows:
     """Trips between 49 hexagons, most of them near the middle."""
     rng = np.random.default_rng(seed)
@@ -34,6 +36,7 @@ def city_flows(*, seed: int = 0, rows: int = 1500, weights: bool = True, persons
     )
 
 
+@cache
 def region_flows(*, seed: int = 0) -> Flows:
     """Trips between districts with codes of their own, no map; leaves at different depths."""
     rng = np.random.default_rng(seed)
