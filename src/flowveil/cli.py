@@ -27,6 +27,22 @@ from flowveil.tabular.cli import tabular
 INTERRUPTED = 130
 
 
+class _Place(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions only
+    """A path of a file or a folder, whatever is there; an empty one is refused before anything is done."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002
+        from flowveil.paths import named_path
+
+        called = "a file" if param is None else param.metavar if isinstance(param, click.Argument) else param.opts[0]
+        named_path(value, what=str(called))
+        return str(value)
+
+
+PLACE = _Place()
+
+
 class Talk:
     """What a command says: progress and prose for a person, one JSON object for a machine."""
 
@@ -86,7 +102,7 @@ def reading(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--trips", metavar="COLUMN", help="Column that says how many trips a row stands for."),
         click.option("--weight", metavar="COLUMN", help="Column of the weight (represented inhabitants)."),
         click.option("--person", metavar="COLUMN", help="Column that tells persons apart."),
-        click.option("--zones", metavar="FILE", help="Map whose zones are the tiles (CSV, GeoJSON, Parquet, ...)."),
+        click.option("--zones", type=PLACE, metavar="FILE", help="Map whose zones are the tiles (CSV, GeoJSON, ...)."),
         click.option("--zones-tile", metavar="COLUMN", help="The map's column of zone codes."),
         click.option("--zones-parent", metavar="COLUMN", help="The map's column of each zone's parent."),
         click.option("--zones-levels", metavar="A,B,...", help="The map's nested codes, coarsest to finest."),
@@ -94,6 +110,11 @@ def reading(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--zones-root", metavar="CODE", help="Code of a root above several topmost zones."),
         click.option("--max-dropped", type=float, help="Largest share of unusable rows [default: 0.05]."),
         click.option("--skip-unknown", is_flag=True, default=None, help="Leave out rows whose tile is unknown."),
+        click.option(
+            "--partition-columns",
+            metavar="A,B,...",
+            help="Take these columns from folders such as month=3/, to cut trips by; other folders are only folders.",
+        ),
         click.option("--engine", metavar="NAME", help="Engine that reads the input [default: duckdb]."),
     )
     for option in reversed(options):
@@ -116,7 +137,12 @@ def slicing(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--common-zones", is_flag=True, help="The same zones for all slices; totals are sums of them."),
         click.option("--accept-differencing", is_flag=True, help="Publish although subtraction tells small groups."),
         click.option("--workers", type=int, help="Processes for slices [default: one for each core]."),
-        click.option("--internal-profile", metavar="FILE", help="Chart of flows over time, raw counts included (SVG)."),
+        click.option(
+            "--internal-profile",
+            type=PLACE,
+            metavar="FILE",
+            help="Chart of flows over time, with raw counts (SVG).",
+        ),
     )
     for option in reversed(options):
         command = option(command)
@@ -190,7 +216,7 @@ def cli() -> None:
 
 
 @cli.command()
-@click.option("--out", default="flowveil-demo", show_default=True, help="Folder of the release.")
+@click.option("--out", type=PLACE, default="flowveil-demo", show_default=True, help="Folder of the release.")
 @speaking
 def demo(talk: Talk, out: str) -> None:
     """Publish a synthetic survey of Île-de-France, end to end."""
@@ -218,9 +244,9 @@ def demo(talk: Talk, out: str) -> None:
 
 
 @cli.command()
-@click.argument("source", metavar="INPUT")
+@click.argument("source", type=PLACE, metavar="INPUT")
 @click.option("--k", type=int, default=10, show_default=True, help="How many every cell must hide.")
-@click.option("--out", required=True, help="Folder of the release; replaced if it is one already.")
+@click.option("--out", type=PLACE, required=True, help="Folder of the release; replaced if it is one already.")
 @click.option("--method", help=f"One of: {', '.join(METHODS)} [default: twincut; odkanon with --common-zones].")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Option of the method (repeatable).")
 @click.option("--protect", multiple=True, help="trips, people or population (repeatable) [default: trips].")
@@ -245,6 +271,7 @@ def demo(talk: Talk, out: str) -> None:
 )
 @click.option(
     "--internal-report",
+    type=PLACE,
     metavar="FILE",
     help="Also write a page that compares before and after. It tells raw counts: for yourself, not for publication.",
 )
@@ -454,7 +481,7 @@ def _release_lines(report: dict[str, Any], folder: Path) -> Iterator[str]:
 
 
 @cli.command()
-@click.argument("source", metavar="INPUT")
+@click.argument("source", type=PLACE, metavar="INPUT")
 @click.option("--k", type=int, default=10, show_default=True, help="What safety is held against.")
 @click.option("--max-suppressed", type=float, default=0.1, show_default=True, help="Share that may be suppressed.")
 @reading
@@ -471,7 +498,7 @@ def describe(talk: Talk, source: str, k: int, max_suppressed: float, **how: Any)
 
 
 @cli.command()
-@click.argument("source", metavar="INPUT")
+@click.argument("source", type=PLACE, metavar="INPUT")
 @click.option("--methods", default="all", show_default=True, help="Methods, comma-separated.")
 @click.option("--k", default="5,10,20", show_default=True, help="One or several k, comma-separated.")
 @click.option("--protect", multiple=True, help="A protection to compare (repeatable), units joined by + [trips].")
@@ -480,7 +507,7 @@ def describe(talk: Talk, source: str, k: int, max_suppressed: float, **how: Any)
 @click.option(
     "--option", "options", multiple=True, metavar="METHOD.NAME=VALUE", help="Option of a method (repeatable)."
 )
-@click.option("--out", required=True, help="Folder of the tables and the page; not for publication.")
+@click.option("--out", type=PLACE, required=True, help="Folder of the tables and the page; not for publication.")
 @reading
 @speaking
 def compare(
@@ -542,8 +569,8 @@ def _parse_steps(text: str) -> list[int]:
 
 
 @cli.command()
-@click.argument("directory", metavar="DIR")
-@click.option("--out", required=True, metavar="FILE", help="The picture: .png, .svg or .pdf.")
+@click.argument("directory", type=PLACE, metavar="DIR")
+@click.option("--out", type=PLACE, required=True, metavar="FILE", help="The picture: .png, .svg or .pdf.")
 @click.option("--show", default="origins", show_default=True, help="origins, destinations, both or flows.")
 @click.option("--basis", default="trips", show_default=True, help="trips or weight.")
 @click.option("--lines", type=int, default=200, show_default=True, help="How many of the largest flows to draw.")
@@ -561,8 +588,8 @@ def picture(talk: Talk, directory: str, out: str, **style: Any) -> None:
 
 
 @cli.command()
-@click.argument("directory", metavar="DIR")
-@click.option("--against", required=True, metavar="INPUT", help="The trips the release was made from.")
+@click.argument("directory", type=PLACE, metavar="DIR")
+@click.option("--against", type=PLACE, required=True, metavar="INPUT", help="The trips the release was made from.")
 @click.option("--k", type=int, help="The k that the release must have at the least.")
 @click.option("--protect", multiple=True, help="A unit that the release must protect (repeatable).")
 @click.option("--k-population", type=float, help="The population threshold that it must have at the least.")
@@ -614,9 +641,9 @@ cli.add_command(tabular)
 
 
 @cli.command()
-@click.argument("source", metavar="INPUT")
+@click.argument("source", type=PLACE, metavar="INPUT")
 @click.option("--by", multiple=True, required=True, metavar="COLUMN", help="Segments by this attribute (repeatable).")
-@click.option("--out", required=True, help="Folder of the results; an earlier study there is continued.")
+@click.option("--out", type=PLACE, required=True, help="Folder of the results; an earlier study there is continued.")
 @click.option("--methods", default="all", show_default=True, metavar="A,B,...", help="Methods to compare.")
 @click.option(
     "--protect", multiple=True, help="trips, people, population or a+b (repeatable) [default: trips, population]."
@@ -674,10 +701,10 @@ def study(
 
 @cli.command()
 @click.argument("name", metavar="netmob25|porto|nyc-tlc|gps")
-@click.argument("source", metavar="SRC")
-@click.option("--out", required=True, metavar="FILE", help="Parquet file of the trips.")
-@click.option("--individuals", metavar="FILE", help="netmob25: the file of individuals.")
-@click.option("--zones", metavar="FILE", help="nyc-tlc: the zone table.")
+@click.argument("source", type=PLACE, metavar="SRC")
+@click.option("--out", type=PLACE, required=True, metavar="FILE", help="Parquet file of the trips.")
+@click.option("--individuals", type=PLACE, metavar="FILE", help="netmob25: the file of individuals.")
+@click.option("--zones", type=PLACE, metavar="FILE", help="nyc-tlc: the zone table.")
 @click.option("--person", metavar="COLUMN", help="gps: column that tells persons apart.")
 @click.option("--time", metavar="COLUMN", help="gps: column of the time.")
 @click.option("--lat", metavar="COLUMN", help="gps: column of the latitude.")

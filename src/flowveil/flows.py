@@ -262,6 +262,7 @@ class Intake:
         resolution: H3 resolution of the tiles, or None for tiles of the user's own.
         zones: which column of the user's own map served as what.
         max_dropped, skip_unknown: how tolerant the reading was.
+        partition_columns: columns that were taken from the paths of the files.
     """
 
     rows: int = 0
@@ -271,6 +272,7 @@ class Intake:
     zones: dict[str, str] = field(default_factory=dict)
     max_dropped: float = 0.05
     skip_unknown: bool = False
+    partition_columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, repr=False)

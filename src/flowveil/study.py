@@ -30,6 +30,7 @@ from flowveil.flows import Flows
 from flowveil.guarantee import UNITS, Guarantee
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods import METHODS, find_method
+from flowveil.paths import named_path
 from flowveil.slices import SlicedFlows
 
 if TYPE_CHECKING:
@@ -265,7 +266,7 @@ def _name(run: Run, setting: dict[str, Any]) -> str:
 
 def _opened(directory: str | PathLike[str], studied: str) -> Path:
     """The folder, ready for results of these data; runs of other data in it would be beside tables they are not of."""
-    folder = Path(directory)
+    folder = named_path(directory, what="the study")
     marker = folder / MARKER
     try:
         if folder.exists() and any(folder.iterdir()):

@@ -7,6 +7,7 @@ from typing import Any
 
 from flowveil.engines import load_engine, load_slicing_engine
 from flowveil.engines.columns import ColumnMap, parse_pair
+from flowveil.engines.partitions import parse_partition_columns
 from flowveil.flows import Flows
 from flowveil.slices import Every, SlicedFlows, check_slice_columns
 
@@ -25,6 +26,7 @@ def read_trips(
     zones: Any = None,
     max_dropped: float = 0.05,
     skip_unknown: bool = False,
+    partition_columns: str | Sequence[str] = (),
     engine: str = "duckdb",
     progress: Callable[[float], None] | None = None,
 ) -> Flows:
@@ -59,6 +61,8 @@ def read_trips(
             what it takes. The ends must then be codes of its zones.
         max_dropped: share of the rows that may be left out; rows that stand for no trip are not counted.
         skip_unknown: leave out rows with a tile that is not an H3 cell, instead of refusing them.
+        partition_columns: columns come from the contents of files. These come from folders such as ``month=3``,
+            ``"a,b"`` or a list; they may cut trips (``by``, ``time``) and be nothing else.
         engine: who reads; see `flowveil.engines.ENGINES`.
         progress: called now and then with the share that is read, from 0 to 1.
 
@@ -85,6 +89,7 @@ def read_trips(
         zones=zones,
         max_dropped=max_dropped,
         skip_unknown=skip_unknown,
+        partition_columns=parse_partition_columns(partition_columns),
         progress=progress,
     )
 
@@ -106,6 +111,7 @@ def read_slices(
     zones: Any = None,
     max_dropped: float = 0.05,
     skip_unknown: bool = False,
+    partition_columns: str | Sequence[str] = (),
     engine: str = "duckdb",
     progress: Callable[[float], None] | None = None,
 ) -> SlicedFlows:
@@ -132,6 +138,7 @@ def read_slices(
         zones: map whose zones are the tiles.
         max_dropped: share of the rows that may be left out.
         skip_unknown: leave out rows with unknown tiles.
+        partition_columns: columns that come from folders such as ``month=3``.
         engine: who reads.
         progress: called now and then with the share that is read.
 
@@ -160,6 +167,7 @@ def read_slices(
         zones=_map_of(zones),
         max_dropped=max_dropped,
         skip_unknown=skip_unknown,
+        partition_columns=parse_partition_columns(partition_columns),
         progress=progress,
     )
 

@@ -6,7 +6,7 @@ loaded when they are asked for, so that ``import flowveil`` loads none of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -35,6 +35,7 @@ class Read(Protocol):
         zones: ZoneMap | None = None,
         max_dropped: float = 0.05,
         skip_unknown: bool = False,
+        partition_columns: Sequence[str] = (),
         threads: int | None = None,
         progress: Callable[[float], None] | None = None,
     ) -> Flows:
@@ -55,6 +56,7 @@ class ReadSlices(Protocol):
         zones: ZoneMap | None = None,
         max_dropped: float = 0.05,
         skip_unknown: bool = False,
+        partition_columns: Sequence[str] = (),
         threads: int | None = None,
         progress: Callable[[float], None] | None = None,
     ) -> SlicedFlows:

@@ -60,6 +60,7 @@ def read(
     zones: ZoneMap | None = None,
     max_dropped: float = 0.05,
     skip_unknown: bool = False,
+    partition_columns: Sequence[str] = (),
     threads: int | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Flows:
@@ -72,6 +73,7 @@ def read(
         zones: the map whose zones are the tiles, instead of H3 cells.
         max_dropped: share of the rows that may be left out.
         skip_unknown: leave out rows with a tile that is not an H3 cell, instead of refusing them.
+        partition_columns: folders ``name=value`` of the files whose values shall be columns.
         threads: threads of DuckDB; all cores unless given. Has no effect on the result.
         progress: called now and then with the share that is read, from 0 to 1.
 
@@ -87,6 +89,7 @@ def read(
         zones=zones,
         max_dropped=max_dropped,
         skip_unknown=skip_unknown,
+        partition_columns=partition_columns,
         threads=threads,
         progress=progress,
     ) as (staged, intake):
@@ -102,6 +105,7 @@ def read_slices(
     zones: ZoneMap | None = None,
     max_dropped: float = 0.05,
     skip_unknown: bool = False,
+    partition_columns: Sequence[str] = (),
     threads: int | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> SlicedFlows:
@@ -115,6 +119,7 @@ def read_slices(
         zones: as for `read`.
         max_dropped: as for `read`; a missing time or attribute counts as well.
         skip_unknown: as for `read`.
+        partition_columns: as for `read`.
         threads: as for `read`.
         progress: as for `read`.
 
@@ -130,6 +135,7 @@ def read_slices(
         zones=zones,
         max_dropped=max_dropped,
         skip_unknown=skip_unknown,
+        partition_columns=partition_columns,
         threads=threads,
         progress=progress,
     ) as (staged, intake):
@@ -146,6 +152,7 @@ def _staging(
     zones: ZoneMap | None,
     max_dropped: float,
     skip_unknown: bool,
+    partition_columns: Sequence[str],
     threads: int | None,
     progress: Callable[[float], None] | None,
 ) -> Iterator[tuple[_Staged, Intake]]:
@@ -155,13 +162,14 @@ def _staging(
     screening = Screening(tiling=tiling, max_dropped=max_dropped, skip_unknown=skip_unknown)
     with open_database(threads) as con:
         with in_own_words("The input"):
-            table = open_table(con, source)
+            table = open_table(con, source, partition_columns=partition_columns)
         with in_own_words(table.label):
             used = complete(
                 columns,
                 table.names,
                 holds_tiles=lambda name: _holds_tiles(con, table, name, tiling),
                 points=tiling.takes_points,
+                partitions=table.partitions,
             )
             _refuse_points(used, tiling)
             query = _Query.over(con, table, used, tiling, every)
@@ -174,6 +182,7 @@ def _staging(
             if progress is not None and table.n_rows:
                 progress(min(screening.rows / table.n_rows, 0.99))
         intake = screening.finish(label=table.label, columns=used.as_recorded())
+        intake = replace(intake, partition_columns=tuple(partition_columns))
         if zones is not None:
             intake = replace(intake, zones=zones.columns)
         with in_own_words(table.label):
