@@ -44,7 +44,7 @@ __all__ = [
 
 #: What `read_trips` takes by the name of a role, and what else decides how rows are read.
 _ROLES = ("origin", "destination", "origin_tile", "destination_tile", "person", "weight", "trips", "by", "time")
-_READING = ("max_dropped", "skip_unknown", "partition_columns")
+_READING = ("max_dropped", "skip_unknown", "partition_columns", "person_case")
 
 
 def read_zones(source: Any, **columns: Any) -> Any:

@@ -102,6 +102,7 @@ def reading(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--trips", metavar="COLUMN", help="Column that says how many trips a row stands for."),
         click.option("--weight", metavar="COLUMN", help="Column of the weight (represented inhabitants)."),
         click.option("--person", metavar="COLUMN", help="Column that tells persons apart."),
+        click.option("--person-case", metavar="fold|keep", help="Take A7 and a7 for one person, or for two [fold]."),
         click.option("--zones", type=PLACE, metavar="FILE", help="Map whose zones are the tiles (CSV, GeoJSON, ...)."),
         click.option("--zones-tile", metavar="COLUMN", help="The map's column of zone codes."),
         click.option("--zones-parent", metavar="COLUMN", help="The map's column of each zone's parent."),
@@ -384,9 +385,11 @@ def _publish(
     # What is printed is what is published: a log is read by more people than the data.
     report = summarize(release)
     # Rows read minus trips published is what is suppressed: where that is withheld, so are the rows.
-    intake = {} if report["withheld"] else {"rows": flows.intake.rows, "left_out": flows.intake.left_out}
+    intake = {} if report["withheld"] else _intake(flows)
     if intake:
         talk.say(_intake_line(flows))
+    for line in flows.intake.about_persons(counted=bool(intake)):
+        talk.say(line)
     for line in _release_lines(report, folder):
         talk.say(line)
     if internal_report is not None:
@@ -422,9 +425,11 @@ def _publish_slices(
     report = summarize_family(family)
     # As for single releases: rows read minus trips published is what is suppressed.
     secret = report["withheld"] or any(part["withheld"] for part in report["slices"])
-    intake = {} if secret else {"rows": sliced.intake.rows, "left_out": sliced.intake.left_out}
+    intake = {} if secret else _intake(sliced)
     if intake:
         talk.say(_intake_line(sliced))
+    for line in sliced.intake.about_persons(counted=bool(intake)):
+        talk.say(line)
     talk.say(f"{len(report['slices']):,} slices are published; {report['unpublished_slices']:,} hold too little.")
     for line in _release_lines(report, folder):
         talk.say(line)
@@ -434,6 +439,17 @@ def _publish_slices(
     if slices.internal_profile:
         talk.say(f"Internal chart, NOT for publication: {slices.internal_profile}")
     talk.result({"release": str(folder), **intake, **report})
+
+
+def _intake(flows: Any) -> dict[str, Any]:
+    """What reading came to, for a machine."""
+    intake = flows.intake
+    return {
+        "rows": intake.rows,
+        "left_out": intake.left_out,
+        "person_case": intake.person_case,
+        "nobody": intake.nobody,
+    }
 
 
 def _intake_line(flows: Any) -> str:
@@ -557,6 +573,8 @@ def compare(
             ],
         }
     )
+    for line in flows.intake.about_persons():
+        talk.say(line)
     talk.say(to_markdown(found))
     talk.say(f"Page: {folder / 'comparison.html'}")
 
@@ -634,7 +652,8 @@ def verify(
         if line.startswith("Not protected: subtraction"):
             talk.say(f"But: {line}")
     used = ", ".join(f"{role} from '{name}'" for role, name in report["parameters"]["columns"].items() if name)
-    talk.say(f"Read as the release says: {used}.")
+    case = report["parameters"].get("person_case") if report["parameters"]["columns"].get("person") else None
+    talk.say(f"Read as the release says: {used}{f'; upper and lower case of persons: {case}' if case else ''}.")
 
 
 cli.add_command(tabular)
@@ -694,6 +713,8 @@ def study(
     by_status: dict[str, int] = {}
     for row in found.rows:
         by_status[row["status"]] = by_status.get(row["status"], 0) + 1
+    for line in flows.intake.about_persons():
+        talk.say(line)
     talk.say(", ".join(f"{n:,} results {status}" for status, n in sorted(by_status.items())) + ".")
     talk.say(f"Tables: {Path(out) / 'tables.md'}, {Path(out) / 'tables.tex'}")
     talk.result({"study": out, "results": by_status})

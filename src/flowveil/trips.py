@@ -27,6 +27,7 @@ def read_trips(
     max_dropped: float = 0.05,
     skip_unknown: bool = False,
     partition_columns: str | Sequence[str] = (),
+    person_case: str = "fold",
     engine: str = "duckdb",
     progress: Callable[[float], None] | None = None,
 ) -> Flows:
@@ -39,7 +40,8 @@ def read_trips(
     Rows with a missing end, an end off the earth or an end at exactly 0,0 are left out, as are rows with a
     missing count or weight and rows that stand for no trip. Text in a number column, negative or fractional
     counts, negative weights, tiles that are no H3 cells and tiles of several resolutions are errors. A row
-    whose person is missing counts as a trip but adds nobody to the people of its flow.
+    whose person is missing, or a placeholder such as ``unknown``, ``?`` or ``-1``, counts as a trip but adds nobody to
+    the people of its flow; ``intake.nobody`` counts such rows.
 
     Args:
         source: a path to .csv, .tsv, .txt (also .gz) or .parquet, a folder or pattern of Parquet files, or a
@@ -63,6 +65,8 @@ def read_trips(
         skip_unknown: leave out rows with a tile that is not an H3 cell, instead of refusing them.
         partition_columns: columns come from the contents of files. These come from folders such as ``month=3``,
             ``"a,b"`` or a list; they may cut trips (``by``, ``time``) and be nothing else.
+        person_case: ``fold`` takes persons that differ in upper and lower case only for one, which counts fewer people
+            and so is the safe side; ``keep`` tells them apart.
         engine: who reads; see `flowveil.engines.ENGINES`.
         progress: called now and then with the share that is read, from 0 to 1.
 
@@ -90,6 +94,7 @@ def read_trips(
         max_dropped=max_dropped,
         skip_unknown=skip_unknown,
         partition_columns=parse_partition_columns(partition_columns),
+        person_case=person_case,
         progress=progress,
     )
 
@@ -112,6 +117,7 @@ def read_slices(
     max_dropped: float = 0.05,
     skip_unknown: bool = False,
     partition_columns: str | Sequence[str] = (),
+    person_case: str = "fold",
     engine: str = "duckdb",
     progress: Callable[[float], None] | None = None,
 ) -> SlicedFlows:
@@ -139,6 +145,7 @@ def read_slices(
         max_dropped: share of the rows that may be left out.
         skip_unknown: leave out rows with unknown tiles.
         partition_columns: columns that come from folders such as ``month=3``.
+        person_case: whether upper and lower case of persons count.
         engine: who reads.
         progress: called now and then with the share that is read.
 
@@ -168,6 +175,7 @@ def read_slices(
         max_dropped=max_dropped,
         skip_unknown=skip_unknown,
         partition_columns=parse_partition_columns(partition_columns),
+        person_case=person_case,
         progress=progress,
     )
 

@@ -36,6 +36,7 @@ class Read(Protocol):
         max_dropped: float = 0.05,
         skip_unknown: bool = False,
         partition_columns: Sequence[str] = (),
+        person_case: str = "fold",
         threads: int | None = None,
         progress: Callable[[float], None] | None = None,
     ) -> Flows:
@@ -57,6 +58,7 @@ class ReadSlices(Protocol):
         max_dropped: float = 0.05,
         skip_unknown: bool = False,
         partition_columns: Sequence[str] = (),
+        person_case: str = "fold",
         threads: int | None = None,
         progress: Callable[[float], None] | None = None,
     ) -> SlicedFlows:

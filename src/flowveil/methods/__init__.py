@@ -73,6 +73,7 @@ class Method:
             "max_dropped": flows.intake.max_dropped,
             "skip_unknown": flows.intake.skip_unknown,
             "partition_columns": list(flows.intake.partition_columns),
+            "person_case": flows.intake.person_case,
             "zones": dict(flows.intake.zones),
         }
 

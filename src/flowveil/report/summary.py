@@ -117,6 +117,8 @@ def command(method: str, parameters: Mapping[str, Any], written: Mapping[str, st
         words += ["--protect", unit]
     if parameters.get("skip_unknown"):
         words.append("--skip-unknown")
+    if parameters.get("person_case") == "keep":
+        words += ["--person-case", "keep"]
     if parameters.get("partition_columns"):
         words += ["--partition-columns", ",".join(parameters["partition_columns"])]
     for role, column in _named(parameters, "columns"):
