@@ -310,7 +310,7 @@ def verify_folder(
         how["zones"] = _same_zones(recorded["zones"], how.get("zones"))
     slices = recorded.get("slices")
     if slices is not None:
-        how = {"every": slices.get("every"), **how}
+        how = {"every": slices.get("every"), "by_many": slices.get("by_many") is True, **how}
         return verify_release(folder, read_slices(against, **how), expect=expect)
     return verify_release(folder, read_trips(against, **how), expect=expect)
 

@@ -123,10 +123,14 @@ def reading(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+_BY_MANY = "Allow --by a column with more than 50 values, or more than one for 100 rows."
+
+
 def slicing(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that cut the trips into slices."""
     options = (
         click.option("--by", multiple=True, metavar="A,B,...", help="One matrix for each combination of attributes."),
+        click.option("--by-many", is_flag=True, help=_BY_MANY),
         click.option("--time", metavar="COLUMN", help="Column of the time, with --every."),
         click.option(
             "--every",
@@ -155,6 +159,7 @@ class SliceOptions:
     """How the trips are cut into slices, as given on the command line."""
 
     by: tuple[str, ...]
+    by_many: bool
     time: str | None
     every: tuple[str, ...]
     total: bool
@@ -192,7 +197,8 @@ class SliceOptions:
 
     def reading(self) -> dict[str, Any]:
         """What reading needs to know."""
-        return {"by": self.by, "time": self.time, "every": self.steps()[0] if self.every else None}
+        every = self.steps()[0] if self.every else None
+        return {"by": self.by, "by_many": self.by_many, "time": self.time, "every": every}
 
 
 def _given(**options: Any) -> dict[str, Any]:
@@ -662,6 +668,7 @@ cli.add_command(tabular)
 @cli.command()
 @click.argument("source", type=PLACE, metavar="INPUT")
 @click.option("--by", multiple=True, required=True, metavar="COLUMN", help="Segments by this attribute (repeatable).")
+@click.option("--by-many", is_flag=True, help=_BY_MANY)
 @click.option("--out", type=PLACE, required=True, help="Folder of the results; an earlier study there is continued.")
 @click.option("--methods", default="all", show_default=True, metavar="A,B,...", help="Methods to compare.")
 @click.option(
@@ -677,6 +684,7 @@ def study(
     talk: Talk,
     source: str,
     by: Sequence[str],
+    by_many: bool,
     out: str,
     methods: str,
     protect: Sequence[str],
@@ -692,7 +700,7 @@ def study(
 
     attributes = tuple(name.strip() for names in by for name in names.split(",") if name.strip())
     with talk.working("Reading") as progress:
-        flows = read_slices(source, by=attributes, progress=progress, **_given(**how))
+        flows = read_slices(source, by=attributes, by_many=by_many, progress=progress, **_given(**how))
     names = None if methods == "all" else [name.strip() for name in methods.split(",")]
     protections = tuple(protect) or (("trips",) if flows.whole.weight is None else ("trips", "population"))
     try:

@@ -263,6 +263,7 @@ class Intake:
         zones: which column of the user's own map served as what.
         max_dropped, skip_unknown: how tolerant the reading was.
         partition_columns: columns that were taken from the paths of the files.
+        by_many: whether attributes with many values were allowed to make slices.
         person_case: ``fold`` if persons that differ in upper and lower case only were taken for one, else ``keep``.
         nobody: rows that were used although nobody is known to have made their trips, by what stands for the person.
     """
@@ -275,6 +276,7 @@ class Intake:
     max_dropped: float = 0.05
     skip_unknown: bool = False
     partition_columns: tuple[str, ...] = ()
+    by_many: bool = False
     person_case: str = "fold"
     nobody: dict[str, int] = field(default_factory=dict)
 

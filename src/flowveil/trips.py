@@ -105,6 +105,7 @@ def read_slices(
     by: str | Sequence[str] = (),
     time: str | None = None,
     every: str | None = None,
+    by_many: bool = False,
     resolution: int = 10,
     origin: str | Sequence[str] | None = None,
     destination: str | Sequence[str] | None = None,
@@ -133,6 +134,8 @@ def read_slices(
         time: column of the time, together with ``every``.
         every: step of time: minutes or hours that divide a day (``15min``, ``1h``), ``day``, ``month``, ``hour``,
             ``weekday``, or ``weekday-hour`` (168 slices, each collecting that hour of all weeks).
+        by_many: allow attributes with more than 50 values, or more than one for 100 rows. They are refused otherwise: a
+            column like an identifier makes matrices of one contributor each. Times are not concerned.
         resolution: as for `read_trips`, like all that follow.
         origin: latitude and longitude column of the origin.
         destination: latitude and longitude column of the destination.
@@ -170,6 +173,7 @@ def read_slices(
         source,
         columns=columns,
         every=None if every is None else Every.parse(every),
+        by_many=by_many,
         resolution=resolution,
         zones=_map_of(zones),
         max_dropped=max_dropped,

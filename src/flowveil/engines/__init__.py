@@ -53,6 +53,7 @@ class ReadSlices(Protocol):
         *,
         columns: ColumnMap,
         every: Every | None = None,
+        by_many: bool = False,
         resolution: int = 10,
         zones: ZoneMap | None = None,
         max_dropped: float = 0.05,

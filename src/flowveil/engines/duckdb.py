@@ -33,7 +33,7 @@ from flowveil.engines.tiling import NO_TILE, UNREADABLE_TILE, H3Tiling, MapTilin
 from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Flows, Intake, People
 from flowveil.hierarchy import Ints
-from flowveil.slices import MOST_SLICES, TIME, Every, SlicedFlows
+from flowveil.slices import MOST_SLICES, TIME, Every, SlicedFlows, refuse_many_values
 from flowveil.zoning.files import ZoneMap
 from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64
 
@@ -100,6 +100,7 @@ def read_slices(
     *,
     columns: ColumnMap,
     every: Every | None = None,
+    by_many: bool = False,
     resolution: int = 10,
     zones: ZoneMap | None = None,
     max_dropped: float = 0.05,
@@ -115,6 +116,7 @@ def read_slices(
         source: files or a table in memory.
         columns: the columns the user named, the slice columns among them; the others are recognised.
         every: the step of time, where there is a time column.
+        by_many: allow attributes with many values; see `flowveil.slices.refuse_many_values`.
         resolution: as for `read`.
         zones: as for `read`.
         max_dropped: as for `read`; a missing time or attribute counts as well.
@@ -141,7 +143,7 @@ def read_slices(
         threads=threads,
         progress=progress,
     ) as (staged, intake):
-        return staged.sliced(intake, every)
+        return staged.sliced(replace(intake, by_many=by_many), every)
 
 
 @contextmanager
@@ -500,6 +502,9 @@ class _Staged:
     def sliced(self, intake: Intake, every: Every | None) -> SlicedFlows:
         """Group all rows by slice as well; all slices number their tiles in the same two trees."""
         grouped = self._grouped()
+        if not intake.by_many:
+            values = {name: pc.count_distinct(grouped.column(s)).as_py() for name, s in self._attributes()}
+            refuse_many_values(values, rows=intake.rows - sum(intake.left_out.values()))
         keys, start = self._numbered_slices(grouped)
         number = np.repeat(np.arange(len(keys)), np.diff(start))
         origin, origins = _numbered(grouped.column("origin").to_numpy())
@@ -530,6 +535,10 @@ class _Staged:
                 )
             )
         return SlicedFlows(columns=self._slice_names, keys=keys, slices=tuple(slices), every=every)
+
+    def _attributes(self) -> Iterator[tuple[str, str]]:
+        """The slice columns but for the time: their names, and what they are called here."""
+        return ((name, s) for name, s in zip(self._slice_names, self._slices, strict=True) if name != TIME)
 
     def _grouped(self) -> pa.Table:
         self._flush()

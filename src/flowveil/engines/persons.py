@@ -23,9 +23,9 @@ CASES = ("fold", "keep")
 #: What stands for nobody, without case and outer blanks, beside `MISSING`. Documented in docs/reading.md.
 PLACEHOLDERS = (
     "unknown", "unk", "missing", "anonymous", "anon", "undefined", "unspecified", "unidentified", "not available",
-    "not applicable", "not known", "no id", "noid", "no_id", "nobody", "guest", "n.a.", "n.d.", "#n/a", "(null)", "(none)",
-    "(blank)", "(empty)", "<null>", "<none>", "[null]", "tbd", "inconnu", "unbekannt", "desconocido", "sconosciuto",
-    "desconhecido",
+    "not applicable", "not known", "no id", "noid", "no_id", "nobody", "guest", "n.a.", "n.d.", "#n/a", "(null)",
+    "(none)", "(blank)", "(empty)", "<null>", "<none>", "[null]", "tbd", "inconnu", "unbekannt", "desconocido",
+    "sconosciuto", "desconhecido",
 )  # fmt: skip
 #: The same as patterns: signs of any length, -1 and -9, -99, ..., two zeros or more (an empty UUID as well), and the
 #: smallest and largest whole numbers, which programs write for a missing one. A single 0 is a person: numbering often

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import trip_table
 from flowveil.api import describe, verify_folder
 from flowveil.cli import main
 from flowveil.engines.persons import PLACEHOLDERS
@@ -73,22 +72,20 @@ def test_another_case_is_refused():
 
 
 def test_the_release_says_how_persons_were_read_and_verify_reads_them_so(tmp_path, capsys):
-    table = trip_table(400)
-    persons = [p if i % 2 else p.lower() for i, p in enumerate(table["person_id"].to_pylist())]
-    persons[:30] = ["unknown"] * 30
-    table = table.set_column(table.column_names.index("person_id"), "person_id", pa.array(persons))
-    pq.write_table(table, tmp_path / "t.parquet")
-    fewest = {}
-    for case in ("fold", "keep"):
-        out = tmp_path / case
-        asked = ["anonymize", str(tmp_path / "t.parquet"), "--protect", "people", "--k", "5", "--out", str(out)]
-        main([*asked, "--resolution", "6", "--person-case", case])
-        assert f"--person-case {case}" in capsys.readouterr().out
-        main([*asked, "--resolution", "6", "--person-case", case, "--json"])
-        told = json.loads(capsys.readouterr().out)
-        assert told["parameters"]["person_case"] == case
-        assert told.get("nobody", {"unknown": 30}) == {"unknown": 30}
-        assert verify_folder(out, against=tmp_path / "t.parquet") == []
-        fewest[case] = told["measures"]["trips"]["k_people"]
-    assert fewest["fold"] < fewest["keep"]
-    assert verify_folder(tmp_path / "keep", against=tmp_path / "t.parquet", person_case="fold") != []
+    path, out = tmp_path / "t.parquet", tmp_path / "out"
+    six = [f"p{i}" for i in range(6)]
+    pq.write_table(trips_of([*six, *map(str.upper, six), "unknown"] * 5), path)
+    asked = ["anonymize", str(path), "--protect", "people", "--out", str(out)]
+    with pytest.raises(SystemExit) as stopped:
+        main([*asked, "--k", "10"])
+    assert stopped.value.code == 3
+    main([*asked, "--k", "6"])
+    said = capsys.readouterr().out
+    assert "--person-case fold" in said
+    assert "add nobody: 5 (unknown: 5)" in said
+    main([*asked, "--k", "10", "--person-case", "keep", "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert told["nobody"] == {"unknown": 5}
+    assert told["person_case"] == told["parameters"]["person_case"] == "keep"
+    assert verify_folder(out, against=path) == []
+    assert verify_folder(out, against=path, person_case="fold") != []
