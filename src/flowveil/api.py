@@ -14,6 +14,7 @@ from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.methods import find_method
 from flowveil.noisy import NoisyCounts, NoisyRelease
+from flowveil.paths import named_path
 from flowveil.plan import Release
 from flowveil.slices import SlicedFlows
 from flowveil.trips import read_slices, read_trips
@@ -43,7 +44,7 @@ __all__ = [
 
 #: What `read_trips` takes by the name of a role, and what else decides how rows are read.
 _ROLES = ("origin", "destination", "origin_tile", "destination_tile", "person", "weight", "trips", "by", "time")
-_READING = ("max_dropped", "skip_unknown")
+_READING = ("max_dropped", "skip_unknown", "partition_columns", "person_case")
 
 
 def read_zones(source: Any, **columns: Any) -> Any:
@@ -278,7 +279,7 @@ def picture(
 
     if isinstance(release, Release | NoisyRelease):
         return release.picture(path, show=show, **style)
-    return picture_of_folder(Path(release), path, show=show, **style)
+    return picture_of_folder(named_path(release, what="the release"), path, show=show, **style)
 
 
 def verify_folder(
@@ -298,7 +299,7 @@ def verify_folder(
     """
     from flowveil.verify import verify_release
 
-    folder = Path(directory)
+    folder = named_path(directory, what="the release")
     if not folder.is_dir():
         raise ParameterError(f"'{folder.name}' is not a folder. Hint: name the folder that holds manifest.json.")
     recorded = _parameters_of(folder)
@@ -309,7 +310,7 @@ def verify_folder(
         how["zones"] = _same_zones(recorded["zones"], how.get("zones"))
     slices = recorded.get("slices")
     if slices is not None:
-        how = {"every": slices.get("every"), **how}
+        how = {"every": slices.get("every"), "by_many": slices.get("by_many") is True, **how}
         return verify_release(folder, read_slices(against, **how), expect=expect)
     return verify_release(folder, read_trips(against, **how), expect=expect)
 

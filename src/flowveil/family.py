@@ -230,6 +230,7 @@ def anonymize_slices(
     }
     parameters = chosen.parameters(flows.whole, asked, options)
     parameters["slices"] = {
+        "by_many": flows.intake.by_many,
         "every": flows.every.name if flows.every is not None else None,
         "also_every": [step.name for step in steps],
         "total": total,

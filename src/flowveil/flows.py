@@ -262,6 +262,10 @@ class Intake:
         resolution: H3 resolution of the tiles, or None for tiles of the user's own.
         zones: which column of the user's own map served as what.
         max_dropped, skip_unknown: how tolerant the reading was.
+        partition_columns: columns that were taken from the paths of the files.
+        by_many: whether attributes with many values were allowed to make slices.
+        person_case: ``fold`` if persons that differ in upper and lower case only were taken for one, else ``keep``.
+        nobody: rows that were used although nobody is known to have made their trips, by what stands for the person.
     """
 
     rows: int = 0
@@ -271,6 +275,25 @@ class Intake:
     zones: dict[str, str] = field(default_factory=dict)
     max_dropped: float = 0.05
     skip_unknown: bool = False
+    partition_columns: tuple[str, ...] = ()
+    by_many: bool = False
+    person_case: str = "fold"
+    nobody: dict[str, int] = field(default_factory=dict)
+
+    def about_persons(self, *, counted: bool = True) -> list[str]:
+        """Sentences on whom the people are counted by; none where no column says who travelled.
+
+        Args:
+            counted: whether they may say how many rows have no person.
+        """
+        if not self.columns.get("person"):
+            return []
+        case = {"fold": "counted as one", "keep": "told apart"}[self.person_case]
+        lines = [f"Persons that differ in upper and lower case only are {case} (--person-case {self.person_case})."]
+        if self.nobody and counted:
+            words = ", ".join(f"{word}: {rows:,}" for word, rows in self.nobody.items())
+            lines.append(f"Rows without a known person, which add nobody: {sum(self.nobody.values()):,} ({words}).")
+        return lines
 
 
 @dataclass(frozen=True, eq=False, repr=False)

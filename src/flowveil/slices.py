@@ -8,7 +8,7 @@ makes slices comparable, and what makes subtraction between them checkable.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,6 +24,9 @@ TIME = "time"
 TAKEN = ("origin_zone", "destination_zone", "trips", "weight")
 #: More slices than this are no segments: somebody named an identifier.
 MOST_SLICES = 20_000
+#: A slice column may have so many values, and one for so many rows, unless the user confirms that it shall have more.
+MOST_VALUES = 50
+ROWS_PER_VALUE = 100
 
 #: Values of the slice columns, in their order; None in a place means all values of that column.
 Key = tuple[str | None, ...]
@@ -244,6 +247,29 @@ def check_slice_columns(by: Sequence[str], *, time: str | None, every: str | Non
     if not names:
         raise ParameterError(
             "No slices are asked for. Hint: name attributes with --by, or a time with --time, --every."
+        )
+
+
+def refuse_many_values(values: Mapping[str, int], *, rows: int) -> None:
+    """Refuse attributes that look like identifiers: matrices of one contributor each, under that contributor's name.
+
+    Where no column says who travelled, nothing else would notice: k trips of one taxi are k trips.
+
+    Args:
+        values: how many distinct values each slice column has; times are not among them.
+        rows: rows that were read and used.
+
+    Raises:
+        DataError: a column has more than `MOST_VALUES` values, or more than one for `ROWS_PER_VALUE` rows.
+    """
+    many = {name: n for name, n in values.items() if n > MOST_VALUES or n * ROWS_PER_VALUE > rows}
+    if many:
+        found = "; ".join(f"'{name}' has {n:,} values in {rows:,} rows" for name, n in many.items())
+        raise DataError(
+            f"Too many values to make a matrix of each: {found}. Allowed are {MOST_VALUES} values, and one for "
+            f"{ROWS_PER_VALUE} rows: a column like an identifier makes matrices of one contributor each, published "
+            "under its name. Hint: use classes that many people share, or confirm with --by-many (by_many=True) that "
+            "no value stands for one person, vehicle or household."
         )
 
 

@@ -157,7 +157,12 @@ def parse_pair(value: str | Sequence[str] | None, *, role: str) -> Pair | None:
 
 
 def complete(
-    wanted: ColumnMap, names: Sequence[str], *, holds_tiles: Callable[[str], bool], points: bool = True
+    wanted: ColumnMap,
+    names: Sequence[str],
+    *,
+    holds_tiles: Callable[[str], bool],
+    points: bool = True,
+    partitions: Sequence[str] = (),
 ) -> ColumnMap:
     """Check the columns that were named and recognise the others.
 
@@ -168,22 +173,26 @@ def complete(
             tell.
         points: whether the ends may be coordinates, and tiles H3 cells; otherwise only columns that hold tiles
             are recognised.
+        partitions: those of the columns that come from the path of a file: trips may be cut by them, and nothing else.
 
     Returns:
         A map with both ends; person, weight and trips where there are such columns.
 
     Raises:
         DataError: named columns are missing (all are reported), stand twice, or several columns fit one role.
+        ParameterError: a partition column is named for something that trips are not cut by.
     """
     named = _resolve(wanted, names)
+    _refuse_partitions(named, partitions)
+    in_files = [name for name in names if name not in partitions]
     if not named.ends:
-        named = _recognise_ends(named, names, holds_tiles, points=points)
+        named = _recognise_ends(named, in_files, holds_tiles, points=points)
     if named.person is None:
-        named = replace(named, person=_recognise_one("person", _PERSONS, named, names))
+        named = replace(named, person=_recognise_one("person", _PERSONS, named, in_files))
     if named.weight is None:
-        named = replace(named, weight=_recognise_one("weight", _WEIGHTS, named, names))
+        named = replace(named, weight=_recognise_one("weight", _WEIGHTS, named, in_files))
     if named.trips is None and named.has_tiles:
-        named = replace(named, trips=_recognise_one("trips", _TRIPS, named, names))
+        named = replace(named, trips=_recognise_one("trips", _TRIPS, named, in_files))
     _refuse_doubles(named, names)
     persons = [n for n in named.slice_names() if n == named.person or _key(n) in _PERSONS]
     if persons:
@@ -269,6 +278,21 @@ def _recognise_one(role: str, known: Iterable[str], named: ColumnMap, names: Seq
             f"Hint: say which with {role} (--{role}); an empty text means none."
         )
     return found[0] if found else None
+
+
+def _refuse_partitions(named: ColumnMap, partitions: Sequence[str]) -> None:
+    roles: dict[str, tuple[str | None, ...]] = {
+        "origin": named.ends[: len(named.ends) // 2],
+        "destination": named.ends[len(named.ends) // 2 :],
+    }
+    roles |= {"person": (named.person,), "weight": (named.weight,), "trips": (named.trips,)}
+    for role, columns in roles.items():
+        wrong = [name for name in columns if name and name in partitions]
+        if wrong:
+            raise ParameterError(
+                f"Column {_listed(wrong)} comes from the path of the files and cannot be the {role}: a folder's name "
+                "says nothing of the trips in it. Allowed: to cut trips by it (--by, --time)."
+            )
 
 
 def _refuse_doubles(named: ColumnMap, names: Sequence[str]) -> None:

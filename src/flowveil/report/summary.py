@@ -117,6 +117,10 @@ def command(method: str, parameters: Mapping[str, Any], written: Mapping[str, st
         words += ["--protect", unit]
     if parameters.get("skip_unknown"):
         words.append("--skip-unknown")
+    if parameters.get("person_case") == "keep":
+        words += ["--person-case", "keep"]
+    if parameters.get("partition_columns"):
+        words += ["--partition-columns", ",".join(parameters["partition_columns"])]
     for role, column in _named(parameters, "columns"):
         words += [f"--{role.replace('_', '-')}", column]
     words += _slice_words(parameters.get("slices") or {})
@@ -138,7 +142,7 @@ def _slice_words(slices: Mapping[str, Any]) -> list[str]:
     words = []
     for step in [slices.get("every"), *slices.get("also_every", ())]:
         words += ["--every", step] if step else []
-    words += [f"--{name.replace('_', '-')}" for name in ("total", "common_zones") if slices.get(name)]
+    words += [f"--{name.replace('_', '-')}" for name in ("by_many", "total", "common_zones") if slices.get(name)]
     return words
 
 

@@ -19,6 +19,7 @@ from flowveil.engines.columns import table_has
 from flowveil.engines.database import fetch_table, in_own_words, open_database
 from flowveil.engines.slicing import microseconds_sql
 from flowveil.errors import DataError, ParameterError
+from flowveil.paths import named_path
 from flowveil.sources.gps import LATITUDES, LONGITUDES, Prepared, choose_columns, trips_of_points
 from flowveil.sources.tables import opened
 
@@ -57,7 +58,7 @@ def prepare_netmob25(source: Any, *, individuals: Any = None, gap: float = GAP) 
         ParameterError: the source is no folder, or holds no individuals file.
         DataError: columns are missing, no file belongs to a participant, or no GNSS file can be read.
     """
-    folder = Path(source)
+    folder = named_path(source, what="the data set")
     if not folder.is_dir():
         raise ParameterError(
             f"'{folder.name}' is no folder. Hint: name the folder that the data set was unpacked into."
@@ -65,7 +66,9 @@ def prepare_netmob25(source: Any, *, individuals: Any = None, gap: float = GAP) 
     if gap <= 0:
         raise ParameterError(f"gap must be above 0; found {gap!r}.")
     tables = sorted(p for p in folder.rglob("*") if p.suffix.lower() in (".csv", ".txt"))
-    people_file = Path(individuals) if individuals is not None else _find_individuals(tables)
+    people_file = (
+        named_path(individuals, what="the individuals") if individuals is not None else _find_individuals(tables)
+    )
     people, n_without = _individuals(people_file)
     ids = set(people.column("person").to_pylist())
     files = [p for p in tables if p.stem in ids and p.resolve() != people_file.resolve()]
@@ -206,7 +209,7 @@ def _points_sql(delimiter: str, names: Sequence[str]) -> str:
         f"SELECT parse_filename(filename, true) AS person, {moment} AS moment, "
         f"TRY_CAST({column(place['lat'])} AS DOUBLE) AS lat, TRY_CAST({column(place['lon'])} AS DOUBLE) AS lon "
         f"FROM read_csv(?, auto_detect = false, header = true, delim = '{delimiter}', quote = '\"', escape = '\"', "
-        f"nullstr = '', columns = {{{columns}}}, filename = true){valid}"
+        f"nullstr = '', columns = {{{columns}}}, filename = true, hive_partitioning = false){valid}"
     )
 
 

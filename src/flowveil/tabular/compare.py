@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from flowveil.errors import OutputError, ParameterError
 from flowveil.output import Draft, real_place, try_place
+from flowveil.paths import named_path
 from flowveil.tabular.domains import code_variable
 from flowveil.tabular.ipf import Synthesis, synthesize_records
 from flowveil.tabular.mondrian import Anonymized, anonymize_records
@@ -83,7 +84,7 @@ class Comparison:
         """Write tables, figures and parameters (CSV, PNG, JSON) into a folder that appears whole or not."""
         from flowveil.tabular.figures import write_figures
 
-        with _whole_folder(Path(folder)) as inside:
+        with _whole_folder(named_path(folder, what="the comparison")) as inside:
             for name, table in self.tables().items():
                 write_records(table, inside / f"{name}.csv")
             write_figures(self, inside)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from flowveil.errors import DataError, HierarchyError, ParameterError, did_you_mean
 from flowveil.hierarchy import Hierarchy
 from flowveil.output import check_file, write_files
+from flowveil.paths import named_path
 from flowveil.spreadsheets import write_csv
 
 Ints = NDArray[np.int64]
@@ -142,7 +143,7 @@ def read_records(path: str | Path, *, missing: Sequence[str] = ()) -> pa.Table:
     Raises:
         DataError: the file is not there, cannot be parsed or has no records.
     """
-    file = Path(path)
+    file = named_path(path, what="the records")
     suffix = file.suffix.lower()
     if suffix not in (".csv", ".parquet"):
         raise DataError(f"Cannot read '{file.name}': its name must end in .csv or .parquet.")
@@ -190,7 +191,7 @@ def _read_csv(file: Path) -> pa.Table:
 def _read_parquet(file: Path) -> pa.Table:
     from pyarrow import parquet
 
-    return parquet.read_table(file)
+    return parquet.read_table(file, partitioning=None)
 
 
 def _nulled(column: Any, texts: Sequence[str]) -> Any:

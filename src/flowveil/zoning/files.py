@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from flowveil.errors import DataError, MissingExtraError, ParameterError
 from flowveil.hierarchy import Hierarchy, Ints
+from flowveil.paths import named_path
 from flowveil.zoning.columns import ZoneColumns, listed
 from flowveil.zoning.dendrogram import ward_hierarchy
 from flowveil.zoning.geometry import (
@@ -295,7 +296,7 @@ def _places(
 def _load(source: Any) -> tuple[pa.Table, Outlines | None, str]:
     """The columns, the geometry in degrees if there is one, and what to call the source in messages."""
     if isinstance(source, (str, os.PathLike)):
-        return _load_file(Path(source))
+        return _load_file(named_path(source, what="the zones"))
     label = "The table"
     if hasattr(source, "geometry") and hasattr(source, "crs") and hasattr(source, "drop"):
         outlines = np.asarray(source.geometry.array, dtype=object)
@@ -325,7 +326,7 @@ def _load_file(path: Path) -> tuple[pa.Table, Outlines | None, str]:
         return _read_csv(path, label), None, label
     if low.endswith(_PARQUET):
         try:
-            table = pa.parquet.read_table(path)
+            table = pa.parquet.read_table(path, partitioning=None)
         except pa.ArrowException:
             raise DataError(f"{label} is not a Parquet file that can be read.") from None
         return _split_geoparquet(table, label)
