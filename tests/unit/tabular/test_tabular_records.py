@@ -70,7 +70,7 @@ def test_a_crash_while_writing_leaves_the_old_file(tmp_path):
         raise RuntimeError("power cut")
 
     with pytest.raises(RuntimeError):
-        write_atomically({tmp_path / "first.csv": lambda path: None, target: crash})
+        write_atomically({tmp_path / "first.csv": lambda _: None, target: crash})
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]
     with pytest.raises(OutputError):
