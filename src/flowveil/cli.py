@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any
 import click
 
 from flowveil import __version__
+from flowveil.epsilon import WeakPromiseWarning
 from flowveil.errors import FlowveilError, ParameterError
 from flowveil.guarantee import UNITS
 from flowveil.methods import METHODS, find_method
@@ -348,6 +350,9 @@ def _publish(
         talk.say(_intake_line(flows))
     for line in flows.intake.about_persons(counted=bool(intake)):
         talk.say(line)
+    for line in report["statement"]:
+        if line.startswith("Weak:"):
+            talk.warn(line)
     for line in _release_lines(report, folder):
         talk.say(line)
     if internal_report is not None:
@@ -725,7 +730,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         # Without its own error handling click returns the code of an Exit instead of raising it.
-        code = cli.main(args=words, standalone_mode=False)
+        with warnings.catch_warnings():
+            # Commands say it in their own words.
+            warnings.simplefilter("ignore", WeakPromiseWarning)
+            code = cli.main(args=words, standalone_mode=False)
         if code:
             sys.exit(code)
     except click.ClickException as wrong:

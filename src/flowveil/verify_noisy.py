@@ -38,6 +38,8 @@ _PROMISE_KEYS = {
 }  # fmt: skip
 _DOMAIN_KEYS = {"level", "region", "pairs", "zones", "zones_from_data"}
 _TOLERANCE = 1e-9
+#: With a larger ε hardly a count gets any noise.
+_LARGEST_EPSILON = 20
 _BATCH_ROWS = 1 << 18
 #: Splits of a person's trips are tried up to this many; beyond, the two that can be worst.
 _MOST_SPLITS = 100_000
@@ -91,6 +93,8 @@ def _check_promise(promise: Mapping[str, Any], flows: Flows) -> Iterator[str]:
     if epsilon <= 0 or not 0 <= delta < 1 or bound < 1 or scale <= 0:
         yield "report.json: ε, δ, the bound or the scale of the noise is out of its range"
         return
+    if epsilon > _LARGEST_EPSILON:
+        yield f"report.json: ε is above {_LARGEST_EPSILON}: noise that small hides nothing"
     if epsilon * scale < bound * (1 - _TOLERANCE):
         yield "report.json: noise of this scale does not keep the ε that is promised"
     expected = "trip" if flows.people is None else "person"

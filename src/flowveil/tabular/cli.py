@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from flowveil.epsilon import weakness
 from flowveil.errors import DataError, ParameterError
 from flowveil.talk import Talk, speaking
 
@@ -275,6 +276,9 @@ def ipf_command(
     beside = _write_release(made.table, made.report(), out)
     talk.say(f"{made.n_records:,} synthetic records; gap {made.gap:.2g} after {made.cycles} rounds.")
     talk.say(made.statement())
+    weak = weakness(epsilon) if epsilon is not None else None
+    if weak:
+        talk.warn(weak)
     talk.result({"out": out, "report": str(beside), **made.report()})
 
 

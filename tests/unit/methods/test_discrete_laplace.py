@@ -74,7 +74,7 @@ def test_positives_of_empty_pairs_have_the_law(scale):
 
 
 def test_a_draw_beyond_the_table_goes_on():
-    """With a scale of a thousand the table ends before most large draws."""
+    """With a scale of twenty thousand the table ends before most large draws."""
     law = DiscreteLaplace(Fraction(20_000))
     assert len(law.magnitude._table) == 1 << 14
     value = law.magnitude.draw(50_000, system_bits)
@@ -84,6 +84,32 @@ def test_a_draw_beyond_the_table_goes_on():
     expected = np.diff(np.concatenate(([0], below, [1]))) * len(value)
     found = np.bincount(np.searchsorted(edges, value, side="left"), minlength=50)
     assert stats.chisquare(found, expected).pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize("scale", [Fraction(1, 20), Fraction(1), Fraction(1000), Fraction(10**6)])
+def test_a_draw_takes_a_few_words_whatever_the_scale(scale):
+    """Time is random words: at most a look-up for whole tables and one for the rest, on either side."""
+    words = 0
+
+    def counted(n: int) -> np.ndarray:
+        nonlocal words
+        words += n
+        return system_bits(n)
+
+    law = DiscreteLaplace(scale)
+    law.draw(10_000, counted)
+    assert words <= 4 * 10_000 + 100
+
+
+def test_the_rest_below_a_table_has_its_own_law():
+    rest = Geometric(lambda _: Decimal("0.9"), below=5)
+    with localcontext(prec=80):
+        whole = 1 - Decimal("0.9") ** 5
+        expected = [int((1 - Decimal("0.9") ** (g + 1)) / whole * 2**64) for g in range(4)]
+    assert [int(word) for word in rest._table] == expected
+    drawn = rest.draw(50_000, system_bits)
+    law = {g: float(Decimal("0.1") * Decimal("0.9") ** g / whole) for g in range(5)}
+    assert fit(drawn, law) > FALSE_ALARM
 
 
 def test_nothing_above_zero_where_epsilon_is_huge():
