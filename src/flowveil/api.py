@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -298,10 +297,16 @@ def verify_folder(
         One plain line for each contradiction; empty when the release holds.
     """
     from flowveil.verify import verify_release
+    from flowveil.verify_exports import EXPORTS
+    from flowveil.verify_folder import check_folder
 
     folder = named_path(directory, what="the release")
     if not folder.is_dir():
         raise ParameterError(f"'{folder.name}' is not a folder. Hint: name the folder that holds manifest.json.")
+    findings = check_folder(folder, exports=EXPORTS)
+    if findings:
+        # The report says how to read the trips; it is not asked before it is known to be the one that was published.
+        return findings
     recorded = _parameters_of(folder)
     how = {name: recorded["columns"][name] for name in _ROLES if name in recorded.get("columns", {})}
     how |= {name: recorded[name] for name in ("resolution", *_READING) if recorded.get(name) is not None}
@@ -317,8 +322,10 @@ def verify_folder(
 
 def _parameters_of(folder: Path) -> dict[str, Any]:
     """What the release's own report says of how it was made."""
+    from flowveil.verify_folder import read_json
+
     try:
-        parameters = json.loads((folder / "report.json").read_text(encoding="utf-8"))["parameters"]
+        parameters = read_json(folder / "report.json")["parameters"]
         return dict(parameters) if isinstance(parameters["columns"], dict) else {}
     except (OSError, ValueError, KeyError, TypeError):
         # A report that cannot be read is a finding; the verification itself says so.

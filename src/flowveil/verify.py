@@ -10,11 +10,9 @@ Findings never quote a value below the guarantee: they count cells, flows and zo
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from glob import escape
@@ -26,11 +24,14 @@ import numpy as np
 
 from flowveil.errors import GuaranteeError
 from flowveil.slices import SlicedFlows
+from flowveil.verify_binaries import Tables, check_binaries
 from flowveil.verify_boxes import Rectangles, flows_inside
 from flowveil.verify_carriers import check_carriers
 from flowveil.verify_differences import check_differences
 from flowveil.verify_exports import EXPORTS, check_exports
+from flowveil.verify_folder import check_folder, read_json
 from flowveil.verify_noisy import claims_noise, verify_noise
+from flowveil.verify_parquet import check_layouts, check_rewriting, check_text, whole_table
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
@@ -39,8 +40,9 @@ if TYPE_CHECKING:
 #: Sums of weights may differ by this share: they pass through decimal text and other people's tools.
 TOLERANCE = 1e-9
 
-_FILES = ("flows.parquet", "zones.parquet", "report.json", "report.html")
-_MANIFEST = "manifest.json"
+_TABLES = ("flows.parquet", "zones.parquet")
+#: A matrix has no more cells than raw flows; a family one for each level of its slice columns, and of its times.
+_FEWEST_ROWS, _LEVELS_OF_TIME = 1_000, 8
 _FLOW_COLUMNS: dict[str, str | None] = {
     "origin_zone": "VARCHAR",
     "destination_zone": "VARCHAR",
@@ -90,7 +92,11 @@ def check(folder: str | PathLike[str], flows: Flows | SlicedFlows) -> None:
 
 
 def verify_release(
-    folder: str | PathLike[str], flows: Flows | SlicedFlows, *, expect: Mapping[str, Any] | None = None
+    folder: str | PathLike[str],
+    flows: Flows | SlicedFlows,
+    *,
+    expect: Mapping[str, Any] | None = None,
+    unread: list[str] | None = None,
 ) -> list[str]:
     """Recount a release, or a family of releases, from its files and the raw flows.
 
@@ -99,6 +105,8 @@ def verify_release(
         flows: the flows it was made from, at tile level; for a family the flows of its slices.
         expect: what the guarantee must be at the least (``k``, ``protect``, ``k_population``, ``l``); without it the
             release is held against the guarantee that it claims.
+        unread: gets a line for each part of a file that could not be compared, because another version of a library
+            wrote it; see `flowveil.verify_binaries.UNREAD`.
 
     Returns:
         One plain line for each contradiction; empty when everything holds: the files are those of the
@@ -109,20 +117,27 @@ def verify_release(
         without noise.
     """
     try:
-        return _verify(Path(folder), flows, expect or {})
+        return _verify(Path(folder), flows, expect or {}, [] if unread is None else unread)
     except (TypeError, KeyError, AttributeError, ValueError, OverflowError):
         return ["report.json: not the report of a release; it cannot be checked"]
 
 
-def _verify(place: Path, flows: Flows | SlicedFlows, expect: Mapping[str, Any]) -> list[str]:
+def _verify(place: Path, flows: Flows | SlicedFlows, expect: Mapping[str, Any], unread: list[str]) -> list[str]:
     if not place.is_dir():
         return ["there is no such folder"]
+    # Until every file is known to be a regular one that the manifest lists and hashes, none is parsed.
+    findings = check_folder(place, exports=EXPORTS)
+    if findings:
+        return findings
     raw = _Raw.of(flows)
-    findings = list(_check_manifest(place))
-    if claims_noise(place):
+    noisy = claims_noise(place)
+    findings = check_layouts(place, most_rows=None if noisy else raw.most_rows)
+    if findings:
+        return findings
+    if noisy:
         if isinstance(flows, SlicedFlows):
-            return [*findings, "report.json: a noisy release has no slices"]
-        return [*findings, *_verify_noisy(place, flows, expect)]
+            return ["report.json: a noisy release has no slices"]
+        return list(_verify_noisy(place, flows, expect, unread))
     report, problems = _read_report(place)
     findings += problems
     if report is None:
@@ -132,12 +147,13 @@ def _verify(place: Path, flows: Flows | SlicedFlows, expect: Mapping[str, Any]) 
     report = _with_exact_population(report, raw.whole)
     findings += _check_guarantee(report, raw.whole)
     findings += _check_expected(report, expect)
-    with _database() as db:
+    with _database(place) as db:
         findings += _load_published(db, place, raw)
         if not _one(db, "SELECT count(*) = 2 FROM duckdb_tables() WHERE table_name IN ('published', 'zones')"):
             return findings
         findings += check_carriers(place, lambda query, values: _run(db, query, values))
         findings += check_exports(place, _present_exports(place), db, slice_columns=raw.columns)
+        findings += _check_bytes(db, place, unread)
         findings += _load_slices(db, report, raw)
         _load_raw(db, raw)
         findings += _check_slices(db, report, raw)
@@ -163,18 +179,32 @@ def _verify(place: Path, flows: Flows | SlicedFlows, expect: Mapping[str, Any]) 
     return findings
 
 
-def _verify_noisy(place: Path, flows: Flows, expect: Mapping[str, Any]) -> Iterator[str]:
+def _check_bytes(db: Any, place: Path, unread: list[str]) -> Iterator[str]:
+    """Whether the tables, and the exports that are not text, are to the last byte what their rows make."""
+    yield from check_rewriting(db, place, unread)
+    binaries = [name for name in _present_exports(place) if name.endswith((".gpkg", ".omx", ".arrow"))]
+    if binaries:
+        flows, zones = (whole_table(db, place / name) for name in _TABLES)
+        tables = Tables(flows=flows.table, zones=zones.table, written_by=flows.written_by, unread=unread)
+        yield from check_binaries(place, binaries, tables)
+
+
+def _verify_noisy(place: Path, flows: Flows, expect: Mapping[str, Any], unread: list[str]) -> Iterator[str]:
     missing = [name for name, value in expect.items() if value]
     if missing:
         yield f"report.json: a noisy release promises no smallest cell, so {', '.join(missing)} cannot hold"
-    with _database() as db:
-        findings = list(verify_noise(place, flows, db))
+    with _database(place) as db:
+        findings = [finding for name in _TABLES for finding in check_text(db, place / name)]
+        findings = findings or list(verify_noise(place, flows, db))
         if not findings:
             # How many tiles a zone has is not told where only the data knows.
             findings += _load_table(db, place / "zones.parquet", "zones", _ZONE_COLUMNS, may_be_empty="tiles")
         yield from findings
+        if findings:
+            return
+        yield from _check_bytes(db, place, unread)
         exports = _present_exports(place)
-        if findings or not exports:
+        if not exports:
             return
         columns = {name: kind for name, kind in _FLOW_COLUMNS.items() if name != "weight"}
         yield from _load_table(db, place / "flows.parquet", "published", columns)
@@ -197,6 +227,12 @@ class _Raw:
     slices: tuple[Flows, ...]
     whole: Flows
 
+    @property
+    def most_rows(self) -> int:
+        """More cells than any release of these flows has: each holds a flow of its own slice, at some level."""
+        flows = sum(len(part) for part in self.slices)
+        return _FEWEST_ROWS + flows * (_LEVELS_OF_TIME * 2 ** len(self.columns) if self.columns else 1)
+
     @classmethod
     def of(cls, flows: Flows | SlicedFlows) -> _Raw:
         if isinstance(flows, SlicedFlows):
@@ -207,43 +243,8 @@ class _Raw:
 # ---- the folder --------------------------------------------------------------------------------------------
 
 
-def _check_manifest(place: Path) -> Iterator[str]:
-    present = {entry.name for entry in place.iterdir()}
-    try:
-        listed = json.loads((place / _MANIFEST).read_text(encoding="utf-8"))["sha256"]
-        listed = {str(name): str(value) for name, value in listed.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        yield f"{_MANIFEST}: missing or not readable"
-        listed = {}
-    exports = _exports_of(listed)
-    for name in sorted((set(_FILES) | exports) - present):
-        yield f"{name}: missing"
-    for name in sorted(present - set(_FILES) - exports - {_MANIFEST}):
-        yield f"{name}: extra file, not part of a release"
-    for name in sorted(set(listed) - set(_FILES) - exports):
-        yield f"{_MANIFEST}: lists '{name}', which is not part of a release"
-    for name in sorted(present & (set(_FILES) | exports)):
-        if name not in listed:
-            yield f"{_MANIFEST}: does not list '{name}'"
-        elif _sha256(place / name) != listed[name]:
-            yield f"{name}: its sha256 is not the one in {_MANIFEST}"
-
-
-def _exports_of(listed: Iterable[str]) -> set[str]:
-    """The files of a manifest that are exports of the tables."""
-    return set(listed) & set(EXPORTS)
-
-
 def _present_exports(place: Path) -> list[str]:
     return sorted(name for name in EXPORTS if (place / name).is_file())
-
-
-def _sha256(path: Path) -> str | None:
-    try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
-        return None
 
 
 @dataclass(frozen=True)
@@ -294,7 +295,7 @@ class _Claims:
 
 def _read_report(place: Path) -> tuple[_Claims | None, list[str]]:
     try:
-        content = json.loads((place / "report.json").read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+        content = read_json(place / "report.json")
         claims = _Claims(
             guarantee=dict(content["guarantee"]),
             parameters=dict(content["parameters"]),
@@ -344,10 +345,6 @@ def _malformed(claims: _Claims) -> Iterator[str]:
         isinstance(levels, bool) or not isinstance(levels, int) or levels < 0 or beta is None or not 0 <= beta < 1
     ):
         yield "report.json: the suppression rule 'hopeless flows' has no valid levels or beta"
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _number(value: Any) -> float | None:
@@ -450,8 +447,11 @@ def _literal(value: float | None) -> str:
 
 
 @contextmanager
-def _database() -> Iterator[Any]:
-    """An empty database; what does not fit into memory goes to a private folder that is removed."""
+def _database(place: Path) -> Iterator[Any]:
+    """An empty database that may read the files of one folder and no others, nor change its settings.
+
+    What does not fit into memory goes to a private folder that is removed.
+    """
     import duckdb
 
     with tempfile.TemporaryDirectory(prefix="flowveil-") as spill:
@@ -459,6 +459,9 @@ def _database() -> Iterator[Any]:
         try:
             _run(db, "SET autoinstall_known_extensions = false")
             _run(db, "SET enable_progress_bar = false")
+            _run(db, f"SET allowed_directories = [{_text(str(place))}]")
+            _run(db, "SET enable_external_access = false")
+            _run(db, "SET lock_configuration = true")
             yield db
         finally:
             db.close()
@@ -468,6 +471,10 @@ def _run(db: Any, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...
     """Run to the end: newer versions of DuckDB refuse other work while a result is only half read."""
     rows: list[tuple[Any, ...]] = db.execute(query, list(values)).fetchall()
     return rows
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
 
 
 def _one(db: Any, query: str) -> Any:
@@ -498,6 +505,10 @@ def _load_table(
     # The folder's name is a name, not a pattern, and 'k=10' in it is not a column.
     source = "read_parquet(?, file_row_number = true, hive_partitioning = false)"
     expected = {**columns, **dict.fromkeys(slice_columns, "VARCHAR")}
+    problems = check_text(db, path)
+    if problems:
+        yield from problems
+        return
     try:
         found = _run(db, f"DESCRIBE SELECT * FROM {source}", [escape(str(path))])
         kinds = {name: kind for name, kind, *_ in found if name != "file_row_number"}

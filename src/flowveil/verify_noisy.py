@@ -7,7 +7,6 @@ nothing that only the true counts could tell.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from glob import escape
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from flowveil.verify_folder import read_json
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
@@ -48,7 +49,7 @@ _MOST_SPLITS = 100_000
 def claims_noise(folder: Path) -> bool:
     """Whether the report of a folder promises differential privacy."""
     try:
-        report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+        report = read_json(folder / "report.json")
         return "epsilon" in report["guarantee"]
     except (OSError, ValueError, KeyError, TypeError):
         return False
@@ -65,7 +66,7 @@ def verify_noise(folder: Path, flows: Flows, database: Any) -> Iterator[str]:
     Yields:
         One plain line for each contradiction.
     """
-    report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    report = read_json(folder / "report.json")
     promise = report["guarantee"]
     problems = list(_check_promise(promise, flows))
     yield from problems

@@ -6,7 +6,6 @@ page, and refused wherever a release is.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from os import PathLike
@@ -37,6 +36,7 @@ from flowveil.report.html import (
 )
 from flowveil.report.maps import ENDS, MAX_ZONES, Frame, encode_shapes
 from flowveil.report.summary import FORMAT, summarize
+from flowveil.verify_folder import read_json
 
 if TYPE_CHECKING:
     from flowveil.flows import Cells
@@ -96,7 +96,7 @@ def check_place(path: str | PathLike[str], *, release: str | PathLike[str] | Non
 
 def _is_release(folder: Path) -> bool:
     try:
-        content = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        content = read_json(folder / "manifest.json")
         return bool(content["format"] == FORMAT)
     except (OSError, ValueError, KeyError, TypeError):
         return False
