@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, ParameterError, did_you_mean
-from flowveil.flows import Cells
-from flowveil.hierarchy import Ints
+from flowveil.flows import Cells, Flows
 
 UNITS = ("trips", "people", "population")
 
@@ -30,7 +29,7 @@ class Guarantee:
         trips: fewest trips of a cell.
         people: fewest distinct people of a cell.
         population: smallest sum of weights of a cell.
-        locations: fewest tiles under each end of a cell.
+        locations: fewest tiles in which the trips of a cell begin, and fewest in which they end.
     """
 
     k: int
@@ -56,7 +55,7 @@ class Guarantee:
             k: at least 1.
             protect: one or several of ``trips``, ``people``, ``population``.
             k_population: absolute threshold of the population; by default k times the mean weight of a trip.
-            l: fewest tiles under each end.
+            l: fewest tiles in which a cell's trips begin, and in which they end.
 
         Raises:
             ParameterError: k or l out of range, unknown unit.
@@ -99,12 +98,18 @@ class Guarantee:
         """The protected units."""
         return tuple(u for u in UNITS if getattr(self, u) is not None)
 
-    def safe(self, cells: Cells, origin_size: Ints, destination_size: Ints) -> NDArray[np.bool_]:
-        """Which cells reach every threshold.
+    def prepare(self, flows: Flows) -> Flows:
+        """The flows with all that `safe` counts in the cells merged from them; the same ones where nothing is missing.
 
-        Args:
-            cells: the cells.
-            origin_size, destination_size: tiles under the two ends of each cell.
+        Tiles are carried through merges only where locations are protected, because they cost as much as people do.
+        """
+        return flows if self.locations is None else flows.located()
+
+    def safe(self, cells: Cells) -> NDArray[np.bool_]:
+        """Which cells reach every threshold, by what is counted in them.
+
+        Raises:
+            DataError: the cells do not carry what is protected: persons, weights, or the tiles of `prepare`.
         """
         ok = np.ones(len(cells), dtype=np.bool_)
         if self.trips is not None:
@@ -114,7 +119,8 @@ class Guarantee:
         if self.people is not None:
             ok &= self._people_of(cells) >= self.people
         if self.locations is not None:
-            ok &= (origin_size >= self.locations) & (destination_size >= self.locations)
+            for tiles in self._tiles_of(cells):
+                ok &= tiles >= self.locations
         return ok
 
     @staticmethod
@@ -123,6 +129,13 @@ class Guarantee:
         if people is None:
             raise DataError("People are protected, but these cells carry no persons.")
         return people
+
+    @staticmethod
+    def _tiles_of(cells: Cells) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        tiles = cells.n_tiles()
+        if tiles is None:
+            raise DataError("Locations are protected, but these cells carry no tiles; see Guarantee.prepare.")
+        return tiles
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for reports: only the thresholds that are set."""

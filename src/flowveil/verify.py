@@ -155,7 +155,8 @@ def _verify(place: Path, flows: Flows | SlicedFlows, expect: Mapping[str, Any]) 
                 db,
                 _run,
                 columns=raw.columns,
-                safe=_safe(report, locations=False),
+                safe=_safe(report),
+                tiles=report.threshold("locations") is not None,
                 people=raw.whole.people is not None,
                 admitted=report.short_differences,
                 unsettled=report.unsettled,
@@ -429,7 +430,7 @@ def _asked_for(claims: _Claims, flows: Flows) -> dict[str, float]:
 
 
 def _safe(claims: _Claims, *, locations: bool = True) -> str:
-    """SQL: whether a group with trips, people, weight, tiles_o, tiles_d reaches every threshold."""
+    """SQL: whether a group with trips, people, weight, begin_tiles, end_tiles reaches every threshold."""
     column = {"trips": "trips", "people": "people", "population": "weight"}
     terms = ["true"]
     for unit, name in column.items():
@@ -437,7 +438,7 @@ def _safe(claims: _Claims, *, locations: bool = True) -> str:
             terms.append(f"coalesce({name}, 0) >= {_literal(claims.threshold(unit))}")
     if locations and claims.threshold("locations") is not None:
         least = _literal(claims.threshold("locations"))
-        terms.append(f"tiles_o >= {least} AND tiles_d >= {least}")
+        terms.append(f"begin_tiles >= {least} AND end_tiles >= {least}")
     return "(" + " AND ".join(terms) + ")"
 
 
@@ -808,16 +809,27 @@ def _tile_centers(tree: Hierarchy) -> tuple[Any, Any]:
 # ---- cells -------------------------------------------------------------------------------------------------
 
 
-def _group(db: Any, name: str, rows: str, *, people: bool) -> None:
-    """Count groups: ``rows`` has (flow, s, a, b, trips, weight); ``name`` gets (s, a, b, trips, weight, people)."""
-    groups = f"SELECT s, a, b, sum(trips)::BIGINT AS trips, sum(weight) AS weight FROM {rows} GROUP BY s, a, b"
-    # Distinct rows first, then a plain count: a set of persons for each of a million cells is far slower.
-    distinct = f"SELECT DISTINCT s, a, b, person FROM {rows} JOIN who USING (flow)"
-    persons = f"SELECT s, a, b, count(*) AS people FROM ({distinct}) GROUP BY s, a, b"
-    counted = f"SELECT g.*, NULL::BIGINT AS people FROM ({groups}) g"
-    if people:
-        counted = f"SELECT g.*, coalesce(people, 0) AS people FROM ({groups}) g LEFT JOIN ({persons}) USING (s, a, b)"
-    _run(db, f"CREATE OR REPLACE TABLE {name} AS {counted}")
+def _group(db: Any, name: str, rows: str, *, people: bool, tiles: bool = False) -> None:
+    """Count groups: ``rows`` has (flow, s, a, b, trips, weight), ``name`` gets (s, a, b, trips, weight) and more.
+
+    ``people`` are the distinct persons, ``begin_tiles`` and ``end_tiles`` the distinct tiles in which the trips begin
+    and end; each is empty where it is not asked for.
+    """
+    found = f"SELECT s, a, b, sum(trips)::BIGINT AS trips, sum(weight) AS weight FROM {rows} GROUP BY s, a, b"
+    counted = (
+        ("people", "person", "who", people),
+        ("begin_tiles", "o", "(SELECT flow, o FROM raw)", tiles),
+        ("end_tiles", "d", "(SELECT flow, d FROM raw)", tiles),
+    )
+    for column, member, source, asked in counted:
+        if not asked:
+            found = f"SELECT *, NULL::BIGINT AS {column} FROM ({found})"
+            continue
+        # Distinct rows first, then a plain count: a set of persons for each of a million cells is far slower.
+        distinct = f"SELECT DISTINCT s, a, b, {member} FROM {rows} JOIN {source} USING (flow)"
+        numbers = f"SELECT s, a, b, count(*) AS n FROM ({distinct}) GROUP BY s, a, b"
+        found = f"SELECT g.*, coalesce(n, 0) AS {column} FROM ({found}) g LEFT JOIN ({numbers}) USING (s, a, b)"
+    _run(db, f"CREATE OR REPLACE TABLE {name} AS {found}")
 
 
 def _leave_out_hopeless(db: Any, claims: _Claims) -> None:
@@ -834,13 +846,9 @@ def _leave_out_hopeless(db: Any, claims: _Claims) -> None:
             f"JOIN (SELECT * FROM up_o WHERE step = least({level}, top)) a ON raw.o = a.tile "
             f"JOIN (SELECT * FROM up_d WHERE step = least({level}, top)) b ON raw.d = b.tile",
         )
-        _group(db, "lifted_cell", "lifted", people=claims.threshold("people") is not None)
-        _run(
-            db,
-            "CREATE OR REPLACE TABLE good AS SELECT s, a, b FROM (SELECT c.*, o.tiles AS tiles_o, "
-            "d.tiles AS tiles_d FROM lifted_cell c JOIN node_o o ON a = o.node JOIN node_d d ON b = d.node) "
-            f"WHERE {_safe(claims)}",
-        )
+        people, tiles = (claims.threshold(unit) is not None for unit in ("people", "locations"))
+        _group(db, "lifted_cell", "lifted", people=people, tiles=tiles)
+        _run(db, f"CREATE OR REPLACE TABLE good AS SELECT s, a, b FROM lifted_cell WHERE {_safe(claims)}")
         _run(
             db,
             "CREATE OR REPLACE TABLE lost AS SELECT flow FROM (SELECT * FROM lost JOIN lifted USING (flow)) "
@@ -881,10 +889,12 @@ def _assign_flows(db: Any, claims: _Claims, flows: Flows) -> None:
     else:
         _run(db, "CREATE VIEW located AS SELECT flow, s, a, b, trips, weight FROM rest JOIN inside USING (flow)")
     _run(db, "CREATE TABLE assigned AS SELECT * FROM located SEMI JOIN cells USING (a, b)")
-    _group(db, "counted", "assigned", people=flows.people is not None)
+    tiles = claims.threshold("locations") is not None
+    _group(db, "counted", "assigned", people=flows.people is not None, tiles=tiles)
     _run(
         db,
         "CREATE TABLE recount AS SELECT p.*, a, b, c.trips AS true_trips, c.weight AS true_weight, c.people, "
+        "begin_tiles, end_tiles, "
         "o.tiles AS tiles_o, d.tiles AS tiles_d FROM published p JOIN zone_o o ON origin_zone = o.zone AND p.s = o.s "
         "JOIN zone_d d ON destination_zone = d.zone AND p.s = d.s LEFT JOIN counted c ON c.a = o.z AND c.b = d.z",
     )
@@ -956,12 +966,9 @@ def _check_cells(db: Any, claims: _Claims, flows: Flows) -> Iterator[str]:
         yield f"flows.parquet: {double} flows of the input fall into two published cells"
     if claims.homogeneous:
         _run(db, "CREATE TABLE elsewhere AS SELECT * FROM located ANTI JOIN cells USING (a, b)")
-        _group(db, "unpublished", "elsewhere", people=flows.people is not None)
-        missing = _one(
-            db,
-            "SELECT count(*) FROM (SELECT c.*, o.tiles AS tiles_o, d.tiles AS tiles_d FROM unpublished c "
-            f"JOIN zone_o o ON a = o.z JOIN zone_d d ON b = d.z) WHERE {_safe(claims)}",
-        )
+        tiles = claims.threshold("locations") is not None
+        _group(db, "unpublished", "elsewhere", people=flows.people is not None, tiles=tiles)
+        missing = _one(db, f"SELECT count(*) FROM unpublished WHERE {_safe(claims)}")
         if missing:
             yield f"flows.parquet: {missing} cells that reach the guarantee are missing"
 
@@ -1027,7 +1034,10 @@ def _short(claims: _Claims) -> Iterator[tuple[str, str]]:
         yield "have less than the population of the guarantee", f"coalesce(true_weight, 0) < {least}"
     if locations is not None:
         least = _literal(locations)
-        yield f"have fewer than {locations} tiles at an end", f"least(tiles_o, tiles_d) < {least}"
+        yield (
+            f"have trips that begin, or end, in fewer than {locations} tiles",
+            f"coalesce(least(begin_tiles, end_tiles), 0) < {least}",
+        )
 
 
 # ---- the report --------------------------------------------------------------------------------------------

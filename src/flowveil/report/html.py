@@ -113,7 +113,7 @@ _THRESHOLDS = (
     ("trips", "Trips"),
     ("people", "Different people"),
     ("population", "Population (sum of weights)"),
-    ("locations", "Tiles at each end"),
+    ("locations", "Tiles in which its trips begin, and in which they end"),
 )
 
 _BASES = {"trips": "by trips", "weight": "by weight"}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -296,8 +297,7 @@ def _reaches(guarantee: Guarantee, rows: Any) -> bool:
     """Whether these rows, taken as one cell, reach the thresholds of trips, people and population."""
     nowhere = np.zeros(len(rows), np.int32)
     cell = rows.merge(nowhere, nowhere, 1, 1).cells
-    many = np.full(len(cell), np.iinfo(np.int32).max, np.int32)
-    return bool(guarantee.safe(cell, many, many).all())
+    return bool(replace(guarantee, locations=None).safe(cell).all())
 
 
 def _population_is_absolute(release: Release) -> bool:
@@ -438,7 +438,10 @@ def _about_places(release: Release) -> list[str]:
     said = []
     locations = release.guarantee.locations
     if locations is not None:
-        said.append(f"Protected: both ends of every cell cover at least {locations} tiles of the input.")
+        said.append(
+            f"Protected: the trips of every cell begin in at least {locations} different tiles, and end in at least "
+            f"{locations} different tiles."
+        )
     else:
         said.append(
             "Not protected: what a cell has in common. If all trips of a cell end in the same place, or share "
