@@ -29,6 +29,8 @@ class Guarantee:
         trips: fewest trips of a cell.
         people: fewest distinct people of a cell.
         population: smallest sum of weights of a cell.
+        population_is_given: the population's threshold was given as a number. It then has nothing to do with k, and is
+            never called k: it may be far below k times the mean weight, down to a single trip.
         locations: fewest tiles in which the trips of a cell begin, and fewest in which they end.
     """
 
@@ -37,6 +39,7 @@ class Guarantee:
     people: int | None = None
     population: float | None = None
     locations: int | None = None
+    population_is_given: bool = False
 
     @classmethod
     def resolve(
@@ -86,6 +89,7 @@ class Guarantee:
             people=int(k) if "people" in units else None,
             population=_population_threshold(flows, k, k_population) if "population" in units else None,
             locations=None if l is None else int(l),
+            population_is_given=k_population is not None,
         )
 
     @property
@@ -97,6 +101,12 @@ class Guarantee:
     def units(self) -> tuple[str, ...]:
         """The protected units."""
         return tuple(u for u in UNITS if getattr(self, u) is not None)
+
+    @property
+    def claimed_k(self) -> int | None:
+        """What may be called k: None where all that is protected is a population given as a number."""
+        held = self.trips is not None or self.people is not None or not self.population_is_given
+        return self.k if held else None
 
     def prepare(self, flows: Flows) -> Flows:
         """The flows with all that `safe` counts in the cells merged from them; the same ones where nothing is missing.
@@ -138,8 +148,8 @@ class Guarantee:
         return tiles
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for reports: only the thresholds that are set."""
-        named = {"k": self.k, "protect": list(self.units)}
+        """Plain data for reports: only the thresholds that are set; ``k`` is None where nothing is held against it."""
+        named: dict[str, Any] = {"k": self.claimed_k, "protect": list(self.units)}
         for unit in (*UNITS, "locations"):
             threshold = getattr(self, unit)
             if threshold is not None:

@@ -349,7 +349,8 @@ def describe_thresholds(guarantee: Guarantee) -> str:
     if guarantee.people is not None:
         parts.append(f"{guarantee.people} people")
     if guarantee.population is not None:
-        parts.append(f"a population of {guarantee.population:,.0f}")
+        least = guarantee.population
+        parts.append(f"a population of {least:,.0f}" if least >= 10 else f"a population of {least:g}")
     if guarantee.locations is not None:
         parts.append(f"{guarantee.locations} tiles in which trips begin, and in which they end")
     return " and ".join(parts)

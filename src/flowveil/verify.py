@@ -131,7 +131,7 @@ def _verify(place: Path, flows: Flows | SlicedFlows, expect: Mapping[str, Any]) 
         return [*findings, "report.json: its slice columns are not those of the input as it was read"]
     report = _with_exact_population(report, raw.whole)
     findings += _check_guarantee(report, raw.whole)
-    findings += _check_expected(report, expect)
+    findings += _check_expected(report, expect, raw.whole)
     with _database() as db:
         findings += _load_published(db, place, raw)
         if not _one(db, "SELECT count(*) = 2 FROM duckdb_tables() WHERE table_name IN ('published', 'zones')"):
@@ -288,6 +288,16 @@ class _Claims:
         """Whether a flow may lie in several published cells, so that nobody can tell in which it is counted."""
         return self.boxes is not None and not self.boxes["disjoint"]
 
+    @property
+    def population_is_given(self) -> bool:
+        """Whether the population's threshold was given as a number, which is then never called k."""
+        return _number(self.parameters.get("k_population")) is not None
+
+    @property
+    def k(self) -> float:
+        """What measures are held against: the k that is claimed or, where none is, the one that was asked for."""
+        return _number(self.guarantee.get("k")) or _number(self.parameters.get("k")) or 0
+
     def threshold(self, unit: str) -> float | None:
         """What every cell must reach in a unit, or None where the unit is not protected."""
         return self.guarantee.get(unit)
@@ -334,7 +344,8 @@ def _malformed(claims: _Claims) -> Iterator[str]:
     ):
         yield "report.json: 'boxes' does not say their grid and whether they are disjoint"
     for unit in ("k", *_UNITS, "locations"):
-        left_open = unit == "population" and claims.withheld and claims.guarantee.get(unit) is None
+        empty = claims.guarantee.get(unit) is None
+        left_open = empty and (claims.population_is_given if unit == "k" else unit == "population" and claims.withheld)
         if unit in claims.guarantee and not left_open and _number(claims.guarantee[unit]) is None:
             yield f"report.json: the guarantee in {unit} is not a number"
     rule, levels = claims.suppression.get("rule"), claims.suppression.get("levels")
@@ -366,7 +377,7 @@ def _with_exact_population(claims: _Claims, flows: Flows) -> _Claims:
     """
     if "population" not in claims.guarantee or claims.threshold("population") is not None:
         return claims
-    exact = _mean_population(flows, claims.guarantee.get("k", 0))
+    exact = _mean_population(flows, claims.k)
     return replace(claims, guarantee={**claims.guarantee, "population": exact})
 
 
@@ -386,7 +397,10 @@ def _check_guarantee(claims: _Claims, flows: Flows) -> Iterator[str]:
         yield "report.json: the guarantee protects people, but the input has no persons to count"
     if "population" in protected and flows.weight is None:
         yield "report.json: the guarantee protects the population, but the input has no weights to count"
-    if (_number(claims.guarantee.get("k")) or 0) < 1:
+    if protected == ["population"] and claims.population_is_given:
+        if claims.guarantee.get("k") is not None:
+            yield "report.json: the guarantee calls k what is a population given as a number"
+    elif (_number(claims.guarantee.get("k")) or 0) < 1:
         yield "report.json: the guarantee has no k of at least 1"
     asked = claims.parameters.get("protect") or ()
     if sorted({asked} if isinstance(asked, str) else set(asked)) != sorted(protected):
@@ -396,14 +410,23 @@ def _check_guarantee(claims: _Claims, flows: Flows) -> Iterator[str]:
             yield f"report.json: the guarantee in {unit} is weaker than the parameters ask for"
 
 
-def _check_expected(claims: _Claims, expect: Mapping[str, Any]) -> Iterator[str]:
-    """Compare the guarantee that the release claims with the one its reader asks for."""
-    k = expect.get("k")
-    if k is not None and (_number(claims.guarantee.get("k")) or 0) < k:
-        yield f"report.json: the release claims a k of less than {k}"
-    for unit in expect.get("protect") or ():
+def _check_expected(claims: _Claims, expect: Mapping[str, Any], flows: Flows) -> Iterator[str]:
+    """Compare the guarantee that the release claims with the one its reader asks for.
+
+    k is asked of every unit that the reader names, or of one at the least where none is named; of the population it
+    asks k times the mean weight of the input, unless the reader says how much is enough.
+    """
+    k, named = expect.get("k"), tuple(expect.get("protect") or ())
+    for unit in named:
         if claims.threshold(unit) is None:
             yield f"report.json: the release does not protect {unit}"
+    if k is not None:
+        enough = expect.get("k_population")
+        asked = {"trips": k, "people": k, "population": enough or _mean_population(flows, k) or math.inf}
+        claimed = [unit for unit in named or _UNITS if claims.threshold(unit) is not None]
+        short = [unit for unit in claimed if (claims.threshold(unit) or 0) < asked[unit] * (1 - TOLERANCE)]
+        if short and (named or short == claimed):
+            yield f"report.json: the release claims a k of less than {k} in {', '.join(short)}"
     for unit, name in (("population", "k_population"), ("locations", "l")):
         least = expect.get(name)
         if least is not None and (claims.threshold(unit) or 0) < least:
@@ -413,7 +436,7 @@ def _check_expected(claims: _Claims, expect: Mapping[str, Any]) -> Iterator[str]
 def _asked_for(claims: _Claims, flows: Flows) -> dict[str, float]:
     """The least thresholds that the parameters, and the guarantee's own k, ask for."""
     asked_k = _number(claims.parameters.get("k"))
-    k = max(_number(claims.guarantee.get("k")) or 0, asked_k or 0)
+    k = max(claims.k, asked_k or 0)
     protect = claims.parameters.get("protect") or ()
     units = {protect} if isinstance(protect, str) else set(protect)
     asked = {unit: k for unit in ("trips", "people") if unit in units or claims.threshold(unit) is not None}
@@ -628,7 +651,7 @@ def _check_slices(db: Any, claims: _Claims, raw: _Raw) -> Iterator[str]:
     """A published slice names its values: where persons are known, k of them must be in it."""
     if not raw.columns or raw.whole.people is None:
         return
-    k = _literal(claims.guarantee.get("k", 0))
+    k = _literal(claims.k)
     few = f"SELECT s FROM raw JOIN who USING (flow) GROUP BY s HAVING count(DISTINCT person) >= {k}"
     n = _one(db, f"SELECT count(*) FROM slice ANTI JOIN ({few}) USING (s)")
     if n:
@@ -1124,7 +1147,7 @@ def _check_bases(
 
 
 def _recounted_measures(db: Any, claims: _Claims, where: str) -> dict[str, float | None]:
-    k = _literal(claims.guarantee.get("k", 0))
+    k = _literal(claims.k)
     names = {
         "n_cells": "count(*)",
         "n_origin_zones": "count(DISTINCT origin_zone)",
@@ -1207,7 +1230,7 @@ def _must_withhold_overall(db: Any, claims: _Claims, flows: Flows, secret: set[i
     _group(db, "together", "pool", people=flows.people is not None)
     enough = _safe(claims, locations=False)
     if flows.people is not None:
-        enough = f"{enough} AND people >= {_literal(claims.guarantee.get('k', 0))}"
+        enough = f"{enough} AND people >= {_literal(claims.k)}"
     return bool(n < _FEWEST_SUPPRESSED or not _one(db, f"SELECT {enough} FROM together"))
 
 

@@ -266,6 +266,37 @@ def test_a_cell_below_the_guarantee_in_any_unit(city, thresholds, words):
     assert short == int(np.sum(values[unit] < least)) > 0
 
 
+@pytest.mark.parametrize("protect", ["population", ["trips", "population"]], ids=str)
+@pytest.mark.parametrize("share", [1e-6, 1.0, 1.2])
+def test_a_population_given_as_a_number_is_never_called_k(tmp_path, protect, share):
+    """A threshold of next to nothing is met by a single trip: neither the files nor verify may speak of k there."""
+    flows = city_flows()
+    wanted = 5 * float(flows.weight.sum() / flows.trips.sum())
+    release = release_of(flows, protect=protect, k_population=share * wanted, budget="volume")
+    folder = release.write(tmp_path / "out")
+    report, page = read_json(folder / "report.json"), (folder / "report.html").read_text(encoding="utf-8")
+    assert report["guarantee"]["k"] == (5 if "trips" in protect else None)
+    title, heading = (page.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0] for tag in ("title", "h1"))
+    assert "k = 5 on trips; a population of" in heading if "trips" in protect else "k =" not in title + heading
+    assert "given as a number; it is not k times the mean weight" in report["statement"][0]
+    assert verify_release(folder, flows) == []
+    asked = {"k": 5, "protect": ("population",)}
+    assert verify_release(folder, flows, expect={**asked, "k_population": share * wanted}) == []
+    short = ["report.json: the release claims a k of less than 5 in population"]
+    assert verify_release(folder, flows, expect=asked) == (short if share < 1 else [])
+    assert verify_release(folder, flows, expect={"k": 5}) == (short if share < 1 and protect == "population" else [])
+
+
+def test_a_release_that_calls_a_given_population_k(tmp_path):
+    flows = city_flows()
+    release = release_of(flows, protect="population", k_population=0.001, budget="volume")
+    folder = release.write(tmp_path / "out")
+    edit_report(folder, lambda r: r["guarantee"].update(k=5))
+    assert_found(folder, flows, "calls k what is a population given as a number")
+    edit_report(folder, lambda r: r["parameters"].update(k_population=None))
+    assert_found(folder, flows, "guarantee in population is weaker than the parameters ask for")
+
+
 def test_a_population_within_rounding_is_not_short(city):
     folder, flows = city
     smallest = float(release_of(flows, protect=["trips", "people"], budget="volume").cells.weight.min())

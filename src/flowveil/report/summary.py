@@ -45,6 +45,9 @@ FEWEST_MERGED = 10
 EVEN_INSIDE = "cells are so even inside that the losses would tell what is inside them"
 FEW_MERGED = "so few cells cover more than one pair of tiles that the losses would tell what is inside one"
 
+#: Said of a population threshold that has nothing to do with k.
+GIVEN = "a threshold given as a number; it is not k times the mean weight of a trip"
+
 #: Significant digits of measures that are computed from tiles, not from published cells. A median is the very
 #: distance of one tile: exact, it would name that tile.
 _DIGITS = {
@@ -92,7 +95,7 @@ def summarize(
         "suppression": release.plan.suppression,
         "measures": measures,
         "withheld": withheld,
-        "cross_check": cross_check(guarantee, measures),
+        "cross_check": cross_check(release.guarantee.k, guarantee, measures),
         "statement": statement(release, reason),
         "notes": _published_notes(release.plan.notes, withhold=reason is not None),
     }
@@ -187,7 +190,7 @@ def published_measures(
 
 
 def cross_check(
-    guarantee: Mapping[str, Any], measures: Mapping[str, Mapping[str, float | int | None]]
+    k: int, guarantee: Mapping[str, Any], measures: Mapping[str, Mapping[str, float | int | None]]
 ) -> list[dict[str, Any]]:
     """Who is hidden, protected or not: for each unit the data knows, the k that is reached and the cells short of it.
 
@@ -198,7 +201,7 @@ def cross_check(
         {
             "unit": unit,
             "protected": unit in guarantee["protect"],
-            "threshold": guarantee.get(unit, None if unit == "population" else guarantee["k"]),
+            "threshold": guarantee.get(unit, None if unit == "population" else k),
             "k": counted[f"k_{unit}"],
             "cells_short": counted[f"cells_under_k_{unit}"],
         }
@@ -380,7 +383,7 @@ def _plain(value: Any) -> Any:
 def statement(release: Release, reason: str | None) -> list[str]:
     """What is and is not protected, one sentence or two each, for readers who do not know the method."""
     guarantee = release.guarantee
-    thresholds = _thresholds_in_words(_published_guarantee(release, withhold=reason is not None))
+    thresholds = _thresholds_in_words(guarantee, _published_guarantee(release, withhold=reason is not None))
     said = [f"Protected: every published cell holds at least {thresholds}."]
     said += _about_persons(guarantee)
     said.append(_about_suppression(release, reason))
@@ -394,14 +397,15 @@ def statement(release: Release, reason: str | None) -> list[str]:
     return said
 
 
-def _thresholds_in_words(guarantee: Mapping[str, Any]) -> str:
+def _thresholds_in_words(guarantee: Guarantee, published: Mapping[str, Any]) -> str:
     """The thresholds as published; a population is rounded down, never up: no more is claimed than holds."""
-    parts = [f"{guarantee[unit]:,} {unit}" for unit in ("trips", "people") if unit in guarantee]
-    if "population" in guarantee and guarantee["population"] is None:
-        parts.append(f"a population of {guarantee['k']:,} times the mean weight of a trip")
-    elif "population" in guarantee:
-        least = guarantee["population"]
-        parts.append(f"a population of {math.floor(least):,}" if least >= 10 else f"a population of {least}")
+    parts = [f"{published[unit]:,} {unit}" for unit in ("trips", "people") if unit in published]
+    if "population" in published and published["population"] is None:
+        parts.append(f"a population of {guarantee.k:,} times the mean weight of a trip")
+    elif "population" in published:
+        least = published["population"]
+        said = f"a population of {math.floor(least):,}" if least >= 10 else f"a population of {least}"
+        parts.append(f"{said} ({GIVEN})" if guarantee.population_is_given else said)
     return " and ".join(parts)
 
 
