@@ -80,4 +80,5 @@ def placed_problems(draw, *, max_tiles: int = 10, max_rows: int = 30) -> tuple[F
         units.append("people")
     protect = draw(st.lists(st.sampled_from(units), min_size=1, unique=True))
     l = draw(st.sampled_from([None, None, None, 1, 2]))  # noqa: E741
-    return flows, Guarantee.resolve(flows, k=draw(st.integers(1, 8)), protect=protect, l=l)
+    guarantee = Guarantee.resolve(flows, k=draw(st.integers(1, 8)), protect=protect, l=l)
+    return guarantee.prepare(flows), guarantee

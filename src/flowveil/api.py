@@ -92,7 +92,7 @@ def anonymize(
         protect: what is counted: ``trips``, ``people`` or ``population``, or several of them.
         max_suppressed: share that may be suppressed: of the volume, unless the method's page says otherwise.
         k_population: absolute threshold where the population is protected; by default k times the mean weight.
-        l: fewest tiles under each end of a cell.
+        l: fewest tiles in which the trips of a cell begin, and in which they end.
         **options: options of the method.
 
     Raises:
@@ -127,6 +127,7 @@ def anonymize(
         decided = chosen.plan(flows, **options)
     else:
         guarantee = Guarantee.resolve(flows, k=k, protect=protect, k_population=k_population, l=l)
+        flows = guarantee.prepare(flows)
         decided = chosen.plan(flows, guarantee, max_suppressed=max_suppressed, **options)
     if isinstance(decided, NoisyCounts):
         return NoisyRelease.of(flows, decided, method=method, parameters=chosen.parameters(flows, {}, options))
@@ -180,12 +181,12 @@ def frontier(
         protect: what is counted; see `anonymize`.
         objective: what TwinCut makes small: ``error``, ``metres``, ``reconstruction`` or ``cells``.
         k_population: absolute threshold where the population is protected.
-        l: fewest tiles under each end of a cell.
+        l: fewest tiles in which the trips of a cell begin, and in which they end.
     """
     from flowveil.methods.twincut import frontier as sweep
 
     guarantee = Guarantee.resolve(flows, k=k, protect=protect, k_population=k_population, l=l)
-    return sweep(flows, guarantee, objective=objective)
+    return sweep(guarantee.prepare(flows), guarantee, objective=objective)
 
 
 def compare(

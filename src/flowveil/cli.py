@@ -214,7 +214,7 @@ def demo(talk: Talk, out: str) -> None:
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Option of the method (repeatable).")
 @click.option("--protect", multiple=True, help="trips, people or population (repeatable) [default: trips].")
 @click.option("--k-population", type=float, help="Absolute threshold of the population.")
-@click.option("--l", "l", type=int, help="Fewest tiles under each end of a cell.")
+@click.option("--l", "l", type=int, help="Fewest tiles in which the trips of a cell begin, and end.")
 @click.option("--max-suppressed", type=float, default=0.1, show_default=True, help="Share that may be suppressed.")
 @click.option("--seed", type=int, help="Seed, for methods that draw random numbers.")
 @slicing

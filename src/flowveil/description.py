@@ -268,8 +268,7 @@ def _levels(flows: Flows, guarantees: Mapping[str, Guarantee]) -> Iterator[Level
 
 
 def _safe_share(cells: Cells, unit: str, guarantee: Guarantee) -> SafeShare:
-    anywhere = np.full(len(cells), np.iinfo(np.int32).max, np.int32)
-    safe = guarantee.safe(cells, anywhere, anywhere)
+    safe = guarantee.safe(cells)
     volume = cells.volume("weight" if unit == "population" else "trips").astype(np.float64)
     return SafeShare(
         unit=unit,

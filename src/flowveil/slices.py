@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from flowveil.errors import DataError, ParameterError
-from flowveil.flows import Cells, Flows, Intake, People
+from flowveil.flows import Cells, Flows, Intake, People, Tiles
 from flowveil.hierarchy import Hierarchy
 
 #: Name of the slice column that tells the step of time.
@@ -159,6 +159,7 @@ class SlicedFlows:
             cells.trips,
             cells.weight,
             cells.people,
+            cells.tiles,
             origins=tree_o,
             destinations=tree_d,
             intake=self.intake,
@@ -275,7 +276,7 @@ def refuse_many_values(values: Mapping[str, int], *, rows: int) -> None:
 
 def stacked(parts: Sequence[Cells]) -> Cells:
     """The rows of all parts, one after the other."""
-    weight = people = None
+    weight = people = tiles = None
     if all(p.weight is not None for p in parts):
         weight = np.concatenate([p.weight for p in parts if p.weight is not None])
     if all(p.people is not None for p in parts):
@@ -285,10 +286,13 @@ def stacked(parts: Sequence[Cells]) -> Cells:
             cell=np.concatenate([who.cell + np.int32(start) for who, start in rows]),
             person=np.concatenate([who.person for who, _ in rows]),
         )
+    if all(p.tiles is not None for p in parts):
+        tiles = Tiles.stacked([p.tiles for p in parts if p.tiles is not None], [len(p) for p in parts])
     return Cells(
         np.concatenate([p.origin for p in parts]),
         np.concatenate([p.destination for p in parts]),
         np.concatenate([p.trips for p in parts]),
         weight,
         people,
+        tiles,
     )

@@ -146,7 +146,7 @@ def _verify(place: Path, flows: Flows | SlicedFlows, expect: Mapping[str, Any], 
         return [*findings, "report.json: its slice columns are not those of the input as it was read"]
     report = _with_exact_population(report, raw.whole)
     findings += _check_guarantee(report, raw.whole)
-    findings += _check_expected(report, expect)
+    findings += _check_expected(report, expect, raw.whole)
     with _database(place) as db:
         findings += _load_published(db, place, raw)
         if not _one(db, "SELECT count(*) = 2 FROM duckdb_tables() WHERE table_name IN ('published', 'zones')"):
@@ -171,7 +171,8 @@ def _verify(place: Path, flows: Flows | SlicedFlows, expect: Mapping[str, Any], 
                 db,
                 _run,
                 columns=raw.columns,
-                safe=_safe(report, locations=False),
+                safe=_safe(report),
+                tiles=report.threshold("locations") is not None,
                 people=raw.whole.people is not None,
                 admitted=report.short_differences,
                 unsettled=report.unsettled,
@@ -288,6 +289,16 @@ class _Claims:
         """Whether a flow may lie in several published cells, so that nobody can tell in which it is counted."""
         return self.boxes is not None and not self.boxes["disjoint"]
 
+    @property
+    def population_is_given(self) -> bool:
+        """Whether the population's threshold was given as a number, which is then never called k."""
+        return _number(self.parameters.get("k_population")) is not None
+
+    @property
+    def k(self) -> float:
+        """What measures are held against: the k that is claimed or, where none is, the one that was asked for."""
+        return _number(self.guarantee.get("k")) or _number(self.parameters.get("k")) or 0
+
     def threshold(self, unit: str) -> float | None:
         """What every cell must reach in a unit, or None where the unit is not protected."""
         return self.guarantee.get(unit)
@@ -334,7 +345,8 @@ def _malformed(claims: _Claims) -> Iterator[str]:
     ):
         yield "report.json: 'boxes' does not say their grid and whether they are disjoint"
     for unit in ("k", *_UNITS, "locations"):
-        left_open = unit == "population" and claims.withheld and claims.guarantee.get(unit) is None
+        empty = claims.guarantee.get(unit) is None
+        left_open = empty and (claims.population_is_given if unit == "k" else unit == "population" and claims.withheld)
         if unit in claims.guarantee and not left_open and _number(claims.guarantee[unit]) is None:
             yield f"report.json: the guarantee in {unit} is not a number"
     rule, levels = claims.suppression.get("rule"), claims.suppression.get("levels")
@@ -362,7 +374,7 @@ def _with_exact_population(claims: _Claims, flows: Flows) -> _Claims:
     """
     if "population" not in claims.guarantee or claims.threshold("population") is not None:
         return claims
-    exact = _mean_population(flows, claims.guarantee.get("k", 0))
+    exact = _mean_population(flows, claims.k)
     return replace(claims, guarantee={**claims.guarantee, "population": exact})
 
 
@@ -382,7 +394,10 @@ def _check_guarantee(claims: _Claims, flows: Flows) -> Iterator[str]:
         yield "report.json: the guarantee protects people, but the input has no persons to count"
     if "population" in protected and flows.weight is None:
         yield "report.json: the guarantee protects the population, but the input has no weights to count"
-    if (_number(claims.guarantee.get("k")) or 0) < 1:
+    if protected == ["population"] and claims.population_is_given:
+        if claims.guarantee.get("k") is not None:
+            yield "report.json: the guarantee calls k what is a population given as a number"
+    elif (_number(claims.guarantee.get("k")) or 0) < 1:
         yield "report.json: the guarantee has no k of at least 1"
     asked = claims.parameters.get("protect") or ()
     if sorted({asked} if isinstance(asked, str) else set(asked)) != sorted(protected):
@@ -392,14 +407,23 @@ def _check_guarantee(claims: _Claims, flows: Flows) -> Iterator[str]:
             yield f"report.json: the guarantee in {unit} is weaker than the parameters ask for"
 
 
-def _check_expected(claims: _Claims, expect: Mapping[str, Any]) -> Iterator[str]:
-    """Compare the guarantee that the release claims with the one its reader asks for."""
-    k = expect.get("k")
-    if k is not None and (_number(claims.guarantee.get("k")) or 0) < k:
-        yield f"report.json: the release claims a k of less than {k}"
-    for unit in expect.get("protect") or ():
+def _check_expected(claims: _Claims, expect: Mapping[str, Any], flows: Flows) -> Iterator[str]:
+    """Compare the guarantee that the release claims with the one its reader asks for.
+
+    k is asked of every unit that the reader names, or of one at the least where none is named; of the population it
+    asks k times the mean weight of the input, unless the reader says how much is enough.
+    """
+    k, named = expect.get("k"), tuple(expect.get("protect") or ())
+    for unit in named:
         if claims.threshold(unit) is None:
             yield f"report.json: the release does not protect {unit}"
+    if k is not None:
+        enough = expect.get("k_population")
+        asked = {"trips": k, "people": k, "population": enough or _mean_population(flows, k) or math.inf}
+        claimed = [unit for unit in named or _UNITS if claims.threshold(unit) is not None]
+        short = [unit for unit in claimed if (claims.threshold(unit) or 0) < asked[unit] * (1 - TOLERANCE)]
+        if short and (named or short == claimed):
+            yield f"report.json: the release claims a k of less than {k} in {', '.join(short)}"
     for unit, name in (("population", "k_population"), ("locations", "l")):
         least = expect.get(name)
         if least is not None and (claims.threshold(unit) or 0) < least:
@@ -409,7 +433,7 @@ def _check_expected(claims: _Claims, expect: Mapping[str, Any]) -> Iterator[str]
 def _asked_for(claims: _Claims, flows: Flows) -> dict[str, float]:
     """The least thresholds that the parameters, and the guarantee's own k, ask for."""
     asked_k = _number(claims.parameters.get("k"))
-    k = max(_number(claims.guarantee.get("k")) or 0, asked_k or 0)
+    k = max(claims.k, asked_k or 0)
     protect = claims.parameters.get("protect") or ()
     units = {protect} if isinstance(protect, str) else set(protect)
     asked = {unit: k for unit in ("trips", "people") if unit in units or claims.threshold(unit) is not None}
@@ -426,7 +450,7 @@ def _asked_for(claims: _Claims, flows: Flows) -> dict[str, float]:
 
 
 def _safe(claims: _Claims, *, locations: bool = True) -> str:
-    """SQL: whether a group with trips, people, weight, tiles_o, tiles_d reaches every threshold."""
+    """SQL: whether a group with trips, people, weight, begin_tiles, end_tiles reaches every threshold."""
     column = {"trips": "trips", "people": "people", "population": "weight"}
     terms = ["true"]
     for unit, name in column.items():
@@ -434,7 +458,7 @@ def _safe(claims: _Claims, *, locations: bool = True) -> str:
             terms.append(f"coalesce({name}, 0) >= {_literal(claims.threshold(unit))}")
     if locations and claims.threshold("locations") is not None:
         least = _literal(claims.threshold("locations"))
-        terms.append(f"tiles_o >= {least} AND tiles_d >= {least}")
+        terms.append(f"begin_tiles >= {least} AND end_tiles >= {least}")
     return "(" + " AND ".join(terms) + ")"
 
 
@@ -638,7 +662,7 @@ def _check_slices(db: Any, claims: _Claims, raw: _Raw) -> Iterator[str]:
     """A published slice names its values: where persons are known, k of them must be in it."""
     if not raw.columns or raw.whole.people is None:
         return
-    k = _literal(claims.guarantee.get("k", 0))
+    k = _literal(claims.k)
     few = f"SELECT s FROM raw JOIN who USING (flow) GROUP BY s HAVING count(DISTINCT person) >= {k}"
     n = _one(db, f"SELECT count(*) FROM slice ANTI JOIN ({few}) USING (s)")
     if n:
@@ -819,16 +843,27 @@ def _tile_centers(tree: Hierarchy) -> tuple[Any, Any]:
 # ---- cells -------------------------------------------------------------------------------------------------
 
 
-def _group(db: Any, name: str, rows: str, *, people: bool) -> None:
-    """Count groups: ``rows`` has (flow, s, a, b, trips, weight); ``name`` gets (s, a, b, trips, weight, people)."""
-    groups = f"SELECT s, a, b, sum(trips)::BIGINT AS trips, sum(weight) AS weight FROM {rows} GROUP BY s, a, b"
-    # Distinct rows first, then a plain count: a set of persons for each of a million cells is far slower.
-    distinct = f"SELECT DISTINCT s, a, b, person FROM {rows} JOIN who USING (flow)"
-    persons = f"SELECT s, a, b, count(*) AS people FROM ({distinct}) GROUP BY s, a, b"
-    counted = f"SELECT g.*, NULL::BIGINT AS people FROM ({groups}) g"
-    if people:
-        counted = f"SELECT g.*, coalesce(people, 0) AS people FROM ({groups}) g LEFT JOIN ({persons}) USING (s, a, b)"
-    _run(db, f"CREATE OR REPLACE TABLE {name} AS {counted}")
+def _group(db: Any, name: str, rows: str, *, people: bool, tiles: bool = False) -> None:
+    """Count groups: ``rows`` has (flow, s, a, b, trips, weight), ``name`` gets (s, a, b, trips, weight) and more.
+
+    ``people`` are the distinct persons, ``begin_tiles`` and ``end_tiles`` the distinct tiles in which the trips begin
+    and end; each is empty where it is not asked for.
+    """
+    found = f"SELECT s, a, b, sum(trips)::BIGINT AS trips, sum(weight) AS weight FROM {rows} GROUP BY s, a, b"
+    counted = (
+        ("people", "person", "who", people),
+        ("begin_tiles", "o", "(SELECT flow, o FROM raw)", tiles),
+        ("end_tiles", "d", "(SELECT flow, d FROM raw)", tiles),
+    )
+    for column, member, source, asked in counted:
+        if not asked:
+            found = f"SELECT *, NULL::BIGINT AS {column} FROM ({found})"
+            continue
+        # Distinct rows first, then a plain count: a set of persons for each of a million cells is far slower.
+        distinct = f"SELECT DISTINCT s, a, b, {member} FROM {rows} JOIN {source} USING (flow)"
+        numbers = f"SELECT s, a, b, count(*) AS n FROM ({distinct}) GROUP BY s, a, b"
+        found = f"SELECT g.*, coalesce(n, 0) AS {column} FROM ({found}) g LEFT JOIN ({numbers}) USING (s, a, b)"
+    _run(db, f"CREATE OR REPLACE TABLE {name} AS {found}")
 
 
 def _leave_out_hopeless(db: Any, claims: _Claims) -> None:
@@ -845,13 +880,9 @@ def _leave_out_hopeless(db: Any, claims: _Claims) -> None:
             f"JOIN (SELECT * FROM up_o WHERE step = least({level}, top)) a ON raw.o = a.tile "
             f"JOIN (SELECT * FROM up_d WHERE step = least({level}, top)) b ON raw.d = b.tile",
         )
-        _group(db, "lifted_cell", "lifted", people=claims.threshold("people") is not None)
-        _run(
-            db,
-            "CREATE OR REPLACE TABLE good AS SELECT s, a, b FROM (SELECT c.*, o.tiles AS tiles_o, "
-            "d.tiles AS tiles_d FROM lifted_cell c JOIN node_o o ON a = o.node JOIN node_d d ON b = d.node) "
-            f"WHERE {_safe(claims)}",
-        )
+        people, tiles = (claims.threshold(unit) is not None for unit in ("people", "locations"))
+        _group(db, "lifted_cell", "lifted", people=people, tiles=tiles)
+        _run(db, f"CREATE OR REPLACE TABLE good AS SELECT s, a, b FROM lifted_cell WHERE {_safe(claims)}")
         _run(
             db,
             "CREATE OR REPLACE TABLE lost AS SELECT flow FROM (SELECT * FROM lost JOIN lifted USING (flow)) "
@@ -892,10 +923,12 @@ def _assign_flows(db: Any, claims: _Claims, flows: Flows) -> None:
     else:
         _run(db, "CREATE VIEW located AS SELECT flow, s, a, b, trips, weight FROM rest JOIN inside USING (flow)")
     _run(db, "CREATE TABLE assigned AS SELECT * FROM located SEMI JOIN cells USING (a, b)")
-    _group(db, "counted", "assigned", people=flows.people is not None)
+    tiles = claims.threshold("locations") is not None
+    _group(db, "counted", "assigned", people=flows.people is not None, tiles=tiles)
     _run(
         db,
         "CREATE TABLE recount AS SELECT p.*, a, b, c.trips AS true_trips, c.weight AS true_weight, c.people, "
+        "begin_tiles, end_tiles, "
         "o.tiles AS tiles_o, d.tiles AS tiles_d FROM published p JOIN zone_o o ON origin_zone = o.zone AND p.s = o.s "
         "JOIN zone_d d ON destination_zone = d.zone AND p.s = d.s LEFT JOIN counted c ON c.a = o.z AND c.b = d.z",
     )
@@ -967,12 +1000,9 @@ def _check_cells(db: Any, claims: _Claims, flows: Flows) -> Iterator[str]:
         yield f"flows.parquet: {double} flows of the input fall into two published cells"
     if claims.homogeneous:
         _run(db, "CREATE TABLE elsewhere AS SELECT * FROM located ANTI JOIN cells USING (a, b)")
-        _group(db, "unpublished", "elsewhere", people=flows.people is not None)
-        missing = _one(
-            db,
-            "SELECT count(*) FROM (SELECT c.*, o.tiles AS tiles_o, d.tiles AS tiles_d FROM unpublished c "
-            f"JOIN zone_o o ON a = o.z JOIN zone_d d ON b = d.z) WHERE {_safe(claims)}",
-        )
+        tiles = claims.threshold("locations") is not None
+        _group(db, "unpublished", "elsewhere", people=flows.people is not None, tiles=tiles)
+        missing = _one(db, f"SELECT count(*) FROM unpublished WHERE {_safe(claims)}")
         if missing:
             yield f"flows.parquet: {missing} cells that reach the guarantee are missing"
 
@@ -1038,7 +1068,10 @@ def _short(claims: _Claims) -> Iterator[tuple[str, str]]:
         yield "have less than the population of the guarantee", f"coalesce(true_weight, 0) < {least}"
     if locations is not None:
         least = _literal(locations)
-        yield f"have fewer than {locations} tiles at an end", f"least(tiles_o, tiles_d) < {least}"
+        yield (
+            f"have trips that begin, or end, in fewer than {locations} tiles",
+            f"coalesce(least(begin_tiles, end_tiles), 0) < {least}",
+        )
 
 
 # ---- the report --------------------------------------------------------------------------------------------
@@ -1125,7 +1158,7 @@ def _check_bases(
 
 
 def _recounted_measures(db: Any, claims: _Claims, where: str) -> dict[str, float | None]:
-    k = _literal(claims.guarantee.get("k", 0))
+    k = _literal(claims.k)
     names = {
         "n_cells": "count(*)",
         "n_origin_zones": "count(DISTINCT origin_zone)",
@@ -1208,7 +1241,7 @@ def _must_withhold_overall(db: Any, claims: _Claims, flows: Flows, secret: set[i
     _group(db, "together", "pool", people=flows.people is not None)
     enough = _safe(claims, locations=False)
     if flows.people is not None:
-        enough = f"{enough} AND people >= {_literal(claims.guarantee.get('k', 0))}"
+        enough = f"{enough} AND people >= {_literal(claims.k)}"
     return bool(n < _FEWEST_SUPPRESSED or not _one(db, f"SELECT {enough} FROM together"))
 
 

@@ -59,6 +59,8 @@ class Count:
     trips: int = 0
     weight: Fraction = Fraction(0)
     people: set[int] = field(default_factory=set)
+    begin: set[int] = field(default_factory=set)
+    end: set[int] = field(default_factory=set)
 
 
 @lru_cache(maxsize=4)
@@ -73,6 +75,8 @@ def recount(release: Release) -> dict[tuple[int, int], Count]:
             cell.trips += int(flows.trips[f])
             cell.weight += 0 if flows.weight is None else Fraction(float(flows.weight[f]))
             cell.people |= who[f]
+            cell.begin.add(int(flows.origin[f]))
+            cell.end.add(int(flows.destination[f]))
     return dict(cells)
 
 
@@ -128,13 +132,13 @@ def volume_of(release: Release) -> list[Fraction]:
 
 
 def check_nothing_short(release: Release) -> None:
-    guarantee, (tiles_o, tiles_d) = release.guarantee, zone_tiles(release)
-    for (a, b), cell in recount(release).items():
+    guarantee = release.guarantee
+    for cell in recount(release).values():
         assert guarantee.trips is None or cell.trips >= guarantee.trips
         assert guarantee.people is None or len(cell.people) >= guarantee.people
         assert guarantee.population is None or cell.weight >= Fraction(guarantee.population)
-        assert guarantee.locations is None or len(tiles_o[a]) >= guarantee.locations
-        assert guarantee.locations is None or len(tiles_d[b]) >= guarantee.locations
+        assert guarantee.locations is None or len(cell.begin) >= guarantee.locations
+        assert guarantee.locations is None or len(cell.end) >= guarantee.locations
 
 
 def check_cells_are_what_the_plan_says(release: Release) -> None:
@@ -230,12 +234,8 @@ def must_exist(flows: Flows, run: Run, **asked) -> bool:
     """Whether what the method calls enough is safe."""
     guarantee = Guarantee.resolve(flows, **asked)
     if run.enough == "tiles":
-        return any(is_safe(flows, [f], guarantee, 1, 1) for f in range(len(flows)))
-    sizes = [
-        min(len(below) for below in tiles_of_nodes(tree).values() if below >= set(tiles.tolist()))
-        for tree, tiles in ((flows.origins, flows.origin), (flows.destinations, flows.destination))
-    ]
-    return is_safe(flows, list(range(len(flows))), guarantee, *sizes)
+        return any(is_safe(flows, [f], guarantee) for f in range(len(flows)))
+    return is_safe(flows, list(range(len(flows))), guarantee)
 
 
 def can_exist(flows: Flows, run: Run, **asked) -> bool:
@@ -243,7 +243,7 @@ def can_exist(flows: Flows, run: Run, **asked) -> bool:
     if not run.merges:
         return must_exist(flows, run, **asked)
     guarantee = Guarantee.resolve(flows, **asked)
-    return is_safe(flows, list(range(len(flows))), guarantee, flows.origins.n_tiles, flows.destinations.n_tiles)
+    return is_safe(flows, list(range(len(flows))), guarantee)
 
 
 def check_existence(release: Release | None, flows: Flows, run: Run, **asked) -> None:

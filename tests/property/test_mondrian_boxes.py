@@ -42,11 +42,11 @@ def test_same_partitions_as_the_recursion(problem, partitioning):
 def test_every_partition_is_safe_and_no_cut_is_left(problem, partitioning):
     flows, guarantee = problem
     frame = Frame.of(flows)
-    whole = is_safe(flows, guarantee, frame, range(len(flows)))
+    whole = is_safe(flows, guarantee, range(len(flows)))
     for group in partitions(flows, guarantee, partitioning):
-        assert is_safe(flows, guarantee, frame, group) == whole
+        assert is_safe(flows, guarantee, group) == whole
         for left, right in proposed_cuts(flows, guarantee, frame, sorted(group), strict=partitioning == "strict"):
-            assert not (is_safe(flows, guarantee, frame, left) and is_safe(flows, guarantee, frame, right))
+            assert not (is_safe(flows, guarantee, left) and is_safe(flows, guarantee, right))
 
 
 @settings(max_examples=100, deadline=None)
@@ -69,7 +69,7 @@ def test_the_plan_publishes_the_boxes_of_the_partitions(problem, partitioning):
     flows, guarantee = problem
     frame = Frame.of(flows)
     plan = mondrian(flows, guarantee, partitioning=partitioning)
-    if not is_safe(flows, guarantee, frame, range(len(flows))):
+    if not is_safe(flows, guarantee, range(len(flows))):
         assert not plan.kept.any()
         with pytest.raises(InfeasibleError):
             Release.from_plan(flows, plan, guarantee, method="mondrian", parameters={})

@@ -26,7 +26,8 @@ def problems(draw) -> tuple[Flows, Guarantee]:
         units.append("people")
     protect = draw(st.lists(st.sampled_from(units), min_size=1, unique=True))
     l = draw(st.sampled_from([None, None, None, 1, 2]))  # noqa: E741
-    return flows, Guarantee.resolve(flows, k=draw(st.integers(1, 12)), protect=protect, l=l)
+    guarantee = Guarantee.resolve(flows, k=draw(st.integers(1, 12)), protect=protect, l=l)
+    return guarantee.prepare(flows), guarantee
 
 
 def planned_nodes(flows: Flows, guarantee: Guarantee, **options) -> tuple[dict[int, tuple[int, int]], int]:

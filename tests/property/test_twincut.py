@@ -35,7 +35,8 @@ def small_problems(draw, max_nodes: int = 8) -> tuple[Flows, Guarantee]:
     units += ["population"] if flows.weight is not None and flows.weight.sum() > 0 else []
     protect = draw(st.lists(st.sampled_from(units), min_size=1, unique=True))
     locations = draw(st.sampled_from([None, None, 2]))
-    return flows, Guarantee.resolve(flows, k=draw(st.integers(1, 9)), protect=protect, l=locations)
+    guarantee = Guarantee.resolve(flows, k=draw(st.integers(1, 9)), protect=protect, l=locations)
+    return guarantee.prepare(flows), guarantee
 
 
 def total_of(flows: Flows, guarantee: Guarantee) -> float:

@@ -245,13 +245,21 @@ def weaker_cells(**thresholds):
     return change
 
 
+def tiles_of_cells(release) -> np.ndarray:
+    """Of the tiles in which the trips of a cell begin, and those in which they end, the fewer."""
+    cell, flows = release.cell_of_flow, release.input
+    ends = [{(c, t) for c, t in zip(cell, tile, strict=True) if c >= 0} for tile in (flows.origin, flows.destination)]
+    counts = [np.bincount([c for c, _ in end], minlength=len(release.cells)) for end in ends]
+    return np.minimum(*counts)
+
+
 @pytest.mark.parametrize(
     ("thresholds", "words"),
     [
         ({"trips": 40}, "have fewer than 40 trips"),
         ({"people": 40}, "have fewer than 40 people"),
         ({"population": 20000.0}, "have less than the population"),
-        ({"locations": 3}, "have fewer than 3 tiles"),
+        ({"locations": 3}, "begin, or end, in fewer than 3 tiles"),
     ],
 )
 def test_a_cell_below_the_guarantee_in_any_unit(city, thresholds, words):
@@ -264,13 +272,41 @@ def test_a_cell_below_the_guarantee_in_any_unit(city, thresholds, words):
         "trips": release.cells.trips,
         "people": release.cells.n_people(),
         "population": release.cells.weight,
-        "locations": np.minimum(
-            release.plan.origin_zones.size[release.cells.origin],
-            release.plan.destination_zones.size[release.cells.destination],
-        ),
+        "locations": tiles_of_cells(release),
     }
     (unit, least), *_ = thresholds.items()
     assert short == int(np.sum(values[unit] < least)) > 0
+
+
+@pytest.mark.parametrize("protect", ["population", ["trips", "population"]], ids=str)
+@pytest.mark.parametrize("share", [1e-6, 1.0, 1.2])
+def test_a_population_given_as_a_number_is_never_called_k(tmp_path, protect, share):
+    """A threshold of next to nothing is met by a single trip: neither the files nor verify may speak of k there."""
+    flows = city_flows()
+    wanted = 5 * float(flows.weight.sum() / flows.trips.sum())
+    release = release_of(flows, protect=protect, k_population=share * wanted, budget="volume")
+    folder = release.write(tmp_path / "out")
+    report, page = read_json(folder / "report.json"), (folder / "report.html").read_text(encoding="utf-8")
+    assert report["guarantee"]["k"] == (5 if "trips" in protect else None)
+    title, heading = (page.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0] for tag in ("title", "h1"))
+    assert "k = 5 on trips; a population of" in heading if "trips" in protect else "k =" not in title + heading
+    assert "given as a number; it is not k times the mean weight" in report["statement"][0]
+    assert verify_release(folder, flows) == []
+    asked = {"k": 5, "protect": ("population",)}
+    assert verify_release(folder, flows, expect={**asked, "k_population": share * wanted}) == []
+    short = ["report.json: the release claims a k of less than 5 in population"]
+    assert verify_release(folder, flows, expect=asked) == (short if share < 1 else [])
+    assert verify_release(folder, flows, expect={"k": 5}) == (short if share < 1 and protect == "population" else [])
+
+
+def test_a_release_that_calls_a_given_population_k(tmp_path):
+    flows = city_flows()
+    release = release_of(flows, protect="population", k_population=0.001, budget="volume")
+    folder = release.write(tmp_path / "out")
+    edit_report(folder, lambda r: r["guarantee"].update(k=5))
+    assert_found(folder, flows, "calls k what is a population given as a number")
+    edit_report(folder, lambda r: r["parameters"].update(k_population=None))
+    assert_found(folder, flows, "guarantee in population is weaker than the parameters ask for")
 
 
 def test_a_population_within_rounding_is_not_short(city):

@@ -113,6 +113,20 @@ def test_fewer_people_in_a_box_than_promised(tmp_path, kind):
     assert any("have fewer than 5 people" in f for f in verify_release(folder, one))
 
 
+def test_fewer_tiles_in_a_box_than_promised(tmp_path, kind):
+    """All trips end in one tile: whatever else the boxes cover, nobody's destination is hidden among two."""
+    flows = city_flows()
+    flows = Flows.from_pairs(
+        flows.origin, flows.destination * 0, flows.trips, origins=flows.origins, destinations=flows.destinations
+    )
+    release = release_of(kind, flows)
+    folder = release.write(tmp_path / "out")
+    edit_report(folder, lambda r: (r["guarantee"].update(locations=2), r["parameters"].update(l=2)))
+    assert f"flows.parquet: {len(release.cells)} cells have trips that begin, or end, in fewer than 2 tiles" in (
+        verify_release(folder, flows)
+    )
+
+
 def test_too_much_in_total(tmp_path):
     """Each cell alone could be true, all together cannot: two boxes share the flows of one."""
     tree = star(np.zeros(3), np.array([0.0, 0.02, 0.04]))

@@ -515,7 +515,7 @@ class _Staged:
         if self._has_person:
             people = self._people((number, origin, destination), (np.arange(len(keys)), origins, destinations), keys)
             who_start = np.searchsorted(people.cell, start)
-        trees = {"origins": self._tiling.hierarchy(origins), "destinations": self._tiling.hierarchy(destinations)}
+        tree_o, tree_d = self._tiling.hierarchy(origins), self._tiling.hierarchy(destinations)
         slices = []
         for i, (a, b) in enumerate(pairwise(start.tolist())):
             who = None
@@ -529,7 +529,8 @@ class _Staged:
                     trips[a:b].copy(),
                     None if weight is None else weight[a:b],
                     who,
-                    **trees,
+                    origins=tree_o,
+                    destinations=tree_d,
                     intake=intake,
                     whole_map=self._tiling.whole_map,
                 )

@@ -54,6 +54,7 @@ def region_flows(*, seed: int = 0) -> Flows:
 
 def release_of(flows: Flows, *, k: int = 5, protect="trips", l=None, k_population=None, **options) -> Release:  # noqa: E741
     guarantee = Guarantee.resolve(flows, k=k, protect=protect, l=l, k_population=k_population)
+    flows = guarantee.prepare(flows)
     plan = find_method("odkanon").plan(flows, guarantee, **options)
     parameters = {"k": k, "protect": protect, "l": l, "k_population": k_population, **options}
     return Release.from_plan(flows, plan, guarantee, method="odkanon", parameters=parameters)
