@@ -160,7 +160,10 @@ def _sorted(columns: Columns, keys: tuple[str, ...]) -> tuple[Any, Any]:
 
 
 def _read_csv(path: Path, db: Any) -> dict[str, Columns]:
-    query = "SELECT * FROM read_csv(?, header = true, all_varchar = true, delim = ',', quote = '\"', nullstr = '')"
+    query = (
+        "SELECT * FROM read_csv(?, header = true, all_varchar = true, delim = ',', quote = '\"', nullstr = '', "
+        "hive_partitioning = false)"
+    )
     columns = _fetched(db, query, [escape(str(path))])
     return dict.fromkeys(EXPORTS[path.name], columns)
 

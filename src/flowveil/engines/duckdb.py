@@ -176,6 +176,7 @@ def _staging(
                 holds_tiles=lambda name: _holds_tiles(con, table, name, tiling),
                 points=tiling.takes_points,
                 partitions=table.partitions,
+                header=lambda: table.header(con),
             )
             _refuse_points(used, tiling)
             query = _Query.over(con, table, used, tiling, every)

@@ -12,6 +12,7 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from glob import glob, has_magic
+from itertools import chain
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,6 +22,7 @@ import pyarrow.dataset as pads
 
 from flowveil.engines.partitions import partition_sql
 from flowveil.errors import DataError, ParameterError
+from flowveil.headers import Header
 from flowveil.paths import named_path
 
 _CSV_ENDINGS = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
@@ -32,6 +34,8 @@ _ACCEPTED = (
 _DELIMITERS = ",;\t|"
 _PEEKED_BYTES = 1 << 20
 _PEEKED_ROWS = 1000
+#: Rows that are looked through for what stands in the first line.
+_SEARCHED_ROWS = 100_000
 _NAME_IN_DUCKDB = "flowveil_source"
 #: The column with the path of each row's file, where that is needed.
 _PATH_COLUMN = "flowveil_path"
@@ -62,6 +66,10 @@ class Table(Protocol):
 
     def peek(self, con: Any, position: int) -> list[Any]:
         """The first values of one column."""
+        ...
+
+    def header(self, con: Any) -> Header:
+        """The names of the columns for messages; rows are looked through for them, so only where there is a message."""
         ...
 
     def attach(self, con: Any, positions: Sequence[int]) -> str:
@@ -191,7 +199,9 @@ def _open_csv(path: Path, partition_columns: tuple[str, ...]) -> FileTable:
         *(partition_sql([path], name, _PATH_COLUMN) for name in partition_columns),
     )
     n_rows = round(max(text.count("\n"), 1) * size / max(bytes_read, 1))
-    return FileTable(label, [*names, *partition_columns], n_rows, relation, identifiers, partition_columns)
+    return FileTable(
+        label, [*names, *partition_columns], n_rows, relation, identifiers, partition_columns, in_text=True
+    )
 
 
 def _beginning(path: Path, label: str) -> tuple[str, int, int]:
@@ -225,12 +235,23 @@ class FileTable:
     relation: str
     identifiers: tuple[str, ...]
     partitions: Sequence[str] = ()
+    in_text: bool = False
 
     def peek(self, con: Any, position: int) -> list[Any]:
         """The first values of one column."""
         column = self.identifiers[position]
         query = f"SELECT {column} FROM {self.relation} LIMIT {_PEEKED_ROWS}"
         return [row[0] for row in con.execute(query).fetchall()]
+
+    def header(self, con: Any) -> Header:
+        """The names of the columns; those that recur among the first rows, or cannot be looked for there, are data."""
+        import duckdb
+
+        try:
+            rows = con.execute(f"SELECT * FROM {self.relation} LIMIT {_SEARCHED_ROWS}").fetchall()
+        except duckdb.Error:
+            return Header(self.names, below=self.names)
+        return Header(self.names, below=chain.from_iterable(rows), in_text=self.in_text)
 
     def attach(self, con: Any, positions: Sequence[int]) -> str:  # noqa: ARG002  the interface of `Table`
         """A subquery over the files: DuckDB reads the selected columns only."""
@@ -270,6 +291,10 @@ class MemoryTable:
     def peek(self, con: Any, position: int) -> list[Any]:  # noqa: ARG002  the interface of `Table`
         """The first values of one column."""
         return self.columns.peek(position)
+
+    def header(self, con: Any) -> Header:  # noqa: ARG002  the interface of `Table`
+        """The names of the columns; those that recur among the first values are data."""
+        return Header(self.names, below=chain.from_iterable(map(self.columns.peek, range(len(self.names)))))
 
     def attach(self, con: Any, positions: Sequence[int]) -> str:
         """Register the selected columns, without a copy where the table is Arrow."""

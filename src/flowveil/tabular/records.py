@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, HierarchyError, ParameterError, did_you_mean
+from flowveil.headers import Header
 from flowveil.hierarchy import Hierarchy
 from flowveil.output import check_file, write_files
 from flowveil.paths import named_path
@@ -29,6 +30,9 @@ Floats = NDArray[np.float64]
 
 #: How a value can be compared with its neighbours.
 KINDS = ("numeric", "ordered", "unordered", "hierarchy")
+
+#: Rows that are looked through for what stands in the first line.
+_SEARCHED_ROWS = 100_000
 
 #: The text under which a missing value is published.
 MISSING = "missing"
@@ -254,13 +258,19 @@ def write_records(table: pa.Table, path: str | Path, *, beside: Mapping[Path, st
 
 def check_columns(table: pa.Table, names: Iterable[str], role: str) -> None:
     """Raise DataError if a column is not in the table; the message says which names are."""
-    known = table.column_names
-    absent = [name for name in names if name not in known]
+    absent = [name for name in names if name not in table.column_names]
     if absent:
+        header = _header(table)
         raise DataError(
-            f"No column {', '.join(repr(a) for a in absent)} ({role}); the table has: {', '.join(known)}."
-            + did_you_mean(absent[0], known)
+            f"No column {', '.join(repr(a) for a in absent)} ({role}).{header.did_you_mean(absent[0])} "
+            f"{header.described()}"
         )
+
+
+def _header(table: pa.Table) -> Header:
+    """The names of the columns for a message. A table in memory may have been a text file, and is taken for one."""
+    below = itertools.chain.from_iterable(column.slice(0, _SEARCHED_ROWS).to_pylist() for column in table.columns)
+    return Header(table.column_names, below=below, in_text=True)
 
 
 def check_roles(table: pa.Table, **roles: Sequence[str]) -> None:
@@ -277,8 +287,8 @@ def check_roles(table: pa.Table, **roles: Sequence[str]) -> None:
     without = [name for name in table.column_names if name not in named]
     if without:
         raise ParameterError(
-            f"Columns without a role: {', '.join(without)}. Each must be a quasi-identifier, sensitive, kept "
-            "as it is, or a direct identifier (dropped). Hint: name what should not be published as direct "
+            f"Columns without a role: {_header(table).listed(without)}. Each must be a quasi-identifier, sensitive, "
+            "kept as it is, or a direct identifier (dropped). Hint: name what should not be published as direct "
             "identifier."
         )
 

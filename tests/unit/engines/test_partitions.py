@@ -105,8 +105,10 @@ def test_wrong_partition_columns_are_refused(tmp_path):
 def test_verify_reads_partition_columns_as_the_release_says(tmp_path):
     for month in (3, 4):
         write(pa.concat_tables([TRIPS] * 70), tmp_path / "in" / f"month={month}" / "t.parquet")
-    out = tmp_path / "out"
-    main(["anonymize", str(tmp_path / "in"), "--by", "month", "--partition-columns", "month", "--out", str(out)])
+    out = tmp_path / "trips=7" / "out"
+    out.parent.mkdir()
+    asked = ["--by", "month", "--partition-columns", "month", "--format", "csv"]
+    main(["anonymize", str(tmp_path / "in"), *asked, "--out", str(out)])
     assert "--partition-columns month" in (out / "report.json").read_text()
     assert verify_folder(out, against=tmp_path / "in") == []
     assert len(anonymize_slices(read_slices(tmp_path / "in", by="month", partition_columns="month"))) == 2
