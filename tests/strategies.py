@@ -19,6 +19,11 @@ generators = st.integers(0, 2**32 - 1).map(np.random.default_rng)
 ODD_WEIGHTS = (0.0, 0.0, 5e-324, 1e-9, 0.1, 1 / 3, 1.0, 2.5, 5.0)
 
 
+def weights_of(rng: np.random.Generator, n: int) -> np.ndarray:
+    """Weights of n trips: odd ones, or any up to 5."""
+    return rng.choice(ODD_WEIGHTS, n) if rng.random() < 0.3 else rng.uniform(0, 5, n)
+
+
 @st.composite
 def hierarchies(draw, max_nodes: int = 14) -> Hierarchy:
     n, rng = draw(st.integers(1, max_nodes)), draw(generators)
@@ -45,13 +50,12 @@ def flow_tables(
     trips = rng.integers(1, 7, n)
     with_weights = draw(st.booleans()) if weights is None else weights
     with_persons = draw(st.booleans()) if persons is None else persons
-    weight = rng.choice(ODD_WEIGHTS, n) if rng.random() < 0.3 else rng.uniform(0, 5, n)
     return Flows.from_pairs(
         rng.integers(0, origins.n_tiles, n),
         rng.integers(0, destinations.n_tiles, n),
         trips,
         origins=origins,
         destinations=destinations,
-        weight=weight * trips if with_weights else None,
+        weight=weights_of(rng, n) * trips if with_weights else None,
         person=rng.integers(-1, 6, n) if with_persons else None,
     )

@@ -25,7 +25,7 @@ for method in methods:
 
 
 def published(folder: Path, table, **environment: str) -> dict[Path, bytes]:
-    folder.mkdir()
+    (folder / "out").mkdir(parents=True)
     pq.write_table(table, folder / "trips.parquet")
     command = [sys.executable, "-c", PUBLISH, str(folder / "trips.parquet"), str(folder / "out"), *METHODS]
     subprocess.run(command, check=True, env={**os.environ, **environment}, capture_output=True)
