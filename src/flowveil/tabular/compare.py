@@ -25,7 +25,7 @@ from flowveil.paths import named_path
 from flowveil.tabular.domains import code_variable
 from flowveil.tabular.ipf import Synthesis, synthesize_records
 from flowveil.tabular.mondrian import Anonymized, anonymize_records
-from flowveil.tabular.records import Attribute, as_table, check_roles, write_records
+from flowveil.tabular.records import Attribute, as_table, check_roles, encode, write_records
 from flowveil.tabular.risk import describe_classes, discernibility, replicated_uniques
 from flowveil.tabular.utility import (
     Design,
@@ -101,6 +101,7 @@ class _Sweep:
     attributes: tuple[Attribute, ...]
     sensitive: str
     dropped: tuple[str, ...]
+    allowed: tuple[str, ...]
     choose: str
     ipf: dict[str, Any]
 
@@ -118,6 +119,7 @@ class _Sweep:
             quasi_identifiers=self.attributes,
             sensitive=[self.sensitive],
             direct_identifiers=self.dropped,
+            allow_identifiers=self.allowed,
             k=k,
             strict=strict,
             choose=self.choose,
@@ -133,6 +135,7 @@ def compare_records(
     quasi_identifiers: Sequence[str | Attribute],
     sensitive: str,
     direct_identifiers: Sequence[str],
+    allow_identifiers: Sequence[str] = (),
     ks: Sequence[int] = KS,
     epsilons: Sequence[float] = EPSILONS,
     priors: Sequence[float] = PRIORS,
@@ -154,6 +157,7 @@ def compare_records(
         quasi_identifiers: names or attributes.
         sensitive: the sensitive column; what the classifier predicts.
         direct_identifiers: all other columns; they are left out.
+        allow_identifiers: see `anonymize_records`.
         ks: the k of Mondrian.
         epsilons: the ε of IPF; the synthesis without privacy is always added.
         priors: prior counts of IPF.
@@ -190,6 +194,7 @@ def compare_records(
         attributes=attributes,
         sensitive=sensitive,
         dropped=tuple(direct_identifiers),
+        allowed=tuple(allow_identifiers),
         choose=choose,
         ipf=ipf,
     )
@@ -294,7 +299,7 @@ def _classifiers(
     outcome, yes = outcome_of(sweep.binned, sweep.sensitive, positive)
     synthetic_outcome, _ = outcome_of(made.table, sweep.sensitive, yes)
 
-    columns = [region.column for region in release.regions]
+    columns = [encode(sweep.table, attribute) for attribute in sweep.attributes]
     design = Design.of(columns)
     rows = design.of_codes([c.codes for c in columns])
     coarse = design.of_release(release)
