@@ -7,7 +7,7 @@ import pkgutil
 import sys
 from pathlib import Path
 
-PRIVATE = {"__main__", "stopwatch"}
+PRIVATE = {"__main__", "same_releases", "stopwatch"}
 
 #: Takes about an hour: run only when named.
 LONG = {"twincut_table"}

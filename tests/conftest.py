@@ -8,6 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+#: Fixtures of the browser: loaded here, so that there is one browser for all modules.
+pytest_plugins = ["browser.pages"]
+
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 

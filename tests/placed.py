@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
+from strategies import generators, weights_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,29 +45,24 @@ def stars(draw, max_tiles: int = 10) -> Hierarchy:
     n = draw(st.integers(1, max_tiles))
     middle_lat = draw(st.sampled_from([-33.4, 0.0, 48.85]))
     middle_lon = draw(st.sampled_from([-70.6, 0.0, 2.35, 179.99]))
-    place = st.lists(st.integers(0, 6), min_size=n, max_size=n)
-    lat = middle_lat + 0.009 * np.array(draw(place))
-    lon = middle_lon + 0.012 * np.array(draw(place))
+    north, east = draw(generators).integers(0, 7, (2, n))
+    lat, lon = middle_lat + 0.009 * north, middle_lon + 0.012 * east
     return star(lat, np.where(lon >= 180, lon - 360, lon))
 
 
 @st.composite
 def placed_flows(draw, *, max_tiles: int = 10, max_rows: int = 30) -> Flows:
     origins, destinations = draw(stars(max_tiles)), draw(stars(max_tiles))
-    n = draw(st.integers(1, max_rows))
-
-    def column(strategy):
-        return np.array(draw(st.lists(strategy, min_size=n, max_size=n)))
-
-    trips = column(st.integers(1, 6)).astype(np.int64)
+    n, rng = draw(st.integers(1, max_rows)), draw(generators)
+    trips = rng.integers(1, 7, n)
     return Flows.from_pairs(
-        column(st.integers(0, origins.n_tiles - 1)),
-        column(st.integers(0, destinations.n_tiles - 1)),
+        rng.integers(0, origins.n_tiles, n),
+        rng.integers(0, destinations.n_tiles, n),
         trips,
         origins=origins,
         destinations=destinations,
-        weight=column(st.floats(0, 5)) * trips if draw(st.booleans()) else None,
-        person=column(st.integers(-1, 7)).astype(np.int32) if draw(st.booleans()) else None,
+        weight=weights_of(rng, n) * trips if draw(st.booleans()) else None,
+        person=rng.integers(-1, 8, n) if draw(st.booleans()) else None,
     )
 
 
@@ -80,4 +76,5 @@ def placed_problems(draw, *, max_tiles: int = 10, max_rows: int = 30) -> tuple[F
         units.append("people")
     protect = draw(st.lists(st.sampled_from(units), min_size=1, unique=True))
     l = draw(st.sampled_from([None, None, None, 1, 2]))  # noqa: E741
-    return flows, Guarantee.resolve(flows, k=draw(st.integers(1, 8)), protect=protect, l=l)
+    guarantee = Guarantee.resolve(flows, k=draw(st.integers(1, 8)), protect=protect, l=l)
+    return guarantee.prepare(flows), guarantee

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -14,6 +13,7 @@ from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.methods import find_method
 from flowveil.noisy import NoisyCounts, NoisyRelease
+from flowveil.paths import named_path
 from flowveil.plan import Release
 from flowveil.slices import SlicedFlows
 from flowveil.trips import read_slices, read_trips
@@ -43,7 +43,7 @@ __all__ = [
 
 #: What `read_trips` takes by the name of a role, and what else decides how rows are read.
 _ROLES = ("origin", "destination", "origin_tile", "destination_tile", "person", "weight", "trips", "by", "time")
-_READING = ("max_dropped", "skip_unknown")
+_READING = ("max_dropped", "skip_unknown", "partition_columns", "person_case")
 
 
 def read_zones(source: Any, **columns: Any) -> Any:
@@ -92,7 +92,7 @@ def anonymize(
         protect: what is counted: ``trips``, ``people`` or ``population``, or several of them.
         max_suppressed: share that may be suppressed: of the volume, unless the method's page says otherwise.
         k_population: absolute threshold where the population is protected; by default k times the mean weight.
-        l: fewest tiles under each end of a cell.
+        l: fewest tiles in which the trips of a cell begin, and in which they end.
         **options: options of the method.
 
     Raises:
@@ -127,6 +127,7 @@ def anonymize(
         decided = chosen.plan(flows, **options)
     else:
         guarantee = Guarantee.resolve(flows, k=k, protect=protect, k_population=k_population, l=l)
+        flows = guarantee.prepare(flows)
         decided = chosen.plan(flows, guarantee, max_suppressed=max_suppressed, **options)
     if isinstance(decided, NoisyCounts):
         return NoisyRelease.of(flows, decided, method=method, parameters=chosen.parameters(flows, {}, options))
@@ -180,12 +181,12 @@ def frontier(
         protect: what is counted; see `anonymize`.
         objective: what TwinCut makes small: ``error``, ``metres``, ``reconstruction`` or ``cells``.
         k_population: absolute threshold where the population is protected.
-        l: fewest tiles under each end of a cell.
+        l: fewest tiles in which the trips of a cell begin, and in which they end.
     """
     from flowveil.methods.twincut import frontier as sweep
 
     guarantee = Guarantee.resolve(flows, k=k, protect=protect, k_population=k_population, l=l)
-    return sweep(flows, guarantee, objective=objective)
+    return sweep(guarantee.prepare(flows), guarantee, objective=objective)
 
 
 def compare(
@@ -278,7 +279,7 @@ def picture(
 
     if isinstance(release, Release | NoisyRelease):
         return release.picture(path, show=show, **style)
-    return picture_of_folder(Path(release), path, show=show, **style)
+    return picture_of_folder(named_path(release, what="the release"), path, show=show, **style)
 
 
 def verify_folder(
@@ -297,10 +298,16 @@ def verify_folder(
         One plain line for each contradiction; empty when the release holds.
     """
     from flowveil.verify import verify_release
+    from flowveil.verify_exports import EXPORTS
+    from flowveil.verify_folder import check_folder
 
-    folder = Path(directory)
+    folder = named_path(directory, what="the release")
     if not folder.is_dir():
         raise ParameterError(f"'{folder.name}' is not a folder. Hint: name the folder that holds manifest.json.")
+    findings = check_folder(folder, exports=EXPORTS)
+    if findings:
+        # The report says how to read the trips; it is not asked before it is known to be the one that was published.
+        return findings
     recorded = _parameters_of(folder)
     how = {name: recorded["columns"][name] for name in _ROLES if name in recorded.get("columns", {})}
     how |= {name: recorded[name] for name in ("resolution", *_READING) if recorded.get(name) is not None}
@@ -309,15 +316,17 @@ def verify_folder(
         how["zones"] = _same_zones(recorded["zones"], how.get("zones"))
     slices = recorded.get("slices")
     if slices is not None:
-        how = {"every": slices.get("every"), **how}
+        how = {"every": slices.get("every"), "by_many": slices.get("by_many") is True, **how}
         return verify_release(folder, read_slices(against, **how), expect=expect)
     return verify_release(folder, read_trips(against, **how), expect=expect)
 
 
 def _parameters_of(folder: Path) -> dict[str, Any]:
     """What the release's own report says of how it was made."""
+    from flowveil.verify_folder import read_json
+
     try:
-        parameters = json.loads((folder / "report.json").read_text(encoding="utf-8"))["parameters"]
+        parameters = read_json(folder / "report.json")["parameters"]
         return dict(parameters) if isinstance(parameters["columns"], dict) else {}
     except (OSError, ValueError, KeyError, TypeError):
         # A report that cannot be read is a finding; the verification itself says so.

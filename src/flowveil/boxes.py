@@ -148,14 +148,6 @@ class Frame:
         """Counts destination tiles in rectangles."""
         return TileIndex.of(*self.destination_squares)
 
-    def sizes(self, hulls: Hulls) -> tuple[Ints, Ints]:
-        """Origin tiles and destination tiles in each hull."""
-        low, high = hulls.low, hulls.high
-        return (
-            self.origin_tiles.count(low[0], low[1], high[0], high[1]),
-            self.destination_tiles.count(low[2], low[3], high[2], high[3]),
-        )
-
 
 def _centers(tree: Hierarchy) -> tuple[Floats, Floats]:
     if tree.geography is None:

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any
 import click
 
 from flowveil import __version__
+from flowveil.epsilon import WeakPromiseWarning
 from flowveil.errors import FlowveilError, ParameterError
 from flowveil.guarantee import UNITS
 from flowveil.methods import METHODS, find_method
@@ -27,6 +29,22 @@ from flowveil.tabular.cli import tabular
 from flowveil.talk import Talk, speaking
 
 INTERRUPTED = 130
+
+
+class _Place(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions only
+    """A path of a file or a folder, whatever is there; an empty one is refused before anything is done."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002
+        from flowveil.paths import named_path
+
+        called = "a file" if param is None else param.metavar if isinstance(param, click.Argument) else param.opts[0]
+        named_path(value, what=str(called))
+        return str(value)
+
+
+PLACE = _Place()
 
 
 def reading(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -40,7 +58,8 @@ def reading(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--trips", metavar="COLUMN", help="Column that says how many trips a row stands for."),
         click.option("--weight", metavar="COLUMN", help="Column of the weight (represented inhabitants)."),
         click.option("--person", metavar="COLUMN", help="Column that tells persons apart."),
-        click.option("--zones", metavar="FILE", help="Map whose zones are the tiles (CSV, GeoJSON, Parquet, ...)."),
+        click.option("--person-case", metavar="fold|keep", help="Take A7 and a7 for one person, or for two [fold]."),
+        click.option("--zones", type=PLACE, metavar="FILE", help="Map whose zones are the tiles (CSV, GeoJSON, ...)."),
         click.option("--zones-tile", metavar="COLUMN", help="The map's column of zone codes."),
         click.option("--zones-parent", metavar="COLUMN", help="The map's column of each zone's parent."),
         click.option("--zones-levels", metavar="A,B,...", help="The map's nested codes, coarsest to finest."),
@@ -48,6 +67,11 @@ def reading(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--zones-root", metavar="CODE", help="Code of a root above several topmost zones."),
         click.option("--max-dropped", type=float, help="Largest share of unusable rows [default: 0.05]."),
         click.option("--skip-unknown", is_flag=True, default=None, help="Leave out rows whose tile is unknown."),
+        click.option(
+            "--partition-columns",
+            metavar="A,B,...",
+            help="Take these columns from folders such as month=3/, to cut trips by; other folders are only folders.",
+        ),
         click.option("--engine", metavar="NAME", help="Engine that reads the input [default: duckdb]."),
     )
     for option in reversed(options):
@@ -55,10 +79,14 @@ def reading(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+_BY_MANY = "Allow --by a column with more than 50 values, or more than one for 100 rows."
+
+
 def slicing(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that cut the trips into slices."""
     options = (
         click.option("--by", multiple=True, metavar="A,B,...", help="One matrix for each combination of attributes."),
+        click.option("--by-many", is_flag=True, help=_BY_MANY),
         click.option("--time", metavar="COLUMN", help="Column of the time, with --every."),
         click.option(
             "--every",
@@ -70,7 +98,12 @@ def slicing(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--common-zones", is_flag=True, help="The same zones for all slices; totals are sums of them."),
         click.option("--accept-differencing", is_flag=True, help="Publish although subtraction tells small groups."),
         click.option("--workers", type=int, help="Processes for slices [default: one for each core]."),
-        click.option("--internal-profile", metavar="FILE", help="Chart of flows over time, raw counts included (SVG)."),
+        click.option(
+            "--internal-profile",
+            type=PLACE,
+            metavar="FILE",
+            help="Chart of flows over time, with raw counts (SVG).",
+        ),
     )
     for option in reversed(options):
         command = option(command)
@@ -82,6 +115,7 @@ class SliceOptions:
     """How the trips are cut into slices, as given on the command line."""
 
     by: tuple[str, ...]
+    by_many: bool
     time: str | None
     every: tuple[str, ...]
     total: bool
@@ -120,7 +154,8 @@ class SliceOptions:
 
     def reading(self) -> dict[str, Any]:
         """What reading needs to know."""
-        return {"by": self.by, "time": self.time, "every": self.steps()[0] if self.every else None}
+        every = self.steps()[0] if self.every else None
+        return {"by": self.by, "by_many": self.by_many, "time": self.time, "every": every}
 
 
 def _given(**options: Any) -> dict[str, Any]:
@@ -145,7 +180,7 @@ def cli() -> None:
 
 
 @cli.command()
-@click.option("--out", default="flowveil-demo", show_default=True, help="Folder of the release.")
+@click.option("--out", type=PLACE, default="flowveil-demo", show_default=True, help="Folder of the release.")
 @speaking
 def demo(talk: Talk, out: str) -> None:
     """Publish a synthetic survey of Île-de-France, end to end."""
@@ -173,14 +208,14 @@ def demo(talk: Talk, out: str) -> None:
 
 
 @cli.command()
-@click.argument("source", metavar="INPUT")
+@click.argument("source", type=PLACE, metavar="INPUT")
 @click.option("--k", type=int, default=10, show_default=True, help="How many every cell must hide.")
-@click.option("--out", required=True, help="Folder of the release; replaced if it is one already.")
+@click.option("--out", type=PLACE, required=True, help="Folder of the release; replaced if it is one already.")
 @click.option("--method", help=f"One of: {', '.join(METHODS)} [default: twincut; odkanon with --common-zones].")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Option of the method (repeatable).")
 @click.option("--protect", multiple=True, help="trips, people or population (repeatable) [default: trips].")
 @click.option("--k-population", type=float, help="Absolute threshold of the population.")
-@click.option("--l", "l", type=int, help="Fewest tiles under each end of a cell.")
+@click.option("--l", "l", type=int, help="Fewest tiles in which the trips of a cell begin, and end.")
 @click.option("--max-suppressed", type=float, default=0.1, show_default=True, help="Share that may be suppressed.")
 @click.option("--seed", type=int, help="Seed, for methods that draw random numbers.")
 @slicing
@@ -200,6 +235,7 @@ def demo(talk: Talk, out: str) -> None:
 )
 @click.option(
     "--internal-report",
+    type=PLACE,
     metavar="FILE",
     help="Also write a page that compares before and after. It tells raw counts: for yourself, not for publication.",
 )
@@ -310,9 +346,14 @@ def _publish(
         report = summarize(release)
         folder = publish(release, out, private=pages, **(writing or {}))
     # Rows read minus trips published is what is suppressed: where that is withheld, so are the rows.
-    intake = {} if report["withheld"] else {"rows": flows.intake.rows, "left_out": flows.intake.left_out}
+    intake = {} if report["withheld"] else _intake(flows)
     if intake:
         talk.say(_intake_line(flows))
+    for line in flows.intake.about_persons(counted=bool(intake)):
+        talk.say(line)
+    for line in report["statement"]:
+        if line.startswith("Weak:"):
+            talk.warn(line)
     for line in _release_lines(report, folder):
         talk.say(line)
     if internal_report is not None:
@@ -347,9 +388,11 @@ def _publish_slices(
         folder = publish(family, out, private=charts, **writing)
     # As for single releases: rows read minus trips published is what is suppressed.
     secret = report["withheld"] or any(part["withheld"] for part in report["slices"])
-    intake = {} if secret else {"rows": sliced.intake.rows, "left_out": sliced.intake.left_out}
+    intake = {} if secret else _intake(sliced)
     if intake:
         talk.say(_intake_line(sliced))
+    for line in sliced.intake.about_persons(counted=bool(intake)):
+        talk.say(line)
     talk.say(f"{len(report['slices']):,} slices are published; {report['unpublished_slices']:,} hold too little.")
     for line in _release_lines(report, folder):
         talk.say(line)
@@ -359,6 +402,17 @@ def _publish_slices(
     if wanted is not None:
         talk.say(f"Internal chart, NOT for publication: {wanted}")
     talk.result({"release": str(folder), **intake, **report})
+
+
+def _intake(flows: Any) -> dict[str, Any]:
+    """What reading came to, for a machine."""
+    intake = flows.intake
+    return {
+        "rows": intake.rows,
+        "left_out": intake.left_out,
+        "person_case": intake.person_case,
+        "nobody": intake.nobody,
+    }
 
 
 def _intake_line(flows: Any) -> str:
@@ -406,7 +460,7 @@ def _release_lines(report: dict[str, Any], folder: Path) -> Iterator[str]:
 
 
 @cli.command()
-@click.argument("source", metavar="INPUT")
+@click.argument("source", type=PLACE, metavar="INPUT")
 @click.option("--k", type=int, default=10, show_default=True, help="What safety is held against.")
 @click.option("--max-suppressed", type=float, default=0.1, show_default=True, help="Share that may be suppressed.")
 @reading
@@ -423,7 +477,7 @@ def describe(talk: Talk, source: str, k: int, max_suppressed: float, **how: Any)
 
 
 @cli.command()
-@click.argument("source", metavar="INPUT")
+@click.argument("source", type=PLACE, metavar="INPUT")
 @click.option("--methods", default="all", show_default=True, help="Methods, comma-separated.")
 @click.option("--k", default="5,10,20", show_default=True, help="One or several k, comma-separated.")
 @click.option("--protect", multiple=True, help="A protection to compare (repeatable), units joined by + [trips].")
@@ -432,7 +486,7 @@ def describe(talk: Talk, source: str, k: int, max_suppressed: float, **how: Any)
 @click.option(
     "--option", "options", multiple=True, metavar="METHOD.NAME=VALUE", help="Option of a method (repeatable)."
 )
-@click.option("--out", required=True, help="Folder of the tables and the page; not for publication.")
+@click.option("--out", type=PLACE, required=True, help="Folder of the tables and the page; not for publication.")
 @reading
 @speaking
 def compare(
@@ -482,6 +536,8 @@ def compare(
             ],
         }
     )
+    for line in flows.intake.about_persons():
+        talk.say(line)
     talk.say(to_markdown(found))
     talk.say(f"Page: {folder / 'comparison.html'}")
 
@@ -494,8 +550,8 @@ def _parse_steps(text: str) -> list[int]:
 
 
 @cli.command()
-@click.argument("directory", metavar="DIR")
-@click.option("--out", required=True, metavar="FILE", help="The picture: .png, .svg or .pdf.")
+@click.argument("directory", type=PLACE, metavar="DIR")
+@click.option("--out", type=PLACE, required=True, metavar="FILE", help="The picture: .png, .svg or .pdf.")
 @click.option("--show", default="origins", show_default=True, help="origins, destinations, both or flows.")
 @click.option("--basis", default="trips", show_default=True, help="trips or weight.")
 @click.option("--lines", type=int, default=200, show_default=True, help="How many of the largest flows to draw.")
@@ -513,8 +569,8 @@ def picture(talk: Talk, directory: str, out: str, **style: Any) -> None:
 
 
 @cli.command()
-@click.argument("directory", metavar="DIR")
-@click.option("--against", required=True, metavar="INPUT", help="The trips the release was made from.")
+@click.argument("directory", type=PLACE, metavar="DIR")
+@click.option("--against", type=PLACE, required=True, metavar="INPUT", help="The trips the release was made from.")
 @click.option("--k", type=int, help="The k that the release must have at the least.")
 @click.option(
     "--protect", multiple=True, type=click.Choice(UNITS), help="A unit that the release must protect (repeatable)."
@@ -561,16 +617,18 @@ def verify(
         if line.startswith("Not protected: subtraction"):
             talk.say(f"But: {line}")
     used = ", ".join(f"{role} from '{name}'" for role, name in report["parameters"]["columns"].items() if name)
-    talk.say(f"Read as the release says: {used}.")
+    case = report["parameters"].get("person_case") if report["parameters"]["columns"].get("person") else None
+    talk.say(f"Read as the release says: {used}{f'; upper and lower case of persons: {case}' if case else ''}.")
 
 
 cli.add_command(tabular)
 
 
 @cli.command()
-@click.argument("source", metavar="INPUT")
+@click.argument("source", type=PLACE, metavar="INPUT")
 @click.option("--by", multiple=True, required=True, metavar="COLUMN", help="Segments by this attribute (repeatable).")
-@click.option("--out", required=True, help="Folder of the results; an earlier study there is continued.")
+@click.option("--by-many", is_flag=True, help=_BY_MANY)
+@click.option("--out", type=PLACE, required=True, help="Folder of the results; an earlier study there is continued.")
 @click.option("--methods", default="all", show_default=True, metavar="A,B,...", help="Methods to compare.")
 @click.option(
     "--protect", multiple=True, help="trips, people, population or a+b (repeatable) [default: trips, population]."
@@ -585,6 +643,7 @@ def study(
     talk: Talk,
     source: str,
     by: Sequence[str],
+    by_many: bool,
     out: str,
     methods: str,
     protect: Sequence[str],
@@ -601,7 +660,7 @@ def study(
     check_folder(out)
     attributes = tuple(name.strip() for names in by for name in names.split(",") if name.strip())
     with talk.working("Reading") as progress:
-        flows = read_slices(source, by=attributes, progress=progress, **_given(**how))
+        flows = read_slices(source, by=attributes, by_many=by_many, progress=progress, **_given(**how))
     names = None if methods == "all" else [name.strip() for name in methods.split(",")]
     protections = tuple(protect) or (("trips",) if flows.whole.weight is None else ("trips", "population"))
     try:
@@ -622,6 +681,8 @@ def study(
     by_status: dict[str, int] = {}
     for row in found.rows:
         by_status[row["status"]] = by_status.get(row["status"], 0) + 1
+    for line in flows.intake.about_persons():
+        talk.say(line)
     talk.say(", ".join(f"{n:,} results {status}" for status, n in sorted(by_status.items())) + ".")
     talk.say(f"Tables: {Path(out) / 'tables.md'}, {Path(out) / 'tables.tex'}")
     talk.result({"study": out, "results": by_status})
@@ -629,10 +690,10 @@ def study(
 
 @cli.command()
 @click.argument("name", metavar="netmob25|porto|nyc-tlc|gps")
-@click.argument("source", metavar="SRC")
-@click.option("--out", required=True, metavar="FILE", help="Parquet file of the trips.")
-@click.option("--individuals", metavar="FILE", help="netmob25: the file of individuals.")
-@click.option("--zones", metavar="FILE", help="nyc-tlc: the zone table.")
+@click.argument("source", type=PLACE, metavar="SRC")
+@click.option("--out", type=PLACE, required=True, metavar="FILE", help="Parquet file of the trips.")
+@click.option("--individuals", type=PLACE, metavar="FILE", help="netmob25: the file of individuals.")
+@click.option("--zones", type=PLACE, metavar="FILE", help="nyc-tlc: the zone table.")
 @click.option("--person", metavar="COLUMN", help="gps: column that tells persons apart.")
 @click.option("--time", metavar="COLUMN", help="gps: column of the time.")
 @click.option("--lat", metavar="COLUMN", help="gps: column of the latitude.")
@@ -674,7 +735,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         # Without its own error handling click returns the code of an Exit instead of raising it.
-        code = cli.main(args=words, standalone_mode=False)
+        with warnings.catch_warnings():
+            # Commands say it in their own words.
+            warnings.simplefilter("ignore", WeakPromiseWarning)
+            code = cli.main(args=words, standalone_mode=False)
         if code:
             sys.exit(code)
     except click.ClickException as wrong:

@@ -87,6 +87,8 @@ class Description:
         k: what safety was held against.
         rows: rows read.
         left_out: rows left out, by reason.
+        person_case: ``fold`` if persons that differ in upper and lower case only are one, else ``keep``.
+        nobody: rows without a known person, by what stands there instead.
         columns: which column served as what.
         trips: number of trips.
         weight: sum of the weights, or None.
@@ -104,6 +106,8 @@ class Description:
     k: int
     rows: int
     left_out: Mapping[str, int]
+    person_case: str
+    nobody: Mapping[str, int]
     columns: Mapping[str, str]
     trips: int
     weight: float | None
@@ -133,7 +137,9 @@ class Description:
         yield f"Columns          {used or 'given as flows'}"
         yield f"Trips            {self.trips:,}"
         if self.contributors is not None:
-            yield f"People           {self.contributors.people:,}"
+            yield f"People           {self.contributors.people:,}, upper and lower case: {self.person_case}"
+            for word, rows in self.nobody.items():
+                yield f"  nobody         {rows:,} {word}"
         if self.weight is not None and self.mean_weight is not None:
             yield f"Weight           {self.weight:,.0f}, {self.mean_weight:,.1f} for a trip on average"
         yield f"Tiles            {self.origins:,} origins, {self.destinations:,} destinations"
@@ -214,6 +220,8 @@ def describe_flows(flows: Flows, *, k: int = 10, max_suppressed: float = 0.1) ->
         rows=flows.intake.rows,
         left_out=dict(flows.intake.left_out),
         columns=dict(flows.intake.columns),
+        person_case=flows.intake.person_case,
+        nobody=dict(flows.intake.nobody),
         trips=trips,
         weight=weight,
         mean_weight=None if weight is None else weight / trips,
@@ -260,8 +268,7 @@ def _levels(flows: Flows, guarantees: Mapping[str, Guarantee]) -> Iterator[Level
 
 
 def _safe_share(cells: Cells, unit: str, guarantee: Guarantee) -> SafeShare:
-    anywhere = np.full(len(cells), np.iinfo(np.int32).max, np.int32)
-    safe = guarantee.safe(cells, anywhere, anywhere)
+    safe = guarantee.safe(cells)
     volume = cells.volume("weight" if unit == "population" else "trips").astype(np.float64)
     return SafeShare(
         unit=unit,

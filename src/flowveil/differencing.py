@@ -36,7 +36,6 @@ from numpy.typing import NDArray
 
 from flowveil.errors import HierarchyError
 from flowveil.flows import Cells, Flows, group_pairs
-from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.plan import NodeZones, Release, Zones
 from flowveil.slices import stacked
@@ -378,7 +377,7 @@ class _Records:
         remainder = self.rows.merge(left, np.where(left >= 0, 0, -1).astype(np.int32), max(n, 1), 1).cells
         known, bad = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
         known[remainder.origin] = True
-        bad[remainder.origin] = ~_reaches(coarse.guarantee, remainder)
+        bad[remainder.origin] = ~coarse.guarantee.safe(remainder)
         # A coarser matrix that filtered flows out first may count less than its finer cells do: then the published
         # numbers differ by something else than what is left, and that must not look like a small group either.
         shown = self._published_difference(coarse, regions, np.where(covered, region, np.int32(-1)), n)
@@ -417,11 +416,6 @@ class _Records:
 def _sum(region: Ints, values: NDArray[Any], n: int) -> NDArray[Any]:
     inside = region >= 0
     return np.bincount(region[inside], weights=values[inside], minlength=n)
-
-
-def _reaches(guarantee: Guarantee, cells: Cells) -> NDArray[np.bool_]:
-    many = np.full(len(cells), np.iinfo(np.int32).max, np.int32)
-    return guarantee.safe(cells, many, many)
 
 
 def _positions(flows: Flows, part: Flows) -> Rows:

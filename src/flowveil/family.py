@@ -13,7 +13,7 @@ import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from multiprocessing import get_context
 from os import PathLike
@@ -181,7 +181,7 @@ def anonymize_slices(
         protect: what is counted: ``trips``, ``people`` or ``population``, or several of them.
         max_suppressed: share that may be suppressed, in each slice.
         k_population: absolute threshold where the population is protected.
-        l: fewest tiles under each end of a cell.
+        l: fewest tiles in which the trips of a cell begin, and in which they end.
         total: also publish the matrix of all slices together.
         also_every: also publish the matrices of these longer steps of time (``day`` beside ``1h``).
         common_zones: give all slices the same zones, planned along ODkAnon's schedule so that they are safe in each.
@@ -219,6 +219,8 @@ def anonymize_slices(
             "combined with --common-zones."
         )
     guarantee = Guarantee.resolve(flows.whole, k=k, protect=protect, k_population=k_population, l=l)
+    if guarantee.locations is not None:
+        flows = replace(flows, slices=tuple(guarantee.prepare(part) for part in flows.slices))
     steps = [Every.parse(text) for text in also_every]
     coarser = flows.coarser_keys(steps, total=total)
     asked = {
@@ -230,6 +232,7 @@ def anonymize_slices(
     }
     parameters = chosen.parameters(flows.whole, asked, options)
     parameters["slices"] = {
+        "by_many": flows.intake.by_many,
         "every": flows.every.name if flows.every is not None else None,
         "also_every": [step.name for step in steps],
         "total": total,
@@ -376,7 +379,7 @@ def _share_zones(
 
 def _over_cuts(flows: Flows, cuts: Cuts, task: _Task, parameters: Mapping[str, Any]) -> Release | None:
     merged = cuts.merge(flows, flows.origin, flows.destination)
-    kept = cuts.safe(merged.cells, task.guarantee)[merged.row]
+    kept = task.guarantee.safe(merged.cells)[merged.row]
     return _release(flows, Plan.from_cuts(flows, cuts.origin, cuts.destination, kept), task, parameters)
 
 

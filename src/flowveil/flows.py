@@ -2,13 +2,14 @@
 
 `Cells` is a table of (origin, destination) pairs with their trips, weight and people. `Flows` is the same table
 at tile level together with its two hierarchies. Every method and every check needs one operation, `Cells.merge`:
-rename both ends, add up what falls together. Trips and weights add; people do not, so they are kept as
-(cell, person) rows and made distinct again.
+rename both ends, add up what falls together. Trips and weights add; people do not, nor do the tiles in which trips
+begin and end, so both are kept as (cell, person) and (cell, tile) rows and made distinct again.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -66,15 +67,57 @@ class People:
 
     def merge(self, new_cell: Ints) -> People:
         """Move every row to its new cell (-1: leave it out) and make the rows distinct again."""
-        cell = new_cell[self.cell].astype(np.int64)
-        kept = cell >= 0
-        cell, person = cell[kept], self.person[kept]
-        if len(cell) == 0:
-            return People(cell=np.zeros(0, np.int32), person=np.zeros(0, np.int32))
-        n_people = int(person.max()) + 1
-        key = np.sort(cell * n_people + person)
-        key = key[_first_of_runs(key)]
-        return People(cell=(key // n_people).astype(np.int32), person=(key % n_people).astype(np.int32))
+        return People(*_moved(self.cell, self.person, new_cell))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Tiles:
+    """Where the trips of each cell begin and end: two tables of distinct (cell, tile) rows, sorted by cell.
+
+    Needed only where locations are protected, and carried only there (`Flows.located`). The tiles of a union of cells
+    are the union of their tiles, so merging never lowers how many there are.
+
+    Attributes:
+        begin: the cell and the tile of each row, for the tiles in which trips begin.
+        end: the same for those in which trips end.
+    """
+
+    begin: tuple[Ints, Ints]
+    end: tuple[Ints, Ints]
+
+    @classmethod
+    def stacked(cls, parts: Sequence[Tiles], n_cells: Sequence[int]) -> Tiles:
+        """The tiles of tables that stand one below the other and have so many cells."""
+        first = np.cumsum([0, *n_cells[:-1]]).astype(np.int32)
+        begin, end = (
+            (
+                np.concatenate([rows[0] + start for rows, start in zip(side, first, strict=True)]),
+                np.concatenate([rows[1] for rows in side]),
+            )
+            for side in ([p.begin for p in parts], [p.end for p in parts])
+        )
+        return cls(begin, end)
+
+    def count(self, n_cells: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Distinct tiles of each cell, in which its trips begin and in which they end."""
+        return np.bincount(self.begin[0], minlength=n_cells), np.bincount(self.end[0], minlength=n_cells)
+
+    def merge(self, new_cell: Ints) -> Tiles:
+        """Move every row to its new cell (-1: leave it out) and make the rows distinct again."""
+        return Tiles(_moved(*self.begin, new_cell), _moved(*self.end, new_cell))
+
+
+def _moved(cell: Ints, member: Ints, new_cell: Ints) -> tuple[Ints, Ints]:
+    """The distinct (cell, member) rows after every row has gone to its new cell (-1: it is left out)."""
+    moved = new_cell[cell].astype(np.int64)
+    kept = moved >= 0
+    moved, member = moved[kept], member[kept]
+    if len(moved) == 0:
+        return np.zeros(0, np.int32), np.zeros(0, np.int32)
+    n_members = int(member.max()) + 1
+    key = np.sort(moved * n_members + member)
+    key = key[_first_of_runs(key)]
+    return (key // n_members).astype(np.int32), (key % n_members).astype(np.int32)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -87,6 +130,7 @@ class Cells:
         weight: float64, or None where the input has no weights. In `Flows` and all that is merged from them,
             sums of weights are exact (see `exact_weights`).
         people: distinct people of each row, or None where the input has no persons.
+        tiles: distinct tiles in which the trips of each row begin and end, or None unless asked for (`Flows.located`).
     """
 
     origin: Ints
@@ -94,6 +138,7 @@ class Cells:
     trips: NDArray[np.int64]
     weight: Floats | None = None
     people: People | None = None
+    tiles: Tiles | None = None
 
     def __len__(self) -> int:
         return len(self.origin)
@@ -110,27 +155,33 @@ class Cells:
         """Distinct people of each row, or None where the input has no persons."""
         return None if self.people is None else self.people.count(len(self))
 
+    def n_tiles(self) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+        """Distinct tiles in which the trips of each row begin, and end, or None where they are not carried."""
+        return None if self.tiles is None else self.tiles.count(len(self))
+
     def select(self, kept: NDArray[np.bool_]) -> Cells:
         """The rows of a mask, in the same order."""
-        people = None
-        if self.people is not None:
+        people = tiles = None
+        if self.people is not None or self.tiles is not None:
             number = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)
-            people = self.people.merge(number)
+            people = None if self.people is None else self.people.merge(number)
+            tiles = None if self.tiles is None else self.tiles.merge(number)
         return Cells(
             origin=self.origin[kept],
             destination=self.destination[kept],
             trips=self.trips[kept],
             weight=None if self.weight is None else self.weight[kept],
             people=people,
+            tiles=tiles,
         )
 
     def renamed(self, origin: Ints, destination: Ints) -> Cells:
         """The same rows with other ends; they need not be distinct or sorted any more."""
-        return Cells(origin, destination, self.trips, self.weight, self.people)
+        return Cells(origin, destination, self.trips, self.weight, self.people, self.tiles)
 
     def joined(self, other: Cells) -> Cells:
         """The rows of this table, then those of the other."""
-        weight = people = None
+        weight = people = tiles = None
         if self.weight is not None and other.weight is not None:
             weight = np.concatenate((self.weight, other.weight))
         if self.people is not None and other.people is not None:
@@ -138,12 +189,15 @@ class Cells:
                 cell=np.concatenate((self.people.cell, other.people.cell + np.int32(len(self)))),
                 person=np.concatenate((self.people.person, other.people.person)),
             )
+        if self.tiles is not None and other.tiles is not None:
+            tiles = Tiles.stacked((self.tiles, other.tiles), (len(self), len(other)))
         return Cells(
             np.concatenate((self.origin, other.origin)),
             np.concatenate((self.destination, other.destination)),
             np.concatenate((self.trips, other.trips)),
             weight,
             people,
+            tiles,
         )
 
     def merge(self, origin: Ints, destination: Ints, n_origins: int, n_destinations: int) -> Merged:
@@ -161,7 +215,8 @@ class Cells:
         group = group_pairs(origin, destination, n_origins, n_destinations)
         weight = None if self.weight is None else group.sum(self.weight)
         people = None if self.people is None else self.people.merge(group.row)
-        cells = Cells(group.origin, group.destination, group.sum(self.trips), weight, people)
+        tiles = None if self.tiles is None else self.tiles.merge(group.row)
+        cells = Cells(group.origin, group.destination, group.sum(self.trips), weight, people, tiles)
         return Merged(cells=cells, row=group.row)
 
 
@@ -262,6 +317,10 @@ class Intake:
         resolution: H3 resolution of the tiles, or None for tiles of the user's own.
         zones: which column of the user's own map served as what.
         max_dropped, skip_unknown: how tolerant the reading was.
+        partition_columns: columns that were taken from the paths of the files.
+        by_many: whether attributes with many values were allowed to make slices.
+        person_case: ``fold`` if persons that differ in upper and lower case only were taken for one, else ``keep``.
+        nobody: rows that were used although nobody is known to have made their trips, by what stands for the person.
     """
 
     rows: int = 0
@@ -271,6 +330,25 @@ class Intake:
     zones: dict[str, str] = field(default_factory=dict)
     max_dropped: float = 0.05
     skip_unknown: bool = False
+    partition_columns: tuple[str, ...] = ()
+    by_many: bool = False
+    person_case: str = "fold"
+    nobody: dict[str, int] = field(default_factory=dict)
+
+    def about_persons(self, *, counted: bool = True) -> list[str]:
+        """Sentences on whom the people are counted by; none where no column says who travelled.
+
+        Args:
+            counted: whether they may say how many rows have no person.
+        """
+        if not self.columns.get("person"):
+            return []
+        case = {"fold": "counted as one", "keep": "told apart"}[self.person_case]
+        lines = [f"Persons that differ in upper and lower case only are {case} (--person-case {self.person_case})."]
+        if self.nobody and counted:
+            words = ", ".join(f"{word}: {rows:,}" for word, rows in self.nobody.items())
+            lines.append(f"Rows without a known person, which add nobody: {sum(self.nobody.values()):,} ({words}).")
+        return lines
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -361,6 +439,13 @@ class Flows(Cells):
             destinations=destinations,
             intake=intake or Intake(rows=len(o)),
         )
+
+    def located(self) -> Flows:
+        """The same flows, which carry the tiles they begin and end in through every merge."""
+        if self.tiles is not None:
+            return self
+        row = np.arange(len(self), dtype=np.int32)
+        return replace(self, tiles=Tiles((row, self.origin), (row, self.destination)))
 
     def __repr__(self) -> str:
         # Never the rows: a repr ends up in logs and tracebacks.

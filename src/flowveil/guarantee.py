@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, ParameterError, did_you_mean
-from flowveil.flows import Cells
-from flowveil.hierarchy import Ints
+from flowveil.flows import Cells, Flows
 
 UNITS = ("trips", "people", "population")
 
@@ -30,7 +29,9 @@ class Guarantee:
         trips: fewest trips of a cell.
         people: fewest distinct people of a cell.
         population: smallest sum of weights of a cell.
-        locations: fewest tiles under each end of a cell.
+        population_is_given: the population's threshold was given as a number. It then has nothing to do with k, and is
+            never called k: it may be far below k times the mean weight, down to a single trip.
+        locations: fewest tiles in which the trips of a cell begin, and fewest in which they end.
     """
 
     k: int
@@ -38,6 +39,7 @@ class Guarantee:
     people: int | None = None
     population: float | None = None
     locations: int | None = None
+    population_is_given: bool = False
 
     @classmethod
     def resolve(
@@ -56,7 +58,7 @@ class Guarantee:
             k: at least 1.
             protect: one or several of ``trips``, ``people``, ``population``.
             k_population: absolute threshold of the population; by default k times the mean weight of a trip.
-            l: fewest tiles under each end.
+            l: fewest tiles in which a cell's trips begin, and in which they end.
 
         Raises:
             ParameterError: k or l out of range, unknown unit.
@@ -87,6 +89,7 @@ class Guarantee:
             people=int(k) if "people" in units else None,
             population=_population_threshold(flows, k, k_population) if "population" in units else None,
             locations=None if l is None else int(l),
+            population_is_given=k_population is not None,
         )
 
     @property
@@ -99,12 +102,24 @@ class Guarantee:
         """The protected units."""
         return tuple(u for u in UNITS if getattr(self, u) is not None)
 
-    def safe(self, cells: Cells, origin_size: Ints, destination_size: Ints) -> NDArray[np.bool_]:
-        """Which cells reach every threshold.
+    @property
+    def claimed_k(self) -> int | None:
+        """What may be called k: None where all that is protected is a population given as a number."""
+        held = self.trips is not None or self.people is not None or not self.population_is_given
+        return self.k if held else None
 
-        Args:
-            cells: the cells.
-            origin_size, destination_size: tiles under the two ends of each cell.
+    def prepare(self, flows: Flows) -> Flows:
+        """The flows with all that `safe` counts in the cells merged from them; the same ones where nothing is missing.
+
+        Tiles are carried through merges only where locations are protected, because they cost as much as people do.
+        """
+        return flows if self.locations is None else flows.located()
+
+    def safe(self, cells: Cells) -> NDArray[np.bool_]:
+        """Which cells reach every threshold, by what is counted in them.
+
+        Raises:
+            DataError: the cells do not carry what is protected: persons, weights, or the tiles of `prepare`.
         """
         ok = np.ones(len(cells), dtype=np.bool_)
         if self.trips is not None:
@@ -114,7 +129,8 @@ class Guarantee:
         if self.people is not None:
             ok &= self._people_of(cells) >= self.people
         if self.locations is not None:
-            ok &= (origin_size >= self.locations) & (destination_size >= self.locations)
+            for tiles in self._tiles_of(cells):
+                ok &= tiles >= self.locations
         return ok
 
     @staticmethod
@@ -124,9 +140,16 @@ class Guarantee:
             raise DataError("People are protected, but these cells carry no persons.")
         return people
 
+    @staticmethod
+    def _tiles_of(cells: Cells) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        tiles = cells.n_tiles()
+        if tiles is None:
+            raise DataError("Locations are protected, but these cells carry no tiles; see Guarantee.prepare.")
+        return tiles
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for reports: only the thresholds that are set."""
-        named = {"k": self.k, "protect": list(self.units)}
+        """Plain data for reports: only the thresholds that are set; ``k`` is None where nothing is held against it."""
+        named: dict[str, Any] = {"k": self.claimed_k, "protect": list(self.units)}
         for unit in (*UNITS, "locations"):
             threshold = getattr(self, unit)
             if threshold is not None:

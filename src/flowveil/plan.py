@@ -196,6 +196,7 @@ class Release:
             InfeasibleError: nothing is left to publish.
             GuaranteeError: a cell is short; the method is wrong and nothing may be published.
         """
+        flows = guarantee.prepare(flows)
         everything = bool(plan.kept.all())
         origin = plan.origin_zone if everything else np.where(plan.kept, plan.origin_zone, np.int32(-1))
         merged = flows.merge(origin, plan.destination_zone, len(plan.origin_zones), len(plan.destination_zones))
@@ -206,9 +207,7 @@ class Release:
                 f"Asked for {describe_thresholds(guarantee)}. "
                 "Hint: lower k, allow more suppression, use a method that merges zones, or bring more data."
             )
-        safe = guarantee.safe(
-            cells, plan.origin_zones.size[cells.origin], plan.destination_zones.size[cells.destination]
-        )
+        safe = guarantee.safe(cells)
         if not safe.all():
             raise GuaranteeError(
                 f"{int((~safe).sum())} of {len(cells)} cells that '{method}' wants to publish fall short of the "
@@ -350,7 +349,8 @@ def describe_thresholds(guarantee: Guarantee) -> str:
     if guarantee.people is not None:
         parts.append(f"{guarantee.people} people")
     if guarantee.population is not None:
-        parts.append(f"a population of {guarantee.population:,.0f}")
+        least = guarantee.population
+        parts.append(f"a population of {least:,.0f}" if least >= 10 else f"a population of {least:g}")
     if guarantee.locations is not None:
-        parts.append(f"{guarantee.locations} tiles at each end")
+        parts.append(f"{guarantee.locations} tiles in which trips begin, and in which they end")
     return " and ".join(parts)

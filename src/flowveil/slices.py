@@ -8,14 +8,14 @@ makes slices comparable, and what makes subtraction between them checkable.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from flowveil.errors import DataError, ParameterError
-from flowveil.flows import Cells, Flows, Intake, People
+from flowveil.flows import Cells, Flows, Intake, People, Tiles
 from flowveil.hierarchy import Hierarchy
 
 #: Name of the slice column that tells the step of time.
@@ -24,6 +24,9 @@ TIME = "time"
 TAKEN = ("origin_zone", "destination_zone", "trips", "weight")
 #: More slices than this are no segments: somebody named an identifier.
 MOST_SLICES = 20_000
+#: A slice column may have so many values, and one for so many rows, unless the user confirms that it shall have more.
+MOST_VALUES = 50
+ROWS_PER_VALUE = 100
 
 #: Values of the slice columns, in their order; None in a place means all values of that column.
 Key = tuple[str | None, ...]
@@ -156,6 +159,7 @@ class SlicedFlows:
             cells.trips,
             cells.weight,
             cells.people,
+            cells.tiles,
             origins=tree_o,
             destinations=tree_d,
             intake=self.intake,
@@ -247,9 +251,32 @@ def check_slice_columns(by: Sequence[str], *, time: str | None, every: str | Non
         )
 
 
+def refuse_many_values(values: Mapping[str, int], *, rows: int) -> None:
+    """Refuse attributes that look like identifiers: matrices of one contributor each, under that contributor's name.
+
+    Where no column says who travelled, nothing else would notice: k trips of one taxi are k trips.
+
+    Args:
+        values: how many distinct values each slice column has; times are not among them.
+        rows: rows that were read and used.
+
+    Raises:
+        DataError: a column has more than `MOST_VALUES` values, or more than one for `ROWS_PER_VALUE` rows.
+    """
+    many = {name: n for name, n in values.items() if n > MOST_VALUES or n * ROWS_PER_VALUE > rows}
+    if many:
+        found = "; ".join(f"'{name}' has {n:,} values in {rows:,} rows" for name, n in many.items())
+        raise DataError(
+            f"Too many values to make a matrix of each: {found}. Allowed are {MOST_VALUES} values, and one for "
+            f"{ROWS_PER_VALUE} rows: a column like an identifier makes matrices of one contributor each, published "
+            "under its name. Hint: use classes that many people share, or confirm with --by-many (by_many=True) that "
+            "no value stands for one person, vehicle or household."
+        )
+
+
 def stacked(parts: Sequence[Cells]) -> Cells:
     """The rows of all parts, one after the other."""
-    weight = people = None
+    weight = people = tiles = None
     if all(p.weight is not None for p in parts):
         weight = np.concatenate([p.weight for p in parts if p.weight is not None])
     if all(p.people is not None for p in parts):
@@ -259,10 +286,13 @@ def stacked(parts: Sequence[Cells]) -> Cells:
             cell=np.concatenate([who.cell + np.int32(start) for who, start in rows]),
             person=np.concatenate([who.person for who, _ in rows]),
         )
+    if all(p.tiles is not None for p in parts):
+        tiles = Tiles.stacked([p.tiles for p in parts if p.tiles is not None], [len(p) for p in parts])
     return Cells(
         np.concatenate([p.origin for p in parts]),
         np.concatenate([p.destination for p in parts]),
         np.concatenate([p.trips for p in parts]),
         weight,
         people,
+        tiles,
     )

@@ -31,6 +31,7 @@ from flowveil.guarantee import UNITS, Guarantee
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods import METHODS, find_method
 from flowveil.output import real_place, try_place
+from flowveil.paths import named_path
 from flowveil.slices import SlicedFlows
 
 if TYPE_CHECKING:
@@ -279,8 +280,8 @@ def check_folder(directory: str | PathLike[str]) -> None:
 
 def _opened(directory: str | PathLike[str], studied: str) -> Path:
     """The folder, ready for results of these data; runs of other data in it would be beside tables they are not of."""
-    check_folder(directory)
-    folder = Path(directory)
+    folder = named_path(directory, what="the study")
+    check_folder(folder)
     marker = folder / MARKER
     try:
         if folder.exists() and any(folder.iterdir()):

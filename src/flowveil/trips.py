@@ -7,6 +7,7 @@ from typing import Any
 
 from flowveil.engines import load_engine, load_slicing_engine
 from flowveil.engines.columns import ColumnMap, parse_pair
+from flowveil.engines.partitions import parse_partition_columns
 from flowveil.flows import Flows
 from flowveil.slices import Every, SlicedFlows, check_slice_columns
 
@@ -25,6 +26,8 @@ def read_trips(
     zones: Any = None,
     max_dropped: float = 0.05,
     skip_unknown: bool = False,
+    partition_columns: str | Sequence[str] = (),
+    person_case: str = "fold",
     engine: str = "duckdb",
     progress: Callable[[float], None] | None = None,
 ) -> Flows:
@@ -37,7 +40,8 @@ def read_trips(
     Rows with a missing end, an end off the earth or an end at exactly 0,0 are left out, as are rows with a
     missing count or weight and rows that stand for no trip. Text in a number column, negative or fractional
     counts, negative weights, tiles that are no H3 cells and tiles of several resolutions are errors. A row
-    whose person is missing counts as a trip but adds nobody to the people of its flow.
+    whose person is missing, or a placeholder such as ``unknown``, ``?`` or ``-1``, counts as a trip but adds nobody to
+    the people of its flow; ``intake.nobody`` counts such rows.
 
     Args:
         source: a path to .csv, .tsv, .txt (also .gz) or .parquet, a folder or pattern of Parquet files, or a
@@ -59,6 +63,10 @@ def read_trips(
             what it takes. The ends must then be codes of its zones.
         max_dropped: share of the rows that may be left out; rows that stand for no trip are not counted.
         skip_unknown: leave out rows with a tile that is not an H3 cell, instead of refusing them.
+        partition_columns: columns come from the contents of files. These come from folders such as ``month=3``,
+            ``"a,b"`` or a list; they may cut trips (``by``, ``time``) and be nothing else.
+        person_case: ``fold`` takes persons that differ in upper and lower case only for one, which counts fewer people
+            and so is the safe side; ``keep`` tells them apart.
         engine: who reads; see `flowveil.engines.ENGINES`.
         progress: called now and then with the share that is read, from 0 to 1.
 
@@ -85,6 +93,8 @@ def read_trips(
         zones=zones,
         max_dropped=max_dropped,
         skip_unknown=skip_unknown,
+        partition_columns=parse_partition_columns(partition_columns),
+        person_case=person_case,
         progress=progress,
     )
 
@@ -95,6 +105,7 @@ def read_slices(
     by: str | Sequence[str] = (),
     time: str | None = None,
     every: str | None = None,
+    by_many: bool = False,
     resolution: int = 10,
     origin: str | Sequence[str] | None = None,
     destination: str | Sequence[str] | None = None,
@@ -106,6 +117,8 @@ def read_slices(
     zones: Any = None,
     max_dropped: float = 0.05,
     skip_unknown: bool = False,
+    partition_columns: str | Sequence[str] = (),
+    person_case: str = "fold",
     engine: str = "duckdb",
     progress: Callable[[float], None] | None = None,
 ) -> SlicedFlows:
@@ -121,6 +134,8 @@ def read_slices(
         time: column of the time, together with ``every``.
         every: step of time: minutes or hours that divide a day (``15min``, ``1h``), ``day``, ``month``, ``hour``,
             ``weekday``, or ``weekday-hour`` (168 slices, each collecting that hour of all weeks).
+        by_many: allow attributes with more than 50 values, or more than one for 100 rows. They are refused otherwise: a
+            column like an identifier makes matrices of one contributor each. Times are not concerned.
         resolution: as for `read_trips`, like all that follow.
         origin: latitude and longitude column of the origin.
         destination: latitude and longitude column of the destination.
@@ -132,6 +147,8 @@ def read_slices(
         zones: map whose zones are the tiles.
         max_dropped: share of the rows that may be left out.
         skip_unknown: leave out rows with unknown tiles.
+        partition_columns: columns that come from folders such as ``month=3``.
+        person_case: whether upper and lower case of persons count.
         engine: who reads.
         progress: called now and then with the share that is read.
 
@@ -156,10 +173,13 @@ def read_slices(
         source,
         columns=columns,
         every=None if every is None else Every.parse(every),
+        by_many=by_many,
         resolution=resolution,
         zones=_map_of(zones),
         max_dropped=max_dropped,
         skip_unknown=skip_unknown,
+        partition_columns=parse_partition_columns(partition_columns),
+        person_case=person_case,
         progress=progress,
     )
 

@@ -10,11 +10,9 @@ Findings never quote a value below the guarantee: they count cells, flows and zo
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from glob import escape
@@ -26,11 +24,14 @@ import numpy as np
 
 from flowveil.errors import GuaranteeError
 from flowveil.slices import SlicedFlows
+from flowveil.verify_binaries import Tables, check_binaries
 from flowveil.verify_boxes import Rectangles, flows_inside
 from flowveil.verify_carriers import check_carriers
 from flowveil.verify_differences import check_differences
 from flowveil.verify_exports import EXPORTS, check_exports
+from flowveil.verify_folder import check_folder, read_json
 from flowveil.verify_noisy import claims_noise, verify_noise
+from flowveil.verify_parquet import check_layouts, check_rewriting, check_text, whole_table
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
@@ -39,8 +40,9 @@ if TYPE_CHECKING:
 #: Sums of weights may differ by this share: they pass through decimal text and other people's tools.
 TOLERANCE = 1e-9
 
-_FILES = ("flows.parquet", "zones.parquet", "report.json", "report.html")
-_MANIFEST = "manifest.json"
+_TABLES = ("flows.parquet", "zones.parquet")
+#: A matrix has no more cells than raw flows; a family one for each level of its slice columns, and of its times.
+_FEWEST_ROWS, _LEVELS_OF_TIME = 1_000, 8
 _FLOW_COLUMNS: dict[str, str | None] = {
     "origin_zone": "VARCHAR",
     "destination_zone": "VARCHAR",
@@ -94,6 +96,7 @@ def verify_release(
     flows: Flows | SlicedFlows,
     *,
     expect: Mapping[str, Any] | None = None,
+    unread: list[str] | None = None,
     law: bool = True,
 ) -> list[str]:
     """Recount a release, or a family of releases, from its files and the raw flows.
@@ -103,6 +106,8 @@ def verify_release(
         flows: the flows it was made from, at tile level; for a family the flows of its slices.
         expect: what the guarantee must be at the least (``k``, ``protect``, ``k_population``, ``l``); without it the
             release is held against the guarantee that it claims.
+        unread: gets a line for each part of a file that could not be compared, because another version of a library
+            wrote it; see `flowveil.verify_binaries.UNREAD`.
         law: whether the numbers of a noisy release are held against the law of its noise. Not while it is being
             published: a release that were refused for what its noise happens to be would not keep its promise.
 
@@ -115,20 +120,29 @@ def verify_release(
         without noise, and that the counts can be noise of the stated law on the raw ones.
     """
     try:
-        return _verify(Path(folder), flows, expect or {}, law=law)
+        return _verify(Path(folder), flows, expect or {}, [] if unread is None else unread, law=law)
     except (TypeError, KeyError, AttributeError, ValueError, OverflowError):
         return ["report.json: not the report of a release; it cannot be checked"]
 
 
-def _verify(place: Path, flows: Flows | SlicedFlows, expect: Mapping[str, Any], *, law: bool) -> list[str]:
+def _verify(
+    place: Path, flows: Flows | SlicedFlows, expect: Mapping[str, Any], unread: list[str], *, law: bool
+) -> list[str]:
     if not place.is_dir():
         return ["there is no such folder"]
+    # Until every file is known to be a regular one that the manifest lists and hashes, none is parsed.
+    findings = check_folder(place, exports=EXPORTS)
+    if findings:
+        return findings
     raw = _Raw.of(flows)
-    findings = list(_check_manifest(place))
-    if claims_noise(place):
+    noisy = claims_noise(place)
+    findings = check_layouts(place, most_rows=None if noisy else raw.most_rows)
+    if findings:
+        return findings
+    if noisy:
         if isinstance(flows, SlicedFlows):
-            return [*findings, "report.json: a noisy release has no slices"]
-        return [*findings, *_verify_noisy(place, flows, expect, law=law)]
+            return ["report.json: a noisy release has no slices"]
+        return list(_verify_noisy(place, flows, expect, unread, law=law))
     report, problems = _read_report(place)
     findings += problems
     if report is None:
@@ -137,13 +151,14 @@ def _verify(place: Path, flows: Flows | SlicedFlows, expect: Mapping[str, Any], 
         return [*findings, "report.json: its slice columns are not those of the input as it was read"]
     report = _with_exact_population(report, raw.whole)
     findings += _check_guarantee(report, raw.whole)
-    findings += _check_expected(report, expect)
-    with _database() as db:
+    findings += _check_expected(report, expect, raw.whole)
+    with _database(place) as db:
         findings += _load_published(db, place, raw)
         if not _one(db, "SELECT count(*) = 2 FROM duckdb_tables() WHERE table_name IN ('published', 'zones')"):
             return findings
         findings += check_carriers(place, lambda query, values: _run(db, query, values))
         findings += check_exports(place, _present_exports(place), db, slice_columns=raw.columns)
+        findings += _check_bytes(db, place, unread)
         findings += _load_slices(db, report, raw)
         _load_raw(db, raw)
         findings += _check_slices(db, report, raw)
@@ -161,7 +176,8 @@ def _verify(place: Path, flows: Flows | SlicedFlows, expect: Mapping[str, Any], 
                 db,
                 _run,
                 columns=raw.columns,
-                safe=_safe(report, locations=False),
+                safe=_safe(report),
+                tiles=report.threshold("locations") is not None,
                 people=raw.whole.people is not None,
                 admitted=report.short_differences,
                 unsettled=report.unsettled,
@@ -169,18 +185,34 @@ def _verify(place: Path, flows: Flows | SlicedFlows, expect: Mapping[str, Any], 
     return findings
 
 
-def _verify_noisy(place: Path, flows: Flows, expect: Mapping[str, Any], *, law: bool) -> Iterator[str]:
+def _check_bytes(db: Any, place: Path, unread: list[str]) -> Iterator[str]:
+    """Whether the tables, and the exports that are not text, are to the last byte what their rows make."""
+    yield from check_rewriting(db, place, unread)
+    binaries = [name for name in _present_exports(place) if name.endswith((".gpkg", ".omx", ".arrow"))]
+    if binaries:
+        flows, zones = (whole_table(db, place / name) for name in _TABLES)
+        tables = Tables(flows=flows.table, zones=zones.table, written_by=flows.written_by, unread=unread)
+        yield from check_binaries(place, binaries, tables)
+
+
+def _verify_noisy(
+    place: Path, flows: Flows, expect: Mapping[str, Any], unread: list[str], *, law: bool
+) -> Iterator[str]:
     missing = [name for name, value in expect.items() if value]
     if missing:
         yield f"report.json: a noisy release promises no smallest cell, so {', '.join(missing)} cannot hold"
-    with _database() as db:
-        findings = list(verify_noise(place, flows, db, law=law))
+    with _database(place) as db:
+        findings = [finding for name in _TABLES for finding in check_text(db, place / name)]
+        findings = findings or list(verify_noise(place, flows, db, law=law))
         if not findings:
             # How many tiles a zone has is not told where only the data knows.
             findings += _load_table(db, place / "zones.parquet", "zones", _ZONE_COLUMNS, may_be_empty="tiles")
         yield from findings
+        if findings:
+            return
+        yield from _check_bytes(db, place, unread)
         exports = _present_exports(place)
-        if findings or not exports:
+        if not exports:
             return
         columns = {name: kind for name, kind in _FLOW_COLUMNS.items() if name != "weight"}
         yield from _load_table(db, place / "flows.parquet", "published", columns)
@@ -203,6 +235,12 @@ class _Raw:
     slices: tuple[Flows, ...]
     whole: Flows
 
+    @property
+    def most_rows(self) -> int:
+        """More cells than any release of these flows has: each holds a flow of its own slice, at some level."""
+        flows = sum(len(part) for part in self.slices)
+        return _FEWEST_ROWS + flows * (_LEVELS_OF_TIME * 2 ** len(self.columns) if self.columns else 1)
+
     @classmethod
     def of(cls, flows: Flows | SlicedFlows) -> _Raw:
         if isinstance(flows, SlicedFlows):
@@ -213,43 +251,8 @@ class _Raw:
 # ---- the folder --------------------------------------------------------------------------------------------
 
 
-def _check_manifest(place: Path) -> Iterator[str]:
-    present = {entry.name for entry in place.iterdir()}
-    try:
-        listed = json.loads((place / _MANIFEST).read_text(encoding="utf-8"))["sha256"]
-        listed = {str(name): str(value) for name, value in listed.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        yield f"{_MANIFEST}: missing or not readable"
-        listed = {}
-    exports = _exports_of(listed)
-    for name in sorted((set(_FILES) | exports) - present):
-        yield f"{name}: missing"
-    for name in sorted(present - set(_FILES) - exports - {_MANIFEST}):
-        yield f"{name}: extra file, not part of a release"
-    for name in sorted(set(listed) - set(_FILES) - exports):
-        yield f"{_MANIFEST}: lists '{name}', which is not part of a release"
-    for name in sorted(present & (set(_FILES) | exports)):
-        if name not in listed:
-            yield f"{_MANIFEST}: does not list '{name}'"
-        elif _sha256(place / name) != listed[name]:
-            yield f"{name}: its sha256 is not the one in {_MANIFEST}"
-
-
-def _exports_of(listed: Iterable[str]) -> set[str]:
-    """The files of a manifest that are exports of the tables."""
-    return set(listed) & set(EXPORTS)
-
-
 def _present_exports(place: Path) -> list[str]:
     return sorted(name for name in EXPORTS if (place / name).is_file())
-
-
-def _sha256(path: Path) -> str | None:
-    try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
-        return None
 
 
 @dataclass(frozen=True)
@@ -293,6 +296,16 @@ class _Claims:
         """Whether a flow may lie in several published cells, so that nobody can tell in which it is counted."""
         return self.boxes is not None and not self.boxes["disjoint"]
 
+    @property
+    def population_is_given(self) -> bool:
+        """Whether the population's threshold was given as a number, which is then never called k."""
+        return _number(self.parameters.get("k_population")) is not None
+
+    @property
+    def k(self) -> float:
+        """What measures are held against: the k that is claimed or, where none is, the one that was asked for."""
+        return _number(self.guarantee.get("k")) or _number(self.parameters.get("k")) or 0
+
     def threshold(self, unit: str) -> float | None:
         """What every cell must reach in a unit, or None where the unit is not protected."""
         return self.guarantee.get(unit)
@@ -300,7 +313,7 @@ class _Claims:
 
 def _read_report(place: Path) -> tuple[_Claims | None, list[str]]:
     try:
-        content = json.loads((place / "report.json").read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+        content = read_json(place / "report.json")
         claims = _Claims(
             guarantee=dict(content["guarantee"]),
             parameters=dict(content["parameters"]),
@@ -339,7 +352,8 @@ def _malformed(claims: _Claims) -> Iterator[str]:
     ):
         yield "report.json: 'boxes' does not say their grid and whether they are disjoint"
     for unit in ("k", *_UNITS, "locations"):
-        left_open = unit == "population" and claims.withheld and claims.guarantee.get(unit) is None
+        empty = claims.guarantee.get(unit) is None
+        left_open = empty and (claims.population_is_given if unit == "k" else unit == "population" and claims.withheld)
         if unit in claims.guarantee and not left_open and _number(claims.guarantee[unit]) is None:
             yield f"report.json: the guarantee in {unit} is not a number"
     rule, levels = claims.suppression.get("rule"), claims.suppression.get("levels")
@@ -350,10 +364,6 @@ def _malformed(claims: _Claims) -> Iterator[str]:
         isinstance(levels, bool) or not isinstance(levels, int) or levels < 0 or beta is None or not 0 <= beta < 1
     ):
         yield "report.json: the suppression rule 'hopeless flows' has no valid levels or beta"
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _number(value: Any) -> float | None:
@@ -371,7 +381,7 @@ def _with_exact_population(claims: _Claims, flows: Flows) -> _Claims:
     """
     if "population" not in claims.guarantee or claims.threshold("population") is not None:
         return claims
-    exact = _mean_population(flows, claims.guarantee.get("k", 0))
+    exact = _mean_population(flows, claims.k)
     return replace(claims, guarantee={**claims.guarantee, "population": exact})
 
 
@@ -391,7 +401,10 @@ def _check_guarantee(claims: _Claims, flows: Flows) -> Iterator[str]:
         yield "report.json: the guarantee protects people, but the input has no persons to count"
     if "population" in protected and flows.weight is None:
         yield "report.json: the guarantee protects the population, but the input has no weights to count"
-    if (_number(claims.guarantee.get("k")) or 0) < 1:
+    if protected == ["population"] and claims.population_is_given:
+        if claims.guarantee.get("k") is not None:
+            yield "report.json: the guarantee calls k what is a population given as a number"
+    elif (_number(claims.guarantee.get("k")) or 0) < 1:
         yield "report.json: the guarantee has no k of at least 1"
     asked = claims.parameters.get("protect") or ()
     if sorted({asked} if isinstance(asked, str) else set(asked)) != sorted(protected):
@@ -401,14 +414,23 @@ def _check_guarantee(claims: _Claims, flows: Flows) -> Iterator[str]:
             yield f"report.json: the guarantee in {unit} is weaker than the parameters ask for"
 
 
-def _check_expected(claims: _Claims, expect: Mapping[str, Any]) -> Iterator[str]:
-    """Compare the guarantee that the release claims with the one its reader asks for."""
-    k = expect.get("k")
-    if k is not None and (_number(claims.guarantee.get("k")) or 0) < k:
-        yield f"report.json: the release claims a k of less than {k}"
-    for unit in expect.get("protect") or ():
+def _check_expected(claims: _Claims, expect: Mapping[str, Any], flows: Flows) -> Iterator[str]:
+    """Compare the guarantee that the release claims with the one its reader asks for.
+
+    k is asked of every unit that the reader names, or of one at the least where none is named; of the population it
+    asks k times the mean weight of the input, unless the reader says how much is enough.
+    """
+    k, named = expect.get("k"), tuple(expect.get("protect") or ())
+    for unit in named:
         if claims.threshold(unit) is None:
             yield f"report.json: the release does not protect {unit}"
+    if k is not None:
+        enough = expect.get("k_population")
+        asked = {"trips": k, "people": k, "population": enough or _mean_population(flows, k) or math.inf}
+        claimed = [unit for unit in named or _UNITS if claims.threshold(unit) is not None]
+        short = [unit for unit in claimed if (claims.threshold(unit) or 0) < asked[unit] * (1 - TOLERANCE)]
+        if short and (named or short == claimed):
+            yield f"report.json: the release claims a k of less than {k} in {', '.join(short)}"
     for unit, name in (("population", "k_population"), ("locations", "l")):
         least = expect.get(name)
         if least is not None and (claims.threshold(unit) or 0) < least:
@@ -418,7 +440,7 @@ def _check_expected(claims: _Claims, expect: Mapping[str, Any]) -> Iterator[str]
 def _asked_for(claims: _Claims, flows: Flows) -> dict[str, float]:
     """The least thresholds that the parameters, and the guarantee's own k, ask for."""
     asked_k = _number(claims.parameters.get("k"))
-    k = max(_number(claims.guarantee.get("k")) or 0, asked_k or 0)
+    k = max(claims.k, asked_k or 0)
     protect = claims.parameters.get("protect") or ()
     units = {protect} if isinstance(protect, str) else set(protect)
     asked = {unit: k for unit in ("trips", "people") if unit in units or claims.threshold(unit) is not None}
@@ -435,7 +457,7 @@ def _asked_for(claims: _Claims, flows: Flows) -> dict[str, float]:
 
 
 def _safe(claims: _Claims, *, locations: bool = True) -> str:
-    """SQL: whether a group with trips, people, weight, tiles_o, tiles_d reaches every threshold."""
+    """SQL: whether a group with trips, people, weight, begin_tiles, end_tiles reaches every threshold."""
     column = {"trips": "trips", "people": "people", "population": "weight"}
     terms = ["true"]
     for unit, name in column.items():
@@ -443,7 +465,7 @@ def _safe(claims: _Claims, *, locations: bool = True) -> str:
             terms.append(f"coalesce({name}, 0) >= {_literal(claims.threshold(unit))}")
     if locations and claims.threshold("locations") is not None:
         least = _literal(claims.threshold("locations"))
-        terms.append(f"tiles_o >= {least} AND tiles_d >= {least}")
+        terms.append(f"begin_tiles >= {least} AND end_tiles >= {least}")
     return "(" + " AND ".join(terms) + ")"
 
 
@@ -456,8 +478,11 @@ def _literal(value: float | None) -> str:
 
 
 @contextmanager
-def _database() -> Iterator[Any]:
-    """An empty database; what does not fit into memory goes to a private folder that is removed."""
+def _database(place: Path) -> Iterator[Any]:
+    """An empty database that may read the files of one folder and no others, nor change its settings.
+
+    What does not fit into memory goes to a private folder that is removed.
+    """
     import duckdb
 
     with tempfile.TemporaryDirectory(prefix="flowveil-") as spill:
@@ -465,6 +490,9 @@ def _database() -> Iterator[Any]:
         try:
             _run(db, "SET autoinstall_known_extensions = false")
             _run(db, "SET enable_progress_bar = false")
+            _run(db, f"SET allowed_directories = [{_text(str(place))}]")
+            _run(db, "SET enable_external_access = false")
+            _run(db, "SET lock_configuration = true")
             yield db
         finally:
             db.close()
@@ -474,6 +502,10 @@ def _run(db: Any, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...
     """Run to the end: newer versions of DuckDB refuse other work while a result is only half read."""
     rows: list[tuple[Any, ...]] = db.execute(query, list(values)).fetchall()
     return rows
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
 
 
 def _one(db: Any, query: str) -> Any:
@@ -504,6 +536,10 @@ def _load_table(
     # The folder's name is a name, not a pattern, and 'k=10' in it is not a column.
     source = "read_parquet(?, file_row_number = true, hive_partitioning = false)"
     expected = {**columns, **dict.fromkeys(slice_columns, "VARCHAR")}
+    problems = check_text(db, path)
+    if problems:
+        yield from problems
+        return
     try:
         found = _run(db, f"DESCRIBE SELECT * FROM {source}", [escape(str(path))])
         kinds = {name: kind for name, kind, *_ in found if name != "file_row_number"}
@@ -633,7 +669,7 @@ def _check_slices(db: Any, claims: _Claims, raw: _Raw) -> Iterator[str]:
     """A published slice names its values: where persons are known, k of them must be in it."""
     if not raw.columns or raw.whole.people is None:
         return
-    k = _literal(claims.guarantee.get("k", 0))
+    k = _literal(claims.k)
     few = f"SELECT s FROM raw JOIN who USING (flow) GROUP BY s HAVING count(DISTINCT person) >= {k}"
     n = _one(db, f"SELECT count(*) FROM slice ANTI JOIN ({few}) USING (s)")
     if n:
@@ -814,16 +850,27 @@ def _tile_centers(tree: Hierarchy) -> tuple[Any, Any]:
 # ---- cells -------------------------------------------------------------------------------------------------
 
 
-def _group(db: Any, name: str, rows: str, *, people: bool) -> None:
-    """Count groups: ``rows`` has (flow, s, a, b, trips, weight); ``name`` gets (s, a, b, trips, weight, people)."""
-    groups = f"SELECT s, a, b, sum(trips)::BIGINT AS trips, sum(weight) AS weight FROM {rows} GROUP BY s, a, b"
-    # Distinct rows first, then a plain count: a set of persons for each of a million cells is far slower.
-    distinct = f"SELECT DISTINCT s, a, b, person FROM {rows} JOIN who USING (flow)"
-    persons = f"SELECT s, a, b, count(*) AS people FROM ({distinct}) GROUP BY s, a, b"
-    counted = f"SELECT g.*, NULL::BIGINT AS people FROM ({groups}) g"
-    if people:
-        counted = f"SELECT g.*, coalesce(people, 0) AS people FROM ({groups}) g LEFT JOIN ({persons}) USING (s, a, b)"
-    _run(db, f"CREATE OR REPLACE TABLE {name} AS {counted}")
+def _group(db: Any, name: str, rows: str, *, people: bool, tiles: bool = False) -> None:
+    """Count groups: ``rows`` has (flow, s, a, b, trips, weight), ``name`` gets (s, a, b, trips, weight) and more.
+
+    ``people`` are the distinct persons, ``begin_tiles`` and ``end_tiles`` the distinct tiles in which the trips begin
+    and end; each is empty where it is not asked for.
+    """
+    found = f"SELECT s, a, b, sum(trips)::BIGINT AS trips, sum(weight) AS weight FROM {rows} GROUP BY s, a, b"
+    counted = (
+        ("people", "person", "who", people),
+        ("begin_tiles", "o", "(SELECT flow, o FROM raw)", tiles),
+        ("end_tiles", "d", "(SELECT flow, d FROM raw)", tiles),
+    )
+    for column, member, source, asked in counted:
+        if not asked:
+            found = f"SELECT *, NULL::BIGINT AS {column} FROM ({found})"
+            continue
+        # Distinct rows first, then a plain count: a set of persons for each of a million cells is far slower.
+        distinct = f"SELECT DISTINCT s, a, b, {member} FROM {rows} JOIN {source} USING (flow)"
+        numbers = f"SELECT s, a, b, count(*) AS n FROM ({distinct}) GROUP BY s, a, b"
+        found = f"SELECT g.*, coalesce(n, 0) AS {column} FROM ({found}) g LEFT JOIN ({numbers}) USING (s, a, b)"
+    _run(db, f"CREATE OR REPLACE TABLE {name} AS {found}")
 
 
 def _leave_out_hopeless(db: Any, claims: _Claims) -> None:
@@ -840,13 +887,9 @@ def _leave_out_hopeless(db: Any, claims: _Claims) -> None:
             f"JOIN (SELECT * FROM up_o WHERE step = least({level}, top)) a ON raw.o = a.tile "
             f"JOIN (SELECT * FROM up_d WHERE step = least({level}, top)) b ON raw.d = b.tile",
         )
-        _group(db, "lifted_cell", "lifted", people=claims.threshold("people") is not None)
-        _run(
-            db,
-            "CREATE OR REPLACE TABLE good AS SELECT s, a, b FROM (SELECT c.*, o.tiles AS tiles_o, "
-            "d.tiles AS tiles_d FROM lifted_cell c JOIN node_o o ON a = o.node JOIN node_d d ON b = d.node) "
-            f"WHERE {_safe(claims)}",
-        )
+        people, tiles = (claims.threshold(unit) is not None for unit in ("people", "locations"))
+        _group(db, "lifted_cell", "lifted", people=people, tiles=tiles)
+        _run(db, f"CREATE OR REPLACE TABLE good AS SELECT s, a, b FROM lifted_cell WHERE {_safe(claims)}")
         _run(
             db,
             "CREATE OR REPLACE TABLE lost AS SELECT flow FROM (SELECT * FROM lost JOIN lifted USING (flow)) "
@@ -887,10 +930,12 @@ def _assign_flows(db: Any, claims: _Claims, flows: Flows) -> None:
     else:
         _run(db, "CREATE VIEW located AS SELECT flow, s, a, b, trips, weight FROM rest JOIN inside USING (flow)")
     _run(db, "CREATE TABLE assigned AS SELECT * FROM located SEMI JOIN cells USING (a, b)")
-    _group(db, "counted", "assigned", people=flows.people is not None)
+    tiles = claims.threshold("locations") is not None
+    _group(db, "counted", "assigned", people=flows.people is not None, tiles=tiles)
     _run(
         db,
         "CREATE TABLE recount AS SELECT p.*, a, b, c.trips AS true_trips, c.weight AS true_weight, c.people, "
+        "begin_tiles, end_tiles, "
         "o.tiles AS tiles_o, d.tiles AS tiles_d FROM published p JOIN zone_o o ON origin_zone = o.zone AND p.s = o.s "
         "JOIN zone_d d ON destination_zone = d.zone AND p.s = d.s LEFT JOIN counted c ON c.a = o.z AND c.b = d.z",
     )
@@ -962,12 +1007,9 @@ def _check_cells(db: Any, claims: _Claims, flows: Flows) -> Iterator[str]:
         yield f"flows.parquet: {double} flows of the input fall into two published cells"
     if claims.homogeneous:
         _run(db, "CREATE TABLE elsewhere AS SELECT * FROM located ANTI JOIN cells USING (a, b)")
-        _group(db, "unpublished", "elsewhere", people=flows.people is not None)
-        missing = _one(
-            db,
-            "SELECT count(*) FROM (SELECT c.*, o.tiles AS tiles_o, d.tiles AS tiles_d FROM unpublished c "
-            f"JOIN zone_o o ON a = o.z JOIN zone_d d ON b = d.z) WHERE {_safe(claims)}",
-        )
+        tiles = claims.threshold("locations") is not None
+        _group(db, "unpublished", "elsewhere", people=flows.people is not None, tiles=tiles)
+        missing = _one(db, f"SELECT count(*) FROM unpublished WHERE {_safe(claims)}")
         if missing:
             yield f"flows.parquet: {missing} cells that reach the guarantee are missing"
 
@@ -1033,7 +1075,10 @@ def _short(claims: _Claims) -> Iterator[tuple[str, str]]:
         yield "have less than the population of the guarantee", f"coalesce(true_weight, 0) < {least}"
     if locations is not None:
         least = _literal(locations)
-        yield f"have fewer than {locations} tiles at an end", f"least(tiles_o, tiles_d) < {least}"
+        yield (
+            f"have trips that begin, or end, in fewer than {locations} tiles",
+            f"coalesce(least(begin_tiles, end_tiles), 0) < {least}",
+        )
 
 
 # ---- the report --------------------------------------------------------------------------------------------
@@ -1120,7 +1165,7 @@ def _check_bases(
 
 
 def _recounted_measures(db: Any, claims: _Claims, where: str) -> dict[str, float | None]:
-    k = _literal(claims.guarantee.get("k", 0))
+    k = _literal(claims.k)
     names = {
         "n_cells": "count(*)",
         "n_origin_zones": "count(DISTINCT origin_zone)",
@@ -1203,7 +1248,7 @@ def _must_withhold_overall(db: Any, claims: _Claims, flows: Flows, secret: set[i
     _group(db, "together", "pool", people=flows.people is not None)
     enough = _safe(claims, locations=False)
     if flows.people is not None:
-        enough = f"{enough} AND people >= {_literal(claims.guarantee.get('k', 0))}"
+        enough = f"{enough} AND people >= {_literal(claims.k)}"
     return bool(n < _FEWEST_SUPPRESSED or not _one(db, f"SELECT {enough} FROM together"))
 
 

@@ -12,6 +12,8 @@ from glob import escape
 from pathlib import Path
 from typing import Any
 
+from flowveil.verify_folder import read_json
+
 _MANIFEST = {"format", "version", "sha256", "statement"}
 _MEASURES = {
     "c_avg",
@@ -73,7 +75,7 @@ def check_carriers(place: Path, run: Callable[[str, list[Any]], list[tuple[Any, 
         place: the folder; its report is readable.
         run: runs a query with values in DuckDB.
     """
-    report = json.loads((place / "report.json").read_text(encoding="utf-8"))
+    report = read_json(place / "report.json")
     yield from _strange("report.json", report, _REPORT | (_OF_FAMILIES if "slices" in report else set()))
     for name, allowed in _INSIDE.items():
         yield from _strange(f"report.json: '{name}'", report.get(name), allowed)
@@ -93,7 +95,7 @@ def check_carriers(place: Path, run: Callable[[str, list[Any]], list[tuple[Any, 
 
 def _manifest(place: Path) -> Mapping[str, Any]:
     try:
-        found = json.loads((place / "manifest.json").read_text(encoding="utf-8"))
+        found = read_json(place / "manifest.json")
     except (OSError, ValueError):
         # Said by the check of the manifest.
         return {}

@@ -15,7 +15,15 @@ Run = Callable[..., list[tuple[Any, ...]]]
 
 
 def check_differences(
-    db: Any, run: Run, *, columns: Sequence[str], safe: str, people: bool, admitted: int, unsettled: bool
+    db: Any,
+    run: Run,
+    *,
+    columns: Sequence[str],
+    safe: str,
+    tiles: bool,
+    people: bool,
+    admitted: int,
+    unsettled: bool,
 ) -> Iterator[str]:
     """Hold the family against its own claim on subtraction.
 
@@ -24,7 +32,8 @@ def check_differences(
             ``zone_*`` and ``up_*``.
         run: runs a query to its end.
         columns: the slice columns.
-        safe: SQL that says whether a group with trips, weight and people is safe.
+        safe: SQL that says whether a group with trips, weight, people, begin_tiles and end_tiles is safe.
+        tiles: whether it asks for the tiles in which trips begin and end.
         people: whether persons are known.
         admitted: how many short differences the report admits.
         unsettled: whether the report admits that subtraction is not settled.
@@ -52,7 +61,10 @@ def check_differences(
             f"(SELECT s FROM coarser WHERE kind IN ({listed})) USING (s) "
             f"ANTI JOIN (SELECT row, s FROM covered WHERE kind IN ({listed})) USING (row, s)",
         )
-        sums = "SELECT s, a, b, sum(trips)::BIGINT AS trips, sum(weight) AS weight FROM remainder GROUP BY s, a, b"
+        ends = ", count(DISTINCT o) AS begin_tiles, count(DISTINCT d) AS end_tiles" if tiles else ""
+        sums = (
+            f"SELECT s, a, b, sum(trips)::BIGINT AS trips, sum(weight) AS weight{ends} FROM remainder GROUP BY s, a, b"
+        )
         persons = "SELECT DISTINCT s, a, b, person FROM remainder JOIN persons USING (row)"
         counted = f"SELECT *, NULL::BIGINT AS people FROM ({sums})"
         if people:
@@ -85,8 +97,8 @@ def _list_covered(db: Any, run: Run) -> None:
     """``covered``: which raw rows a coarser matrix (s) counts in a cell that holds the finer cell that counts it."""
     run(
         db,
-        "CREATE TABLE place AS SELECT r.row, p.s, x.a, x.b, r.trips, r.weight FROM rows r JOIN part p USING (m) "
-        "JOIN raw w ON w.s = p.s AND w.o = r.o AND w.d = r.d JOIN assigned x ON x.flow = w.flow",
+        "CREATE TABLE place AS SELECT r.row, p.s, x.a, x.b, r.o, r.d, r.trips, r.weight FROM rows r "
+        "JOIN part p USING (m) JOIN raw w ON w.s = p.s AND w.o = r.o AND w.d = r.d JOIN assigned x ON x.flow = w.flow",
     )
     run(
         db,

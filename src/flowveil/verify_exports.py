@@ -1,20 +1,19 @@
-"""The recount of exports: whether each holds the rows of the release, no more and no less.
+"""The recount of exports that are text: whether each holds the rows of the release, no more and no less.
 
-Shares nothing with the writers: files are read with DuckDB, SQLite, plain JSON and HDF5. Findings name files and count
-rows; they quote no value.
+Shares nothing with the writers: files are read with DuckDB and plain JSON. Findings name files and count
+rows; they quote no value. GeoPackage, OMX and Arrow are compared in `flowveil.verify_binaries`.
 """
 
 from __future__ import annotations
 
-import json
-import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from glob import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from flowveil.verify_folder import read_json
 
 #: Files that a release may hold beside its own, and what rows they carry.
 EXPORTS: Mapping[str, tuple[str, ...]] = {
@@ -45,10 +44,6 @@ _TOLERANCE = 1e-9
 Columns = dict[str, Any]
 
 
-class _UnreadableError(Exception):
-    """An export that is there but cannot be read here."""
-
-
 def check_exports(
     place: Path, names: Iterator[str] | list[str], db: Any, *, slice_columns: Sequence[str] = ()
 ) -> Iterator[str]:
@@ -60,12 +55,9 @@ def check_exports(
         db: where the recount has loaded the release's own tables.
         slice_columns: the slice columns of a family; in the database they are c0, c1, ...
     """
-    for name in sorted(names):
+    for name in sorted(name for name in names if Path(name).suffix in _READERS):
         try:
             found = _READERS[Path(name).suffix](place / name, db)
-        except _UnreadableError as reason:
-            yield f"{name}: {reason}"
-            continue
         except Exception:
             # Whatever a broken file makes a reader raise may quote its content.
             yield f"{name}: cannot be read"
@@ -168,13 +160,16 @@ def _sorted(columns: Columns, keys: tuple[str, ...]) -> tuple[Any, Any]:
 
 
 def _read_csv(path: Path, db: Any) -> dict[str, Columns]:
-    query = "SELECT * FROM read_csv(?, header = true, all_varchar = true, delim = ',', quote = '\"', nullstr = '')"
+    query = (
+        "SELECT * FROM read_csv(?, header = true, all_varchar = true, delim = ',', quote = '\"', nullstr = '', "
+        "hive_partitioning = false)"
+    )
     columns = _fetched(db, query, [escape(str(path))])
     return dict.fromkeys(EXPORTS[path.name], columns)
 
 
 def _read_geojson(path: Path, db: Any) -> dict[str, Columns]:  # noqa: ARG001  # every reader gets the database
-    features = json.loads(path.read_text(encoding="utf-8"))["features"]
+    features = read_json(path)["features"]
     names = sorted({name for feature in features for name in feature["properties"]})
     columns = {name: np.array([f["properties"].get(name) for f in features], dtype=object) for name in names}
     return dict.fromkeys(EXPORTS[path.name], columns)
@@ -182,7 +177,7 @@ def _read_geojson(path: Path, db: Any) -> dict[str, Columns]:  # noqa: ARG001  #
 
 def _read_kepler(path: Path, db: Any) -> dict[str, Columns]:  # noqa: ARG001
     found = {}
-    for entry in json.loads(path.read_text(encoding="utf-8"))["datasets"]:
+    for entry in read_json(path)["datasets"]:
         names = [field["name"] for field in entry["data"]["fields"]]
         rows = entry["data"]["allData"]
         found[entry["data"]["id"]] = {
@@ -191,59 +186,8 @@ def _read_kepler(path: Path, db: Any) -> dict[str, Columns]:  # noqa: ARG001
     return found
 
 
-def _read_gpkg(path: Path, db: Any) -> dict[str, Columns]:  # noqa: ARG001
-    found = {}
-    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as base:
-        for kind in EXPORTS[path.name]:
-            rows = base.execute(f'SELECT * FROM "{kind}"')
-            names = [column[0] for column in rows.description]
-            values = rows.fetchall()
-            found[kind] = {
-                name: np.array([row[i] for row in values], dtype=object)
-                for i, name in enumerate(names)
-                if name not in ("geom", "fid")
-            }
-    return found
-
-
-def _read_omx(path: Path, db: Any) -> dict[str, Columns]:  # noqa: ARG001
-    try:
-        import tables
-    except ImportError:
-        raise _UnreadableError(
-            "cannot be compared without the extra 'exports' (pip install 'flowveil[exports]')"
-        ) from None
-    with tables.open_file(str(path), "r") as file:
-        codes = np.char.decode(file.get_node("/lookup/zone_code")[:], "utf-8")
-        matrices = {node._v_name: node for node in file.iter_nodes("/data")}
-        # A cell has trips, so the entries that are not 0 are the cells; a block of rows at a time.
-        blocks = [(start, matrices["trips"][start : start + 256]) for start in range(0, len(codes), 256)]
-        places = [(start + np.nonzero(block)[0], np.nonzero(block)[1]) for start, block in blocks]
-        row, column = (np.concatenate([place[i] for place in places]) for i in (0, 1))
-        found: Columns = {"origin_zone": codes[row], "destination_zone": codes[column]}
-        for name, node in matrices.items():
-            parts = [node[start : start + 256][np.nonzero(block)] for start, block in blocks]
-            found[name] = np.concatenate(parts)
-            others = sum(np.count_nonzero(node[start : start + 256][block == 0]) for start, block in blocks)
-            if others:
-                raise _UnreadableError(f"{others} of its entries are no cells of the release")
-    return {"flows": found}
-
-
-def _read_arrow(path: Path, db: Any) -> dict[str, Columns]:  # noqa: ARG001
-    import pyarrow as pa
-
-    with pa.memory_map(str(path)) as file:
-        table = pa.ipc.open_file(file).read_all()
-    columns = {name: table[name].to_numpy() for name in table.column_names if name != "geometry"}
-    return dict.fromkeys(EXPORTS[path.name], columns)
-
-
 _READERS: dict[str, Callable[[Path, Any], dict[str, Columns]]] = {
     ".csv": _read_csv,
     ".geojson": _read_geojson,
     ".json": _read_kepler,
-    ".gpkg": _read_gpkg,
-    ".omx": _read_omx,
-    ".arrow": _read_arrow,
 }

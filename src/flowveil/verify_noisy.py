@@ -8,7 +8,6 @@ noise of the stated law (`flowveil.verify_law`).
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from glob import escape
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flowveil.verify_folder import read_json
 from flowveil.verify_law import check_law
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ _PROMISE_KEYS = {
 }  # fmt: skip
 _DOMAIN_KEYS = {"level", "region", "pairs", "zones", "zones_from_data"}
 _TOLERANCE = 1e-9
+#: With a larger ε hardly a count gets any noise.
+_LARGEST_EPSILON = 20
 _BATCH_ROWS = 1 << 18
 #: Splits of a person's trips are tried up to this many; beyond, the two that can be worst.
 _MOST_SPLITS = 100_000
@@ -49,7 +51,7 @@ _MOST_SPLITS = 100_000
 def claims_noise(folder: Path) -> bool:
     """Whether the report of a folder promises differential privacy."""
     try:
-        report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+        report = read_json(folder / "report.json")
         return "epsilon" in report["guarantee"]
     except (OSError, ValueError, KeyError, TypeError):
         return False
@@ -67,7 +69,7 @@ def verify_noise(folder: Path, flows: Flows, database: Any, *, law: bool = True)
     Yields:
         One plain line for each contradiction.
     """
-    report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    report = read_json(folder / "report.json")
     promise = report["guarantee"]
     problems = list(_check_promise(promise, flows))
     yield from problems
@@ -97,6 +99,8 @@ def _check_promise(promise: Mapping[str, Any], flows: Flows) -> Iterator[str]:
     if epsilon <= 0 or not 0 <= delta < 1 or bound < 1 or scale <= 0:
         yield "report.json: ε, δ, the bound or the scale of the noise is out of its range"
         return
+    if epsilon > _LARGEST_EPSILON:
+        yield f"report.json: ε is above {_LARGEST_EPSILON}: noise that small hides nothing"
     if epsilon * scale < bound * (1 - _TOLERANCE):
         yield "report.json: noise of this scale does not keep the ε that is promised"
     expected = "trip" if flows.people is None else "person"

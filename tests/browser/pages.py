@@ -1,4 +1,4 @@
-"""A real Chromium with the network cut; tests are skipped where there is none."""
+"""One real Chromium for all pages, with the network cut; tests are skipped where there is none."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ def chromium_path() -> str | None:
     return next((path for name in names if name and (path := shutil.which(name))), None)
 
 
-# Each module imports the fixture and so has one of its own; two drivers at a time are not possible.
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def chromium():
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     path = chromium_path()

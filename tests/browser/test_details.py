@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 import shapely
 
-from browser.pages import chromium, open_page  # noqa: F401  # fixtures
 from flowveil import anonymize
 from flowveil.comparison import Comparison, Run
 from flowveil.flows import Flows, Intake

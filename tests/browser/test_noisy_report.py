@@ -6,7 +6,6 @@ import h3
 import pyarrow as pa
 import pytest
 
-from browser.pages import chromium, open_page  # noqa: F401  # fixtures
 from conftest import trip_table
 from flowveil import anonymize, read_trips, read_zones
 

@@ -8,7 +8,6 @@ import h3.api.basic_int as h3
 import numpy as np
 import pytest
 
-from browser.pages import chromium, open_page  # noqa: F401  # fixtures
 from conftest import trip_table
 from flowveil import anonymize, compare, read_trips
 from flowveil.flows import Flows

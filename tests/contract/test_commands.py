@@ -28,6 +28,11 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
         (("{bad}", "--out", "{old}"), 2, "column"),
         (("{in}", "--out", "{old}", "--k", "0"), 2, "k"),
         (("{in}", "--out", "{old}", "--k", "many"), 2, "many"),
+        (
+            ("{in}", "--out", "{old}", "--method", "laplace", "--option", "epsilon=21", "--option", "bound=2", *TRIPS),
+            2,
+            "at most 20",
+        ),
         (("{in}", "--out", "{old}", "--k", "100000", *TRIPS), 3, "lower k"),
         (("{in}", "--out", "{old}", "--k", "100000", "--by", "sex", *TRIPS), 3, "lower k"),
     ],
@@ -71,6 +76,9 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
     "tabular ipf": [
         (("{absent}", "--out", "{old}.csv", "--epsilon", "1"), 2, "absent"),
         (("{records}", "--out", "{old}.csv", "--epsilon", "-1", "--domains-from-data"), 2, "epsilon"),
+        (("{records}", "--out", "{old}.csv", "--epsilon", "21", "--domains-from-data"), 2, "at most 20"),
+        (("{records}", "--out", "{old}.csv", "--epsilon", "1.1e-6", "--domains-from-data"), 2, "standard deviation"),
+        (("{records}", "--out", "{old}.csv", "--epsilon", "1e-9", "--domains-from-data"), 2, "leaves nothing"),
         (("{records}", "--out", "{old}.csv", "--epsilon", "1"), 2, "not declared"),
         (("{records}", "--out", "{old}.csv", "--epsilon", "none", "--records", "0"), 2, "records"),
         (("{records}", "--out", "{blocked}.csv", "--epsilon", "none"), 2, "folder"),

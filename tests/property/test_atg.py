@@ -18,7 +18,7 @@ from reference import prunings as slow
 from reference.trees import children
 from strategies import flow_tables, hierarchies
 
-SEARCH = settings(max_examples=300, deadline=None)
+SEARCH = settings(max_examples=100, deadline=None)
 
 
 def widest(tree: Hierarchy, nodes: np.ndarray) -> set[int]:
@@ -66,7 +66,7 @@ def pruning_problems(draw):
     guarantee = Guarantee.resolve(flows, k=draw(st.integers(1, 8)), protect=protect, l=draw(st.sampled_from([None, 2])))
     cuts = sorted(slow.all_cuts(flows.origins))
     cut = np.array(sorted(draw(st.sampled_from(cuts))), dtype=np.int32)
-    return flows, guarantee, cut
+    return guarantee.prepare(flows), guarantee, cut
 
 
 @SEARCH
@@ -115,21 +115,22 @@ def test_a_tie_that_rounding_hides_is_still_the_optimum():
     destinations, _ = Hierarchy.from_parents(
         [-1, 0, 0, 2, 2, 0, 0, 0], np.array(["R", "a", "b", "b1", "b2", "c", "d", "e"])
     )
-    weight = np.array([3.20067303, 1.5096297])
+    weight = np.array([3.20067303, 1.5096297 / 2, 1.5096297 / 2])
     flows = Flows.from_pairs(
-        np.zeros(2, np.int64),
-        np.arange(2),
-        np.array([5, 1]),
+        np.array([0, 0, 1]),
+        np.arange(3),
+        np.array([5, 1, 1]),
         origins=origins,
         destinations=destinations,
         weight=weight,
     )
     guarantee = Guarantee.resolve(flows, k=1, protect=["trips", "population"], l=2)
-    found = dual_multiplier(pair_tree(flows, guarantee, np.zeros(1, np.int32)), 0.05 * weight.sum())
-    assert found == pytest.approx((9 * weight.sum() - 5 * weight[1]) / weight[0])
+    pairs = pair_tree(guarantee.prepare(flows), guarantee, np.zeros(1, np.int32))
+    found = dual_multiplier(pairs, 0.05 * weight.sum())
+    assert found == pytest.approx((9 * weight.sum() - 5 * weight[1:].sum()) / weight[0])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(problems(), st.sampled_from([0.0, 0.1, 0.3]), st.sampled_from(["auto", 1.0, 4.0, 100.0]))
 def test_dual_never_exceeds_its_budget(problem, max_suppressed, v_target):
     flows, guarantee = problem
@@ -141,7 +142,7 @@ def test_dual_never_exceeds_its_budget(problem, max_suppressed, v_target):
     assert volume[~plan.kept].sum() <= max_suppressed * volume.sum()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(problems(), st.sampled_from([0.0, 1.0, 2.0, 5.0, None]))
 def test_soft_keeps_nothing_larger_than_lambda_that_can_be_split(problem, lambda_):
     flows, guarantee = problem

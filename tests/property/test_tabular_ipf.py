@@ -42,7 +42,7 @@ def probability(model, cell):
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(problems(), st.integers(1, 6))
 def test_junction_tree_equals_full_table(problem, rounds):
     shape, margins, targets = problem
@@ -62,7 +62,7 @@ def test_junction_tree_equals_full_table(problem, rounds):
         assert abs(probability(model, cell) - expected[cell]) < 1e-12
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(problems())
 def test_consistent_margins_are_met_and_samples_stay_on_the_support(problem):
     shape, margins, targets = problem

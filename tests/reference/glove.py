@@ -32,7 +32,7 @@ def glove(
     groups = {i: (i,) for i in range(len(flows))}
     number = len(flows)
     while True:
-        short = [g for g in groups if not is_safe(flows, guarantee, frame, groups[g])]
+        short = [g for g in groups if not is_safe(flows, guarantee, groups[g])]
         if len(short) < 2:
             break
         pairs = {(a, b) for a, b in near if a in short and b in short}

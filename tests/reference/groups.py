@@ -1,4 +1,4 @@
-"""What a set of flows comes to, one flow at a time: its box, the tiles in it, and whether it is safe."""
+"""What a set of flows comes to, one flow at a time: its box, and whether it is safe."""
 
 from __future__ import annotations
 
@@ -15,11 +15,7 @@ def box(frame: Frame, group: Iterable[int]) -> list[tuple[int, int]]:
     return [(min(int(axis[f]) for f in members), max(int(axis[f]) for f in members)) for axis in frame.point]
 
 
-def tiles_in(squares, x: tuple[int, int], y: tuple[int, int]) -> int:
-    return sum(1 for a, b in zip(*squares, strict=True) if x[0] <= a <= x[1] and y[0] <= b <= y[1])
-
-
-def is_safe(flows: Flows, guarantee: Guarantee, frame: Frame, group: Iterable[int]) -> bool:
+def is_safe(flows: Flows, guarantee: Guarantee, group: Iterable[int]) -> bool:
     members = set(group)
     if not members:
         return False
@@ -32,8 +28,7 @@ def is_safe(flows: Flows, guarantee: Guarantee, frame: Frame, group: Iterable[in
         if len({person for flow, person in rows if flow in members}) < guarantee.people:
             return False
     if guarantee.locations is not None:
-        ox, oy, dx, dy = box(frame, members)
-        ends = tiles_in(frame.origin_squares, ox, oy), tiles_in(frame.destination_squares, dx, dy)
-        if min(ends) < guarantee.locations:
+        ends = {int(flows.origin[f]) for f in members}, {int(flows.destination[f]) for f in members}
+        if min(map(len, ends)) < guarantee.locations:
             return False
     return True

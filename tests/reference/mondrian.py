@@ -13,7 +13,7 @@ def mondrian(flows: Flows, guarantee: Guarantee, frame: Frame, *, strict: bool) 
 
     def recurse(group: list[int]) -> set[frozenset[int]]:
         for left, right in proposed_cuts(flows, guarantee, frame, group, strict=strict):
-            if is_safe(flows, guarantee, frame, left) and is_safe(flows, guarantee, frame, right):
+            if is_safe(flows, guarantee, left) and is_safe(flows, guarantee, right):
                 return recurse(left) | recurse(right)
         return {frozenset(group)}
 

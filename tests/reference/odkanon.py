@@ -25,9 +25,8 @@ def prefilter(flows: Flows, guarantee: Guarantee, levels: int, beta: float) -> s
             a = lifted(flows.origins, leaf_o[flows.origin[f]], level)
             b = lifted(flows.destinations, leaf_d[flows.destination[f]], level)
             groups[a, b].append(f)
-        for (a, b), rows in groups.items():
-            sizes = len(tiles_below(flows.origins, a)), len(tiles_below(flows.destinations, b))
-            if is_safe(flows, rows, guarantee, *sizes):
+        for rows in groups.values():
+            if is_safe(flows, rows, guarantee):
                 valid.update(rows)
     problematic = [f for f in range(len(flows)) if f not in valid]
     limit = int(len(flows) * beta)
@@ -44,7 +43,7 @@ def prefilter(flows: Flows, guarantee: Guarantee, levels: int, beta: float) -> s
 
 
 class Axis:
-    def __init__(self, tree: Hierarchy, tile_volume: dict[int, float], *, to_root: bool) -> None:
+    def __init__(self, tree: Hierarchy, tile_volume: dict[int, float]) -> None:
         self.tree = tree
         leaves = leaf_nodes(tree)
         self.zones = {leaves[t] for t in tile_volume}
@@ -52,8 +51,7 @@ class Axis:
         self.total = {v: sum(tile_volume[t] for t in tiles) for v, tiles in below.items()}
         # The tree of the remaining tiles: nodes with none are gone, the root is the smallest node with all.
         holding_all = [v for v in below if below[v] == set(tile_volume)]
-        # Sizes count the other tiles too, so where locations are protected the whole tree is climbed.
-        root = 0 if to_root else max(holding_all, key=lambda v: tree.depth[v])
+        root = max(holding_all, key=lambda v: tree.depth[v])
         self.inner = [v for v in range(root, tree.stop[root]) if below[v] and children(tree, v)]
         self.present = {v: [c for c in children(tree, v) if below[c]] for v in self.inner}
 
@@ -94,7 +92,7 @@ def odkanon(
         totals: dict[int, float] = defaultdict(float)
         for f in rows:
             totals[int(tiles[f])] += volume(flows, f, guarantee)
-        axes.append(Axis(tree, totals, to_root=guarantee.locations is not None))
+        axes.append(Axis(tree, totals))
     origins, destinations = axes
     start = len(origins.zones) / len(destinations.zones)
     step = 0
@@ -102,17 +100,7 @@ def odkanon(
         cells = defaultdict(list)
         for f in rows:
             cells[origins.zone_of(flows.origin[f]), destinations.zone_of(flows.destination[f])].append(f)
-        short = {
-            cell: fs
-            for cell, fs in cells.items()
-            if not is_safe(
-                flows,
-                fs,
-                guarantee,
-                len(tiles_below(flows.origins, cell[0])),
-                len(tiles_below(flows.destinations, cell[1])),
-            )
-        }
+        short = {cell: fs for cell, fs in cells.items() if not is_safe(flows, fs, guarantee)}
         if not short:
             break
         if budget == "volume" and sum(volume(flows, f, guarantee) for fs in short.values() for f in fs) <= allowed:

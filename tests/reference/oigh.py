@@ -37,8 +37,6 @@ def oigh(
 ) -> tuple[dict[int, tuple[int, int]], tuple[int, int]]:
     """Return {kept flow: (origin node, destination node)} and the two levels."""
     cuts_o, cuts_d = cuts(flows.origins), cuts(flows.destinations)
-    sizes_o = {v: len(tiles_below(flows.origins, v)) for v in range(flows.origins.n_nodes)}
-    sizes_d = {v: len(tiles_below(flows.destinations, v)) for v in range(flows.destinations.n_nodes)}
     allowed = max_suppressed * sum(volume(flows, f, guarantee) for f in range(len(flows)))
     top = (len(cuts_o) - 1, len(cuts_d) - 1)
     kept_at: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
@@ -48,11 +46,7 @@ def oigh(
             cells = defaultdict(list)
             for f in range(len(flows)):
                 cells[cuts_o[i][flows.origin[f]], cuts_d[j][flows.destination[f]]].append(f)
-            published = {
-                (a, b): rows
-                for (a, b), rows in cells.items()
-                if is_safe(flows, rows, guarantee, sizes_o[a], sizes_d[b])
-            }
+            published = {cell: rows for cell, rows in cells.items() if is_safe(flows, rows, guarantee)}
             kept_at[i, j] = {f: cell for cell, rows in published.items() for f in rows}
             lost = sum(volume(flows, f, guarantee) for f in range(len(flows)) if f not in kept_at[i, j])
             if lost <= allowed:

@@ -45,7 +45,7 @@ def penalties(flows: Flows, guarantee: Guarantee, origin_node: int) -> dict[int,
         rows = pair_rows(flows, tiles, node)
         v = sum(volume(flows, f, guarantee) for f in rows)
         size = len(tiles_below(flows.destinations, node))
-        safe = bool(rows) and is_safe(flows, rows, guarantee, len(tiles), size)
+        safe = bool(rows) and is_safe(flows, rows, guarantee)
         out[node] = ((len(tiles) + size) * v, 0.0, True) if safe else (0.0, v, False)
     return out
 

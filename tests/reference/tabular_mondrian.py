@@ -139,3 +139,40 @@ def distance(column, records):
         running += d
         moved += abs(running)
     return moved / max(len(values) - 1, 1)
+
+
+def default_step(values, k):
+    """The smallest 1, 2 or 5 times a power of ten, at least 1, that cuts the trimmed range into few enough cells."""
+    ordered = sorted(values)
+    n = len(ordered)
+    low, high = ordered[min(k - 1, (n - 1) // 2)], ordered[max(n - k, (n - 1) // 2)]
+    least = Fraction(high - low, max(1, min(50, n // k)))
+    return next(m * 10**e for e in range(20) for m in (1, 2, 5) if m * 10**e >= least)
+
+
+def range_text(members, everybody, *, step, k, lowest=None, highest=None):
+    """How whole numbers of a class are published: the cells that hold them, the tails of the table open."""
+
+    def cell(value):
+        return value // step
+
+    ordered = sorted(everybody)
+    first = cell(lowest) if lowest is not None else cell(ordered[k - 1]) if len(ordered) >= k else None
+    last = cell(ordered[-k]) if len(ordered) >= k else None
+    if highest is not None:
+        last = cell(highest)
+        if step > 1 and last * step == highest and (first is None or last > first):
+            last -= 1
+    if first is None or last is None or first > last:
+        first = last = first if lowest is not None else last if highest is not None else 0
+    cells = [min(max(cell(v), first), last) for v in members]
+    low, high = min(cells), max(cells)
+    opening = f"[{low * step}"
+    if low == first:
+        opening = "(-inf" if lowest is None else f"[{lowest}"
+    closing = f"{(high + 1) * step})"
+    if high == last:
+        closing = "inf)" if highest is None else f"{highest}]"
+    if low == high and step == 1 and opening[0] == "[" and closing != "inf)":
+        return str(low)
+    return f"{opening}, {closing}"

@@ -45,7 +45,7 @@ def persons_by_flow(flows: Flows) -> dict[int, set[int]]:
     return who
 
 
-def is_safe(flows: Flows, rows: list[int], guarantee: Guarantee, size_o: int, size_d: int) -> bool:
+def is_safe(flows: Flows, rows: list[int], guarantee: Guarantee) -> bool:
     """Whether a cell made of these flows reaches every threshold."""
     who = persons_by_flow(flows)
     if guarantee.trips is not None and sum(int(flows.trips[f]) for f in rows) < guarantee.trips:
@@ -54,7 +54,8 @@ def is_safe(flows: Flows, rows: list[int], guarantee: Guarantee, size_o: int, si
         return False
     if guarantee.people is not None and len(set().union(*(who[f] for f in rows))) < guarantee.people:
         return False
-    return not (guarantee.locations is not None and min(size_o, size_d) < guarantee.locations)
+    ends = {int(flows.origin[f]) for f in rows}, {int(flows.destination[f]) for f in rows}
+    return not (guarantee.locations is not None and min(map(len, ends)) < guarantee.locations)
 
 
 def volume(flows: Flows, row: int, guarantee: Guarantee) -> float:

@@ -21,7 +21,7 @@ def cost_and_suppressed(flows: Flows, guarantee: Guarantee, origin: Cut, destina
             tiles_d = tiles_below(flows.destinations, d)
             rows = [f for f in range(len(flows)) if flows.origin[f] in tiles_o and flows.destination[f] in tiles_d]
             v = sum(volume(flows, f, guarantee) for f in rows)
-            if rows and is_safe(flows, rows, guarantee, len(tiles_o), len(tiles_d)):
+            if rows and is_safe(flows, rows, guarantee):
                 cost += v * (len(tiles_o) + len(tiles_d))
             else:
                 suppressed += v
@@ -54,6 +54,6 @@ def smallest_safe_size(flows: Flows, guarantee: Guarantee, flow: int) -> float:
             if flows.destination[flow] not in tiles_d or len(tiles_o) + len(tiles_d) >= best:
                 continue
             rows = [f for f in range(len(flows)) if flows.origin[f] in tiles_o and flows.destination[f] in tiles_d]
-            if is_safe(flows, rows, guarantee, len(tiles_o), len(tiles_d)):
+            if is_safe(flows, rows, guarantee):
                 best = len(tiles_o) + len(tiles_d)
     return best

@@ -20,7 +20,7 @@ TREE, _ = Hierarchy.from_parents([-1, 0, 0, 0], np.array(["root", "a", "b", "c"]
 
 
 @pytest.mark.parametrize("dense", [0, 10**6])
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(flows=flow_tables(), data=st.data())
 def test_merge_equals_a_dictionary(dense, flows, data):
     n = len(flows)

@@ -4,9 +4,11 @@ from datetime import datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from conftest import trip_table
+from flowveil.cli import main
 from flowveil.errors import DataError, ParameterError
 from flowveil.slices import Every, holds
 from flowveil.trips import read_slices, read_trips
@@ -93,6 +95,57 @@ def test_what_is_no_time_is_an_error_without_the_value():
         read_slices(table, time="t2", every="1h")
     assert "t2" in str(caught.value)
     assert "noon" not in str(caught.value)
+
+
+@pytest.mark.parametrize("n_values", [51, 400, 5])
+def test_a_column_like_an_identifier_is_refused_unless_confirmed(n_values):
+    rows = 499 if n_values == 5 else 6_000 if n_values == 51 else 400
+    table = timed(rows + rows % 2).slice(0, rows)
+    table = table.append_column("cab_id", pa.array([f"SECRET{i % n_values}" for i in range(rows)]))
+    with pytest.raises(DataError, match="one contributor each") as caught:
+        read_slices(table, by="cab_id", person="")
+    assert f"{n_values} values in {rows:,} rows" in str(caught.value)
+    assert "SECRET" not in str(caught.value)
+    sliced = read_slices(table, by="cab_id", person="", by_many=True)
+    assert len(sliced) == n_values
+    assert sliced.intake.by_many
+
+
+def test_fifty_values_and_one_for_a_hundred_rows_are_allowed_and_times_are_not_counted():
+    table = timed(5_000)
+    area = pa.array([f"a{i % 50}" for i in range(5_000)])
+    assert len(read_slices(table.append_column("area", area), by="area")) == 50
+    assert len(read_slices(table, by="sex", time="t", every="1h")) > 100
+
+
+def test_commands_refuse_a_column_like_an_identifier_and_verify_reads_a_confirmed_one(tmp_path, capsys):
+    table = timed(600)
+    table = table.append_column("area", pa.array([f"a{i % 8}" for i in range(600)]))
+    path, out = tmp_path / "t.parquet", tmp_path / "out"
+    pq.write_table(table, path)
+    for command in ("anonymize", "study"):
+        with pytest.raises(SystemExit) as stopped:
+            main([command, str(path), "--by", "area", "--out", str(out)])
+        assert stopped.value.code == 2
+        assert "--by-many" in capsys.readouterr().err
+        assert not out.exists()
+    main(
+        [
+            "anonymize",
+            str(path),
+            "--by",
+            "area",
+            "--by-many",
+            "--method",
+            "oigh",
+            "--resolution",
+            "6",
+            "--out",
+            str(out),
+        ]
+    )
+    main(["verify", str(out), "--against", str(path)])
+    assert "--by-many" in (out / "report.json").read_text()
 
 
 def test_persons_are_no_slices():

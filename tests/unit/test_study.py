@@ -185,6 +185,7 @@ def _on_a_map(shift: float, *, more: int = 0):
     return read_slices(
         table,
         by="sex",
+        by_many=True,
         origin_tile="o",
         destination_tile="d",
         zones=flowveil.read_zones(zones, levels=["area", "zone"]),

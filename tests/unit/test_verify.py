@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import shutil
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -45,17 +47,28 @@ GOOD = {
 }
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """Two releases, written once, each with its flows; tests tamper with copies."""
+    releases = {
+        "city": release_of(city_flows(), protect=["trips", "people"], budget="volume"),
+        "nested": nested_release(),
+    }
+    place = tmp_path_factory.mktemp("written")
+    return {name: (release.write(place / name), release.input) for name, release in releases.items()}
+
+
 @pytest.fixture
-def city(tmp_path):
+def city(written, tmp_path):
     """A release with suppressed cells, its folder and its flows."""
-    release = release_of(city_flows(), protect=["trips", "people"], budget="volume")
-    return release.write(tmp_path / "city"), release.input
+    folder, flows = written["city"]
+    return shutil.copytree(folder, tmp_path / "city"), flows
 
 
 @pytest.fixture
-def nested(tmp_path):
-    release = nested_release()
-    return release.write(tmp_path / "nested"), release.input
+def nested(written, tmp_path):
+    folder, flows = written["nested"]
+    return shutil.copytree(folder, tmp_path / "nested"), flows
 
 
 def assert_found(folder, flows, *words: str) -> list[str]:
@@ -68,9 +81,7 @@ def assert_found(folder, flows, *words: str) -> list[str]:
 @pytest.mark.parametrize("case", GOOD)
 def test_a_good_release_has_no_findings(case, tmp_path):
     release = GOOD[case]()
-    folder = release.write(tmp_path / "release")
-    assert verify_release(folder, release.input) == []
-    check(folder, release.input)
+    assert verify_release(release.write(tmp_path / "release"), release.input) == []
 
 
 def test_the_cases_above_do_suppress():
@@ -80,6 +91,7 @@ def test_the_cases_above_do_suppress():
 
 def test_check_raises_with_the_findings(city):
     folder, flows = city
+    check(folder, flows)
     (folder / "notes.txt").write_text("mine")
     with pytest.raises(GuaranteeError) as raised:
         check(folder, flows)
@@ -123,7 +135,7 @@ def test_garbage_is_a_finding_not_a_crash(city, name):
     (folder / name).write_bytes(b"garbage")
     if name != "manifest.json":
         rehash(folder)
-    assert_found(folder, flows, name, "read")
+    assert_found(folder, flows, name, "not a Parquet file" if name.endswith("parquet") else "read")
 
 
 # ---- the matrix ---------------------------------------------------------------------------------------------
@@ -233,13 +245,21 @@ def weaker_cells(**thresholds):
     return change
 
 
+def tiles_of_cells(release) -> np.ndarray:
+    """Of the tiles in which the trips of a cell begin, and those in which they end, the fewer."""
+    cell, flows = release.cell_of_flow, release.input
+    ends = [{(c, t) for c, t in zip(cell, tile, strict=True) if c >= 0} for tile in (flows.origin, flows.destination)]
+    counts = [np.bincount([c for c, _ in end], minlength=len(release.cells)) for end in ends]
+    return np.minimum(*counts)
+
+
 @pytest.mark.parametrize(
     ("thresholds", "words"),
     [
         ({"trips": 40}, "have fewer than 40 trips"),
         ({"people": 40}, "have fewer than 40 people"),
         ({"population": 20000.0}, "have less than the population"),
-        ({"locations": 3}, "have fewer than 3 tiles"),
+        ({"locations": 3}, "begin, or end, in fewer than 3 tiles"),
     ],
 )
 def test_a_cell_below_the_guarantee_in_any_unit(city, thresholds, words):
@@ -252,13 +272,41 @@ def test_a_cell_below_the_guarantee_in_any_unit(city, thresholds, words):
         "trips": release.cells.trips,
         "people": release.cells.n_people(),
         "population": release.cells.weight,
-        "locations": np.minimum(
-            release.plan.origin_zones.size[release.cells.origin],
-            release.plan.destination_zones.size[release.cells.destination],
-        ),
+        "locations": tiles_of_cells(release),
     }
     (unit, least), *_ = thresholds.items()
     assert short == int(np.sum(values[unit] < least)) > 0
+
+
+@pytest.mark.parametrize("protect", ["population", ["trips", "population"]], ids=str)
+@pytest.mark.parametrize("share", [1e-6, 1.0, 1.2])
+def test_a_population_given_as_a_number_is_never_called_k(tmp_path, protect, share):
+    """A threshold of next to nothing is met by a single trip: neither the files nor verify may speak of k there."""
+    flows = city_flows()
+    wanted = 5 * float(flows.weight.sum() / flows.trips.sum())
+    release = release_of(flows, protect=protect, k_population=share * wanted, budget="volume")
+    folder = release.write(tmp_path / "out")
+    report, page = read_json(folder / "report.json"), (folder / "report.html").read_text(encoding="utf-8")
+    assert report["guarantee"]["k"] == (5 if "trips" in protect else None)
+    title, heading = (page.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0] for tag in ("title", "h1"))
+    assert "k = 5 on trips; a population of" in heading if "trips" in protect else "k =" not in title + heading
+    assert "given as a number; it is not k times the mean weight" in report["statement"][0]
+    assert verify_release(folder, flows) == []
+    asked = {"k": 5, "protect": ("population",)}
+    assert verify_release(folder, flows, expect={**asked, "k_population": share * wanted}) == []
+    short = ["report.json: the release claims a k of less than 5 in population"]
+    assert verify_release(folder, flows, expect=asked) == (short if share < 1 else [])
+    assert verify_release(folder, flows, expect={"k": 5}) == (short if share < 1 and protect == "population" else [])
+
+
+def test_a_release_that_calls_a_given_population_k(tmp_path):
+    flows = city_flows()
+    release = release_of(flows, protect="population", k_population=0.001, budget="volume")
+    folder = release.write(tmp_path / "out")
+    edit_report(folder, lambda r: r["guarantee"].update(k=5))
+    assert_found(folder, flows, "calls k what is a population given as a number")
+    edit_report(folder, lambda r: r["parameters"].update(k_population=None))
+    assert_found(folder, flows, "guarantee in population is weaker than the parameters ask for")
 
 
 def test_a_population_within_rounding_is_not_short(city):
@@ -356,19 +404,26 @@ def test_a_zone_listed_twice(city):
 # ---- the report ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["n_cells", "n_origin_zones", "n_destination_zones", "suppressed_share", "k_trips", "k_people", "k_population"],
-)
-@pytest.mark.parametrize("basis", ["trips", "weight"])
-def test_a_measure_that_contradicts_the_recount(city, name, basis):
+def test_measures_that_contradict_the_recount(city):
     folder, flows = city
+    names = (
+        "n_cells",
+        "n_origin_zones",
+        "n_destination_zones",
+        "suppressed_share",
+        "k_trips",
+        "k_people",
+        "k_population",
+    )
 
     def change(report):
-        report["measures"][basis][name] *= 1.0001
+        for basis, name in product(("trips", "weight"), names):
+            report["measures"][basis][name] *= 1.0001
 
     edit_report(folder, change)
-    assert verify_release(folder, flows) == [f"report.json: {name} by {basis} contradicts the recount"]
+    assert sorted(verify_release(folder, flows)) == sorted(
+        f"report.json: {name} by {basis} contradicts the recount" for basis, name in product(("trips", "weight"), names)
+    )
 
 
 def test_a_basis_that_is_missing(city):
@@ -446,8 +501,8 @@ def test_whatever_odkanon_publishes_verifies(tmp_path_factory, flows, k, protect
         release = release_of(flows, k=k, protect=protect, **options)
     except (InfeasibleError, DataError):
         return
-    folder = release.write(tmp_path_factory.mktemp("any") / "release")
-    assert verify_release(folder, flows) == []
+    # What is written is verified before it is there.
+    assert release.write(tmp_path_factory.mktemp("any") / "release").is_dir()
 
 
 def test_a_method_that_counts_wrongly_is_stopped_before_anything_is_published(tmp_path):
@@ -467,12 +522,17 @@ def test_a_method_that_counts_wrongly_is_stopped_before_anything_is_published(tm
 def test_it_shares_no_code_with_methods_engines_or_writers():
     rooms = (
         "verify",
+        "verify_binaries",
         "verify_boxes",
         "verify_carriers",
         "verify_differences",
         "verify_exports",
+        "verify_folder",
+        "verify_geopackage",
         "verify_noisy",
+        "verify_parquet",
         "covering",
+        "omx",
     )
     ours = {module: own_imports(module) for module in rooms}
     assert ours == {
@@ -481,18 +541,32 @@ def test_it_shares_no_code_with_methods_engines_or_writers():
             "flowveil.flows",
             "flowveil.hierarchy",
             "flowveil.slices",
+            "flowveil.verify_binaries",
             "flowveil.verify_boxes",
             "flowveil.verify_carriers",
             "flowveil.verify_differences",
             "flowveil.verify_exports",
+            "flowveil.verify_folder",
             "flowveil.verify_noisy",
+            "flowveil.verify_parquet",
+        },
+        "verify_binaries": {
+            "flowveil.errors",
+            "flowveil.omx",
+            "flowveil.verify_folder",
+            "flowveil.verify_geopackage",
+            "flowveil.verify_parquet",
         },
         "verify_boxes": {"flowveil.covering"},
-        "verify_carriers": set(),
+        "verify_carriers": {"flowveil.verify_folder"},
         "verify_differences": set(),
-        "verify_exports": set(),
-        "verify_noisy": {"flowveil.flows"},
+        "verify_exports": {"flowveil.verify_folder"},
+        "verify_folder": set(),
+        "verify_geopackage": set(),
+        "verify_noisy": {"flowveil.flows", "flowveil.verify_folder"},
+        "verify_parquet": {"flowveil.verify_folder"},
         "covering": set(),
+        "omx": {"flowveil.errors"},
     }
 
 

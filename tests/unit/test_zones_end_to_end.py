@@ -48,8 +48,16 @@ def run(*arguments: object) -> int:
     return 0
 
 
-@pytest.mark.parametrize("method", ["twincut", "odkanon", "atg-dual", "atg-soft", "oigh", "suppression"])
-@pytest.mark.parametrize("levels", [["--zones-levels", "district,zone"], []])
+@pytest.mark.parametrize(
+    ("method", "levels"),
+    list(
+        zip(
+            ["twincut", "odkanon", "atg-dual", "atg-soft", "oigh", "suppression"],
+            [["--zones-levels", "district,zone"], []] * 3,
+            strict=True,
+        )
+    ),
+)
 def test_codes_survive_from_file_to_release(tmp_path, files, method, levels, capsys):
     zones, trips = files
     out = tmp_path / "release"

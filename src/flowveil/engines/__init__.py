@@ -6,7 +6,7 @@ loaded when they are asked for, so that ``import flowveil`` loads none of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -35,6 +35,8 @@ class Read(Protocol):
         zones: ZoneMap | None = None,
         max_dropped: float = 0.05,
         skip_unknown: bool = False,
+        partition_columns: Sequence[str] = (),
+        person_case: str = "fold",
         threads: int | None = None,
         progress: Callable[[float], None] | None = None,
     ) -> Flows:
@@ -51,10 +53,13 @@ class ReadSlices(Protocol):
         *,
         columns: ColumnMap,
         every: Every | None = None,
+        by_many: bool = False,
         resolution: int = 10,
         zones: ZoneMap | None = None,
         max_dropped: float = 0.05,
         skip_unknown: bool = False,
+        partition_columns: Sequence[str] = (),
+        person_case: str = "fold",
         threads: int | None = None,
         progress: Callable[[float], None] | None = None,
     ) -> SlicedFlows:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
-from flowveil.errors import DataError, ParameterError, did_you_mean
+from flowveil.errors import DataError, ParameterError
+from flowveil.headers import Header
 
 Pair = tuple[str, str]
 
@@ -51,13 +52,6 @@ _WEIGHTS = (
 #: an expansion factor, and counting a surveyed trip as its hundreds of represented ones would void the
 #: guarantee.
 _TRIPS = ("trips", "ntrips", "count")
-
-#: Numbers, times, lists, addresses and H3 cells are no names of columns.
-_LIKE_DATA = re.compile(
-    r"^\s*[+-]?\d+([.,:/-]\d+)*(e[+-]?\d+)?\s*$"
-    r"|^\s*\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}[ t]\s*\d|^\s*\[\s*[\[\d+-]|@|^8[0-9a-f]{14}$",
-    re.IGNORECASE,
-)
 
 _T = TypeVar("_T")
 
@@ -157,7 +151,13 @@ def parse_pair(value: str | Sequence[str] | None, *, role: str) -> Pair | None:
 
 
 def complete(
-    wanted: ColumnMap, names: Sequence[str], *, holds_tiles: Callable[[str], bool], points: bool = True
+    wanted: ColumnMap,
+    names: Sequence[str],
+    *,
+    holds_tiles: Callable[[str], bool],
+    points: bool = True,
+    partitions: Sequence[str] = (),
+    header: Callable[[], Header] | None = None,
 ) -> ColumnMap:
     """Check the columns that were named and recognise the others.
 
@@ -168,22 +168,28 @@ def complete(
             tell.
         points: whether the ends may be coordinates, and tiles H3 cells; otherwise only columns that hold tiles
             are recognised.
+        partitions: those of the columns that come from the path of a file: trips may be cut by them, and nothing else.
+        header: whether messages may repeat the names; by default what the names alone say.
 
     Returns:
         A map with both ends; person, weight and trips where there are such columns.
 
     Raises:
         DataError: named columns are missing (all are reported), stand twice, or several columns fit one role.
+        ParameterError: a partition column is named for something that trips are not cut by.
     """
-    named = _resolve(wanted, names)
+    header = header or (lambda: Header(names))
+    named = _resolve(wanted, names, header)
+    _refuse_partitions(named, partitions)
+    in_files = [name for name in names if name not in partitions]
     if not named.ends:
-        named = _recognise_ends(named, names, holds_tiles, points=points)
+        named = _recognise_ends(named, in_files, holds_tiles, header, points=points)
     if named.person is None:
-        named = replace(named, person=_recognise_one("person", _PERSONS, named, names))
+        named = replace(named, person=_recognise_one("person", _PERSONS, named, in_files))
     if named.weight is None:
-        named = replace(named, weight=_recognise_one("weight", _WEIGHTS, named, names))
+        named = replace(named, weight=_recognise_one("weight", _WEIGHTS, named, in_files))
     if named.trips is None and named.has_tiles:
-        named = replace(named, trips=_recognise_one("trips", _TRIPS, named, names))
+        named = replace(named, trips=_recognise_one("trips", _TRIPS, named, in_files))
     _refuse_doubles(named, names)
     persons = [n for n in named.slice_names() if n == named.person or _key(n) in _PERSONS]
     if persons:
@@ -194,15 +200,15 @@ def complete(
     return named
 
 
-def _resolve(wanted: ColumnMap, names: Sequence[str]) -> ColumnMap:
+def _resolve(wanted: ColumnMap, names: Sequence[str], header: Callable[[], Header]) -> ColumnMap:
     """Replace every given name by the table's own spelling: exact, or but for blanks around it."""
     by_stripped = {name.strip(): name for name in reversed(names)}
     missing = [name for name in wanted.names() if name not in names and name.strip() not in by_stripped]
     if missing:
-        known = () if looks_like_data(names) else names
-        lines = "".join(f"\n- '{name}'.{did_you_mean(name, known)}" for name in missing)
+        found = header()
+        lines = "".join(f"\n- '{name}'.{found.did_you_mean(name)}" for name in missing)
         raise DataError(
-            f"{len(missing)} named column{'s are' if len(missing) > 1 else ' is'} missing:{lines}\n{table_has(names)}"
+            f"{len(missing)} named column{'s are' if len(missing) > 1 else ' is'} missing:{lines}\n{found.described()}"
         )
 
     def spelled(name: str) -> str:
@@ -219,7 +225,12 @@ def _resolve(wanted: ColumnMap, names: Sequence[str]) -> ColumnMap:
 
 
 def _recognise_ends(
-    named: ColumnMap, names: Sequence[str], holds_tiles: Callable[[str], bool], *, points: bool
+    named: ColumnMap,
+    names: Sequence[str],
+    holds_tiles: Callable[[str], bool],
+    header: Callable[[], Header],
+    *,
+    points: bool,
 ) -> ColumnMap:
     by_key: dict[str, list[str]] = {}
     for name in names:
@@ -245,7 +256,7 @@ def _recognise_ends(
     if not found:
         raise DataError(
             "The columns of the two ends are not recognised. "
-            f"{table_has(names)} Recognised are names such as start_lat, start_lon, end_lat, "
+            f"{header().described()} Recognised are names such as start_lat, start_lon, end_lat, "
             "end_lon, pickup_latitude, dropoff_latitude, o_lat, d_lat, start_h3, end_h3. Hint: name them "
             "with origin='lat,lon' and destination='lat,lon' (--origin, --destination), or origin_tile and "
             "destination_tile (--origin-tile, --destination-tile)."
@@ -269,6 +280,21 @@ def _recognise_one(role: str, known: Iterable[str], named: ColumnMap, names: Seq
             f"Hint: say which with {role} (--{role}); an empty text means none."
         )
     return found[0] if found else None
+
+
+def _refuse_partitions(named: ColumnMap, partitions: Sequence[str]) -> None:
+    roles: dict[str, tuple[str | None, ...]] = {
+        "origin": named.ends[: len(named.ends) // 2],
+        "destination": named.ends[len(named.ends) // 2 :],
+    }
+    roles |= {"person": (named.person,), "weight": (named.weight,), "trips": (named.trips,)}
+    for role, columns in roles.items():
+        wrong = [name for name in columns if name and name in partitions]
+        if wrong:
+            raise ParameterError(
+                f"Column {_listed(wrong)} comes from the path of the files and cannot be the {role}: a folder's name "
+                "says nothing of the trips in it. Allowed: to cut trips by it (--by, --time)."
+            )
 
 
 def _refuse_doubles(named: ColumnMap, names: Sequence[str]) -> None:
@@ -309,18 +335,6 @@ def _alike(starts: list[tuple[str, _T]], ends: list[tuple[str, _T]]) -> list[tup
     """Pairs of ends whose names are made alike; all pairs where none are."""
     alike = [(o, d) for o_shape, o in starts for d_shape, d in ends if o_shape == d_shape]
     return alike or [(o, d) for _, o in starts for _, d in ends]
-
-
-def looks_like_data(names: Sequence[str]) -> bool:
-    """Whether the line of names is one of data. Nothing of it may then be repeated in a message."""
-    return any(_LIKE_DATA.search(name) for name in names)
-
-
-def table_has(names: Sequence[str]) -> str:
-    """The names of the columns for a message, unless the first line is one of data."""
-    if looks_like_data(names):
-        return "The first line looks like data, not like names of columns. Hint: add a line with names."
-    return f"The table has {_listed(names)}."
 
 
 def _listed(names: Sequence[str], *, most: int = 60) -> str:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from flowveil.engines.columns import ColumnMap, complete
 from flowveil.engines.database import MISSING_PATTERN, fetch_table, in_own_words, open_database
+from flowveil.engines.persons import Nobody, check_person_case, folded, person_sql, placeholder_sql
 from flowveil.engines.screening import WEIGHT_UNITS, Batch, Kept, Screening
 from flowveil.engines.slicing import attribute_sql, label_sql, microseconds_sql, time_state_sql
 from flowveil.engines.tables import Table, open_table
@@ -32,7 +33,7 @@ from flowveil.engines.tiling import NO_TILE, UNREADABLE_TILE, H3Tiling, MapTilin
 from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Flows, Intake, People
 from flowveil.hierarchy import Ints
-from flowveil.slices import MOST_SLICES, TIME, Every, SlicedFlows
+from flowveil.slices import MOST_SLICES, TIME, Every, SlicedFlows, refuse_many_values
 from flowveil.zoning.files import ZoneMap
 from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64
 
@@ -41,11 +42,6 @@ BATCH_ROWS = 1 << 17
 #: Kept rows are grouped when there are this many, or twice as many as the last grouping left: linear in
 #: total, and never more on disk than that.
 FOLD_ROWS = 1 << 24
-#: How tables write that nobody is known.
-_NOBODY = r"'-+|[?]+|unknown|missing|anonymous'"
-#: Blanks of every script at either end, and characters without a shape anywhere.
-_UNSEEN = r"^[\s\p{Z}\p{C}]+|[\s\p{Z}\p{C}]+$|\p{C}+"
-_WHOLE_SQL = r"regexp_replace({}, '^(-?[0-9]+)\.0+$', '\1')"
 _NUMBER_TYPE = re.compile(r"^U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)$|^FLOAT$|^DOUBLE$|^DECIMAL|^\"?NULL\"?$")
 _FLOAT_TYPE = re.compile(r"^(FLOAT|DOUBLE)$")
 _TEXT_TYPE = re.compile(r"^VARCHAR|^ENUM")
@@ -60,6 +56,8 @@ def read(
     zones: ZoneMap | None = None,
     max_dropped: float = 0.05,
     skip_unknown: bool = False,
+    partition_columns: Sequence[str] = (),
+    person_case: str = "fold",
     threads: int | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Flows:
@@ -72,6 +70,8 @@ def read(
         zones: the map whose zones are the tiles, instead of H3 cells.
         max_dropped: share of the rows that may be left out.
         skip_unknown: leave out rows with a tile that is not an H3 cell, instead of refusing them.
+        partition_columns: folders ``name=value`` of the files whose values shall be columns.
+        person_case: ``fold`` if persons that differ in upper and lower case only are the same, ``keep`` if not.
         threads: threads of DuckDB; all cores unless given. Has no effect on the result.
         progress: called now and then with the share that is read, from 0 to 1.
 
@@ -87,6 +87,8 @@ def read(
         zones=zones,
         max_dropped=max_dropped,
         skip_unknown=skip_unknown,
+        partition_columns=partition_columns,
+        person_case=person_case,
         threads=threads,
         progress=progress,
     ) as (staged, intake):
@@ -98,10 +100,13 @@ def read_slices(
     *,
     columns: ColumnMap,
     every: Every | None = None,
+    by_many: bool = False,
     resolution: int = 10,
     zones: ZoneMap | None = None,
     max_dropped: float = 0.05,
     skip_unknown: bool = False,
+    partition_columns: Sequence[str] = (),
+    person_case: str = "fold",
     threads: int | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> SlicedFlows:
@@ -111,10 +116,13 @@ def read_slices(
         source: files or a table in memory.
         columns: the columns the user named, the slice columns among them; the others are recognised.
         every: the step of time, where there is a time column.
+        by_many: allow attributes with many values; see `flowveil.slices.refuse_many_values`.
         resolution: as for `read`.
         zones: as for `read`.
         max_dropped: as for `read`; a missing time or attribute counts as well.
         skip_unknown: as for `read`.
+        partition_columns: as for `read`.
+        person_case: as for `read`.
         threads: as for `read`.
         progress: as for `read`.
 
@@ -130,10 +138,12 @@ def read_slices(
         zones=zones,
         max_dropped=max_dropped,
         skip_unknown=skip_unknown,
+        partition_columns=partition_columns,
+        person_case=person_case,
         threads=threads,
         progress=progress,
     ) as (staged, intake):
-        return staged.sliced(intake, every)
+        return staged.sliced(replace(intake, by_many=by_many), every)
 
 
 @contextmanager
@@ -146,27 +156,32 @@ def _staging(
     zones: ZoneMap | None,
     max_dropped: float,
     skip_unknown: bool,
+    partition_columns: Sequence[str],
+    person_case: str,
     threads: int | None,
     progress: Callable[[float], None] | None,
 ) -> Iterator[tuple[_Staged, Intake]]:
     """Read the source once; its screened rows are staged in DuckDB for as long as the context lasts."""
     _check(resolution, max_dropped, threads)
+    check_person_case(person_case)
     tiling: Tiling = H3Tiling(resolution) if zones is None else MapTiling(zones)
     screening = Screening(tiling=tiling, max_dropped=max_dropped, skip_unknown=skip_unknown)
     with open_database(threads) as con:
         with in_own_words("The input"):
-            table = open_table(con, source)
+            table = open_table(con, source, partition_columns=partition_columns)
         with in_own_words(table.label):
             used = complete(
                 columns,
                 table.names,
                 holds_tiles=lambda name: _holds_tiles(con, table, name, tiling),
                 points=tiling.takes_points,
+                partitions=table.partitions,
+                header=lambda: table.header(con),
             )
             _refuse_points(used, tiling)
             query = _Query.over(con, table, used, tiling, every)
             # The stream of batches holds its connection, so they are staged through another one.
-            staged = _Staged(con.cursor(), used, tiling)
+            staged = _Staged(con.cursor(), used, tiling, person_case=person_case)
         for batch in _batches(con, query.sql, table.label):
             kept = screening.pass_batch(query.columns_of(batch))
             with in_own_words(table.label):
@@ -174,6 +189,8 @@ def _staging(
             if progress is not None and table.n_rows:
                 progress(min(screening.rows / table.n_rows, 0.99))
         intake = screening.finish(label=table.label, columns=used.as_recorded())
+        intake = replace(intake, partition_columns=tuple(partition_columns), person_case=person_case)
+        intake = replace(intake, nobody=staged.nobody.as_recorded())
         if zones is not None:
             intake = replace(intake, zones=zones.columns)
         with in_own_words(table.label):
@@ -252,7 +269,9 @@ class _Query:
             if name:
                 select.append(f"{_number_sql(at[name], types[name])} AS {role}")
         if used.person:
-            select.append(f"{_person_sql(at[used.person], types[used.person])} AS person")
+            person = person_sql(at[used.person], types[used.person])
+            select.append(f"{person} AS person")
+            select.append(f"{placeholder_sql(person)} AS placeholder")
         for i, name in enumerate(used.by):
             select.append(f"{attribute_sql(at[name], types[name], missing=MISSING_PATTERN)} AS slice{i}")
         if used.time and every is not None:
@@ -370,23 +389,6 @@ def _code_sql(column: str, kind: str) -> str:
     return f"CASE WHEN regexp_full_match(lower(trim({text})), {MISSING_PATTERN}) THEN NULL ELSE {text} END"
 
 
-def _person_sql(column: str, kind: str) -> str:
-    """A person as text; None where missing.
-
-    Blanks of any kind around it, characters that nobody sees and the usual signs for a missing value are taken off, and
-    whole numbers are written without a point: taking one person for two, or nobody for somebody, would count people
-    who are not there. Upper and lower case stay apart: identifiers that differ in them alone are usual.
-    """
-    if _FLOAT_TYPE.match(kind):
-        whole = _WHOLE_SQL.format(f"CAST({column} AS VARCHAR)")
-        return f"CASE WHEN isnan({column}) THEN NULL ELSE {whole} END"
-    if not _TEXT_TYPE.match(kind):
-        return f"CAST({column} AS VARCHAR)"
-    text = _WHOLE_SQL.format(f"regexp_replace(CAST({column} AS VARCHAR), '{_UNSEEN}', '', 'g')")
-    nobody = f"regexp_full_match(lower({text}), {MISSING_PATTERN}) OR regexp_full_match(lower({text}), {_NOBODY})"
-    return f"CASE WHEN {nobody} THEN NULL ELSE {text} END"
-
-
 def _batches(con: Any, sql: str, label: str) -> Iterator[pa.RecordBatch]:
     """The rows of a query in their order, streamed."""
     with in_own_words(label):
@@ -415,7 +417,9 @@ class _Staged:
     Whatever trips are to be told apart by is a key here.
     """
 
-    def __init__(self, con: Any, used: ColumnMap, tiling: Tiling) -> None:
+    def __init__(self, con: Any, used: ColumnMap, tiling: Tiling, *, person_case: str) -> None:
+        self.nobody = Nobody()
+        self._folds_case = person_case == "fold"
         self._con = con
         self._tiling = tiling
         self._has_person = bool(used.person)
@@ -441,7 +445,7 @@ class _Staged:
         columns: dict[str, Any] = {name: of_kept(name) for name in self._slices}
         columns |= {"origin": kept.origin, "destination": kept.destination}
         if self._has_person:
-            columns["person"] = of_kept("person")
+            columns["person"] = self._persons(of_kept("person"), of_kept("placeholder"))
         columns["trips"] = kept.trips
         if self._has_weight:
             columns["weight"] = kept.weight
@@ -449,6 +453,12 @@ class _Staged:
         # A source may come in tiny batches, and a statement costs the same for one row as for a thousand.
         if sum(t.num_rows for t in self._waiting) >= BATCH_ROWS // 2:
             self._flush()
+
+    def _persons(self, persons: Any, placeholders: Any) -> Any:
+        """The persons of kept rows; None where nobody is known, which is counted."""
+        self.nobody.add(placeholders)
+        known = pc.if_else(pc.is_null(placeholders), persons, pa.scalar(None, persons.type))
+        return folded(known) if self._folds_case else known
 
     def _flush(self) -> None:
         if not self._waiting:
@@ -493,6 +503,9 @@ class _Staged:
     def sliced(self, intake: Intake, every: Every | None) -> SlicedFlows:
         """Group all rows by slice as well; all slices number their tiles in the same two trees."""
         grouped = self._grouped()
+        if not intake.by_many:
+            values = {name: pc.count_distinct(grouped.column(s)).as_py() for name, s in self._attributes()}
+            refuse_many_values(values, rows=intake.rows - sum(intake.left_out.values()))
         keys, start = self._numbered_slices(grouped)
         number = np.repeat(np.arange(len(keys)), np.diff(start))
         origin, origins = _numbered(grouped.column("origin").to_numpy())
@@ -503,7 +516,7 @@ class _Staged:
         if self._has_person:
             people = self._people((number, origin, destination), (np.arange(len(keys)), origins, destinations), keys)
             who_start = np.searchsorted(people.cell, start)
-        trees = {"origins": self._tiling.hierarchy(origins), "destinations": self._tiling.hierarchy(destinations)}
+        tree_o, tree_d = self._tiling.hierarchy(origins), self._tiling.hierarchy(destinations)
         slices = []
         for i, (a, b) in enumerate(pairwise(start.tolist())):
             who = None
@@ -517,12 +530,17 @@ class _Staged:
                     trips[a:b].copy(),
                     None if weight is None else weight[a:b],
                     who,
-                    **trees,
+                    origins=tree_o,
+                    destinations=tree_d,
                     intake=intake,
                     whole_map=self._tiling.whole_map,
                 )
             )
         return SlicedFlows(columns=self._slice_names, keys=keys, slices=tuple(slices), every=every)
+
+    def _attributes(self) -> Iterator[tuple[str, str]]:
+        """The slice columns but for the time: their names, and what they are called here."""
+        return ((name, s) for name, s in zip(self._slice_names, self._slices, strict=True) if name != TIME)
 
     def _grouped(self) -> pa.Table:
         self._flush()

@@ -12,6 +12,7 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from glob import glob, has_magic
+from itertools import chain
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,7 +20,10 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.dataset as pads
 
+from flowveil.engines.partitions import partition_sql
 from flowveil.errors import DataError, ParameterError
+from flowveil.headers import Header
+from flowveil.paths import named_path
 
 _CSV_ENDINGS = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
 _PARQUET_ENDINGS = (".parquet", ".pq", ".parq")
@@ -30,7 +34,11 @@ _ACCEPTED = (
 _DELIMITERS = ",;\t|"
 _PEEKED_BYTES = 1 << 20
 _PEEKED_ROWS = 1000
+#: Rows that are looked through for what stands in the first line.
+_SEARCHED_ROWS = 100_000
 _NAME_IN_DUCKDB = "flowveil_source"
+#: The column with the path of each row's file, where that is needed.
+_PATH_COLUMN = "flowveil_path"
 
 
 class Table(Protocol):
@@ -47,6 +55,11 @@ class Table(Protocol):
         ...
 
     @property
+    def partitions(self) -> Sequence[str]:
+        """Those of its columns that come from the path of a file, not from its contents."""
+        ...
+
+    @property
     def n_rows(self) -> int | None:
         """How many rows to expect, for progress only: known, estimated, or None."""
         ...
@@ -55,26 +68,43 @@ class Table(Protocol):
         """The first values of one column."""
         ...
 
+    def header(self, con: Any) -> Header:
+        """The names of the columns for messages; rows are looked through for them, so only where there is a message."""
+        ...
+
     def attach(self, con: Any, positions: Sequence[int]) -> str:
         """Make these columns readable as c0, c1, ...; return a FROM clause."""
         ...
 
 
-def open_table(con: Any, source: Any) -> Table:
+def open_table(con: Any, source: Any, *, partition_columns: Sequence[str] = ()) -> Table:
     """Find out what the source is and which columns it has.
+
+    Columns come from the contents of files: a folder named ``weight=100000`` would otherwise give every trip that
+    weight.
+
+    Args:
+        con: a database.
+        source: files or a table in memory.
+        partition_columns: names of folders ``name=value`` whose values shall be columns nevertheless.
 
     Raises:
         ParameterError: it is nothing that can be read, or a path to nothing.
         DataError: the file is empty or is not what its name says.
     """
     if isinstance(source, str | PathLike):
-        return _open_path(con, fspath(source))
+        return _open_path(con, fspath(source), tuple(partition_columns))
+    if partition_columns:
+        raise ParameterError("Partition columns come from the folders of files; a table in memory has none.")
     if isinstance(source, pa.Table | pa.RecordBatch):
         return MemoryTable(source.schema.names, source.num_rows, _ArrowColumns(source))
     if isinstance(source, pa.RecordBatchReader):
         return MemoryTable(source.schema.names, None, _ReaderColumns(source))
     if isinstance(source, pads.Dataset):
-        return MemoryTable(source.schema.names, source.count_rows(), _DatasetColumns(source))
+        # Whoever made this data set asked for its partition columns; what they may serve as is the same.
+        folders = getattr(getattr(source, "partitioning", None), "schema", None)
+        from_path = () if folders is None else tuple(folders.names)
+        return MemoryTable(source.schema.names, source.count_rows(), _DatasetColumns(source), from_path)
     library = type(source).__module__.partition(".")[0]
     if library in ("pandas", "geopandas") and hasattr(source, "iloc") and hasattr(source, "columns"):
         return MemoryTable([str(c) for c in source.columns], len(source), _PandasColumns(source))
@@ -90,23 +120,23 @@ def open_table(con: Any, source: Any) -> Table:
 # ---- files -------------------------------------------------------------------------------------------------
 
 
-def _open_path(con: Any, path: str) -> Table:
+def _open_path(con: Any, path: str, partition_columns: tuple[str, ...]) -> Table:
+    here = named_path(path, what="the input").expanduser()
     if "://" in path:
         raise ParameterError(f"Only local files are read, found an address. {_ACCEPTED}")
-    here = Path(path).expanduser()
     if here.is_dir():
-        return _open_parquet(con, here.name, _parquet_files(here))
+        return _open_parquet(con, here.name, _parquet_files(here), partition_columns)
     if here.is_file():
         name = here.name.casefold()
         if name.endswith(_CSV_ENDINGS):
-            return _open_csv(here)
+            return _open_csv(here, partition_columns)
         if name.endswith(_PARQUET_ENDINGS):
-            return _open_parquet(con, here.name, [here])
+            return _open_parquet(con, here.name, [here], partition_columns)
         raise ParameterError(f"The kind of '{here.name}' is not known. {_ACCEPTED}")
     if has_magic(str(here)):
         found = sorted(Path(p) for p in glob(str(here), recursive=True) if Path(p).is_file())
         if found and all(p.name.casefold().endswith(_PARQUET_ENDINGS) for p in found):
-            return _open_parquet(con, here.name, found)
+            return _open_parquet(con, here.name, found, partition_columns)
         kind = "files that are not Parquet" if found else "no file"
         raise ParameterError(f"The pattern '{path}' matches {kind}. {_ACCEPTED}")
     raise ParameterError(f"There is no file '{path}'. {_ACCEPTED}")
@@ -126,12 +156,13 @@ def _parquet_files(folder: Path) -> list[Path]:
     return found
 
 
-def _open_parquet(con: Any, label: str, files: list[Path]) -> FileTable:
+def _open_parquet(con: Any, label: str, files: list[Path], partition_columns: tuple[str, ...]) -> FileTable:
     import duckdb
 
     paths = ", ".join(_quoted_path(p) for p in files)
     together = ", union_by_name = true" if len(files) > 1 else ""
-    relation = f"read_parquet([{paths}]{together})"
+    where = f", filename = '{_PATH_COLUMN}'" if partition_columns else ""
+    relation = f"read_parquet([{paths}]{together}, hive_partitioning = false{where})"
     try:
         names = [row[0] for row in con.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()]
         n_rows = con.execute(f"SELECT count(*) FROM {relation}").fetchall()[0][0]
@@ -140,10 +171,16 @@ def _open_parquet(con: Any, label: str, files: list[Path]) -> FileTable:
             f"'{label}' cannot be read as Parquet: it is damaged, empty or not Parquet."
             + (" Hint: all files must have columns of the same types." if len(files) > 1 else "")
         ) from None
-    return FileTable(f"'{label}'", names, n_rows, relation, tuple(_quoted_name(n) for n in names))
+    if partition_columns:
+        names.remove(_PATH_COLUMN)
+    columns = (
+        *(_quoted_name(name) for name in names),
+        *(partition_sql(files, name, _PATH_COLUMN) for name in partition_columns),
+    )
+    return FileTable(f"'{label}'", [*names, *partition_columns], n_rows, relation, columns, partition_columns)
 
 
-def _open_csv(path: Path) -> FileTable:
+def _open_csv(path: Path, partition_columns: tuple[str, ...]) -> FileTable:
     label = f"'{path.name}'"
     text, bytes_read, size = _beginning(path, label)
     if not text.strip():
@@ -155,10 +192,16 @@ def _open_csv(path: Path) -> FileTable:
     columns = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(names)))
     relation = (
         f"read_csv({_quoted_path(path)}, auto_detect = false, header = true, delim = '{delimiter}', "
-        f"quote = '\"', escape = '\"', nullstr = '', columns = {{{columns}}})"
+        f"quote = '\"', escape = '\"', nullstr = '', columns = {{{columns}}}, hive_partitioning = false)"
+    )
+    identifiers = (
+        *(f"c{i}" for i in range(len(names))),
+        *(partition_sql([path], name, _PATH_COLUMN) for name in partition_columns),
     )
     n_rows = round(max(text.count("\n"), 1) * size / max(bytes_read, 1))
-    return FileTable(label, names, n_rows, relation, tuple(f"c{i}" for i in range(len(names))))
+    return FileTable(
+        label, [*names, *partition_columns], n_rows, relation, identifiers, partition_columns, in_text=True
+    )
 
 
 def _beginning(path: Path, label: str) -> tuple[str, int, int]:
@@ -191,12 +234,24 @@ class FileTable:
     n_rows: int | None
     relation: str
     identifiers: tuple[str, ...]
+    partitions: Sequence[str] = ()
+    in_text: bool = False
 
     def peek(self, con: Any, position: int) -> list[Any]:
         """The first values of one column."""
         column = self.identifiers[position]
         query = f"SELECT {column} FROM {self.relation} LIMIT {_PEEKED_ROWS}"
         return [row[0] for row in con.execute(query).fetchall()]
+
+    def header(self, con: Any) -> Header:
+        """The names of the columns; those that recur among the first rows, or cannot be looked for there, are data."""
+        import duckdb
+
+        try:
+            rows = con.execute(f"SELECT * FROM {self.relation} LIMIT {_SEARCHED_ROWS}").fetchall()
+        except duckdb.Error:
+            return Header(self.names, below=self.names)
+        return Header(self.names, below=chain.from_iterable(rows), in_text=self.in_text)
 
     def attach(self, con: Any, positions: Sequence[int]) -> str:  # noqa: ARG002  the interface of `Table`
         """A subquery over the files: DuckDB reads the selected columns only."""
@@ -230,11 +285,16 @@ class MemoryTable:
     names: Sequence[str]
     n_rows: int | None
     columns: _Columns
+    partitions: Sequence[str] = ()
     label: str = field(default="the table", init=False)
 
     def peek(self, con: Any, position: int) -> list[Any]:  # noqa: ARG002  the interface of `Table`
         """The first values of one column."""
         return self.columns.peek(position)
+
+    def header(self, con: Any) -> Header:  # noqa: ARG002  the interface of `Table`
+        """The names of the columns; those that recur among the first values are data."""
+        return Header(self.names, below=chain.from_iterable(map(self.columns.peek, range(len(self.names)))))
 
     def attach(self, con: Any, positions: Sequence[int]) -> str:
         """Register the selected columns, without a copy where the table is Arrow."""

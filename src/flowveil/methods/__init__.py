@@ -72,6 +72,8 @@ class Method:
             "columns": dict(flows.intake.columns),
             "max_dropped": flows.intake.max_dropped,
             "skip_unknown": flows.intake.skip_unknown,
+            "partition_columns": list(flows.intake.partition_columns),
+            "person_case": flows.intake.person_case,
             "zones": dict(flows.intake.zones),
         }
 

@@ -49,9 +49,6 @@ def _short_volume(cuts: Cuts, rows: Cells, number: Ints, n_slices: int, guarante
     zone_d = cuts.destinations.zone_of_tile(cuts.destination)[rows.destination]
     places = group_pairs(number, zone_o, n_slices, n_o)
     cells = rows.merge(places.row, zone_d, len(places.origin), n_d).cells
-    size_o = cuts.origins.size[cuts.origin][places.destination[cells.origin]]
-    size_d = cuts.destinations.size[cuts.destination][cells.destination]
-    safe = guarantee.safe(cells, size_o, size_d)
-    short = ~safe
+    short = ~guarantee.safe(cells)
     # A short cell without weight is still short: it counts as a little, so that a budget of nothing means none.
     return float(np.sum(cells.volume(guarantee.basis)[short])) + 1e-9 * float(np.count_nonzero(short))

@@ -29,7 +29,8 @@ Counts = NDArray[np.int64]
 #: A source of random bits: how many words of 64 bits are wanted, and they come.
 Bits = Callable[[int], Words]
 
-#: Entries of a table of probabilities. A draw beyond the last one goes on from there: geometric waiting has no memory.
+#: Entries of a table of probabilities. Longer draws are whole tables and a rest: geometric waiting has no memory, so
+#: the two are independent, and a draw costs two look-ups however large the scale.
 _LONGEST_TABLE = 1 << 14
 #: A table ends where so few draws (2**-40) pass it that going on costs nothing.
 _TABLE_BITS = 40
@@ -56,9 +57,11 @@ class Geometric:
 
     Attributes:
         survival: s, to any number of digits.
+        below: if given, the law is that of the G below it: P(G <= g | G < below).
     """
 
     survival: Callable[[int], Decimal]
+    below: int | None = None
 
     @cached_property
     def failure(self) -> float:
@@ -71,21 +74,38 @@ class Geometric:
         """The first 64 bits of P(G <= g), for g = 0, 1, ..."""
         rate = -math.log1p(-self.failure) if self.failure < 1 else math.inf
         steps = _TABLE_BITS * math.log(2) / max(rate, 1e-300)
+        length = max(1, min(_LONGEST_TABLE, math.ceil(steps))) if self.below is None else self.below - 1
         out = []
         with localcontext(prec=_DIGITS):
-            s, left = self.survival(_DIGITS), Decimal(1)
-            for g in range(max(1, min(_LONGEST_TABLE, math.ceil(steps)))):
+            s, left, whole = self.survival(_DIGITS), Decimal(1), self._whole(_DIGITS)
+            for g in range(length):
                 left *= s
-                first = _bits_of(1 - left, _DIGITS, 64)
+                first = _bits_of((1 - left) / whole, _DIGITS, 64)
                 out.append(self._first_bits(g, 64) if first is None else first)
         return np.array(out, dtype=np.uint64)
+
+    def _whole(self, digits: int) -> Decimal:
+        """P(G < below)."""
+        return Decimal(1) if self.below is None else 1 - self.survival(digits) ** self.below
+
+    @cached_property
+    def _parts(self) -> tuple[Geometric, Geometric] | None:
+        """How many whole tables a draw lasts, and the rest; None where one table is enough."""
+        if self.below is not None or len(self._table) < _LONGEST_TABLE:
+            return None
+
+        def whole_table(digits: int) -> Decimal:
+            with localcontext(prec=digits + 10):
+                return self.survival(digits + 10) ** _LONGEST_TABLE
+
+        return Geometric(whole_table), Geometric(self.survival, below=_LONGEST_TABLE)
 
     def _first_bits(self, g: int, bits: int) -> int:
         """floor(2**bits * P(G <= g)), exactly."""
         digits = _DIGITS + bits // 2
         while True:
             with localcontext(prec=digits):
-                first = _bits_of(1 - self.survival(digits) ** (g + 1), digits, bits)
+                first = _bits_of((1 - self.survival(digits) ** (g + 1)) / self._whole(digits), digits, bits)
             if first is not None:
                 return first
             digits *= 2
@@ -99,6 +119,9 @@ class Geometric:
             limit: draws that reach it may be given as any number from it on; all others are exact. Spares waiting for
                 steps that nobody will look at.
         """
+        if limit is None and self._parts is not None:
+            tables, rest = self._parts
+            return _LONGEST_TABLE * tables.draw(n, bits) + rest.draw(n, bits)
         table = self._table
         out = np.zeros(n, dtype=np.int64)
         lasting = np.arange(n)
@@ -109,7 +132,7 @@ class Geometric:
             for i in tied.tolist():
                 steps[i] = self._settle(int(word[i]), int(steps[i]), bits)
             out[lasting] += steps
-            lasts = steps == len(table)
+            lasts = (steps == len(table)) & (self.below is None)
             if limit is not None:
                 lasts &= out[lasting] < limit
             lasting = lasting[lasts]

@@ -85,7 +85,7 @@ def glove_sk(
         into = np.full(len(flows) + n_merges, -1)
         into[merges[:n_merges].ravel()] = np.repeat(len(flows) + np.arange(n_merges), 2)
         group = _numbered(_roots(into)[: len(flows)])
-        return group, _safe_groups(flows, guarantee, frame, group)[group]
+        return group, _safe_groups(flows, guarantee, group)[group]
 
     # Merging never makes a group worse, so what is suppressed shrinks along the dendrogram.
     low, high = 0, len(merges)
@@ -132,7 +132,7 @@ def _merge(flows: Flows, guarantee: Guarantee, frame: Frame, neighbors: int) -> 
         np.cumsum(flows.people.count(len(flows)), out=person_start[1:])
         person = flows.people.person
     # Flows that are safe alone take no part.
-    short = np.flatnonzero(~guarantee.safe(flows, *frame.sizes(Hulls(frame.point, frame.point))))
+    short = np.flatnonzero(~guarantee.safe(flows))
     near_start, near = _neighbor_graph(point, short, neighbors)
     into, state = merge_boxes(
         point,
@@ -142,19 +142,13 @@ def _merge(flows: Flows, guarantee: Guarantee, frame: Frame, neighbors: int) -> 
         person_start,
         person,
         guarantee.people or 0,
-        *_sorted_tiles(frame.origin_squares, frame.step_cm[:2]),
-        *_sorted_tiles(frame.destination_squares, frame.step_cm[2:]),
+        flows.origin,
+        flows.destination,
         guarantee.locations or 0,
         near_start,
         near,
     )
     return into, state == SHORT
-
-
-def _sorted_tiles(squares: tuple[Ints, Ints], step_cm: Numbers) -> tuple[Floats, Floats]:
-    x, y = (np.multiply(axis, step, dtype=np.float64) for axis, step in zip(squares, step_cm, strict=True))
-    order = np.argsort(x, kind="stable")
-    return x[order], y[order]
 
 
 def _neighbor_graph(point: Floats, among: Numbers, neighbors: int) -> tuple[Numbers, Numbers]:
@@ -191,10 +185,8 @@ def _numbered(box: NDArray[Any]) -> Ints:
     return group
 
 
-def _safe_groups(flows: Flows, guarantee: Guarantee, frame: Frame, group: Ints) -> NDArray[np.bool_]:
-    n = int(group.max()) + 1
-    cells = flows.merge(group, np.zeros_like(group), n, 1).cells
-    return guarantee.safe(cells, *frame.sizes(Hulls.around(frame.point, group)))
+def _safe_groups(flows: Flows, guarantee: Guarantee, group: Ints) -> NDArray[np.bool_]:
+    return guarantee.safe(flows.merge(group, np.zeros_like(group), int(group.max()) + 1, 1).cells)
 
 
 def _absorb(

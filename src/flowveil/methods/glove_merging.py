@@ -53,18 +53,6 @@ def union(one: Any, other: Any) -> Any:
 
 
 @njit(cache=True)
-def tiles_in(x: Any, y: Any, x0: float, x1: float, y0: float, y1: float) -> int:
-    """Tiles in a rectangle; they are sorted by x."""
-    count = 0
-    for i in range(np.searchsorted(x, x0), len(x)):
-        if x[i] > x1:
-            break
-        if y0 <= y[i] <= y1:
-            count += 1
-    return count
-
-
-@njit(cache=True)
 def merge_boxes(
     point: NDArray[np.float64],
     volume: NDArray[np.float64],
@@ -73,10 +61,8 @@ def merge_boxes(
     person_start: NDArray[np.int64],
     person: NDArray[np.int32],
     fewest_people: int,
-    origin_x: NDArray[np.float64],
-    origin_y: NDArray[np.float64],
-    destination_x: NDArray[np.float64],
-    destination_y: NDArray[np.float64],
+    origin: NDArray[np.int32],
+    destination: NDArray[np.int32],
     fewest_tiles: int,
     near_start: NDArray[np.int64],
     near: NDArray[np.int64],
@@ -93,9 +79,9 @@ def merge_boxes(
         held, least: quantities that add up, one row a flow, and what a safe box holds of each.
         person_start, person: the sorted persons of each flow, as slices.
         fewest_people: distinct people of a safe box; 0 where people are not protected.
-        origin_x, origin_y: places of the origin tiles, sorted by x, in the unit of the points.
-        destination_x, destination_y: the same for the destination tiles.
-        fewest_tiles: tiles of a safe box at each end; 0 where locations are not protected.
+        origin, destination: the tiles of each flow.
+        fewest_tiles: distinct tiles in which the flows of a safe box begin, and end; 0 where locations are not
+            protected.
         near_start, near: the neighbours of each flow, as slices; symmetric.
 
     Returns:
@@ -110,6 +96,9 @@ def merge_boxes(
     into, state = np.full(size, -1), np.zeros(size, np.int8)
     seen = np.full(size, -1)
     people = [person[person_start[i] : person_start[i + 1]] for i in range(n)]
+    # Sets of tiles are kept only where they are asked for.
+    located = n if fewest_tiles > 0 else 0
+    begin, end = [origin[i : i + 1] for i in range(located)], [destination[i : i + 1] for i in range(located)]
     neighbors = [near[near_start[i] : near_start[i + 1]] for i in range(n)]
 
     def is_safe(box: int) -> bool:
@@ -118,13 +107,7 @@ def merge_boxes(
                 return False
         if len(people[box]) < fewest_people:
             return False
-        if fewest_tiles > 0:
-            lo, hi = low[box], high[box]
-            if tiles_in(origin_x, origin_y, lo[0], hi[0], lo[1], hi[1]) < fewest_tiles:
-                return False
-            if tiles_in(destination_x, destination_y, lo[2], hi[2], lo[3], hi[3]) < fewest_tiles:
-                return False
-        return True
+        return fewest_tiles == 0 or (len(begin[box]) >= fewest_tiles and len(end[box]) >= fewest_tiles)
 
     n_short = 0
     for i in range(n):
@@ -160,6 +143,9 @@ def merge_boxes(
             low[m, d], high[m, d] = min(low[a, d], low[b, d]), max(high[a, d], high[b, d])
         weight[m], total[m] = weight[a] + weight[b], total[a] + total[b]
         people.append(union(people[a], people[b]))
+        if fewest_tiles > 0:
+            begin.append(union(begin[a], begin[b]))
+            end.append(union(end[a], end[b]))
         state[a], state[b], into[a], into[b] = GONE, GONE, m, m
         state[m] = SAFE if is_safe(m) else SHORT
         around = np.empty(len(neighbors[a]) + len(neighbors[b]) if state[m] == SHORT else 0, np.int64)

@@ -25,6 +25,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from flowveil.epsilon import check_epsilon
 from flowveil.errors import DataError, InfeasibleError, MissingExtraError, ParameterError
 from flowveil.flows import Cells, Flows, group_pairs
 from flowveil.hierarchy import Ints
@@ -64,7 +65,8 @@ def laplace(
 
     Args:
         flows: what to count.
-        epsilon: ε of the promise; required. Halving it doubles the noise.
+        epsilon: ε of the promise; required, at most 20; above 10 a warning says how little it hides. Halving it
+            doubles the noise.
         delta: δ of the promise. Above 0, pairs without trips are not published, nor those below a threshold.
         bound: most trips of one person that are counted. Required where persons are known: the unit is then a
             person; without persons it is a trip, and the release says so.
@@ -155,8 +157,7 @@ def _checked(flows: Flows, epsilon: float | None, delta: float, bound: int | Non
             "laplace needs epsilon, the ε of differential privacy: how much one person may change the probability "
             "of any release. Hint: epsilon=1 is a common choice; smaller protects more."
         )
-    if not _is_number(epsilon) or not math.isfinite(epsilon) or epsilon <= 0:
-        raise ParameterError(f"epsilon must be a number above 0; found {epsilon!r}.")
+    epsilon = check_epsilon(epsilon)
     if not _is_number(delta) or not 0 <= delta <= LARGEST_DELTA:
         raise ParameterError(
             f"delta must be at least 0 and at most {LARGEST_DELTA}; found {delta!r}. With probability δ the trips of a "

@@ -8,7 +8,7 @@ final, and the box around its flows is published. Nothing is suppressed.
 All partitions of one depth are cut together. The flows stand in four orders, one for each dimension, each sorted
 by partition and then by coordinate: the range of a partition is the difference of the ends of its slice, the median
 is found in a running sum, and the orders of the next depth are the flows that go left followed by those that go
-right, so nothing is sorted after the start. Persons are kept sorted by partition in the same way.
+right, so nothing is sorted after the start. Persons and tiles are kept sorted by partition in the same way.
 
 Guaranteed: every partition satisfies the guarantee, and none has a median cut that would leave both sides safe. The
 partitions are those of the recursion in ``tests/reference/mondrian.py``.
@@ -22,7 +22,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.boxes import DIMENSIONS, Frame, Hulls, box_plan
+from flowveil.boxes import DIMENSIONS, Frame, box_plan
 from flowveil.errors import ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
@@ -58,8 +58,7 @@ def mondrian(
     kept = np.ones(len(flows), dtype=np.bool_)
     if not group.any():
         # Never cut: the only partition has not been checked yet.
-        whole = flows.merge(group, group, 1, 1).cells
-        kept[:] = guarantee.safe(whole, *frame.sizes(Hulls.around(frame.point, group))).all()
+        kept[:] = guarantee.safe(flows.merge(group, group, 1, 1).cells).all()
     partitions = int(group.max()) + 1
     return box_plan(
         frame,
@@ -71,6 +70,53 @@ def mondrian(
 
 
 @dataclass(frozen=True, eq=False)
+class _Members:
+    """What does not add up and has to be counted: (flow, member) rows, sorted by partition, then member.
+
+    Attributes:
+        flow, member: the rows.
+        start: where each partition begins in them, and where the last ends.
+    """
+
+    flow: Places
+    member: Ints
+    start: Places
+
+    @classmethod
+    def of(cls, flow: Ints, member: Ints) -> _Members:
+        """Rows in any order; all flows are in one partition."""
+        order = np.argsort(member, kind="stable")
+        return cls(flow[order].astype(np.int64), member[order], np.array([0, len(order)]))
+
+    def split(self, side: NDArray[np.int8], cut: Mask) -> _Members:
+        """The rows of the left sides of the partitions that are cut, then those of their right sides."""
+        row_side = side.take(self.flow)
+        rows = _left_then_right(row_side)
+        left = _count_between(row_side == 1, self.start)[cut]
+        right = np.diff(self.start)[cut] - left
+        return _Members(self.flow.take(rows), self.member.take(rows), _starts(np.concatenate((left, right))))
+
+    def enough(self, which: Places, side: NDArray[np.int8], threshold: int) -> Mask:
+        """Whether both sides of these partitions, as marked in ``side``, have that many distinct members."""
+        size = np.diff(self.start)[which]
+        start = _starts(size)
+        place = np.repeat(self.start[which] - start[:-1], size) + np.arange(start[-1])
+        if len(place) == 0:
+            return np.zeros(len(which), dtype=np.bool_)
+        member, left = self.member.take(place), side.take(self.flow.take(place)) == 1
+        changes = np.empty(len(member), dtype=np.bool_)
+        np.not_equal(member[1:], member[:-1], out=changes[1:])
+        # A partition without any row begins where the next does.
+        changes[start[:-1][size > 0]] = True
+        runs = np.flatnonzero(changes)
+        first_run = np.searchsorted(runs, start)
+        enough = np.ones(len(which), dtype=np.bool_)
+        for there in (np.logical_or.reduceat(left, runs), np.logical_or.reduceat(~left, runs)):
+            enough &= _count_between(there, first_run) >= threshold
+        return enough
+
+
+@dataclass(frozen=True, eq=False)
 class _Layout:
     """The flows of the partitions that may still be cut.
 
@@ -78,16 +124,13 @@ class _Layout:
         orders: flows, one row for each dimension; sorted by partition, then coordinate, then flow.
         start: where each partition begins in each order, and where the last ends.
         total: what each partition holds, one row for each quantity that adds up.
-        row_flow, row_person: (flow, person) rows sorted by partition, then person.
-        row_start: where each partition begins in those rows, and where the last ends.
+        members: the people, and the tiles at each end, as far as they are protected.
     """
 
     orders: Places
     start: Places
     total: Floats
-    row_flow: Places
-    row_person: Ints
-    row_start: Places
+    members: tuple[_Members, ...]
 
     def __len__(self) -> int:
         return len(self.start) - 1
@@ -103,10 +146,6 @@ class _Layout:
         """
         cut = n_left > 0
         size, n_left, left = np.diff(self.start)[cut], n_left[cut], left[:, cut]
-        row_side = side.take(self.row_flow)
-        rows = _left_then_right(row_side)
-        left_rows = _count_between(row_side == 1, self.row_start)[cut]
-        right_rows = np.diff(self.row_start)[cut] - left_rows
         orders = np.empty((DIMENSIONS, int(size.sum())), dtype=np.int64)
         for order, split in zip(self.orders, orders, strict=True):
             order.take(_left_then_right(side.take(order)), out=split)
@@ -114,9 +153,7 @@ class _Layout:
             orders=orders,
             start=_starts(np.concatenate((n_left, size - n_left))),
             total=np.concatenate((left, self.total[:, cut] - left), axis=1),
-            row_flow=self.row_flow.take(rows),
-            row_person=self.row_person.take(rows),
-            row_start=_starts(np.concatenate((left_rows, right_rows))),
+            members=tuple(rows.split(side, cut) for rows in self.members),
         )
 
 
@@ -182,6 +219,13 @@ class _Cutter:
         least[-1] = float(max(guarantee.trips or 0, guarantee.people or 0))
         self.quantities = [q.astype(np.float64) for q in quantities]
         self.least = np.array(least)[:, None]
+        # What has to be counted anew on each side, and how many of it a side must have.
+        self.counted: list[tuple[int, tuple[Ints, Ints]]] = []
+        if guarantee.locations is not None:
+            each = np.arange(len(flows), dtype=np.int32)
+            self.counted += [(guarantee.locations, (each, tile)) for tile in (flows.origin, flows.destination)]
+        if guarantee.people is not None and flows.people is not None:
+            self.counted.append((guarantee.people, (flows.people.cell, flows.people.person)))
         self.group = np.zeros(len(flows), dtype=np.int32)
         self.side = np.full(len(flows), -1, dtype=np.int8)
         self.n_final = 0
@@ -194,18 +238,11 @@ class _Cutter:
         return self.group
 
     def _first_layout(self) -> _Layout:
-        people = self.flows.people if self.guarantee.people is not None else None
-        row_flow, row_person = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32)
-        if people is not None:
-            order = np.argsort(people.person, kind="stable")
-            row_flow, row_person = people.cell[order].astype(np.int64), people.person[order]
         return _Layout(
             orders=np.stack([_sorting(axis) for axis in self.frame.point]),
             start=np.array([0, len(self.flows)]),
             total=np.array([[q.sum()] for q in self.quantities]),
-            row_flow=row_flow,
-            row_person=row_person,
-            row_start=np.array([0, len(row_flow)]),
+            members=tuple(_Members.of(*rows) for _, rows in self.counted),
         )
 
     def _next_depth(self, layout: _Layout) -> _Layout:
@@ -287,42 +324,15 @@ class _Cutter:
         ok = asked & (at > parts.start[:-1]) & (at < parts.start[1:])
         for side in parts.sums(at):
             ok &= np.all(side >= self.least, axis=0)
-        if self.guarantee.locations is not None and ok.any():
-            ok[ok] = self._enough_tiles(parts, at, ok, self.guarantee.locations)
-        if self.guarantee.people is not None and ok.any():
+        for (threshold, _), members in zip(self.counted, layout.members, strict=True):
+            if not ok.any():
+                break
             self._take_sides(parts, at, ok)
-            enough = self._enough_people(layout, parts.which[ok], self.guarantee.people)
+            enough = members.enough(parts.which[ok], self.side, threshold)
             # Only a look: whoever asked decides who goes where.
             self.side[parts.slices(at, ok)[0]] = -1
             ok[ok] = enough
         return ok
-
-    def _enough_tiles(self, parts: _Sorted, at: Places, chosen: Mask, threshold: int) -> Mask:
-        flow, start, at = parts.slices(at, chosen)
-        first = np.column_stack((start[:-1], at)).reshape(-1)
-        hulls = Hulls.of_slices(self.frame.point, flow, first)
-        fewest = np.minimum(*self.frame.sizes(hulls)).reshape(-1, 2)
-        enough: Mask = np.all(fewest >= threshold, axis=1)
-        return enough
-
-    def _enough_people(self, layout: _Layout, which: Places, threshold: int) -> Mask:
-        """Whether both sides of these partitions, as marked in ``side``, have that many distinct people."""
-        size = np.diff(layout.row_start)[which]
-        start = _starts(size)
-        place = np.repeat(layout.row_start[which] - start[:-1], size) + np.arange(start[-1])
-        if len(place) == 0:
-            return np.zeros(len(which), dtype=np.bool_)
-        person, left = layout.row_person.take(place), self.side.take(layout.row_flow.take(place)) == 1
-        changes = np.empty(len(person), dtype=np.bool_)
-        np.not_equal(person[1:], person[:-1], out=changes[1:])
-        # A partition without any row begins where the next does.
-        changes[start[:-1][size > 0]] = True
-        runs = np.flatnonzero(changes)
-        first_run = np.searchsorted(runs, start)
-        enough = np.ones(len(which), dtype=np.bool_)
-        for there in (np.logical_or.reduceat(left, runs), np.logical_or.reduceat(~left, runs)):
-            enough &= _count_between(there, first_run) >= threshold
-        return enough
 
     def _take_sides(self, parts: _Sorted, at: Places, chosen: Mask) -> None:
         """Mark the flows of the chosen partitions by the side of the cut they lie on."""

@@ -72,7 +72,7 @@ def odkanon(
     step = _first_good_step(schedule, rest, guarantee, allowed)
     cuts = schedule.cuts(step)
     merged = cuts.merge(rest, rest.origin, rest.destination)
-    safe = cuts.safe(merged.cells, guarantee)
+    safe = guarantee.safe(merged.cells)
     if not safe.all():
         kept[np.flatnonzero(kept)[~safe[merged.row]]] = False
     rule: dict[str, Any] = {"rule": "short cells"}
@@ -113,9 +113,7 @@ def hopeless(flows: Flows, guarantee: Guarantee, *, levels: int, share: float) -
         len(used_o),
         len(used_d),
     )
-    size_o = flows.origins.size[used_o][merged.cells.origin]
-    size_d = flows.destinations.size[used_d][merged.cells.destination]
-    lost = ~guarantee.safe(merged.cells, size_o, size_d)[merged.row]
+    lost = ~guarantee.safe(merged.cells)[merged.row]
     limit = int(np.floor(len(flows) * share))
     if np.count_nonzero(lost) > limit:
         lost[np.flatnonzero(lost)[~_smallest(flows, np.flatnonzero(lost), limit, guarantee.basis)]] = False
@@ -164,21 +162,19 @@ class Axis:
     zones_left: NDArray[np.int64]
 
     @classmethod
-    def of(cls, tree: Hierarchy, tile: Ints, volume: NDArray[Any], *, to_root: bool) -> Axis:
+    def of(cls, tree: Hierarchy, tile: Ints, volume: NDArray[Any]) -> Axis:
         """Order the merges by total volume, then deeper first, then code.
 
         Only tiles that occur take part: a node is a merge when a tile of interest lies below it, and the topmost
-        merge is the smallest node that holds them all; only where locations are protected is there a reason to go
-        further up, because sizes count the other tiles too.
+        merge is the smallest node that holds them all, because nothing is gained further up.
         """
         active = tree.sum_over(np.bincount(tile, minlength=tree.n_tiles) > 0)
         total = tree.sum_over(np.bincount(tile, weights=volume, minlength=tree.n_tiles))
         present = active > 0
         child_count = np.bincount(tree.parent[1:][present[1:]], minlength=tree.n_nodes)
         inner = present & ~tree.is_leaf
-        if not to_root:
-            smallest_whole = np.flatnonzero(active == active[0])[-1]
-            inner[:smallest_whole] &= active[:smallest_whole] != active[0]
+        smallest_whole = np.flatnonzero(active == active[0])[-1]
+        inner[:smallest_whole] &= active[:smallest_whole] != active[0]
         nodes = np.flatnonzero(inner)
         order = nodes[np.lexsort((tree.code_rank[nodes], -tree.depth[nodes].astype(np.int32), total[nodes]))]
         left = np.concatenate(([int(active[0])], active[0] - np.cumsum(child_count[order] - 1)))
@@ -203,9 +199,8 @@ class Schedule:
     def of(cls, flows: Flows, rest: Cells, guarantee: Guarantee) -> Schedule:
         """Compute the schedule from the marginals of the flows that are left."""
         volume = rest.volume(guarantee.basis)
-        to_root = guarantee.locations is not None
-        origins = Axis.of(flows.origins, rest.origin, volume, to_root=to_root)
-        destinations = Axis.of(flows.destinations, rest.destination, volume, to_root=to_root)
+        origins = Axis.of(flows.origins, rest.origin, volume)
+        destinations = Axis.of(flows.destinations, rest.destination, volume)
         return cls(origins, destinations, _interleave(origins.zones_left, destinations.zones_left))
 
     @property
@@ -277,11 +272,6 @@ class Cuts:
             len(self.destination),
         )
 
-    def safe(self, cells: Cells, guarantee: Guarantee) -> NDArray[np.bool_]:
-        """Which of these cells are safe."""
-        size_o = self.origins.size[self.origin][cells.origin]
-        return guarantee.safe(cells, size_o, self.destinations.size[self.destination][cells.destination])
-
 
 def _first_good_step(schedule: Schedule, cells: Cells, guarantee: Guarantee, allowed: float | None) -> int:
     """The first step at which no cell is short, or those that are hold no more than the allowed volume.
@@ -297,7 +287,7 @@ def _first_good_step(schedule: Schedule, cells: Cells, guarantee: Guarantee, all
     while high - low > 1:
         cuts = schedule.cuts(probe)
         merged = cuts.merge(cells, tile_o, tile_d).cells
-        short = ~cuts.safe(merged, guarantee)
+        short = ~guarantee.safe(merged)
         volume = float(np.sum(merged.volume(guarantee.basis)[short]))
         if not short.any() or (allowed is not None and volume <= allowed):
             high = probe

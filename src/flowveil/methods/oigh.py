@@ -155,15 +155,14 @@ class Lattice:
 
     def ground(self, flows: Flows) -> Table:
         """The point of the tiles: the flows are its cells."""
-        safe = self._safe(flows, self.origins.cut(0), self.destinations.cut(0))
-        return Table(self._verdict(0, 0, flows, safe), flows, flows.origin, flows.destination)
+        return Table(self._verdict(0, 0, flows), flows, flows.origin, flows.destination)
 
     def count(self, up_o: int, up_d: int, below: Table) -> Table:
         """The point so many levels up, counted from one below it."""
         cut_o, cut_d = self.origins.cut(up_o), self.destinations.cut(up_d)
         cells = self._merge(below.cells, below.tile_o, below.tile_d, cut_o, cut_d).cells
         return Table(
-            verdict=self._verdict(up_o, up_d, cells, self._safe(cells, cut_o, cut_d)),
+            verdict=self._verdict(up_o, up_d, cells),
             cells=cells,
             tile_o=self.origins.hierarchy.leaf_start[cut_o][cells.origin],
             tile_d=self.destinations.hierarchy.leaf_start[cut_d][cells.destination],
@@ -172,19 +171,15 @@ class Lattice:
     def kept_flows(self, flows: Flows, cut_o: Ints, cut_d: Ints) -> NDArray[np.bool_]:
         """The flows whose cell is safe in these cuts."""
         merged = self._merge(flows, flows.origin, flows.destination, cut_o, cut_d)
-        return self._safe(merged.cells, cut_o, cut_d)[merged.row]
+        return self.guarantee.safe(merged.cells)[merged.row]
 
     def _merge(self, cells: Cells, tile_o: Ints, tile_d: Ints, cut_o: Ints, cut_d: Ints) -> Merged:
         zone_o = self.origins.hierarchy.zone_of_tile(cut_o)[tile_o]
         zone_d = self.destinations.hierarchy.zone_of_tile(cut_d)[tile_d]
         return cells.merge(zone_o, zone_d, len(cut_o), len(cut_d))
 
-    def _safe(self, cells: Cells, cut_o: Ints, cut_d: Ints) -> NDArray[np.bool_]:
-        size_o = self.origins.hierarchy.size[cut_o][cells.origin]
-        size_d = self.destinations.hierarchy.size[cut_d][cells.destination]
-        return self.guarantee.safe(cells, size_o, size_d)
-
-    def _verdict(self, up_o: int, up_d: int, cells: Cells, safe: NDArray[np.bool_]) -> Verdict:
+    def _verdict(self, up_o: int, up_d: int, cells: Cells) -> Verdict:
+        safe = self.guarantee.safe(cells)
         volume = cells.volume(self.guarantee.basis)
         n_safe = int(np.count_nonzero(safe))
         return Verdict(

@@ -292,7 +292,7 @@ def _add_layer(
 ) -> _Side:
     """Add the layer of these cells; the one below it, the last so far, learns where its pairs went."""
     size_o, size_d = zone_size[cells.origin], tree.size[cells.destination]
-    safe = guarantee.safe(cells, size_o, size_d)
+    safe = guarantee.safe(cells)
     volume = cells.volume(guarantee.basis).astype(np.float64)
     short = ~below.safe
     # Without rows `bincount` forgets that weights are floats.

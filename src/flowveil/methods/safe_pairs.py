@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.flows import Cells, Flows, People
+from flowveil.flows import Cells, Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy, Ints
 
@@ -88,7 +88,7 @@ def sketch(full: Hierarchy, tile: Ints, flows: Flows, guarantee: Guarantee, *, m
         weight = np.bincount(tile, weights=flows.volume("weight"), minlength=full.n_tiles)
         divisible &= full.sum_over(weight) >= guarantee.population
     if guarantee.locations is not None:
-        divisible &= full.size >= guarantee.locations
+        divisible &= full.sum_over(np.bincount(tile, minlength=full.n_tiles) > 0) >= guarantee.locations
     reduced = Sketch.of(full, divisible)
     growth = 1.0
     while max_depth is not None and reduced.tree.max_depth > max_depth:
@@ -134,7 +134,7 @@ class Level:
 
 def safe_levels(flows: Flows, guarantee: Guarantee, origins: Sketch, destinations: Sketch) -> Iterator[Level]:
     """Walk over all depth pairs that have safe pairs, destination depths downwards within each origin depth."""
-    walk = _Walk(flows, guarantee, origins, destinations)
+    walk = _Walk(flows, guarantee, destinations)
     leaf_o = origins.leaf_of_tile[flows.origin]
     depth_o = origins.tree.depth[origins.tree.leaf_node]
     # From the deepest up: every order is then a few sorted runs away from the next.
@@ -157,12 +157,10 @@ def _falls(values: NDArray[Any]) -> bool:
 class _Walk:
     """What every origin depth needs: prefix sums are taken along its order, lowest common ancestors looked up."""
 
-    def __init__(self, flows: Flows, guarantee: Guarantee, origins: Sketch, destinations: Sketch) -> None:
+    def __init__(self, flows: Flows, guarantee: Guarantee, destinations: Sketch) -> None:
         self.flows = flows
         self.guarantee = guarantee
-        self.origins = origins
         self.tree = destinations.tree
-        self.size_d = destinations.size
         self.leaf_d = destinations.leaf_of_tile[flows.destination]
         self.meet = Meeting.of(self.tree)
         self.ancestor = _ancestors(self.tree)
@@ -183,9 +181,13 @@ class _Walk:
         count = np.concatenate(([0], np.cumsum(np.bincount(parts, minlength=self.tree.max_depth + 2))))
         trips = _prefix(flows.trips[order])
         weight = None if flows.weight is None else _prefix(flows.weight[order])
-        people = None
+        people = begin = end = None
         if self.guarantee.people is not None and flows.people is not None:
-            people = _PeopleAlong.of(flows.people, order, new_o, leaf, self.meet)
+            people = _DistinctAlong.of(flows.people.cell, flows.people.person, order, new_o, leaf, self.meet)
+        if self.guarantee.locations is not None:
+            each = np.arange(len(flows), dtype=np.int32)
+            begin = _DistinctAlong.of(each, flows.origin, order, new_o, leaf, self.meet)
+            end = _DistinctAlong.of(each, flows.destination, order, new_o, leaf, self.meet)
         depth_of_leaf = self.tree.depth[self.tree.leaf_node]
         start, stop = np.zeros(0, np.int64), np.zeros(0, np.int64)
         for depth in range(self.tree.max_depth + 1):
@@ -204,9 +206,11 @@ class _Walk:
                 destination,
                 trips[stop] - trips[start],
                 None if weight is None else weight[stop] - weight[start],
-                n_distinct=None if people is None else people.within(start, stop, depth),
+                n_persons=None if people is None else people.within(start, stop, depth),
+                n_begin=None if begin is None else begin.within(start, stop, depth),
+                n_end=None if end is None else end.within(start, stop, depth),
             )
-            safe = self.guarantee.safe(cells, self.origins.size[origin], self.size_d[destination])
+            safe = self.guarantee.safe(cells)
             start, stop = start[safe], stop[safe]
             if len(start) == 0:
                 return
@@ -216,49 +220,56 @@ class _Walk:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _Runs(Cells):
-    """Cells that are runs of sorted flows; people are counted, not listed."""
+    """Cells that are runs of sorted flows; people and tiles are counted, not listed."""
 
-    n_distinct: NDArray[np.int64] | None = None
+    n_persons: NDArray[np.int64] | None = None
+    n_begin: NDArray[np.int64] | None = None
+    n_end: NDArray[np.int64] | None = None
 
     def n_people(self) -> NDArray[np.int64] | None:
-        return self.n_distinct
+        return self.n_persons
+
+    def n_tiles(self) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+        return None if self.n_begin is None or self.n_end is None else (self.n_begin, self.n_end)
 
 
 @dataclass(frozen=True, eq=False)
-class _PeopleAlong:
-    """Distinct people of runs of sorted flows, without listing them anew for each depth.
+class _DistinctAlong:
+    """Distinct members (people, or tiles) of runs of sorted flows, without listing them anew for each depth.
 
-    A row of a person adds to the count of a run unless the same person has a row before it in that run. Runs of a
+    A row of a member adds to the count of a run unless the same member has a row before it in that run. Runs of a
     depth are the leaves below one node, so all that matters is how deep the leaf of the row meets that of the
-    person's row before.
+    member's row before.
     """
 
     first_row: Positions
     met: Ints
 
     @classmethod
-    def of(cls, people: People, order: Positions, new_o: NDArray[np.bool_], leaf: Ints, meet: Meeting) -> _PeopleAlong:
-        """Find each person's row before, within the same origin node."""
+    def of(
+        cls, flow: Ints, member: Ints, order: Positions, new_o: NDArray[np.bool_], leaf: Ints, meet: Meeting
+    ) -> _DistinctAlong:
+        """Find the row before of each (flow, member) row, within the same origin node."""
         n = len(order)
-        n_flows = int(max(order.max(), people.cell.max(initial=0))) + 1
+        n_flows = int(max(order.max(), flow.max(initial=0))) + 1
         position = np.full(n_flows, -1, dtype=np.int64)
         position[order] = np.arange(n)
-        at = position[people.cell]
-        person = people.person[at >= 0].astype(np.int64)
+        at = position[flow]
+        member = member[at >= 0]
         at = at[at >= 0]
         block = np.cumsum(new_o)
-        sort = np.lexsort((at, person, block[at]))
-        at, person = at[sort], person[sort]
+        sort = np.lexsort((at, member, block[at]))
+        at, member = at[sort], member[sort]
         met = np.full(len(at), -1, dtype=np.int32)
         if len(at) > 1:
-            again = (person[1:] == person[:-1]) & (block[at[1:]] == block[at[:-1]])
+            again = (member[1:] == member[:-1]) & (block[at[1:]] == block[at[:-1]])
             met[1:][again] = meet.depth(leaf[at[:-1][again]], leaf[at[1:][again]])
         back = np.argsort(at, kind="stable")
         first_row = np.concatenate(([0], np.cumsum(np.bincount(at, minlength=n))))
         return cls(first_row=first_row, met=met[back])
 
     def within(self, start: Positions, stop: Positions, depth: int) -> NDArray[np.int64]:
-        """Distinct people of these runs, whose destinations have this depth."""
+        """Distinct members of these runs, whose destinations have this depth."""
         new = np.concatenate(([0], np.cumsum(self.met < depth)))
         counted: NDArray[np.int64] = new[self.first_row[stop]] - new[self.first_row[start]]
         return counted

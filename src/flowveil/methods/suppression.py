@@ -21,7 +21,4 @@ def suppression(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0
             to stay within it. The measure ``suppressed_share`` tells what was lost.
     """
     tiles_o, tiles_d = flows.origins.leaf_node, flows.destinations.leaf_node
-    kept = guarantee.safe(
-        flows, flows.origins.size[tiles_o][flows.origin], flows.destinations.size[tiles_d][flows.destination]
-    )
-    return Plan.from_cuts(flows, tiles_o, tiles_d, kept)
+    return Plan.from_cuts(flows, tiles_o, tiles_d, guarantee.safe(flows))

@@ -129,7 +129,7 @@ def _mean_error(volume: Any, plan: Plan) -> float:
 def _plan_of(flows: Flows, guarantee: Guarantee, cuts: Cuts, notes: dict[str, Any]) -> Plan:
     """The plan that publishes all safe cells of these cuts."""
     table = cuts.merge(flows, flows.origin, flows.destination)
-    safe = cuts.safe(table.cells, guarantee)
+    safe = guarantee.safe(table.cells)
     return Plan.from_cuts(flows, cuts.origin, cuts.destination, safe[table.row], notes=notes)
 
 

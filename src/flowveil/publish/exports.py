@@ -30,12 +30,15 @@ import pyarrow.compute as pc
 import shapely
 
 from flowveil.errors import MissingExtraError, ParameterError, did_you_mean
+from flowveil.publish.geopackage import write_geopackage
 from flowveil.spreadsheets import write_csv
 
 #: Zones of an OMX matrix: it is square and dense for whoever reads it.
 MAX_OMX_ZONES = 20_000
-#: Written where a format insists on a time.
-_NO_TIME = "1970-01-01T00:00:00.000Z"
+#: Rows of a batch of an Arrow file: fixed, because it is part of the bytes.
+_ROWS_PER_BATCH = 1 << 20
+#: An OMX matrix is packed in squares of so many rows and columns.
+_OMX_PIECE = 256
 _VOLUMES = ("trips", "weight")
 #: Formats whose tables may have slice columns.
 _OF_SLICES = ("csv", "arrow")
@@ -98,14 +101,12 @@ def check_formats(formats: Sequence[Format], *, zones: int, mapped: bool, sliced
                 "Hint: leave it out; csv, omx and arrow do without."
             )
         if wanted.name == "omx":
-            _load("tables", wanted.name)
+            _load("h5py", wanted.name)
             if zones > MAX_OMX_ZONES:
                 raise ParameterError(
                     f"An OMX matrix is square: {zones:,} zones would make {zones**2:,} entries; "
                     f"allowed are {MAX_OMX_ZONES:,} zones. Hint: choose csv or arrow, or coarser zones."
                 )
-        if wanted.name == "gpkg":
-            _load("pyogrio", wanted.name)
 
 
 def _load(module: str, format_name: str) -> Any:
@@ -136,7 +137,20 @@ def _write_csv(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
 def _write_arrow(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
     for table, name in ((flows, "flows.arrow"), (zones, "zones.arrow")):
         with pa.OSFile(str(folder / name), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-            writer.write_table(table)
+            writer.write_table(_without_hidden(table), max_chunksize=_ROWS_PER_BATCH)
+
+
+def _without_hidden(table: pa.Table) -> pa.Table:
+    """The same table with nothing but zeros where it is empty: Arrow writes what lies under a null as it is."""
+    columns = []
+    for column in (pa.concat_arrays(column.chunks) for column in table.columns):
+        if column.null_count:
+            empty = {"string": "", "binary": b""}.get(str(column.type), 0)
+            filled = pc.fill_null(column, pa.scalar(empty, column.type)).buffers()
+            known = pa.concat_arrays([column.is_valid()]).buffers()[1]
+            column = pa.Array.from_buffers(column.type, len(column), [known, *filled[1:]])
+        columns.append(column)
+    return pa.table(columns, schema=table.schema)
 
 
 # ---- places ------------------------------------------------------------------------------------------------------
@@ -177,38 +191,13 @@ def _feature_collection(path: Path, properties: pa.Table, shapes: Any) -> None:
 
 
 def _write_gpkg(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
-    pyogrio = _load("pyogrio", "gpkg")
-    path = folder / "release.gpkg"
-    lines = shapely.to_wkb(_lines(flows, zones))
-    layers = (
-        ("zones", zones.drop_columns(["geometry"]), zones["geometry"].to_numpy(zero_copy_only=False), "MultiPolygon"),
-        ("flows", flows, lines, "LineString"),
-    )
-    # The format keeps the time of the last change; a release has none.
-    pyogrio.set_gdal_config_options({"OGR_CURRENT_DATE": _NO_TIME})
-    try:
-        for number, (layer, table, geometry, kind) in enumerate(layers):
-            if kind == "MultiPolygon":
-                geometry = shapely.to_wkb([_as_multi(g) for g in shapely.from_wkb(geometry)])
-            pyogrio.raw.write(
-                path,
-                np.asarray(geometry, dtype=object),
-                [_values(table[name]) for name in table.column_names],
-                np.array(table.column_names, dtype=object),
-                layer=layer,
-                driver="GPKG",
-                geometry_type=kind,
-                crs="EPSG:4326",
-                append=number > 0,
-                dataset_options={"VERSION": "1.3"},
-            )
-    finally:
-        pyogrio.set_gdal_config_options({"OGR_CURRENT_DATE": None})
-
-
-def _values(column: pa.ChunkedArray) -> np.ndarray:
-    values: np.ndarray = column.to_numpy(zero_copy_only=False)
-    return values.astype(object) if pa.types.is_string(column.type) else values
+    outlines = shapely.from_wkb(zones["geometry"].to_numpy(zero_copy_only=False))
+    parts = np.array([_as_multi(shape) for shape in outlines], dtype=object)
+    layers = {
+        "zones": (zones.drop_columns(["geometry"]), parts, "MULTIPOLYGON"),
+        "flows": (flows, _lines(flows, zones), "LINESTRING"),
+    }
+    write_geopackage(folder / "release.gpkg", layers)
 
 
 def _as_multi(shape: Any) -> Any:
@@ -224,34 +213,43 @@ def _write_omx(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
     Rows and columns are numbered from 1 (lookup ``index``); ``zone_code`` holds the codes, and so does omx_zones.csv
     for tools that read numbers only. 0 means that no cell is published: there were no trips, or too few.
     """
-    tables = _load("tables", "omx")
+    h5py = _load("h5py", "omx")
     codes = np.unique(zones["zone"].to_numpy(zero_copy_only=False).astype(np.str_))
     n = len(codes)
     value_set = pa.array(codes.tolist(), pa.string())
     row, column = (
         pc.index_in(flows[name], value_set=value_set).to_numpy() for name in ("origin_zone", "destination_zone")
     )
-    packed = tables.Filters(complevel=1, complib="zlib", shuffle=True)
-    with tables.open_file(str(folder / "flows.omx"), "w", filters=packed) as file:
-        file.root._v_attrs["OMX_VERSION"] = b"0.2"
-        file.root._v_attrs["SHAPE"] = np.array([n, n], dtype=np.int32)
-        data = file.create_group("/", "data")
-        lookup = file.create_group("/", "lookup")
+    numbers = np.arange(1, n + 1, dtype=np.int32)
+    piece = (min(n, _OMX_PIECE),) * 2
+    # The oldest form of HDF5, which every program reads; no times, so that bytes repeat.
+    with h5py.File(folder / "flows.omx", "w", libver=("earliest", "v108")) as file:
+        file.attrs.create("OMX_VERSION", np.bytes_("0.2"))
+        file.attrs.create("SHAPE", np.array([n, n], dtype=np.int32))
+        file.attrs.create("WRITTEN_BY", np.bytes_(f"flowveil with HDF5 {h5py.version.hdf5_version}"))
+        data, lookup = file.create_group("data"), file.create_group("lookup")
         for name in (v for v in _VOLUMES if v in flows.column_names):
-            matrix = file.create_carray(data, name, tables.Float64Atom(), (n, n), track_times=False)
+            matrix = data.create_dataset(
+                name,
+                (n, n),
+                np.float64,
+                chunks=piece,
+                compression="gzip",
+                compression_opts=1,
+                shuffle=True,
+                track_times=False,
+            )
             volume = flows[name].to_numpy().astype(np.float64)
             # Flows are sorted by origin: a block of rows at a time, never the whole square.
-            for start in range(0, n, 256):
-                first, last = np.searchsorted(row, (start, start + 256))
+            for start in range(0, n, _OMX_PIECE):
+                first, last = np.searchsorted(row, (start, start + _OMX_PIECE))
                 if first == last:
                     continue
-                block = np.zeros((min(256, n - start), n))
+                block = np.zeros((min(_OMX_PIECE, n - start), n))
                 block[row[first:last] - start, column[first:last]] = volume[first:last]
-                matrix[start : start + 256] = block
-        numbers = np.arange(1, n + 1, dtype=np.int32)
-        file.create_carray(lookup, "index", obj=numbers, track_times=False)
-        text = np.char.encode(codes, "utf-8")
-        file.create_carray(lookup, "zone_code", obj=text, track_times=False)
+                matrix[start : start + _OMX_PIECE] = block
+        lookup.create_dataset("index", data=numbers, track_times=False)
+        lookup.create_dataset("zone_code", data=np.char.encode(codes, "utf-8"), track_times=False)
     write_csv(pa.table({"index": numbers, "zone": value_set}), folder / "omx_zones.csv")
 
 

@@ -30,6 +30,7 @@ from flowveil.report.html import render, tile_server
 from flowveil.report.internal import check_place
 from flowveil.report.summary import FORMAT, manifest, summarize
 from flowveil.verify import verify_release
+from flowveil.verify_folder import read_json
 
 if TYPE_CHECKING:
     from flowveil.plan import Release
@@ -166,7 +167,7 @@ def _check_content(directory: str | PathLike[str], target: Path, *, overwrite: b
 def _files_of_release(folder: Path) -> set[str] | None:
     """The files that a manifest of ours lists, itself included; None where there is no such manifest."""
     try:
-        content = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        content = read_json(folder / MANIFEST)
         if content["format"] != FORMAT:
             return None
         return {MANIFEST, *map(str, content["sha256"])}

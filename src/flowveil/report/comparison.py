@@ -17,6 +17,7 @@ import shapely
 
 from flowveil.errors import OutputError
 from flowveil.output import Draft, real_place, try_place
+from flowveil.paths import named_path
 from flowveil.report.charts import Line, Mark, line_chart
 from flowveil.report.document import Part, asset, chart_figure, map_figure, number, page, text
 from flowveil.report.frontier import EXPLANATION, frontier_figure
@@ -62,7 +63,7 @@ def write_comparison(comparison: Comparison, directory: str | PathLike[str]) -> 
     Raises:
         OutputError: the folder holds anything else, or cannot be written.
     """
-    folder = Path(directory)
+    folder = named_path(directory, what="the comparison")
     check_folder(folder)
     content = {
         "comparison.csv": to_csv(comparison),

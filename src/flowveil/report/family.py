@@ -93,7 +93,7 @@ def summarize_family(family: Family, *, formats: Sequence[str] = (), basemap: st
         "suppression": family.releases[-1].plan.suppression,
         "measures": overall,
         "withheld": withheld,
-        "cross_check": cross_check(guarantee, {"trips": _everywhere(family, exact)}),
+        "cross_check": cross_check(family.guarantee.k, guarantee, {"trips": _everywhere(family, exact)}),
         "statement": _statement(family, guarantee, suppressed=any((r.cell_of_flow < 0).any() for r in family.releases)),
         "notes": {},
         "slice_columns": list(family.columns),
@@ -301,7 +301,7 @@ def _n_zones(releases: list[Release], end: str) -> int:
 
 
 def _statement(family: Family, guarantee: Mapping[str, Any], *, suppressed: bool) -> list[str]:
-    thresholds = _thresholds_in_words(guarantee)
+    thresholds = _thresholds_in_words(family.guarantee, guarantee)
     said = [f"Protected: every published cell of every slice holds at least {thresholds}."]
     said += _about_persons(family.guarantee)
     said.append(

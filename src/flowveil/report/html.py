@@ -114,7 +114,7 @@ _THRESHOLDS = (
     ("trips", "Trips"),
     ("people", "Different people"),
     ("population", "Population (sum of weights)"),
-    ("locations", "Tiles at each end"),
+    ("locations", "Tiles in which its trips begin, and in which they end"),
 )
 
 _BASES = {"trips": "by trips", "weight": "by weight"}
@@ -180,8 +180,8 @@ def render(
     if compact:
         parts = [part for part in parts if part.name in ("maps", "measures")]
     return page(
-        title=f"Release report: {report['method']}, {short_promise(report['guarantee'])}",
-        heading=f"Origin-destination matrix, {promise(report['guarantee'])}",
+        title=f"Release report: {report['method']}, {short_promise(report)}",
+        heading=f"Origin-destination matrix, {promise(report)}",
         lead=lead(report),
         notice=notice(report),
         figures=figures(report),
@@ -228,17 +228,28 @@ def _is_noisy(guarantee: Mapping[str, Any]) -> bool:
     return "epsilon" in guarantee
 
 
-def short_promise(guarantee: Mapping[str, Any]) -> str:
+def short_promise(report: Mapping[str, Any]) -> str:
     """The promise in one number, for the title of a page."""
-    return f"ε = {guarantee['epsilon']:g}" if _is_noisy(guarantee) else f"k = {guarantee['k']}"
+    guarantee = report["guarantee"]
+    if _is_noisy(guarantee):
+        return f"ε = {guarantee['epsilon']:g}"
+    return promise(report) if guarantee["k"] is None else f"k = {guarantee['k']}"
 
 
-def promise(guarantee: Mapping[str, Any]) -> str:
-    """The guarantee in a few words."""
+def promise(report: Mapping[str, Any]) -> str:
+    """The guarantee in a few words. A population threshold that was given as a number is not called k, nor is l."""
+    guarantee = report["guarantee"]
     if _is_noisy(guarantee):
         return promise_of_noise(guarantee)
-    units = [name for name in ("trips", "people", "population", "locations") if name in guarantee]
-    return f"k = {guarantee['k']} on {', '.join(units)}"
+    given = guarantee["k"] is None or report["parameters"].get("k_population") is not None
+    units = [unit for unit in ("trips", "people", "population") if unit in guarantee]
+    held = [unit for unit in units if unit != "population" or not given]
+    said = [f"k = {guarantee['k']} on {', '.join(held)}"] if held else []
+    if given:
+        said.append(f"a population of {number(guarantee['population'])}")
+    if "locations" in guarantee:
+        said.append(f"l = {guarantee['locations']}")
+    return "; ".join(said)
 
 
 def lead(report: Mapping[str, Any]) -> str:
@@ -431,7 +442,7 @@ def _cell_sizes(guarantee: Mapping[str, Any], flows: pa.Table, basis: str) -> st
     if threshold is None and basis == "trips":
         # k different people make at least k trips.
         threshold = guarantee.get("people")
-    name = f"k = {guarantee['k']}" if basis == "trips" else f"threshold {number(threshold)}"
+    name = f"k = {threshold}" if basis == "trips" else f"threshold {number(threshold)}"
     bars = size_histogram(flows[basis].to_numpy().astype(np.float64), threshold=threshold, name=name)
     note = "No published cell is left of the line."
     if basis == "weight" and "population" in guarantee and threshold is None:

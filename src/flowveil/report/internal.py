@@ -6,9 +6,8 @@ page, and refused wherever a release is.
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +36,7 @@ from flowveil.report.html import (
 )
 from flowveil.report.maps import ENDS, MAX_ZONES, Frame, encode_shapes
 from flowveil.report.summary import FORMAT, summarize
+from flowveil.verify_folder import read_json
 
 if TYPE_CHECKING:
     from flowveil.flows import Cells
@@ -96,7 +96,7 @@ def check_place(path: str | PathLike[str], *, release: str | PathLike[str] | Non
 
 def _is_release(folder: Path) -> bool:
     try:
-        content = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        content = read_json(folder / "manifest.json")
         return bool(content["format"] == FORMAT)
     except (OSError, ValueError, KeyError, TypeError):
         return False
@@ -116,8 +116,8 @@ def render_internal(release: Release | NoisyRelease) -> str:
     else:
         inside = [_raw_part(release), _frontier_part(release)]
     return page(
-        title=f"INTERNAL: {report['method']}, {short_promise(report['guarantee'])}",
-        heading=f"Before and after, {promise(report['guarantee'])}",
+        title=f"INTERNAL: {report['method']}, {short_promise(report)}",
+        heading=f"Before and after, {promise(report)}",
         lead=lead(report),
         notice=notice(report),
         figures=figures(report),
@@ -263,9 +263,9 @@ def _raw_part(release: Release) -> Part:
         ),
     ]
     body = "\n".join(_table_row(name, values) for name, *values in rows)
-    charts = [_histogram("Flows before, by trips", flows, guarantee.to_dict())]
+    charts = [_histogram("Flows before, by trips", flows, guarantee.k)]
     if len(lost):
-        charts.append(_histogram("Suppressed flows, by trips", lost, guarantee.to_dict()))
+        charts.append(_histogram("Suppressed flows, by trips", lost, guarantee.k))
     content = f"""<div class="scroll"><table>
 <thead><tr><th scope="col">What</th><th scope="col" class="number">before</th>
 <th scope="col" class="number">published</th><th scope="col" class="number">suppressed</th></tr></thead>
@@ -322,9 +322,8 @@ def _frontier_part(release: Release) -> Part:
     return Part("frontier", "What suppressing more or less would give", content)
 
 
-def _histogram(title: str, flows: Cells, guarantee: Mapping[str, Any]) -> str:
-    k = float(guarantee["k"])
-    bars = size_histogram(flows.trips.astype(np.float64), threshold=k, name=f"k = {guarantee['k']}")
+def _histogram(title: str, flows: Cells, k: int) -> str:
+    bars = size_histogram(flows.trips.astype(np.float64), threshold=float(k), name=f"k = {k}")
     chart = bar_chart(bars, title=title, label="trips in the flow")
     return chart_figure(title, "How many pairs of tiles have how many trips; those left of the line are short.", chart)
 

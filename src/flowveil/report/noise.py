@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flowveil import __version__
+from flowveil.epsilon import weakness
 
 if TYPE_CHECKING:
     from flowveil.noisy import NoisyRelease, PrivacyLoss
@@ -64,8 +65,10 @@ def summarize_noise(release: NoisyRelease) -> dict[str, Any]:
 
 def noise_statement(promise: PrivacyLoss) -> list[str]:
     """What is and is not protected, for readers who do not know the method."""
+    weak = weakness(promise.epsilon)
     return [
         *_about_the_unit(promise),
+        *([weak] if weak else []),
         *_about_the_zones(promise),
         f"Noisy: every count has random noise of standard deviation {promise.deviation:,.3g}. "
         + (
@@ -108,7 +111,7 @@ def _over_what(promise: PrivacyLoss) -> str:
 
 
 def _factor(epsilon: float) -> str:
-    return f"{np.exp(epsilon):,.3g}" if epsilon < 50 else f"exp({epsilon:g})"
+    return f"{np.exp(epsilon):,.3g}"
 
 
 def _about_the_zones(promise: PrivacyLoss) -> list[str]:

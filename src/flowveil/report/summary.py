@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,9 @@ FEWEST_SUPPRESSED = 3
 FEWEST_MERGED = 10
 EVEN_INSIDE = "cells are so even inside that the losses would tell what is inside them"
 FEW_MERGED = "so few cells cover more than one pair of tiles that the losses would tell what is inside one"
+
+#: Said of a population threshold that has nothing to do with k.
+GIVEN = "a threshold given as a number; it is not k times the mean weight of a trip"
 
 #: Significant digits of measures that are computed from tiles, not from published cells. A median is the very
 #: distance of one tile: exact, it would name that tile.
@@ -91,7 +95,7 @@ def summarize(
         "suppression": release.plan.suppression,
         "measures": measures,
         "withheld": withheld,
-        "cross_check": cross_check(guarantee, measures),
+        "cross_check": cross_check(release.guarantee.k, guarantee, measures),
         "statement": statement(release, reason),
         "notes": _published_notes(release.plan.notes, withhold=reason is not None),
     }
@@ -117,6 +121,10 @@ def command(method: str, parameters: Mapping[str, Any], written: Mapping[str, st
         words += ["--protect", unit]
     if parameters.get("skip_unknown"):
         words.append("--skip-unknown")
+    if parameters.get("person_case") == "keep":
+        words += ["--person-case", "keep"]
+    if parameters.get("partition_columns"):
+        words += ["--partition-columns", ",".join(parameters["partition_columns"])]
     for role, column in _named(parameters, "columns"):
         words += [f"--{role.replace('_', '-')}", column]
     words += _slice_words(parameters.get("slices") or {})
@@ -138,7 +146,7 @@ def _slice_words(slices: Mapping[str, Any]) -> list[str]:
     words = []
     for step in [slices.get("every"), *slices.get("also_every", ())]:
         words += ["--every", step] if step else []
-    words += [f"--{name.replace('_', '-')}" for name in ("total", "common_zones") if slices.get(name)]
+    words += [f"--{name.replace('_', '-')}" for name in ("by_many", "total", "common_zones") if slices.get(name)]
     return words
 
 
@@ -186,7 +194,7 @@ def published_measures(
 
 
 def cross_check(
-    guarantee: Mapping[str, Any], measures: Mapping[str, Mapping[str, float | int | None]]
+    k: int, guarantee: Mapping[str, Any], measures: Mapping[str, Mapping[str, float | int | None]]
 ) -> list[dict[str, Any]]:
     """Who is hidden, protected or not: for each unit the data knows, the k that is reached and the cells short of it.
 
@@ -197,7 +205,7 @@ def cross_check(
         {
             "unit": unit,
             "protected": unit in guarantee["protect"],
-            "threshold": guarantee.get(unit, None if unit == "population" else guarantee["k"]),
+            "threshold": guarantee.get(unit, None if unit == "population" else k),
             "k": counted[f"k_{unit}"],
             "cells_short": counted[f"cells_under_k_{unit}"],
         }
@@ -296,8 +304,7 @@ def _reaches(guarantee: Guarantee, rows: Any) -> bool:
     """Whether these rows, taken as one cell, reach the thresholds of trips, people and population."""
     nowhere = np.zeros(len(rows), np.int32)
     cell = rows.merge(nowhere, nowhere, 1, 1).cells
-    many = np.full(len(cell), np.iinfo(np.int32).max, np.int32)
-    return bool(guarantee.safe(cell, many, many).all())
+    return bool(replace(guarantee, locations=None).safe(cell).all())
 
 
 def _population_is_absolute(release: Release) -> bool:
@@ -380,7 +387,7 @@ def _plain(value: Any) -> Any:
 def statement(release: Release, reason: str | None) -> list[str]:
     """What is and is not protected, one sentence or two each, for readers who do not know the method."""
     guarantee = release.guarantee
-    thresholds = _thresholds_in_words(_published_guarantee(release, withhold=reason is not None))
+    thresholds = _thresholds_in_words(guarantee, _published_guarantee(release, withhold=reason is not None))
     said = [f"Protected: every published cell holds at least {thresholds}."]
     said += _about_persons(guarantee)
     said.append(_about_suppression(release, reason))
@@ -394,14 +401,15 @@ def statement(release: Release, reason: str | None) -> list[str]:
     return said
 
 
-def _thresholds_in_words(guarantee: Mapping[str, Any]) -> str:
+def _thresholds_in_words(guarantee: Guarantee, published: Mapping[str, Any]) -> str:
     """The thresholds as published; a population is rounded down, never up: no more is claimed than holds."""
-    parts = [f"{guarantee[unit]:,} {unit}" for unit in ("trips", "people") if unit in guarantee]
-    if "population" in guarantee and guarantee["population"] is None:
-        parts.append(f"a population of {guarantee['k']:,} times the mean weight of a trip")
-    elif "population" in guarantee:
-        least = guarantee["population"]
-        parts.append(f"a population of {math.floor(least):,}" if least >= 10 else f"a population of {least}")
+    parts = [f"{published[unit]:,} {unit}" for unit in ("trips", "people") if unit in published]
+    if "population" in published and published["population"] is None:
+        parts.append(f"a population of {guarantee.k:,} times the mean weight of a trip")
+    elif "population" in published:
+        least = published["population"]
+        said = f"a population of {math.floor(least):,}" if least >= 10 else f"a population of {least}"
+        parts.append(f"{said} ({GIVEN})" if guarantee.population_is_given else said)
     return " and ".join(parts)
 
 
@@ -438,7 +446,10 @@ def _about_places(release: Release) -> list[str]:
     said = []
     locations = release.guarantee.locations
     if locations is not None:
-        said.append(f"Protected: both ends of every cell cover at least {locations} tiles of the input.")
+        said.append(
+            f"Protected: the trips of every cell begin in at least {locations} different tiles, and end in at least "
+            f"{locations} different tiles."
+        )
     else:
         said.append(
             "Not protected: what a cell has in common. If all trips of a cell end in the same place, or share "

@@ -10,7 +10,7 @@ point ``dwell`` later and one prefix sum over the stays that begin and end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from flowveil.engines.columns import looks_like_data, table_has
 from flowveil.engines.database import fetch_table
-from flowveil.errors import DataError, ParameterError, did_you_mean
+from flowveil.errors import DataError, ParameterError
+from flowveil.headers import Header
 from flowveil.sources.tables import opened
 
 #: What the columns of points are usually called, without case and separators.
@@ -96,6 +96,7 @@ def prepare_gps(
             {"person": person, "time": time, "lat": lat, "lon": lon},
             {"person": PERSONS, "time": TIMES, "lat": LATITUDES, "lon": LONGITUDES},
             table.names,
+            header=table.header,
         )
         table.select(
             {
@@ -286,7 +287,11 @@ def _check_rules(gap: float, dwell: float | None, dwell_radius: float) -> None:
 
 
 def choose_columns(
-    wanted: Mapping[str, str | None], known: Mapping[str, Sequence[str]], names: Sequence[str]
+    wanted: Mapping[str, str | None],
+    known: Mapping[str, Sequence[str]],
+    names: Sequence[str],
+    *,
+    header: Callable[[], Header],
 ) -> dict[str, str]:
     """The columns that were named, and for the other roles those with a usual name.
 
@@ -296,7 +301,6 @@ def choose_columns(
     by_key: dict[str, str] = {}
     for name in reversed(names):
         by_key["".join(c for c in name.casefold() if c.isalnum())] = name
-    alike = () if looks_like_data(names) else names
     chosen: dict[str, str] = {}
     problems = []
     for role, given in wanted.items():
@@ -304,7 +308,7 @@ def choose_columns(
             if given in names:
                 chosen[role] = given
             else:
-                problems.append(f"column '{given}' ({role}) is missing.{did_you_mean(given, alike)}")
+                problems.append(f"column '{given}' ({role}) is missing.{header().did_you_mean(given)}")
             continue
         found = next((by_key[key] for key in known[role] if key in by_key), None)
         if found is None:
@@ -313,5 +317,5 @@ def choose_columns(
             chosen[role] = found
     if problems:
         listed = "".join(f"\n- {p}" for p in problems)
-        raise DataError(f"The table is not what is expected:{listed}\n{table_has(names)}")
+        raise DataError(f"The table is not what is expected:{listed}\n{header().described()}")
     return chosen

@@ -15,10 +15,11 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from flowveil.engines.columns import table_has
 from flowveil.engines.database import fetch_table, in_own_words, open_database
 from flowveil.engines.slicing import microseconds_sql
 from flowveil.errors import DataError, ParameterError
+from flowveil.headers import Header
+from flowveil.paths import named_path
 from flowveil.sources.gps import LATITUDES, LONGITUDES, Prepared, choose_columns, trips_of_points
 from flowveil.sources.tables import opened
 
@@ -57,7 +58,7 @@ def prepare_netmob25(source: Any, *, individuals: Any = None, gap: float = GAP) 
         ParameterError: the source is no folder, or holds no individuals file.
         DataError: columns are missing, no file belongs to a participant, or no GNSS file can be read.
     """
-    folder = Path(source)
+    folder = named_path(source, what="the data set")
     if not folder.is_dir():
         raise ParameterError(
             f"'{folder.name}' is no folder. Hint: name the folder that the data set was unpacked into."
@@ -65,7 +66,9 @@ def prepare_netmob25(source: Any, *, individuals: Any = None, gap: float = GAP) 
     if gap <= 0:
         raise ParameterError(f"gap must be above 0; found {gap!r}.")
     tables = sorted(p for p in folder.rglob("*") if p.suffix.lower() in (".csv", ".txt"))
-    people_file = Path(individuals) if individuals is not None else _find_individuals(tables)
+    people_file = (
+        named_path(individuals, what="the individuals") if individuals is not None else _find_individuals(tables)
+    )
     people, n_without = _individuals(people_file)
     ids = set(people.column("person").to_pylist())
     files = [p for p in tables if p.stem in ids and p.resolve() != people_file.resolve()]
@@ -113,7 +116,7 @@ def _find_individuals(tables: list[Path]) -> Path:
 def _individuals(path: Path) -> tuple[pa.Table, int]:
     """The participants with a complete record, and how many have none."""
     with opened(path) as table:
-        columns = choose_columns(dict.fromkeys(_INDIVIDUALS), _INDIVIDUALS, table.names)
+        columns = choose_columns(dict.fromkeys(_INDIVIDUALS), _INDIVIDUALS, table.names, header=table.header)
         table.select(
             {
                 "person": table.text(columns["id"]),
@@ -183,13 +186,19 @@ def _load_points(con: Any, files: list[Path]) -> list[Path]:
 
 def _points_sql(delimiter: str, names: Sequence[str]) -> str:
     """A query for the points of files with this header; their paths are its parameter."""
-    place = choose_columns({"lat": None, "lon": None}, {"lat": LATITUDES, "lon": LONGITUDES}, names)
+
+    def header() -> Header:
+        # Many files, so what stands below is not looked through: a strange first line is taken for data.
+        return Header(names, in_text=True)
+
+    usual = {"lat": LATITUDES, "lon": LONGITUDES}
+    place = choose_columns({"lat": None, "lon": None}, usual, names, header=header)
     by_key = {_key(name): name for name in reversed(names)}
     time = next((parts for parts in _TIMES if all(part in by_key for part in parts)), None)
     if time is None:
         raise DataError(
             "No column for the time of a point is recognised; usual names: LOCAL DATETIME, LOCAL DATE with LOCAL TIME, "
-            f"UTC DATETIME. {table_has(names)}"
+            f"UTC DATETIME. {header().described()}"
         )
 
     def column(name: str) -> str:
@@ -206,7 +215,7 @@ def _points_sql(delimiter: str, names: Sequence[str]) -> str:
         f"SELECT parse_filename(filename, true) AS person, {moment} AS moment, "
         f"TRY_CAST({column(place['lat'])} AS DOUBLE) AS lat, TRY_CAST({column(place['lon'])} AS DOUBLE) AS lon "
         f"FROM read_csv(?, auto_detect = false, header = true, delim = '{delimiter}', quote = '\"', escape = '\"', "
-        f"nullstr = '', columns = {{{columns}}}, filename = true){valid}"
+        f"nullstr = '', columns = {{{columns}}}, filename = true, hive_partitioning = false){valid}"
     )
 
 

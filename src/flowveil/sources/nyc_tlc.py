@@ -11,7 +11,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from flowveil.engines.columns import table_has
 from flowveil.engines.database import fetch_table
 from flowveil.errors import DataError
 from flowveil.sources.gps import Prepared, choose_columns
@@ -54,7 +53,7 @@ def prepare_nyc_tlc(source: Any, *, zones: Any = None) -> Prepared:
             return _point_trips(table)
         raise DataError(
             "These are no TLC trip records: needed are PULocationID and DOLocationID, or pickup and dropoff latitude "
-            f"and longitude. {table_has(table.names)}"
+            f"and longitude. {table.header().described()}"
         )
 
 
@@ -64,7 +63,7 @@ def _columns(table: OpenTable, known: Mapping[str, tuple[str, ...]]) -> tuple[di
     has_end = any(key in keys for key in _END)
     if has_end:
         wanted["end_time"] = _END
-    return choose_columns(dict.fromkeys(wanted), wanted, table.names), has_end
+    return choose_columns(dict.fromkeys(wanted), wanted, table.names, header=table.header), has_end
 
 
 def _zone_trips(table: OpenTable, zones: Any) -> Prepared:
@@ -102,7 +101,8 @@ def _known_zones(zones: Any) -> list[str]:
     if zones is None:
         return list(NO_PLACE)
     with opened(zones) as table:
-        column = choose_columns({"id": None}, {"id": ("locationid", "zone", "id", "objectid")}, table.names)["id"]
+        usual = {"id": ("locationid", "zone", "id", "objectid")}
+        column = choose_columns({"id": None}, usual, table.names, header=table.header)["id"]
         table.select({"zone": table.text(column)})
         rows = table.con.execute(
             "SELECT DISTINCT regexp_replace(zone, '\\.0+$', '') FROM picked WHERE zone IS NOT NULL"

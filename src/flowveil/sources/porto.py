@@ -36,7 +36,9 @@ def prepare_porto(source: Any) -> Prepared:
     """
     with opened(source) as table:
         names = ("TRIP_ID", "CALL_TYPE", "TAXI_ID", "TIMESTAMP", "MISSING_DATA", "POLYLINE")
-        found = choose_columns(dict.fromkeys(names), {n: (n.casefold().replace("_", ""),) for n in names}, table.names)
+        found = choose_columns(
+            dict.fromkeys(names), {n: (n.casefold().replace("_", ""),) for n in names}, table.names, header=table.header
+        )
         table.select(
             {
                 "trip": table.text(found["TRIP_ID"]),

@@ -10,6 +10,7 @@ from typing import Any
 from flowveil.engines.database import MISSING_PATTERN, in_own_words, open_database
 from flowveil.engines.slicing import microseconds_sql
 from flowveil.engines.tables import Table, open_table
+from flowveil.headers import Header
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +24,10 @@ class OpenTable:
     def names(self) -> tuple[str, ...]:
         """Its columns."""
         return tuple(self.table.names)
+
+    def header(self) -> Header:
+        """The names of its columns, for messages."""
+        return self.table.header(self.con)
 
     def text(self, name: str) -> str:
         """Expression: the column as text, NULL where missing."""

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from flowveil.epsilon import weakness
 from flowveil.errors import DataError, ParameterError
 from flowveil.talk import Talk, speaking
 
@@ -46,6 +47,9 @@ _VARIABLE = "A column to synthesise (repeatable); by default those of the margin
 _MARGIN = "A margin to keep (repeatable); by default all pairs."
 _DOMAINS = "JSON: the categories of each column; null among them allows missing values."
 _BINS = "JSON: the edges of the bins of numeric columns."
+_GRID = "Edges of its ranges are multiples of STEP: 1000, 0.5, 6h, 7d (repeatable) [default: a round step]."
+_PUBLIC = "Numbers that anybody can have, as everybody knows; either may be left out (repeatable)."
+_ALLOW = "Publish this column as it is, although it tells people apart (repeatable)."
 _CHOOSE = "Cut the widest quasi-identifier, or the one with the most distinct values."
 
 
@@ -56,6 +60,9 @@ def _columns_options(command: Command) -> Command:
         click.option("--hierarchy", "hierarchies", multiple=True, metavar="COLUMN=FILE", help=_HIERARCHY),
         click.option("--order", "orders", multiple=True, metavar="COLUMN=A,B,C", help=_ORDER),
         click.option("--kind", "kinds", multiple=True, metavar="COLUMN=KIND", help=_KIND),
+        click.option("--public-range", "ranges", multiple=True, metavar="COLUMN=MIN:MAX", help=_PUBLIC),
+        click.option("--grid", "grids", multiple=True, metavar="COLUMN=STEP", help=_GRID),
+        click.option("--allow-identifier", "allowed", multiple=True, metavar="COLUMN", help=_ALLOW),
         click.option("--no-identifiers", is_flag=True, help=_NO_IDENTIFIERS),
         click.option("--identifier", "identifiers", multiple=True, metavar="COLUMN", help=_IDENTIFIER),
         click.option("--quasi", multiple=True, required=True, metavar="COLUMN", help=_QUASI),
@@ -75,13 +82,30 @@ def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:
     return pairs
 
 
+def _range(text: str) -> tuple[str | None, str | None]:
+    # The colon in the middle: times have colons of their own.
+    parts = text.split(":")
+    half = len(parts) // 2
+    if len(parts) % 2 or text == ":":
+        raise ParameterError(f"--public-range needs COLUMN=MIN:MAX, either left out if not public; found '{text}'.")
+    low, high = ":".join(parts[:half]), ":".join(parts[half:])
+    return low.strip() or None, high.strip() or None
+
+
 def _attributes(
-    quasi: Sequence[str], kinds: Sequence[str], orders: Sequence[str], hierarchies: Sequence[str]
+    quasi: Sequence[str],
+    kinds: Sequence[str],
+    orders: Sequence[str],
+    hierarchies: Sequence[str],
+    grids: Sequence[str],
+    ranges: Sequence[str],
 ) -> list[Any]:
     from flowveil.tabular.records import Attribute, read_value_hierarchy
 
     kind, order, tree = _pairs(kinds, "--kind"), _pairs(orders, "--order"), _pairs(hierarchies, "--hierarchy")
-    strange = sorted({*kind, *order, *tree} - set(quasi))
+    grid = _pairs(grids, "--grid")
+    public = {name: _range(text) for name, text in _pairs(ranges, "--public-range").items()}
+    strange = sorted({*kind, *order, *tree, *grid, *public} - set(quasi))
     if strange:
         raise ParameterError(f"Not among the quasi-identifiers: {', '.join(strange)}.")
     return [
@@ -90,6 +114,8 @@ def _attributes(
             kind=kind.get(name),
             order=tuple(order[name].split(",")) if name in order else None,
             hierarchy=read_value_hierarchy(tree[name]) if name in tree else None,
+            grid=grid.get(name),
+            public_range=public.get(name),
         )
         for name in quasi
     ]
@@ -160,6 +186,9 @@ def mondrian_command(
     kinds: tuple[str, ...],
     orders: tuple[str, ...],
     hierarchies: tuple[str, ...],
+    grids: tuple[str, ...],
+    ranges: tuple[str, ...],
+    allowed: tuple[str, ...],
     missing: tuple[str, ...],
     sensitive: tuple[str, ...],
     keep: tuple[str, ...],
@@ -182,10 +211,11 @@ def mondrian_command(
     check_file(_report_path(out))
     release = anonymize_records(
         read_records(source, missing=missing),
-        quasi_identifiers=_attributes(quasi, kinds, orders, hierarchies),
+        quasi_identifiers=_attributes(quasi, kinds, orders, hierarchies, grids, ranges),
         sensitive=sensitive,
         keep=keep,
         direct_identifiers=dropped,
+        allow_identifiers=allowed,
         k=k,
         l=diversity,
         t=closeness,
@@ -201,6 +231,7 @@ def mondrian_command(
             name: value for name, value in (("k", k), ("l", diversity), ("t", closeness)) if value is not None
         },
         "quasi_identifiers": list(release.quasi_identifiers),
+        "grids": {name: grid.to_dict() for name, grid in release.grids.items()},
         "sensitive": list(release.sensitive),
         "kept": list(release.kept),
         "measures": {
@@ -275,6 +306,9 @@ def ipf_command(
     beside = _write_release(made.table, made.report(), out)
     talk.say(f"{made.n_records:,} synthetic records; gap {made.gap:.2g} after {made.cycles} rounds.")
     talk.say(made.statement())
+    weak = weakness(epsilon) if epsilon is not None else None
+    if weak:
+        talk.warn(weak)
     talk.result({"out": out, "report": str(beside), **made.report()})
 
 
@@ -305,6 +339,9 @@ def compare_command(
     kinds: tuple[str, ...],
     orders: tuple[str, ...],
     hierarchies: tuple[str, ...],
+    grids: tuple[str, ...],
+    ranges: tuple[str, ...],
+    allowed: tuple[str, ...],
     missing: tuple[str, ...],
     sensitive: str,
     positive: str | None,
@@ -327,9 +364,10 @@ def compare_command(
     check_folder(out)
     comparison = compare_records(
         read_records(source, missing=missing),
-        quasi_identifiers=_attributes(quasi, kinds, orders, hierarchies),
+        quasi_identifiers=_attributes(quasi, kinds, orders, hierarchies, grids, ranges),
         sensitive=sensitive,
         direct_identifiers=_named_identifiers(identifiers, no_identifiers),
+        allow_identifiers=allowed,
         ks=ks,
         epsilons=epsilons,
         priors=priors,

@@ -21,10 +21,11 @@ import pyarrow as pa
 
 from flowveil.errors import OutputError, ParameterError
 from flowveil.output import Draft, real_place, try_place
+from flowveil.paths import named_path
 from flowveil.tabular.domains import code_variable
 from flowveil.tabular.ipf import Synthesis, synthesize_records
 from flowveil.tabular.mondrian import Anonymized, anonymize_records
-from flowveil.tabular.records import Attribute, as_table, check_roles, write_records
+from flowveil.tabular.records import Attribute, as_table, check_roles, encode, write_records
 from flowveil.tabular.risk import describe_classes, discernibility, replicated_uniques
 from flowveil.tabular.utility import (
     Design,
@@ -83,7 +84,7 @@ class Comparison:
         """Write tables, figures and parameters (CSV, PNG, JSON) into a folder that appears whole or not."""
         from flowveil.tabular.figures import write_figures
 
-        with _whole_folder(Path(folder)) as inside:
+        with _whole_folder(named_path(folder, what="the comparison")) as inside:
             for name, table in self.tables().items():
                 write_records(table, inside / f"{name}.csv")
             write_figures(self, inside)
@@ -100,6 +101,7 @@ class _Sweep:
     attributes: tuple[Attribute, ...]
     sensitive: str
     dropped: tuple[str, ...]
+    allowed: tuple[str, ...]
     choose: str
     ipf: dict[str, Any]
 
@@ -117,6 +119,7 @@ class _Sweep:
             quasi_identifiers=self.attributes,
             sensitive=[self.sensitive],
             direct_identifiers=self.dropped,
+            allow_identifiers=self.allowed,
             k=k,
             strict=strict,
             choose=self.choose,
@@ -132,6 +135,7 @@ def compare_records(
     quasi_identifiers: Sequence[str | Attribute],
     sensitive: str,
     direct_identifiers: Sequence[str],
+    allow_identifiers: Sequence[str] = (),
     ks: Sequence[int] = KS,
     epsilons: Sequence[float] = EPSILONS,
     priors: Sequence[float] = PRIORS,
@@ -153,6 +157,7 @@ def compare_records(
         quasi_identifiers: names or attributes.
         sensitive: the sensitive column; what the classifier predicts.
         direct_identifiers: all other columns; they are left out.
+        allow_identifiers: see `anonymize_records`.
         ks: the k of Mondrian.
         epsilons: the ε of IPF; the synthesis without privacy is always added.
         priors: prior counts of IPF.
@@ -189,6 +194,7 @@ def compare_records(
         attributes=attributes,
         sensitive=sensitive,
         dropped=tuple(direct_identifiers),
+        allowed=tuple(allow_identifiers),
         choose=choose,
         ipf=ipf,
     )
@@ -293,7 +299,7 @@ def _classifiers(
     outcome, yes = outcome_of(sweep.binned, sweep.sensitive, positive)
     synthetic_outcome, _ = outcome_of(made.table, sweep.sensitive, yes)
 
-    columns = [region.column for region in release.regions]
+    columns = [encode(sweep.table, attribute) for attribute in sweep.attributes]
     design = Design.of(columns)
     rows = design.of_codes([c.codes for c in columns])
     coarse = design.of_release(release)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flowveil.errors import DataError, ParameterError
-from flowveil.tabular.records import Ints, plain_array
+from flowveil.tabular.records import Ints, named_array
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ def code_variable(
     """
     if domain is not None and edges is not None:
         raise ParameterError(f"Column '{name}' has both categories and bins; declare one.")
-    array = plain_array(table.column(name))
+    array = named_array(table, name)
     if edges is not None:
         return _binned(array, name, edges)
     if domain is None and not from_data:

@@ -29,12 +29,13 @@ import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from math import inf, isfinite, nextafter, prod
+from math import inf, isfinite, nextafter, prod, sqrt
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from flowveil.epsilon import check_epsilon, weakness
 from flowveil.errors import MissingExtraError, ParameterError
 from flowveil.tabular.domains import Domain, code_variable
 from flowveil.tabular.junction import JunctionModel, JunctionTree, Margin, build_junction_tree
@@ -42,6 +43,10 @@ from flowveil.tabular.records import Floats, Ints, as_table, check_columns
 
 #: A table of the model may have this many cells; all tables together are held in memory.
 MAX_CELLS = 10_000_000
+#: Noise so large that counts mean nothing.
+LARGEST_SCALE = 1e6
+#: Largest standard deviation of an estimated number of records: noise alone must not fill the memory.
+LARGEST_SPREAD = 1e6
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +112,7 @@ class Synthesis:
             )
         if not self.private:
             return "TEST RUN with predictable noise: NOT private, not for publication."
+        weak = weakness(self.epsilon)
         public = (
             f" The categories of {', '.join(self.assumed_public)} were read from the data and are assumed to "
             "be public knowledge."
@@ -121,8 +127,9 @@ class Synthesis:
         return (
             f"{self.epsilon:g}-differentially private for adding or removing one record: discrete Laplace "
             f"noise of scale {self.scale:g} on every cell of {len(self.margins)} margins. The number of "
-            f"records is {count}.{public} Not protected: what is true of a population whether or not a "
-            "person is in the data, and a person with several records beyond epsilon times their number."
+            f"records is {count}.{public}{' ' + weak if weak else ''} Not protected: what is true of a population "
+            "whether or not a person is in the data, and a person with several records beyond epsilon times their "
+            "number."
         )
 
 
@@ -147,7 +154,7 @@ def synthesize_records(
 
     Args:
         records: a pyarrow, pandas or polars table.
-        epsilon: the privacy budget; None for a synthesis without privacy.
+        epsilon: the privacy budget, at most 20 (above 10 with a warning); None for a synthesis without privacy.
         variables: the columns to synthesise; by default those of the margins, or all columns. Others are
             dropped.
         margins: sets of columns whose joint counts are kept; by default all pairs.
@@ -191,6 +198,8 @@ def synthesize_records(
     wanted: list[Margin] = [tuple(sorted(chosen.index(name) for name in m)) for m in named]
     tree = build_junction_tree(shape, wanted)
     _refuse_large(tree, wanted, chosen, max_cells)
+    if epsilon is not None:
+        _refuse_noise(shape, wanted, epsilon, n_records)
     counts = [_count(shape, margin, [codes for _, codes in coded]) for margin in wanted]
     generator = np.random.default_rng(seed if epsilon is None else unsafe_test_seed)
     noisy, scale = counts, 0.0
@@ -242,10 +251,8 @@ def _check_parameters(
     seed: int | None,
     unsafe_test_seed: int | None,
 ) -> None:
-    if epsilon is not None and not (isfinite(epsilon) and epsilon > 0):
-        raise ParameterError(
-            f"epsilon must be above 0; found {epsilon!r}. Hint: leave it out (none) for a synthesis without privacy."
-        )
+    if epsilon is not None:
+        check_epsilon(epsilon)
     if not (isfinite(prior_count) and prior_count >= 0):
         raise ParameterError(f"The prior count must be at least 0; found {prior_count!r}.")
     if n_records is not None and (isinstance(n_records, bool) or n_records < 1):
@@ -318,6 +325,26 @@ def _margins_that_fit(shape: tuple[int, ...], margins: list[Margin], max_cells: 
         if max(build_junction_tree(shape, [*kept, margin]).cells()) <= max_cells:
             kept.append(margin)
     return kept
+
+
+def _refuse_noise(shape: tuple[int, ...], margins: list[Margin], epsilon: float, n_records: int | None) -> None:
+    """Refuse noise that leaves nothing of the counts, or of their number. Looks at no data."""
+    scale = len(margins) / epsilon
+    if scale > LARGEST_SCALE:
+        raise ParameterError(
+            f"Noise of scale margins / epsilon = {scale:,.0f} leaves nothing of the counts; at most "
+            f"{LARGEST_SCALE:,.0f} is allowed. Hint: fewer margins or a larger epsilon."
+        )
+    if n_records is not None:
+        return
+    # The estimate's standard deviation: noisy totals of all margins, weighted as in `_estimated_total`.
+    spread = sqrt(2) * scale / sqrt(sum(1 / prod(shape[v] for v in m) for m in margins))
+    if spread > LARGEST_SPREAD:
+        raise ParameterError(
+            f"The number of records would be estimated with a standard deviation of {spread:,.0f}; at most "
+            f"{LARGEST_SPREAD:,.0f} is allowed, since so many records would be drawn by chance. Hint: say how many "
+            "there are (--records), or use fewer margins, fewer categories or a larger epsilon."
+        )
 
 
 # ---- counts and noise --------------------------------------------------------------------------------------

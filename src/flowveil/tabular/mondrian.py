@@ -16,14 +16,15 @@ The rules, in full:
 - Relaxed. Flat quasi-identifiers: exactly in half (the first half gets the smaller number), records with the
   median value going to both sides. Hierarchy: as strict, but children that are not safe alone are pooled and
   stay at their parent; if the pool is not safe either, the smallest safe child joins it.
+- Numbers are cut by the cells of a grid, never between two numbers of one cell (`flowveil.tabular.grid`).
 - Missing values are values: a missing number or ordered category ranks above all others, a missing category
   is one more category. They are cut and published like any other value and match nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, ParameterError, did_you_mean
+from flowveil.tabular.grid import Grid, encode_on_grid
 from flowveil.tabular.recode import Region, lowest_common_node, number_by_text, regions_of
 from flowveil.tabular.records import (
     MISSING,
@@ -41,8 +43,9 @@ from flowveil.tabular.records import (
     as_table,
     check_roles,
     encode,
+    published_as_is,
 )
-from flowveil.tabular.risk import recheck
+from flowveil.tabular.risk import recheck, recheck_ranges
 from flowveil.tabular.safety import Safety, runs
 
 #: How the quasi-identifier to cut is chosen: the widest, or the one with the most distinct values.
@@ -66,6 +69,7 @@ class Anonymized:
         quasi_identifiers, sensitive, kept: names of the columns by role.
         k, l, t: what was asked for, and what an independent recount of `table` found to hold.
         strict: whether the regions are disjoint.
+        grids: where the edges of published ranges may lie, for each numeric quasi-identifier.
     """
 
     table: pa.Table
@@ -78,6 +82,7 @@ class Anonymized:
     l: int | None  # noqa: E741
     t: float | None
     strict: bool
+    grids: Mapping[str, Grid] = field(default_factory=dict)
 
     @property
     def class_size(self) -> Ints:
@@ -105,6 +110,7 @@ def anonymize_records(
     k: int,
     sensitive: Sequence[str | Attribute] = (),
     keep: Sequence[str] = (),
+    allow_identifiers: Sequence[str] = (),
     l: int | None = None,  # noqa: E741
     t: float | None = None,
     strict: bool = False,
@@ -125,6 +131,8 @@ def anonymize_records(
         k: fewest records of a class.
         sensitive: columns published as they are, and protected by l and t.
         keep: columns published as they are, and not protected.
+        allow_identifiers: columns that may be published as they are although they tell people apart: those with
+            more than one value for two records are refused otherwise.
         l: fewest distinct sensitive values of a class (a missing value is one value).
         t: largest distance of a class's sensitive distribution from the table's.
         strict: regions that do not overlap; else relaxed, which cuts finer.
@@ -158,11 +166,15 @@ def anonymize_records(
         raise DataError(f"The table has a column '{CLASS_COLUMN}', which the result needs. Hint: rename it.")
     if table.num_rows == 0:
         raise DataError("The table has no records.")
-    columns = tuple(encode(table, a, missing_label=missing_label) for a in asked)
     protected = tuple(encode(table, a, missing_label=missing_label) for a in hidden)
+    # Before the grid, which needs a k that can be.
     safety = Safety(k=k, l=l, t=t, sensitive=protected)
+    on_grid = [encode_on_grid(table, a, k=k, missing_label=missing_label) for a in asked]
+    columns = tuple(column for column, _ in on_grid)
+    grids = {column.name: grid for column, grid in on_grid if grid is not None}
     safety.check_feasible(table.num_rows)
     others = [encode(table, Attribute(name), missing_label=missing_label) for name in keep]
+    _refuse_identifiers([*protected, *others, *(c for c in columns if c.kind == "unordered")], allow_identifiers)
     partition = partition_records(
         columns, safety, strict=strict, choose=choose, order=canonical_order(columns, protected, others)
     )
@@ -179,6 +191,15 @@ def anonymize_records(
         t=t,
         n_records=table.num_rows,
     )
+    for name, grid in grids.items():
+        recheck_ranges(
+            published[name],
+            table[name],
+            step=grid.step,
+            public=(grid.lowest, grid.highest),
+            k=k,
+            missing_label=missing_label,
+        )
     return Anonymized(
         table=published,
         class_of_record=class_of,
@@ -190,7 +211,21 @@ def anonymize_records(
         l=l,
         t=t,
         strict=strict,
+        grids=grids,
     )
+
+
+def _refuse_identifiers(columns: Sequence[Column], allowed: Sequence[str]) -> None:
+    """Refuse columns whose values would be published and tell most people apart, unless they are confirmed."""
+    for column in columns:
+        known = column.codes[column.codes != column.missing]
+        distinct = int(np.count_nonzero(np.bincount(known)))
+        if 2 * distinct > len(known) > 1 and column.name not in allowed:
+            raise ParameterError(
+                f"Column '{column.name}' has {distinct:,} different values in {len(known):,} records: whoever knows "
+                "one of them finds the person, whatever k is. Hint: name it as a direct identifier to leave it out, "
+                "make it coarser, or confirm that its values may be published (--allow-identifier, allow_identifiers)."
+            )
 
 
 def _published(
@@ -206,7 +241,7 @@ def _published(
     for region in regions:
         arrays[region.column.name] = region.text.take(pa.array(class_of[order]))
     for column in as_is:
-        arrays[column.name] = table.column(column.name).take(pa.array(order))
+        arrays[column.name] = published_as_is(table, column.name).take(pa.array(order))
     names = [name for name in table.column_names if name in arrays]
     return pa.table([arrays[name] for name in (*names, CLASS_COLUMN)], names=[*names, CLASS_COLUMN])
 

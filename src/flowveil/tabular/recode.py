@@ -26,9 +26,10 @@ class Region:
 
     Attributes:
         column: the quasi-identifier.
-        text: the published value: the value itself if there is one only; ``[low, high]`` for numbers and
-            ordered categories, followed by `` or missing`` where values are missing; ``{a, b}`` for unordered
-            ones; the lowest common term for a hierarchy.
+        text: the published value: the value itself if there is one only; ``[low, high)`` for numbers, the edges on
+            the column's grid and ``-inf`` or ``inf`` in the tails; ``[low, high]`` for ordered categories; both
+            followed by `` or missing`` where values are missing; ``{a, b}`` for unordered ones; the lowest common
+            term for a hierarchy.
         start, codes: the codes of partition p's published value are ``codes[start[p]:start[p + 1]]``. For
             ranges and nodes, ``codes`` is the range of all codes and ``stop`` ends the slice, so nothing is
             written out.
@@ -112,8 +113,9 @@ def _region(column: Column, partition: Ints, n_partitions: int) -> Region:
     or_missing = (high == column.missing) & (distinct > 1)
     # Missing values have the highest code; the range ends at the code below it.
     top = np.where(or_missing, run_code[np.maximum(stop - 2, start)], high)
-    ends = labels.take(pa.array(low)), labels.take(pa.array(top))
-    ranges = pc.binary_join_element_wise("[", ends[0], ", ", ends[1], "]", "")
+    opens = pc.binary_join_element_wise("[", labels, "") if column.opens is None else pa.array(column.opens)
+    closes = pc.binary_join_element_wise(labels, "]", "") if column.closes is None else pa.array(column.closes)
+    ranges = pc.binary_join_element_wise(opens.take(pa.array(low)), closes.take(pa.array(top)), ", ")
     text = pc.if_else(pa.array(low == top), bare.take(pa.array(low)), ranges)
     if column.missing >= 0:
         tail = pc.if_else(pa.array(or_missing), f" or {column.labels[column.missing]}", "")

@@ -19,8 +19,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, HierarchyError, ParameterError, did_you_mean
+from flowveil.headers import Header
 from flowveil.hierarchy import Hierarchy
 from flowveil.output import check_file, write_files
+from flowveil.paths import named_path
 from flowveil.spreadsheets import write_csv
 
 Ints = NDArray[np.int64]
@@ -28,6 +30,9 @@ Floats = NDArray[np.float64]
 
 #: How a value can be compared with its neighbours.
 KINDS = ("numeric", "ordered", "unordered", "hierarchy")
+
+#: Rows that are looked through for what stands in the first line.
+_SEARCHED_ROWS = 100_000
 
 #: The text under which a missing value is published.
 MISSING = "missing"
@@ -43,12 +48,18 @@ class Attribute:
             unordered) unless an order or a hierarchy is given.
         order: the categories from lowest to highest, for ``ordered``.
         hierarchy: the tree whose leaves are the categories, for ``hierarchy``.
+        grid: numeric quasi-identifiers: the step on whose multiples the edges of published ranges lie; for times
+            with a unit, such as ``6h``. None: a round step is chosen.
+        public_range: the lowest and the highest number that anybody can have, if they are public knowledge; None
+            for an end that is not. See `flowveil.tabular.grid`.
     """
 
     name: str
     kind: str | None = None
     order: tuple[str, ...] | None = None
     hierarchy: Hierarchy | None = None
+    grid: str | float | None = None
+    public_range: tuple[Any, Any] | None = None
 
     def __post_init__(self) -> None:
         if self.kind is not None and self.kind not in KINDS:
@@ -81,8 +92,9 @@ class Column:
             its text. Hierarchy: the leaf of the tree. A missing value is a value: it has a code of its own.
         labels: the text of each code.
         missing: the code of missing values, or -1 if none is missing.
-        position: numeric: the value of each code (the missing one holds 0); otherwise None.
+        position: numeric: the value of each code, or the middle of its cell (the missing one holds 0); else None.
         tree: the hierarchy, a leaf for missing values added where there are any; otherwise None.
+        opens, closes: cells of a grid: how a range that begins or ends with each code is written; otherwise None.
     """
 
     name: str
@@ -92,6 +104,8 @@ class Column:
     missing: int = -1
     position: Floats | None = None
     tree: Hierarchy | None = None
+    opens: tuple[str, ...] | None = None
+    closes: tuple[str, ...] | None = None
 
     @property
     def n_values(self) -> int:
@@ -142,7 +156,7 @@ def read_records(path: str | Path, *, missing: Sequence[str] = ()) -> pa.Table:
     Raises:
         DataError: the file is not there, cannot be parsed or has no records.
     """
-    file = Path(path)
+    file = named_path(path, what="the records")
     suffix = file.suffix.lower()
     if suffix not in (".csv", ".parquet"):
         raise DataError(f"Cannot read '{file.name}': its name must end in .csv or .parquet.")
@@ -187,10 +201,22 @@ def _read_csv(file: Path) -> pa.Table:
     return pa.table([_nulled(column, [""]) for column in trimmed], names=names)
 
 
+def published_as_is(table: pa.Table, name: str) -> Any:
+    """A column to be published as it is: its values and nothing else.
+
+    A dictionary holds categories nobody has any more, such as those of rows that were filtered out; decoded, only
+    values of records are left.
+    """
+    column = table.column(name)
+    if isinstance(column.type, pa.BaseExtensionType):
+        column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
 def _read_parquet(file: Path) -> pa.Table:
     from pyarrow import parquet
 
-    return parquet.read_table(file)
+    return parquet.read_table(file, partitioning=None)
 
 
 def _nulled(column: Any, texts: Sequence[str]) -> Any:
@@ -253,13 +279,19 @@ def write_records(table: pa.Table, path: str | Path, *, beside: Mapping[Path, st
 
 def check_columns(table: pa.Table, names: Iterable[str], role: str) -> None:
     """Raise DataError if a column is not in the table; the message says which names are."""
-    known = table.column_names
-    absent = [name for name in names if name not in known]
+    absent = [name for name in names if name not in table.column_names]
     if absent:
+        header = _header(table)
         raise DataError(
-            f"No column {', '.join(repr(a) for a in absent)} ({role}); the table has: {', '.join(known)}."
-            + did_you_mean(absent[0], known)
+            f"No column {', '.join(repr(a) for a in absent)} ({role}).{header.did_you_mean(absent[0])} "
+            f"{header.described()}"
         )
+
+
+def _header(table: pa.Table) -> Header:
+    """The names of the columns for a message. A table in memory may have been a text file, and is taken for one."""
+    below = itertools.chain.from_iterable(column.slice(0, _SEARCHED_ROWS).to_pylist() for column in table.columns)
+    return Header(table.column_names, below=below, in_text=True)
 
 
 def check_roles(table: pa.Table, **roles: Sequence[str]) -> None:
@@ -276,8 +308,8 @@ def check_roles(table: pa.Table, **roles: Sequence[str]) -> None:
     without = [name for name in table.column_names if name not in named]
     if without:
         raise ParameterError(
-            f"Columns without a role: {', '.join(without)}. Each must be a quasi-identifier, sensitive, kept "
-            "as it is, or a direct identifier (dropped). Hint: name what should not be published as direct "
+            f"Columns without a role: {_header(table).listed(without)}. Each must be a quasi-identifier, sensitive, "
+            "kept as it is, or a direct identifier (dropped). Hint: name what should not be published as direct "
             "identifier."
         )
 
@@ -294,30 +326,47 @@ def encode(table: pa.Table, attribute: Attribute, *, missing_label: str = MISSIN
         DataError: a value is not in the given order or hierarchy (counted, never quoted), a number is not
             finite, or a category reads like the label of missing values.
     """
-    array = plain_array(table.column(attribute.name))
+    array = named_array(table, attribute.name)
     kind = attribute.kind or (
         "ordered"
         if attribute.order is not None
         else "hierarchy"
         if attribute.hierarchy is not None
         else "numeric"
-        if _is_number(array.type)
+        if is_number(array.type)
         else "unordered"
     )
     if kind == "numeric":
         return _encode_numeric(array, attribute.name, missing_label)
-    if kind == "ordered" and attribute.order is None and _is_number(array.type):
+    if kind == "ordered" and attribute.order is None and is_number(array.type):
         column = _encode_numeric(array, attribute.name, missing_label)
         return Column(column.name, "ordered", column.codes, column.labels, column.missing)
-    text = array.cast(pa.string())
+    try:
+        text = array.cast(pa.string())
+    except pa.ArrowException:
+        # The message of Arrow may quote a value.
+        raise DataError(f"Column '{attribute.name}' holds {array.type}, which cannot be read as text.") from None
     if attribute.hierarchy is not None:
         return _encode_hierarchy(text, attribute.name, attribute.hierarchy, missing_label)
     labels = list(attribute.order or sorted(pc.unique(text.drop_null()).to_pylist()))
     return _encode_text(text, attribute.name, kind, labels, missing_label)
 
 
+def named_array(table: pa.Table, name: str) -> Any:
+    """A column as `plain_array` gives it; a type that cannot be used is a DataError that names the column."""
+    try:
+        return plain_array(table.column(name))
+    except (DataError, pa.ArrowException):
+        raise DataError(
+            f"Column '{name}' holds {table.schema.field(name).type}; allowed are text, numbers, dates, times and "
+            "yes/no, one value a record. Hint: name it as a direct identifier to leave it out."
+        ) from None
+
+
 def plain_array(column: Any) -> Any:
     """One contiguous array; dictionaries decoded, decimals as floating point, NaN made missing."""
+    if pa.types.is_nested(column.type):
+        raise DataError(f"A column holds lists or structures ({column.type}); only single values are allowed.")
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], column.type)
@@ -331,12 +380,13 @@ def plain_array(column: Any) -> Any:
     return array
 
 
-def _is_number(kind: Any) -> bool:
+def is_number(kind: Any) -> bool:
+    """Whether values of a type are quantities: numbers, dates or times."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_temporal(kind))
 
 
 def _encode_numeric(array: Any, name: str, missing_label: str) -> Column:
-    if not _is_number(array.type):
+    if not is_number(array.type):
         raise DataError(f"Column '{name}' is said to be numeric, but holds {array.type}.")
     known = array.drop_null()
     if pa.types.is_floating(array.type) and not bool(pc.all(pc.is_finite(known), min_count=0).as_py()):
@@ -347,7 +397,7 @@ def _encode_numeric(array: Any, name: str, missing_label: str) -> Column:
     position = (distinct.view(_whole(distinct.type)) if pa.types.is_temporal(distinct.type) else distinct).cast(
         pa.float64(), safe=False
     )
-    labels = [_number_text(v) for v in distinct.cast(pa.string()).to_pylist()]
+    labels = [number_text(v) for v in distinct.cast(pa.string()).to_pylist()]
     values = np.append(position.to_numpy(zero_copy_only=False), [0.0] if missing >= 0 else [])
     return Column(name, "numeric", codes, _with_missing(labels, missing, name, missing_label), missing, position=values)
 
@@ -356,7 +406,8 @@ def _whole(kind: Any) -> Any:
     return pa.int32() if kind.bit_width == 32 else pa.int64()
 
 
-def _number_text(text: str) -> str:
+def number_text(text: str) -> str:
+    """A number without a decimal part that says nothing."""
     return text[:-2] if text.endswith(".0") else text
 
 

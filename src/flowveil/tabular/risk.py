@@ -6,17 +6,20 @@ mistake there cannot hide itself here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from math import prod
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, GuaranteeError
-from flowveil.tabular.records import as_table, check_columns
+from flowveil.tabular.records import as_table, check_columns, plain_array
 
 #: Distances are sums of rounded quotients; a distance is within t up to this much.
 _TOLERANCE = 1e-6
@@ -182,6 +185,71 @@ def recheck(
             f"The recount of the table failed: {'; '.join(findings)}. Nothing was written.", findings=findings
         )
     return report
+
+
+# ---- edges of published ranges -----------------------------------------------------------------------------
+
+
+def recheck_ranges(
+    published: Any, original: Any, *, step: Fraction, public: tuple[Any, Any], k: int, missing_label: str
+) -> None:
+    """Read the published ranges of numbers again and raise unless their edges give nobody away.
+
+    Every edge is a multiple of the step or an end that is public; a single value is published only where the step is
+    as fine as the column; and unless an end is public, at least k records lie beyond the outermost edge on its side,
+    counted from the original numbers.
+
+    Args:
+        published: the published column.
+        original: the column it was made from.
+        step: of the grid, in units of the column (for times: its own unit).
+        public: the declared public ends, in the same units; None for an end that is not public.
+        k: what was asked for.
+        missing_label: how missing values are published.
+
+    Raises:
+        GuaranteeError: an edge lies elsewhere, or a tail is too small.
+    """
+    texts = {t.removesuffix(f" or {missing_label}") for t in pc.unique(published).to_pylist()} - {missing_label}
+    kind = plain_array(original).type
+    numbers = _as_numbers(plain_array(original).drop_null())
+    whole = not pa.types.is_floating(kind)
+    edges: set[str] = set()
+    findings = []
+    for text in sorted(texts):
+        found = re.fullmatch(r"([\[(])(.+), (.+)([\])])", text)
+        if found is None and not (whole and step == 1):
+            findings.append("a single number is published, though cells hold several")
+        edges |= {text} if found is None else {found[2], found[3]} - {"-inf", "inf"}
+    places = [place for place in sorted(_parsed(sorted(edges), kind)) if place not in public]
+    for place in places:
+        steps = Fraction(place) / step
+        if abs(steps - round(steps)) * 10**9 > max(Fraction(1), abs(steps)):
+            findings.append("an edge does not lie on the grid")
+    if places and public[0] is None and int(np.sum(numbers < places[0])) < k:
+        findings.append(f"fewer than k = {k} records lie below the lowest edge")
+    if places and public[1] is None and int(np.sum(numbers >= places[-1])) < k:
+        findings.append(f"fewer than k = {k} records lie at or above the highest edge")
+    if findings:
+        raise GuaranteeError(
+            f"The recheck of published ranges failed: {'; '.join(sorted(set(findings)))}. Nothing was written.",
+            findings=sorted(set(findings)),
+        )
+
+
+def _parsed(texts: Sequence[str], kind: Any) -> list[Any]:
+    """Published edges as numbers of the column's unit."""
+    if not pa.types.is_time(kind):
+        return list(_as_numbers(pa.array(texts, pa.string()).cast(kind)).tolist())
+    per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit]
+    parts = [[Fraction(part) for part in text.split(":")] for text in texts]
+    return [int((hours * 3600 + minutes * 60 + seconds) * per_second) for hours, minutes, seconds in parts]
+
+
+def _as_numbers(array: Any) -> NDArray[Any]:
+    if pa.types.is_temporal(array.type):
+        array = array.view(pa.int32() if array.type.bit_width == 32 else pa.int64())
+    return np.asarray(array.to_numpy(zero_copy_only=False))
 
 
 # ---- replicated uniques ------------------------------------------------------------------------------------

@@ -219,19 +219,28 @@ class Design:
 
     def of_release(self, release: Anonymized) -> Floats:
         """One row a record of a k-anonymous release, in the order of the original."""
-        parts = [(region.shares() @ _values(region.column))[release.class_of_record] for region in release.regions]
+        parts = [
+            (region.shares() @ _values(region.column, like=column))[release.class_of_record]
+            for region, column in zip(release.regions, self.columns, strict=True)
+        ]
         return np.hstack([np.ones((len(release.class_of_record), 1)), *parts])
 
 
-def _values(column: Column) -> Floats:
-    """What each code contributes to a row of the design."""
+def _values(column: Column, *, like: Column | None = None) -> Floats:
+    """What each code contributes to a row of the design; numbers scaled like those of another column."""
     if column.kind != "numeric" or column.position is None:
         return np.eye(column.n_values)[:, 1:]
     known = np.arange(column.n_values) != column.missing
-    mean = float(column.position[known].mean()) if known.any() else 0.0
-    spread = float(column.position[known].std()) or 1.0
+    mean, spread = _centre(column if like is None else like)
     scaled = np.where(known, (column.position - mean) / spread, 0.0)
     return np.column_stack([scaled, ~known]).astype(np.float64)[:, : 1 + (column.missing >= 0)]
+
+
+def _centre(column: Column) -> tuple[float, float]:
+    """Mean and deviation of the distinct numbers of a column."""
+    assert column.position is not None
+    known = column.position[np.arange(column.n_values) != column.missing]
+    return (float(known.mean()), float(known.std()) or 1.0) if len(known) else (0.0, 1.0)
 
 
 def _grouped(rows: Floats, outcome: Floats) -> tuple[Floats, Floats, Floats, Ints]:

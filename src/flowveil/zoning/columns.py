@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from flowveil.errors import DataError, ParameterError, did_you_mean
+from flowveil.errors import DataError, ParameterError
+from flowveil.headers import Header
 
 #: Names that tile columns have, without case and separators; those of the second group count only where nothing
 #: of the first is there.
@@ -62,6 +63,7 @@ class ZoneColumns:
         names: Sequence[str],
         has_outlines: bool,
         *,
+        header: Header,
         tile: str | None,
         parent: str | None,
         levels: str | Sequence[str] | None,
@@ -82,7 +84,7 @@ class ZoneColumns:
         elif nested and tile and nested[-1] != tile:
             nested.append(tile)
         given = [c for c in (*nested, tile, parent, lat, lon, name) if c]
-        _refuse_unknown(dict.fromkeys(given), names)
+        _refuse_unknown(dict.fromkeys(given), names, header)
         if len(set(nested)) < len(nested):
             raise ParameterError(f"A column stands twice in levels: {listed(nested)}.")
         free = [n for n in names if n not in given]
@@ -94,7 +96,7 @@ class ZoneColumns:
             if not (lat and lon):
                 lat = lon = ""
         if not tile:
-            tile = _recognised_tile([n for n in free if n not in (parent, lat, lon)], names)
+            tile = _recognised_tile([n for n in free if n not in (parent, lat, lon)], header)
         if name is None:
             found = [n for n in free if n != tile and (_key(n) in _NAMES or _STATISTICAL_NAME.fullmatch(_key(n)))]
             # A name is a comfort: where several columns could be it, the map does without.
@@ -114,7 +116,7 @@ class ZoneColumns:
         return {role: column for role, column in roles.items() if column}
 
 
-def _recognised_tile(free: Sequence[str], names: Sequence[str]) -> str:
+def _recognised_tile(free: Sequence[str], header: Header) -> str:
     first, second = _TILES
     tiers = (
         [n for n in free if _key(n) in first],
@@ -124,7 +126,7 @@ def _recognised_tile(free: Sequence[str], names: Sequence[str]) -> str:
         if found:
             return _only("tile", found)
     raise DataError(
-        f"The column with the zones' codes is not recognised. The table has {listed(names)}. "
+        f"The column with the zones' codes is not recognised. {header.described()} "
         "Recognised are names such as zone, code, id, geo_code, LocationID, MSOA11CD. Hint: name it with tile."
     )
 
@@ -138,13 +140,12 @@ def _only(role: str, found: Sequence[str]) -> str:
     return found[0] if found else ""
 
 
-def _refuse_unknown(given: Iterable[str], names: Sequence[str]) -> None:
+def _refuse_unknown(given: Iterable[str], names: Sequence[str], header: Header) -> None:
     missing = [c for c in given if c not in names]
     if missing:
-        asked = " ".join(f"'{c}'.{did_you_mean(c, names)}" for c in missing)
+        asked = " ".join(f"'{c}'.{header.did_you_mean(c)}" for c in missing)
         raise DataError(
-            f"{len(missing)} column{'s are' if len(missing) > 1 else ' is'} missing: {asked} "
-            f"The table has {listed(names)}."
+            f"{len(missing)} column{'s are' if len(missing) > 1 else ' is'} missing: {asked} {header.described()}"
         )
 
 

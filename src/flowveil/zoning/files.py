@@ -12,6 +12,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,9 @@ import shapely
 from numpy.typing import ArrayLike, NDArray
 
 from flowveil.errors import DataError, MissingExtraError, ParameterError
+from flowveil.headers import Header
 from flowveil.hierarchy import Hierarchy, Ints
+from flowveil.paths import named_path
 from flowveil.zoning.columns import ZoneColumns, listed
 from flowveil.zoning.dendrogram import ward_hierarchy
 from flowveil.zoning.geometry import (
@@ -43,6 +46,8 @@ _CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz")
 _PARQUET = (".parquet", ".geoparquet", ".pq")
 #: A whole number as a program writes it that took it for a measurement.
 _FLOAT_TEXT = r"^(-?[0-9]+)\.0+$"
+#: Rows that are looked through for what stands in the first line.
+_SEARCHED_ROWS = 100_000
 _DRAWN = (".geojson", ".json", ".geojsonl", ".shp", ".zip", ".gpkg", ".fgb")
 
 
@@ -165,8 +170,17 @@ def read_zones(
     table, drawn, label = _load(source)
     if lat == "":
         drawn = None
+    header = _header(table, source)
     columns = ZoneColumns.choose(
-        table.column_names, drawn is not None, tile=tile, parent=parent, levels=levels, lat=lat, lon=lon, name=name
+        table.column_names,
+        drawn is not None,
+        header=header,
+        tile=tile,
+        parent=parent,
+        levels=levels,
+        lat=lat,
+        lon=lon,
+        name=name,
     )
     if root is not None and not (columns.parent or columns.levels):
         raise ParameterError(
@@ -194,7 +208,7 @@ def read_zones(
     else:
         raise DataError(
             f"{label} has neither a parent column, nor coordinates, nor outlines, so no hierarchy can be built. "
-            f"The table has {listed(table.column_names)}. "
+            f"{header.described()} "
             "Hint: name the columns: parent, or levels from coarsest to finest, or lat and lon."
         )
     if drawn is None and not columns.lat:
@@ -295,7 +309,7 @@ def _places(
 def _load(source: Any) -> tuple[pa.Table, Outlines | None, str]:
     """The columns, the geometry in degrees if there is one, and what to call the source in messages."""
     if isinstance(source, (str, os.PathLike)):
-        return _load_file(Path(source))
+        return _load_file(named_path(source, what="the zones"))
     label = "The table"
     if hasattr(source, "geometry") and hasattr(source, "crs") and hasattr(source, "drop"):
         outlines = np.asarray(source.geometry.array, dtype=object)
@@ -317,6 +331,12 @@ def _load(source: Any) -> tuple[pa.Table, Outlines | None, str]:
     return _split_geoparquet(table, label)
 
 
+def _header(table: pa.Table, source: Any) -> Header:
+    in_text = isinstance(source, str | os.PathLike) and os.fspath(source).casefold().endswith(_CSV)
+    below = chain.from_iterable(column.slice(0, _SEARCHED_ROWS).to_pylist() for column in table.columns)
+    return Header(table.column_names, below=below, in_text=in_text)
+
+
 def _load_file(path: Path) -> tuple[pa.Table, Outlines | None, str]:
     label, low = f"'{path.name}'", path.name.casefold()
     if not path.is_file():
@@ -325,7 +345,7 @@ def _load_file(path: Path) -> tuple[pa.Table, Outlines | None, str]:
         return _read_csv(path, label), None, label
     if low.endswith(_PARQUET):
         try:
-            table = pa.parquet.read_table(path)
+            table = pa.parquet.read_table(path, partitioning=None)
         except pa.ArrowException:
             raise DataError(f"{label} is not a Parquet file that can be read.") from None
         return _split_geoparquet(table, label)
@@ -345,9 +365,10 @@ def _read_csv(path: Path, label: str) -> pa.Table:
         names = pa.csv.open_csv(pa.BufferReader(content), parse_options=parse).schema.names
         convert = pa.csv.ConvertOptions(column_types={n: pa.string() for n in names}, strings_can_be_null=False)
         return pa.csv.read_csv(pa.BufferReader(content), parse_options=parse, convert_options=convert)
-    except (pa.ArrowException, OSError) as problem:
+    except (pa.ArrowException, OSError):
+        # The parser's own message quotes the line that it stumbled over.
         raise DataError(
-            f"{label} cannot be read as a table: {str(problem).splitlines()[0]} "
+            f"{label} cannot be read as a table. "
             "Hint: it must be text in UTF-8 with a header line and the same number of columns in each line."
         ) from None
 
@@ -384,10 +405,9 @@ def _read_drawn(path: Path, label: str) -> tuple[pa.Table, Outlines | None, str]
                 "Hint: save that layer in a file of its own."
             )
         about, table = pyogrio.read_arrow(path)
-    except (pyogrio.errors.DataSourceError, pyogrio.errors.DataLayerError, pa.ArrowException) as problem:
-        raise DataError(
-            f"{label} cannot be read: {str(problem).splitlines()[0].replace(str(path), path.name)}"
-        ) from None
+    except (pyogrio.errors.DataSourceError, pyogrio.errors.DataLayerError, pa.ArrowException):
+        # The reader's own message may quote what it stumbled over.
+        raise DataError(f"{label} cannot be read: it is damaged, or not what its name says.") from None
     main = about["geometry_name"] or "wkb_geometry"
     if main not in table.column_names:
         return table, None, label

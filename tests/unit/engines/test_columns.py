@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from flowveil.engines.columns import ColumnMap, complete, looks_like_data, parse_pair
+from flowveil.engines.columns import ColumnMap, complete, parse_pair
 from flowveil.errors import DataError, ParameterError
+from flowveil.headers import Header
 
 
 def recognise(*names: str, cells: tuple[str, ...] = (), wanted: ColumnMap | None = None) -> ColumnMap:
@@ -151,11 +152,11 @@ def test_ends_that_do_not_fit_together_are_refused(given: dict[str, object]) -> 
     ],
 )
 def test_a_line_of_data_is_recognised(cell):
-    assert looks_like_data(["SECRET", cell])
+    assert Header(["SECRET", cell]).may_be_data
     with pytest.raises(DataError, match="looks like data") as refused:
         complete(ColumnMap(person="SECRE"), ["SECRET", cell], holds_tiles=lambda _: False)
     assert "SECRET" not in str(refused.value)
 
 
 def test_names_are_no_data():
-    assert not looks_like_data(["PULocationID", "start_lat", "t1", "LOCAL DATE", "2011 census", "[lat]", "e5"])
+    assert not Header(["PULocationID", "start_lat", "t1", "LOCAL DATE", "2011 census", "[lat]", "e5"]).may_be_data

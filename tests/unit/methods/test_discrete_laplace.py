@@ -74,7 +74,7 @@ def test_positives_of_empty_pairs_have_the_law(scale):
 
 
 def test_a_draw_beyond_the_table_goes_on():
-    """With a scale of a thousand the table ends before most large draws."""
+    """With a scale of twenty thousand the table ends before most large draws."""
     law = DiscreteLaplace(Fraction(20_000))
     assert len(law.magnitude._table) == 1 << 14
     value = law.magnitude.draw(50_000, system_bits)
@@ -86,8 +86,34 @@ def test_a_draw_beyond_the_table_goes_on():
     assert stats.chisquare(found, expected).pvalue > FALSE_ALARM
 
 
+@pytest.mark.parametrize("scale", [Fraction(1, 20), Fraction(1), Fraction(1000), Fraction(10**6)])
+def test_a_draw_takes_a_few_words_whatever_the_scale(scale):
+    """Time is random words: at most a look-up for whole tables and one for the rest, on either side."""
+    words = 0
+
+    def counted(n: int) -> np.ndarray:
+        nonlocal words
+        words += n
+        return system_bits(n)
+
+    law = DiscreteLaplace(scale)
+    law.draw(10_000, counted)
+    assert words <= 4 * 10_000 + 100
+
+
+def test_the_rest_below_a_table_has_its_own_law():
+    rest = Geometric(lambda _: Decimal("0.9"), below=5)
+    with localcontext(prec=80):
+        whole = 1 - Decimal("0.9") ** 5
+        expected = [int((1 - Decimal("0.9") ** (g + 1)) / whole * 2**64) for g in range(4)]
+    assert [int(word) for word in rest._table] == expected
+    drawn = rest.draw(50_000, system_bits)
+    law = {g: float(Decimal("0.1") * Decimal("0.9") ** g / whole) for g in range(5)}
+    assert fit(drawn, law) > FALSE_ALARM
+
+
 def test_nothing_above_zero_where_epsilon_is_huge():
-    place, value = DiscreteLaplace(Fraction(1, 200)).positives(10**7, system_bits)
+    place, value = DiscreteLaplace(Fraction(1, 200)).positives(10**6, system_bits)
     assert len(place) == len(value) == 0
 
 
@@ -139,7 +165,8 @@ def test_a_seed_repeats_and_the_system_does_not():
 def test_deviation_and_share():
     for scale in (0.3, 1.0, 20.0):
         law = DiscreteLaplace(Fraction(scale))
-        reach = range(-2000, 2001)
+        # What lies beyond a hundred times the scale adds less than a double can hold.
+        reach = range(-int(100 * scale) - 10, int(100 * scale) + 11)
         variance = sum(x * x * chance(x, scale) for x in reach)
         assert law.standard_deviation == pytest.approx(variance**0.5, rel=1e-9)
         assert law.positive_share == pytest.approx(sum(chance(x, scale) for x in reach if x > 0), rel=1e-9)

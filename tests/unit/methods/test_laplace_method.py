@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+import warnings
 
 import h3
 import numpy as np
@@ -11,9 +13,12 @@ import pytest
 
 from conftest import trip_table
 from flowveil import Flows, Hierarchy, InfeasibleError, NoisyRelease, ParameterError, anonymize, read_trips, read_zones
+from flowveil.cli import main
+from flowveil.epsilon import WeakPromiseWarning
 from flowveil.flows import Cells, People
 from flowveil.methods import METHODS
 from flowveil.methods.laplace import bounded_trips
+from flowveil.report.noise import noise_statement
 from flowveil.zoning.h3 import h3_hierarchy
 from reference.goodness import FALSE_ALARM, fit, laplace_law
 
@@ -151,7 +156,7 @@ def test_without_persons_the_unit_is_a_trip():
 def test_trips_of_unknown_persons_and_beyond_the_bound_are_not_counted():
     trips, person = np.array([1000, 3, 500]), np.array([-1, 0, 1])
     flows = Flows.from_pairs(np.arange(3), np.arange(3), trips, origins=star(3), destinations=star(3), person=person)
-    release = anonymize(flows, "laplace", epsilon=50, bound=10, region="observed")
+    release = anonymize(flows, "laplace", epsilon=20, bound=10, region="observed")
     noisy = matrix_of(release)
     assert noisy[0, 0] < 10
     assert noisy[2, 2] < 20
@@ -378,3 +383,32 @@ def test_zones_of_a_region_tell_how_many_seen_tiles_they_hold():
     codes = zones.codes(np.arange(len(zones), dtype=np.int32)).tolist()
     assert zones.holding(mask).tolist() == [seen.count(code) for code in codes]
     assert zones.holding(mask).sum() > 0
+
+
+# ---- which epsilon is a promise --------------------------------------------------------------------------------------
+
+
+def test_a_large_epsilon_is_refused_and_a_weak_one_warned_of():
+    flows = read_trips(trip_table(200).drop(["person_id"]), resolution=9)
+    options = {"region": REGION, "level": 7}
+    for bad in (20.1, 1e6, float("inf"), float("nan"), 0, True, "1"):
+        with pytest.raises(ParameterError, match="epsilon must be"):
+            anonymize(flows, "laplace", epsilon=bad, **options)
+    with pytest.raises(ParameterError, match="leaves nothing of the counts"):
+        anonymize(flows, "laplace", epsilon=1e-7, **options)
+    with pytest.warns(WeakPromiseWarning, match="factor of"):
+        release = anonymize(flows, "laplace", epsilon=12, **options)
+    assert any(line.startswith("Weak: ε = 12") for line in noise_statement(release.guarantee))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        anonymize(flows, "laplace", epsilon=10, **options)
+
+
+def test_the_command_line_warns_of_a_weak_epsilon(tmp_path, trips_csv, capsys):
+    asked = ["anonymize", str(trips_csv), "--method", "laplace", "--resolution", "8", "--json"]
+    for option in ("epsilon=12", "bound=2", "level=7", f"region={REGION}"):
+        asked += ["--option", option]
+    main([*asked, "--out", str(tmp_path / "out")])
+    said = capsys.readouterr()
+    assert said.err.startswith("Warning: Weak: ε = 12")
+    assert any(line.startswith("Weak:") for line in json.loads(said.out)["statement"])

@@ -29,9 +29,8 @@ def tile_release(trips, *, weight=None, person=None, protect="trips", k=5, notes
         person=None if person is None else np.array(person),
     )
     guarantee = Guarantee.resolve(flows, k=k, protect=protect)
-    ones = np.ones(n, np.int32)
     cut = tree.leaf_node
-    plan = Plan.from_cuts(flows, cut, cut, guarantee.safe(flows, ones, ones), notes=notes)
+    plan = Plan.from_cuts(flows, cut, cut, guarantee.safe(flows), notes=notes)
     named = {"k": k, "protect": protect} if parameters is None else parameters
     return Release.from_plan(flows, plan, guarantee, method="tiles", parameters=named)
 
@@ -120,8 +119,7 @@ def test_people_and_population_count_too():
     person = np.concatenate([np.arange(12), [1, 2, 2, 1, 1, 2]])
     flows = Flows.from_pairs(rows, rows, origins=tree, destinations=tree, person=person)
     guarantee = Guarantee.resolve(flows, k=3, protect="people")
-    ones = np.ones(len(flows), np.int32)
-    plan = Plan.from_cuts(flows, tree.leaf_node, tree.leaf_node, guarantee.safe(flows, ones, ones))
+    plan = Plan.from_cuts(flows, tree.leaf_node, tree.leaf_node, guarantee.safe(flows))
     release = Release.from_plan(flows, plan, guarantee, method="tiles", parameters={})
     assert int((release.cell_of_flow < 0).sum()) == 3
     assert "guarantee" in reason_to_withhold(release)

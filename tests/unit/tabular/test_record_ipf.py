@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from flowveil.epsilon import WeakPromiseWarning
 from flowveil.errors import DataError, MissingExtraError, ParameterError
 from flowveil.tabular import ipf
 from flowveil.tabular.domains import code_variable
@@ -320,3 +321,22 @@ def test_many_variables_are_refused_quickly_with_margins_that_fit():
     assert {v for m in kept for v in m} == set(table.column_names)
     tree = build_junction_tree((10,) * 25, [tuple(sorted(int(v[1:]) for v in m)) for m in kept])
     assert max(tree.cells()) <= ipf.MAX_CELLS
+
+
+def test_a_large_epsilon_is_refused_and_a_weak_one_warned_of():
+    table = pa.table({"a": ["x", "y"] * 20, "b": ["u", "u", "v", "v"] * 10})
+    for bad in (20.1, 1e6, float("inf"), -1):
+        with pytest.raises(ParameterError, match="epsilon must be"):
+            synthesize_records(table, epsilon=bad, domains_from_data=True)
+    with pytest.warns(WeakPromiseWarning):
+        made = synthesize_records(table, epsilon=11, domains_from_data=True)
+    assert "Weak: ε = 11" in made.report()["statement"]
+
+
+def test_noise_without_end_is_refused_whatever_the_data():
+    table = pa.table({"a": ["x", "y"] * 20})
+    with pytest.raises(ParameterError, match="leaves nothing"):
+        synthesize_records(table, epsilon=1e-7, domains_from_data=True)
+    with pytest.raises(ParameterError, match="standard deviation"):
+        synthesize_records(table, epsilon=1e-6, domains_from_data=True)
+    assert synthesize_records(table, epsilon=1e-6, n_records=40, domains_from_data=True).n_records == 40

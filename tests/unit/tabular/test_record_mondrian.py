@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import datetime as dt
+from fractions import Fraction
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -14,7 +17,7 @@ from flowveil.tabular.records import (
     read_records,
     read_value_hierarchy,
 )
-from flowveil.tabular.risk import describe_classes, discernibility, recheck
+from flowveil.tabular.risk import describe_classes, discernibility, recheck, recheck_ranges
 from reference.tabular_survey import FREQUENCIES, QUASI_IDENTIFIERS, SENSITIVE, survey
 
 ORDERED = [Attribute(name, "ordered") for name in QUASI_IDENTIFIERS]
@@ -60,12 +63,13 @@ def test_published_text():
     release = anonymize_records(
         table,
         quasi_identifiers=[
-            "n",
+            Attribute("n", grid=1, public_range=(0, 9)),
             Attribute("o", order=("low", "mid", "high")),
             "u",
             Attribute("h", hierarchy=tree),
         ],
         keep=["kept"],
+        allow_identifiers=["kept"],
         direct_identifiers=["name"],
         k=2,
         strict=True,
@@ -73,7 +77,7 @@ def test_published_text():
     rows = {tuple(row[c] for c in ("n", "o", "u", "h")): row[CLASS_COLUMN] for row in release.table.to_pylist()}
     assert release.table.column_names == ["n", "o", "u", "h", "kept", CLASS_COLUMN]
     assert set(rows) == {
-        ("[1, 2]", "[low, mid]", '{x, "y, z"}', "ab"),
+        ("[1, 3)", "[low, mid]", '{x, "y, z"}', "ab"),
         ("3", "low", "x", "a"),
         ("missing", "high or missing", '{"y, z", missing}', "*"),
     }
@@ -83,7 +87,7 @@ def test_published_text():
 def test_missing_values_are_no_wildcards():
     table = pa.table({"n": [1, 1, 1, None, None, None], "m": [1, 1, 1, 1, 1, 1]})
     release = anonymize_records(table, quasi_identifiers=["n", "m"], direct_identifiers=[], k=3)
-    assert release.table["n"].to_pylist() == ["1"] * 3 + ["missing"] * 3
+    assert release.table["n"].to_pylist() == ["(-inf, inf)"] * 3 + ["missing"] * 3
     assert release.class_of_record.tolist() == [0, 0, 0, 1, 1, 1]
 
 
@@ -117,6 +121,108 @@ def test_equal_records_share_out_their_sensitive_values():
     columns, sensitive = [encode(codes, Attribute("q"))], [encode(codes, Attribute("s"))]
     order = canonical_order(columns, sensitive)
     assert sensitive[0].codes[order].tolist() == [0, 1] * 4
+
+
+def incomes(n=400):
+    return np.round(np.random.default_rng(3).lognormal(10, 1, n), 2)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_no_edge_is_somebodys_number_and_the_tails_are_open(strict):
+    income = incomes()
+    release = anonymize_records(
+        pa.table({"income": income}), quasi_identifiers=["income"], direct_identifiers=[], k=5, strict=strict
+    )
+    texts = set(release.table["income"].to_pylist())
+    edges = {float(edge) for text in texts for edge in text[1:-1].split(", ")}
+    assert {-np.inf, np.inf} <= edges
+    finite = np.array(sorted(edges - {-np.inf, np.inf}))
+    assert len(finite) > 5
+    assert not set(finite) & set(income)
+    step = float(release.grids["income"].step)
+    assert np.array_equal(finite / step, np.round(finite / step))
+    assert np.sum(income < finite[0]) >= 5
+    assert np.sum(income >= finite[-1]) >= 5
+    # The step does not depend on who is richest.
+    richer = np.where(income == income.max(), 1e9, income)
+    again = anonymize_records(pa.table({"income": richer}), quasi_identifiers=["income"], direct_identifiers=[], k=5)
+    assert again.grids["income"].step == release.grids["income"].step
+
+
+@pytest.mark.parametrize(
+    ("values", "step", "shown"),
+    [
+        ([0.1, 0.2, 0.3, 0.7], "0.1", {"(-inf, 0.3)", "[0.3, inf)"}),
+        ([dt.date(2020, 1, 1), dt.date(2020, 1, 3), dt.date(2020, 2, 1), dt.date(2020, 2, 3)], "7d",
+         {"(-inf, 2020-01-09)", "[2020-01-30, inf)"}),
+        ([dt.time(1, 10), dt.time(2, 20), dt.time(22, 5), dt.time(23, 59)], "1h",
+         {"(-inf, 03:00:00.000000)", "[22:00:00.000000, inf)"}),
+        ([dt.datetime(2020, 1, 1, 1), dt.datetime(2020, 1, 1, 2), dt.datetime(2020, 1, 2), dt.datetime(2020, 1, 3)],
+         "6h",
+         {"(-inf, 2020-01-01 06:00:00.000000)", "[2020-01-02 00:00:00.000000, inf)"}),
+    ],
+)  # fmt: skip
+def test_fractions_dates_and_times_have_grids(values, step, shown):
+    attribute = Attribute("v", grid=step)
+    release = anonymize_records(pa.table({"v": values}), quasi_identifiers=[attribute], direct_identifiers=[], k=2)
+    assert set(release.table["v"].to_pylist()) == shown
+
+
+@pytest.mark.parametrize(
+    ("attribute", "error", "message"),
+    [
+        (Attribute("v", grid="fine"), ParameterError, "a number above 0"),
+        (Attribute("v", grid=0), ParameterError, "above 0"),
+        (Attribute("v", grid=0.5), ParameterError, "whole number"),
+        (Attribute("v", grid="7d"), ParameterError, "a number above 0"),
+        (Attribute("v", public_range=(5, 1)), ParameterError, "lower end first"),
+        (Attribute("v", public_range=("low", None)), ParameterError, "ends like its values"),
+        (Attribute("v", public_range=(0, 50)), DataError, "49 records"),
+        (Attribute("v", "ordered"), ParameterError, "100 different numbers"),
+        (Attribute("v", "ordered", order=tuple(map(str, range(100))), grid=1), ParameterError, "not numeric"),
+    ],
+)
+def test_grids_that_cannot_be(attribute, error, message):
+    table = pa.table({"v": list(range(100))})
+    with pytest.raises(error, match=message):
+        anonymize_records(table, quasi_identifiers=[attribute], direct_identifiers=[], k=2)
+
+
+def test_the_recheck_of_ranges_finds_edges_that_give_somebody_away():
+    original = pa.chunked_array([[3, 12, 17, 25, 31, 38]])
+    asked = {"step": Fraction(10), "public": (None, None), "k": 2, "missing_label": "missing"}
+    recheck_ranges(pa.array(["(-inf, 20)", "[20, inf) or missing", "missing"]), original, **asked)
+    for published, finding in (
+        (["(-inf, 17)", "[17, inf)"], "grid"),
+        (["(-inf, 10)", "[10, inf)"], "below"),
+        (["(-inf, 20)", "[20, 40)"], "above"),
+        (["(-inf, 20)", "25", "[20, inf)"], "single"),
+    ):
+        with pytest.raises(GuaranteeError, match=finding):
+            recheck_ranges(pa.array(published), original, **asked)
+    recheck_ranges(pa.array(["[0, 20)", "[20, 40]"]), original, **{**asked, "public": (0, 40)})
+
+
+def test_identifiers_are_refused_unless_confirmed():
+    table = pa.table({"q": [1, 2] * 5, "card": [f"card {i}" for i in range(10)]})
+    for role in ("sensitive", "keep"):
+        asked = {"quasi_identifiers": ["q"], "direct_identifiers": [], "k": 2, role: ["card"]}
+        with pytest.raises(ParameterError, match="'card' has 10 different values in 10 records"):
+            anonymize_records(table, **asked)
+        assert anonymize_records(table, allow_identifiers=["card"], **asked).table.num_rows == 10
+    with pytest.raises(ParameterError, match="'card'"):
+        anonymize_records(table, quasi_identifiers=["q", "card"], direct_identifiers=[], k=2)
+
+
+def test_lists_are_a_data_error():
+    table = pa.table({"q": [1, 2], "visits": [[1], [2, 3]]})
+    for roles in (
+        {"quasi_identifiers": ["visits"], "keep": ["q"]},
+        {"quasi_identifiers": ["q"], "keep": ["visits"]},
+        {"quasi_identifiers": ["q"], "sensitive": ["visits"]},
+    ):
+        with pytest.raises(DataError, match="Column 'visits' holds list"):
+            anonymize_records(table, direct_identifiers=[], k=1, allow_identifiers=["q", "visits"], **roles)
 
 
 def test_infeasible_and_bad_parameters():

@@ -1,0 +1,120 @@
+"""The first line of a table: names of columns, or the first record of a file that has no such line?
+
+Messages help by listing the columns there are. In a file without a line of names that list is a record: somebody's
+name, home and destination. So names are repeated only where they are names beyond doubt. What is not repeated can still
+be pointed at, by the number of the column.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from flowveil.errors import did_you_mean
+
+#: Numbers, times, lists, geometries, addresses and identifiers are no names of columns.
+_LIKE_DATA = re.compile(
+    r"^\s*[+-]?\d+([.,:/-]\d+)*(e[+-]?\d+)?\s*$"
+    r"|^\s*\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}[ t]\s*\d|^\s*[\[(]\s*[\[\d+-]|@|^8[0-9a-f]{14}$"
+    r"|^\s*(?!(19|20)\d\d\s)[+-]?\d+([.,]\d+)?\s|://|^\s*(point|linestring|polygon|multi\w+)\s*\("
+    r"|^\{?[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}\}?$"
+    r"|^\d{1,2}[ .-]?(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)"
+    # Three digits in a row that are no year: a number of a person, a house, a zone.
+    r"|(?<!\d)(?!(19|20)\d\d(?!\d))\d{3,}"
+    r"|^\s*(true|false|yes|no|nan|null|none|unknown|missing|male|female|man|woman)\s*$",
+    re.IGNORECASE,
+)
+#: Two words or more that begin with capitals, as persons, streets and towns do.
+_LIKE_A_NAME = re.compile(r"^\s*[A-ZÀ-Þ][\w.'’-]*(\s+(?:[a-z’']{1,3}\s+)*[A-ZÀ-Þ][\w.'’-]*)+\s*$")
+#: Words that make a name of a column wherever they stand in it.
+_WORDS = frozenset(
+    """
+    id ids uid uuid code codes key index name names nom label type kind category categories mode purpose
+    motive reason lat latitude lon lng long longitude coord coords coordinate geom geometry wkt polyline
+    h3 hex cell tile tiles zone zones zoneid area region district commune municipality county insee iris
+    lsoa msoa taz geoid geocode geo locationid pulocationid dolocationid origin orig dest destination
+    start end from to pickup dropoff pu departure arrival source target src dst time date datetime
+    timestamp month year week weekday hour minute duration trip trips count number num total weight
+    weights poids factor expansion distance speed km length size share rate ratio amount value price
+    cost fare person persons personid user userid participant respondent traveler traveller individual
+    individuals household taxi cab vehicle driver passenger device sex gender sexe age birth education
+    occupation profession income salary status marital race ethnicity relationship zip zipcode postcode
+    postal parent level description flag valid segment class workclass capital fnlwgt diagnosis
+    """.split()  # noqa: SIM905  # a list of a word a line would be longer than the file
+)
+#: Words that are names of columns only by themselves: they stand in values as well.
+_ALONE = frozenset(
+    """
+    city town ville state country department province station stop street address place location
+    day disease condition nationality religion group title email phone
+    hours gain loss note comment score
+    """.split()  # noqa: SIM905  # a list of a word a line would be longer than the file
+)
+_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|h3|\d+")
+_SHORT = re.compile(r"[a-z]{1,2}\d{0,2}", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Header:
+    """The names of a table's columns, and whether a message may repeat them.
+
+    Attributes:
+        names: as they stand in the table.
+        below: values that stand below them, in any order; a name that recurs there is a value.
+        in_text: whether they are the first line of a text file. Whoever wrote another kind of table had to name its
+            columns; in a text file half of the names must be made of words that name columns.
+    """
+
+    names: Sequence[str]
+    below: Iterable[object] = field(default=(), repr=False)
+    in_text: bool = False
+
+    @cached_property
+    def may_be_data(self) -> bool:
+        """Whether nothing of the names may be repeated."""
+        names = [name.strip() for name in self.names if name.strip()]
+        if any(_LIKE_DATA.search(name) for name in names):
+            return True
+        known = [name for name in names if _names_a_column(name)]
+        if any(_LIKE_A_NAME.match(name) for name in names if name not in known):
+            return True
+        if self.in_text and 2 * len(known) < len(names):
+            return True
+        values = {str(value).strip().casefold() for value in self.below if value is not None}
+        return any(name.casefold() in values for name in names)
+
+    @property
+    def quotable(self) -> Sequence[str]:
+        """The names, or none where they may be data."""
+        return () if self.may_be_data else self.names
+
+    def did_you_mean(self, name: str) -> str:
+        """`` Did you mean 'x'?`` for the nearest name, if names may be repeated."""
+        return did_you_mean(name, self.quotable)
+
+    def described(self, *, most: int = 60) -> str:
+        """A sentence on the columns there are."""
+        if self.may_be_data:
+            return (
+                f"The table has {len(self.names)} columns; their names are not repeated, because the first line looks "
+                "like data, not like names of columns. Hint: if it is data, add a line with names."
+            )
+        shown = ", ".join(f"'{name}'" for name in self.names[:most])
+        more = f" and {len(self.names) - most} more" if len(self.names) > most else ""
+        return f"The table has {shown}{more}." if self.names else "The table has no columns."
+
+    def listed(self, some: Iterable[str]) -> str:
+        """Some of the names for a message: themselves, or the numbers of their columns, from 1 on."""
+        if not self.may_be_data:
+            return ", ".join(some)
+        numbers = ", ".join(str(list(self.names).index(name) + 1) for name in some)
+        return f"number {numbers} (the first line looks like data, so its words are not repeated)"
+
+
+def _names_a_column(name: str) -> bool:
+    """Whether a name is made as names of columns are: of words that are, or so short that it says nothing."""
+    whole = re.sub(r"[\W_]", "", name).casefold()
+    parts = {part.casefold() for part in _PARTS.findall(name)}
+    return bool(parts & _WORDS) or whole in _WORDS or whole in _ALONE or bool(_SHORT.fullmatch(name))

@@ -1,0 +1,199 @@
+"""Whether the tests notice when the guarantee, merging, withholding or the recount is wrong.
+
+    python tests/mutants.py [--tests FOLDER] [--unchecked] [NAME ...]
+
+Each mutant is one small mistake in a copy of `src`. The tests named beside it must pass without the mistake and fail
+with it. Not collected by pytest: run it when tests are removed or merged, on the tests before (`--tests`) and after.
+A text that is no longer in the source exactly once, a test file that is gone and a run that does not get as far as
+its tests are errors, not kills.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+SOURCE = HERE.parent / "src"
+
+#: What pytest returns.
+PASSED, FAILED = 0, 1
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A mistake, and the tests that must notice it.
+
+    Attributes:
+        name: what is wrong, in words.
+        file: the file below src/flowveil.
+        old: what it says; exactly once.
+        new: what it says instead.
+        tests: files below the tests, and options of pytest.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+CONTRACT = ("contract/test_methods.py", "-k", "twincut or odkanon or suppression")
+
+MUTANTS = (
+    # ---- the guarantee
+    Mutant("k-1 trips", "guarantee.py", "cells.trips >= self.trips", "cells.trips + 1 >= self.trips", CONTRACT),
+    Mutant("trips taken for people", "guarantee.py", "self._people_of(cells) >=", "cells.trips >=", CONTRACT),
+    Mutant(
+        "population threshold by flow",
+        "guarantee.py",
+        "k * total / float(np.sum(flows.trips))",
+        "k * total / len(flows)",
+        ("unit/test_guarantee.py",),
+    ),
+    # ---- merging
+    Mutant("people counted twice", "flows.py", "key = key[_first_of_runs(key)]", "key = key[:]", CONTRACT),
+    Mutant(
+        "counts without the last row",
+        "flows.py",
+        "np.bincount(row, weights=values",
+        "np.bincount(row, weights=np.append(values[:-1], 0)",
+        CONTRACT,
+    ),
+    Mutant(
+        "weights that depend on the order",
+        "flows.py",
+        "np.ldexp(np.rint(np.ldexp(weight, -exponent)), exponent)",
+        "np.array(weight)",
+        ("unit/test_flows.py",),
+    ),
+    # ---- withholding
+    Mutant(
+        "one suppressed flow is told",
+        "report/summary.py",
+        "\nFEWEST_SUPPRESSED = 3",
+        "\nFEWEST_SUPPRESSED = 1",
+        ("unit/report/test_summary.py",),
+    ),
+    Mutant(
+        "less than a cell is told",
+        "report/summary.py",
+        "if not _reaches(release.guarantee, together)",
+        "if not len(together)",
+        ("unit/report/test_summary.py",),
+    ),
+    Mutant(
+        "losses inside few cells are told",
+        "report/summary.py",
+        "if 0 < n_merged_cells(release) < FEWEST_MERGED",
+        "if 0 < n_merged_cells(release) < 0",
+        ("unit/test_verify.py",),
+    ),
+    # ---- the recount
+    Mutant(
+        "verify: cells may hold more than is said",
+        "verify.py",
+        '"true_trips <> trips"',
+        '"true_trips < trips"',
+        ("unit/test_verify.py",),
+    ),
+    Mutant(
+        "verify: nobody is enough people",
+        "verify.py",
+        'f"coalesce(people, 0) < {_literal(people)}"',
+        '"coalesce(people, 0) < 0"',
+        ("unit/test_verify.py",),
+    ),
+    Mutant(
+        "verify: hashes are not compared",
+        "verify.py",
+        "_sha256(place / name) != listed[name]",
+        "listed[name] is None",
+        ("unit/test_verify.py",),
+    ),
+)  # fmt: skip
+
+
+def run(tests: Path, source: Path, chosen: tuple[str, ...]) -> tuple[int, str]:
+    """Run tests against a source: what pytest returns, and the first test that fails."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", *chosen]
+    paths = os.pathsep.join(map(str, (source, tests)))
+    done = subprocess.run(
+        command, cwd=tests, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=False
+    )
+    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return done.returncode, failed[0] if failed else done.stdout[-500:] + done.stderr[-500:]
+
+
+def copied(folder: str) -> Path:
+    """A copy of the source, and proof that it is what a run imports."""
+    source = Path(folder) / "src"
+    shutil.copytree(SOURCE, source, ignore=shutil.ignore_patterns("__pycache__"))
+    told = subprocess.run(
+        [sys.executable, "-c", "import flowveil; print(flowveil.__file__)"],
+        env={**os.environ, "PYTHONPATH": str(source)}, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    if not Path(told.strip()).is_relative_to(source):
+        raise SystemExit(f"tests would import {told.strip()}, not the copy")
+    return source
+
+
+def kill(mutant: Mutant, tests: Path) -> bool:
+    """Whether the tests of a mutant fail on it; says so."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = copied(folder)
+        file = source / "flowveil" / mutant.file
+        text = file.read_text(encoding="utf-8")
+        file.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+        code, failed = run(tests, source, mutant.tests)
+    if code not in (PASSED, FAILED):
+        raise SystemExit(f"{mutant.name}: pytest ended with {code}\n{failed}")
+    print(
+        f"{'killed' if code == FAILED else 'SURVIVED'}: {mutant.name}" + (f" ({failed[:160]})" if code else ""),
+        flush=True,
+    )
+    return code == FAILED
+
+
+def complain_of_moved_texts(mutants: list[Mutant], tests: Path) -> None:
+    """Stop where a mutant no longer fits the source or the tests."""
+    moved = []
+    for mutant in mutants:
+        file = SOURCE / "flowveil" / mutant.file
+        n = file.read_text(encoding="utf-8").count(mutant.old) if file.is_file() else 0
+        if n != 1:
+            moved.append(f"{mutant.name}: {n} times in {mutant.file}: {mutant.old!r}")
+        if not (tests / mutant.tests[0]).is_file():
+            moved.append(f"{mutant.name}: there is no {mutant.tests[0]}")
+    if moved:
+        raise SystemExit("Mutants to be written anew:\n" + "\n".join(moved))
+
+
+def main() -> int:
+    """Run the mutants; 1 where one survives."""
+    parser = argparse.ArgumentParser(description="Whether the tests notice small mistakes in the source.")
+    parser.add_argument("--tests", type=Path, default=HERE, help="folder of the tests (default: these)")
+    parser.add_argument("--unchecked", action="store_true", help="do not run the tests without a mutant first")
+    parser.add_argument("names", nargs="*", help="only these mutants (default: all)")
+    asked = parser.parse_args()
+    tests = asked.tests.resolve()
+    mutants = [m for m in MUTANTS if not asked.names or m.name in asked.names]
+    complain_of_moved_texts(mutants, tests)
+    for chosen in () if asked.unchecked else dict.fromkeys(m.tests for m in mutants):
+        code, failed = run(tests, SOURCE, chosen)
+        if code != PASSED:
+            raise SystemExit(f"{' '.join(chosen)} fails without a mutant: {failed}")
+    survivors = [m.name for m in mutants if not kill(m, tests)]
+    print(f"{len(mutants) - len(survivors)} of {len(mutants)} killed")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
