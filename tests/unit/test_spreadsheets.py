@@ -78,11 +78,11 @@ def test_exports_are_neutral_verified_and_other_formats_keep_the_code(flows, tmp
 def test_slice_values_and_their_columns_are_neutral(tmp_path):
     trips = pa.table(
         {
-            "start_lat": [48.85] * 40,
-            "start_lon": [2.35] * 40,
-            "end_lat": [48.86] * 40,
-            "end_lon": [2.34] * 40,
-            "=who()": ["=a", "+b"] * 20,
+            "start_lat": [48.85] * 400,
+            "start_lon": [2.35] * 400,
+            "end_lat": [48.86] * 400,
+            "end_lon": [2.34] * 400,
+            "=who()": ["=a", "+b"] * 200,
         }
     )
     sliced = flowveil.read_slices(trips, by=["=who()"])
