@@ -13,8 +13,9 @@ TEST_STAMP := $(VENV)/.installed-test
 demo: $(STAMP)
 	$(BIN)/flowveil demo --out demo-release
 
+# A file runs in one process, so that what its tests share is made once.
 test: $(TEST_STAMP)
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: $(TEST_STAMP)
 	$(BIN)/ruff check src tests benchmarks
