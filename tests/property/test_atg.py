@@ -110,12 +110,12 @@ def test_the_dual_is_solved_to_the_optimum(problem, share):
 
 
 def test_a_tie_that_rounding_hides_is_still_the_optimum():
-    # Leaving everything whole costs 9 tiles a unit; dividing the root loses 3.2 and publishes the rest in 5 tiles.
+    # Leaving everything whole costs 9 tiles a unit; dividing the root loses 4.2 and publishes the rest in 5 tiles.
     origins, _ = Hierarchy.from_parents([-1, 0, 0, 0], np.array(["R", "a", "b", "c"]))
     destinations, _ = Hierarchy.from_parents(
         [-1, 0, 0, 2, 2, 0, 0, 0], np.array(["R", "a", "b", "b1", "b2", "c", "d", "e"])
     )
-    weight = np.array([3.20067303, 1.5096297 / 2, 1.5096297 / 2])
+    weight = np.array([4.17134099, 0.51232325, 0.51232325])
     flows = Flows.from_pairs(
         np.array([0, 0, 1]),
         np.arange(3),

@@ -250,6 +250,28 @@ def amended(folder: Path, change) -> None:
     (folder / "manifest.json").write_text(json.dumps(manifest), "utf-8")
 
 
+def test_locations_hold_in_every_slice_and_in_differences(by_sex, tmp_path: Path):
+    family = anonymize_slices(by_sex, k=3, l=2, total=True, common_zones=True, max_suppressed=0.5)
+    assert all(min(map(min, release.cells.n_tiles())) >= 2 for release in family.releases)
+    assert verify_release(family.write(tmp_path / "common"), by_sex) == []
+
+    # The total is safe and so is the first hour; what is left are ten trips between two single tiles.
+    tree, _ = Hierarchy.from_parents([-1, 0, 0], np.array(["R", "a", "b"]))
+    hours = [Flows.from_pairs([0, 1], [0, 1], [5, 5], origins=tree, destinations=tree)]
+    hours.append(Flows.from_pairs([0], [0], [10], origins=tree, destinations=tree))
+    keys = (("2024-03-01T01:00",), ("2024-03-01T02:00",))
+    flows = SlicedFlows(columns=("time",), keys=keys, slices=tuple(hours), every=Every.parse("1h"))
+    asked = {"method": "oigh", "k": 5, "max_suppressed": 0.0, "total": True, "accept_differencing": True}
+    assert anonymize_slices(flows, **asked).differencing.short == 0
+    family = anonymize_slices(flows, l=2, **asked)
+    assert family.keys == ((None,), keys[0])
+    assert family.differencing.short == 1
+    folder = family.write(tmp_path / "release")
+    assert verify_release(folder, flows) == []
+    amended(folder, lambda report: report["differencing"].update(short=0))
+    assert any("1 differences between its matrices are short" in line for line in verify_release(folder, flows))
+
+
 def test_flows_and_slices_are_not_mixed_up(by_sex):
     with pytest.raises(ParameterError, match="read_slices"):
         anonymize_slices(by_sex.whole)

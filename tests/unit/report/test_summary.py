@@ -216,7 +216,7 @@ def test_a_population_may_be_one_participant():
 
 def test_locations_and_nesting():
     with_l = summarize(release_of(city_flows(), l=2, budget="volume"))["statement"]
-    assert any("at least 2 tiles" in line for line in with_l)
+    assert any("begin in at least 2 different tiles, and end in at least 2" in line for line in with_l)
     assert any(line.startswith("Zones are nested") for line in summarize(nested_release())["statement"])
 
 
