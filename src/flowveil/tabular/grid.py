@@ -197,11 +197,10 @@ def _grid(attribute: Attribute, values: Any, kind: Any, k: int, low: Any, high: 
     if pa.types.is_temporal(kind):
         step, text = _time_step(least, kind)
     else:
-        size = max(abs(begin), abs(end))
-        # A column of one value: a hundredth of its size is as good a step as any.
-        step = _round_up(least or size / 100 or 1.0)
-        if pa.types.is_integer(kind):
-            step = max(step, Fraction(1))
+        whole = pa.types.is_integer(kind)
+        # A column of one fraction: a hundredth of its size is as good a step as any.
+        step = _round_up(least or (0 if whole else max(abs(begin), abs(end)) / 100) or 1.0)
+        step = max(step, Fraction(1)) if whole else step
         while max(abs(begin), abs(end)) / float(step) >= _MOST_STEPS / 4:
             step *= 10
         text = number_text(repr(float(step)))

@@ -239,6 +239,8 @@ def recheck_ranges(
 
 def _parsed(texts: Sequence[str], kind: Any) -> list[Any]:
     """Published edges as numbers of the column's unit."""
+    if pa.types.is_duration(kind):
+        return [int(text) for text in texts]
     if not pa.types.is_time(kind):
         return list(_as_numbers(pa.array(texts, pa.string()).cast(kind)).tolist())
     per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit]

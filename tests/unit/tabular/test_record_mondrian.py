@@ -155,6 +155,7 @@ def test_no_edge_is_somebodys_number_and_the_tails_are_open(strict):
         ([0.1, 0.2, 0.3, 0.7], "0.1", {"(-inf, 0.3)", "[0.3, inf)"}),
         ([dt.date(2020, 1, 1), dt.date(2020, 1, 3), dt.date(2020, 2, 1), dt.date(2020, 2, 3)], "7d",
          {"(-inf, 2020-01-09)", "[2020-01-30, inf)"}),
+        ([dt.timedelta(hours=h) for h in (1, 2, 22, 30)], "12h", {"(-inf, 43200000000)", "[43200000000, inf)"}),
         ([dt.time(1, 10), dt.time(2, 20), dt.time(22, 5), dt.time(23, 59)], "1h",
          {"(-inf, 03:00:00.000000)", "[22:00:00.000000, inf)"}),
         ([dt.datetime(2020, 1, 1, 1), dt.datetime(2020, 1, 1, 2), dt.datetime(2020, 1, 2), dt.datetime(2020, 1, 3)],
