@@ -261,8 +261,11 @@ def change_folder(folder: Path, rng: random.Random, files: Sequence[str]) -> lis
 
 
 def rehash(folder: Path) -> None:
+    place = folder / "manifest.json"
+    if place.is_symlink() or not place.is_file():
+        return
     try:
-        manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
+        manifest = json.loads(place.read_text("utf-8"))
         manifest["sha256"] = {
             path.name: hashlib.sha256(path.read_bytes()).hexdigest()
             for path in sorted(folder.iterdir())
@@ -271,7 +274,7 @@ def rehash(folder: Path) -> None:
     except (OSError, ValueError, TypeError):
         return
     text = json.dumps(manifest, sort_keys=True, indent=2, ensure_ascii=False) + "\n"
-    (folder / "manifest.json").write_text(text, "utf-8")
+    place.write_text(text, "utf-8")
 
 
 def says_the_same(folder: Path, published: Path) -> bool:
