@@ -596,10 +596,11 @@ def verify(
     from flowveil.api import verify_folder
 
     expect = {"k": k, "protect": tuple(protect), "k_population": k_population, "l": l}
+    unread: list[str] = []
     with talk.working("Recounting"):
-        findings = verify_folder(directory, against=against, expect=expect, **_given(**how))
-    talk.result({"release": directory, "holds": not findings, "findings": findings})
-    for finding in findings:
+        findings = verify_folder(directory, against=against, expect=expect, unread=unread, **_given(**how))
+    talk.result({"release": directory, "holds": not findings, "findings": findings, "unread": unread})
+    for finding in [*findings, *unread]:
         if not talk.as_json:
             click.echo(finding, err=True)
     if findings:

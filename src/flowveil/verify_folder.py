@@ -81,8 +81,13 @@ def read_json(path: Path) -> Any:
             none.
     """
     with open_regular(path) as file:
-        text = file.read().decode("utf-8")
+        return parse_json(file.read())
+
+
+def parse_json(content: bytes) -> Any:
+    """The same of bytes; raises ValueError like `read_json`."""
     try:
+        text = content.decode("utf-8")
         return json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant)
     except RecursionError:
         raise ValueError("nested too deeply") from None

@@ -53,11 +53,13 @@ class Layout:
         rows: how many.
         written_by: the program that wrote it, by its own words.
         size: bytes of the file.
+        metadata: keys and values that the footer carries beside the schema.
     """
 
     rows: int
     written_by: str
     size: int
+    metadata: tuple[tuple[bytes, bytes], ...]
 
 
 def read_layout(path: Path) -> Layout:
@@ -96,8 +98,9 @@ def read_layout(path: Path) -> Layout:
     rows = _integer(footer.get(3))
     if rows != sum(_integer(group.get(3)) for group in groups):
         raise ValueError("counts its rows in two ways")
-    written_by = footer.get(6, b"")
-    return Layout(rows=rows, written_by=written_by.decode("utf-8", "replace"), size=size)
+    written_by = _text(footer.get(6, b"")).decode("utf-8", "replace")
+    metadata = tuple((_text(entry.get(1)), _text(entry.get(2, b""))) for entry in _structs(footer.get(5, [])))
+    return Layout(rows=rows, written_by=written_by, size=size, metadata=metadata)
 
 
 def _footer(file: IO[bytes], size: int) -> tuple[dict[int, Any], int]:
@@ -145,6 +148,12 @@ def _structs(found: Any) -> list[dict[int, Any]]:
 
 def _fields(found: Any) -> dict[int, Any]:
     if not isinstance(found, dict):
+        raise ValueError("is not a Parquet file")
+    return found
+
+
+def _text(found: Any) -> bytes:
+    if not isinstance(found, bytes):
         raise ValueError("is not a Parquet file")
     return found
 
@@ -291,10 +300,19 @@ def check_rewriting(db: Any, place: Path, unread: list[str]) -> Iterator[str]:
 
     Where another version wrote it, this cannot be said: then there is a line in ``unread``.
     """
+    import pyarrow.parquet as pq
+
     for name in ("flows.parquet", "zones.parquet"):
         path = place / name
         written_by = read_layout(path).written_by
         if written_by != our_writer():
+            # Flows have no outlines, so that their schema is known before the first row.
+            tables = _batches(db, path) if name == "flows.parquet" else iter([whole_table(db, path).table])
+            schema = next(_with_geo([next(tables)])).schema
+            # Newer versions of DuckDB refuse other work while a result is only half read.
+            del tables
+            if not pq.read_schema(path).equals(schema, check_metadata=True):
+                yield f"{name}: its columns carry notes that no release has"
             unread.append(f"{name}: not compared: {UNREAD} (another version of the library wrote it)")
             continue
         batches = _batches(db, path) if name == "flows.parquet" else [whole_table(db, path).table]

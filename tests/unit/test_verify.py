@@ -558,7 +558,7 @@ def test_it_shares_no_code_with_methods_engines_or_writers():
             "flowveil.verify_parquet",
         },
         "verify_boxes": {"flowveil.covering"},
-        "verify_carriers": {"flowveil.verify_folder"},
+        "verify_carriers": {"flowveil.verify_folder", "flowveil.verify_parquet"},
         "verify_differences": set(),
         "verify_exports": {"flowveil.verify_folder"},
         "verify_folder": set(),

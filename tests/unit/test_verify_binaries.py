@@ -6,6 +6,7 @@ import pickle
 import shutil
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -250,6 +251,13 @@ def test_a_parquet_file_is_what_its_rows_make(city, name, change):
     assert [line.split(":")[0] for line in findings] == [name], findings
 
 
+def test_notes_beside_columns_by_another_version(city):
+    folder, flows = city
+    _field_metadata(folder / "flows.parquet")
+    of_another_pyarrow(folder)
+    assert found(folder, flows) == ["flows.parquet: its columns carry notes that no release has"]
+
+
 # ---- other versions ----------------------------------------------------------------------------------------------
 
 
@@ -263,3 +271,10 @@ def test_files_of_other_versions_hold_and_what_is_left_unread_is_said(city):
     assert found(folder, flows, unread) == []
     assert {line.split(":")[0] for line in unread} <= set(UNREAD)
     assert {"flows.parquet", "zones.parquet"} <= {line.split(":")[0] for line in unread}
+
+
+def test_the_docs_name_what_is_left_unread():
+    page = " ".join((Path(__file__).parents[2] / "docs" / "threat-model.md").read_text("utf-8").split())
+    for words in ("statistics, padding and unused dictionary entries", "unused bytes inside the structures of HDF5"):
+        assert words in page
+    assert set(UNREAD) == {"flows.parquet", "zones.parquet", "flows.omx", "flows.arrow", "zones.arrow"}
