@@ -283,7 +283,12 @@ def picture(
 
 
 def verify_folder(
-    directory: str | PathLike[str], *, against: Any, expect: Mapping[str, Any] | None = None, **reading: Any
+    directory: str | PathLike[str],
+    *,
+    against: Any,
+    expect: Mapping[str, Any] | None = None,
+    strict: bool = False,
+    **reading: Any,
 ) -> list[str]:
     """Recount a release folder from its files and the raw input.
 
@@ -292,6 +297,8 @@ def verify_folder(
         against: the trips it was made from, in any form `read_trips` takes.
         expect: what the guarantee must be at the least: ``k``, ``protect``, ``k_population``, ``l``. Without it the
             release is held against the guarantee that it claims.
+        strict: whether it is a finding that another version made the release: its page, its texts and its text
+            exports can be made again, and compared byte by byte, by the version that made them alone.
         **reading: how to read them, where it should differ from what the release's report says.
 
     Returns:
@@ -317,8 +324,8 @@ def verify_folder(
     slices = recorded.get("slices")
     if slices is not None:
         how = {"every": slices.get("every"), "by_many": slices.get("by_many") is True, **how}
-        return verify_release(folder, read_slices(against, **how), expect=expect)
-    return verify_release(folder, read_trips(against, **how), expect=expect)
+        return verify_release(folder, read_slices(against, **how), expect=expect, strict=strict)
+    return verify_release(folder, read_trips(against, **how), expect=expect, strict=strict)
 
 
 def _parameters_of(folder: Path) -> dict[str, Any]:

@@ -38,6 +38,7 @@ _MEASURES = {
     "suppressed_share",
 }
 _REPORT = {
+    "basemap",
     "boxes",
     "command",
     "cross_check",
