@@ -288,6 +288,7 @@ def verify_folder(
     against: Any,
     expect: Mapping[str, Any] | None = None,
     unread: list[str] | None = None,
+    strict: bool = False,
     **reading: Any,
 ) -> list[str]:
     """Recount a release folder from its files and the raw input.
@@ -299,6 +300,8 @@ def verify_folder(
             release is held against the guarantee that it claims.
         unread: gets a line for each part of a file that could not be compared, because another version of a library
             wrote it.
+        strict: whether it is a finding that another version made the release: its page, its texts and its text
+            exports can be made again, and compared byte by byte, by the version that made them alone.
         **reading: how to read them, where it should differ from what the release's report says.
 
     Returns:
@@ -324,8 +327,8 @@ def verify_folder(
     slices = recorded.get("slices")
     if slices is not None:
         how = {"every": slices.get("every"), "by_many": slices.get("by_many") is True, **how}
-        return verify_release(folder, read_slices(against, **how), expect=expect, unread=unread)
-    return verify_release(folder, read_trips(against, **how), expect=expect, unread=unread)
+        return verify_release(folder, read_slices(against, **how), expect=expect, unread=unread, strict=strict)
+    return verify_release(folder, read_trips(against, **how), expect=expect, unread=unread, strict=strict)
 
 
 def _parameters_of(folder: Path) -> dict[str, Any]:

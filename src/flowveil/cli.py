@@ -187,6 +187,9 @@ def demo(talk: Talk, out: str) -> None:
     from flowveil.api import anonymize as run
     from flowveil.api import read_trips
     from flowveil.publish.folder import check_target
+    from flowveil.report.html import render
+    from flowveil.report.internal import write_private
+    from flowveil.report.summary import summarize
     from flowveil.sources.synthetic import synthetic_survey
 
     check_target(out)
@@ -197,11 +200,14 @@ def demo(talk: Talk, out: str) -> None:
         flows = read_trips(survey, progress=progress)
     with talk.working("Comparing"):
         other = run(flows, method="odkanon", k=10, budget="volume")
-    _publish(talk, flows, out, writing={"beside": other}, k=10)
+    release = _publish(talk, flows, out, k=10)
+    page = f"{out.rstrip('/')}-beside.html"
+    # Not in the folder: a release holds the numbers of one release, so that all of them can be recounted.
+    write_private(page, render(summarize(release), release.flows, release.zones, beside=other), folder=Path(out))
     # A survey nobody took part in: its measures may be told exactly.
     m = other.metrics()["trips"]
     talk.say(
-        f"Beside it in the report, ODkAnon with the same limit: {m['n_cells']:,} cells between "
+        f"Beside it in {page}, ODkAnon with the same limit: {m['n_cells']:,} cells between "
         f"{m['n_origin_zones']:,} origin and {m['n_destination_zones']:,} destination zones; trip ends moved by "
         f"{m['generalization_distance_m']:,.0f} m."
     )
@@ -331,7 +337,7 @@ def _publish(
     writing: dict[str, Any] | None = None,
     internal_report: str | None = None,
     **parameters: Any,
-) -> None:
+) -> Any:
     from flowveil.api import anonymize as run
     from flowveil.publish.folder import publish
     from flowveil.report.internal import render_internal
@@ -359,6 +365,7 @@ def _publish(
     if internal_report is not None:
         talk.say(f"Internal report, NOT for publication: {internal_report}")
     talk.result({"release": str(folder), **intake, **report})
+    return release
 
 
 def _publish_slices(
@@ -577,6 +584,11 @@ def picture(talk: Talk, directory: str, out: str, **style: Any) -> None:
 )
 @click.option("--k-population", type=float, help="The population threshold that it must have at the least.")
 @click.option("--l", "l", type=int, help="The l that it must have at the least.")
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Fail where another version made the release, so that its page and texts cannot be made again and compared.",
+)
 @reading
 @speaking
 def verify(
@@ -587,6 +599,7 @@ def verify(
     protect: Sequence[str],
     k_population: float | None,
     l: int | None,  # noqa: E741
+    strict: bool,
     **how: Any,
 ) -> None:
     """Recount the release in DIR from the raw trips; exit 3 and a reason for each way it falls short.
@@ -594,17 +607,23 @@ def verify(
     A release says itself what it guarantees. Say with --k and --protect what it must guarantee.
     """
     from flowveil.api import verify_folder
+    from flowveil.verify_rendering import not_compared
 
     expect = {"k": k, "protect": tuple(protect), "k_population": k_population, "l": l}
     unread: list[str] = []
     with talk.working("Recounting"):
-        findings = verify_folder(directory, against=against, expect=expect, unread=unread, **_given(**how))
-    talk.result({"release": directory, "holds": not findings, "findings": findings, "unread": unread})
+        findings = verify_folder(
+            directory, against=against, expect=expect, unread=unread, strict=strict, **_given(**how)
+        )
+    note = None if strict else not_compared(Path(directory))
+    talk.result({"release": directory, "holds": not findings, "findings": findings, "unread": unread, "note": note})
     for finding in [*findings, *unread]:
         if not talk.as_json:
             click.echo(finding, err=True)
     if findings:
         sys.exit(3)
+    if note is not None:
+        talk.say(note)
     report = json.loads((Path(directory) / "report.json").read_text(encoding="utf-8"))
     proved = "every cell was recounted from the raw trips."
     if report.get("boxes") and not report["boxes"]["disjoint"]:

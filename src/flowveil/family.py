@@ -117,13 +117,6 @@ class Family:
 
         return family_zones_table(self)
 
-    @cached_property
-    def overview(self) -> pa.Table:
-        """All finest slices added up, cell by cell: what the maps of the report show."""
-        from flowveil.publish.tables import family_overview
-
-        return family_overview(self)
-
     def write(
         self,
         directory: str | PathLike[str],

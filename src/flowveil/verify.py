@@ -23,15 +23,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flowveil.errors import GuaranteeError
-from flowveil.slices import SlicedFlows
+from flowveil.slices import Every, SlicedFlows
 from flowveil.verify_binaries import Tables, check_binaries
 from flowveil.verify_boxes import Rectangles, flows_inside
 from flowveil.verify_carriers import check_carriers
 from flowveil.verify_differences import check_differences
 from flowveil.verify_exports import EXPORTS, check_exports
 from flowveil.verify_folder import check_folder, read_json
+from flowveil.verify_measures import check_measures
 from flowveil.verify_noisy import claims_noise, verify_noise
+from flowveil.verify_outlines import check_outlines
 from flowveil.verify_parquet import check_layouts, check_rewriting, check_text, whole_table
+from flowveil.verify_rendering import check_rendering
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
@@ -98,6 +101,7 @@ def verify_release(
     expect: Mapping[str, Any] | None = None,
     unread: list[str] | None = None,
     law: bool = True,
+    strict: bool = False,
 ) -> list[str]:
     """Recount a release, or a family of releases, from its files and the raw flows.
 
@@ -110,18 +114,22 @@ def verify_release(
             wrote it; see `flowveil.verify_binaries.UNREAD`.
         law: whether the numbers of a noisy release are held against the law of its noise. Not while it is being
             published: a release that were refused for what its noise happens to be would not keep its promise.
+        strict: whether it is a finding that another version made the release, so that its page, its texts and its
+            text exports cannot be made again.
 
     Returns:
         One plain line for each contradiction; empty when everything holds: the files are those of the
         manifest, each published cell is exactly the sum of the raw flows that belong to it and reaches the
-        guarantee, the counts, shares and smallest values in the report are those of the recount, and nothing has
-        entries or metadata that no release has. Prose, pictures, outlines and the other measures are not recounted.
+        guarantee, outlines and measures are those of the recount, nothing has entries or metadata that no release
+        has, and the page, the texts and the text exports are, to the byte, what the tables and the report come to.
         Of a noisy release, whose counts nobody can recount, the form is checked, that the report tells nothing
         without noise, and that the counts can be noise of the stated law on the raw ones.
     """
     try:
-        return _verify(Path(folder), flows, expect or {}, [] if unread is None else unread, law=law)
-    except (TypeError, KeyError, AttributeError, ValueError, OverflowError):
+        findings = _verify(Path(folder), flows, expect or {}, [] if unread is None else unread, law=law)
+        # Last, and only where all else holds: what is rendered is then sound.
+        return findings or list(check_rendering(Path(folder), strict=strict))
+    except (TypeError, LookupError, AttributeError, ValueError, ArithmeticError):
         return ["report.json: not the report of a release; it cannot be checked"]
     except (OSError, ImportError, MemoryError):
         # What the machine lacks is no fault of the folder.
@@ -168,6 +176,8 @@ def _verify(
         findings += _load_slices(db, report, raw)
         _load_raw(db, raw)
         findings += _check_slices(db, report, raw)
+        if isinstance(flows, SlicedFlows):
+            findings += _check_family(report, flows)
         if report.boxes is not None:
             if raw.columns:
                 return [*findings, "report.json: slices have boxes, which cannot be recounted"]
@@ -175,8 +185,9 @@ def _verify(
         findings += _check_zones(db, report)
         _assign_flows(db, report, raw.whole)
         findings += _check_nested_tiles(db, report)
+        findings += _check_outlines(place, raw.whole, boxes=report.boxes is not None)
         findings += _check_cells(db, report, raw.whole)
-        findings += _check_measures(db, report, raw.whole)
+        findings += _check_measures(db, report, raw.whole, sound=not findings)
         if raw.columns and not report.shared:
             findings += check_differences(
                 db,
@@ -213,6 +224,8 @@ def _verify_noisy(
         if not findings:
             # How many tiles a zone has is not told where only the data knows.
             findings += _load_table(db, place / "zones.parquet", "zones", _ZONE_COLUMNS, may_be_empty="tiles")
+        if not findings:
+            findings += _check_outlines(place, flows, noisy=True)
         yield from findings
         if findings:
             return
@@ -284,6 +297,8 @@ class _Claims:
     slices: tuple[_SliceClaims, ...] = ()
     short_differences: int = 0
     unsettled: bool = False
+    comparisons: int = 0
+    unpublished: int = 0
 
     @property
     def disjoint(self) -> bool:
@@ -339,6 +354,8 @@ def _read_report(place: Path) -> tuple[_Claims | None, list[str]]:
             ),
             short_differences=int(content["differencing"]["short"]) if "slices" in content else 0,
             unsettled=bool(content["differencing"]["unchecked"]) if "slices" in content else False,
+            comparisons=int(content["differencing"]["comparisons"]) if "slices" in content else 0,
+            unpublished=content["unpublished_slices"] if "slices" in content else 0,
         )
     except OSError:
         return None, []
@@ -682,6 +699,18 @@ def _check_slices(db: Any, claims: _Claims, raw: _Raw) -> Iterator[str]:
         yield f"flows.parquet: {n} slices have fewer than k people"
 
 
+def _check_family(claims: _Claims, flows: SlicedFlows) -> Iterator[str]:
+    """What the report says of its slices as a whole: how many are missing, and whether some can be subtracted."""
+    asked = claims.parameters["slices"]
+    coarser = flows.coarser_keys([Every.parse(step) for step in asked["also_every"]], total=asked["total"])
+    if claims.unpublished != len(coarser) + len(flows.keys) - len(claims.slices):
+        yield "report.json: the number of slices that are not published contradicts the recount"
+    last = [len(part.key[-1] or "") if "time" in claims.slice_columns else 0 for part in claims.slices]
+    kinds = {(*(v is None for v in part.key), n) for part, n in zip(claims.slices, last, strict=True)}
+    if (claims.comparisons > 0) != (len(kinds) > 1):
+        yield "report.json: whether matrices of the same trips stand beside each other contradicts the recount"
+
+
 def _leaf_codes(tree: Hierarchy) -> Any:
     """The code of each tile: the nodes that are nobody's parent, in node order."""
     return tree.code[np.bincount(tree.parent[1:], minlength=len(tree.parent)) == 0]
@@ -990,6 +1019,12 @@ def _check_nested_tiles(db: Any, claims: _Claims) -> Iterator[str]:
             yield f"zones.parquet: {wrong} {role} zones have another number of tiles than the recount"
 
 
+def _check_outlines(place: Path, flows: Flows, *, boxes: bool = False, noisy: bool = False) -> Iterator[str]:
+    # Zones of a noisy release are chosen from the whole map, whether somebody was seen in them or not.
+    whole = flows.whole_map if noisy else None
+    yield from check_outlines(place, whole or flows.origins, whole or flows.destinations, boxes=boxes, chosen=noisy)
+
+
 def _check_cells(db: Any, claims: _Claims, flows: Flows) -> Iterator[str]:
     if claims.overlapping:
         yield from _check_overlapping_cells(db, claims, flows)
@@ -1090,8 +1125,15 @@ def _short(claims: _Claims) -> Iterator[tuple[str, str]]:
 # ---- the report --------------------------------------------------------------------------------------------
 
 
-def _check_measures(db: Any, claims: _Claims, flows: Flows) -> Iterator[str]:
-    """Hold the measures against the recount: those of each slice, and those of all finest slices together."""
+def _check_measures(db: Any, claims: _Claims, flows: Flows, *, sound: bool) -> Iterator[str]:
+    """Hold the measures against the recount: those of each slice, and those of all finest slices together.
+
+    Args:
+        db: the database of the recount.
+        claims: the report.
+        flows: everything that was read.
+        sound: whether tables and cells are those of a release; if not, losses of them mean nothing.
+    """
     expected = ["trips"] if flows.weight is None else ["trips", "weight"]
     if claims.overlapping:
         secret = {0} if _must_withhold_overlapping(db, claims) else set()
@@ -1100,6 +1142,8 @@ def _check_measures(db: Any, claims: _Claims, flows: Flows) -> Iterator[str]:
         secret = _must_withhold(db, claims, flows)
     if not claims.slices:
         yield from _check_bases(db, claims, claims.measures, expected, where="true", withhold=bool(secret))
+        if sound:
+            yield from check_measures(db, claims, flows, secret=secret, of_totals=bool(secret))
         return
     # What slices keep to themselves for having merged few cells must not follow from the losses of all.
     _run(
@@ -1131,6 +1175,8 @@ def _check_measures(db: Any, claims: _Claims, flows: Flows) -> Iterator[str]:
         among=f"{where} AND s IN (SELECT s FROM few_merged)",
         unpublished="SELECT trips, weight FROM rows ANTI JOIN finest USING (m)",
     )
+    if sound:
+        yield from check_measures(db, claims, flows, secret=secret, of_totals=of_totals, numbers=numbers)
 
 
 def _check_bases(

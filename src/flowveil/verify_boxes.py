@@ -78,11 +78,12 @@ class Rectangles:
         np.fmin.at(south, self.zone, self.bounds[:, 1])
         np.fmax.at(north, self.zone, self.bounds[:, 3])
         bounds = np.stack((west, south, east, north), axis=1)[self.sound]
-        named = [_bounds_in(code) for code, sound in zip(codes, self.sound, strict=True) if sound]
+        named = [bounds_in(code) for code, sound in zip(codes, self.sound, strict=True) if sound]
         return int(np.sum(np.any(np.array(named).reshape(-1, 4) != bounds, axis=1)))
 
 
-def _bounds_in(code: str) -> list[float]:
+def bounds_in(code: str) -> list[float]:
+    """West, south, east and north that the code of a box says; not numbers where it says none."""
     try:
         head, west, south, east, north = code.split("_")
         return [float(v) for v in (west, south, east, north)] if head == "box" else [np.nan] * 4

@@ -37,6 +37,7 @@ _MEASURES = {
     "suppressed_share",
 }
 _REPORT = {
+    "basemap",
     "boxes",
     "command",
     "cross_check",

@@ -64,6 +64,8 @@ class Format:
 def parse_formats(names: str | Iterable[str]) -> tuple[Format, ...]:
     """The formats of a comma-separated list or of several names; ``parquet`` is always written and adds nothing.
 
+    In the order of `FORMATS`, whatever the order of the names: so a report follows from what is written.
+
     Raises:
         ParameterError: one is not known.
     """
@@ -74,7 +76,7 @@ def parse_formats(names: str | Iterable[str]) -> tuple[Format, ...]:
             raise ParameterError(
                 f"Unknown format '{name}'; allowed: parquet, {', '.join(FORMATS)}." + did_you_mean(name, FORMATS)
             )
-    return tuple(FORMATS[name] for name in wanted if name != "parquet")
+    return tuple(known for name, known in FORMATS.items() if name in wanted)
 
 
 def check_formats(formats: Sequence[Format], *, zones: int, mapped: bool, sliced: bool = False) -> None:

@@ -28,7 +28,7 @@ from flowveil.publish.tables import noisy_flow_tables
 from flowveil.report.family import summarize_family
 from flowveil.report.html import render, tile_server
 from flowveil.report.internal import check_place
-from flowveil.report.summary import FORMAT, manifest, summarize
+from flowveil.report.summary import FORMAT, json_text, manifest, summarize
 from flowveil.verify import verify_release
 from flowveil.verify_folder import read_json
 
@@ -49,7 +49,6 @@ def publish(
     overwrite: bool = True,
     formats: str | Iterable[str] = (),
     basemap: str | None = None,
-    beside: Release | None = None,
     private: Mapping[str, str] | None = None,
 ) -> Path:
     """Write a release, or a family of releases, into a folder.
@@ -60,8 +59,6 @@ def publish(
         overwrite: whether an earlier release may be replaced.
         formats: exports to write beside the tables; names of `flowveil.publish.exports.FORMATS`.
         basemap: address of a tile server for the report's optional background map.
-        beside: another release of the same data that report.html shows beside this one. Only for data that nobody is
-            behind: two releases of real data can be subtracted from each other.
         private: documents of raw counts to write with it, by their file outside of the release; only their owner may
             read them. They and the release appear together or not at all.
 
@@ -93,7 +90,7 @@ def publish(
             # A link to a folder stays a link: what it points to is replaced.
             draft = drafts.enter_context(Draft(directory))
             os.mkdir(draft.new)
-            _write_files(release, draft.new, wanted, basemap, beside)
+            _write_files(release, draft.new, wanted, basemap)
             _check_draft(release, draft.new, directory)
             # The run was long: somebody may have put something there since the first look.
             check_target(directory, overwrite=overwrite)
@@ -180,19 +177,17 @@ def _write_files(
     folder: Path,
     formats: Sequence[Format],
     basemap: str | None,
-    beside: Release | None,
 ) -> None:
     written = [f.name for f in formats]
     summary: Callable[..., dict[str, Any]] = summarize_family if isinstance(release, Family) else summarize
-    report = summary(release, formats=written, basemap=basemap)
-    overview = release.overview if isinstance(release, Family) else None
+    said = json_text(summary(release, formats=written, basemap=basemap))
+    # The page is made from what the file says, to the order of its entries: whoever reads it can make the page again.
+    report = json.loads(said)
     content: dict[str, Callable[[IO[bytes]], None]] = {
         "flows.parquet": lambda file: _write_flows(release, file),
         "zones.parquet": lambda file: _write_parquet(release.zones, file),
-        "report.json": lambda file: _write_json(report, file),
-        "report.html": lambda file: _write_text(
-            render(report, release.flows, release.zones, basemap=basemap, beside=beside, overview=overview), file
-        ),
+        "report.json": lambda file: _write_text(said, file),
+        "report.html": lambda file: _write_text(render(report, release.flows, release.zones), file),
     }
     for name, write in content.items():
         _write_file(folder / name, write)
@@ -202,7 +197,7 @@ def _write_files(
     for name in names[len(content) :]:
         _sync_file(folder / name)
     sha256 = {name: _sha256(folder / name) for name in names}
-    _write_file(folder / MANIFEST, lambda file: _write_json(manifest(report, sha256), file))
+    _write_file(folder / MANIFEST, lambda file: _write_text(json_text(manifest(report, sha256)), file))
     sync_folder(folder)
 
 
@@ -238,10 +233,6 @@ def _write_flows(release: Release | NoisyRelease | Family, file: IO[bytes]) -> N
 
 def _write_parquet(table: pa.Table, file: IO[bytes]) -> None:
     pq.write_table(table, file, row_group_size=ROWS_PER_GROUP, compression="zstd", version="2.6")
-
-
-def _write_json(content: Mapping[str, Any], file: IO[bytes]) -> None:
-    _write_text(json.dumps(content, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n", file)
 
 
 def _write_text(text: str, file: IO[bytes]) -> None:

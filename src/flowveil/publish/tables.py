@@ -109,18 +109,6 @@ def family_flows_table(family: Family) -> pa.Table:
     return pa.concat_tables(tables).combine_chunks()
 
 
-def family_overview(family: Family) -> pa.Table:
-    """The matrix of all finest slices added up, sorted like `flows_table`: sums of published cells."""
-    finest = set(family.input.keys)
-    tables = [release.flows for key, release in family if key in finest]
-    table = pa.concat_tables(tables or [release.flows for release in family.releases])
-    names = ["origin_zone", "destination_zone"]
-    volumes = [name for name in table.column_names if name not in names]
-    added = table.group_by(names, use_threads=False).aggregate([(name, "sum") for name in volumes])
-    added = added.rename_columns([name.removesuffix("_sum") for name in added.column_names])
-    return added.select([*names, *volumes]).sort_by([(name, "ascending") for name in names]).combine_chunks()
-
-
 def family_zones_table(family: Family) -> pa.Table:
     """The zones that published cells of any slice use; see `zones_table`. Slices share trees, so zones agree."""
     sized = list(zip(family.releases, family.published_sizes, strict=True))

@@ -17,6 +17,7 @@ from flowveil.flows import Cells
 from flowveil.plan import Release
 from flowveil.report.summary import (
     _DIGITS,
+    AND,
     EVEN_INSIDE,
     FEW_MERGED,
     FEWEST_MERGED,
@@ -24,18 +25,19 @@ from flowveil.report.summary import (
     TELL_SUPPRESSED,
     _about_persons,
     _about_places,
-    _plain,
     _published_guarantee,
     _published_measures,
     _reaches,
     _thresholds_in_words,
-    command,
+    asked_k,
     cross_check,
     is_even_inside,
     n_merged_cells,
     published_measures,
     published_parameters,
     reason_to_withhold,
+    why_share_is_withheld,
+    with_words,
 )
 from flowveil.slices import stacked
 
@@ -47,6 +49,7 @@ Measures = dict[str, float | int | None]
 BESIDE_OTHERS = "other matrices of the same trips are published beside it, and could be subtracted from the total"
 FROM_SUMS = "what single slices withhold, or slices that are not published hold, would follow from sums over all slices"
 FROM_TOTAL = "what single slices withhold would follow from the total of all slices"
+REASONS = (BESIDE_OTHERS, FROM_SUMS, FROM_TOTAL)
 
 
 def summarize_family(family: Family, *, formats: Sequence[str] = (), basemap: str | None = None) -> dict[str, Any]:
@@ -93,8 +96,6 @@ def summarize_family(family: Family, *, formats: Sequence[str] = (), basemap: st
         "suppression": family.releases[-1].plan.suppression,
         "measures": overall,
         "withheld": withheld,
-        "cross_check": cross_check(family.guarantee.k, guarantee, {"trips": _everywhere(family, exact)}),
-        "statement": _statement(family, guarantee, suppressed=any((r.cell_of_flow < 0).any() for r in family.releases)),
         "notes": {},
         "slice_columns": list(family.columns),
         "slices": slices,
@@ -106,9 +107,7 @@ def summarize_family(family: Family, *, formats: Sequence[str] = (), basemap: st
             "unchecked": family.differencing.unchecked,
         },
     }
-    plain = {key: _plain(value) for key, value in report.items()}
-    written = {"format": ",".join(formats), "basemap": basemap}
-    return {**plain, "command": command(plain["method"], plain["parameters"], written)}
+    return with_words(report, formats=formats, basemap=basemap)
 
 
 def _overall_error(family: Family, slices: Sequence[Mapping[str, Any]], basis: str) -> float | None:
@@ -148,7 +147,7 @@ def _withhold_overall(
         overall[basis].update(dict.fromkeys(names))
     if not reasons:
         return None
-    return {"measures": {b: sorted(n) for b, n in hidden.items()}, "reason": "; and ".join(reasons)}
+    return {"measures": {b: sorted(n) for b, n in hidden.items()}, "reason": AND.join(reasons)}
 
 
 def _withhold_mean_weight(family: Family, slices: Sequence[Mapping[str, Any]], overall: Mapping[str, Measures]) -> None:
@@ -229,14 +228,13 @@ def _overall(family: Family, exact: list[dict[str, Measures]], basis: str) -> Me
     return {**out, **_reached(own)}
 
 
-def _everywhere(family: Family, exact: Sequence[dict[str, Measures]]) -> Measures:
+def cross_check_of_slices(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The k reached in each unit, and the cells short of it, in all matrices.
 
     A total may have few people in a cell where the slice that would have them is not published.
     """
-    out = _reached([own["trips"] for own in exact])
-    hidden = _hidden(family, "trips") if any(reason_to_withhold(r) is not None for r in family.releases) else set()
-    return {name: None if name in hidden else value for name, value in out.items()}
+    reached = _reached([part["measures"]["trips"] for part in report["slices"]])
+    return cross_check(asked_k(report), report["guarantee"], {"trips": reached})
 
 
 def _reached(own: Sequence[Measures]) -> Measures:
@@ -300,22 +298,19 @@ def _n_zones(releases: list[Release], end: str) -> int:
     return len(codes)
 
 
-def _statement(family: Family, guarantee: Mapping[str, Any], *, suppressed: bool) -> list[str]:
-    thresholds = _thresholds_in_words(family.guarantee, guarantee)
+def statement_of_slices(report: Mapping[str, Any]) -> list[str]:
+    """What is and is not protected in a family; like `flowveil.report.summary.statement`, from the other entries."""
+    thresholds = _thresholds_in_words(report)
     said = [f"Protected: every published cell of every slice holds at least {thresholds}."]
-    said += _about_persons(family.guarantee)
-    said.append(
-        "Incomplete: flows that could not be hidden were suppressed in some slices."
-        if suppressed
-        else "Complete: nothing was suppressed in the published slices."
-    )
-    if family.n_unpublished:
+    said += _about_persons(report["guarantee"])
+    said.append(_about_suppression(report["slices"]))
+    if report["unpublished_slices"]:
         said.append(
-            f"Incomplete: {family.n_unpublished} slices could not be published at all; they are not named, because "
-            "that somebody is in them could tell something."
+            f"Incomplete: {report['unpublished_slices']} slices could not be published at all; they are not named, "
+            "because that somebody is in them could tell something."
         )
-    said += _about_places(family.releases[0])
-    said += _about_differences(family)
+    said += _about_places(report)
+    said += _about_differences(report)
     said += [
         "Not protected: persons across slices. The same person may be in several slices; slices say nothing of who "
         "is in which.",
@@ -327,26 +322,36 @@ def _statement(family: Family, guarantee: Mapping[str, Any], *, suppressed: bool
     return said
 
 
-def _about_differences(family: Family) -> list[str]:
-    found = family.differencing
-    if found.comparisons == 0:
+def _about_suppression(slices: Sequence[Mapping[str, Any]]) -> str:
+    shares = [part["measures"]["trips"]["suppressed_share"] for part in slices]
+    if all(share == 0 for share in shares):
+        return "Complete: nothing was suppressed in the published slices."
+    reasons = {why_share_is_withheld(part) for part, share in zip(slices, shares, strict=True) if share is None}
+    if any(shares) or reasons != {BESIDE_OTHERS}:
+        return "Incomplete: flows that could not be hidden were suppressed in some slices."
+    return f"Withheld: whether and how much was suppressed in the slices is withheld, because {BESIDE_OTHERS}."
+
+
+def _about_differences(report: Mapping[str, Any]) -> list[str]:
+    found = report["differencing"]
+    if found["comparisons"] == 0:
         return ["Protected: subtraction. The slices hold different trips, and no total is published beside them."]
-    if family.common_zones:
+    if report["parameters"]["slices"]["common_zones"]:
         return [
             "Protected: subtraction. Matrices of several slices are sums of the published cells of these slices and "
             "tell nothing more; what a slice suppresses is not in them."
         ]
-    if found.short:
+    if found["short"]:
         return [
-            f"Not protected: subtraction. {found.short} of {found.differences} differences between published matrices, "
-            "which any reader can compute, are short of the guarantee; they were accepted."
+            f"Not protected: subtraction. {found['short']} of {found['differences']} differences between published "
+            "matrices, which any reader can compute, are short of the guarantee; they were accepted."
         ]
-    if found.unchecked:
+    if found["unchecked"]:
         return [
             "Not protected: subtraction. Matrices of the same trips are published beside each other, and what their "
             "differences tell could not be settled; that was accepted."
         ]
     return [
-        f"Protected: subtraction. {found.differences} differences between published matrices that any reader can "
+        f"Protected: subtraction. {found['differences']} differences between published matrices that any reader can "
         "compute were counted; none that is above zero is short of the guarantee."
     ]

@@ -30,6 +30,7 @@ from flowveil.report.document import (
 )
 from flowveil.report.maps import ENDS, map_of_release
 from flowveil.report.noise import NOISE_MEASURES, figures_of_noise, promise_of_noise, rows_of_noise
+from flowveil.report.slices import overview
 from flowveil.report.tables import cross_check_table, slices_section
 
 if TYPE_CHECKING:
@@ -142,30 +143,26 @@ def render(
     flows: pa.Table | None = None,
     zones: pa.Table | None = None,
     *,
-    basemap: str | None = None,
     compact: bool = False,
     beside: Release | None = None,
-    overview: pa.Table | None = None,
 ) -> str:
-    """The page of a report.
+    """The page of a report; without ``beside`` it follows from the data of report.json and the two tables alone.
 
     Args:
-        report: the data of report.json, see `flowveil.report.summary.summarize`.
-        flows: the published matrix; without the tables the page has no maps.
+        report: the data of report.json, see `flowveil.report.summary.summarize`. Where it names a tile server
+            (``basemap``), the reader is asked before anything is requested.
+        flows: the published matrix; without the tables the page has no maps. Of several slices, the maps show the sum.
         zones: the published zones.
-        basemap: address of a tile server with ``{z}``, ``{x}`` and ``{y}``, or None for no background map. The reader
-            is asked before anything is requested.
         compact: maps and measures alone, for a notebook.
-        beside: another release to show beside it; see `flowveil.report.beside`.
-        overview: the matrix that the maps show where ``flows`` has several: that of all slices together.
+        beside: another release to show beside it; see `flowveil.report.beside`. Never in a release folder.
 
     Returns:
         A whole HTML document. All text from outside is escaped.
     """
-    basemap = tile_server(basemap)
     parts = [protection_part(report), measures_part(report), parameters_part(report)]
+    basemap = tile_server(report.get("basemap"))
     if flows is not None and zones is not None:
-        shown = flows if overview is None else overview
+        shown = overview(flows, report) if report.get("slices") else flows
         most = _COMPACT_FLOWS if compact else None
         parts.insert(0, maps_part(_as_mapped(report), shown, zones, basemap, max_flows=most))
         parts.insert(2, distribution_part(report, flows, zones))

@@ -15,7 +15,7 @@ from flowveil import __version__
 from flowveil.epsilon import weakness
 
 if TYPE_CHECKING:
-    from flowveil.noisy import NoisyRelease, PrivacyLoss
+    from flowveil.noisy import NoisyRelease
 
 #: (key, name, what it means): the measures that only noisy releases have.
 NOISE_MEASURES = (("published_trips", "Published trips", "The sum of all published counts, noise included."),)
@@ -58,23 +58,22 @@ def summarize_noise(release: NoisyRelease) -> dict[str, Any]:
         "suppression": release.plan.suppression,
         "measures": {"trips": measures},
         "withheld": {"measures": {"trips": list(FROM_TRUE_COUNTS)}, "reason": REASON},
-        "statement": noise_statement(release.guarantee),
         "notes": {},
     }
 
 
-def noise_statement(promise: PrivacyLoss) -> list[str]:
+def noise_statement(promise: Mapping[str, Any]) -> list[str]:
     """What is and is not protected, for readers who do not know the method."""
-    weak = weakness(promise.epsilon)
+    weak = weakness(promise["epsilon"])
     return [
         *_about_the_unit(promise),
         *([weak] if weak else []),
         *_about_the_zones(promise),
-        f"Noisy: every count has random noise of standard deviation {promise.deviation:,.3g}. "
+        f"Noisy: every count has random noise of standard deviation {promise['deviation']:,.3g}. "
         + (
             "A pair that is listed may have had no trips at all, and one that is not listed may have had some."
-            if promise.threshold is None
-            else f"Pairs are listed only where the noisy count is at least {promise.threshold:,}."
+            if promise["threshold"] is None
+            else f"Pairs are listed only where the noisy count is at least {promise['threshold']:,}."
         ),
         "Not protected: what holds for many. Differential privacy hides each one, not what is true whether or not "
         "that one is in the data.",
@@ -84,13 +83,13 @@ def noise_statement(promise: PrivacyLoss) -> list[str]:
     ]
 
 
-def _about_the_unit(promise: PrivacyLoss) -> list[str]:
-    level = f"differential privacy with ε = {promise.epsilon:g} and δ = {promise.delta:g}"
-    if promise.domain["zones_from_data"]:
+def _about_the_unit(promise: Mapping[str, Any]) -> list[str]:
+    level = f"differential privacy with ε = {promise['epsilon']:g} and δ = {promise['delta']:g}"
+    if promise["domain"]["zones_from_data"]:
         # Readers may stop after the first line, so what is promised must not be more than holds there.
-        one = "a single trip" if promise.unit == "trip" else "any one person"
+        one = "a single trip" if promise["unit"] == "trip" else "any one person"
         level += f", but only as far as the list of zones, which comes from the data, does not depend on {one}"
-    if promise.unit == "trip":
+    if promise["unit"] == "trip":
         return [
             f"Protected: single trips, by {level}. The unit is a trip, because the input does not tell persons apart.",
             "Not protected: people. Somebody who makes n trips is hidden n times less: ε grows with each of that "
@@ -99,28 +98,28 @@ def _about_the_unit(promise: PrivacyLoss) -> list[str]:
     return [
         f"Protected: people, by {level}. The unit is a person: whether any one person is in the data, with all "
         f"trips or none, changes the probability of any release {_over_what(promise)}by a factor of "
-        f"{_factor(promise.epsilon)} at most"
-        + ("." if promise.delta == 0 else f", but for an exception of probability {promise.delta:g}."),
-        f"Bounded: of each person at most {promise.bound:,} trips are counted; further ones, and trips of unknown "
+        f"{_factor(promise['epsilon'])} at most"
+        + ("." if promise["delta"] == 0 else f", but for an exception of probability {promise['delta']:g}."),
+        f"Bounded: of each person at most {promise['bound']:,} trips are counted; further ones, and trips of unknown "
         "persons, are left out.",
     ]
 
 
-def _over_what(promise: PrivacyLoss) -> str:
-    return "over the same zones " if promise.domain["zones_from_data"] else ""
+def _over_what(promise: Mapping[str, Any]) -> str:
+    return "over the same zones " if promise["domain"]["zones_from_data"] else ""
 
 
 def _factor(epsilon: float) -> str:
     return f"{np.exp(epsilon):,.3g}"
 
 
-def _about_the_zones(promise: PrivacyLoss) -> list[str]:
-    if promise.domain["zones_from_data"]:
+def _about_the_zones(promise: Mapping[str, Any]) -> list[str]:
+    if promise["domain"]["zones_from_data"]:
         return [
             "Not protected: the list of zones. It comes from the data: in each listed zone some trip starts or ends, "
             "and what is promised holds only as far as that list would be the same without the person or trip."
         ]
-    if promise.threshold is not None:
+    if promise["threshold"] is not None:
         return ["Protected: which pairs have trips. Pairs with few trips are not published."]
     return ["Protected: which pairs have trips. All pairs of a list that does not come from the data got noise."]
 

@@ -6,6 +6,7 @@ The reasoning, case by case, is in ``docs/threat-model.md``.
 
 from __future__ import annotations
 
+import json
 import math
 import shlex
 from collections.abc import Mapping, Sequence
@@ -47,6 +48,14 @@ FEW_MERGED = "so few cells cover more than one pair of tiles that the losses wou
 
 #: Said of a population threshold that has nothing to do with k.
 GIVEN = "a threshold given as a number; it is not k times the mean weight of a trip"
+FEW_SUPPRESSED = (
+    f"fewer than {FEWEST_SUPPRESSED} flows or cells are suppressed, so their total would tell single values"
+)
+LESS_THAN_A_CELL = "all that is suppressed, taken together, is less than the guarantee asks of one cell"
+#: Why measures of one matrix are withheld.
+REASONS = (EVEN_INSIDE, FEW_MERGED, FEW_SUPPRESSED, LESS_THAN_A_CELL)
+#: Between two reasons for withholding; no reason has it inside.
+AND = "; and "
 
 #: Significant digits of measures that are computed from tiles, not from published cells. A median is the very
 #: distance of one tile: exact, it would name that tile.
@@ -69,19 +78,17 @@ def summarize(
     Args:
         release: what is published.
         formats: exports that are written beside it; they are part of the command only.
-        basemap: address of the tile server of the report's background map; the same.
+        basemap: address of the tile server of the report's background map.
 
     Returns:
         ``version``, ``method``, ``parameters``, ``guarantee``, ``homogeneous``, ``boxes`` (None, or their grid and
         whether a flow may lie in two), ``suppression``, ``measures`` (by basis), ``withheld`` (None, or which
-        measures are withheld and why), ``cross_check``, ``statement``, ``notes``, and ``command``, which makes the
-        release again.
+        measures are withheld and why), ``notes``, ``basemap`` where there is one, and the `words`.
     """
-    written = {"format": ",".join(formats), "basemap": basemap}
     if isinstance(release, NoisyRelease):
         from flowveil.report.noise import summarize_noise
 
-        return _with_command(summarize_noise(release), written)
+        return with_words(summarize_noise(release), formats=formats, basemap=basemap)
     reason = reason_to_withhold(release)
     measures, withheld = published_measures(release, release.metrics(), reason, release.published_sizes)
     guarantee = _published_guarantee(release, withhold=reason is not None)
@@ -95,16 +102,51 @@ def summarize(
         "suppression": release.plan.suppression,
         "measures": measures,
         "withheld": withheld,
-        "cross_check": cross_check(release.guarantee.k, guarantee, measures),
-        "statement": statement(release, reason),
         "notes": _published_notes(release.plan.notes, withhold=reason is not None),
     }
-    return _with_command(report, written)
+    return with_words(report, formats=formats, basemap=basemap)
 
 
-def _with_command(report: Mapping[str, Any], written: Mapping[str, str | None]) -> dict[str, Any]:
+def with_words(report: Mapping[str, Any], *, formats: Sequence[str], basemap: str | None) -> dict[str, Any]:
+    """The whole content of report.json, in JSON types only."""
     plain = {key: _plain(value) for key, value in report.items()}
-    return {**plain, "command": command(plain["method"], plain["parameters"], written)}
+    if basemap is not None:
+        plain["basemap"] = basemap
+    # In the order of the file, so that whoever reads it finds the same words.
+    plain = json.loads(json_text(plain))
+    return {**plain, **words(plain, formats)}
+
+
+def words(report: Mapping[str, Any], formats: Sequence[str]) -> dict[str, Any]:
+    """The entries of report.json that follow from the others: whoever checks a report writes them again.
+
+    Args:
+        report: the other entries.
+        formats: exports that are written beside it, in the order of `flowveil.publish.exports.FORMATS`.
+
+    Returns:
+        ``statement``; ``command``, which makes the release again; and, but for noise, ``cross_check``.
+    """
+    from flowveil.report.family import cross_check_of_slices, statement_of_slices
+    from flowveil.report.noise import noise_statement
+
+    written = {"format": ",".join(formats), "basemap": report.get("basemap")}
+    again = {"command": command(report["method"], report["parameters"], written)}
+    if "epsilon" in report["guarantee"]:
+        return {**again, "statement": noise_statement(report["guarantee"])}
+    if "slices" in report:
+        return {**again, "statement": statement_of_slices(report), "cross_check": cross_check_of_slices(report)}
+    return {
+        **again,
+        "statement": statement(report),
+        "cross_check": cross_check(asked_k(report), report["guarantee"], report["measures"]),
+    }
+
+
+def asked_k(report: Mapping[str, Any]) -> int:
+    """The k that units are held against, also where nothing that is protected may be called k."""
+    k = report["guarantee"]["k"]
+    return int(report["parameters"]["k"] if k is None else k)
 
 
 def command(method: str, parameters: Mapping[str, Any], written: Mapping[str, str | None]) -> str:
@@ -190,7 +232,7 @@ def published_measures(
         measures[basis].update(dict.fromkeys(names))
     if not reasons:
         return measures, None
-    return measures, {"measures": {b: sorted(n) for b, n in hidden.items()}, "reason": "; and ".join(reasons)}
+    return measures, {"measures": {b: sorted(n) for b, n in hidden.items()}, "reason": AND.join(reasons)}
 
 
 def cross_check(
@@ -224,6 +266,11 @@ def manifest(report: Mapping[str, Any], sha256: Mapping[str, str]) -> dict[str, 
     }
 
 
+def json_text(content: Mapping[str, Any]) -> str:
+    """The text of report.json or manifest.json."""
+    return json.dumps(content, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
 def reason_to_withhold(release: Release) -> str | None:
     """Why the suppressed volume must not be told, or None where it may be.
 
@@ -238,10 +285,10 @@ def reason_to_withhold(release: Release) -> str | None:
     whole_cells = release.plan.suppression["rule"] == "short cells"
     fewest = _cells_among(release, suppressed) if whole_cells else n_flows
     if min(n_flows, fewest) < FEWEST_SUPPRESSED:
-        return f"fewer than {FEWEST_SUPPRESSED} flows or cells are suppressed, so their total would tell single values"
+        return FEW_SUPPRESSED
     together = release.input.select(suppressed)
     if not _reaches(release.guarantee, together):
-        return "all that is suppressed, taken together, is less than the guarantee asks of one cell"
+        return LESS_THAN_A_CELL
     return None
 
 
@@ -384,14 +431,16 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def statement(release: Release, reason: str | None) -> list[str]:
-    """What is and is not protected, one sentence or two each, for readers who do not know the method."""
-    guarantee = release.guarantee
-    thresholds = _thresholds_in_words(guarantee, _published_guarantee(release, withhold=reason is not None))
-    said = [f"Protected: every published cell holds at least {thresholds}."]
+def statement(report: Mapping[str, Any]) -> list[str]:
+    """What is and is not protected, one sentence or two each, for readers who do not know the method.
+
+    It follows from the other entries of report.json, so nobody can change what it says and keep the rest.
+    """
+    guarantee = report["guarantee"]
+    said = [f"Protected: every published cell holds at least {_thresholds_in_words(report)}."]
     said += _about_persons(guarantee)
-    said.append(_about_suppression(release, reason))
-    said += _about_places(release)
+    said.append(_about_suppression(report))
+    said += _about_places(report)
     said += [
         "Not protected: outside knowledge. Whoever knows all but one of the trips of a cell learns the last.",
         "Not protected: other releases. Two releases of overlapping data, or a release beside other "
@@ -401,28 +450,29 @@ def statement(release: Release, reason: str | None) -> list[str]:
     return said
 
 
-def _thresholds_in_words(guarantee: Guarantee, published: Mapping[str, Any]) -> str:
+def _thresholds_in_words(report: Mapping[str, Any]) -> str:
     """The thresholds as published; a population is rounded down, never up: no more is claimed than holds."""
+    published = report["guarantee"]
     parts = [f"{published[unit]:,} {unit}" for unit in ("trips", "people") if unit in published]
     if "population" in published and published["population"] is None:
-        parts.append(f"a population of {guarantee.k:,} times the mean weight of a trip")
+        parts.append(f"a population of {published['k']:,} times the mean weight of a trip")
     elif "population" in published:
         least = published["population"]
         said = f"a population of {math.floor(least):,}" if least >= 10 else f"a population of {least}"
-        parts.append(f"{said} ({GIVEN})" if guarantee.population_is_given else said)
+        parts.append(f"{said} ({GIVEN})" if report["parameters"].get("k_population") is not None else said)
     return " and ".join(parts)
 
 
-def _about_persons(guarantee: Guarantee) -> list[str]:
-    if guarantee.people is not None:
-        return [f"Protected: at least {guarantee.people} different people are behind every published cell."]
+def _about_persons(guarantee: Mapping[str, Any]) -> list[str]:
+    if "people" in guarantee:
+        return [f"Protected: at least {guarantee['people']} different people are behind every published cell."]
     said = []
-    if guarantee.trips is not None:
+    if "trips" in guarantee:
         said.append(
             "Not protected: people. Trips were counted, not people: one person may be behind several trips, "
             "and all trips of a cell may be those of one person."
         )
-    if guarantee.population is not None:
+    if "population" in guarantee:
         said.append(
             "Not protected: participants. The population of a cell is a sum of weights; a single participant "
             "with a large weight may stand for all of it, and the number of trips of a cell, which is published, may "
@@ -431,20 +481,27 @@ def _about_persons(guarantee: Guarantee) -> list[str]:
     return said
 
 
-def _about_suppression(release: Release, reason: str | None) -> str:
-    if not (release.cell_of_flow < 0).any():
+def why_share_is_withheld(report: Mapping[str, Any]) -> str:
+    """The reason for withholding the suppressed volume; reasons for withholding losses are named after it."""
+    return str(report["withheld"]["reason"]).partition(AND)[0]
+
+
+def _about_suppression(report: Mapping[str, Any]) -> str:
+    share = report["measures"]["trips"]["suppressed_share"]
+    if share == 0:
         return "Complete: nothing was suppressed; every flow of the input is counted in a published cell."
-    if reason is None:
+    if share is not None:
         return (
             "Incomplete: flows that could not be hidden, or only in zones far too large, were suppressed; "
             "the measures tell their share."
         )
+    reason = why_share_is_withheld(report)
     return f"Withheld: something was suppressed, but how much is withheld, because {reason}."
 
 
-def _about_places(release: Release) -> list[str]:
+def _about_places(report: Mapping[str, Any]) -> list[str]:
     said = []
-    locations = release.guarantee.locations
+    locations = report["guarantee"].get("locations")
     if locations is not None:
         said.append(
             f"Protected: the trips of every cell begin in at least {locations} different tiles, and end in at least "
@@ -455,9 +512,9 @@ def _about_places(release: Release) -> list[str]:
             "Not protected: what a cell has in common. If all trips of a cell end in the same place, or share "
             "anything else, whoever is known to be in the cell is known to share it."
         )
-    if release.plan.boxes is not None:
-        said += _about_boxes(release.plan.boxes)
-    elif not release.plan.homogeneous:
+    if report["boxes"] is not None:
+        said += _about_boxes(report["boxes"])
+    elif not report["homogeneous"]:
         said.append("Zones are nested: areas of different cells may overlap; a flow is counted in one cell only.")
     return said
 

@@ -99,18 +99,23 @@ def read_json(path: Path):
     return json.loads(path.read_text(encoding="utf-8"))
 
 
+def write_json(path: Path, content) -> None:
+    """As a release writes it, so that nothing but the change can be found."""
+    path.write_text(json.dumps(content, sort_keys=True, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
 def rehash(folder: Path) -> None:
     manifest = read_json(folder / "manifest.json")
     manifest["sha256"] = {
         p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.iterdir() if p.name != "manifest.json"
     }
-    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    write_json(folder / "manifest.json", manifest)
 
 
 def edit_report(folder: Path, change) -> None:
     report = read_json(folder / "report.json")
     change(report)
-    (folder / "report.json").write_text(json.dumps(report), encoding="utf-8")
+    write_json(folder / "report.json", report)
     rehash(folder)
 
 

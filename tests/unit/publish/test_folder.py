@@ -178,7 +178,7 @@ POINTS = [
     (os, "fsync", 5),
     (folder_module, "_write_parquet", 1),
     (folder_module, "_write_parquet", 2),
-    (folder_module, "_write_json", 2),
+    (folder_module, "_write_text", 3),
     (folder_module, "render", 1),
     (folder_module, "verify_release", 1),
     (os, "rename", 1),

@@ -1,0 +1,134 @@
+"""Whether the page, the texts and the text exports of a folder are what its tables and its report come to.
+
+Everything that people read in a release follows from flows.parquet, zones.parquet and the numbers of report.json, which
+are recounted elsewhere. So it is made again, with the renderers that made it, and compared byte by byte: a word, a
+script or a number more is found wherever it stands. Another version may have other words; what it made is not compared.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from flowveil import __version__
+
+#: Formats that are text, and so compared byte by byte; the others are read by readers of their own.
+_TEXT = (".csv", ".geojson", ".json")
+_VERSION = re.compile(r"[0-9][0-9A-Za-z.+-]{0,39}")
+#: What methods note of their runs, and the words that such a note may be. Numbers are the method's own.
+_NOTES: Mapping[str, tuple[str, ...]] = {
+    "destination_levels_up": (),
+    "lambda": (),
+    "origin_levels_up": (),
+    "partitioning": ("relaxed", "strict"),
+    "partitions": (),
+    "roots_reached": (),
+    "steps": (),
+    "stopped_early": (),
+    "v_target": (),
+}
+
+
+def not_compared(folder: Path) -> str | None:
+    """Why the rendering of a folder cannot be compared, or None where it can be: another version made it."""
+    try:
+        version = json.loads((folder / "report.json").read_text(encoding="utf-8"))["version"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if version == __version__:
+        return None
+    # A version that is none may be a message.
+    known = isinstance(version, str) and _VERSION.fullmatch(version)
+    return f"rendering not compared: made by {f'flowveil {version}' if known else 'an unknown version'}"
+
+
+def check_rendering(folder: Path, *, strict: bool = False) -> Iterator[str]:
+    """Compare what is rendered, byte by byte, where this version made it.
+
+    Args:
+        folder: a release that holds in everything else.
+        strict: whether it is a finding that another version made it.
+    """
+    reason = not_compared(folder)
+    if reason is not None:
+        if strict:
+            yield reason
+        return
+    try:
+        findings = list(_differences(folder))
+    except Exception:
+        # Whatever odd content makes a renderer raise may quote it.
+        findings = ["report.json: the page and the texts cannot be made again from it and the tables"]
+    yield from findings
+
+
+def _differences(folder: Path) -> Iterator[str]:
+    import pyarrow.parquet as pq
+
+    from flowveil.publish.exports import FORMATS
+    from flowveil.report.html import render, tile_server
+    from flowveil.report.summary import json_text, manifest, words
+
+    text = (folder / "report.json").read_bytes()
+    report = json.loads(text)
+    written = [f for f in FORMATS.values() if all((folder / name).is_file() for name in f.files)]
+    yield from _strange_notes(report["notes"])
+    yield from _strange_reasons(report)
+    if "basemap" in report:
+        tile_server(report["basemap"])
+    said = words(report, [f.name for f in written])
+    for name, value in said.items():
+        if report[name] != value:
+            yield f"report.json: its {name} is not what its other entries come to"
+    if text != json_text(report).encode():
+        yield "report.json: its text is not written as a release writes it"
+    listed = json.loads((folder / "manifest.json").read_bytes())["sha256"]
+    if (folder / "manifest.json").read_bytes() != json_text(manifest(report, listed)).encode():
+        yield "manifest.json: is not what report.json and the files come to"
+    flows, zones = (
+        pq.read_table(folder / name, partitioning=None, memory_map=False) for name in ("flows.parquet", "zones.parquet")
+    )
+    if (folder / "report.html").read_bytes() != render(report, flows, zones).encode():
+        yield "report.html: is not the page that report.json and the tables come to"
+    with tempfile.TemporaryDirectory(prefix="flowveil-") as place:
+        for wanted in written:
+            texts = [name for name in wanted.files if name.endswith(_TEXT)]
+            if not texts:
+                continue
+            wanted.write(Path(place), flows, zones)
+            for name in texts:
+                if (Path(place) / name).read_bytes() != (folder / name).read_bytes():
+                    yield f"{name}: is not what the tables come to"
+
+
+def _strange_reasons(report: Mapping[str, Any]) -> Iterator[str]:
+    """Reasons for withholding are words of the program; which values may be missing is recounted elsewhere."""
+    from flowveil.report.family import REASONS as OF_SLICES
+    from flowveil.report.noise import REASON
+    from flowveil.report.summary import AND, REASONS
+
+    known = {*REASONS, *OF_SLICES, REASON}
+    for part in (report, *report.get("slices", ())):
+        withheld = part["withheld"]
+        if withheld is None:
+            continue
+        if not set(withheld["reason"].split(AND)) <= known:
+            yield "report.json: a reason for withholding is none that a release has"
+        listed = withheld["measures"]
+        if any(part["measures"][basis].get(name) is not None for basis in listed for name in listed[basis]):
+            yield "report.json: a measure is listed as withheld and told"
+
+
+def _strange_notes(notes: Any) -> Iterator[str]:
+    """Notes are a method's own and cannot be recounted; so they are of known names, and numbers or known words."""
+    strange = [
+        name
+        for name, value in notes.items()
+        if name not in _NOTES or (not isinstance(value, int | float | None) and value not in _NOTES[name])
+    ]
+    if strange:
+        yield f"report.json: {len(strange)} of its notes are none that a method makes"
