@@ -380,7 +380,7 @@ def test_a_zone_that_is_not_on_the_map(city, zone):
 def test_a_wrong_number_of_tiles(city):
     folder, flows = city
     edit_table(folder, "zones.parquet", changed("tiles", lambda v: v + 1))
-    assert_found(folder, flows, "zones.parquet: 1", "zones have another number of tiles")
+    assert_found(folder, flows, "zones.parquet: 1", "zones have another number of possible tiles than the map")
 
 
 def test_a_wrong_level(city):

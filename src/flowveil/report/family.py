@@ -16,11 +16,13 @@ from flowveil.family import n_people
 from flowveil.flows import Cells
 from flowveil.plan import Release
 from flowveil.report.summary import (
-    _DIGITS,
     EVEN_INSIDE,
+    FEW_COARSE,
     FEW_MERGED,
     FEWEST_MERGED,
     FEWEST_SUPPRESSED,
+    TELL_INSIDE,
+    TELL_SEEN,
     TELL_SUPPRESSED,
     _about_persons,
     _about_places,
@@ -31,6 +33,8 @@ from flowveil.report.summary import (
     _thresholds_in_words,
     command,
     cross_check,
+    few_coarse_zones,
+    few_merged_cells,
     is_even_inside,
     n_merged_cells,
     published_measures,
@@ -69,13 +73,14 @@ def summarize_family(family: Family, *, formats: Sequence[str] = (), basemap: st
     if reason == BESIDE_OTHERS:
         reasons = [own or reason for own in reasons]
     slices = []
-    for (key, release), measures, own, sizes in zip(family, exact, reasons, family.published_sizes, strict=True):
-        published, withheld = published_measures(release, measures, own, sizes)
+    # Each slice would add an equation between the numbers of tiles seen in the same zones; see `few_coarse_zones`.
+    few = any(few_coarse_zones([release]) for release in family.releases)
+    few = few or few_coarse_zones(family.releases, errors=len(family))
+    for (key, release), measures, own in zip(family, exact, reasons, strict=True):
+        published, withheld = published_measures(release, measures, own, few_coarse=few)
         named = dict(zip(family.columns, key, strict=True))
         slices.append({"slice": named, "measures": published, "withheld": withheld})
     overall = {basis: _published_measures(_overall(family, exact, basis)) for basis in exact[0]}
-    for basis in overall:
-        overall[basis]["mean_generalization_error"] = _overall_error(family, slices, basis)
     first = family.releases[-1]
     secret = reason is not None or any(r is not None for r in reasons)
     absent = len(_finest(family)) < len(family.input)
@@ -111,15 +116,6 @@ def summarize_family(family: Family, *, formats: Sequence[str] = (), basemap: st
     return {**plain, "command": command(plain["method"], plain["parameters"], written)}
 
 
-def _overall_error(family: Family, slices: Sequence[Mapping[str, Any]], basis: str) -> float | None:
-    """The mean of the published errors, by the volume they are of: no more than the slices tell."""
-    places = _measured(family)
-    own = [slices[i]["measures"][basis] for i in places]
-    return _mean(
-        own, "mean_generalization_error", [float(family.releases[i].cells.volume(basis).sum()) for i in places]
-    )
-
-
 def _withhold_overall(
     family: Family,
     overall: dict[str, Measures],
@@ -137,13 +133,17 @@ def _withhold_overall(
         # Sums of squares and of losses have a term for each slice: with the total they are solved for the terms.
         hidden = {basis: {"c_dm", "distribution_distance", "reconstruction_loss"} for basis in overall}
         reasons.append(FROM_SUMS)
-    merged = [n_merged_cells(family.releases[i]) for i in _measured(family)]
-    if 0 < sum(n for n in merged if n < FEWEST_MERGED) < FEWEST_MERGED:
-        hidden = {basis: names | set(_DIGITS) for basis, names in hidden.items()}
+    measured = [family.releases[i] for i in _measured(family)]
+    few_merged = [n_merged_cells(release) for release in measured if few_merged_cells(release)]
+    if few_merged and sum(few_merged) < FEWEST_MERGED:
+        hidden = {basis: names | set(TELL_INSIDE) for basis, names in hidden.items()}
         reasons.append(FEW_MERGED)
     elif any(is_even_inside(family.releases[i], exact[i]["trips"]) for i in _measured(family)):
-        hidden = {basis: names | set(_DIGITS) for basis, names in hidden.items()}
+        hidden = {basis: names | set(TELL_INSIDE) for basis, names in hidden.items()}
         reasons.append(EVEN_INSIDE)
+    if few_coarse_zones(measured):
+        hidden = {basis: names | set(TELL_SEEN) for basis, names in hidden.items()}
+        reasons.append(FEW_COARSE)
     for basis, names in hidden.items():
         overall[basis].update(dict.fromkeys(names))
     if not reasons:
