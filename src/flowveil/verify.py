@@ -32,6 +32,7 @@ from flowveil.verify_exports import EXPORTS, check_exports
 from flowveil.verify_folder import check_folder, read_json
 from flowveil.verify_noisy import claims_noise, verify_noise
 from flowveil.verify_parquet import check_layouts, check_rewriting, check_text, whole_table
+from flowveil.verify_unlisted import count_pairs, reaches_all_pairs, slices_within_reach
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
@@ -1100,6 +1101,12 @@ def _short(claims: _Claims) -> Iterator[tuple[str, str]]:
 def _check_measures(db: Any, claims: _Claims, flows: Flows) -> Iterator[str]:
     """Hold the measures against the recount: those of each slice, and those of all finest slices together."""
     expected = ["trips"] if flows.weight is None else ["trips", "weight"]
+    hopeless = claims.suppression["rule"] == "hopeless flows"
+    count_pairs(
+        lambda query: _run(db, query),
+        boxes=claims.boxes is not None,
+        lifted=claims.suppression["levels"] if hopeless else None,
+    )
     if claims.overlapping:
         secret = {0} if _must_withhold_overlapping(db, claims) else set()
     else:
@@ -1123,7 +1130,12 @@ def _check_measures(db: Any, claims: _Claims, flows: Flows) -> Iterator[str]:
         of_totals = bool(absent or _one(db, "SELECT count(*) FROM suppressed"))
         secret = set(numbers.values()) if of_totals else set()
     else:
-        of_totals = _must_withhold_overall(db, claims, flows, secret)
+        closed = {
+            numbers[part.key]
+            for part in claims.slices
+            if part.key in numbers and part.measures.get("trips", {}).get("suppressed_share") is None
+        }
+        of_totals = _must_withhold_overall(db, claims, flows, secret | closed)
     for part in claims.slices:
         s = numbers.get(part.key)
         if s is not None:
@@ -1254,12 +1266,13 @@ def _list_suppressed(db: Any) -> None:
 def _must_withhold(db: Any, claims: _Claims, flows: Flows) -> set[int]:
     """The slices in which too little is suppressed to tell its total.
 
-    Too little is: less than a safe cell, or fewer than three flows or cells.
+    Too little is: less than a safe cell, or fewer than three flows or cells. Too much is as bad, where it fills the
+    pairs that are not listed; see `flowveil.verify_unlisted`.
     """
     _group(db, "together", "suppressed", people=flows.people is not None)
     counts = f"SELECT s, count(*) < {_FEWEST_SUPPRESSED} AS few FROM suppressed GROUP BY s"
     short = f"SELECT s FROM together JOIN ({counts}) USING (s) WHERE few OR NOT {_safe(claims, locations=False)}"
-    found = {s for (s,) in _run(db, short)}
+    found = {s for (s,) in _run(db, short)} | slices_within_reach(lambda query: _run(db, query), _thresholds(claims))
     if claims.suppression["rule"] == "short cells" and claims.homogeneous:
         # Cells can be counted only where the zones of both ends are published.
         found |= {
@@ -1297,7 +1310,13 @@ def _must_withhold_overall(db: Any, claims: _Claims, flows: Flows, secret: set[i
     enough = _safe(claims, locations=False)
     if flows.people is not None:
         enough = f"{enough} AND people >= {_literal(claims.k)}"
-    return bool(n < _FEWEST_SUPPRESSED or not _one(db, f"SELECT {enough} FROM together"))
+    absent = _one(db, "SELECT count(*) FROM raw_slice ANTI JOIN finest USING (m)")
+    pairs = _one(db, f"SELECT coalesce(sum(c), 0) FROM unlisted WHERE s IN ({listed})")
+    reaches = reaches_all_pairs(_thresholds(claims), str(absent + pairs))
+    if not secret:
+        # Unpublished slices alone: more than each can hold, if it were short, is certain of none.
+        reaches = f"{reaches} AND NOT {reaches_all_pairs(_thresholds(claims), str(absent + 1))}"
+    return bool(n < _FEWEST_SUPPRESSED or _one(db, f"SELECT NOT ({enough}) OR ({reaches}) FROM together"))
 
 
 def _must_withhold_overlapping(db: Any, claims: _Claims) -> bool:
@@ -1310,4 +1329,13 @@ def _must_withhold_overlapping(db: Any, claims: _Claims) -> bool:
         f"(SELECT sum(trips) AS trips, sum(weight) AS weight FROM (SELECT trips, {weight} FROM published)) p",
     )
     trips = _one(db, "SELECT trips FROM suppressed")
-    return bool(trips and not _one(db, f"SELECT {_safe(claims, locations=False)} FROM suppressed"))
+    if not trips:
+        return False
+    _run(db, "CREATE TABLE together AS SELECT * REPLACE (NULL::DOUBLE AS people) FROM suppressed")
+    filled = slices_within_reach(lambda query: _run(db, query), _thresholds(claims))
+    return bool(filled or not _one(db, f"SELECT {_safe(claims, locations=False)} FROM suppressed"))
+
+
+def _thresholds(claims: _Claims) -> dict[str, str | None]:
+    known = {unit: claims.threshold(unit) for unit in _UNITS}
+    return {"k": _literal(max(claims.k, 1)), **{u: None if v is None else _literal(v) for u, v in known.items()}}

@@ -531,6 +531,7 @@ def test_it_shares_no_code_with_methods_engines_or_writers():
         "verify_geopackage",
         "verify_noisy",
         "verify_parquet",
+        "verify_unlisted",
         "covering",
         "omx",
     )
@@ -549,6 +550,7 @@ def test_it_shares_no_code_with_methods_engines_or_writers():
             "flowveil.verify_folder",
             "flowveil.verify_noisy",
             "flowveil.verify_parquet",
+            "flowveil.verify_unlisted",
         },
         "verify_binaries": {
             "flowveil.errors",
@@ -565,6 +567,7 @@ def test_it_shares_no_code_with_methods_engines_or_writers():
         "verify_geopackage": set(),
         "verify_noisy": {"flowveil.flows", "flowveil.verify_folder"},
         "verify_parquet": {"flowveil.verify_folder"},
+        "verify_unlisted": set(),
         "covering": set(),
         "omx": {"flowveil.errors"},
     }

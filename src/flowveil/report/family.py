@@ -31,6 +31,7 @@ from flowveil.report.summary import (
     _published_measures,
     _reaches,
     _thresholds_in_words,
+    as_one_cell,
     command,
     cross_check,
     few_coarse_zones,
@@ -41,6 +42,7 @@ from flowveil.report.summary import (
     published_parameters,
     reason_to_withhold,
 )
+from flowveil.report.unlisted import n_unlisted_pairs, within_reach
 from flowveil.slices import stacked
 
 if TYPE_CHECKING:
@@ -191,8 +193,24 @@ def _reason_overall(family: Family, reasons: list[str | None]) -> str | None:
     if not parts:
         return None
     together = stacked(parts)
-    enough = _reaches(family.guarantee, together) and n_people(together) >= family.guarantee.k
-    return None if enough and len(together) >= FEWEST_SUPPRESSED else FROM_TOTAL
+    enough = _reaches(family.guarantee, as_one_cell(together)) and n_people(together) >= family.guarantee.k
+    if not enough or len(together) < FEWEST_SUPPRESSED or _is_within_reach(family, together, reasons):
+        return FROM_TOTAL
+    return None
+
+
+def _is_within_reach(family: Family, together: Cells, reasons: Sequence[str | None]) -> bool:
+    """Whether what is hidden in slices is more than all but one of the pairs, or unpublished slices, can hold.
+
+    A slice is not published where it holds less than one cell needs, though a method may have other reasons: if all
+    of them hold more than that, nobody can be certain of any.
+    """
+    finest, cell = _finest(family), as_one_cell(together)
+    absent = len(family.input) - len(finest)
+    secret = [family.releases[i] for i in finest.values() if reasons[i] is not None]
+    if not secret and within_reach(family.guarantee, cell, absent + 1):
+        return False
+    return within_reach(family.guarantee, cell, absent + sum(n_unlisted_pairs(release) for release in secret))
 
 
 def _hidden(family: Family, basis: str) -> set[str]:

@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 
 from flowveil import __version__
 from flowveil.noisy import NoisyRelease
+from flowveil.report.unlisted import n_unlisted_pairs, within_reach
 
 if TYPE_CHECKING:
+    from flowveil.flows import Cells
     from flowveil.guarantee import Guarantee
     from flowveil.plan import Release
 
@@ -38,6 +40,10 @@ TELL_SUPPRESSED = (
 
 #: With fewer suppressed flows or cells than this, whoever knows one of them learns the other from the total.
 FEWEST_SUPPRESSED = 3
+REVEALS_VALUES = (
+    "so little is suppressed, or so much for the few pairs of zones it can lie in, that the total would reveal "
+    "single values"
+)
 
 #: With fewer cells than this that cover more than one pair of tiles, the losses are withheld; with fewer zones than
 #: this that may hold more than one tile, the error.
@@ -248,6 +254,9 @@ def reason_to_withhold(release: Release) -> str | None:
     The total of what is suppressed is published like one more cell, so it must satisfy the guarantee like
     one; and it must not be the sum of one or two flows or cells, because whoever knows one would learn the other.
     Flows that were taken out of cells before these were counted are suppressed one by one, not cell by cell.
+    Nor must it be so much that no pair it can lie in may be empty; see `flowveil.report.unlisted`. That three cells
+    are suppressed follows from telling it, so there must be a fourth pair. All reasons have the same words: which one
+    holds would tell the rest.
     """
     suppressed = release.cell_of_flow < 0
     n_flows = int(suppressed.sum())
@@ -255,11 +264,10 @@ def reason_to_withhold(release: Release) -> str | None:
         return None
     whole_cells = release.plan.suppression["rule"] == "short cells"
     fewest = _cells_among(release, suppressed) if whole_cells else n_flows
-    if min(n_flows, fewest) < FEWEST_SUPPRESSED:
-        return f"fewer than {FEWEST_SUPPRESSED} flows or cells are suppressed, so their total would tell single values"
-    together = release.input.select(suppressed)
-    if not _reaches(release.guarantee, together):
-        return "all that is suppressed, taken together, is less than the guarantee asks of one cell"
+    together, n_pairs = as_one_cell(release.input.select(suppressed)), n_unlisted_pairs(release)
+    too_little = min(n_flows, fewest) < FEWEST_SUPPRESSED or not _reaches(release.guarantee, together)
+    if too_little or n_pairs <= FEWEST_SUPPRESSED or within_reach(release.guarantee, together, n_pairs):
+        return REVEALS_VALUES
     return None
 
 
@@ -366,10 +374,14 @@ def _cells_among(release: Release, flows: NDArray[np.bool_]) -> int:
     return len(np.unique_values(pair))
 
 
-def _reaches(guarantee: Guarantee, rows: Any) -> bool:
-    """Whether these rows, taken as one cell, reach the thresholds of trips, people and population."""
+def as_one_cell(rows: Cells) -> Cells:
+    """These rows taken as one cell."""
     nowhere = np.zeros(len(rows), np.int32)
-    cell = rows.merge(nowhere, nowhere, 1, 1).cells
+    return rows.merge(nowhere, nowhere, 1, 1).cells
+
+
+def _reaches(guarantee: Guarantee, cell: Cells) -> bool:
+    """Whether a cell reaches the thresholds of trips, people and population."""
     return bool(replace(guarantee, locations=None).safe(cell).all())
 
 
