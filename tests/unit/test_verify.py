@@ -383,6 +383,13 @@ def test_a_wrong_number_of_tiles(city):
     assert_found(folder, flows, "zones.parquet: 1", "zones have another number of possible tiles than the map")
 
 
+def test_an_error_that_tells_how_many_tiles_were_seen(city):
+    folder, flows = city
+    edit_report(folder, lambda r: r["measures"]["trips"].update(mean_generalization_error=12.3456))
+    assert_found(folder, flows, "too few zones may hold more than one tile")
+    assert_found(folder, flows, "has more than four digits")
+
+
 def test_a_wrong_level(city):
     folder, flows = city
     edit_table(folder, "zones.parquet", changed("level", lambda v: v - 1))
