@@ -287,10 +287,9 @@ class BoxZones:
         """0: boxes are in no hierarchy."""
         return np.zeros(len(self), dtype=np.int32)
 
-    def holding(self, tiles: NDArray[np.bool_]) -> Ints:
-        """How many of these tiles have their centre in each box."""
-        x, y = self.squares
-        return TileIndex.of(x[tiles], y[tiles]).count(self.x0, self.y0, self.x1, self.y1)
+    def possible(self, whole_map: Hierarchy | None) -> None:  # noqa: ARG002
+        """Not counted: the tiles of a box, seen or not, cannot be listed in bounded work. Its area is published."""
+        return
 
     def codes(self, zones: Ints) -> NDArray[np.str_]:
         """``box_west_south_east_north`` in degrees; west is above east where the box lies across 180 degrees."""

@@ -26,11 +26,10 @@ from flowveil.differencing import Differencing, Layer, compare, too_deep
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Cells, Flows
 from flowveil.guarantee import Guarantee
-from flowveil.hierarchy import Ints
 from flowveil.methods import Method, find_method
 from flowveil.methods.common_zones import common_cuts
 from flowveil.methods.odkanon import Cuts
-from flowveil.plan import Plan, Release, describe_thresholds, tiles_told
+from flowveil.plan import Plan, Release, describe_thresholds
 from flowveil.slices import Every, Key, SlicedFlows, holds
 
 if TYPE_CHECKING:
@@ -89,19 +88,6 @@ class Family:
     def columns(self) -> tuple[str, ...]:
         """Names of the slice columns."""
         return self.input.columns
-
-    @cached_property
-    def published_sizes(self) -> tuple[tuple[Ints, Ints], ...]:
-        """For each release, the tiles of its origin zones and of its destination zones, as they are published.
-
-        Zones of different slices nest, so that their numbers of tiles could be subtracted from each other: tiles that
-        only suppressed flows touch, those of unpublished slices included, are not counted.
-        """
-        origins, destinations = tiles_told(self.input.whole, self.releases)
-        return tuple(
-            (r.plan.origin_zones.holding(origins), r.plan.destination_zones.holding(destinations))
-            for r in self.releases
-        )
 
     @cached_property
     def flows(self) -> pa.Table:

@@ -406,6 +406,7 @@ class Flows(Cells):
         weight: NDArray[Any] | None = None,
         person: NDArray[Any] | None = None,
         intake: Intake | None = None,
+        whole_map: Hierarchy | None = None,
     ) -> Flows:
         """Build from rows in any order; rows of the same pair are added up.
 
@@ -416,6 +417,7 @@ class Flows(Cells):
             weight: weight of each row (of all its trips together).
             person: number of the person of each row, -1 where unknown.
             intake: what reading the input came to.
+            whole_map: see the class.
         """
         o = np.asarray(origin, dtype=np.int32)
         d = np.asarray(destination, dtype=np.int32)
@@ -438,6 +440,7 @@ class Flows(Cells):
             origins=origins,
             destinations=destinations,
             intake=intake or Intake(rows=len(o)),
+            whole_map=whole_map,
         )
 
     def located(self) -> Flows:

@@ -144,7 +144,7 @@ class NoisyRelease:
         return np.where(found, at, -1).astype(np.int32)
 
     @property
-    def published_sizes(self) -> tuple[Ints | None, Ints | None]:
+    def possible_tiles(self) -> tuple[Ints | None, Ints | None]:
         """Tiles of the origin zones and of the destination zones; None where only the data knows.
 
         How many tiles were seen in a zone is a count without noise.

@@ -7,7 +7,7 @@ measured is derived from a Release.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.errors import GuaranteeError, InfeasibleError
+from flowveil.errors import DataError, GuaranteeError, InfeasibleError
 from flowveil.flows import Cells, Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Hierarchy, Ints
@@ -45,8 +45,8 @@ class Zones(Protocol):
         """Level of each zone in its hierarchy."""
         ...
 
-    def holding(self, tiles: NDArray[np.bool_]) -> Ints:
-        """How many of these tiles of its end, given by a mask, each zone holds."""
+    def possible(self, whole_map: Hierarchy | None) -> NDArray[np.int64] | None:
+        """Tiles that each zone could hold, seen or not: a function of the map alone. None where it is not known."""
         ...
 
     def codes(self, zones: Ints) -> NDArray[np.str_]:
@@ -86,10 +86,20 @@ class NodeZones:
         """Level of each node."""
         return self.hierarchy.level[self.nodes]
 
-    def holding(self, tiles: NDArray[np.bool_]) -> Ints:
-        """How many of these tiles are below each node."""
-        below: Ints = self.hierarchy.sum_over(tiles.astype(np.int32))[self.nodes]
-        return below
+    def possible(self, whole_map: Hierarchy | None) -> NDArray[np.int64] | None:
+        """All tiles below each node: H3 cells, or those of the map; None for a tree that comes with no map."""
+        from flowveil.zoning.h3 import n_descendants, resolution_of
+
+        tree, code = self.hierarchy, self.hierarchy.code[self.nodes]
+        if tree.kind == "h3" and code.dtype == np.uint64:
+            return n_descendants(code, int(resolution_of(tree.code[tree.leaf_node[:1]])[0]))
+        if whole_map is None:
+            return None
+        by_code = np.argsort(whole_map.code)
+        at = by_code[np.minimum(np.searchsorted(whole_map.code, code, sorter=by_code), whole_map.n_nodes - 1)]
+        if np.any(whole_map.code[at] != code):
+            raise DataError("The map of these flows lacks zones of their hierarchies.")
+        return whole_map.size[at].astype(np.int64)
 
     def codes(self, zones: Ints) -> NDArray[np.str_]:
         """Published codes."""
@@ -224,17 +234,13 @@ class Release:
         )
 
     @cached_property
-    def published_sizes(self) -> tuple[Ints, Ints]:
-        """Tiles of the origin zones and of the destination zones, as they are published.
+    def possible_tiles(self) -> tuple[NDArray[np.int64] | None, NDArray[np.int64] | None]:
+        """Tiles that the origin zones and the destination zones could hold, seen or not, as they are published.
 
-        Zones that overlap can be subtracted from each other, and what is left may be a single tile; so where they do,
-        tiles that only suppressed flows touch are not counted. Disjoint zones count every observed tile.
+        How many were seen is not published: as many as there are would mean every one, those of suppressed flows too.
         """
-        plan = self.plan
-        if plan.homogeneous or (self.cell_of_flow >= 0).all():
-            return plan.origin_zones.size, plan.destination_zones.size
-        origins, destinations = tiles_told(self.input, [self])
-        return plan.origin_zones.holding(origins), plan.destination_zones.holding(destinations)
+        whole_map = self.input.whole_map
+        return self.plan.origin_zones.possible(whole_map), self.plan.destination_zones.possible(whole_map)
 
     @cached_property
     def flows(self) -> pa.Table:
@@ -323,22 +329,6 @@ class Release:
         return (
             f"<Release {self.method}: {len(self.cells)} cells, at least {describe_thresholds(self.guarantee)} in each>"
         )
-
-
-def tiles_told(flows: Flows, releases: Sequence[Release]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which tiles of each end count where zones overlap: all but those that only suppressed flows touch.
-
-    Args:
-        flows: everything that was read.
-        releases: what is published of it, one release or several, over the same two trees.
-    """
-    masks = []
-    for end, tree in (("origin", flows.origins), ("destination", flows.destinations)):
-        told = np.bincount(getattr(flows, end), minlength=tree.n_tiles) == 0
-        for release in releases:
-            told[getattr(release.input, end)[release.cell_of_flow >= 0]] = True
-        masks.append(told)
-    return masks[0], masks[1]
 
 
 def describe_thresholds(guarantee: Guarantee) -> str:

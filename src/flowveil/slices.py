@@ -163,6 +163,7 @@ class SlicedFlows:
             origins=tree_o,
             destinations=tree_d,
             intake=self.intake,
+            whole_map=self.slices[0].whole_map,
         )
 
     def coarser_keys(self, every: Sequence[Every] = (), *, total: bool = False) -> list[Key]:

@@ -459,9 +459,8 @@ def _publishable(
     from flowveil.report.summary import published_measures, reason_to_withhold
 
     reason = reason_to_withhold(release)
-    # No zones are published beside a study, so the error is by all tiles.
-    sizes = release.plan.origin_zones.size, release.plan.destination_zones.size
-    measures, withheld = published_measures(release, release.metrics(), reason, sizes)
+    # No cells are published beside a study: the error is not one equation with known volumes.
+    measures, withheld = published_measures(release, release.metrics(), reason, few_coarse=False)
     hidden = {} if withheld is None else {basis: set(names) for basis, names in withheld["measures"].items()}
     if reason is not None:
         for basis, values in measures.items():

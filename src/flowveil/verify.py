@@ -35,6 +35,7 @@ from flowveil.verify_noisy import claims_noise, verify_noise
 from flowveil.verify_outlines import check_outlines
 from flowveil.verify_parquet import check_layouts, check_rewriting, check_text, whole_table
 from flowveil.verify_rendering import check_rendering
+from flowveil.verify_unlisted import count_pairs, reaches_all_pairs, slices_within_reach
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
@@ -64,6 +65,8 @@ _ZONE_COLUMNS: dict[str, str | None] = {
     "geometry": None,
 }
 _UNITS = ("trips", "people", "population")
+#: Base cells of H3 that are pentagons.
+_PENTAGONS = (4, 14, 24, 38, 49, 58, 63, 72, 83, 97, 107, 117)
 #: Measures that tell the suppressed volume to whoever has the published cells.
 _TELL_SUPPRESSED = (
     "c_dm",
@@ -78,6 +81,8 @@ _FEWEST_SUPPRESSED = 3
 #: Measures that tell how trips are spread inside a cell, where few cells cover more than one pair of tiles.
 _TELL_INSIDE = ("reconstruction_loss", "distribution_distance", "generalization_distance_m")
 _FEWEST_MERGED = 10
+#: Measures that tell how many tiles were seen in a zone, where few zones may hold more than one.
+_TELL_SEEN = ("floor_ratio", "mean_generalization_error")
 
 
 def check(folder: str | PathLike[str], flows: Flows | SlicedFlows) -> None:
@@ -184,7 +189,6 @@ def _verify(
             findings += _load_boxes(db, place, report.boxes, raw.whole)
         findings += _check_zones(db, report)
         _assign_flows(db, report, raw.whole)
-        findings += _check_nested_tiles(db, report)
         findings += _check_outlines(place, raw.whole, boxes=report.boxes is not None)
         findings += _check_cells(db, report, raw.whole)
         findings += _check_measures(db, report, raw.whole, sound=not findings)
@@ -299,13 +303,6 @@ class _Claims:
     unsettled: bool = False
     comparisons: int = 0
     unpublished: int = 0
-
-    @property
-    def disjoint(self) -> bool:
-        """Whether no tile, or no flow at least, lies in two zones or cells; then `tiles` counts every tile."""
-        if self.slice_columns:
-            return False
-        return self.homogeneous or (self.boxes is not None and self.boxes["disjoint"])
 
     @property
     def shared(self) -> bool:
@@ -540,7 +537,8 @@ def _load_published(db: Any, place: Path, raw: _Raw) -> list[str]:
     columns = {name: kind for name, kind in _FLOW_COLUMNS.items() if name != "weight" or raw.whole.weight is not None}
     return [
         *_load_table(db, place / "flows.parquet", "published", columns, raw.columns),
-        *_load_table(db, place / "zones.parquet", "zones", _ZONE_COLUMNS),
+        # How many tiles a zone could hold is not known of boxes, nor without a map.
+        *_load_table(db, place / "zones.parquet", "zones", _ZONE_COLUMNS, may_be_empty="tiles"),
     ]
 
 
@@ -686,6 +684,7 @@ def _load_raw(db: Any, raw: _Raw) -> None:
             f"CREATE TABLE node_{end} AS SELECT node, {text} AS text, count(*) AS tiles, "
             f"any_value(top - step) + {tree.base_level} AS level FROM up_{end} GROUP BY node",
         )
+        _count_possible(db, end, tiles, flows.whole_map)
 
 
 def _check_slices(db: Any, claims: _Claims, raw: _Raw) -> Iterator[str]:
@@ -762,6 +761,45 @@ def _climb_tree(db: Any, end: str, tree: Hierarchy) -> None:
     _run(db, "DROP TABLE climb")
 
 
+def _count_possible(db: Any, end: str, tiles: Any, whole_map: Hierarchy | None) -> None:
+    """Add to ``node``: ``possible``, the tiles below it, seen or not; ``coarse``, whether there may be several.
+
+    Below an H3 cell there are seven times as many with each resolution; below a pentagon, a pentagon and five hexagons
+    each time. Tiles of a map are counted on the whole map. Without a map, ``possible`` is not known.
+    """
+    if tiles.dtype.kind != "U":
+        finest = int(tiles[0]) >> 52 & 15
+        below = {r: 7 ** (finest - r) for r in range(finest + 1)}
+        pentagon = (
+            f"((node >> 45) & 127) IN {_PENTAGONS} "
+            "AND (node & ((1::UBIGINT << 45) - 1)) = ((1::UBIGINT << (3 * (15 - level))) - 1)"
+        )
+        by_level = " ".join(
+            f"WHEN level = {r} THEN CASE WHEN {pentagon} THEN {1 + 5 * (n - 1) // 6} ELSE {n} END"
+            for r, n in below.items()
+        )
+        counted = f"SELECT node, CASE WHEN node = 0 THEN {2 + 120 * below[0]} {by_level} END AS n FROM node_{end}"
+    elif whole_map is not None:
+        if end == "o":
+            _store(db, "tile_map", _table_of_tiles(whole_map))
+            _climb_tree(db, "map", whole_map)
+        counted = "SELECT node, count(*) AS n FROM up_map GROUP BY node"
+    else:
+        counted = f"SELECT node, NULL::BIGINT AS n FROM node_{end}"
+    _run(
+        db,
+        f"CREATE OR REPLACE TABLE node_{end} AS SELECT v.*, n::BIGINT AS possible, "
+        f"coalesce(n > 1, node NOT IN (SELECT tile FROM tile_{end})) AS coarse "
+        f"FROM node_{end} v LEFT JOIN ({counted}) USING (node)",
+    )
+
+
+def _table_of_tiles(tree: Hierarchy) -> Any:
+    import pyarrow as pa
+
+    return pa.table({"tile": _codes(_leaf_codes(tree))})
+
+
 # ---- zones -------------------------------------------------------------------------------------------------
 
 
@@ -778,8 +816,8 @@ def _check_zones(db: Any, claims: _Claims) -> Iterator[str]:
             _run(
                 db,
                 f"CREATE TABLE zone_{end} AS SELECT row_number() OVER (ORDER BY s, zone) AS z, s, zone, node, n.tiles, "
-                f"n.level FROM (SELECT DISTINCT s, {role}_zone AS zone FROM published) SEMI JOIN {listed} USING (zone) "
-                f"LEFT JOIN node_{end} n ON zone = text",
+                f"n.level, possible, coarse FROM (SELECT DISTINCT s, {role}_zone AS zone FROM published) "
+                f"SEMI JOIN {listed} USING (zone) LEFT JOIN node_{end} n ON zone = text",
             )
             _run(db, f"CREATE TABLE member_{end} AS SELECT s, tile, z FROM up_{end} JOIN zone_{end} USING (node)")
             compared = f"{listed} l LEFT JOIN node_{end} r ON l.zone = r.text"
@@ -790,11 +828,8 @@ def _check_zones(db: Any, claims: _Claims) -> Iterator[str]:
             f"{role} zones are not used by any published flow": f"{listed} ANTI JOIN {used} USING (zone)",
             f"{role} zones cover no tile of the input": f"{compared} WHERE node IS NULL",
             f"{role} zones stand twice": f"(SELECT zone FROM {listed} GROUP BY zone HAVING count(*) > 1)",
-            f"{role} zones have another number of tiles than the recount": (
-                f"{compared} WHERE node IS NOT NULL AND l.tiles IS DISTINCT FROM r.tiles AND {claims.disjoint}"
-            ),
-            f"{role} zones have more tiles than lie in them, or none": (
-                f"{compared} WHERE node IS NOT NULL AND (l.tiles IS NULL OR l.tiles < 1 OR l.tiles > r.tiles)"
+            f"{role} zones have another number of possible tiles than the map": (
+                f"{compared} WHERE node IS NOT NULL AND l.tiles IS DISTINCT FROM r.possible"
             ),
             f"{role} zones have another level than the map": (
                 f"{compared} WHERE node IS NOT NULL AND l.level IS DISTINCT FROM r.level"
@@ -852,6 +887,9 @@ def _load_boxes(db: Any, place: Path, claims: Mapping[str, Any], flows: Flows) -
             "node": pa.array(codes[end], type=pa.string(), mask=tiles == 0),
             "tiles": tiles,
             "level": np.zeros(len(rows), dtype=np.int32),
+            # Not counted: what a box could hold cannot be listed.
+            "possible": pa.nulls(len(rows), pa.int64()),
+            "coarse": np.ones(len(rows), dtype=np.bool_),
         }
         _store(db, f"zone_{end}", pa.table(table))
         _run(
@@ -971,7 +1009,8 @@ def _assign_flows(db: Any, claims: _Claims, flows: Flows) -> None:
         db,
         "CREATE TABLE recount AS SELECT p.*, a, b, c.trips AS true_trips, c.weight AS true_weight, c.people, "
         "begin_tiles, end_tiles, "
-        "o.tiles AS tiles_o, d.tiles AS tiles_d FROM published p JOIN zone_o o ON origin_zone = o.zone AND p.s = o.s "
+        "o.tiles AS tiles_o, d.tiles AS tiles_d, o.coarse AS coarse_o, d.coarse AS coarse_d FROM published p "
+        "JOIN zone_o o ON origin_zone = o.zone AND p.s = o.s "
         "JOIN zone_d d ON destination_zone = d.zone AND p.s = d.s LEFT JOIN counted c ON c.a = o.z AND c.b = d.z",
     )
 
@@ -999,24 +1038,6 @@ def _leave_out_what_slices_hide(db: Any) -> None:
         "USING (row) JOIN (SELECT * FROM part ANTI JOIN finest USING (s)) p USING (m) "
         "JOIN raw ON raw.s = p.s AND raw.o = rows.o AND raw.d = rows.d",
     )
-
-
-def _check_nested_tiles(db: Any, claims: _Claims) -> Iterator[str]:
-    """Nested zones leave out tiles that only suppressed flows touch: the difference of two must not name one."""
-    if claims.disjoint or claims.boxes is not None:
-        return
-    for end, role in (("o", "origin"), ("d", "destination")):
-        published = f"SELECT {end} AS tile FROM raw SEMI JOIN assigned USING (flow)"
-        lost = f"SELECT DISTINCT {end} AS tile FROM rows ANTI JOIN ({published}) p ON rows.{end} = p.tile"
-        within = f"SELECT z, count(*) AS n FROM member_{end} JOIN ({lost}) USING (tile) GROUP BY z"
-        wrong = _one(
-            db,
-            f"SELECT count(*) FROM zones l JOIN zone_{end} r USING (zone) LEFT JOIN ({within}) w ON w.z = r.z "
-            f"WHERE role IN ('{role}', 'both') AND node IS NOT NULL "
-            "AND l.tiles IS DISTINCT FROM r.tiles - coalesce(w.n, 0)",
-        )
-        if wrong:
-            yield f"zones.parquet: {wrong} {role} zones have another number of tiles than the recount"
 
 
 def _check_outlines(place: Path, flows: Flows, *, boxes: bool = False, noisy: bool = False) -> Iterator[str]:
@@ -1135,6 +1156,12 @@ def _check_measures(db: Any, claims: _Claims, flows: Flows, *, sound: bool) -> I
         sound: whether tables and cells are those of a release; if not, losses of them mean nothing.
     """
     expected = ["trips"] if flows.weight is None else ["trips", "weight"]
+    hopeless = claims.suppression["rule"] == "hopeless flows"
+    count_pairs(
+        lambda query: _run(db, query),
+        boxes=claims.boxes is not None,
+        lifted=claims.suppression["levels"] if hopeless else None,
+    )
     if claims.overlapping:
         secret = {0} if _must_withhold_overlapping(db, claims) else set()
     else:
@@ -1142,14 +1169,16 @@ def _check_measures(db: Any, claims: _Claims, flows: Flows, *, sound: bool) -> I
         secret = _must_withhold(db, claims, flows)
     if not claims.slices:
         yield from _check_bases(db, claims, claims.measures, expected, where="true", withhold=bool(secret))
+        few = _few_coarse_zones(db, "true")
+        yield from _check_error(claims.measures, secret=few)
         if sound:
-            yield from check_measures(db, claims, flows, secret=secret, of_totals=bool(secret))
+            yield from check_measures(db, claims, flows, secret=secret, of_totals=bool(secret), few_zones=(few, few))
         return
     # What slices keep to themselves for having merged few cells must not follow from the losses of all.
     _run(
         db,
-        "CREATE TABLE few_merged AS SELECT s FROM recount WHERE tiles_o * tiles_d > 1 GROUP BY s "
-        f"HAVING count(*) < {_FEWEST_MERGED}",
+        "CREATE TABLE few_merged AS SELECT s FROM recount GROUP BY s HAVING bool_or(coarse_o OR coarse_d) "
+        f"AND count(*) FILTER (tiles_o * tiles_d > 1) < {_FEWEST_MERGED}",
     )
     numbers = {tuple(key): s for *key, s in _run(db, "SELECT * FROM slice")}
     finest = {s for (s,) in _run(db, "SELECT s FROM finest")}
@@ -1159,12 +1188,24 @@ def _check_measures(db: Any, claims: _Claims, flows: Flows, *, sound: bool) -> I
         of_totals = bool(absent or _one(db, "SELECT count(*) FROM suppressed"))
         secret = set(numbers.values()) if of_totals else set()
     else:
-        of_totals = _must_withhold_overall(db, claims, flows, secret)
+        closed = {
+            numbers[part.key]
+            for part in claims.slices
+            if part.key in numbers and part.measures.get("trips", {}).get("suppressed_share") is None
+        }
+        of_totals = _must_withhold_overall(db, claims, flows, secret | closed)
     for part in claims.slices:
         s = numbers.get(part.key)
         if s is not None:
             yield from _check_bases(db, claims, part.measures, expected, where=f"s = {s}", withhold=s in secret)
+    # Each slice adds an equation between the numbers of tiles seen in the same zones.
+    few = any(_few_coarse_zones(db, f"s = {s}") for s in numbers.values())
+    few = few or _few_coarse_zones(db, "true", errors=len(numbers))
+    for part in claims.slices:
+        yield from _check_error(part.measures, secret=few)
     where = "s IN (SELECT s FROM finest)" if finest else "true"
+    few_overall = _few_coarse_zones(db, where)
+    yield from _check_error(claims.measures, secret=few_overall)
     yield from _check_bases(
         db,
         claims,
@@ -1176,7 +1217,9 @@ def _check_measures(db: Any, claims: _Claims, flows: Flows, *, sound: bool) -> I
         unpublished="SELECT trips, weight FROM rows ANTI JOIN finest USING (m)",
     )
     if sound:
-        yield from check_measures(db, claims, flows, secret=secret, of_totals=of_totals, numbers=numbers)
+        yield from check_measures(
+            db, claims, flows, secret=secret, of_totals=of_totals, few_zones=(few, few_overall), numbers=numbers
+        )
 
 
 def _check_bases(
@@ -1193,8 +1236,12 @@ def _check_bases(
     if sorted(measures) != expected:
         yield f"report.json: measures are not given by {' and by '.join(expected)}"
     counted = _recounted_measures(db, claims, where)
-    merged = _one(db, f"SELECT count(*) FROM recount WHERE tiles_o * tiles_d > 1 AND {among or where}")
-    few_merged = 0 < merged < _FEWEST_MERGED
+    merged, coarse = _run(
+        db,
+        "SELECT count(*) FILTER (tiles_o * tiles_d > 1), count(*) FILTER (coarse_o OR coarse_d) FROM recount "
+        f"WHERE {among or where}",
+    )[0]
+    few_merged = coarse > 0 and merged < _FEWEST_MERGED
     for basis in sorted(set(expected) & set(measures)):
         said = measures[basis]
         if claims.overlapping:
@@ -1214,6 +1261,30 @@ def _check_bases(
         told = [name for name in _TELL_SUPPRESSED if said.get(name) is not None]
         if withhold and told:
             yield f"report.json: too little is suppressed to tell {', '.join(told)} by {basis}; withhold them"
+
+
+def _few_coarse_zones(db: Any, where: str, *, errors: int = 1) -> bool:
+    """Whether few zones of a role may hold several tiles: then so many mean errors would tell how many were seen."""
+    found = _run(
+        db,
+        "SELECT count(DISTINCT origin_zone) FILTER (coarse_o), count(DISTINCT destination_zone) FILTER (coarse_d) "
+        f"FROM recount WHERE {where}",
+    )[0]
+    return any(0 < n < _FEWEST_MERGED * errors for n in found)
+
+
+def _check_error(measures: Mapping[str, Mapping[str, Any]], *, secret: bool) -> Iterator[str]:
+    """The mean generalisation error counts tiles that were seen: four digits, and nothing of it where zones are few."""
+    for basis, said in sorted(measures.items()):
+        told = [name for name in _TELL_SEEN if said.get(name) is not None]
+        if secret and told:
+            yield (
+                f"report.json: too few zones may hold more than one tile to tell {', '.join(told)} by {basis}; "
+                "withhold them"
+            )
+        error = _number(said.get("mean_generalization_error"))
+        if error is not None and error != float(f"{error:.4g}"):
+            yield f"report.json: the mean generalisation error by {basis} has more than four digits"
 
 
 def _recounted_measures(db: Any, claims: _Claims, where: str) -> dict[str, float | None]:
@@ -1258,12 +1329,13 @@ def _list_suppressed(db: Any) -> None:
 def _must_withhold(db: Any, claims: _Claims, flows: Flows) -> set[int]:
     """The slices in which too little is suppressed to tell its total.
 
-    Too little is: less than a safe cell, or fewer than three flows or cells.
+    Too little is: less than a safe cell, or fewer than three flows or cells. Too much is as bad, where it fills the
+    pairs that are not listed; see `flowveil.verify_unlisted`.
     """
     _group(db, "together", "suppressed", people=flows.people is not None)
     counts = f"SELECT s, count(*) < {_FEWEST_SUPPRESSED} AS few FROM suppressed GROUP BY s"
     short = f"SELECT s FROM together JOIN ({counts}) USING (s) WHERE few OR NOT {_safe(claims, locations=False)}"
-    found = {s for (s,) in _run(db, short)}
+    found = {s for (s,) in _run(db, short)} | slices_within_reach(lambda query: _run(db, query), _thresholds(claims))
     if claims.suppression["rule"] == "short cells" and claims.homogeneous:
         # Cells can be counted only where the zones of both ends are published.
         found |= {
@@ -1301,7 +1373,13 @@ def _must_withhold_overall(db: Any, claims: _Claims, flows: Flows, secret: set[i
     enough = _safe(claims, locations=False)
     if flows.people is not None:
         enough = f"{enough} AND people >= {_literal(claims.k)}"
-    return bool(n < _FEWEST_SUPPRESSED or not _one(db, f"SELECT {enough} FROM together"))
+    absent = _one(db, "SELECT count(*) FROM raw_slice ANTI JOIN finest USING (m)")
+    pairs = _one(db, f"SELECT coalesce(sum(c), 0) FROM unlisted WHERE s IN ({listed})")
+    reaches = reaches_all_pairs(_thresholds(claims), str(absent + pairs))
+    if not secret:
+        # Unpublished slices alone: more than each can hold, if it were short, is certain of none.
+        reaches = f"{reaches} AND NOT {reaches_all_pairs(_thresholds(claims), str(absent + 1))}"
+    return bool(n < _FEWEST_SUPPRESSED or _one(db, f"SELECT NOT ({enough}) OR ({reaches}) FROM together"))
 
 
 def _must_withhold_overlapping(db: Any, claims: _Claims) -> bool:
@@ -1314,4 +1392,13 @@ def _must_withhold_overlapping(db: Any, claims: _Claims) -> bool:
         f"(SELECT sum(trips) AS trips, sum(weight) AS weight FROM (SELECT trips, {weight} FROM published)) p",
     )
     trips = _one(db, "SELECT trips FROM suppressed")
-    return bool(trips and not _one(db, f"SELECT {_safe(claims, locations=False)} FROM suppressed"))
+    if not trips:
+        return False
+    _run(db, "CREATE TABLE together AS SELECT * REPLACE (NULL::DOUBLE AS people) FROM suppressed")
+    filled = slices_within_reach(lambda query: _run(db, query), _thresholds(claims))
+    return bool(filled or not _one(db, f"SELECT {_safe(claims, locations=False)} FROM suppressed"))
+
+
+def _thresholds(claims: _Claims) -> dict[str, str | None]:
+    known = {unit: claims.threshold(unit) for unit in _UNITS}
+    return {"k": _literal(max(claims.k, 1)), **{u: None if v is None else _literal(v) for u, v in known.items()}}

@@ -29,6 +29,7 @@ Places = NDArray[np.int64]
 
 #: Significant digits of published measures that are computed from tiles. Others are exact, but for a billionth.
 DIGITS = {
+    "mean_generalization_error": 4,
     "reconstruction_loss": 4,
     "distribution_distance": 4,
     "floor_generalization_error": 3,
@@ -106,7 +107,7 @@ class Recounted:
         flow_slice: of each raw flow, its slice.
         flow_volume, cell_volume: by basis.
         cell_slice, size_o, size_d: of each published cell: its slice, and the tiles of the input in its zones.
-        told: tiles of both zones of each cell, as zones.parquet says.
+        coarse: of each published cell, whether its zones may hold more than one pair of tiles.
         covering: (flow, cell) for every published cell that holds both ends of a flow, counted there or not.
         assigned: (flow, cell) where the flow is counted; where boxes share flows, where it may be.
         metres: of each of ``assigned``, how far its two ends are from the centres of the zones; None without a map.
@@ -120,7 +121,7 @@ class Recounted:
     cell_slice: Places
     size_o: Floats
     size_d: Floats
-    told: Floats
+    coarse: NDArray[np.bool_]
     covering: tuple[Places, Places]
     assigned: tuple[Places, Places]
     metres: tuple[Floats, Floats] | None
@@ -142,13 +143,12 @@ class Recounted:
         total, published = float(volume.sum()), float(v.sum())
         size = (self.size_o + self.size_d)[cell]
         error = float(np.sum(v * size) / published) if published else None
-        told = float(np.sum(v * self.told[cell]) / published) if published else None
         size_k = k if basis == "trips" else population or self._mean_weight(mine) * k
         gone = 1 - published / total if total else 0.0
         return {
             "c_dm": _exactly(float(np.sum(v**2) + total * (total - published))),
             "c_avg": _exactly(published / len(v) / size_k if published else None),
-            "mean_generalization_error": Between(*_ordered(error, told)),
+            "mean_generalization_error": _exactly(error),
             "reconstruction_loss": _exactly(self._loss(s, basis, total, total) if total else None),
             "distribution_distance": _exactly(self._loss(s, basis, total, published) if total and published else None),
             **self._floors(mine, volume, max(gone, allowed), error),
@@ -180,6 +180,10 @@ class Recounted:
         """How many cells of a slice cover more than one pair of tiles."""
         cells = self._cells_of(s)
         return int(np.sum(self.size_o[cells] * self.size_d[cells] > 1))
+
+    def may_merge(self, s: int) -> bool:
+        """Whether some cell of a slice may cover more than one pair of tiles, seen or not."""
+        return bool(self.coarse[self._cells_of(s)].any())
 
     def misplaced(self, s: int) -> float:
         """Trips of a slice that spreading its cells evenly puts into wrong pairs of tiles."""
@@ -265,10 +269,6 @@ class Recounted:
         return mean, Between(nearest, farthest), Between(0.0, (farthest - nearest) / 2)
 
 
-def _ordered(one: float | None, other: float | None) -> tuple[float | None, float | None]:
-    return (one, other) if one is None or other is None or one <= other else (other, one)
-
-
 def _combined(
     recounted: Recounted, basis: str, parts: Sequence[tuple[int, Counted]], *, lost: Sequence[float], size_k: float
 ) -> Counted:
@@ -297,7 +297,7 @@ def _combined(
     out = {
         "c_dm": _exactly(float(values("c_dm").sum() + np.square(lost).sum())),
         "c_avg": _exactly(published / cells / size_k if published else None),
-        "mean_generalization_error": Between(*(mean("mean_generalization_error", s) for s in ("low", "high"))),
+        "mean_generalization_error": _exactly(mean("mean_generalization_error")),
         "distribution_distance": _exactly(mean("distribution_distance")),
         "generalization_distance_median_m": _exactly(None),
     }
@@ -338,7 +338,7 @@ def _recounted(db: Any, claims: Any, flows: Flows) -> Recounted:
         db,
         "SELECT r.s AS s, r.a AS a, r.b AS b, r.trips AS trips, "
         f"{'r.weight' if weighted else '0'} AS weight, o.tiles AS size_o, d.tiles AS size_d, "
-        "lo.tiles + ld.tiles AS told, lo.lat AS lat_o, lo.lon AS lon_o, ld.lat AS lat_d, ld.lon AS lon_d "
+        "coarse_o OR coarse_d AS coarse, lo.lat AS lat_o, lo.lon AS lon_o, ld.lat AS lat_d, ld.lon AS lon_d "
         "FROM recount r JOIN zone_o o ON r.a = o.z JOIN zone_d d ON r.b = d.z "
         "JOIN zones lo ON lo.zone = o.zone AND lo.role <> 'destination' "
         "JOIN zones ld ON ld.zone = d.zone AND ld.role <> 'origin' ORDER BY r.a, r.b",
@@ -362,7 +362,7 @@ def _recounted(db: Any, claims: Any, flows: Flows) -> Recounted:
         cell_slice=cells["s"].astype(np.int64),
         size_o=cells["size_o"].astype(np.float64),
         size_d=cells["size_d"].astype(np.float64),
-        told=cells["told"].astype(np.float64),
+        coarse=cells["coarse"].astype(np.bool_),
         covering=covering,
         assigned=assigned,
         metres=_metres(flows, origin, destination, cells, assigned),
@@ -424,6 +424,7 @@ def check_measures(
     *,
     secret: set[int],
     of_totals: bool,
+    few_zones: tuple[bool, bool],
     numbers: Mapping[tuple[str | None, ...], int] | None = None,
 ) -> Iterator[str]:
     """Hold the measures of a report against the recount; a value that is withheld for no reason is a finding too.
@@ -434,6 +435,8 @@ def check_measures(
         flows: everything that was read.
         secret: the slices whose suppressed volume must be withheld.
         of_totals: whether that of all slices must be; for one matrix, the same.
+        few_zones: whether so few zones may hold several tiles that errors would tell how many were seen: the errors of
+            the slices, and that of all.
         numbers: for a family, the number of each slice.
     """
     recounted = _recounted(db, claims, flows)
@@ -441,21 +444,22 @@ def check_measures(
     bases = list(recounted.flow_volume)
     if numbers is None:
         counted = _measures_of(claims, recounted, 0, bases)
-        allowed = _may_withhold(claims, withhold=bool(secret), inside=_tell_inside(claims, recounted, [0]))
+        inside = _tell_inside(claims, recounted, [0])
+        allowed = _may_withhold(claims, withhold=bool(secret), inside=inside, few_zones=few_zones[1])
         yield from _compare(claims.measures, counted, allowed)
         return
     of_slice = {}
-    mean_weight = _may_withhold(claims, withhold=bool(secret or of_totals), inside=False) - set(_TELL_SUPPRESSED)
+    mean_weight = _may_withhold(claims, withhold=bool(secret or of_totals)) - set(_TELL_SUPPRESSED)
     for part in claims.slices:
         s = numbers[part.key]
         of_slice[s] = _measures_of(claims, recounted, s, bases)
         inside = _tell_inside(claims, recounted, [s])
-        allowed = _may_withhold(claims, withhold=s in secret, inside=inside) | mean_weight
+        allowed = _may_withhold(claims, withhold=s in secret, inside=inside, few_zones=few_zones[0]) | mean_weight
         yield from _compare(part.measures, of_slice[s], allowed)
     finest = {s for (s,) in db.execute("SELECT s FROM finest").fetchall()}
     measured = [s for s in of_slice if s in finest] or list(of_slice)
     inside = _tell_inside(claims, recounted, measured)
-    allowed = _may_withhold(claims, withhold=of_totals, inside=inside) | mean_weight
+    allowed = _may_withhold(claims, withhold=of_totals, inside=inside, few_zones=few_zones[1]) | mean_weight
     lost = {basis: _lost(db, basis) for basis in bases}
     if secret or lost["trips"]:
         # Sums over all slices, from which those of single slices would follow.
@@ -473,7 +477,7 @@ def check_measures(
 
 
 def _may_be_few(db: Any, claims: Any, recounted: Recounted) -> set[int]:
-    """The slices of which nobody can tell from the files that at least three cells are suppressed.
+    """The slices of which nobody can tell from the files how many cells are suppressed, or could be.
 
     The zones of a suppressed cell are known only where zones do not overlap and other cells show them.
     """
@@ -487,7 +491,7 @@ def _may_be_few(db: Any, claims: Any, recounted: Recounted) -> set[int]:
     query = (
         "SELECT u.s FROM suppressed u LEFT JOIN member_o mo ON o = mo.tile AND u.s = mo.s "
         "LEFT JOIN member_d md ON d = md.tile AND u.s = md.s GROUP BY u.s "
-        "HAVING count(DISTINCT (mo.z, md.z)) FILTER (mo.z IS NOT NULL AND md.z IS NOT NULL) < 3"
+        "HAVING bool_or(mo.z IS NULL OR md.z IS NULL) OR count(DISTINCT (mo.z, md.z)) < 3"
     )
     return {s for (s,) in db.execute(query).fetchall()}
 
@@ -507,24 +511,24 @@ def _lost(db: Any, basis: str) -> list[float]:
 
 def _tell_inside(claims: Any, recounted: Recounted, slices: Sequence[int]) -> bool:
     """Whether losses would tell what is inside cells: few cells are merged, or hardly a trip is misplaced."""
-    few = 0
+    few = []
     for s in slices:
         merged = recounted.n_merged(s)
-        few += merged if merged < _FEWEST_MERGED else 0
+        few += [merged] if merged < _FEWEST_MERGED and recounted.may_merge(s) else []
         if merged and recounted.misplaced(s) < max(merged, claims.k) * (1 + _TOLERANCE):
             return True
-    return 0 < few < _FEWEST_MERGED
+    return bool(few) and sum(few) < _FEWEST_MERGED
 
 
-def _may_withhold(claims: Any, *, withhold: bool, inside: bool) -> set[str]:
+def _may_withhold(claims: Any, *, withhold: bool, inside: bool = False, few_zones: bool = False) -> set[str]:
     """The measures that the rules allow to withhold."""
-    names = {"mean_generalization_error"}
+    names = {"floor_ratio", "mean_generalization_error"} if few_zones else set()
     if withhold:
         names |= set(_TELL_SUPPRESSED)
         if claims.parameters.get("k_population") is None:
             # Counted against the mean weight of all trips, the suppressed ones included.
             names |= {"c_avg", "cells_under_k_population"}
-    return names | set(DIGITS) if inside else names
+    return names | set(DIGITS) - {"mean_generalization_error"} if inside else names
 
 
 def _compare(

@@ -16,6 +16,7 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import cycle, product
 
+import h3.api.basic_int as h3_int
 import numpy as np
 import pytest
 import shapely
@@ -171,14 +172,16 @@ def check_sizes_are_tile_counts(release: Release) -> None:
         assert {z: int(zones.size[z]) for z in tiles} == {z: len(t) for z, t in tiles.items()}
 
 
-def check_published_sizes_tell_no_suppressed_tile(release: Release) -> None:
-    """Zones that overlap can be subtracted from each other, so tiles that only suppressed flows touch are left out."""
-    kept = release.plan.kept
-    ends = zip(both_ends(release), zone_tiles(release), release.published_sizes, strict=True)
-    for (tile, _, _, _), tiles, size in ends:
-        lost = set(tile[~kept].tolist()) - set(tile[kept].tolist())
-        want = {z: len(t if release.plan.homogeneous else t - lost) for z, t in tiles.items()}
-        assert {z: int(size[z]) for z in tiles} == want
+def check_published_tiles_owe_nothing_to_the_trips(release: Release) -> None:
+    """All cells below an H3 cell; not known of boxes, nor of trees that come without a map."""
+    for (_, _, zones, tree), tiles in zip(both_ends(release), release.possible_tiles, strict=True):
+        if not isinstance(zones, NodeZones) or tree.kind != "h3":
+            assert tiles is None
+            continue
+        finest = int(tree.level.max())
+        cells = tree.code[zones.nodes].tolist()
+        want = [h3_int.cell_to_children_size(c, finest) if c else h3_int.get_num_cells(finest) for c in cells]
+        assert tiles.tolist() == want
 
 
 def check_homogeneous_zones_are_disjoint(release: Release) -> None:
@@ -225,7 +228,7 @@ def check_all(release: Release, run: Run, max_suppressed: float) -> None:
     check_cells_are_what_the_plan_says(release)
     check_every_flow_is_in_one_covering_cell_or_none(release)
     check_sizes_are_tile_counts(release)
-    check_published_sizes_tell_no_suppressed_tile(release)
+    check_published_tiles_owe_nothing_to_the_trips(release)
     check_homogeneous_zones_are_disjoint(release)
     check_limit(release, run, max_suppressed)
 

@@ -52,7 +52,9 @@ def test_a_run_is_the_release_that_anonymize_makes(flows, found):
     release = flowveil.anonymize(flows, "odkanon", k=10, budget="volume")
     assert run.flows.equals(release.flows)
     assert run.zones.equals(release.zones)
-    assert run.measures == summarize(release)["measures"]["trips"]
+    # A page for the data holder: the error that methods are compared by is exact.
+    exact = release.metrics()["trips"]["mean_generalization_error"]
+    assert run.measures == {**summarize(release)["measures"]["trips"], "mean_generalization_error": exact}
     assert run.seconds > 0
 
 

@@ -380,7 +380,14 @@ def test_a_zone_that_is_not_on_the_map(city, zone):
 def test_a_wrong_number_of_tiles(city):
     folder, flows = city
     edit_table(folder, "zones.parquet", changed("tiles", lambda v: v + 1))
-    assert_found(folder, flows, "zones.parquet: 1", "zones have another number of tiles")
+    assert_found(folder, flows, "zones.parquet: 1", "zones have another number of possible tiles than the map")
+
+
+def test_an_error_that_tells_how_many_tiles_were_seen(city):
+    folder, flows = city
+    edit_report(folder, lambda r: r["measures"]["trips"].update(mean_generalization_error=12.3456))
+    assert_found(folder, flows, "too few zones may hold more than one tile")
+    assert_found(folder, flows, "has more than four digits")
 
 
 def test_a_wrong_level(city):
@@ -528,9 +535,14 @@ def test_it_shares_no_code_with_methods_engines_or_writers():
         "verify_differences",
         "verify_exports",
         "verify_folder",
+        "verify_floor",
         "verify_geopackage",
+        "verify_law",
+        "verify_measures",
         "verify_noisy",
+        "verify_outlines",
         "verify_parquet",
+        "verify_unlisted",
         "covering",
         "omx",
     )
@@ -547,8 +559,12 @@ def test_it_shares_no_code_with_methods_engines_or_writers():
             "flowveil.verify_differences",
             "flowveil.verify_exports",
             "flowveil.verify_folder",
+            "flowveil.verify_measures",
             "flowveil.verify_noisy",
+            "flowveil.verify_outlines",
             "flowveil.verify_parquet",
+            "flowveil.verify_rendering",
+            "flowveil.verify_unlisted",
         },
         "verify_binaries": {
             "flowveil.errors",
@@ -563,8 +579,13 @@ def test_it_shares_no_code_with_methods_engines_or_writers():
         "verify_exports": {"flowveil.verify_folder"},
         "verify_folder": set(),
         "verify_geopackage": set(),
-        "verify_noisy": {"flowveil.flows", "flowveil.verify_folder"},
+        "verify_floor": {"flowveil.flows", "flowveil.hierarchy"},
+        "verify_law": {"flowveil.flows", "flowveil.hierarchy"},
+        "verify_measures": {"flowveil.flows", "flowveil.verify_floor"},
+        "verify_noisy": {"flowveil.flows", "flowveil.verify_folder", "flowveil.verify_law"},
+        "verify_outlines": {"flowveil.hierarchy", "flowveil.verify_boxes", "flowveil.zoning.geometry"},
         "verify_parquet": {"flowveil.verify_folder"},
+        "verify_unlisted": set(),
         "covering": set(),
         "omx": {"flowveil.errors"},
     }

@@ -14,6 +14,7 @@ from pyarrow import csv
 import flowveil
 from flowveil.cli import main
 from flowveil.errors import DataError, ParameterError
+from unit.publish.releases import edit_table
 
 #: Codes with leading zeros and blanks: what number readers spoil.
 ZONES = pa.table(
@@ -71,6 +72,29 @@ def test_codes_survive_from_file_to_release(tmp_path, files, method, levels, cap
     assert min(published["trips"]) >= 10
     assert run("verify", out, "--against", trips, "--zones", zones) == 0, capsys.readouterr().err
     assert json.loads((out / "report.json").read_text())["parameters"]["resolution"] is None
+
+
+@pytest.mark.parametrize("slices", [[], ["--by", "day"]])
+def test_tiles_are_those_of_the_map_seen_or_not_and_verify_counts_them(tmp_path, files, slices, capsys):
+    zones, _ = files
+    codes, trips, out = ZONES["zone"].to_pylist(), tmp_path / "few.csv", tmp_path / "release"
+    # Two of three tiles of the south are never seen; its zone has three all the same.
+    seen = trips_between([*codes[:4], "010", "010"], seed=1)
+    csv.write_csv(seen.append_column("day", pa.array(["Monday", "Tuesday"] * (len(seen) // 2))), trips)
+    reading = ["--zones", zones, "--zones-levels", "district,zone"]
+    arguments = [*reading, *slices, "--k", 40, "--method", "oigh", "--out", out]
+    assert run("anonymize", trips, *arguments) == 0, capsys.readouterr().err
+    large = {"North": 3, "South": 3, "all": 6}
+    tiles = {r["zone"]: r["tiles"] for r in pq.read_table(out / "zones.parquet").to_pylist()}
+    assert tiles == {zone: large.get(zone, 1) for zone in tiles}
+    assert {"South", "all"} & set(tiles)
+
+    def count_those_seen(rows):
+        return [{**r, "tiles": {"South": 1, "all": 4}.get(r["zone"], r["tiles"])} for r in rows]
+
+    edit_table(out, "zones.parquet", count_those_seen)
+    assert run("verify", out, "--against", trips, *reading) == 3
+    assert "zones have another number of possible tiles than the map" in capsys.readouterr().err
 
 
 def test_verify_needs_the_map(tmp_path, files, capsys):

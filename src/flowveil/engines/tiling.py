@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from flowveil.hierarchy import Hierarchy
 from flowveil.zoning.files import ZoneMap
-from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64, h3_hierarchy, parent_of, resolution_of
+from flowveil.zoning.h3 import MAX_RESOLUTION, PENTAGON_BASE_CELLS, Cells64, h3_hierarchy, parent_of, resolution_of
 
 Mask = NDArray[np.bool_]
 
@@ -26,7 +26,6 @@ NO_TILE = 0
 UNREADABLE_TILE = 1
 _FIRST_OF_MAP = 2
 
-_PENTAGON_BASE_CELLS = np.array(sorted({h3_int.get_base_cell_number(c) for c in h3_int.get_pentagons(0)}))
 _N_BASE_CELLS = 122
 _LOW_BITS = np.uint64(0o111111111111111)
 #: For each resolution, the bits of the digits below it.
@@ -160,7 +159,7 @@ def is_cell(cells: Cells64) -> Mask:
     valid: Mask = (
         (mode_and_reserved == 0b00001000) & (base < _N_BASE_CELLS) & ((digits & unused) == unused) & (sevens == 0)
     )
-    suspects = np.flatnonzero(valid & np.isin(base, _PENTAGON_BASE_CELLS))
+    suspects = np.flatnonzero(valid & np.isin(base, PENTAGON_BASE_CELLS))
     if len(suspects):
         # The highest bit set is the highest of the first digit that is not 0: that digit is 1 when it is its
         # lowest.

@@ -123,7 +123,7 @@ def _h3_ends(
         inside = np.ones(len(cells), np.bool_) if region is None else _below(cells, region)
         zones = _distinct(up[inside]) if every is None else every
         zone = np.where(inside, np.searchsorted(zones, up), -1).astype(np.int32)
-        ends.append(ZonesOfEnd(H3Zones(zones, finest, zone), zone))
+        ends.append(ZonesOfEnd(H3Zones(zones, finest), zone))
     return ends, resolution
 
 

@@ -82,13 +82,13 @@ def noisy_flow_tables(release: NoisyRelease, *, rows: int) -> Iterator[pa.Table]
 def zones_table(release: Release | NoisyRelease) -> pa.Table:
     """The zones that published cells use, sorted by zone then role; GeoParquet 1.1 where the map is known.
 
-    A zone used at both ends is one row of role ``both`` when it is the same area with the same tiles in both
-    roles; the tiles are those observed at each end, so often they differ, and then there are two rows.
+    ``tiles`` counts those that a zone could hold, seen or not; it is empty where that is not known. A zone used at both
+    ends is one row of role ``both``.
     """
     plan, cells = release.plan, release.cells
-    size_o, size_d = release.published_sizes
-    origin = _zone_rows(plan.origin_zones, cells.origin, size_o, "origin")
-    destination = _zone_rows(plan.destination_zones, cells.destination, size_d, "destination")
+    tiles_o, tiles_d = release.possible_tiles
+    origin = _zone_rows(plan.origin_zones, cells.origin, tiles_o, "origin")
+    destination = _zone_rows(plan.destination_zones, cells.destination, tiles_d, "destination")
     table = _join_roles(origin, destination).sort_by([("zone", "ascending"), ("role", "ascending")])
     return _with_geo_metadata(table)
 
@@ -111,13 +111,12 @@ def family_flows_table(family: Family) -> pa.Table:
 
 def family_zones_table(family: Family) -> pa.Table:
     """The zones that published cells of any slice use; see `zones_table`. Slices share trees, so zones agree."""
-    sized = list(zip(family.releases, family.published_sizes, strict=True))
-    origin = _distinct_zones(
-        [_zone_rows(r.plan.origin_zones, r.cells.origin, size, "origin") for r, (size, _) in sized]
-    )
-    destination = _distinct_zones(
-        [_zone_rows(r.plan.destination_zones, r.cells.destination, size, "destination") for r, (_, size) in sized]
-    )
+    origins, destinations = [], []
+    for release in family.releases:
+        plan, cells, (tiles_o, tiles_d) = release.plan, release.cells, release.possible_tiles
+        origins.append(_zone_rows(plan.origin_zones, cells.origin, tiles_o, "origin"))
+        destinations.append(_zone_rows(plan.destination_zones, cells.destination, tiles_d, "destination"))
+    origin, destination = _distinct_zones(origins), _distinct_zones(destinations)
     table = _join_roles(origin, destination).sort_by([("zone", "ascending"), ("role", "ascending")])
     return _with_geo_metadata(table)
 
@@ -136,7 +135,7 @@ def _codes_of(zones: Zones, number: Ints) -> tuple[pa.Array, NDArray[np.int64]]:
     return pa.array(codes.tolist(), type=pa.string()).take(pa.array(position)), rank[position]
 
 
-def _zone_rows(zones: Zones, number: Ints, size: Ints | None, role: str) -> pa.Table:
+def _zone_rows(zones: Zones, number: Ints, tiles: NDArray[Any] | None, role: str) -> pa.Table:
     used = np.flatnonzero(np.bincount(number)).astype(np.int32)
     codes, first = np.unique(zones.codes(used), return_index=True)
     used = used[first]
@@ -144,7 +143,7 @@ def _zone_rows(zones: Zones, number: Ints, size: Ints | None, role: str) -> pa.T
     lat, lon = (None, None) if center is None else center
     known: dict[str, Any] = {
         "level": zones.level[used],
-        "tiles": None if size is None else size[used],
+        "tiles": None if tiles is None else tiles[used],
         "area_km2": area,
         "lat": lat,
         "lon": lon,

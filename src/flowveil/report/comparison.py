@@ -209,8 +209,8 @@ def render_comparison(comparison: Comparison) -> str:
         heading="Comparison of methods",
         lead=text(lead),
         parts=parts,
-        footer="Measures are those that a release would publish, but for the error, which is over all tiles for every "
-        "method; what a release would withhold is withheld here. "
+        footer="Measures are those that a release would publish, but for the error, which has all its digits for "
+        "every method; what a release would withhold is withheld here. "
         "Frontiers are computed from all flows, and rounded.",
         internal=_internal(),
     )

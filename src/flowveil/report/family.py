@@ -16,12 +16,14 @@ from flowveil.family import n_people
 from flowveil.flows import Cells
 from flowveil.plan import Release
 from flowveil.report.summary import (
-    _DIGITS,
     AND,
     EVEN_INSIDE,
+    FEW_COARSE,
     FEW_MERGED,
     FEWEST_MERGED,
     FEWEST_SUPPRESSED,
+    TELL_INSIDE,
+    TELL_SEEN,
     TELL_SUPPRESSED,
     _about_persons,
     _about_places,
@@ -29,8 +31,11 @@ from flowveil.report.summary import (
     _published_measures,
     _reaches,
     _thresholds_in_words,
+    as_one_cell,
     asked_k,
     cross_check,
+    few_coarse_zones,
+    few_merged_cells,
     is_even_inside,
     n_merged_cells,
     published_measures,
@@ -39,6 +44,7 @@ from flowveil.report.summary import (
     why_share_is_withheld,
     with_words,
 )
+from flowveil.report.unlisted import n_unlisted_pairs, within_reach
 from flowveil.slices import stacked
 
 if TYPE_CHECKING:
@@ -72,13 +78,14 @@ def summarize_family(family: Family, *, formats: Sequence[str] = (), basemap: st
     if reason == BESIDE_OTHERS:
         reasons = [own or reason for own in reasons]
     slices = []
-    for (key, release), measures, own, sizes in zip(family, exact, reasons, family.published_sizes, strict=True):
-        published, withheld = published_measures(release, measures, own, sizes)
+    # Each slice would add an equation between the numbers of tiles seen in the same zones; see `few_coarse_zones`.
+    few = any(few_coarse_zones([release]) for release in family.releases)
+    few = few or few_coarse_zones(family.releases, errors=len(family))
+    for (key, release), measures, own in zip(family, exact, reasons, strict=True):
+        published, withheld = published_measures(release, measures, own, few_coarse=few)
         named = dict(zip(family.columns, key, strict=True))
         slices.append({"slice": named, "measures": published, "withheld": withheld})
     overall = {basis: _published_measures(_overall(family, exact, basis)) for basis in exact[0]}
-    for basis in overall:
-        overall[basis]["mean_generalization_error"] = _overall_error(family, slices, basis)
     first = family.releases[-1]
     secret = reason is not None or any(r is not None for r in reasons)
     absent = len(_finest(family)) < len(family.input)
@@ -110,15 +117,6 @@ def summarize_family(family: Family, *, formats: Sequence[str] = (), basemap: st
     return with_words(report, formats=formats, basemap=basemap)
 
 
-def _overall_error(family: Family, slices: Sequence[Mapping[str, Any]], basis: str) -> float | None:
-    """The mean of the published errors, by the volume they are of: no more than the slices tell."""
-    places = _measured(family)
-    own = [slices[i]["measures"][basis] for i in places]
-    return _mean(
-        own, "mean_generalization_error", [float(family.releases[i].cells.volume(basis).sum()) for i in places]
-    )
-
-
 def _withhold_overall(
     family: Family,
     overall: dict[str, Measures],
@@ -136,13 +134,17 @@ def _withhold_overall(
         # Sums of squares and of losses have a term for each slice: with the total they are solved for the terms.
         hidden = {basis: {"c_dm", "distribution_distance", "reconstruction_loss"} for basis in overall}
         reasons.append(FROM_SUMS)
-    merged = [n_merged_cells(family.releases[i]) for i in _measured(family)]
-    if 0 < sum(n for n in merged if n < FEWEST_MERGED) < FEWEST_MERGED:
-        hidden = {basis: names | set(_DIGITS) for basis, names in hidden.items()}
+    measured = [family.releases[i] for i in _measured(family)]
+    few_merged = [n_merged_cells(release) for release in measured if few_merged_cells(release)]
+    if few_merged and sum(few_merged) < FEWEST_MERGED:
+        hidden = {basis: names | set(TELL_INSIDE) for basis, names in hidden.items()}
         reasons.append(FEW_MERGED)
     elif any(is_even_inside(family.releases[i], exact[i]["trips"]) for i in _measured(family)):
-        hidden = {basis: names | set(_DIGITS) for basis, names in hidden.items()}
+        hidden = {basis: names | set(TELL_INSIDE) for basis, names in hidden.items()}
         reasons.append(EVEN_INSIDE)
+    if few_coarse_zones(measured):
+        hidden = {basis: names | set(TELL_SEEN) for basis, names in hidden.items()}
+        reasons.append(FEW_COARSE)
     for basis, names in hidden.items():
         overall[basis].update(dict.fromkeys(names))
     if not reasons:
@@ -190,8 +192,24 @@ def _reason_overall(family: Family, reasons: list[str | None]) -> str | None:
     if not parts:
         return None
     together = stacked(parts)
-    enough = _reaches(family.guarantee, together) and n_people(together) >= family.guarantee.k
-    return None if enough and len(together) >= FEWEST_SUPPRESSED else FROM_TOTAL
+    enough = _reaches(family.guarantee, as_one_cell(together)) and n_people(together) >= family.guarantee.k
+    if not enough or len(together) < FEWEST_SUPPRESSED or _is_within_reach(family, together, reasons):
+        return FROM_TOTAL
+    return None
+
+
+def _is_within_reach(family: Family, together: Cells, reasons: Sequence[str | None]) -> bool:
+    """Whether what is hidden in slices is more than all but one of the pairs, or unpublished slices, can hold.
+
+    A slice is not published where it holds less than one cell needs, though a method may have other reasons: if all
+    of them hold more than that, nobody can be certain of any.
+    """
+    finest, cell = _finest(family), as_one_cell(together)
+    absent = len(family.input) - len(finest)
+    secret = [family.releases[i] for i in finest.values() if reasons[i] is not None]
+    if not secret and within_reach(family.guarantee, cell, absent + 1):
+        return False
+    return within_reach(family.guarantee, cell, absent + sum(n_unlisted_pairs(release) for release in secret))
 
 
 def _hidden(family: Family, basis: str) -> set[str]:

@@ -59,7 +59,7 @@ MEASURES: tuple[tuple[str, str, str], ...] = (
     (
         "mean_generalization_error",
         "Mean generalisation error",
-        "Tiles in the origin zone plus tiles in the destination zone, averaged over the published volume; "
+        "Tiles seen in the origin zone plus tiles seen in the destination zone, averaged over the published volume; "
         "2 means that nothing was generalised.",
     ),
     (
@@ -365,7 +365,7 @@ def _introduction(report: Mapping[str, Any], view: Mapping[str, Any]) -> str:
 _COLOURS = (
     ("volume", "volume"),
     ("density", "volume per km²"),
-    ("tiles", "size (tiles in the zone)"),
+    ("tiles", "size (possible tiles in the zone)"),
     ("level", "level (resolution)"),
 )
 _END_OPTIONS = '<option value="origin">origin</option><option value="destination">destination</option>'
@@ -375,8 +375,11 @@ def _tools(view: Mapping[str, Any], basemap: str | None) -> str:
     drawn = view["frame"] is not None
     parts = ['<form class="tools" onsubmit="return false" aria-label="What the maps show">']
     if drawn:
-        # Boxes are not nodes of a tree: they have no level.
-        colours = [c for c in _COLOURS if not (view["boxes"] and c[0] == "level")]
+        # Boxes are not nodes of a tree: they have no level. How many tiles there could be is not always known.
+        unknown = {"level"} if view["boxes"] else set()
+        if any(None in view["layers"][end]["tiles"] for end in ENDS):
+            unknown.add("tiles")
+        colours = [c for c in _COLOURS if c[0] not in unknown]
         parts.append(f'<label>Colour zones by<select id="colour">{_options(colours)}</select></label>')
     if len(view["bases"]) > 1:
         parts.append(f'<label>Count<select id="basis">{_options((b, b) for b in view["bases"])}</select></label>')
@@ -422,11 +425,12 @@ def distribution_part(report: Mapping[str, Any], flows: pa.Table, zones: pa.Tabl
     for end in ENDS:
         listed = zones.filter(pc.is_in(zones["role"], value_set=pa.array([end, "both"])))
         if listed["tiles"].null_count:
-            # A noisy release does not tell how many tiles were seen in a zone.
+            # How many tiles a zone could hold is not always known.
             continue
         title = f"Sizes of {end} zones"
-        chart = bar_chart(count_histogram(listed["tiles"].to_numpy()), title=title, label="tiles in the zone")
-        drawings.append(chart_figure(title, "How many zones cover how many tiles; the fewer, the finer.", chart))
+        chart = bar_chart(count_histogram(listed["tiles"].to_numpy()), title=title, label="possible tiles in the zone")
+        caption = "How many zones could hold how many tiles, seen or not; the fewer, the finer."
+        drawings.append(chart_figure(title, caption, chart))
     return Part(
         "sizes", "How full the cells are, how large the zones", f'<div class="charts">{"".join(drawings)}</div>'
     )

@@ -107,9 +107,8 @@ def render_internal(release: Release | NoisyRelease) -> str:
     report = summarize(release)
     published = maps_part(report, release.flows, release.zones, None)
     data = dict(published.map_data or {})
-    noisy = isinstance(release, NoisyRelease)
-    # The report withholds what is computed from true counts; this page is where it may stand.
-    measured = {**report, "measures": release.metrics(), "withheld": None} if noisy else report
+    # What the report withholds or rounds may stand here.
+    measured = {**report, "measures": release.metrics(), "withheld": None}
     before = _before_part(release, data)
     if isinstance(release, NoisyRelease):
         inside = [_counted_part(release)]
@@ -131,7 +130,7 @@ def render_internal(release: Release | NoisyRelease) -> str:
             parameters_part(report),
         ],
         footer="Not for publication. The published report is report.html in the release folder.",
-        internal=WARNING_OF_NOISE if noisy else WARNING,
+        internal=WARNING_OF_NOISE if isinstance(release, NoisyRelease) else WARNING,
     )
 
 

@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from flowveil import __version__
 from flowveil.noisy import NoisyRelease
+from flowveil.report.unlisted import n_unlisted_pairs, within_reach
 
 if TYPE_CHECKING:
+    from flowveil.flows import Cells
     from flowveil.guarantee import Guarantee
-    from flowveil.hierarchy import Ints
     from flowveil.plan import Release
 
 #: What a manifest.json of ours says of itself; a folder without it is never overwritten.
@@ -40,26 +41,43 @@ TELL_SUPPRESSED = (
 
 #: With fewer suppressed flows or cells than this, whoever knows one of them learns the other from the total.
 FEWEST_SUPPRESSED = 3
+REVEALS_VALUES = (
+    "so little is suppressed, or so much for the few pairs of zones it can lie in, that the total would reveal "
+    "single values"
+)
 
-#: With fewer cells than this that cover more than one pair of tiles, the losses are withheld.
+#: With fewer cells than this that cover more than one pair of tiles, the losses are withheld; with fewer zones than
+#: this that may hold more than one tile, the error.
 FEWEST_MERGED = 10
 EVEN_INSIDE = "cells are so even inside that the losses would tell what is inside them"
 FEW_MERGED = "so few cells cover more than one pair of tiles that the losses would tell what is inside one"
+FEW_COARSE = "so few zones may hold more than one tile that the error would reveal how many were seen in one"
+
+#: Measures from which the number of tiles seen in a zone can be computed where there are few zones.
+TELL_SEEN = ("floor_ratio", "mean_generalization_error")
+
+#: Measures that tell how trips are spread over the tiles inside cells.
+TELL_INSIDE = (
+    "distribution_distance",
+    "floor_generalization_error",
+    "floor_ratio",
+    "generalization_distance_m",
+    "generalization_distance_median_m",
+    "generalization_distance_std_m",
+    "reconstruction_loss",
+)
 
 #: Said of a population threshold that has nothing to do with k.
 GIVEN = "a threshold given as a number; it is not k times the mean weight of a trip"
-FEW_SUPPRESSED = (
-    f"fewer than {FEWEST_SUPPRESSED} flows or cells are suppressed, so their total would tell single values"
-)
-LESS_THAN_A_CELL = "all that is suppressed, taken together, is less than the guarantee asks of one cell"
 #: Why measures of one matrix are withheld.
-REASONS = (EVEN_INSIDE, FEW_MERGED, FEW_SUPPRESSED, LESS_THAN_A_CELL)
+REASONS = (EVEN_INSIDE, FEW_COARSE, FEW_MERGED, REVEALS_VALUES)
 #: Between two reasons for withholding; no reason has it inside.
 AND = "; and "
 
 #: Significant digits of measures that are computed from tiles, not from published cells. A median is the very
 #: distance of one tile: exact, it would name that tile.
 _DIGITS = {
+    "mean_generalization_error": 4,
     "reconstruction_loss": 4,
     "distribution_distance": 4,
     "floor_generalization_error": 3,
@@ -90,7 +108,7 @@ def summarize(
 
         return with_words(summarize_noise(release), formats=formats, basemap=basemap)
     reason = reason_to_withhold(release)
-    measures, withheld = published_measures(release, release.metrics(), reason, release.published_sizes)
+    measures, withheld = published_measures(release, release.metrics(), reason, few_coarse=few_coarse_zones([release]))
     guarantee = _published_guarantee(release, withhold=reason is not None)
     report = {
         "version": __version__,
@@ -207,7 +225,8 @@ def published_measures(
     release: Release,
     exact: Mapping[str, Mapping[str, float | int | None]],
     reason: str | None,
-    sizes: tuple[Ints, Ints],
+    *,
+    few_coarse: bool,
 ) -> tuple[dict[str, dict[str, float | int | None]], dict[str, Any] | None]:
     """The measures as they may be published, and which are withheld and why (None where none is).
 
@@ -215,19 +234,20 @@ def published_measures(
         release: the release.
         exact: its measures.
         reason: why the suppressed volume must not be told, if it must not.
-        sizes: the published numbers of tiles of its origin zones and of its destination zones.
+        few_coarse: whether too few zones are published that may hold several tiles to tell the error.
     """
     measures = {basis: _published_measures(values) for basis, values in exact.items()}
-    for basis in measures:
-        measures[basis]["mean_generalization_error"] = _published_error(release, basis, sizes)
     hidden: dict[str, set[str]] = {basis: set() for basis in measures}
     reasons = [] if reason is None else [reason]
     if reason is not None:
         hidden = {basis: set(_tell_suppressed(release, basis)) for basis in measures}
     inside = _reason_to_withhold_losses(release, exact["trips"])
     if inside is not None:
-        hidden = {basis: names | set(_DIGITS) for basis, names in hidden.items()}
+        hidden = {basis: names | set(TELL_INSIDE) for basis, names in hidden.items()}
         reasons.append(inside)
+    if few_coarse:
+        hidden = {basis: names | set(TELL_SEEN) for basis, names in hidden.items()}
+        reasons.append(FEW_COARSE)
     for basis, names in hidden.items():
         measures[basis].update(dict.fromkeys(names))
     if not reasons:
@@ -277,6 +297,9 @@ def reason_to_withhold(release: Release) -> str | None:
     The total of what is suppressed is published like one more cell, so it must satisfy the guarantee like
     one; and it must not be the sum of one or two flows or cells, because whoever knows one would learn the other.
     Flows that were taken out of cells before these were counted are suppressed one by one, not cell by cell.
+    Nor must it be so much that no pair it can lie in may be empty; see `flowveil.report.unlisted`. That three cells
+    are suppressed follows from telling it, so there must be a fourth pair. All reasons have the same words: which one
+    holds would tell the rest.
     """
     suppressed = release.cell_of_flow < 0
     n_flows = int(suppressed.sum())
@@ -284,11 +307,10 @@ def reason_to_withhold(release: Release) -> str | None:
         return None
     whole_cells = release.plan.suppression["rule"] == "short cells"
     fewest = _cells_among(release, suppressed) if whole_cells else n_flows
-    if min(n_flows, fewest) < FEWEST_SUPPRESSED:
-        return FEW_SUPPRESSED
-    together = release.input.select(suppressed)
-    if not _reaches(release.guarantee, together):
-        return LESS_THAN_A_CELL
+    together, n_pairs = as_one_cell(release.input.select(suppressed)), n_unlisted_pairs(release)
+    too_little = min(n_flows, fewest) < FEWEST_SUPPRESSED or not _reaches(release.guarantee, together)
+    if too_little or n_pairs <= FEWEST_SUPPRESSED or within_reach(release.guarantee, together, n_pairs):
+        return REVEALS_VALUES
     return None
 
 
@@ -297,6 +319,49 @@ def n_merged_cells(release: Release) -> int:
     plan, cells = release.plan, release.cells
     pairs = plan.origin_zones.size[cells.origin].astype(np.int64) * plan.destination_zones.size[cells.destination]
     return int(np.count_nonzero(pairs > 1))
+
+
+def coarse_zones(release: Release) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which origin zones and which destination zones may hold more than one tile: by the map, not by what was seen."""
+    from flowveil.plan import NodeZones
+
+    masks = []
+    zones_of_ends = (release.plan.origin_zones, release.plan.destination_zones)
+    for zones, possible in zip(zones_of_ends, release.possible_tiles, strict=True):
+        if possible is not None:
+            masks.append(possible > 1)
+        elif isinstance(zones, NodeZones):
+            masks.append(~zones.hierarchy.is_leaf[zones.nodes])
+        else:
+            masks.append(np.ones(len(zones), np.bool_))
+    return masks[0], masks[1]
+
+
+def n_coarse_cells(release: Release) -> int:
+    """How many published cells may cover more than one pair of tiles."""
+    origins, destinations = coarse_zones(release)
+    return int(np.count_nonzero(origins[release.cells.origin] | destinations[release.cells.destination]))
+
+
+def few_coarse_zones(releases: Sequence[Release], *, errors: int = 1) -> bool:
+    """Whether so few zones of a role may hold several tiles that mean generalisation errors would tell how many did.
+
+    An error is one equation between the numbers of tiles seen in the zones; all else in it is published. So there must
+    be ten unknown numbers for each equation. A role whose zones are all single tiles adds nothing to tell.
+
+    Args:
+        releases: what is published together.
+        errors: how many errors are told of them.
+    """
+    for end, name in enumerate(("origin", "destination")):
+        codes: set[str] = set()
+        for release in releases:
+            zones = (release.plan.origin_zones, release.plan.destination_zones)[end]
+            used = np.unique_values(getattr(release.cells, name))
+            codes.update(zones.codes(used[coarse_zones(release)[end][used]]).tolist())
+        if 0 < len(codes) < FEWEST_MERGED * errors:
+            return True
+    return False
 
 
 def is_even_inside(release: Release, exact: Mapping[str, float | int | None]) -> bool:
@@ -312,6 +377,11 @@ def is_even_inside(release: Release, exact: Mapping[str, float | int | None]) ->
     return merged > 0 and misplaced < max(merged, release.guarantee.k)
 
 
+def few_merged_cells(release: Release) -> bool:
+    """Whether losses are the sum of so few terms that they would tell one; none at all tells that one tile was seen."""
+    return n_coarse_cells(release) > 0 and n_merged_cells(release) < FEWEST_MERGED
+
+
 def _reason_to_withhold_losses(release: Release, exact: Mapping[str, float | int | None]) -> str | None:
     """Why the losses must not be told, or None where they may be.
 
@@ -323,7 +393,7 @@ def _reason_to_withhold_losses(release: Release, exact: Mapping[str, float | int
         release: what is published.
         exact: its measures by trips.
     """
-    if 0 < n_merged_cells(release) < FEWEST_MERGED:
+    if few_merged_cells(release):
         return FEW_MERGED
     return EVEN_INSIDE if is_even_inside(release, exact) else None
 
@@ -347,10 +417,14 @@ def _cells_among(release: Release, flows: NDArray[np.bool_]) -> int:
     return len(np.unique_values(pair))
 
 
-def _reaches(guarantee: Guarantee, rows: Any) -> bool:
-    """Whether these rows, taken as one cell, reach the thresholds of trips, people and population."""
+def as_one_cell(rows: Cells) -> Cells:
+    """These rows taken as one cell."""
     nowhere = np.zeros(len(rows), np.int32)
-    cell = rows.merge(nowhere, nowhere, 1, 1).cells
+    return rows.merge(nowhere, nowhere, 1, 1).cells
+
+
+def _reaches(guarantee: Guarantee, cell: Cells) -> bool:
+    """Whether a cell reaches the thresholds of trips, people and population."""
     return bool(replace(guarantee, locations=None).safe(cell).all())
 
 
@@ -373,14 +447,6 @@ def _published_guarantee(release: Release, *, withhold: bool) -> dict[str, Any]:
 
 def _published_measures(values: Mapping[str, float | int | None]) -> dict[str, float | int | None]:
     return {name: _rounded(value, _DIGITS.get(name)) for name, value in values.items()}
-
-
-def _published_error(release: Release, basis: str, sizes: tuple[Ints, Ints]) -> float | None:
-    """The mean generalisation error by the published numbers of tiles: it follows from the tables and tells no more."""
-    cells, (size_o, size_d) = release.cells, sizes
-    volume = cells.volume(basis).astype(np.float64)
-    size = size_o[cells.origin].astype(np.float64) + size_d[cells.destination]
-    return float(np.sum(volume * size) / np.sum(volume)) if volume.any() else None
 
 
 def _rounded(value: float | int | None, digits: int | None) -> float | int | None:

@@ -22,6 +22,9 @@ from flowveil.hierarchy import Floats, Hierarchy, Ints
 MAX_RESOLUTION = 15
 _RESOLUTION_SHIFT = np.uint64(52)
 _RESOLUTION_MASK = np.uint64(0xF) << _RESOLUTION_SHIFT
+_BASE_CELL_SHIFT = np.uint64(45)
+_ALL_DIGITS = (np.uint64(1) << _BASE_CELL_SHIFT) - np.uint64(1)
+PENTAGON_BASE_CELLS = np.array(sorted({h3_int.get_base_cell_number(c) for c in h3_int.get_pentagons(0)}))
 #: Code of the root above several base cells: no cell has it.
 VIRTUAL_ROOT_CODE = 0
 
@@ -37,6 +40,22 @@ def parent_of(cells: Cells64, resolution: int) -> Cells64:
     """The ancestor of each cell at a resolution that is not finer than its own."""
     below = np.uint64((1 << 3 * (MAX_RESOLUTION - resolution)) - 1)
     return (cells & ~_RESOLUTION_MASK) | (np.uint64(resolution) << _RESOLUTION_SHIFT) | below
+
+
+def n_descendants(cells: Cells64, resolution: int) -> NDArray[np.int64]:
+    """How many cells of a resolution there are in each cell, seen or not; in a virtual root, all on earth.
+
+    A pentagon has one child that is a pentagon and five that are hexagons. Which base cells stand below a virtual root
+    is known from the data alone, so it counts them all.
+    """
+    own = resolution_of(cells)
+    hexagon = 7 ** np.maximum(resolution - own, 0)
+    pentagon = 1 + 5 * ((hexagon - 1) // 6)
+    unused = (np.uint64(1) << (3 * (MAX_RESOLUTION - own)).astype(np.uint64)) - np.uint64(1)
+    base = (cells >> _BASE_CELL_SHIFT & np.uint64(0x7F)).astype(np.int64)
+    is_pentagon = np.isin(base, PENTAGON_BASE_CELLS) & (cells & _ALL_DIGITS == unused)
+    on_earth = 2 + 120 * 7**resolution
+    return np.where(cells == VIRTUAL_ROOT_CODE, on_earth, np.where(is_pentagon, pentagon, hexagon))
 
 
 def h3_hierarchy(tiles: Cells64) -> Hierarchy:
@@ -136,12 +155,10 @@ class H3Zones:
     Attributes:
         cells: distinct cells in increasing order.
         tile_resolution: resolution of the tiles that `size` counts.
-        zone_of_tile: the zone of each tile that was seen, -1 outside; used by `holding` alone.
     """
 
     cells: Cells64
     tile_resolution: int
-    zone_of_tile: Ints
 
     def __len__(self) -> int:
         return len(self.cells)
@@ -149,18 +166,16 @@ class H3Zones:
     @cached_property
     def size(self) -> NDArray[Any]:
         """Tiles in each zone: all there are, seen or not."""
-        sizes = map(h3_int.cell_to_children_size, self.cells.tolist(), [self.tile_resolution] * len(self.cells))
-        return np.fromiter(sizes, dtype=np.int64, count=len(self.cells))
+        return n_descendants(self.cells, self.tile_resolution)
 
     @cached_property
     def level(self) -> Ints:
         """Resolution of each zone."""
         return resolution_of(self.cells).astype(np.int32)
 
-    def holding(self, tiles: NDArray[np.bool_]) -> Ints:
-        """How many of these tiles, of those that were seen, lie in each zone."""
-        zone = self.zone_of_tile[tiles]
-        return np.bincount(zone[zone >= 0], minlength=len(self)).astype(np.int32)
+    def possible(self, whole_map: Hierarchy | None) -> NDArray[np.int64]:  # noqa: ARG002
+        """The same: what a zone could hold is all it counts."""
+        return self.size
 
     def codes(self, zones: Ints) -> NDArray[np.str_]:
         """Cells in hexadecimal."""

@@ -374,17 +374,6 @@ def test_cells_after_a_merge_do_not_know_trips_of_persons():
     assert merged.people.trips is None
 
 
-def test_zones_of_a_region_tell_how_many_seen_tiles_they_hold():
-    flows = read_trips(trip_table(400), resolution=9)
-    zones = anonymize(flows, "laplace", epsilon=1, bound=5, region=REGION, level=7).plan.origin_zones
-    tree = flows.origins
-    mask = np.arange(tree.n_tiles) % 3 == 0
-    seen = [h3.cell_to_parent(format(c, "x"), 7) for c in tree.code[tree.leaf_node][mask].tolist()]
-    codes = zones.codes(np.arange(len(zones), dtype=np.int32)).tolist()
-    assert zones.holding(mask).tolist() == [seen.count(code) for code in codes]
-    assert zones.holding(mask).sum() > 0
-
-
 # ---- which epsilon is a promise --------------------------------------------------------------------------------------
 
 

@@ -74,6 +74,7 @@ def nested_release(*, short_cell: bool = False) -> Release:
         np.array([t for _, _, t in rows]),
         origins=tree,
         destinations=tree,
+        whole_map=tree,
     )
     zones_o = NodeZones(tree, np.array([node["X"], node["Y"]], np.int32))
     zones_d = NodeZones(tree, np.array([node["X"], node["x1"], node["x2"], node["Y"]], np.int32))

@@ -7,7 +7,9 @@ import stat
 import pytest
 
 from flowveil.errors import OutputError
+from flowveil.report.document import number
 from flowveil.report.internal import check_place, render_internal
+from flowveil.report.summary import summarize
 from unit.publish.releases import city_flows, region_flows, release_of
 
 
@@ -59,3 +61,11 @@ def test_the_published_report_says_nothing_of_it(release, tmp_path):
     assert "NOT FOR PUBLICATION" not in text
     assert "origin_tiles" not in text
     assert "suppressing more or less" not in text
+
+
+def test_it_has_the_measures_that_the_report_withholds(release):
+    shown = render_internal(release)
+    error = release.metrics()["trips"]["mean_generalization_error"]
+    assert "so few zones" in summarize(release)["withheld"]["reason"]
+    assert f">{number(error)}</td>" in shown
+    assert ">withheld</td>" not in shown

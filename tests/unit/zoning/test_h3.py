@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowveil.errors import DataError
-from flowveil.zoning.h3 import h3_hierarchy, parent_of, resolution_of
+from flowveil.zoning.h3 import VIRTUAL_ROOT_CODE, h3_hierarchy, n_descendants, parent_of, resolution_of
 
 
 def cells_near(lat: float, lon: float, spread: float, n: int, resolution: int, seed: int) -> np.ndarray:
@@ -72,6 +72,18 @@ def test_parents_equal_the_package(resolution):
     for r in range(resolution + 1):
         want = [h3_int.cell_to_parent(int(c), r) for c in cells]
         assert parent_of(cells, r).tolist() == want
+
+
+@pytest.mark.parametrize("resolution", range(0, 16, 3))
+def test_all_cells_below_equal_the_package(resolution):
+    for r in range(resolution + 1):
+        near = {h3_int.latlng_to_cell(lat, 2.35, r) for lat in (-17.0, 48.85)}
+        beside = {c for pentagon in h3_int.get_pentagons(r) for c in h3_int.grid_disk(pentagon, 1)}
+        cells = np.array(sorted(near | beside), dtype=np.uint64)
+        want = [h3_int.cell_to_children_size(c, resolution) for c in cells.tolist()]
+        assert n_descendants(cells, resolution).tolist() == want
+    root = np.array([VIRTUAL_ROOT_CODE], dtype=np.uint64)
+    assert n_descendants(root, resolution).tolist() == [h3_int.get_num_cells(resolution)]
 
 
 def test_the_whole_earth_at_base_resolution():

@@ -494,7 +494,7 @@
       lines.push((state.basis === "trips" ? exact(sum) + " trips" : "weight " + exact(sum)) + (end === "destination" ? " from " : " to ") + "the selected zone");
     }
     for (const b of data.bases) if (layer[b]) lines.push(b === "trips" ? `${exact(layer[b][zone])} trips ${counted(end)}` : `weight ${exact(layer[b][zone])}`);
-    const tilesText = layer.tiles[zone] === 1 ? "1 tile" : exact(layer.tiles[zone]) + " tiles";
+    const tilesText = layer.tiles[zone] === null ? "" : layer.tiles[zone] === 1 ? "1 tile" : exact(layer.tiles[zone]) + " possible tiles";
     lines.push([tilesText, layer.area[zone] === null ? "" : exact(layer.area[zone]) + " km²", data.boxes || layer.level[zone] === null ? "" : "level " + layer.level[zone]].filter(Boolean).join(", "));
     return lines;
   }
@@ -569,7 +569,7 @@
       if (!members || !members.length) continue;
       const s = scale.of[members[0].name];
       const filter = state.selected && state.colour !== "tiles" && state.colour !== "level" ? (state.selected.end === "origin" ? " from the selected zone" : " to the selected zone") : "";
-      const title = members[0].layer.values ? members[0].layer.title : { volume: cap(UNIT[state.basis]) + filter, density: cap(UNIT[state.basis]) + " per km²" + filter, tiles: "Tiles in the zone", level: "Level (higher is finer)" }[state.colour];
+      const title = members[0].layer.values ? members[0].layer.title : { volume: cap(UNIT[state.basis]) + filter, density: cap(UNIT[state.basis]) + " per km²" + filter, tiles: "Possible tiles in the zone", level: "Level (higher is finer)" }[state.colour];
       const heads = s.levels ? s.levels.map(String) : [...s.limits, null].map((_, i) => {
         if (!s.high) return "none";
         if (i === s.limits.length) return `${short(i ? s.limits[i - 1] : s.low)} or more`;

@@ -1,0 +1,76 @@
+"""What a reader can conclude from a release about pairs that are not listed: every world is tried."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from itertools import product
+
+import numpy as np
+import pytest
+
+from flowveil.flows import Flows
+from flowveil.guarantee import Guarantee
+from flowveil.hierarchy import Hierarchy
+from flowveil.methods import find_method
+from flowveil.plan import Release
+from flowveil.report.summary import summarize
+from flowveil.verify import verify_release
+from unit.publish.releases import edit_report
+
+TREE, _ = Hierarchy.from_parents([-1, 0, 0, 0], np.array(["map", "a", "b", "c"]))
+PAIRS = list(product(range(3), range(3)))
+
+
+def tiles_of(trips: dict[tuple[int, int], int], k: int, *, unit: str = "trips") -> Release:
+    """A map of three zones as they are: pairs short of k are suppressed. Each trip is a person's own, of weight 2."""
+    rows = [(o, d) for (o, d), n in trips.items() for _ in range(n)]
+    flows = Flows.from_pairs(
+        np.array([o for o, _ in rows]),
+        np.array([d for _, d in rows]),
+        origins=TREE,
+        destinations=TREE,
+        whole_map=TREE,
+        person=np.arange(len(rows)) if unit == "people" else None,
+        weight=np.full(len(rows), 2.0) if unit == "population" else None,
+    )
+    guarantee = Guarantee.resolve(flows, k=k, protect=unit, k_population=2.0 * k if unit == "population" else None)
+    plan = find_method("suppression").plan(flows, guarantee)
+    parameters = {"k": k, "protect": unit, "k_population": guarantee.population}
+    return Release.from_plan(flows, plan, guarantee, method="suppression", parameters=parameters)
+
+
+@pytest.mark.parametrize(
+    ("n_unlisted", "unit"), [(2, "trips"), (3, "trips"), (4, "trips"), (4, "people"), (4, "population"), (5, "trips")]
+)
+def test_no_unlisted_pair_is_known_to_have_trips(n_unlisted, unit):
+    """All worlds that publish the same must leave each unlisted pair the choice to be empty.
+
+    A world is the trips of every pair that is not listed, each below k. What is published is the matrix and the
+    whole report, so what withholding itself tells is tried as well.
+    """
+    k, unlisted = 3, [(0, 1), (1, 2), (2, 0), (0, 2), (1, 0)][:n_unlisted]
+    listed = {pair: 2 * k for pair in PAIRS if pair not in unlisted}
+    worlds = defaultdict(list)
+    for values in product(range(k), repeat=n_unlisted):
+        release = tiles_of({**listed, **dict(zip(unlisted, values, strict=True))}, k, unit=unit)
+        published = json.dumps(summarize(release)), str(release.flows.to_pylist())
+        worlds[published].append(values)
+    told = [values for values in worlds.values() if sum(map(sum, values)) and len({sum(v) for v in values}) == 1]
+    assert bool(told) == (n_unlisted > 3), "the totals must be told somewhere, or nothing is tried"
+    for alike in worlds.values():
+        for held in zip(*alike, strict=True):
+            assert 0 in held
+
+
+def test_three_full_pairs_of_nine_are_not_told_and_verify_finds_it(tmp_path):
+    unlisted = [(0, 1), (1, 2), (2, 0)]
+    release = tiles_of({pair: 9 if pair in unlisted else 20 for pair in PAIRS}, 10)
+    folder = release.write(tmp_path / "release")
+    assert json.loads((folder / "report.json").read_text())["measures"]["trips"]["suppressed_share"] is None
+
+    def tell(report):
+        report["measures"]["trips"]["suppressed_share"] = release.metrics()["trips"]["suppressed_share"]
+
+    edit_report(folder, tell)
+    assert any("to tell suppressed_share" in finding for finding in verify_release(folder, release.input))
