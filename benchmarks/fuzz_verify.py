@@ -42,7 +42,7 @@ from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
 from flowveil.verify import verify_release
 from flowveil.verify_exports import EXPORTS
-from flowveil.verify_folder import read_json
+from flowveil.verify_files import read_json
 
 #: A folder of a few cells takes a fraction of a second.
 SECONDS = 60

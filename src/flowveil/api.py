@@ -309,7 +309,7 @@ def verify_folder(
     """
     from flowveil.verify import verify_release
     from flowveil.verify_exports import EXPORTS
-    from flowveil.verify_folder import check_folder
+    from flowveil.verify_files import check_folder
 
     folder = named_path(directory, what="the release")
     if not folder.is_dir():
@@ -333,7 +333,7 @@ def verify_folder(
 
 def _parameters_of(folder: Path) -> dict[str, Any]:
     """What the release's own report says of how it was made."""
-    from flowveil.verify_folder import read_json
+    from flowveil.verify_files import read_json
 
     try:
         parameters = read_json(folder / "report.json")["parameters"]

@@ -29,7 +29,7 @@ from flowveil.verify_boxes import Rectangles, flows_inside
 from flowveil.verify_carriers import check_carriers
 from flowveil.verify_differences import check_differences
 from flowveil.verify_exports import EXPORTS, check_exports
-from flowveil.verify_folder import check_folder, read_json
+from flowveil.verify_files import check_folder, read_json
 from flowveil.verify_measures import check_measures
 from flowveil.verify_noisy import claims_noise, verify_noise
 from flowveil.verify_outlines import check_outlines

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from flowveil.errors import DataError
-from flowveil.verify_folder import open_regular
+from flowveil.verify_files import open_regular
 from flowveil.verify_geopackage import differences, expected_geopackage
 from flowveil.verify_parquet import UNREAD as UNREAD_IN_TABLES
 from flowveil.verify_parquet import our_writer

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from flowveil.verify_folder import parse_json, read_json
+from flowveil.verify_files import parse_json, read_json
 from flowveil.verify_parquet import read_layout
 
 _MANIFEST = {"format", "version", "sha256", "statement"}

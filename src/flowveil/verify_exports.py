@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from flowveil.verify_folder import read_json
+from flowveil.verify_files import read_json
 
 #: Files that a release may hold beside its own, and what rows they carry.
 EXPORTS: Mapping[str, tuple[str, ...]] = {

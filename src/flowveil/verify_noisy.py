@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowveil.verify_folder import read_json
+from flowveil.verify_files import read_json
 from flowveil.verify_law import check_law
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from glob import escape
 from pathlib import Path
 from typing import IO, Any
 
-from flowveil.verify_folder import open_regular
+from flowveil.verify_files import open_regular
 
 _MARK = b"PAR1"
 #: Fixed by the data model: they are part of the bytes.

@@ -30,7 +30,7 @@ from flowveil.report.html import render, tile_server
 from flowveil.report.internal import check_place
 from flowveil.report.summary import FORMAT, json_text, manifest, summarize
 from flowveil.verify import verify_release
-from flowveil.verify_folder import read_json
+from flowveil.verify_files import read_json
 
 if TYPE_CHECKING:
     from flowveil.plan import Release

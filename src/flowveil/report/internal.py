@@ -36,7 +36,7 @@ from flowveil.report.html import (
 )
 from flowveil.report.maps import ENDS, MAX_ZONES, Frame, encode_shapes
 from flowveil.report.summary import FORMAT, summarize
-from flowveil.verify_folder import read_json
+from flowveil.verify_files import read_json
 
 if TYPE_CHECKING:
     from flowveil.flows import Cells

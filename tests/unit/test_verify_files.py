@@ -14,7 +14,7 @@ import pytest
 import flowveil.verify
 from flowveil.api import verify_folder
 from flowveil.verify import verify_release
-from flowveil.verify_folder import read_json
+from flowveil.verify_files import read_json
 from unit.publish.releases import city_flows, rehash, release_of
 
 
