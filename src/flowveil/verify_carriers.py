@@ -88,6 +88,8 @@ def check_carriers(place: Path) -> Iterator[str]:
     yield from _strange("manifest.json", manifest, _MANIFEST)
     if manifest.get("statement", []) != report.get("statement", []):
         yield "manifest.json: its statement is not that of report.json"
+    if manifest.get("version") != report.get("version") or manifest.get("format") != "flowveil release":
+        yield "manifest.json: its version or format is not that of report.json"
     for name in ("flows.parquet", "zones.parquet"):
         yield from _strange_metadata(name, place / name)
 

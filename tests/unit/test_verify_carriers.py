@@ -41,6 +41,8 @@ def test_words_of_the_manifest_alone(city):
     content = json.loads(place.read_text("utf-8"))
     place.write_text(json.dumps({**content, "statement": ["Three trips went there."]}), "utf-8")
     assert any("its statement is not that of report.json" in line for line in verify_release(folder, flows))
+    place.write_text(json.dumps({**content, "version": "three trips"}), "utf-8")
+    assert any("its version or format is not" in line for line in verify_release(folder, flows))
     place.write_text(json.dumps({**content, "note": "three trips"}), "utf-8")
     assert any("manifest.json has 1 entries that no release has" in line for line in verify_release(folder, flows))
 
