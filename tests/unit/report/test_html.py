@@ -84,7 +84,7 @@ def test_withheld_is_said_and_not_confused_with_unknown():
     rows = {re.split(r"(?<=[a-z)])(?=[A-Z])", row[0])[0]: row[1:] for row in Page(text).rows}
     assert rows["Suppressed share"] == ["withheld"]
     assert rows["Fewest people in a cell"] == ["not known"]
-    assert "fewer than 3 flows or cells are suppressed" in text
+    assert "so little is suppressed" in text
 
 
 def test_text_from_outside_is_escaped(report):
