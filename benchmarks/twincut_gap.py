@@ -11,8 +11,8 @@ from itertools import product
 import numpy as np
 
 import flowveil
+from flowveil.measures.floor import homogeneous_floor
 from flowveil.methods.twin_trees import TwinTrees
-from flowveil.metrics.floor import homogeneous_floor
 
 SHARES = (0.0, 0.01, 0.05, 0.1)
 INSTANCES = 60

@@ -94,29 +94,29 @@ MUTANTS = (
         "report/summary.py",
         "if 0 < n_merged_cells(release) < FEWEST_MERGED",
         "if 0 < n_merged_cells(release) < 0",
-        ("unit/test_verify.py",),
+        ("unit/verify/test_verify.py",),
     ),
     # ---- the recount
     Mutant(
         "verify: cells may hold more than is said",
-        "verify.py",
+        "verify/release.py",
         '"true_trips <> trips"',
         '"true_trips < trips"',
-        ("unit/test_verify.py",),
+        ("unit/verify/test_verify.py",),
     ),
     Mutant(
         "verify: nobody is enough people",
-        "verify.py",
+        "verify/release.py",
         'f"coalesce(people, 0) < {_literal(people)}"',
         '"coalesce(people, 0) < 0"',
-        ("unit/test_verify.py",),
+        ("unit/verify/test_verify.py",),
     ),
     Mutant(
         "verify: hashes are not compared",
-        "verify.py",
+        "verify/release.py",
         "_sha256(place / name) != listed[name]",
         "listed[name] is None",
-        ("unit/test_verify.py",),
+        ("unit/verify/test_verify.py",),
     ),
 )  # fmt: skip
 

@@ -35,13 +35,13 @@ from flowveil.errors import (
     OutputError,
     ParameterError,
 )
-from flowveil.family import Family
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods import METHODS
-from flowveil.noisy import NoisyRelease
-from flowveil.plan import Release
+from flowveil.release.noisy import NoisyRelease
+from flowveil.release.plan import Release
+from flowveil.release.sliced import Family
 from flowveil.slices import SlicedFlows
 
 __version__ = "0.1.0"

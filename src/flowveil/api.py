@@ -8,23 +8,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from flowveil.errors import DataError, ParameterError
-from flowveil.family import anonymize_slices
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.methods import find_method
-from flowveil.noisy import NoisyCounts, NoisyRelease
 from flowveil.paths import named_path
-from flowveil.plan import Release
+from flowveil.release.noisy import NoisyCounts, NoisyRelease
+from flowveil.release.plan import Release
+from flowveil.release.sliced import anonymize_slices
 from flowveil.slices import SlicedFlows
 from flowveil.trips import read_slices, read_trips
 
 if TYPE_CHECKING:
-    from flowveil.comparison import Comparison
-    from flowveil.description import Description
+    from flowveil.experiments.comparison import Comparison
+    from flowveil.experiments.description import Description
+    from flowveil.experiments.study import Study
     from flowveil.methods.twin_trees import Goal
     from flowveil.methods.twincut import FrontierPoint
     from flowveil.sources.gps import Prepared
-    from flowveil.study import Study
 
 __all__ = [
     "anonymize",
@@ -158,7 +158,7 @@ def describe(source: Any, *, k: int = 10, max_suppressed: float = 0.1, **reading
         max_suppressed: share that may be suppressed, for the floor and the advice.
         **reading: how to read the trips; see `read_trips`.
     """
-    from flowveil.description import describe_flows
+    from flowveil.experiments.description import describe_flows
 
     flows = source if isinstance(source, Flows) else read_trips(source, **reading)
     return describe_flows(flows, k=k, max_suppressed=max_suppressed)
@@ -216,7 +216,7 @@ def compare(
     Returns:
         All runs, with published measures only; ``write(directory)`` makes tables, charts and one page.
     """
-    from flowveil.comparison import compare_flows
+    from flowveil.experiments.comparison import compare_flows
 
     flows = source if isinstance(source, Flows) else read_trips(source, **reading)
     return compare_flows(
@@ -238,12 +238,12 @@ def run_study(source: Any, directory: str | PathLike[str], *, by: str | Sequence
         directory: where the results go; an earlier study there is continued.
         by: the attributes that segments are made by, where the source is not read yet.
         **settings: ``methods``, ``protections``, ``k``, ``max_suppressed``, ``time_limit``, ``workers``, ``progress``,
-            see `flowveil.study.run_study`; and how to read the trips, see `read_slices`.
+            see `flowveil.experiments.study.run_study`; and how to read the trips, see `read_slices`.
 
     Returns:
         All results; the folder has them as tidy tables, as Markdown and as LaTeX.
     """
-    from flowveil.study import run_study as run
+    from flowveil.experiments.study import run_study as run
 
     of_study = {name: settings.pop(name) for name in run.__kwdefaults__ or {} if name in settings}
     if isinstance(source, SlicedFlows):
@@ -307,9 +307,9 @@ def verify_folder(
     Returns:
         One plain line for each contradiction; empty when the release holds.
     """
-    from flowveil.verify import verify_release
-    from flowveil.verify_exports import EXPORTS
-    from flowveil.verify_files import check_folder
+    from flowveil.verify.exports import EXPORTS
+    from flowveil.verify.files import check_folder
+    from flowveil.verify.release import verify_release
 
     folder = named_path(directory, what="the release")
     if not folder.is_dir():
@@ -333,7 +333,7 @@ def verify_folder(
 
 def _parameters_of(folder: Path) -> dict[str, Any]:
     """What the release's own report says of how it was made."""
-    from flowveil.verify_files import read_json
+    from flowveil.verify.files import read_json
 
     try:
         parameters = read_json(folder / "report.json")["parameters"]

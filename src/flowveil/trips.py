@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flowveil.engines import load_engine, load_slicing_engine
-from flowveil.engines.columns import ColumnMap, parse_pair
-from flowveil.engines.partitions import parse_partition_columns
 from flowveil.flows import Flows
+from flowveil.reading.columns import ColumnMap, parse_pair
+from flowveil.reading.partitions import parse_partition_columns
 from flowveil.slices import Every, SlicedFlows, check_slice_columns
 
 

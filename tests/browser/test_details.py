@@ -11,7 +11,7 @@ import pytest
 import shapely
 
 from flowveil import anonymize
-from flowveil.comparison import Comparison, Run
+from flowveil.experiments.comparison import Comparison, Run
 from flowveil.flows import Flows, Intake
 from flowveil.zoning.h3 import h3_hierarchy
 

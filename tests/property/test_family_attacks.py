@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from flowveil.errors import InfeasibleError
-from flowveil.family import Family, anonymize_slices
 from flowveil.flows import Flows
-from flowveil.reconstruction import Zoning, reconstruct
+from flowveil.release.reconstruction import Zoning, reconstruct
+from flowveil.release.sliced import Family, anonymize_slices
 from flowveil.slices import Every, SlicedFlows, holds
-from flowveil.verify import verify_release
+from flowveil.verify.release import verify_release
 from reference.differencing import attacks
 from strategies import hierarchies
 

@@ -9,12 +9,12 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from flowveil import anonymize, read_trips
-from flowveil.boxes import Frame
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.methods.glove import _dendrogram, _neighbor_graph, _points, glove, glove_sk
-from flowveil.plan import Plan, Release
+from flowveil.release.boxes import Frame
+from flowveil.release.plan import Plan, Release
 from placed import placed_problems, star
 from reference.glove import glove as slow_glove
 from reference.groups import is_safe

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from flowveil.errors import InfeasibleError
 from flowveil.guarantee import Guarantee
+from flowveil.measures.spatial import weighted_median
 from flowveil.methods.odkanon import odkanon
-from flowveil.metrics.spatial import weighted_median
-from flowveil.plan import Release
+from flowveil.release.plan import Release
 from reference import measures as slow
 from strategies import flow_tables
 

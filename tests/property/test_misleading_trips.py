@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import flowveil
 from flowveil.errors import DataError, InfeasibleError
 from flowveil.flows import Flows
-from flowveil.plan import Release
+from flowveil.release.plan import Release
 from flowveil.report.summary import summarize
 from placed import stars
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from flowveil.boxes import Frame
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.methods.mondrian import _Cutter, mondrian
-from flowveil.plan import Plan, Release
+from flowveil.release.boxes import Frame
+from flowveil.release.plan import Plan, Release
 from placed import placed_problems, star
 from reference.groups import box, is_safe
 from reference.mondrian import mondrian as slow_mondrian

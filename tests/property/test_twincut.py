@@ -11,14 +11,14 @@ from test_odkanon import problems
 from flowveil.errors import InfeasibleError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
+from flowveil.measures.floor import generalization_floor, homogeneous_floor, smallest_safe_sizes
 from flowveil.methods import METHODS
 from flowveil.methods.knapsack import best_within, flipped, near_ties
 from flowveil.methods.odkanon import odkanon
 from flowveil.methods.safe_pairs import safe_levels, sketch
 from flowveil.methods.twin_trees import TwinTrees
 from flowveil.methods.twincut import MEASURES, frontier, twincut
-from flowveil.metrics.floor import generalization_floor, homogeneous_floor, smallest_safe_sizes
-from flowveil.plan import Plan, Release
+from flowveil.release.plan import Plan, Release
 from reference import twincut as slow
 from reference.prunings import all_cuts
 from strategies import flow_tables

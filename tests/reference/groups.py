@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from flowveil.boxes import Frame
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
+from flowveil.release.boxes import Frame
 
 
 def box(frame: Frame, group: Iterable[int]) -> list[tuple[int, int]]:

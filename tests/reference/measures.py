@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 from pyproj import Geod
 
-from flowveil.plan import NodeZones, Release
+from flowveil.release.plan import NodeZones, Release
 
 
 def measures(release: Release, basis: str) -> dict[str, float]:

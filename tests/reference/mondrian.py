@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from flowveil.boxes import Frame
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
+from flowveil.release.boxes import Frame
 from reference.groups import is_safe
 
 

@@ -11,9 +11,9 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from flowveil.engines.columns import ColumnMap
 from flowveil.errors import ParameterError, did_you_mean
 from flowveil.flows import Flows
+from flowveil.reading.columns import ColumnMap
 from flowveil.slices import Every, SlicedFlows
 
 if TYPE_CHECKING:

@@ -23,16 +23,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from flowveil.engines.columns import ColumnMap, complete
-from flowveil.engines.database import MISSING_PATTERN, fetch_table, in_own_words, open_database
-from flowveil.engines.persons import Nobody, check_person_case, folded, person_sql, placeholder_sql
-from flowveil.engines.screening import WEIGHT_UNITS, Batch, Kept, Screening
-from flowveil.engines.slicing import attribute_sql, label_sql, microseconds_sql, time_state_sql
-from flowveil.engines.tables import Table, open_table
-from flowveil.engines.tiling import NO_TILE, UNREADABLE_TILE, H3Tiling, MapTiling, Tiling, is_cell
 from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Flows, Intake, People
 from flowveil.hierarchy import Ints
+from flowveil.reading.columns import ColumnMap, complete
+from flowveil.reading.database import MISSING_PATTERN, fetch_table, in_own_words, open_database
+from flowveil.reading.persons import Nobody, check_person_case, folded, person_sql, placeholder_sql
+from flowveil.reading.screening import WEIGHT_UNITS, Batch, Kept, Screening
+from flowveil.reading.slicing import attribute_sql, label_sql, microseconds_sql, time_state_sql
+from flowveil.reading.tables import Table, open_table
+from flowveil.reading.tiling import NO_TILE, UNREADABLE_TILE, H3Tiling, MapTiling, Tiling, is_cell
 from flowveil.slices import MOST_SLICES, TIME, Every, SlicedFlows, refuse_many_values
 from flowveil.zoning.files import ZoneMap
 from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64

@@ -24,8 +24,8 @@ from flowveil.methods.odkanon import odkanon
 from flowveil.methods.oigh import oigh
 from flowveil.methods.suppression import suppression
 from flowveil.methods.twincut import twincut
-from flowveil.noisy import NoisyCounts
-from flowveil.plan import Plan
+from flowveil.release.noisy import NoisyCounts
+from flowveil.release.plan import Plan
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Ints
 from flowveil.methods.pruning import PairTree, best_cut, dual_multiplier
-from flowveil.plan import NodeZones, Plan
+from flowveil.release.plan import NodeZones, Plan
 
 #: Steps of the grid on which v_target is looked for.
 GRID = 2.0

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.boxes import Frame, Hulls, box_plan
 from flowveil.errors import MissingExtraError, ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Ints
-from flowveil.plan import Plan
+from flowveil.release.boxes import Frame, Hulls, box_plan
+from flowveil.release.plan import Plan
 
 Numbers = NDArray[np.int64]
 

@@ -25,14 +25,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.epsilon import check_epsilon
 from flowveil.errors import DataError, InfeasibleError, MissingExtraError, ParameterError
 from flowveil.flows import Cells, Flows, group_pairs
 from flowveil.hierarchy import Ints
 from flowveil.methods.discrete_laplace import Bits, Counts, DiscreteLaplace, repeatable_bits, system_bits
+from flowveil.methods.epsilon import check_epsilon
 from flowveil.methods.pair_domain import pair_domain
-from flowveil.noisy import NoisyCounts, PrivacyLoss
-from flowveil.plan import Plan
+from flowveil.release.noisy import NoisyCounts, PrivacyLoss
+from flowveil.release.plan import Plan
 
 #: With this chance or more that a person's trips are simply published, nothing would be promised.
 LARGEST_DELTA = 0.01

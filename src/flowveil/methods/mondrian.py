@@ -22,12 +22,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.boxes import DIMENSIONS, Frame, box_plan
 from flowveil.errors import ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Ints
-from flowveil.plan import Plan
+from flowveil.release.boxes import DIMENSIONS, Frame, box_plan
+from flowveil.release.plan import Plan
 
 Places = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -25,7 +25,7 @@ from flowveil.errors import ParameterError
 from flowveil.flows import DENSE_ENTRIES_PER_ROW, Cells, Flows, Merged
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy, Ints
-from flowveil.plan import Plan
+from flowveil.release.plan import Plan
 
 #: The axis whose share of zones has drifted this far from the start is merged next.
 TOLERANCE = 0.03

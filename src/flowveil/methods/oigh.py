@@ -24,7 +24,7 @@ from flowveil.errors import ParameterError
 from flowveil.flows import DENSE_ENTRIES_PER_ROW, Cells, Flows, Merged
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy, Ints
-from flowveil.plan import Plan
+from flowveil.release.plan import Plan
 
 #: A range of more origin levels than this is worth a table of its own that its probes start from.
 WORTH_A_TABLE = 3

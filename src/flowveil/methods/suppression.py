@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
-from flowveil.plan import Plan
+from flowveil.release.plan import Plan
 
 
 def suppression(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1) -> Plan:  # noqa: ARG001

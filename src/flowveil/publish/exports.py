@@ -3,7 +3,7 @@
 Every export holds the rows of ``flows.parquet`` and ``zones.parquet`` and nothing else: each writer gets the two
 published tables, so no export can tell more than they do. Bytes are the same for the same release: no time, no
 host, no random name is written. Text in a CSV file is written so that no spreadsheet runs it
-(`flowveil.spreadsheets`); the other formats keep every code as it is.
+(`flowveil.publish.spreadsheets`); the other formats keep every code as it is.
 
 | name | files | read by |
 |---|---|---|
@@ -31,7 +31,7 @@ import shapely
 
 from flowveil.errors import MissingExtraError, ParameterError, did_you_mean
 from flowveil.publish.geopackage import write_geopackage
-from flowveil.spreadsheets import write_csv
+from flowveil.publish.spreadsheets import write_csv
 
 #: Zones of an OMX matrix: it is square and dense for whoever reads it.
 MAX_OMX_ZONES = 20_000

@@ -20,20 +20,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flowveil.errors import GuaranteeError, OutputError
-from flowveil.family import Family
-from flowveil.noisy import NoisyRelease
 from flowveil.output import Draft, Place, real_place, sync_folder, try_place
 from flowveil.publish.exports import Format, check_formats, parse_formats
 from flowveil.publish.tables import noisy_flow_tables
+from flowveil.release.noisy import NoisyRelease
+from flowveil.release.sliced import Family
 from flowveil.report.family import summarize_family
 from flowveil.report.html import render, tile_server
 from flowveil.report.internal import check_place
 from flowveil.report.summary import FORMAT, json_text, manifest, summarize
-from flowveil.verify import verify_release
-from flowveil.verify_files import read_json
+from flowveil.verify.files import read_json
+from flowveil.verify.release import verify_release
 
 if TYPE_CHECKING:
-    from flowveil.plan import Release
+    from flowveil.release.plan import Release
 
 MANIFEST = "manifest.json"
 #: Fixed, because the size of row groups is part of the bytes.

@@ -18,11 +18,11 @@ import shapely
 from numpy.typing import NDArray
 
 from flowveil.hierarchy import Ints
-from flowveil.noisy import NoisyRelease
+from flowveil.release.noisy import NoisyRelease
 
 if TYPE_CHECKING:
-    from flowveil.family import Family
-    from flowveil.plan import Release, Zones
+    from flowveil.release.plan import Release, Zones
+    from flowveil.release.sliced import Family
 
 #: The columns that make a zone the same in both roles.
 _ZONE_FIELDS = (

@@ -18,14 +18,14 @@ import shapely
 from flowveil.errors import OutputError
 from flowveil.output import Draft, real_place, try_place
 from flowveil.paths import named_path
+from flowveil.publish.spreadsheets import encoded
 from flowveil.report.charts import Line, Mark, line_chart
 from flowveil.report.document import Part, asset, chart_figure, map_figure, number, page, text
 from flowveil.report.frontier import EXPLANATION, frontier_figure
 from flowveil.report.maps import ENDS, place_layers
-from flowveil.spreadsheets import encoded
 
 if TYPE_CHECKING:
-    from flowveil.comparison import Comparison, Run
+    from flowveil.experiments.comparison import Comparison, Run
 
 FILES = ("comparison.csv", "comparison.md", "comparison.tex", "comparison.html")
 
@@ -180,7 +180,7 @@ def _latex(entry: str) -> str:
 
 
 def _internal() -> str:
-    from flowveil.comparison import INTERNAL
+    from flowveil.experiments.comparison import INTERNAL
 
     return INTERNAL
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flowveil import __version__
-from flowveil.family import n_people
+from flowveil.disclosure.unlisted import n_unlisted_pairs, within_reach
 from flowveil.flows import Cells
-from flowveil.plan import Release
+from flowveil.release.plan import Release
+from flowveil.release.sliced import n_people
 from flowveil.report.summary import (
     AND,
     EVEN_INSIDE,
@@ -44,11 +45,10 @@ from flowveil.report.summary import (
     why_share_is_withheld,
     with_words,
 )
-from flowveil.report.unlisted import n_unlisted_pairs, within_reach
 from flowveil.slices import stacked
 
 if TYPE_CHECKING:
-    from flowveil.family import Family
+    from flowveil.release.sliced import Family
 
 Measures = dict[str, float | int | None]
 

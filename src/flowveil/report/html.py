@@ -34,7 +34,7 @@ from flowveil.report.slices import overview
 from flowveil.report.tables import cross_check_table, slices_section
 
 if TYPE_CHECKING:
-    from flowveil.plan import Release
+    from flowveil.release.plan import Release
 
 #: (key, name, what it means), in reading order. Keys that a report has beyond these are listed after them.
 MEASURES: tuple[tuple[str, str, str], ...] = (
@@ -154,7 +154,7 @@ def render(
         flows: the published matrix; without the tables the page has no maps. Of several slices, the maps show the sum.
         zones: the published zones.
         compact: maps and measures alone, for a notebook.
-        beside: another release to show beside it; see `flowveil.report.beside`. Never in a release folder.
+        beside: another release to show beside it; see `flowveil.report.side_by_side`. Never in a release folder.
 
     Returns:
         A whole HTML document. All text from outside is escaped.
@@ -167,7 +167,7 @@ def render(
         parts.insert(0, maps_part(_as_mapped(report), shown, zones, basemap, max_flows=most))
         parts.insert(2, distribution_part(report, flows, zones))
         if beside is not None:
-            from flowveil.report.beside import beside_part
+            from flowveil.report.side_by_side import beside_part
 
             data = dict(parts[0].map_data or {})
             parts.insert(1, beside_part(report, beside, data))

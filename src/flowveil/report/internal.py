@@ -17,8 +17,8 @@ import shapely
 from numpy.typing import NDArray
 
 from flowveil.errors import OutputError
-from flowveil.noisy import NoisyRelease
 from flowveil.output import check_file, real_place, write_files
+from flowveil.release.noisy import NoisyRelease
 from flowveil.report.charts import Mark, bar_chart, size_histogram
 from flowveil.report.document import Part, chart_figure, map_figure, number, page, text
 from flowveil.report.frontier import EXPLANATION, frontier_figure
@@ -36,12 +36,12 @@ from flowveil.report.html import (
 )
 from flowveil.report.maps import ENDS, MAX_ZONES, Frame, encode_shapes
 from flowveil.report.summary import FORMAT, summarize
-from flowveil.verify_files import read_json
+from flowveil.verify.files import read_json
 
 if TYPE_CHECKING:
     from flowveil.flows import Cells
     from flowveil.hierarchy import Hierarchy, Ints
-    from flowveil.plan import Release
+    from flowveil.release.plan import Release
 
 WARNING = "this page tells raw counts, suppressed ones too. It is for the data holder alone."
 WARNING_OF_NOISE = "this page tells true counts without noise. It is for the data holder alone."
@@ -304,7 +304,7 @@ def _table_row(name: str, values: Sequence[float | None]) -> str:
 
 def _frontier_part(release: Release) -> Part:
     """How fine the zones could be if more or less were suppressed, with this release beside it."""
-    from flowveil.comparison import rounded_points
+    from flowveil.experiments.comparison import rounded_points
     from flowveil.methods.twincut import frontier
 
     measures = release.metrics()[release.guarantee.basis]

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flowveil import __version__
-from flowveil.epsilon import weakness
+from flowveil.methods.epsilon import weakness
 
 if TYPE_CHECKING:
-    from flowveil.noisy import NoisyRelease
+    from flowveil.release.noisy import NoisyRelease
 
 #: (key, name, what it means): the measures that only noisy releases have.
 NOISE_MEASURES = (("published_trips", "Published trips", "The sum of all published counts, noise included."),)

@@ -15,11 +15,11 @@ import numpy as np
 from flowveil.errors import ParameterError
 from flowveil.flows import group_pairs
 from flowveil.hierarchy import Floats
-from flowveil.reconstruction import Zoning, zoning_of
+from flowveil.release.reconstruction import Zoning, zoning_of
 from flowveil.slices import TIME
 
 if TYPE_CHECKING:
-    from flowveil.family import Family
+    from flowveil.release.sliced import Family
 
 #: A zoning chosen for the user is the coarsest level that tells this many origins apart.
 _FEWEST_AREAS = 12

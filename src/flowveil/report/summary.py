@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil import __version__
-from flowveil.noisy import NoisyRelease
-from flowveil.report.unlisted import n_unlisted_pairs, within_reach
+from flowveil.disclosure.unlisted import n_unlisted_pairs, within_reach
+from flowveil.release.noisy import NoisyRelease
 
 if TYPE_CHECKING:
     from flowveil.flows import Cells
     from flowveil.guarantee import Guarantee
-    from flowveil.plan import Release
+    from flowveil.release.plan import Release
 
 #: What a manifest.json of ours says of itself; a folder without it is never overwritten.
 FORMAT = "flowveil release"
@@ -297,7 +297,7 @@ def reason_to_withhold(release: Release) -> str | None:
     The total of what is suppressed is published like one more cell, so it must satisfy the guarantee like
     one; and it must not be the sum of one or two flows or cells, because whoever knows one would learn the other.
     Flows that were taken out of cells before these were counted are suppressed one by one, not cell by cell.
-    Nor must it be so much that no pair it can lie in may be empty; see `flowveil.report.unlisted`. That three cells
+    Nor must it be so much that no pair it can lie in may be empty; see `flowveil.disclosure.unlisted`. That three cells
     are suppressed follows from telling it, so there must be a fourth pair. All reasons have the same words: which one
     holds would tell the rest.
     """
@@ -323,7 +323,7 @@ def n_merged_cells(release: Release) -> int:
 
 def coarse_zones(release: Release) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Which origin zones and which destination zones may hold more than one tile: by the map, not by what was seen."""
-    from flowveil.plan import NodeZones
+    from flowveil.release.plan import NodeZones
 
     masks = []
     zones_of_ends = (release.plan.origin_zones, release.plan.destination_zones)

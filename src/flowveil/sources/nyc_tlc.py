@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from flowveil.engines.database import fetch_table
 from flowveil.errors import DataError
+from flowveil.reading.database import fetch_table
 from flowveil.sources.gps import Prepared, choose_columns
 from flowveil.sources.tables import OpenTable, opened
 

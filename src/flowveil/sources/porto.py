@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from flowveil.engines.database import fetch_table
+from flowveil.reading.database import fetch_table
 from flowveil.sources.gps import Prepared, choose_columns
 from flowveil.sources.tables import opened
 

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from flowveil.engines.database import MISSING_PATTERN, in_own_words, open_database
-from flowveil.engines.slicing import microseconds_sql
-from flowveil.engines.tables import Table, open_table
-from flowveil.headers import Header
+from flowveil.reading.database import MISSING_PATTERN, in_own_words, open_database
+from flowveil.reading.headers import Header
+from flowveil.reading.slicing import microseconds_sql
+from flowveil.reading.tables import Table, open_table
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,8 +35,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from flowveil.epsilon import check_epsilon, weakness
 from flowveil.errors import MissingExtraError, ParameterError
+from flowveil.methods.epsilon import check_epsilon, weakness
 from flowveil.tabular.domains import Domain, code_variable
 from flowveil.tabular.junction import JunctionModel, JunctionTree, Margin, build_junction_tree
 from flowveil.tabular.records import Floats, Ints, as_table, check_columns

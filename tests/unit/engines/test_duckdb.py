@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import flowveil.engines.duckdb as engine
-from flowveil.engines.columns import ColumnMap
 from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Flows
+from flowveil.reading.columns import ColumnMap
 from flowveil.trips import read_trips
 
 CELL = 0x8A1FB46622DFFFF

@@ -14,9 +14,9 @@ import pytest
 from conftest import trip_table
 from flowveil import Flows, Hierarchy, InfeasibleError, NoisyRelease, ParameterError, anonymize, read_trips, read_zones
 from flowveil.cli import main
-from flowveil.epsilon import WeakPromiseWarning
 from flowveil.flows import Cells, People
 from flowveil.methods import METHODS
+from flowveil.methods.epsilon import WeakPromiseWarning
 from flowveil.methods.laplace import bounded_trips
 from flowveil.report.noise import noise_statement
 from flowveil.zoning.h3 import h3_hierarchy

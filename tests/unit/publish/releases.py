@@ -16,7 +16,7 @@ from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods import find_method
-from flowveil.plan import NodeZones, Plan, Release
+from flowveil.release.plan import NodeZones, Plan, Release
 from flowveil.zoning.h3 import h3_hierarchy
 
 

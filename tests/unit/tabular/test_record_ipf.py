@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from flowveil.epsilon import WeakPromiseWarning
 from flowveil.errors import DataError, MissingExtraError, ParameterError
+from flowveil.methods.epsilon import WeakPromiseWarning
 from flowveil.tabular import ipf
 from flowveil.tabular.domains import code_variable
 from flowveil.tabular.ipf import discrete_laplace, synthesize_records

@@ -1,0 +1,1 @@
+"""What may leave: withholding, and what can be learnt by subtraction."""

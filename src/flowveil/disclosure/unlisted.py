@@ -1,0 +1,104 @@
+"""Whether the suppressed total would pin down what a pair of zones holds that is not listed.
+
+A pair of zones that is not listed holds less than the guarantee asks of a cell: at most k - 1 trips. If c pairs are not
+listed and S trips are suppressed, the others hold (c - 1)(k - 1) at most, so each holds S - (c - 1)(k - 1) at least.
+Where that is above zero, the total says that somebody travelled between these two zones, and nearly how many.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowveil.release.plan import NodeZones
+
+if TYPE_CHECKING:
+    from flowveil.flows import Cells
+    from flowveil.guarantee import Guarantee
+    from flowveil.hierarchy import Hierarchy, Ints
+    from flowveil.release.plan import Release
+
+Counts = NDArray[np.int64]
+
+#: Sums of weights may be off by this share when they are recounted elsewhere.
+_TOLERANCE = 1e-9
+
+
+def within_reach(guarantee: Guarantee, together: Cells, n_pairs: int) -> bool:
+    """Whether a total leaves no pair the choice to be empty: it is more than all other pairs can hold.
+
+    Tried in each protected unit alone. Where several are protected, a pair may be short in one and hold more of the
+    other, so that no reader could be certain; withholding is on the safe side then.
+
+    Args:
+        guarantee: the threshold of each unit, which no unlisted pair reaches.
+        together: everything suppressed, as one cell.
+        n_pairs: pairs it can lie in.
+    """
+    others, people = max(n_pairs - 1, 0), together.n_people()
+    if guarantee.trips is not None and int(together.trips[0]) > others * (guarantee.trips - 1):
+        return True
+    if guarantee.people is not None and people is not None and int(people[0]) > others * (guarantee.people - 1):
+        return True
+    if guarantee.population is None or together.weight is None:
+        return False
+    # A pair may come as close to the threshold as weights allow. Where all are alike, that is k - 1 of them.
+    most = guarantee.population * (guarantee.k - 1) / guarantee.k
+    return float(together.weight[0]) * (1 + _TOLERANCE) > others * most
+
+
+def n_unlisted_pairs(release: Release) -> int:
+    """How many pairs suppressed trips can lie in, as far as somebody can tell who knows where trips start and end.
+
+    Pairs of the finest published zones, and of the zones beside them in which trips were seen, that no published cell
+    covers. Where hopeless flows were taken out of published cells, each holds further pairs: flows are hopeless
+    together, in pairs of nodes so many levels above the tiles. Cells that are boxes overlap and leave flows out
+    anywhere: there, pairs of tiles count.
+    """
+    plan, cells, flows = release.plan, release.cells, release.input
+    if not isinstance(plan.origin_zones, NodeZones) or not isinstance(plan.destination_zones, NodeZones):
+        return len(np.unique_values(flows.origin)) * len(np.unique_values(flows.destination)) - len(cells)
+    n_o, in_o = _finest(plan.origin_zones, cells.origin, flows.origins, flows.origin, plan.origin_zone)
+    n_d, in_d = _finest(
+        plan.destination_zones, cells.destination, flows.destinations, flows.destination, plan.destination_zone
+    )
+    pairs = n_o * n_d - int(np.sum(in_o * in_d))
+    if plan.suppression["rule"] == "hopeless flows":
+        levels = int(plan.suppression["levels"])
+        lifted_o = _n_lifted(flows.origins, levels)[plan.origin_zones.nodes[cells.origin]]
+        lifted_d = _n_lifted(flows.destinations, levels)[plan.destination_zones.nodes[cells.destination]]
+        # One of them at least holds what is published.
+        pairs += int(np.sum(lifted_o * lifted_d - 1))
+    return pairs
+
+
+def _finest(zones: NodeZones, used: Ints, tree: Hierarchy, tile: Ints, zone: Ints) -> tuple[int, Counts]:
+    """How many zones of an end make up the pairs, and how many of them the zone of each published cell holds.
+
+    Published zones that hold no other published zone, and zones beside them of which nothing is published.
+    """
+    nodes = np.unique(zones.nodes[used])
+    following = np.append(nodes[1:], tree.n_nodes)
+    finest = np.zeros(tree.n_nodes + 1, np.int64)
+    finest[nodes[following >= tree.stop[nodes]]] = 1
+    before = np.concatenate(([0], np.cumsum(finest)))
+    edges = np.zeros(tree.n_tiles + 1, np.int64)
+    np.add.at(edges, tree.leaf_start[nodes], 1)
+    np.add.at(edges, tree.leaf_stop[nodes], -1)
+    beside = (np.cumsum(edges) == 0)[tile]
+    n_beside = min(len(np.unique_values(zone[beside])), len(np.unique_values(tile[beside])))
+    own = zones.nodes[used]
+    return int(finest.sum()) + n_beside, before[tree.stop[own]] - before[own]
+
+
+def _n_lifted(tree: Hierarchy, levels: int) -> Counts:
+    """For each node, how many different nodes its tiles become when they are lifted so many levels."""
+    lifted: NDArray[Any] = tree.leaf_node
+    for _ in range(min(levels, tree.max_depth)):
+        lifted = tree.lift(lifted)
+    first = np.zeros(tree.n_tiles, np.int64)
+    first[np.unique(lifted, return_index=True)[1]] = 1
+    counted: Counts = np.maximum(tree.sum_over(first), 1)
+    return counted

@@ -1,0 +1,356 @@
+"""What is in the data, before anything is anonymised: how much of it is safe already, and where to start.
+
+Everything here is counted from raw flows, so a description is for the data holder: it is printed, never published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from flowveil.errors import DataError, ParameterError
+from flowveil.flows import Cells, Flows
+from flowveil.guarantee import UNITS, Guarantee
+from flowveil.measures.floor import generalization_floor
+from flowveil.methods import METHODS
+
+#: With fewer people, the busiest hundredth is nobody.
+FEWEST_PEOPLE = 100
+
+INTERNAL = "Internal: counted from the raw data. Do not publish."
+
+
+@dataclass(frozen=True)
+class SafeShare:
+    """How much is safe as it is, for one unit: the last two columns of Table 2 of Matet et al. (2023).
+
+    Attributes:
+        unit: trips, people or population.
+        threshold: what a flow must reach.
+        flows: share of the flows that reach it.
+        volume: share of the volume (weight for the population, else trips) that is in such flows.
+    """
+
+    unit: str
+    threshold: float
+    flows: float
+    volume: float
+
+
+@dataclass(frozen=True)
+class Level:
+    """The same matrix with both ends lifted by some levels.
+
+    Attributes:
+        lifted: levels lifted; 0 is the tiles themselves.
+        resolution: H3 resolution, or None for other tiles.
+        origins, destinations, flows: how many there are.
+        safe: by unit.
+    """
+
+    lifted: int
+    resolution: int | None
+    origins: int
+    destinations: int
+    flows: int
+    safe: tuple[SafeShare, ...]
+
+
+@dataclass(frozen=True)
+class Contributors:
+    """How the flows are spread over people.
+
+    Attributes:
+        people: how many there are.
+        flows_each: different flows (pairs of tiles) of a person, on average.
+        trips_each: trips of a person, on average; None where the trips of a person are not known.
+        busiest_share: share of these trips that the hundredth of the people with the most trips made; None where they
+            are not known or there are too few people.
+        few_behind: share of the flows with at least k trips that fewer than k people made.
+    """
+
+    people: int
+    flows_each: float
+    trips_each: float | None
+    busiest_share: float | None
+    few_behind: float | None
+
+
+@dataclass(frozen=True)
+class Description:
+    """What is in the data. Internal by nature: not for publication.
+
+    Attributes:
+        k: what safety was held against.
+        rows: rows read.
+        left_out: rows left out, by reason.
+        person_case: ``fold`` if persons that differ in upper and lower case only are one, else ``keep``.
+        nobody: rows without a known person, by what stands there instead.
+        columns: which column served as what.
+        trips: number of trips.
+        weight: sum of the weights, or None.
+        mean_weight: mean weight of a trip, or None.
+        origins, destinations, flows: tiles of each end, and pairs that have trips.
+        density: flows over possible pairs of tiles.
+        levels: the tiles and what they are merged into, finest first.
+        contributors: about people, or None where the input has none.
+        floor: the mean generalisation error that no hierarchical method can beat at this k and suppression where trips
+            are protected, whatever else the data could protect. None where it was not computed.
+        max_suppressed: the share that may be suppressed, for the floor and the advice.
+        advice: where to start, in sentences.
+    """
+
+    k: int
+    rows: int
+    left_out: Mapping[str, int]
+    person_case: str
+    nobody: Mapping[str, int]
+    columns: Mapping[str, str]
+    trips: int
+    weight: float | None
+    mean_weight: float | None
+    origins: int
+    destinations: int
+    flows: int
+    density: float
+    levels: tuple[Level, ...]
+    contributors: Contributors | None
+    floor: float | None
+    max_suppressed: float
+    advice: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; ``internal`` says what it is."""
+        return {"internal": INTERNAL, **asdict(self)}
+
+    def lines(self) -> Iterator[str]:
+        """The description for people."""
+        yield INTERNAL
+        yield ""
+        yield f"Rows read        {self.rows:,}"
+        for reason, count in sorted(self.left_out.items()):
+            yield f"  left out       {count:,} {reason}"
+        used = ", ".join(f"{role} = {column}" for role, column in self.columns.items())
+        yield f"Columns          {used or 'given as flows'}"
+        yield f"Trips            {self.trips:,}"
+        if self.contributors is not None:
+            yield f"People           {self.contributors.people:,}, upper and lower case: {self.person_case}"
+            for word, rows in self.nobody.items():
+                yield f"  nobody         {rows:,} {word}"
+        if self.weight is not None and self.mean_weight is not None:
+            yield f"Weight           {self.weight:,.0f}, {self.mean_weight:,.1f} for a trip on average"
+        yield f"Tiles            {self.origins:,} origins, {self.destinations:,} destinations"
+        yield f"Flows            {self.flows:,}, {self.trips / self.flows:,.2f} trips each on average"
+        yield f"Density          {self.density:.3%} of the possible pairs"
+        yield ""
+        yield f"Already safe at k = {self.k}: share of the flows, and of the volume"
+        yield from self._table()
+        if self.contributors is not None:
+            yield ""
+            yield from self._about_people(self.contributors)
+        if self.floor is not None:
+            yield ""
+            yield (
+                f"Floor where trips are protected: no hierarchical method gets below {self.floor:,.1f} tiles of mean "
+                f"generalisation error with {self.max_suppressed:.0%} of the trips suppressed."
+                + self._above_the_floor()
+            )
+        yield ""
+        yield "Where to start"
+        for line in self.advice:
+            yield f"- {line}"
+
+    def _above_the_floor(self) -> str:
+        others = [share.unit for share in self.levels[0].safe if share.unit != "trips"]
+        return f" It is for trips only: {' and '.join(others)} have floors of their own." if others else ""
+
+    def _table(self) -> Iterator[str]:
+        units = [share.unit for share in self.levels[0].safe]
+        head = f"{'level':>14} {'origins':>9} {'destin.':>9} {'flows':>11}"
+        yield head + "".join(f"  {unit + ' flows':>17} {'volume':>7}" for unit in units)
+        for level in self.levels:
+            name = f"resolution {level.resolution}" if level.resolution is not None else f"{level.lifted} up"
+            row = f"{name:>14} {level.origins:>9,} {level.destinations:>9,} {level.flows:>11,}"
+            yield row + "".join(f"  {share.flows:>17.1%} {share.volume:>7.1%}" for share in level.safe)
+
+    def _about_people(self, who: Contributors) -> Iterator[str]:
+        trips = "" if who.trips_each is None else f"makes {who.trips_each:,.1f} trips and "
+        text = f"A person {trips}is in {who.flows_each:,.1f} flows (different pairs of tiles) on average"
+        if who.busiest_share is not None:
+            text += f"; the hundredth of the people with the most trips made {who.busiest_share:.1%} of them"
+        yield text + "."
+        if who.few_behind is not None:
+            yield (
+                f"Of the flows with at least {self.k} trips, {who.few_behind:.1%} are those of fewer than {self.k} "
+                "people: protecting trips does not hide them."
+            )
+
+    def __repr__(self) -> str:
+        return f"<Description of {self.flows:,} flows, internal>"
+
+
+def describe_flows(flows: Flows, *, k: int = 10, max_suppressed: float = 0.1) -> Description:
+    """Describe flows before anything is anonymised.
+
+    Args:
+        flows: what `read_trips` returns.
+        k: what safety is held against, in every unit that the data has.
+        max_suppressed: share that may be suppressed, for the floor and the advice.
+
+    Raises:
+        DataError: there are no flows.
+        ParameterError: k or the share is out of range.
+    """
+    if len(flows) == 0:
+        raise DataError("There are no flows to describe.")
+    if not 0 <= max_suppressed < 1:
+        raise ParameterError(f"max_suppressed must be at least 0 and below 1; found {max_suppressed!r}.")
+    units = [
+        u for u in UNITS if (u != "people" or flows.people is not None) and (u != "population" or _weighted(flows))
+    ]
+    guarantees = {unit: Guarantee.resolve(flows, k=k, protect=unit) for unit in units}
+    levels = tuple(_levels(flows, guarantees))
+    trips = int(flows.trips.sum())
+    weight = None if flows.weight is None else float(flows.weight.sum())
+    return Description(
+        k=k,
+        rows=flows.intake.rows,
+        left_out=dict(flows.intake.left_out),
+        columns=dict(flows.intake.columns),
+        person_case=flows.intake.person_case,
+        nobody=dict(flows.intake.nobody),
+        trips=trips,
+        weight=weight,
+        mean_weight=None if weight is None else weight / trips,
+        origins=flows.origins.n_tiles,
+        destinations=flows.destinations.n_tiles,
+        flows=len(flows),
+        density=len(flows) / (flows.origins.n_tiles * flows.destinations.n_tiles),
+        levels=levels,
+        contributors=_contributors(flows, k),
+        floor=generalization_floor(flows, guarantees["trips"], max_suppressed=max_suppressed),
+        max_suppressed=max_suppressed,
+        advice=tuple(_advice(flows, levels, max_suppressed)),
+    )
+
+
+def _weighted(flows: Flows) -> bool:
+    return flows.weight is not None and float(flows.weight.sum()) > 0
+
+
+# ---- levels ------------------------------------------------------------------------------------------------------
+
+
+def _levels(flows: Flows, guarantees: Mapping[str, Guarantee]) -> Iterator[Level]:
+    node_o, node_d = flows.origins.leaf_node, flows.destinations.leaf_node
+    resolution = flows.intake.resolution
+    cells: Cells = flows
+    for lifted in range(max(flows.origins.max_depth, flows.destinations.max_depth) + 1):
+        cells = flows.merge(
+            node_o[flows.origin], node_d[flows.destination], flows.origins.n_nodes, flows.destinations.n_nodes
+        ).cells
+        here = None if resolution is None else resolution - lifted
+        yield Level(
+            lifted=lifted,
+            resolution=here if here is None or here >= 0 else None,
+            origins=len(np.unique_values(cells.origin)),
+            destinations=len(np.unique_values(cells.destination)),
+            flows=len(cells),
+            safe=tuple(_safe_share(cells, unit, guarantee) for unit, guarantee in guarantees.items()),
+        )
+        # Coarser levels only repeat that everything is safe.
+        if len(cells) == 1:
+            return
+        node_o, node_d = flows.origins.lift(node_o), flows.destinations.lift(node_d)
+
+
+def _safe_share(cells: Cells, unit: str, guarantee: Guarantee) -> SafeShare:
+    safe = guarantee.safe(cells)
+    volume = cells.volume("weight" if unit == "population" else "trips").astype(np.float64)
+    return SafeShare(
+        unit=unit,
+        threshold=float(getattr(guarantee, unit)),
+        flows=float(safe.mean()),
+        volume=float(volume[safe].sum() / volume.sum()) if volume.sum() else 0.0,
+    )
+
+
+def _contributors(flows: Flows, k: int) -> Contributors | None:
+    if flows.people is None or len(flows.people.person) == 0:
+        return None
+    each = np.bincount(flows.people.person)
+    each = each[each > 0]
+    trips_each = busiest = None
+    if flows.people.trips is not None:
+        made = np.bincount(flows.people.person, weights=flows.people.trips)
+        trips = np.sort(made[made > 0])[::-1]
+        trips_each = float(trips.mean())
+        if len(trips) >= FEWEST_PEOPLE:
+            busiest = float(trips[: len(trips) // 100].sum() / trips.sum())
+    enough = flows.trips >= k
+    few = None
+    if enough.any():
+        few = float((flows.people.count(len(flows))[enough] < k).mean())
+    return Contributors(
+        people=len(each),
+        flows_each=float(each.mean()),
+        trips_each=trips_each,
+        busiest_share=busiest,
+        few_behind=few,
+    )
+
+
+# ---- advice ------------------------------------------------------------------------------------------------------
+
+
+def _advice(flows: Flows, levels: Sequence[Level], max_suppressed: float) -> Iterator[str]:
+    enough = next((x for x in levels if all(share.volume >= 1 - max_suppressed for share in x.safe)), None)
+    finest = levels[0]
+    if enough is finest:
+        yield (
+            "Enough is safe as it is: 'suppression' publishes the tiles unchanged, and a finer resolution may be "
+            "possible."
+        )
+    elif enough is None:
+        yield "Even the coarsest level leaves much short: expect large zones, or choose a lower k, or bring more data."
+    elif enough.resolution is not None and finest.resolution is not None:
+        # Methods merge where they must; three levels leave them room without making the tree needlessly deep.
+        start = min(finest.resolution, enough.resolution + 3)
+        yield (
+            f"At resolution {enough.resolution}, all but {max_suppressed:.0%} of the volume would be safe on a plain "
+            f"grid; start with --resolution {start} and let the method merge where it must."
+        )
+    else:
+        yield (
+            f"{enough.lifted} levels up, all but {max_suppressed:.0%} of the volume would be safe; "
+            "the method merges less where it can."
+        )
+    homogeneous = next((name for name in ("twincut", "odkanon") if name in METHODS), None)
+    if homogeneous is not None:
+        yield f"Method: '{homogeneous}' for zones that do not overlap, which readers can map and add up."
+    if "atg-dual" in METHODS:
+        yield "Method: 'atg-dual' where the error of single flows matters more than one common map."
+    yield from _advice_on_boxes(flows)
+    if flows.people is not None:
+        yield "The data names people: protect them (--protect people), not only trips."
+    else:
+        yield "The data names nobody: trips can be protected, people cannot; say so to your readers."
+
+
+def _advice_on_boxes(flows: Flows) -> Iterator[str]:
+    boxes = [name for name in ("mondrian", "glove") if name in METHODS]
+    if not boxes:
+        return
+    named = " or ".join(f"'{name}'" for name in boxes)
+    if flows.origins.geography is None or flows.destinations.geography is None:
+        yield f"Boxes ({named}) cannot be made: they need to know where the tiles lie."
+        return
+    reason = "where the hierarchy does not follow the places"
+    if "mondrian" in boxes:
+        reason += ", or where nothing may be suppressed ('mondrian' publishes every trip)"
+    yield (
+        f"Method: boxes ({named}) {reason}. Boxes overlap, so readers can map them but not add them up over an area."
+    )

@@ -1,0 +1,479 @@
+"""The experiment of the ODkAnon papers: segments x methods x protections x bases, each run bounded in time.
+
+Every run is a process's task with a deadline; one that passes it is killed and recorded as N/A, as in the papers. Every
+result is a file of its own as soon as it is there, named after everything that decides it, so an interrupted study goes
+on where it was. What is stored are measures as they may be published: those that would tell a suppressed value, alone
+or beside another method's on the same trips, are withheld, and segments that hold too little to be named are counted
+and left out of every run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing import connection, get_context
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flowveil import __version__
+from flowveil.api import anonymize
+from flowveil.errors import FlowveilError, InfeasibleError, OutputError, ParameterError
+from flowveil.flows import Flows
+from flowveil.guarantee import UNITS, Guarantee
+from flowveil.hierarchy import Hierarchy
+from flowveil.methods import METHODS, find_method
+from flowveil.output import real_place, try_place
+from flowveil.paths import named_path
+from flowveil.slices import SlicedFlows
+
+if TYPE_CHECKING:
+    from flowveil.release.plan import Release
+
+#: Seconds a run may take; two hours, as in the papers.
+TIME_LIMIT = 7200.0
+MARKER = "study.json"
+RUNS = "runs"
+FORMAT = "flowveil study"
+
+#: Measures that tell how much a run published. Another method that suppresses nothing, or tells what it suppresses,
+#: tells how much there is, so beside each other they tell what is suppressed.
+_TELL_PUBLISHED = ("c_avg", "cells_under_k_population")
+#: With a single cell, what the smallest cell holds is all that is published.
+_TELL_ONLY_CELL = ("k_trips", "k_people", "k_population")
+#: Digits of the mean generalisation error where the suppressed volume is withheld: exact, it is a fraction whose
+#: denominator is the published volume, and can be taken apart.
+_DIGITS = 3
+
+#: Who is protected, in the papers' words.
+PROTECTED = {"trips": "participants", "population": "population", "people": "people"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of the grid.
+
+    Attributes:
+        by: the attribute that segments are made by; None for the whole data set.
+        segment: its value; None for the whole data set.
+        method: name of the method.
+        protect: the protected units.
+    """
+
+    by: str | None
+    segment: str | None
+    method: str
+    protect: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """All results of a study.
+
+    Attributes:
+        rows: one for each run and basis: the run, ``status`` (``done``, ``timeout``, ``infeasible``, ``failed``),
+            ``seconds``, ``withheld`` (names), and the measures.
+        by: the attributes.
+        methods: the methods, in order.
+        protections: the protections, in order.
+        k: the k.
+        n_hidden: segments that hold too little to be named and were left out, by attribute.
+        time_limit: seconds that a run could take.
+    """
+
+    rows: tuple[dict[str, Any], ...]
+    by: tuple[str, ...]
+    methods: tuple[str, ...]
+    protections: tuple[tuple[str, ...], ...]
+    k: int
+    n_hidden: dict[str, int]
+    time_limit: float
+
+
+def run_study(
+    flows: SlicedFlows,
+    directory: str | PathLike[str],
+    *,
+    methods: Sequence[str] | None = None,
+    protections: Sequence[str] = ("trips", "population"),
+    k: int = 10,
+    max_suppressed: float = 0.1,
+    time_limit: float = TIME_LIMIT,
+    workers: int = 1,
+    progress: Callable[[float], None] | None = None,
+) -> Study:
+    """Run the grid, or what is left of it, and write the tables.
+
+    Args:
+        flows: the flows by all attributes; what `flowveil.read_slices` returns.
+        directory: where results go: a new folder, an empty one, or an earlier study of the same data, which is
+            continued.
+        methods: names of methods; all that keep a k by default.
+        protections: each a unit, or several joined by ``+`` (``trips+population``).
+        k: how many every cell must hide.
+        max_suppressed: share that may be suppressed.
+        time_limit: seconds that one run may take.
+        workers: processes that run side by side. Times are most comparable with one.
+        progress: called with the share that is done.
+
+    Returns:
+        The results; the folder has them as ``results.parquet``, ``results.csv``, ``tables.md`` and ``tables.tex``.
+
+    Raises:
+        ParameterError: a name or number is not allowed.
+        OutputError: the folder cannot be used, or holds a study of other data.
+    """
+    from flowveil.experiments.study_tables import write_study
+
+    chosen = tuple(methods or (name for name, method in METHODS.items() if not method.noisy))
+    for name in chosen:
+        if find_method(name).noisy:
+            raise ParameterError(f"Method '{name}' adds noise and keeps no k; a study compares methods at one k.")
+    units = tuple(_parse_protection(text, flows.whole) for text in protections)
+    if not np.isfinite(time_limit) or time_limit <= 0:
+        raise ParameterError(f"time_limit must be above 0 seconds; found {time_limit!r}.")
+    if workers < 1:
+        raise ParameterError(f"workers must be at least 1; found {workers}.")
+    if not 0 <= max_suppressed < 1:
+        raise ParameterError(f"max_suppressed must be at least 0 and below 1; found {max_suppressed!r}.")
+    for protect in units:
+        Guarantee.resolve(flows.whole, k=k, protect=protect)
+    flows, hidden = _nameable(flows, k)
+    studied = _fingerprint(flows)
+    folder = _opened(directory, studied)
+    grid = [Run(by, value, method, protect) for by, value in _segments(flows) for method in chosen for protect in units]
+    setting = {"k": k, "max_suppressed": max_suppressed, "input": studied, "version": __version__}
+    paths = [folder / RUNS / f"{_name(run, setting)}.json" for run in grid]
+    left = [i for i, path in enumerate(paths) if not _is_done(path, time_limit)]
+    for i, outcome in _outcomes(flows, [grid[i] for i in left], k, max_suppressed, time_limit, workers):
+        _store(paths[left[i]], outcome)
+        if progress is not None:
+            progress(sum(map(Path.exists, paths)) / len(paths))
+    rows = [
+        row for run, path in zip(grid, paths, strict=True) for row in _rows(run, json.loads(path.read_text("utf-8")))
+    ]
+    study = Study(tuple(rows), flows.columns, chosen, units, k, hidden, time_limit)
+    write_study(study, folder)
+    return study
+
+
+def segment_flows(flows: SlicedFlows, by: str | None, value: str | None) -> Flows:
+    """The flows of one segment, over the common hierarchies; of everybody where no attribute is named."""
+    if by is None:
+        return flows.whole
+    at = flows.columns.index(by)
+    return flows.together([m for m, key in enumerate(flows.keys) if key[at] == value])
+
+
+# ---- the grid ----------------------------------------------------------------------------------------------
+
+
+def _parse_protection(text: str, flows: Flows) -> tuple[str, ...]:
+    units = tuple(part.strip() for part in text.split("+"))
+    for unit in units:
+        if unit not in UNITS:
+            raise ParameterError(f"Unknown unit '{unit}' to protect; allowed: {', '.join(UNITS)}, joined by '+'.")
+    if "people" in units and flows.people is None:
+        raise ParameterError("People cannot be protected: the input has no person column. Hint: name it with --person.")
+    if "population" in units and flows.weight is None:
+        raise ParameterError("The population cannot be protected: the input has no weights. Hint: use --weight.")
+    return units
+
+
+def _nameable(flows: SlicedFlows, k: int) -> tuple[SlicedFlows, dict[str, int]]:
+    """The flows without those of segments that fewer than k people have (or trips, where persons are not known).
+
+    Such a segment is not named, and its trips are in no run at all: with them, the whole minus all segments that are
+    named would tell how much it holds. Leaving trips out may make another segment too small, so this is repeated until
+    all are large enough.
+
+    Returns:
+        What is left, and how many segments are not named, by attribute.
+
+    Raises:
+        InfeasibleError: nothing is left.
+    """
+    hidden: dict[str, int] = {}
+    while True:
+        small = [
+            (at, value)
+            for at in range(len(flows.columns))
+            for value in sorted({key[at] for key in flows.keys})
+            if _size(segment_flows(flows, flows.columns[at], value)) < k
+        ]
+        if not small:
+            return flows, hidden
+        for at, _ in small:
+            hidden[flows.columns[at]] = hidden.get(flows.columns[at], 0) + 1
+        gone = [m for m, key in enumerate(flows.keys) if any(key[at] == value for at, value in small)]
+        if len(gone) == len(flows):
+            raise InfeasibleError(
+                f"No segment holds k = {k} people or trips, so none can be studied. "
+                "Hint: lower k, or use larger classes."
+            )
+        flows = flows.without(gone)
+
+
+def _size(part: Flows) -> int:
+    people = part.people
+    return int(part.trips.sum()) if people is None else int(np.count_nonzero(np.bincount(people.person)))
+
+
+def _segments(flows: SlicedFlows) -> list[tuple[str | None, str | None]]:
+    """The whole, then the values of each attribute."""
+    named: list[tuple[str | None, str | None]] = [(None, None)]
+    for at, by in enumerate(flows.columns):
+        named += [(by, value) for value in sorted({key[at] for key in flows.keys})]
+    return named
+
+
+def _fingerprint(flows: SlicedFlows) -> str:
+    """A hash of all that decides a result: segments, flows, trees, and where their nodes lie."""
+    found = hashlib.sha256(repr((flows.columns, flows.keys)).encode())
+    for tree in (flows.origins, flows.destinations):
+        found.update(repr((tree.kind, tree.base_level, tree.n_nodes)).encode())
+        found.update(np.ascontiguousarray(tree.parent).tobytes())
+        found.update("\n".join(map(str, tree.code.tolist())).encode())
+        _add_places(found, tree)
+    for part in flows.slices:
+        for column in (part.origin, part.destination, part.trips, part.weight):
+            if column is not None:
+                found.update(np.ascontiguousarray(column).tobytes())
+        if part.people is not None:
+            found.update(part.people.cell.tobytes() + part.people.person.tobytes())
+    return found.hexdigest()
+
+
+def _add_places(found: Any, tree: Hierarchy) -> None:
+    """Add where the nodes lie: centres decide distances and boxes, areas the grid of boxes. H3 codes say both."""
+    if tree.geography is None or tree.kind == "h3":
+        return
+    centers = tree.geography.centers(np.arange(tree.n_nodes, dtype=np.int32))
+    for places in (*centers, tree.geography.areas_km2(tree.leaf_node)):
+        found.update(np.ascontiguousarray(places, dtype=np.float64).tobytes())
+
+
+def _name(run: Run, setting: dict[str, Any]) -> str:
+    what = {"by": run.by, "segment": run.segment, "method": run.method, "protect": run.protect, **setting}
+    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def check_folder(directory: str | PathLike[str]) -> None:
+    """Refuse a folder that cannot be written, before anything is read; folders above it may be missing.
+
+    Raises:
+        OutputError: it is a file, its name cannot be, or what is above it is not writable.
+    """
+    target = real_place(directory)
+    if target.exists() and not target.is_dir():
+        raise OutputError(f"'{directory}' is a file; a folder is needed. Hint: name a new folder.")
+    there = next(place for place in (target, *target.parents) if place.is_dir())
+    try_place(there / MARKER)
+
+
+def _opened(directory: str | PathLike[str], studied: str) -> Path:
+    """The folder, ready for results of these data; runs of other data in it would be beside tables they are not of."""
+    folder = named_path(directory, what="the study")
+    check_folder(folder)
+    marker = folder / MARKER
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            if not marker.exists():
+                raise OutputError(f"'{directory}' is not empty and holds no study. Hint: name a new folder.")
+            if _marked(marker) != {"format": FORMAT, "input": studied}:
+                raise OutputError(
+                    f"'{directory}' holds a study of other data: of other trips, segments or zones, or with other "
+                    "segments too small to be named. Nothing was written. Hint: name a new folder."
+                )
+        else:
+            folder.mkdir(parents=True, exist_ok=True)
+            _store(marker, {"format": FORMAT, "input": studied})
+        (folder / RUNS).mkdir(exist_ok=True)
+    except OutputError:
+        raise
+    except OSError as problem:
+        raise OutputError(f"'{directory}' cannot be written: {problem.strerror}.") from problem
+    return folder
+
+
+def _marked(marker: Path) -> Any:
+    try:
+        return json.loads(marker.read_text(encoding="utf-8"))
+    except ValueError:
+        return None
+
+
+def _is_done(path: Path, time_limit: float) -> bool:
+    """Whether there is a result; a run that was stopped after a shorter time is tried again."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return bool(found["status"] not in ("timeout", "failed") or found.get("limit", 0) >= time_limit)
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def _store(path: Path, outcome: dict[str, Any]) -> None:
+    draft = path.with_suffix(".draft")
+    draft.write_text(json.dumps(outcome, sort_keys=True), encoding="utf-8")
+    os.replace(draft, path)
+
+
+def _rows(run: Run, outcome: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for basis in ("trips", "weight"):
+        measures = outcome.get("measures", {})
+        if outcome["status"] == "done" and basis not in measures:
+            continue
+        yield {
+            "by": run.by,
+            "segment": run.segment,
+            "method": run.method,
+            "protect": "+".join(run.protect),
+            "basis": basis,
+            "status": outcome["status"],
+            "seconds": outcome.get("seconds"),
+            "withheld": sorted(outcome.get("withheld", {}).get(basis, [])),
+            **measures.get(basis, {}),
+        }
+
+
+# ---- processes with a deadline -----------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class _Worker:
+    """A process that works on one run at a time, and until when it may."""
+
+    process: Any
+    pipe: Any
+    run: int | None = None
+    deadline: float = 0.0
+
+
+def _outcomes(
+    flows: SlicedFlows, runs: Sequence[Run], k: int, max_suppressed: float, time_limit: float, workers: int
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The outcome of each run, as they come. Processes are killed when they are late, and when nobody listens."""
+    if not runs:
+        return
+    context = get_context("spawn")
+    load = pickle.dumps((flows, k, max_suppressed), protocol=5)
+    pool: list[_Worker] = []
+    waiting = list(enumerate(runs))[::-1]
+
+    def start() -> _Worker:
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_work, args=(theirs, load), daemon=True)
+        process.start()
+        theirs.close()
+        return _Worker(process, ours)
+
+    try:
+        pool = [start() for _ in range(min(workers, len(runs)))]
+        while waiting or any(w.run is not None for w in pool):
+            for worker in pool:
+                if worker.run is None and waiting:
+                    worker.run, task = waiting.pop()
+                    worker.pipe.send(task)
+                    worker.deadline = time.monotonic() + time_limit
+            busy = [w for w in pool if w.run is not None]
+            patience = max(0.0, min(w.deadline for w in busy) - time.monotonic())
+            ready = connection.wait([w.pipe for w in busy], timeout=patience)
+            for i, worker in enumerate(pool):
+                if worker.run is None:
+                    continue
+                outcome: dict[str, Any] | None = None
+                if worker.pipe in ready:
+                    try:
+                        outcome = worker.pipe.recv()
+                    except EOFError:
+                        outcome = {"status": "failed", "reason": "the process ended", "limit": time_limit}
+                elif time.monotonic() >= worker.deadline:
+                    outcome = {"status": "timeout", "limit": time_limit}
+                if outcome is None:
+                    continue
+                done = worker.run
+                worker.run = None
+                if outcome["status"] == "timeout" or not worker.process.is_alive():
+                    _end(worker)
+                    pool[i] = start() if waiting else worker
+                yield done, outcome
+    finally:
+        for worker in pool:
+            _end(worker)
+
+
+def _end(worker: _Worker) -> None:
+    worker.process.kill()
+    worker.process.join()
+    worker.pipe.close()
+
+
+def _work(pipe: Any, load: bytes) -> None:
+    """In a process: run what comes through the pipe, for as long as something comes."""
+    flows, k, max_suppressed = pickle.loads(load)
+    while True:
+        try:
+            run = pipe.recv()
+        except EOFError:
+            return
+        pipe.send(_outcome(flows, run, k, max_suppressed))
+
+
+def _outcome(flows: SlicedFlows, run: Run, k: int, max_suppressed: float) -> dict[str, Any]:
+    part = segment_flows(flows, run.by, run.segment)
+    # One threshold for all segments, so that they can be compared: k times the mean weight of everybody's trips.
+    population = None
+    if "population" in run.protect:
+        population = k * float(np.sum(flows.whole.volume("weight"))) / float(np.sum(flows.whole.trips))
+    try:
+        begun = time.perf_counter()
+        release = anonymize(
+            part, run.method, k=k, protect=run.protect, max_suppressed=max_suppressed, k_population=population
+        )
+        seconds = time.perf_counter() - begun
+        measures, hidden = _publishable(release)
+    except InfeasibleError:
+        return {"status": "infeasible"}
+    except FlowveilError as problem:
+        return {"status": "failed", "reason": type(problem).__name__}
+    plain = {basis: {name: _plain(value) for name, value in values.items()} for basis, values in measures.items()}
+    return {"status": "done", "seconds": seconds, "measures": plain, "withheld": hidden}
+
+
+def _publishable(
+    release: Release,
+) -> tuple[dict[str, dict[str, float | int | None]], dict[str, list[str]]]:
+    """The measures of a run as they may stand beside those of other methods, and which are withheld, by basis.
+
+    All methods run on the same trips, so the volume there is must be taken as known. Where the suppressed volume is
+    withheld, the published volume is too, on both bases. The threshold of the population counts the suppressed trips,
+    whatever was given for it: here it always comes from the mean weight of all trips.
+    """
+    from flowveil.report.summary import published_measures, reason_to_withhold
+
+    reason = reason_to_withhold(release)
+    # No cells are published beside a study: the error is not one equation with known volumes.
+    measures, withheld = published_measures(release, release.metrics(), reason, few_coarse=False)
+    hidden = {} if withheld is None else {basis: set(names) for basis, names in withheld["measures"].items()}
+    if reason is not None:
+        for basis, values in measures.items():
+            more = _TELL_PUBLISHED + (_TELL_ONLY_CELL if len(release.cells) == 1 else ())
+            hidden[basis].update(name for name in more if values.get(name) is not None)
+            values.update(dict.fromkeys(hidden[basis]))
+            error = values["mean_generalization_error"]
+            values["mean_generalization_error"] = None if error is None else float(f"{error:.{_DIGITS}g}")
+    return measures, {basis: sorted(names) for basis, names in hidden.items()}
+
+
+def _plain(value: Any) -> float | int | None:
+    if value is None:
+        return None
+    number = value.item() if isinstance(value, np.generic) else value
+    return number if np.isfinite(number) else None

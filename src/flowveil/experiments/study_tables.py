@@ -1,0 +1,294 @@
+"""The results of a study as files: tidy tables, and Markdown and LaTeX tables laid out like those of the report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from flowveil.experiments.study import PROTECTED, Study
+from flowveil.guarantee import UNITS
+from flowveil.output import write_files
+from flowveil.publish.spreadsheets import write_csv
+
+_BASES = {"trips": "participants", "weight": "population"}
+_MEASURES = ("c_dm", "c_avg", "mean_generalization_error", "reconstruction_loss")
+#: How coarse a segment became; less is better for both.
+_COARSENESS = ("mean_generalization_error", "generalization_distance_m")
+
+_NAMES = {
+    "odkanon": "ODkAnon", "atg-dual": "ATG-Dual", "atg-soft": "ATG-Soft", "oigh": "OIGH", "mondrian": "Mondrian",
+    "glove": "Glove", "glove-sk": "Glove-sk", "twincut": "TwinCut", "suppression": "Suppression", "laplace": "Laplace",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table with its title; cells are values that each format writes in its own way."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+
+def write_study(study: Study, folder: Path) -> None:
+    """Write results.parquet, results.csv, tables.md and tables.tex.
+
+    Raises:
+        OutputError: a file cannot be written.
+    """
+    tidy = tidy_table(study)
+    sheets = list(study_sheets(study))
+    texts: dict[str, Callable[[Path], None]] = {
+        "results.parquet": lambda path: pa.parquet.write_table(tidy, path, compression="zstd"),
+        "results.csv": lambda path: write_csv(_flat(tidy), path),
+        "tables.md": lambda path: _write(path, markdown(sheets, study)),
+        "tables.tex": lambda path: _write(path, latex(sheets, study)),
+    }
+    write_files({folder / name: write for name, write in texts.items()})
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def tidy_table(study: Study) -> pa.Table:
+    """One row for each run and basis, one column for each measure."""
+    first = {
+        "by": pa.string(), "segment": pa.string(), "method": pa.string(), "protect": pa.string(),
+        "basis": pa.string(), "status": pa.string(), "seconds": pa.float64(), "withheld": pa.list_(pa.string()),
+    }  # fmt: skip
+    names = sorted({name for row in study.rows for name in row} - set(first))
+    columns = {name: pa.array([row.get(name) for row in study.rows], kind) for name, kind in first.items()}
+    for name in names:
+        kind = pa.int64() if name.startswith(("n_", "cells_", "k_trips", "k_people")) else pa.float64()
+        columns[name] = pa.array([row.get(name) for row in study.rows], kind)
+    return pa.table(columns)
+
+
+def _flat(table: pa.Table) -> pa.Table:
+    joined = pa.array([" ".join(names) for names in table["withheld"].to_pylist()], pa.string())
+    return table.set_column(table.schema.get_field_index("withheld"), "withheld", joined)
+
+
+def study_sheets(study: Study) -> Iterator[Sheet]:
+    """The cross-check, then for each segmentation, protection and basis one table, then fairness."""
+    yield _cross_check(study)
+    bases = [b for b in _BASES if any(row["basis"] == b and row["status"] == "done" for row in study.rows)]
+    for by in (None, *study.by):
+        for protect in study.protections:
+            for basis in bases:
+                yield _comparison(study, by, "+".join(protect), basis)
+    for by in study.by:
+        yield _coarseness(study, by)
+        yield _fairness(study, by)
+
+
+def _of(study: Study, **wanted: Any) -> list[dict[str, Any]]:
+    return [row for row in study.rows if all(row[name] == value for name, value in wanted.items())]
+
+
+def _protected(protect: str) -> str:
+    return " and ".join(f"the {PROTECTED[unit]}" if unit != "people" else "people" for unit in protect.split("+"))
+
+
+def _cross_check(study: Study) -> Sheet:
+    """Table 3 of the report: what protecting one unit does for the others."""
+    rows = []
+    for protect in study.protections:
+        for method in study.methods:
+            for row in _of(study, by=None, method=method, protect="+".join(protect), basis="trips"):
+                names = [f"{what}_{unit}" for unit in UNITS for what in ("k", "cells_under_k")]
+                values = [_entry(row, row.get(name), name) for name in names]
+                rows.append((_protected(row["protect"]), _method(method), *values))
+    head = ("Protecting", "Method", "k trips", "short", "k people", "short", "k population", "short")
+    return Sheet(
+        "k-anonymity reached in each unit on the whole data set, and the number of cells short of it", head, tuple(rows)
+    )
+
+
+def _comparison(study: Study, by: str | None, protect: str, basis: str) -> Sheet:
+    rows = []
+    for method in study.methods:
+        for row in _of(study, by=by, method=method, protect=protect, basis=basis):
+            values = [_entry(row, row.get(name), name) for name in _MEASURES]
+            where = [] if by is None else [row["segment"]]
+            when = [_seconds(row, study.time_limit)] if by is None else []
+            rows.append((_method(method), *where, *values, *when))
+    head = ("Method", *(() if by is None else (by,)), "C_DM", "C_AVG", "G", "E", *(("Time (s)",) if by is None else ()))
+    what = "on the whole dataset" if by is None else f"segmenting on {by}"
+    title = f"Result comparison {what}, protecting {_protected(protect)}, calculating metrics on the {_BASES[basis]}"
+    return Sheet(title, head, tuple(rows))
+
+
+def _coarseness(study: Study, by: str) -> Sheet:
+    """How much coarser each segment becomes than everybody together."""
+    rows: list[tuple[Any, ...]] = []
+    for protect in map("+".join, study.protections):
+        for method in study.methods:
+            whole = next(iter(_of(study, by=None, method=method, protect=protect, basis="trips")), {})
+            for row in _of(study, by=by, method=method, protect=protect, basis="trips"):
+                values: list[Any] = []
+                for measure in _COARSENESS:
+                    own, of_all = row.get(measure), whole.get(measure)
+                    values += [_entry(row, own, measure), own / of_all if own is not None and of_all else "-"]
+                rows.append((_protected(protect), _method(method), row["segment"], *values))
+    head = ("Protecting", "Method", by, "G", "times the whole", "distance (m)", "times the whole")
+    title = (
+        f"How much coarser each segment by {by} becomes than the whole dataset, calculating metrics on the participants"
+    )
+    return Sheet(title, head, tuple(rows))
+
+
+def _fairness(study: Study, by: str) -> Sheet:
+    """How much coarser the worst-served segment becomes than the best-served one."""
+    rows: list[tuple[Any, ...]] = []
+    for protect in study.protections:
+        for method in study.methods:
+            runs = _of(study, by=by, method=method, protect="+".join(protect), basis="trips")
+            for measure in _COARSENESS:
+                known = sorted((r[measure], r["segment"]) for r in runs if r.get(measure) is not None)
+                if len(known) < 2:
+                    continue
+                (best, best_name), (worst, worst_name) = known[0], known[-1]
+                ratio = worst / best if best else None
+                name = "G" if measure == "mean_generalization_error" else "distance (m)"
+                compared = f"{len(known)} of {len(runs)}"
+                rows.append(
+                    (
+                        _protected("+".join(protect)),
+                        _method(method),
+                        name,
+                        compared,
+                        best_name,
+                        best,
+                        worst_name,
+                        worst,
+                        ratio,
+                    )
+                )
+    head = ("Protecting", "Method", "Measure", "Segments", "Best served", "value", "Worst served", "value", "Ratio")
+    return Sheet(
+        f"Fairness between segments by {by}: how much coarser the worst-served segment becomes", head, tuple(rows)
+    )
+
+
+def _method(name: str) -> str:
+    return _NAMES.get(name, name)
+
+
+def _entry(row: dict[str, Any], value: Any, name: str = "") -> Any:
+    if row["status"] in ("timeout", "failed"):
+        return "N/A"
+    if row["status"] == "infeasible":
+        return "none"
+    if value is None:
+        return "withheld" if name in row["withheld"] else "-"
+    return value
+
+
+def _seconds(row: dict[str, Any], limit: float) -> Any:
+    return f">{limit:,.1f}" if row["status"] == "timeout" else (row["seconds"] if row["seconds"] is not None else "-")
+
+
+# ---- formats -----------------------------------------------------------------------------------------------
+
+
+def markdown(sheets: Sequence[Sheet], study: Study) -> str:
+    """All tables as Markdown."""
+    lines = ["# Study", "", *(f"- {note}" for note in _notes(study)), ""]
+    for number, sheet in enumerate(sheets, 3):
+        lines += [f"**Table {number}.** {sheet.title}.", ""]
+        lines.append("| " + " | ".join(map(_escaped, sheet.head)) + " |")
+        lines.append("|" + "---|" * len(sheet.head))
+        lines += ["| " + " | ".join(_escaped(_text(v, "×10^{}")) for v in row) + " |" for row in _thinned(sheet)]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def latex(sheets: Sequence[Sheet], study: Study) -> str:
+    """All tables as LaTeX, numbered from 3 like those of the report."""
+    lines = [f"% {note}" for note in _notes(study)]
+    lines.append(r"\setcounter{table}{2}")
+    for sheet in sheets:
+        columns = "".join("r" if _is_numeric(sheet, i) else "l" for i in range(len(sheet.head)))
+        lines += [
+            r"\begin{table}",
+            r"\centering",
+            rf"\caption{{{_tex(sheet.title)}.}}",
+            rf"\begin{{tabular}}{{{columns}}}",
+            r"\hline",
+        ]
+        lines.append(" & ".join(_HEADS.get(name, _tex(name)) for name in sheet.head) + r" \\ \hline")
+        for row in _thinned(sheet):
+            lines.append(" & ".join(_tex_value(v) for v in row) + r" \\")
+        lines += [r"\hline", r"\end{tabular}", r"\end{table}", ""]
+    return "\n".join(lines)
+
+
+_HEADS = {"C_DM": r"$C_{DM}$", "C_AVG": r"$C_{AVG}$", "G": r"$\bar{G}$", "E": r"$E$", "k trips": r"$k_{trips}$",
+          "k people": r"$k_{people}$", "k population": r"$k_{population}$"}  # fmt: skip
+
+
+def _tex_value(value: Any) -> str:
+    text = _text(value, r"\times 10^{{{}}}")
+    return f"${text}$" if r"\times" in text else _tex(text)
+
+
+def _tex(text: str) -> str:
+    special = {
+        "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}", ">": r"$>$", "<": r"$<$",
+        "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}",
+    }  # fmt: skip
+    return "".join(special.get(c, c) for c in text)
+
+
+def _is_numeric(sheet: Sheet, column: int) -> bool:
+    return any(isinstance(row[column], int | float) for row in sheet.rows)
+
+
+def _thinned(sheet: Sheet) -> Iterator[tuple[Any, ...]]:
+    """Rows without the names that stand above already, as the report prints them."""
+    before: tuple[Any, ...] = ()
+    for row in sheet.rows:
+        same = 0
+        while before and same < 2 and isinstance(row[same], str) and row[: same + 1] == before[: same + 1]:
+            same += 1
+        yield ("",) * same + row[same:]
+        before = row
+
+
+def _text(value: Any, power: str) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool) or value is None:
+        return "-"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "-"
+    if abs(value) >= 1e6:
+        exponent = math.floor(math.log10(abs(value)))
+        digits = f"{value / 10**exponent:.1f}"
+        if digits == "10.0":
+            digits, exponent = "1.0", exponent + 1
+        return f"{digits}{power.format(exponent)}" if "times" in power else f"{digits} {power.format(exponent)}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.2f}" if abs(value) < 10 else f"{value:,.1f}"
+
+
+def _notes(study: Study) -> Iterator[str]:
+    yield f"k = {study.k}; one run may take {study.time_limit:,.0f} seconds; N/A marks runs that took longer or failed."
+    yield "'none' marks runs in which nothing can be published, '-' measures that are not defined."
+    yield "'withheld' marks measures that would tell a suppressed value, alone or beside another method's."
+    yield "G counts tiles observed in the whole data set, for every segment, so segments can be compared."
+    for by, n in sorted(study.n_hidden.items()):
+        yield f"{n} segments by {by} hold too little to be named; their trips are in no run."

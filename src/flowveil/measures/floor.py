@@ -1,0 +1,140 @@
+"""Floors: mean generalisation errors that no method can get below. They tell how hard the data are.
+
+`generalization_floor` holds for every method whose zones are nodes of the hierarchies: each flow in the smallest safe
+pair of nodes that holds it, the costliest flows left out as far as may be suppressed. Zones that suit one flow are
+zones for all others there too, which this floor does not ask for; so it can be far below what is possible.
+
+`homogeneous_floor` asks for one cut of each tree. It takes seconds rather than a fraction of one, and is often within
+a percent of what TwinCut finds.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from flowveil.flows import Flows
+from flowveil.guarantee import Guarantee
+from flowveil.hierarchy import Floats
+
+if TYPE_CHECKING:
+    from flowveil.release.plan import Release
+
+#: Flows times pairs of depths beyond which no floor is computed: trees so deep are rare, and it would take minutes.
+MOST_WORK = 2_000_000_000
+
+#: Prices tried for the homogeneous floor, as multiples of the one that known maps suggest.
+_PRICES = 8.0 ** np.arange(5)
+
+_KNOWN: WeakKeyDictionary[Flows, dict[Guarantee, Floats | None]] = WeakKeyDictionary()
+
+
+def floor_measures(release: Release, basis: str, error: float | None) -> dict[str, float | int | None]:
+    """The floor of a release's input, and how many times as large the release's mean generalisation error is.
+
+    What may be left out is max_suppressed, or what the release suppresses where that is more, so that no release of a
+    hierarchical method can be below. Boxes are no nodes: for them it is a reference, and the ratio may be below 1.
+    """
+    flows = release.input
+    volume = flows.volume(basis)
+    total = float(np.sum(volume))
+    allowed = release.parameters.get("max_suppressed")
+    gone = 1 - float(np.sum(release.cells.volume(basis))) / total if total else 0.0
+    share = max(gone, float(allowed) if isinstance(allowed, int | float) else 0.0)
+    floor = generalization_floor(flows, release.guarantee, max_suppressed=share, basis=basis)
+    return {
+        "floor_generalization_error": floor,
+        "floor_ratio": None if floor is None or error is None else error / floor,
+    }
+
+
+def generalization_floor(
+    flows: Flows, guarantee: Guarantee, *, max_suppressed: float, basis: str | None = None
+) -> float | None:
+    """The smallest mean generalisation error of any release whose zones are nodes of the hierarchies.
+
+    Exact: the mean over flows of their `smallest_safe_sizes`, the costliest ``max_suppressed`` of the volume left out
+    (of the last flow a part). None where nothing can be published within that, or where the trees are too deep.
+    """
+    sizes = smallest_safe_sizes(flows, guarantee)
+    if sizes is None:
+        return None
+    volume = flows.volume(guarantee.basis if basis is None else basis).astype(np.float64)
+    order = np.argsort(sizes, kind="stable")
+    size, volume = sizes[order], volume[order]
+    # Summed exactly, so that equal inputs give equal floors: volumes are integers or exact weights.
+    kept_most = float(np.sum(volume)) * (1 - max_suppressed)
+    before = np.cumsum(volume) - volume
+    kept = np.clip(kept_most - before, 0.0, volume)
+    counted = kept > 0
+    if not counted.any() or not np.isfinite(size[counted]).all():
+        return None
+    return float(np.sum(size[counted] * kept[counted]) / np.sum(kept[counted]))
+
+
+def smallest_safe_sizes(flows: Flows, guarantee: Guarantee) -> Floats | None:
+    """For each flow the smallest |o| + |d| over pairs of nodes that hold it and whose cell is safe.
+
+    Infinite where no such pair is safe; None for all where the trees are too deep.
+    """
+    known = _KNOWN.setdefault(flows, {})
+    if guarantee not in known:
+        known[guarantee] = _smallest_safe_sizes(flows, guarantee)
+    return known[guarantee]
+
+
+def _smallest_safe_sizes(flows: Flows, guarantee: Guarantee) -> Floats | None:
+    from flowveil.methods.safe_pairs import safe_levels, sketch
+
+    origins = sketch(flows.origins, flows.origin, flows, guarantee)
+    destinations = sketch(flows.destinations, flows.destination, flows, guarantee)
+    if len(flows) * (origins.tree.max_depth + 1) * (destinations.tree.max_depth + 1) > MOST_WORK:
+        return None
+    smallest = np.full(len(flows), np.inf)
+    levels = safe_levels(flows, guarantee, origins, destinations)
+    for _, same_origin_depth in groupby(levels, key=lambda level: int(origins.tree.depth[level.origin[0]])):
+        here, order = np.zeros(0), np.zeros(0, np.int64)
+        for level in same_origin_depth:
+            if len(order) == 0:
+                order, here = level.order, np.full(len(level.order), np.inf)
+            # Deeper destinations come later and are smaller: what is written last is the smallest.
+            size = origins.size[level.origin].astype(np.float64) + destinations.size[level.destination]
+            position, pair = level.positions()
+            here[position] = size[pair]
+        smallest[order] = np.minimum(smallest[order], here)
+    smallest.flags.writeable = False
+    return smallest
+
+
+def homogeneous_floor(
+    flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1, iterations: int = 150
+) -> float | None:
+    """A mean generalisation error that no homogeneous release within the limit on suppression can be below.
+
+    Proven by Lagrangian decomposition (`flowveil.methods.twin_dual`); more iterations raise it towards its limit. None
+    where nothing can be published within the limit, or where the trees are too deep to hold all their nodes.
+    """
+    from flowveil.methods.twin_dual import proven_score
+    from flowveil.methods.twin_trees import TwinTrees
+    from flowveil.methods.twincut import Search, starting_cuts
+
+    budget = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
+    trees = TwinTrees.of(flows, guarantee)
+    if trees is None or trees.thinned or trees.given(0, np.zeros(1, np.int64)).lost > budget:
+        return None
+    search = Search(trees, budget)
+    search.alternate_from(list(starting_cuts(trees)))
+
+    def proven(price: float, iterations: int) -> float:
+        cost, suppressed = search.cheapest_at(price)
+        return proven_score(
+            trees, budget, price=price, known_cost=cost, known_suppressed=suppressed, iterations=iterations
+        )
+
+    # Where hardly anything may be suppressed, few maps are known and a far higher price may prove more.
+    prices = search.tightest_price() * _PRICES
+    best = prices[int(np.argmax([proven(float(price), iterations // 10) for price in prices]))]
+    return proven(float(best), iterations)

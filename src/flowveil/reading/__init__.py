@@ -1,0 +1,1 @@
+"""How trips are read: columns, tables, screening, tiling, slicing."""

@@ -1,0 +1,343 @@
+"""Which column of a trip table is what.
+
+Users name columns, or leave it to the names that trip tables usually have. A guess that could be wrong in two
+ways is not made: where several columns fit, the error lists them and says how to choose. What was used is
+recorded in `Intake.columns`, so that a guess can be seen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TypeVar
+
+from flowveil.errors import DataError, ParameterError
+from flowveil.reading.headers import Header
+
+Pair = tuple[str, str]
+
+#: What the two ends of a trip are called, in names such as ``start_lat`` or ``lat_start``.
+_ENDS: tuple[Pair, ...] = (
+    ("start", "end"),
+    ("origin", "destination"),
+    ("origin", "dest"),
+    ("orig", "dest"),
+    ("o", "d"),
+    ("from", "to"),
+    ("pickup", "dropoff"),
+    ("pu", "do"),
+    ("departure", "arrival"),
+    ("source", "target"),
+    ("src", "dst"),
+    ("startstation", "endstation"),
+    ("pickupcentroid", "dropoffcentroid"),
+    ("0", "1"),
+    ("1", "2"),
+)
+_LATITUDES = ("lat", "latitude")
+_LONGITUDES = ("lon", "lng", "long", "longitude")
+_TILES = ("h3", "hex", "h3cell", "h3index")
+#: Names that may just as well hold something else: taken only where the column holds tiles.
+_TILES_IF_HELD = ("", "tile", "cell", "id", "zone", "zoneid", "location", "locationid", "code", "geocode")
+_PERSONS = (
+    "person", "personid", "idperson", "uid", "user", "userid", "participant", "participantid",
+    "respondent", "respondentid", "traveler", "travelerid", "traveller", "travellerid",
+)  # fmt: skip
+_WEIGHTS = (
+    "weight", "weights", "w", "weightindiv", "tripweight", "weighttrip", "personweight", "sampleweight",
+    "samplingweight", "expansionfactor",
+)  # fmt: skip
+#: Taken only beside tile columns: beside coordinates, where each row is one trip, such a column is more often
+#: an expansion factor, and counting a surveyed trip as its hundreds of represented ones would void the
+#: guarantee.
+_TRIPS = ("trips", "ntrips", "count")
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class ColumnMap:
+    """Which column serves as what; None where nobody said, an empty text where there shall be none.
+
+    Attributes:
+        origin, destination: names of the latitude and the longitude column of each end.
+        origin_tile, destination_tile: names of the columns with tiles, instead of coordinates.
+        person: name of the column that says who travelled.
+        weight: name of the column with the weight of a row, of all its trips together.
+        trips: name of the column that says how many trips a row stands for.
+        by: names of the attributes by which trips are cut into slices.
+        time: name of the column with the time by which trips are cut into slices.
+    """
+
+    origin: Pair | None = None
+    destination: Pair | None = None
+    origin_tile: str | None = None
+    destination_tile: str | None = None
+    person: str | None = None
+    weight: str | None = None
+    trips: str | None = None
+    by: tuple[str, ...] = ()
+    time: str | None = None
+
+    def __post_init__(self) -> None:
+        for one, other, what in (
+            ("origin", "destination", "coordinates"),
+            ("origin_tile", "destination_tile", "tiles"),
+        ):
+            if (getattr(self, one) is None) != (getattr(self, other) is None):
+                given, lacking = (one, other) if getattr(self, one) is not None else (other, one)
+                raise ParameterError(
+                    f"{given!r} is given without {lacking!r}; {what} are needed for both ends, or for "
+                    "neither: then known column names are recognised."
+                )
+        if self.origin is not None and self.origin_tile is not None:
+            raise ParameterError("The ends are given both as coordinates and as tiles; give one of the two.")
+        ends = self.ends
+        if len(set(ends)) < len(ends):
+            raise ParameterError(
+                f"One column is named twice for the ends of a trip: {_listed(ends)}. "
+                "Origin and destination, latitude and longitude need columns of their own."
+            )
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """The columns of the two ends: four coordinates, or two tiles, or none so far."""
+        if self.origin is not None and self.destination is not None:
+            return (*self.origin, *self.destination)
+        if self.origin_tile is not None and self.destination_tile is not None:
+            return (self.origin_tile, self.destination_tile)
+        return ()
+
+    @property
+    def has_tiles(self) -> bool:
+        """Whether the ends are given as tiles."""
+        return self.origin_tile is not None
+
+    def names(self) -> tuple[str, ...]:
+        """Every column that is used, the ends first."""
+        return (*self.ends, *(name for name in (self.person, self.weight, self.trips) if name), *self.slice_names())
+
+    def slice_names(self) -> tuple[str, ...]:
+        """The columns by which trips are cut into slices, the time last."""
+        return (*self.by, self.time) if self.time else self.by
+
+    def as_recorded(self) -> dict[str, str]:
+        """Role to column name, for `Intake.columns`."""
+        recorded = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is not None and value != ():
+                recorded[field.name] = value if isinstance(value, str) else ",".join(value)
+        return recorded
+
+
+def parse_pair(value: str | Sequence[str] | None, *, role: str) -> Pair | None:
+    """Latitude and longitude column from ``"lat,lon"`` or from a pair of names.
+
+    Raises:
+        ParameterError: it is neither.
+    """
+    if value is None:
+        return None
+    parts = [p.strip() for p in value.split(",")] if isinstance(value, str) else list(value)
+    if len(parts) != 2 or not all(isinstance(p, str) and p for p in parts):
+        raise ParameterError(
+            f"{role!r} must name a latitude and a longitude column, found {len(parts)} "
+            f"name{'' if len(parts) == 1 else 's'}. Allowed: 'lat_column,lon_column' or a pair of names. "
+            f"Hint: for a column of H3 cells use '{role}_tile' (--{role}-tile)."
+        )
+    return (parts[0], parts[1])
+
+
+def complete(
+    wanted: ColumnMap,
+    names: Sequence[str],
+    *,
+    holds_tiles: Callable[[str], bool],
+    points: bool = True,
+    partitions: Sequence[str] = (),
+    header: Callable[[], Header] | None = None,
+) -> ColumnMap:
+    """Check the columns that were named and recognise the others.
+
+    Args:
+        wanted: what the user named.
+        names: the columns of the table.
+        holds_tiles: whether a column's first values are tiles; asked only where a name alone does not
+            tell.
+        points: whether the ends may be coordinates, and tiles H3 cells; otherwise only columns that hold tiles
+            are recognised.
+        partitions: those of the columns that come from the path of a file: trips may be cut by them, and nothing else.
+        header: whether messages may repeat the names; by default what the names alone say.
+
+    Returns:
+        A map with both ends; person, weight and trips where there are such columns.
+
+    Raises:
+        DataError: named columns are missing (all are reported), stand twice, or several columns fit one role.
+        ParameterError: a partition column is named for something that trips are not cut by.
+    """
+    header = header or (lambda: Header(names))
+    named = _resolve(wanted, names, header)
+    _refuse_partitions(named, partitions)
+    in_files = [name for name in names if name not in partitions]
+    if not named.ends:
+        named = _recognise_ends(named, in_files, holds_tiles, header, points=points)
+    if named.person is None:
+        named = replace(named, person=_recognise_one("person", _PERSONS, named, in_files))
+    if named.weight is None:
+        named = replace(named, weight=_recognise_one("weight", _WEIGHTS, named, in_files))
+    if named.trips is None and named.has_tiles:
+        named = replace(named, trips=_recognise_one("trips", _TRIPS, named, in_files))
+    _refuse_doubles(named, names)
+    persons = [n for n in named.slice_names() if n == named.person or _key(n) in _PERSONS]
+    if persons:
+        raise ParameterError(
+            f"Column {_listed(persons)} tells persons apart; a matrix for each person is no slice. "
+            "Allowed: attributes that many people share."
+        )
+    return named
+
+
+def _resolve(wanted: ColumnMap, names: Sequence[str], header: Callable[[], Header]) -> ColumnMap:
+    """Replace every given name by the table's own spelling: exact, or but for blanks around it."""
+    by_stripped = {name.strip(): name for name in reversed(names)}
+    missing = [name for name in wanted.names() if name not in names and name.strip() not in by_stripped]
+    if missing:
+        found = header()
+        lines = "".join(f"\n- '{name}'.{found.did_you_mean(name)}" for name in missing)
+        raise DataError(
+            f"{len(missing)} named column{'s are' if len(missing) > 1 else ' is'} missing:{lines}\n{found.described()}"
+        )
+
+    def spelled(name: str) -> str:
+        return name if name in names or not name else by_stripped[name.strip()]
+
+    changes: dict[str, str | tuple[str, ...]] = {}
+    for field in fields(wanted):
+        value = getattr(wanted, field.name)
+        if isinstance(value, str):
+            changes[field.name] = spelled(value)
+        elif value is not None:
+            changes[field.name] = tuple(map(spelled, value))
+    return replace(wanted, **changes)  # type: ignore[arg-type]  # each role keeps its own type
+
+
+def _recognise_ends(
+    named: ColumnMap,
+    names: Sequence[str],
+    holds_tiles: Callable[[str], bool],
+    header: Callable[[], Header],
+    *,
+    points: bool,
+) -> ColumnMap:
+    by_key: dict[str, list[str]] = {}
+    for name in names:
+        by_key.setdefault(_key(name), []).append(name)
+    found: list[ColumnMap] = []
+    for start, end in _ENDS if points else ():
+        found += [
+            replace(named, origin=o, destination=d)
+            for o, d in _alike(_coordinates(by_key, start), _coordinates(by_key, end))
+        ]
+        found += [
+            replace(named, origin_tile=o, destination_tile=d)
+            for o, d in _alike(_spelled(by_key, start, _TILES), _spelled(by_key, end, _TILES))
+        ]
+    if not found:
+        found = [
+            replace(named, origin_tile=o, destination_tile=d)
+            for start, end in _ENDS
+            for o, d in _alike(_spelled(by_key, start, _TILES_IF_HELD), _spelled(by_key, end, _TILES_IF_HELD))
+            if holds_tiles(o) and holds_tiles(d)
+        ]
+    found = list(dict.fromkeys(found))
+    if not found:
+        raise DataError(
+            "The columns of the two ends are not recognised. "
+            f"{header().described()} Recognised are names such as start_lat, start_lon, end_lat, "
+            "end_lon, pickup_latitude, dropoff_latitude, o_lat, d_lat, start_h3, end_h3. Hint: name them "
+            "with origin='lat,lon' and destination='lat,lon' (--origin, --destination), or origin_tile and "
+            "destination_tile (--origin-tile, --destination-tile)."
+        )
+    if len(found) > 1:
+        choices = "; ".join(f"{_listed(f.ends)}" for f in found)
+        raise DataError(
+            f"Several columns could be the two ends: {choices}. Hint: say which with origin and "
+            "destination (--origin, --destination), or origin_tile and destination_tile (--origin-tile, "
+            "--destination-tile)."
+        )
+    return found[0]
+
+
+def _recognise_one(role: str, known: Iterable[str], named: ColumnMap, names: Sequence[str]) -> str | None:
+    used = named.names()
+    found = [name for name in names if _key(name) in known and name not in used]
+    if len(found) > 1:
+        raise DataError(
+            f"Several columns could be the {role}: {_listed(found)}. "
+            f"Hint: say which with {role} (--{role}); an empty text means none."
+        )
+    return found[0] if found else None
+
+
+def _refuse_partitions(named: ColumnMap, partitions: Sequence[str]) -> None:
+    roles: dict[str, tuple[str | None, ...]] = {
+        "origin": named.ends[: len(named.ends) // 2],
+        "destination": named.ends[len(named.ends) // 2 :],
+    }
+    roles |= {"person": (named.person,), "weight": (named.weight,), "trips": (named.trips,)}
+    for role, columns in roles.items():
+        wrong = [name for name in columns if name and name in partitions]
+        if wrong:
+            raise ParameterError(
+                f"Column {_listed(wrong)} comes from the path of the files and cannot be the {role}: a folder's name "
+                "says nothing of the trips in it. Allowed: to cut trips by it (--by, --time)."
+            )
+
+
+def _refuse_doubles(named: ColumnMap, names: Sequence[str]) -> None:
+    doubled = [name for name in dict.fromkeys(named.names()) if list(names).count(name) > 1]
+    if doubled:
+        raise DataError(
+            f"Column {_listed(doubled)} stands more than once in the table; which one is meant cannot be "
+            "told. Hint: give every column a name of its own."
+        )
+
+
+def _key(name: str) -> str:
+    """A name without case and separators: ``Start_Lat``, ``startLat`` and ``start lat`` are the same."""
+    return re.sub(r"[^a-z0-9]", "", name.casefold())
+
+
+def _spelled(by_key: dict[str, list[str]], end: str, words: Iterable[str]) -> list[tuple[str, str]]:
+    """Columns named after an end and one of the words in either order, each with how its name is made."""
+    found: dict[str, str] = {}
+    for word in words:
+        for key, shape in ((end + word, f"end+{word}"), (word + end, f"{word}+end")):
+            for name in by_key.get(key, ()):
+                # A bare digit is no name for an end: `0` and `1` say something only beside a word.
+                if word or not end.isdigit():
+                    found.setdefault(name, shape)
+    return [(shape, name) for name, shape in found.items()]
+
+
+def _coordinates(by_key: dict[str, list[str]], end: str) -> list[tuple[str, Pair]]:
+    return [
+        (f"{lat_shape},{lon_shape}", (lat, lon))
+        for lat_shape, lat in _spelled(by_key, end, _LATITUDES)
+        for lon_shape, lon in _spelled(by_key, end, _LONGITUDES)
+    ]
+
+
+def _alike(starts: list[tuple[str, _T]], ends: list[tuple[str, _T]]) -> list[tuple[_T, _T]]:
+    """Pairs of ends whose names are made alike; all pairs where none are."""
+    alike = [(o, d) for o_shape, o in starts for d_shape, d in ends if o_shape == d_shape]
+    return alike or [(o, d) for _, o in starts for _, d in ends]
+
+
+def _listed(names: Sequence[str], *, most: int = 60) -> str:
+    """Names for a message; a very wide table is cut short."""
+    shown = ", ".join(f"'{name}'" for name in names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown or "no columns"

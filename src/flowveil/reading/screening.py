@@ -1,0 +1,327 @@
+"""Screening: which rows of a trip table can be used, and what is wrong with the others.
+
+Rows pass in batches of whole columns. Two kinds of trouble are kept apart. Gaps (a missing end, a point off
+the earth) are usual in trip data: such rows are left out and counted, up to a share. Errors (text among
+numbers, half a trip, a negative weight) mean that the table is not what it is taken for: they are refused,
+all of them in one message. The counts do not depend on the order of the rows; the examples are row numbers,
+never values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowveil.errors import DataError
+from flowveil.flows import Intake
+from flowveil.reading.tiling import NO_TILE, H3Tiling, Mask, Tiling, index_points
+from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64
+
+#: One row may stand for at most this many trips and for at most this weight: sums of whole numbers stay
+#: exact, and the earth has 2**33 inhabitants.
+MAX_TRIPS = 2**53
+MAX_WEIGHT = 2**42
+#: Weights are summed as whole multiples of 2**-20: whole numbers add up to the same in any order.
+WEIGHT_UNITS = 2**20
+#: By how much, as a share of their sum, weights may change when they are rounded to that.
+ROUNDING_ALLOWED = 1e-6
+
+NO_TRIPS = "no trips"
+MISSING_END = "missing end"
+OFF_EARTH = "off the earth"
+AT_ZERO = "at 0,0"
+UNKNOWN_TILE = "unknown tile"
+MISSING_COUNT = "missing count"
+MISSING_WEIGHT = "missing weight"
+MISSING_TIME = "missing time"
+MISSING_ATTRIBUTE = "missing attribute"
+#: In order of precedence: a row with several gaps is counted under the first.
+REASONS = (
+    NO_TRIPS, MISSING_END, OFF_EARTH, AT_ZERO, UNKNOWN_TILE, MISSING_COUNT, MISSING_WEIGHT, MISSING_TIME,
+    MISSING_ATTRIBUTE,
+)  # fmt: skip
+
+_EXAMPLES = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Columns of some rows. NaN is a missing number, `NO_TILE` a missing tile.
+
+    Attributes:
+        points: latitude and longitude of the origin, then of the destination; or None.
+        tiles: the two ends as numbers of the tiling; or None. One of the two is given.
+        trips, weight: where there are such columns.
+        texts: for each number column with text in it, by name, which rows hold text that is no number.
+        commas: whether such a text is a number with a decimal comma.
+        no_time, no_attribute: rows whose time or one of whose attributes is missing, where slices are asked for.
+        times: for the time column, by name, which rows hold what is no time.
+    """
+
+    points: tuple[NDArray[np.float64], ...] | None = None
+    tiles: tuple[Cells64, Cells64] | None = None
+    trips: NDArray[np.float64] | None = None
+    weight: NDArray[np.float64] | None = None
+    texts: dict[str, Mask] = field(default_factory=dict)
+    commas: bool = False
+    no_time: Mask | None = None
+    no_attribute: Mask | None = None
+    times: dict[str, Mask] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.points[0] if self.points is not None else self.tiles[0])  # type: ignore[index]
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """What is left of a batch: the positions of the rows that can be used, and their tiles, trips and weight.
+
+    Weights are whole numbers of `WEIGHT_UNITS`-ths.
+    """
+
+    rows: NDArray[np.int64]
+    origin: Cells64
+    destination: Cells64
+    trips: NDArray[np.int64]
+    weight: NDArray[np.int64] | None
+
+
+@dataclass(eq=False)
+class _Finding:
+    """How often something was found, and the first rows where (1 is the first row of the table)."""
+
+    count: int = 0
+    rows: list[int] = field(default_factory=list)
+
+    def add(self, mask: Mask, offset: int) -> None:
+        n = int(np.count_nonzero(mask))
+        if n:
+            self.count += n
+            if len(self.rows) < _EXAMPLES:
+                at = np.flatnonzero(mask)[: _EXAMPLES - len(self.rows)]
+                self.rows += (at + offset + 1).tolist()
+
+    def __str__(self) -> str:
+        where = ", ".join(map(str, self.rows)) + (", ..." if self.count > len(self.rows) else "")
+        return f"{_counted(self.count)} ({'row' if self.count == 1 else 'rows'} {where})"
+
+
+class Screening:
+    """Passes batches in the order of the table, keeps the counts, and speaks once at the end."""
+
+    def __init__(self, *, tiling: Tiling, max_dropped: float, skip_unknown: bool) -> None:
+        self._tiling = tiling
+        self._max_dropped = max_dropped
+        self._skip_unknown = skip_unknown
+        self._rows = 0
+        self._kept = 0
+        self._trips = 0
+        self._left_out = dict.fromkeys(REASONS, 0)
+        self._errors: dict[str, _Finding] = {}
+        self._resolutions = np.zeros(MAX_RESOLUTION + 1, dtype=np.int64)
+        self._on_earth_if_swapped = 0
+        self._commas = False
+        self._weight = 0.0
+        self._rounding = 0.0
+
+    @property
+    def rows(self) -> int:
+        """Rows that have passed."""
+        return self._rows
+
+    def pass_batch(self, batch: Batch) -> Kept:
+        """Sort out the rows of the next batch."""
+        self._commas |= batch.commas
+        unusable = np.zeros(len(batch), dtype=np.bool_)
+        for column, text in batch.texts.items():
+            self._find(f"text that is no number in column {column!r}", text)
+            unusable |= text
+        for column, strange in batch.times.items():
+            self._find(f"no time that can be read in column {column!r}", strange)
+            unusable |= strange
+        unusable |= self._check_amounts(batch) | self._check_tiles(batch)
+        gaps = self._gaps(batch)
+        for reason in REASONS:
+            if reason in gaps:
+                gap = gaps[reason] & ~unusable
+                self._left_out[reason] += int(np.count_nonzero(gap))
+                unusable |= gap
+        rows = np.flatnonzero(~unusable)
+        origin, destination = self._ends(batch, rows)
+        trips = np.ones(len(rows), np.int64) if batch.trips is None else batch.trips[rows].astype(np.int64)
+        weight = None
+        if batch.weight is not None:
+            exact = batch.weight[rows] * WEIGHT_UNITS
+            weight = np.rint(exact).astype(np.int64)
+            self._weight += float(exact.sum())
+            self._rounding += float(np.abs(weight - exact).sum())
+        self._rows += len(batch)
+        self._kept += len(rows)
+        # Summed in float: far too large a total is what is looked for, and an integer sum could wrap around
+        # it.
+        self._trips += int(trips.sum(dtype=np.float64)) if batch.trips is not None else len(rows)
+        return Kept(rows=rows, origin=origin, destination=destination, trips=trips, weight=weight)
+
+    def finish(self, *, label: str, columns: dict[str, str]) -> Intake:
+        """What reading came to, once all batches have passed.
+
+        Raises:
+            DataError: with everything that was found, if there are errors, too many gaps, or no row is left.
+        """
+        resolutions = np.flatnonzero(self._resolutions)
+        problems = [f"{what}: {found}" for what, found in self._errors.items()]
+        if len(resolutions) > 1:
+            shares = ", ".join(f"{r}: {self._resolutions[r]:,} ends" for r in resolutions)
+            problems.append(f"several H3 resolutions, all tiles must have the same ({shares})")
+        if self._rounding > ROUNDING_ALLOWED * self._weight:
+            problems.append(
+                "weights too small to be counted in steps of a millionth; multiply them all by a common factor"
+            )
+        if self._trips > MAX_TRIPS:
+            problems.append(f"more than {MAX_TRIPS:.0e} trips in all")
+        if problems:
+            self._refuse(label, problems)
+        self._refuse_too_many_gaps(label)
+        if self._kept == 0:
+            found = f"all {_counted(self._rows)} are left out: {self._left_out_text()}"
+            raise DataError(
+                f"No trip is left in {label}: {found if self._rows else 'it has no rows'}. "
+                "At least one row with both ends is needed."
+            )
+        resolution = None
+        if isinstance(self._tiling, H3Tiling):
+            asked = self._tiling.resolution
+            resolution = min(int(resolutions[0]), asked) if len(resolutions) else asked
+        return Intake(
+            rows=self._rows,
+            left_out={reason: n for reason, n in self._left_out.items() if n},
+            columns=columns,
+            resolution=resolution,
+            max_dropped=self._max_dropped,
+            skip_unknown=self._skip_unknown,
+        )
+
+    def _find(self, what: str, mask: Mask) -> None:
+        if mask.any():
+            self._errors.setdefault(what, _Finding()).add(mask, self._rows)
+
+    def _check_amounts(self, batch: Batch) -> Mask:
+        bad = np.zeros(len(batch), dtype=np.bool_)
+        if batch.trips is not None:
+            trips = batch.trips
+            for what, mask in (
+                ("a negative number of trips", trips < 0),
+                ("an infinite or impossibly large number of trips", trips > MAX_TRIPS),
+                ("a number of trips that is not whole", np.isfinite(trips) & (trips != np.rint(trips))),
+            ):
+                self._find(what, mask)
+                bad |= mask
+        if batch.weight is not None:
+            for what, mask in (
+                ("a negative weight", batch.weight < 0),
+                (f"an infinite weight, or one above {MAX_WEIGHT:.0e}", batch.weight > MAX_WEIGHT),
+            ):
+                self._find(what, mask)
+                bad |= mask
+        return bad
+
+    def _check_tiles(self, batch: Batch) -> Mask:
+        if batch.tiles is None or self._skip_unknown:
+            return np.zeros(len(batch), dtype=np.bool_)
+        unknown = self._unknown(batch.tiles)
+        self._find(f"a tile that is not {self._tiling.noun}", unknown)
+        return unknown
+
+    def _unknown(self, tiles: tuple[Cells64, Cells64]) -> Mask:
+        return _any_of([~self._tiling.is_tile(t) & (t != NO_TILE) for t in tiles])
+
+    def _gaps(self, batch: Batch) -> dict[str, Mask]:
+        gaps: dict[str, Mask] = {}
+        if batch.trips is not None:
+            gaps[NO_TRIPS] = batch.trips == 0
+            gaps[MISSING_COUNT] = np.isnan(batch.trips)
+        if batch.weight is not None:
+            gaps[MISSING_WEIGHT] = np.isnan(batch.weight)
+        for reason, gap in ((MISSING_TIME, batch.no_time), (MISSING_ATTRIBUTE, batch.no_attribute)):
+            if gap is not None:
+                gaps[reason] = gap
+        if batch.points is not None:
+            lats, lons = batch.points[0::2], batch.points[1::2]
+            gaps[MISSING_END] = _any_of([np.isnan(p) for p in batch.points])
+            off = _any_of([np.abs(lat) > 90 for lat in lats] + [np.abs(lon) > 180 for lon in lons])
+            off &= ~gaps[MISSING_END]
+            gaps[OFF_EARTH] = off
+            gaps[AT_ZERO] = _any_of([(lat == 0) & (lon == 0) for lat, lon in zip(lats, lons, strict=True)])
+            if off.any():
+                swapped = _any_of([np.abs(x[off]) > 90 for x in lons] + [np.abs(y[off]) > 180 for y in lats])
+                self._on_earth_if_swapped += int(np.count_nonzero(~swapped))
+        if batch.tiles is not None:
+            gaps[MISSING_END] = _any_of([t == NO_TILE for t in batch.tiles])
+            if self._skip_unknown:
+                gaps[UNKNOWN_TILE] = self._unknown(batch.tiles)
+        return gaps
+
+    def _ends(self, batch: Batch, rows: NDArray[np.int64]) -> tuple[Cells64, Cells64]:
+        if batch.points is not None and isinstance(self._tiling, H3Tiling):
+            resolution = self._tiling.resolution
+            points = batch.points if len(rows) == len(batch) else tuple(p[rows] for p in batch.points)
+            origin_lat, origin_lon, destination_lat, destination_lon = points
+            return (
+                index_points(origin_lat, origin_lon, resolution),
+                index_points(destination_lat, destination_lon, resolution),
+            )
+        lifted = []
+        for tiles in batch.tiles:  # type: ignore[union-attr]  # one of points and tiles is there
+            given = tiles[rows]
+            self._resolutions += self._tiling.resolutions(given)
+            lifted.append(self._tiling.lift(given))
+        return lifted[0], lifted[1]
+
+    def _refuse(self, label: str, problems: list[str]) -> NoReturn:
+        hints = []
+        if self._commas:
+            hints.append("numbers with a decimal comma must be written with a point.")
+        if any("a tile that is not" in p for p in problems):
+            hints.append("leave rows with unknown tiles out with skip_unknown (--skip-unknown).")
+        if self._left_out_text():
+            problems = [*problems, f"besides, rows with gaps: {self._left_out_text()}"]
+        name = label[:1].upper() + label[1:]
+        lines = "".join(f"\n- {p}" for p in problems)
+        hint = f"\nHint: {' '.join(hints)}" if hints else ""
+        raise DataError(
+            f"{name} cannot be used as it is. Found in {_counted(self._rows)}, row 1 being the first "
+            f"of the table:{lines}{hint}"
+        )
+
+    def _refuse_too_many_gaps(self, label: str) -> None:
+        # A row without trips says nothing, so it is neither lost nor expected.
+        left_out = sum(n for reason, n in self._left_out.items() if reason != NO_TRIPS)
+        expected = self._rows - self._left_out[NO_TRIPS]
+        if left_out <= self._max_dropped * expected:
+            return
+        hint = "give a larger max_dropped (--max-dropped) if so many rows may be missing."
+        off = self._left_out[OFF_EARTH]
+        if off and 2 * self._on_earth_if_swapped > off:
+            hint = (
+                f"{self._on_earth_if_swapped:,} of the {off:,} rows off the earth would be on it with the "
+                "axes exchanged: are latitude and longitude swapped?"
+            )
+        raise DataError(
+            f"Too many rows of {label} cannot be used: {left_out:,} of {expected:,} "
+            f"({left_out / expected:.1%}), allowed are {self._max_dropped:.1%}. "
+            f"Left out: {self._left_out_text()}. Hint: {hint}"
+        )
+
+    def _left_out_text(self) -> str:
+        return ", ".join(f"{n:,} {reason}" for reason, n in self._left_out.items() if n)
+
+
+def _any_of(masks: list[Any]) -> Mask:
+    return np.logical_or.reduce(masks)  # type: ignore[no-any-return]
+
+
+def _counted(n: int) -> str:
+    return "1 row" if n == 1 else f"{n:,} rows"

@@ -1,0 +1,393 @@
+"""Trip tables of every kind, made readable for DuckDB: files, and tables in memory.
+
+Whatever the source is, the engine gets the names of its columns, and reads those it needs as ``c0, c1, ...``
+from one FROM clause. Only these are touched, so a geometry column beside them neither costs nor hurts.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from glob import glob, has_magic
+from itertools import chain
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.dataset as pads
+
+from flowveil.errors import DataError, ParameterError
+from flowveil.paths import named_path
+from flowveil.reading.headers import Header
+from flowveil.reading.partitions import partition_sql
+
+_CSV_ENDINGS = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
+_PARQUET_ENDINGS = (".parquet", ".pq", ".parq")
+_ACCEPTED = (
+    "Allowed: a path to .csv, .tsv, .txt (also with .gz) or .parquet, a folder or pattern of Parquet files, "
+    "or a pyarrow, pandas, polars or geopandas table."
+)
+_DELIMITERS = ",;\t|"
+_PEEKED_BYTES = 1 << 20
+_PEEKED_ROWS = 1000
+#: Rows that are looked through for what stands in the first line.
+_SEARCHED_ROWS = 100_000
+_NAME_IN_DUCKDB = "flowveil_source"
+#: The column with the path of each row's file, where that is needed.
+_PATH_COLUMN = "flowveil_path"
+
+
+class Table(Protocol):
+    """A trip table that can be read once, column by column of choice."""
+
+    @property
+    def label(self) -> str:
+        """How messages call it."""
+        ...
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Its columns; the same name may stand twice."""
+        ...
+
+    @property
+    def partitions(self) -> Sequence[str]:
+        """Those of its columns that come from the path of a file, not from its contents."""
+        ...
+
+    @property
+    def n_rows(self) -> int | None:
+        """How many rows to expect, for progress only: known, estimated, or None."""
+        ...
+
+    def peek(self, con: Any, position: int) -> list[Any]:
+        """The first values of one column."""
+        ...
+
+    def header(self, con: Any) -> Header:
+        """The names of the columns for messages; rows are looked through for them, so only where there is a message."""
+        ...
+
+    def attach(self, con: Any, positions: Sequence[int]) -> str:
+        """Make these columns readable as c0, c1, ...; return a FROM clause."""
+        ...
+
+
+def open_table(con: Any, source: Any, *, partition_columns: Sequence[str] = ()) -> Table:
+    """Find out what the source is and which columns it has.
+
+    Columns come from the contents of files: a folder named ``weight=100000`` would otherwise give every trip that
+    weight.
+
+    Args:
+        con: a database.
+        source: files or a table in memory.
+        partition_columns: names of folders ``name=value`` whose values shall be columns nevertheless.
+
+    Raises:
+        ParameterError: it is nothing that can be read, or a path to nothing.
+        DataError: the file is empty or is not what its name says.
+    """
+    if isinstance(source, str | PathLike):
+        return _open_path(con, fspath(source), tuple(partition_columns))
+    if partition_columns:
+        raise ParameterError("Partition columns come from the folders of files; a table in memory has none.")
+    if isinstance(source, pa.Table | pa.RecordBatch):
+        return MemoryTable(source.schema.names, source.num_rows, _ArrowColumns(source))
+    if isinstance(source, pa.RecordBatchReader):
+        return MemoryTable(source.schema.names, None, _ReaderColumns(source))
+    if isinstance(source, pads.Dataset):
+        # Whoever made this data set asked for its partition columns; what they may serve as is the same.
+        folders = getattr(getattr(source, "partitioning", None), "schema", None)
+        from_path = () if folders is None else tuple(folders.names)
+        return MemoryTable(source.schema.names, source.count_rows(), _DatasetColumns(source), from_path)
+    library = type(source).__module__.partition(".")[0]
+    if library in ("pandas", "geopandas") and hasattr(source, "iloc") and hasattr(source, "columns"):
+        return MemoryTable([str(c) for c in source.columns], len(source), _PandasColumns(source))
+    if library == "polars" and hasattr(source, "collect_schema"):
+        rows = source.height if hasattr(source, "height") else None
+        return MemoryTable(source.collect_schema().names(), rows, _PolarsColumns(source))
+    if hasattr(source, "__arrow_c_stream__"):
+        reader = pa.RecordBatchReader.from_stream(source)
+        return MemoryTable(reader.schema.names, None, _ReaderColumns(reader))
+    raise ParameterError(f"A {type(source).__name__} cannot be read as trips. {_ACCEPTED}")
+
+
+# ---- files -------------------------------------------------------------------------------------------------
+
+
+def _open_path(con: Any, path: str, partition_columns: tuple[str, ...]) -> Table:
+    here = named_path(path, what="the input").expanduser()
+    if "://" in path:
+        raise ParameterError(f"Only local files are read, found an address. {_ACCEPTED}")
+    if here.is_dir():
+        return _open_parquet(con, here.name, _parquet_files(here), partition_columns)
+    if here.is_file():
+        name = here.name.casefold()
+        if name.endswith(_CSV_ENDINGS):
+            return _open_csv(here, partition_columns)
+        if name.endswith(_PARQUET_ENDINGS):
+            return _open_parquet(con, here.name, [here], partition_columns)
+        raise ParameterError(f"The kind of '{here.name}' is not known. {_ACCEPTED}")
+    if has_magic(str(here)):
+        found = sorted(Path(p) for p in glob(str(here), recursive=True) if Path(p).is_file())
+        if found and all(p.name.casefold().endswith(_PARQUET_ENDINGS) for p in found):
+            return _open_parquet(con, here.name, found, partition_columns)
+        kind = "files that are not Parquet" if found else "no file"
+        raise ParameterError(f"The pattern '{path}' matches {kind}. {_ACCEPTED}")
+    raise ParameterError(f"There is no file '{path}'. {_ACCEPTED}")
+
+
+def _parquet_files(folder: Path) -> list[Path]:
+    """The Parquet files of a folder and its subfolders; names that start with . or _ are bookkeeping."""
+    found = sorted(
+        p
+        for p in folder.rglob("*")
+        if p.is_file()
+        and p.name.casefold().endswith(_PARQUET_ENDINGS)
+        and not any(part.startswith((".", "_")) for part in p.relative_to(folder).parts)
+    )
+    if not found:
+        raise ParameterError(f"The folder '{folder.name}' holds no Parquet file. {_ACCEPTED}")
+    return found
+
+
+def _open_parquet(con: Any, label: str, files: list[Path], partition_columns: tuple[str, ...]) -> FileTable:
+    import duckdb
+
+    paths = ", ".join(_quoted_path(p) for p in files)
+    together = ", union_by_name = true" if len(files) > 1 else ""
+    where = f", filename = '{_PATH_COLUMN}'" if partition_columns else ""
+    relation = f"read_parquet([{paths}]{together}, hive_partitioning = false{where})"
+    try:
+        names = [row[0] for row in con.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()]
+        n_rows = con.execute(f"SELECT count(*) FROM {relation}").fetchall()[0][0]
+    except duckdb.Error:
+        raise DataError(
+            f"'{label}' cannot be read as Parquet: it is damaged, empty or not Parquet."
+            + (" Hint: all files must have columns of the same types." if len(files) > 1 else "")
+        ) from None
+    if partition_columns:
+        names.remove(_PATH_COLUMN)
+    columns = (
+        *(_quoted_name(name) for name in names),
+        *(partition_sql(files, name, _PATH_COLUMN) for name in partition_columns),
+    )
+    return FileTable(f"'{label}'", [*names, *partition_columns], n_rows, relation, columns, partition_columns)
+
+
+def _open_csv(path: Path, partition_columns: tuple[str, ...]) -> FileTable:
+    label = f"'{path.name}'"
+    text, bytes_read, size = _beginning(path, label)
+    if not text.strip():
+        raise DataError(f"{label} is empty. A first line with the names of the columns is needed.")
+    head = text.splitlines()[0]
+    delimiter = "\t" if ".tsv" in path.name.casefold() else max(_DELIMITERS, key=head.count)
+    # A header may hold quoted line breaks, so the first record is read from the whole beginning.
+    names = next(csv.reader(io.StringIO(text), delimiter=delimiter))
+    columns = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(names)))
+    relation = (
+        f"read_csv({_quoted_path(path)}, auto_detect = false, header = true, delim = '{delimiter}', "
+        f"quote = '\"', escape = '\"', nullstr = '', columns = {{{columns}}}, hive_partitioning = false)"
+    )
+    identifiers = (
+        *(f"c{i}" for i in range(len(names))),
+        *(partition_sql([path], name, _PATH_COLUMN) for name in partition_columns),
+    )
+    n_rows = round(max(text.count("\n"), 1) * size / max(bytes_read, 1))
+    return FileTable(
+        label, [*names, *partition_columns], n_rows, relation, identifiers, partition_columns, in_text=True
+    )
+
+
+def _beginning(path: Path, label: str) -> tuple[str, int, int]:
+    """The first part of a text file, how many of the file's bytes it took, and how many there are."""
+    size = path.stat().st_size
+    try:
+        with path.open("rb") as raw:
+            if path.name.casefold().endswith(".gz"):
+                with gzip.open(raw) as unpacked:
+                    start = unpacked.read(_PEEKED_BYTES)
+                taken = raw.tell()
+            else:
+                start = raw.read(_PEEKED_BYTES)
+                taken = len(start)
+    except (OSError, EOFError):
+        raise DataError(f"{label} cannot be read: it is damaged, or may not be opened.") from None
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise DataError(f"{label} is in UTF-16. Only UTF-8 is read. Hint: save it as UTF-8.")
+    if b"\0" in start:
+        raise DataError(f"{label} is not a text file, although its name says so.")
+    return start.decode("utf-8-sig", errors="replace"), taken, size
+
+
+@dataclass(frozen=True, eq=False)
+class FileTable:
+    """Files that DuckDB reads by itself; see `Table`."""
+
+    label: str
+    names: Sequence[str]
+    n_rows: int | None
+    relation: str
+    identifiers: tuple[str, ...]
+    partitions: Sequence[str] = ()
+    in_text: bool = False
+
+    def peek(self, con: Any, position: int) -> list[Any]:
+        """The first values of one column."""
+        column = self.identifiers[position]
+        query = f"SELECT {column} FROM {self.relation} LIMIT {_PEEKED_ROWS}"
+        return [row[0] for row in con.execute(query).fetchall()]
+
+    def header(self, con: Any) -> Header:
+        """The names of the columns; those that recur among the first rows, or cannot be looked for there, are data."""
+        import duckdb
+
+        try:
+            rows = con.execute(f"SELECT * FROM {self.relation} LIMIT {_SEARCHED_ROWS}").fetchall()
+        except duckdb.Error:
+            return Header(self.names, below=self.names)
+        return Header(self.names, below=chain.from_iterable(rows), in_text=self.in_text)
+
+    def attach(self, con: Any, positions: Sequence[int]) -> str:  # noqa: ARG002  the interface of `Table`
+        """A subquery over the files: DuckDB reads the selected columns only."""
+        selected = ", ".join(f"{self.identifiers[p]} AS c{i}" for i, p in enumerate(positions))
+        return f"(SELECT {selected} FROM {self.relation})"
+
+
+def _quoted_name(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _quoted_path(path: Path) -> str:
+    """A path as an SQL text, with the characters of patterns taken literally."""
+    literal = "".join(f"[{c}]" if c in "*?[" else c for c in str(path))
+    return "'" + literal.replace("'", "''") + "'"
+
+
+# ---- tables in memory --------------------------------------------------------------------------------------
+
+
+class _Columns(Protocol):
+    def peek(self, position: int) -> list[Any]: ...
+
+    def select(self, positions: Sequence[int]) -> pa.Table | pa.RecordBatchReader: ...
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryTable:
+    """A table in memory, or a stream of batches; see `Table`."""
+
+    names: Sequence[str]
+    n_rows: int | None
+    columns: _Columns
+    partitions: Sequence[str] = ()
+    label: str = field(default="the table", init=False)
+
+    def peek(self, con: Any, position: int) -> list[Any]:  # noqa: ARG002  the interface of `Table`
+        """The first values of one column."""
+        return self.columns.peek(position)
+
+    def header(self, con: Any) -> Header:  # noqa: ARG002  the interface of `Table`
+        """The names of the columns; those that recur among the first values are data."""
+        return Header(self.names, below=chain.from_iterable(map(self.columns.peek, range(len(self.names)))))
+
+    def attach(self, con: Any, positions: Sequence[int]) -> str:
+        """Register the selected columns, without a copy where the table is Arrow."""
+        con.register(_NAME_IN_DUCKDB, self.columns.select(positions))
+        return _NAME_IN_DUCKDB
+
+
+def _numbered(positions: Sequence[int]) -> list[str]:
+    return [f"c{i}" for i in range(len(positions))]
+
+
+@dataclass(frozen=True, eq=False)
+class _ArrowColumns:
+    table: pa.Table | pa.RecordBatch
+
+    def peek(self, position: int) -> list[Any]:
+        return self.table.column(position)[:_PEEKED_ROWS].to_pylist()  # type: ignore[no-any-return]
+
+    def select(self, positions: Sequence[int]) -> pa.Table:
+        return pa.table([self.table.column(p) for p in positions], names=_numbered(positions))
+
+
+@dataclass(eq=False)
+class _ReaderColumns:
+    """A stream can be read once: what was peeked at is kept and comes first."""
+
+    reader: pa.RecordBatchReader
+    peeked: list[pa.RecordBatch] = field(default_factory=list)
+
+    def peek(self, position: int) -> list[Any]:
+        while not any(b.num_rows for b in self.peeked):
+            try:
+                self.peeked.append(self.reader.read_next_batch())
+            except StopIteration:
+                return []
+        return self.peeked[-1].column(position)[:_PEEKED_ROWS].to_pylist()  # type: ignore[no-any-return]
+
+    def select(self, positions: Sequence[int]) -> pa.RecordBatchReader:
+        names = _numbered(positions)
+        schema = pa.schema([(n, self.reader.schema.field(p).type) for n, p in zip(names, positions, strict=True)])
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for source in (self.peeked, self.reader):
+                for batch in source:
+                    yield pa.RecordBatch.from_arrays([batch.column(p) for p in positions], schema=schema)
+
+        return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+@dataclass(frozen=True, eq=False)
+class _DatasetColumns:
+    dataset: pads.Dataset
+
+    def peek(self, position: int) -> list[Any]:
+        name = self.dataset.schema.names[position]
+        return self.dataset.head(_PEEKED_ROWS, columns=[name]).column(0).to_pylist()  # type: ignore[no-any-return]
+
+    def select(self, positions: Sequence[int]) -> pa.RecordBatchReader:
+        names = list(dict.fromkeys(self.dataset.schema.names[p] for p in positions))
+        reader = self.dataset.scanner(columns=names).to_reader()
+        at = [names.index(self.dataset.schema.names[p]) for p in positions]
+        return _ReaderColumns(reader).select(at)
+
+
+@dataclass(frozen=True, eq=False)
+class _PandasColumns:
+    frame: Any
+
+    def peek(self, position: int) -> list[Any]:
+        return self.frame.iloc[:_PEEKED_ROWS, position].tolist()  # type: ignore[no-any-return]
+
+    def select(self, positions: Sequence[int]) -> pa.Table:
+        arrays = [self._as_arrow(self.frame.iloc[:, p]) for p in positions]
+        return pa.table(arrays, names=_numbered(positions))
+
+    def _as_arrow(self, series: Any) -> Any:
+        try:
+            return pa.array(series, from_pandas=True)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            # Values of several types in one column: as text they can be told apart row by row.
+            return pa.array(series.astype("string"), from_pandas=True)
+
+
+@dataclass(frozen=True, eq=False)
+class _PolarsColumns:
+    frame: Any
+
+    def peek(self, position: int) -> list[Any]:
+        name = self.frame.collect_schema().names()[position]
+        return self.frame.lazy().select(name).head(_PEEKED_ROWS).collect().to_series().to_list()  # type: ignore[no-any-return]
+
+    def select(self, positions: Sequence[int]) -> pa.Table:
+        names = self.frame.collect_schema().names()
+        wanted = list(dict.fromkeys(names[p] for p in positions))
+        table = self.frame.lazy().select(wanted).collect().to_arrow()
+        return _ArrowColumns(table).select([wanted.index(names[p]) for p in positions])

@@ -1,0 +1,1 @@
+"""Plans, kinds of zones, and releases: plain, sliced and noisy."""

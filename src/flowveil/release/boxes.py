@@ -1,0 +1,385 @@
+"""Boxes as zones: rectangles between grid lines of longitude and latitude.
+
+The methods that use coordinates instead of a hierarchy publish rectangles around the trips of a cell. The edge of
+the tightest such rectangle is the coordinate of somebody's trip. So edges lie on the lines of a declared grid
+(by default about as wide as a tile): every tile is known by the grid square its centre lies in, and nothing finer than
+a square enters a method or a release.
+
+Grid lines are whole numbers of 10⁻⁷ degrees. Squares are numbered by integers, so whether a tile lies in a box is a
+comparison of integers here, and exactly the same comparison of published degrees for whoever checks it: a tile is in
+a box when west <= longitude < east and south <= latitude < north.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+
+from flowveil.errors import DataError, ParameterError
+from flowveil.flows import Flows
+from flowveil.hierarchy import Floats, Hierarchy, Ints
+from flowveil.release.plan import Plan
+
+#: Grid lines lie on multiples of this part of a degree (a centimetre): short to write, exact to read.
+UNITS_PER_DEGREE = 10_000_000
+_TURN = 360 * UNITS_PER_DEGREE
+_POLE = 90 * UNITS_PER_DEGREE
+_EQUATOR_M = 6_378_137.0
+_ECCENTRICITY = 0.0818191908426215
+_METRES_PER_DEGREE = np.pi * _EQUATOR_M / 180
+
+#: Dimensions of a flow: longitude and latitude of its origin, then of its destination.
+DIMENSIONS = 4
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The lines that box edges lie on.
+
+    Attributes:
+        lon_units, lat_units: width and height of a square in 10⁻⁷ degrees.
+        across: whether the map is cut at Greenwich instead of at 180 degrees, because it lies across the latter;
+            western longitudes then count as 180 to 360.
+    """
+
+    lon_units: int
+    lat_units: int
+    across: bool = False
+
+    def squares(self, lat: Floats, lon: Floats) -> tuple[Ints, Ints]:
+        """Column and row of the square that holds each point."""
+        east = np.where(lon >= 180.0, lon - 360.0, lon)
+        turn = (east < 0).astype(np.int64) * int(self.across)
+        x = np.floor((east + 360.0 * turn) * UNITS_PER_DEGREE / self.lon_units).astype(np.int64)
+        y = np.floor(lat * UNITS_PER_DEGREE / self.lat_units).astype(np.int64)
+        # The quotient is rounded; the published edges decide.
+        x -= east < self._lon(x, turn)
+        x += east >= self._lon(x + 1, turn)
+        y -= lat < y * self.lat_units / UNITS_PER_DEGREE
+        y += lat >= (y + 1) * self.lat_units / UNITS_PER_DEGREE
+        return x.astype(np.int32), y.astype(np.int32)
+
+    def _lon(self, x: NDArray[np.int64], turn: NDArray[np.int64]) -> Floats:
+        edge: Floats = (x * self.lon_units - turn * _TURN) / UNITS_PER_DEGREE
+        return edge
+
+    def describe(self) -> dict[str, float]:
+        """Plain data for reports: the size of a square in degrees."""
+        return {
+            "grid_lon": self.lon_units / UNITS_PER_DEGREE,
+            "grid_lat": self.lat_units / UNITS_PER_DEGREE,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """Where the flows lie in the grid.
+
+    Attributes:
+        grid: the lines.
+        origin_squares, destination_squares: column and row of every tile of each end.
+        point: int32, one row for each of the four dimensions and one column for each flow.
+        step_cm: width of a square in each dimension, at the middle latitude of the map; whole centimetres, so
+            that equal lengths are equal numbers.
+        finer_than_tiles: a square is clearly smaller than a tile, so that an edge may tell in which tile a flow is.
+    """
+
+    grid: Grid
+    origin_squares: tuple[Ints, Ints]
+    destination_squares: tuple[Ints, Ints]
+    point: Ints
+    step_cm: NDArray[np.int64]
+    finer_than_tiles: bool
+
+    @classmethod
+    def of(cls, flows: Flows, *, grid_m: float | None = None) -> Frame:
+        """Lay the grid over the tiles of these flows.
+
+        Args:
+            flows: they need a map.
+            grid_m: width of the grid squares in metres; by default that of a square as large as the median tile.
+
+        Raises:
+            DataError: the place of the tiles is not known.
+            ParameterError: the width is out of range.
+        """
+        if grid_m is not None and not 1 <= grid_m <= 1e7:
+            raise ParameterError(f"grid_m must be at least 1 metre and at most 10,000 km; found {grid_m!r}.")
+        (lat_o, lon_o), (lat_d, lon_d) = _centers(flows.origins), _centers(flows.destinations)
+        lat, lon = np.concatenate((lat_o, lat_d)), np.concatenate((lon_o, lon_d))
+        middle = np.radians((lat.min() + lat.max()) / 2)
+        narrowing = max(float(np.cos(middle)), 0.01)
+        tile_m = _tile_width_m(flows)
+        width = tile_m if grid_m is None else float(grid_m)
+        across = np.ptp(np.where(lon < 0, lon + 360, lon)) < np.ptp(lon)
+        grid = Grid(
+            lon_units=_round_units(width / (_METRES_PER_DEGREE * narrowing)),
+            lat_units=_round_units(width / _METRES_PER_DEGREE),
+            across=bool(across),
+        )
+        squares_o, squares_d = grid.squares(lat_o, lon_o), grid.squares(lat_d, lon_d)
+        unit_cm = 100 * _METRES_PER_DEGREE / UNITS_PER_DEGREE
+        x_cm = max(1, round(grid.lon_units * unit_cm * narrowing))
+        y_cm = max(1, round(grid.lat_units * unit_cm))
+        return cls(
+            grid=grid,
+            origin_squares=squares_o,
+            destination_squares=squares_d,
+            point=np.stack(
+                [axis[flows.origin] for axis in squares_o] + [axis[flows.destination] for axis in squares_d]
+            ),
+            step_cm=np.array([x_cm, y_cm, x_cm, y_cm], dtype=np.int64),
+            finer_than_tiles=width < 0.9 * tile_m,
+        )
+
+    @cached_property
+    def origin_tiles(self) -> TileIndex:
+        """Counts origin tiles in rectangles."""
+        return TileIndex.of(*self.origin_squares)
+
+    @cached_property
+    def destination_tiles(self) -> TileIndex:
+        """Counts destination tiles in rectangles."""
+        return TileIndex.of(*self.destination_squares)
+
+
+def _centers(tree: Hierarchy) -> tuple[Floats, Floats]:
+    if tree.geography is None:
+        raise DataError(
+            "Boxes need to know where the tiles lie, and this map has no coordinates. "
+            "Hint: give zones with outlines or centroids, or choose a method that works on the hierarchy alone."
+        )
+    return tree.geography.centers(tree.leaf_node)
+
+
+def _tile_width_m(flows: Flows) -> float:
+    """Side of a square of the area of the median tile; a thousand tiles of each end tell it."""
+    areas = []
+    for tree in (flows.origins, flows.destinations):
+        if tree.geography is not None:
+            areas.append(tree.geography.areas_km2(tree.leaf_node[:: 1 + tree.n_tiles // 1000]))
+    return 1000.0 * float(np.sqrt(np.median(np.concatenate(areas))))
+
+
+def _round_units(degrees: float) -> int:
+    """Degrees in units, to two significant digits: a grid that can be said in words."""
+    return max(10, round(float(f"{degrees * UNITS_PER_DEGREE:.2g}")))
+
+
+@dataclass(frozen=True, eq=False)
+class Hulls:
+    """The smallest 4-D box of squares around each group of flows; both bounds belong to it.
+
+    Attributes:
+        low, high: int32, one row for each dimension and one column for each group.
+    """
+
+    low: Ints
+    high: Ints
+
+    @classmethod
+    def around(cls, point: Ints, group: Ints) -> Hulls:
+        """The hulls of groups that are numbered from 0 without gaps."""
+        order = np.argsort(group, kind="stable")
+        first = np.flatnonzero(np.diff(group[order], prepend=-1))
+        return cls.of_slices(point, order, first)
+
+    @classmethod
+    def of_slices(cls, point: Ints, order: NDArray[Any], first: NDArray[np.int64]) -> Hulls:
+        """The hulls of consecutive slices of an order; each begins at one of ``first`` and none is empty."""
+        low = [np.minimum.reduceat(axis[order], first) for axis in point]
+        high = [np.maximum.reduceat(axis[order], first) for axis in point]
+        return cls(low=np.stack(low), high=np.stack(high))
+
+
+@dataclass(frozen=True, eq=False)
+class TileIndex:
+    """Counts tiles in rectangles of squares: a wavelet matrix, so a query costs a look-up for each bit of n.
+
+    Attributes:
+        x: columns of the tiles, sorted.
+        y: rows of the tiles, sorted.
+        zeros: for each bit of the row's rank, from the highest, how many of the first i tiles have it unset.
+    """
+
+    x: Ints
+    y: Ints
+    zeros: tuple[Ints, ...]
+
+    @classmethod
+    def of(cls, x: Ints, y: Ints) -> TileIndex:
+        """Index tiles by their squares."""
+        by_y = np.argsort(y, kind="stable")
+        rank = np.empty(len(y), dtype=np.int64)
+        rank[by_y] = np.arange(len(y))
+        by_x = np.argsort(x, kind="stable")
+        value, zeros = rank[by_x], []
+        for bit in reversed(range(len(x).bit_length())):
+            unset = value >> bit & 1 == 0
+            zeros.append(np.concatenate(([0], np.cumsum(unset))).astype(np.int32))
+            value = np.concatenate((value[unset], value[~unset]))
+        return cls(x=x[by_x], y=y[by_y], zeros=tuple(zeros))
+
+    def count(self, x0: Ints, y0: Ints, x1: Ints, y1: Ints) -> Ints:
+        """Tiles with x0 <= x <= x1 and y0 <= y <= y1, for each rectangle."""
+        start = np.searchsorted(self.x, x0, side="left").astype(np.int32)
+        stop = np.searchsorted(self.x, x1, side="right").astype(np.int32)
+        above = np.searchsorted(self.y, y1, side="right").astype(np.int32)
+        below = np.searchsorted(self.y, y0, side="left").astype(np.int32)
+        return self._below(start, stop, above) - self._below(start, stop, below)
+
+    def _below(self, start: Ints, stop: Ints, rank: Ints) -> Ints:
+        """How many of the tiles start to stop have a lower rank."""
+        count = np.zeros(len(rank), dtype=np.int32)
+        for level, zeros in enumerate(self.zeros):
+            one = rank >> (len(self.zeros) - 1 - level) & 1 == 1
+            from_zero, to_zero = zeros[start], zeros[stop]
+            count += np.where(one, to_zero - from_zero, 0)
+            start = np.where(one, zeros[-1] + start - from_zero, from_zero)
+            stop = np.where(one, zeros[-1] + stop - to_zero, to_zero)
+        return count
+
+
+@dataclass(frozen=True, eq=False)
+class BoxZones:
+    """Zones that are rectangles of grid squares; distinct, in the order of their bounds.
+
+    Attributes:
+        grid: the lines their edges lie on.
+        squares: column and row of every tile of this end.
+        x0, y0, x1, y1: first and last column and row; both belong to the box.
+        size: tiles of this end whose centre lies in the box.
+    """
+
+    grid: Grid
+    squares: tuple[Ints, Ints]
+    x0: Ints
+    y0: Ints
+    x1: Ints
+    y1: Ints
+    size: Ints
+
+    @classmethod
+    def of(
+        cls, grid: Grid, squares: tuple[Ints, Ints], tiles: TileIndex, x0: Ints, y0: Ints, x1: Ints, y1: Ints
+    ) -> tuple[BoxZones, Ints]:
+        """The distinct boxes among these, and the number of each."""
+        order = np.lexsort((y1, x1, y0, x0))
+        rows = np.stack((x0, y0, x1, y1))[:, order]
+        first = np.ones(len(order), dtype=np.bool_)
+        first[1:] = np.any(rows[:, 1:] != rows[:, :-1], axis=0)
+        number = np.empty(len(order), dtype=np.int32)
+        number[order] = np.cumsum(first, dtype=np.int32) - np.int32(1)
+        x0, y0, x1, y1 = rows[:, first]
+        return cls(grid, squares, x0, y0, x1, y1, size=tiles.count(x0, y0, x1, y1)), number
+
+    def __len__(self) -> int:
+        return len(self.x0)
+
+    @cached_property
+    def level(self) -> Ints:
+        """0: boxes are in no hierarchy."""
+        return np.zeros(len(self), dtype=np.int32)
+
+    def possible(self, whole_map: Hierarchy | None) -> None:  # noqa: ARG002
+        """Not counted: the tiles of a box, seen or not, cannot be listed in bounded work. Its area is published."""
+        return
+
+    def codes(self, zones: Ints) -> NDArray[np.str_]:
+        """``box_west_south_east_north`` in degrees; west is above east where the box lies across 180 degrees."""
+        west, south, east, north = (_degrees_text(u) for u in self._units(zones))
+        text = [f"box_{w}_{s}_{e}_{n}" for w, s, e, n in zip(west, south, east, north, strict=True)]
+        return np.array(text, dtype=np.str_).reshape(len(zones))
+
+    def centers(self, zones: Ints) -> tuple[Floats, Floats]:
+        """Latitude and longitude of the middle of each box."""
+        west, south, east, north = self._units(zones)
+        east = np.where(east < west, east + _TURN, east)
+        lon = (west + east) / (2 * UNITS_PER_DEGREE)
+        return (south + north) / (2 * UNITS_PER_DEGREE), np.where(lon >= 180.0, lon - 360.0, lon)
+
+    def areas_km2(self, zones: Ints) -> Floats:
+        """Area of each box on the ellipsoid of WGS 84: between two meridians and two parallels, exactly."""
+        west, south, east, north = self._units(zones)
+        width = np.where(east < west, east + _TURN, east) - west
+        between = _area_below(north) - _area_below(south)
+        return width / UNITS_PER_DEGREE / 360 * between
+
+    def polygons(self, zones: Ints) -> NDArray[np.object_]:
+        """The rectangles (longitude, latitude); two where a box lies across 180 degrees."""
+        west, south, east, north = (u / UNITS_PER_DEGREE for u in self._units(zones))
+        out = np.asarray(shapely.box(west, south, east, north), dtype=object)
+        for i in np.flatnonzero(east < west).tolist():
+            sides = [shapely.box(west[i], south[i], 180, north[i])]
+            if east[i] > -180:
+                sides.append(shapely.box(-180, south[i], east[i], north[i]))
+            out[i] = sides[0] if len(sides) == 1 else shapely.multipolygons(sides)
+        return out
+
+    def _units(self, zones: Ints) -> tuple[NDArray[np.int64], ...]:
+        """West, south, east and north in units, as they are published."""
+        west = self.x0[zones].astype(np.int64) * self.grid.lon_units
+        east = (self.x1[zones].astype(np.int64) + 1) * self.grid.lon_units
+        south = self.y0[zones].astype(np.int64) * self.grid.lat_units
+        north = (self.y1[zones].astype(np.int64) + 1) * self.grid.lat_units
+        half = _TURN // 2
+        if self.grid.across:
+            east = np.minimum(east, _TURN)
+            west, east = np.where(west >= half, west - _TURN, west), np.where(east > half, east - _TURN, east)
+        else:
+            west, east = np.maximum(west, -half), np.minimum(east, half)
+        return west, np.maximum(south, -_POLE), east, np.minimum(north, _POLE)
+
+
+def _degrees_text(units: NDArray[np.int64]) -> list[str]:
+    return [f"{u / UNITS_PER_DEGREE:.7f}".rstrip("0").rstrip(".") for u in units.tolist()]
+
+
+def _area_below(lat_units: NDArray[np.int64]) -> Floats:
+    """Area of the ellipsoid between the equator and a parallel, in km², negative in the south."""
+    e = _ECCENTRICITY
+    s = np.sin(np.radians(lat_units / UNITS_PER_DEGREE))
+    half = s / (1 - (e * s) ** 2) + np.arctanh(e * s) / e
+    area: Floats = np.pi * (_EQUATOR_M / 1000) ** 2 * (1 - e * e) * half
+    return area
+
+
+def box_plan(
+    frame: Frame,
+    group: Ints,
+    kept: NDArray[np.bool_],
+    *,
+    disjoint: bool,
+    notes: Mapping[str, Any],
+) -> Plan:
+    """The plan that publishes the hull of each group of flows as a cell.
+
+    Args:
+        frame: where the flows lie.
+        group: number of the group of each flow, from 0 without gaps. A group is kept or suppressed as a whole.
+        kept: which flows are published.
+        disjoint: no flow lies in the hull of two groups. Ends may still overlap, one at a time.
+        notes: what the method has to say of its run.
+    """
+    hulls = Hulls.around(frame.point, group)
+    (x0, y0, x2, y2), (x1, y1, x3, y3) = hulls.low, hulls.high
+    origin_zones, origin = BoxZones.of(frame.grid, frame.origin_squares, frame.origin_tiles, x0, y0, x1, y1)
+    destination_zones, destination = BoxZones.of(
+        frame.grid, frame.destination_squares, frame.destination_tiles, x2, y2, x3, y3
+    )
+    return Plan(
+        origin_zone=origin[group],
+        destination_zone=destination[group],
+        kept=kept,
+        origin_zones=origin_zones,
+        destination_zones=destination_zones,
+        homogeneous=False,
+        boxes={**frame.grid.describe(), "disjoint": disjoint, "finer_than_tiles": frame.finer_than_tiles},
+        notes=notes,
+    )

@@ -1,0 +1,238 @@
+"""A release of noisy counts, and what it promises.
+
+A `Release` shows exact counts of cells that are large enough. A `NoisyRelease` shows counts of all pairs, each with
+noise that hides whether any one person, or trip, is in the data at all. It has the same surface (flows, zones,
+metrics, write), but nothing in it can be recounted, and hardly any measure of it may be published: a measure that is
+computed from the true counts would tell about them without noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from flowveil.errors import ParameterError
+from flowveil.flows import Cells, Flows
+from flowveil.hierarchy import Ints
+from flowveil.release.plan import Plan
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class PrivacyLoss:
+    """What a noisy release promises: (ε, δ)-differential privacy of one person, or of one trip.
+
+    Two inputs that differ in everything one person contributes (all trips of that person; or in a single trip, where
+    persons are not known) give any set of possible releases with probabilities P and Q such that P <= exp(ε) Q + δ.
+
+    Attributes:
+        unit: whom the promise is about: ``person`` or ``trip``.
+        epsilon: ε.
+        delta: δ; 0 where the promise holds without exception.
+        bound: most trips that one unit contributes; 1 for a trip.
+        mechanism: how the noise was drawn, in words.
+        scale: of the noise: its law is P(X = x) proportional to exp(-abs(x) / scale).
+        deviation: standard deviation of the noise.
+        threshold: smallest count that is published; None where pairs are listed whether they have trips or not.
+        domain: which pairs could have been published, and where the list of zones comes from.
+    """
+
+    unit: Literal["person", "trip"]
+    epsilon: float
+    delta: float
+    bound: int
+    mechanism: str
+    scale: float
+    deviation: float
+    threshold: int | None
+    domain: Mapping[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for reports."""
+        named = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {**named, "domain": dict(self.domain)}
+
+    def in_words(self) -> str:
+        """The promise in a few words: 'ε = 1, δ = 0 for each person with up to 20 trips'."""
+        whom = f"each person with up to {self.bound:,} trips" if self.unit == "person" else "each single trip"
+        return f"ε = {self.epsilon:g}, δ = {self.delta:g} for {whom}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NoisyCounts:
+    """What a noisy method returns.
+
+    Attributes:
+        plan: the zones, and in which of them the flows lie; ``kept`` marks the flows inside the domain.
+        cells: the pairs that are published with their noisy trips, at least 1, sorted; numbers of the plan's zones.
+        guarantee: what they promise.
+        left_out: trips of the input that were not counted, by reason. Exact, so never published.
+        zones_are_public: the zones' numbers of tiles owe nothing to the data.
+        repeatable: the noise came from a seed and hides nothing.
+    """
+
+    plan: Plan
+    cells: Cells
+    guarantee: PrivacyLoss
+    left_out: Mapping[str, int]
+    zones_are_public: bool
+    repeatable: bool
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NoisyRelease:
+    """Noisy counts that may be published.
+
+    Made by `flowveil.anonymize` with a method that adds noise.
+
+    Attributes:
+        input: the flows that were counted. Internal: never written.
+        counts: what the method returned.
+        method: name of the method.
+        parameters: what the user chose.
+    """
+
+    input: Flows
+    counts: NoisyCounts
+    method: str
+    parameters: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, flows: Flows, counts: NoisyCounts, *, method: str, parameters: Mapping[str, Any]) -> NoisyRelease:
+        """Put together what a method returned and how it was called."""
+        return cls(flows, counts, method, MappingProxyType(dict(parameters)))
+
+    @property
+    def plan(self) -> Plan:
+        """The zones, and in which of them the flows lie."""
+        return self.counts.plan
+
+    @property
+    def cells(self) -> Cells:
+        """The published pairs with their noisy trips."""
+        return self.counts.cells
+
+    @property
+    def guarantee(self) -> PrivacyLoss:
+        """What the release promises."""
+        return self.counts.guarantee
+
+    @property
+    def left_out(self) -> Mapping[str, int]:
+        """Trips that were not counted, by reason. For the data holder: exact, so never published."""
+        return self.counts.left_out
+
+    @cached_property
+    def cell_of_flow(self) -> Ints:
+        """The published pair that each flow's pair of tiles lies in; -1 where there is none."""
+        plan, cells = self.plan, self.cells
+        width = np.int64(len(plan.destination_zones))
+        published = cells.origin.astype(np.int64) * width + cells.destination
+        wanted = plan.origin_zone.astype(np.int64) * width + plan.destination_zone
+        at = np.minimum(np.searchsorted(published, wanted), len(published) - 1)
+        found = plan.kept & (published[at] == wanted)
+        return np.where(found, at, -1).astype(np.int32)
+
+    @property
+    def possible_tiles(self) -> tuple[Ints | None, Ints | None]:
+        """Tiles of the origin zones and of the destination zones; None where only the data knows.
+
+        How many tiles were seen in a zone is a count without noise.
+        """
+        if not self.counts.zones_are_public:
+            return None, None
+        return self.plan.origin_zones.size, self.plan.destination_zones.size
+
+    @cached_property
+    def flows(self) -> pa.Table:
+        """The published matrix: origin_zone, destination_zone, trips (noisy, at least 1); sorted."""
+        from flowveil.publish.tables import flows_table
+
+        return flows_table(self)
+
+    @cached_property
+    def zones(self) -> pa.Table:
+        """The zones of published pairs, one row a zone and role, geometry as WKB (GeoParquet)."""
+        from flowveil.publish.tables import zones_table
+
+        return zones_table(self)
+
+    def metrics(self) -> dict[str, dict[str, float | int | None]]:
+        """All measures against the true counts. For the data holder: they are not differentially private."""
+        from flowveil.measures.noise import noise_measures
+
+        return {"trips": noise_measures(self)}
+
+    def write(
+        self,
+        directory: str | PathLike[str],
+        *,
+        overwrite: bool = True,
+        formats: str | Iterable[str] = (),
+        basemap: str | None = None,
+    ) -> Path:
+        """Publish into a folder, atomically: it appears whole and checked, or not at all.
+
+        Args:
+            directory: the folder: new, empty, or an earlier release.
+            overwrite: whether an earlier release may be replaced.
+            formats: exports beside the two tables; see `flowveil.release.plan.Release.write`.
+            basemap: address of a tile server for the report's background map, which readers may switch on.
+        """
+        from flowveil.publish.folder import publish
+
+        return publish(self, directory, overwrite=overwrite, formats=formats, basemap=basemap)
+
+    def picture(self, path: str | PathLike[str], *, show: str = "origins", **style: Any) -> Path:
+        """Draw a map into a PNG, SVG or PDF file; see `flowveil.release.plan.Release.picture`."""
+        from flowveil.report.pictures import draw
+
+        self.check_publishable()
+        return draw(self.flows, self.zones, path, show=show, **style)
+
+    def _repr_html_(self) -> str:
+        """Maps and measures for a notebook: only what may be published, so the notebook may be kept as well."""
+        from flowveil.report.document import frame
+        from flowveil.report.html import render
+        from flowveil.report.summary import summarize
+
+        self.check_publishable()
+        return frame(render(summarize(self), self.flows, self.zones, compact=True))
+
+    def write_internal_report(self, path: str | PathLike[str], *, release: str | PathLike[str] | None = None) -> Path:
+        """Write a page with the true counts and all measures. Publishing it would void the promise.
+
+        Args:
+            path: the file; refused inside a release.
+            release: the folder this release was written to, if any.
+        """
+        from flowveil.report.internal import write_internal_report
+
+        return write_internal_report(self, path, folder=release)
+
+    def check_publishable(self) -> None:
+        """Refuse noise that can be repeated.
+
+        Raises:
+            ParameterError: the noise was drawn from a seed.
+        """
+        if self.counts.repeatable:
+            raise ParameterError(
+                "This release cannot be written: its noise was drawn from a seed (unsafe_seed_for_tests), and "
+                "whoever knows or guesses the seed can take the noise off again. Hint: leave the option out; noise "
+                "is then drawn from the operating system."
+            )
+
+    def __repr__(self) -> str:
+        # Never anything exact: a repr ends up in logs and tracebacks.
+        return f"<NoisyRelease {self.method}: {len(self.cells)} pairs, {self.guarantee.in_words()}>"

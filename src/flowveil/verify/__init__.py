@@ -1,0 +1,1 @@
+"""The independent recount of a written release; see `flowveil.verify.release.release`."""

@@ -1,0 +1,136 @@
+"""The part of the verification that boxes need: rectangles read from published shapes, and what lies in them.
+
+Nothing here is shared with the methods or with the zones they make: edges are the published degrees, tiles are where
+the map of the input says. A rectangle holds its west and south edges, not its east and north ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+
+from flowveil.zoning.covering import pairs_inside
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.int64]
+
+#: Edges are published in whole numbers of this part of a degree.
+_UNITS_PER_DEGREE = 10_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Rectangles:
+    """The rectangles of zones: one each, or two where a zone lies across 180 degrees.
+
+    Attributes:
+        zone: position of the zone that a rectangle belongs to; in increasing order.
+        bounds: west, south, east, north in degrees, one row each.
+        sound: whether each zone's shape is made of rectangles and nothing else.
+    """
+
+    zone: Places
+    bounds: Floats
+    sound: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, shapes: Sequence[bytes | None]) -> Rectangles:
+        """Read shapes in WKB; what is no rectangle has none."""
+        shape = shapely.from_wkb(np.array(shapes, dtype=object), on_invalid="ignore")
+        part, zone = shapely.get_parts(shape, return_index=True)
+        bounds = shapely.bounds(part).reshape(-1, 4)
+        is_rectangle = shapely.equals(part, shapely.box(*bounds.T)) & (shapely.area(part) > 0)
+        sound = np.bincount(zone, minlength=len(shapes)) > 0
+        sound[zone[~is_rectangle]] = False
+        kept = sound[zone]
+        return cls(zone[kept], bounds[kept], sound)
+
+    def tile_counts(self, lat: Floats, lon: Floats) -> Places:
+        """How many of these points lie in each zone."""
+        count = np.zeros(len(self.sound), dtype=np.int64)
+        for _, rectangle in pairs_inside(_plane(lat, lon), self.bounds[:, :2].T, self.bounds[:, 2:].T):
+            count += np.bincount(self.zone[rectangle], minlength=len(count))
+        return count
+
+    def off_grid(self, grid_lon: float, grid_lat: float) -> int:
+        """How many zones have an edge beside the lines of a grid; the ends of the map are lines as well."""
+        off = np.zeros(len(self.zone), dtype=np.bool_)
+        for column, grid, end in ((0, grid_lon, 180), (1, grid_lat, 90), (2, grid_lon, 180), (3, grid_lat, 90)):
+            step = max(1, round(grid * _UNITS_PER_DEGREE))
+            units = np.rint(self.bounds[:, column] * _UNITS_PER_DEGREE).astype(np.int64)
+            exact = units / _UNITS_PER_DEGREE == self.bounds[:, column]
+            # East of 180 degrees a map goes on counting.
+            on_line = (units % step == 0) | ((units + 360 * _UNITS_PER_DEGREE) % step == 0)
+            off |= ~exact | ~(on_line | (np.abs(self.bounds[:, column]) == end))
+        return len(np.unique_values(self.zone[off]))
+
+    def misnamed(self, codes: Sequence[str]) -> int:
+        """How many zones have a code that does not say their bounds."""
+        n = len(self.sound)
+        west, south, east, north = (np.full(n, np.nan) for _ in range(4))
+        # Across 180 degrees, the western part is the one with the larger longitude.
+        np.fmax.at(west, self.zone, self.bounds[:, 0])
+        np.fmin.at(east, self.zone, self.bounds[:, 2])
+        np.fmin.at(south, self.zone, self.bounds[:, 1])
+        np.fmax.at(north, self.zone, self.bounds[:, 3])
+        bounds = np.stack((west, south, east, north), axis=1)[self.sound]
+        named = [bounds_in(code) for code, sound in zip(codes, self.sound, strict=True) if sound]
+        return int(np.sum(np.any(np.array(named).reshape(-1, 4) != bounds, axis=1)))
+
+
+def bounds_in(code: str) -> list[float]:
+    """West, south, east and north that the code of a box says; not numbers where it says none."""
+    try:
+        head, west, south, east, north = code.split("_")
+        return [float(v) for v in (west, south, east, north)] if head == "box" else [np.nan] * 4
+    except ValueError:
+        return [np.nan] * 4
+
+
+def _plane(lat: Floats, lon: Floats) -> Floats:
+    return np.stack((np.where(lon >= 180.0, lon - 360.0, lon), lat))
+
+
+def flows_inside(
+    origins: Rectangles,
+    destinations: Rectangles,
+    cells: tuple[Places, Places],
+    origin: tuple[Floats, Floats],
+    destination: tuple[Floats, Floats],
+) -> tuple[Places, Places]:
+    """All pairs of a flow and a cell that holds both of its ends.
+
+    Args:
+        origins, destinations: the rectangles of the zones.
+        cells: origin zone and destination zone of each cell.
+        origin, destination: latitude and longitude of both ends of each flow.
+
+    Returns:
+        Numbers of flows, and of the cells that hold them.
+    """
+    cell, one, other = _rectangle_pairs(origins, destinations, *cells)
+    sides = origins.bounds[one].T, destinations.bounds[other].T
+    low, high = np.vstack([s[:2] for s in sides]), np.vstack([s[2:] for s in sides])
+    point = np.vstack((_plane(*origin), _plane(*destination)))
+    found = [(flow, cell[box]) for flow, box in pairs_inside(point, low, high)]
+    nothing = np.zeros(0, dtype=np.int64)
+    return np.concatenate([nothing, *(f for f, _ in found)]), np.concatenate([nothing, *(c for _, c in found)])
+
+
+def _rectangle_pairs(one: Rectangles, other: Rectangles, a: Places, b: Places) -> tuple[Places, Places, Places]:
+    """For each cell, all pairs of a rectangle of its origin zone and one of its destination zone."""
+    first_a, n_a = _slices(one, a)
+    first_b, n_b = _slices(other, b)
+    count = n_a * n_b
+    cell = np.repeat(np.arange(len(a)), count)
+    step = np.arange(len(cell)) - np.repeat(np.cumsum(count) - count, count)
+    return cell, first_a[cell] + step // n_b[cell], first_b[cell] + step % n_b[cell]
+
+
+def _slices(rectangles: Rectangles, zone: Places) -> tuple[Any, Any]:
+    first = np.searchsorted(rectangles.zone, zone)
+    return first, np.searchsorted(rectangles.zone, zone, side="right") - first

@@ -1,0 +1,142 @@
+"""The smallest safe cell of every flow, counted anew: what the floor of the generalisation error is the mean of.
+
+Shares nothing with the methods or with `flowveil.measures`, which find safe pairs by sorting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from flowveil.flows import Flows
+    from flowveil.hierarchy import Hierarchy
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.int64]
+
+#: Flows times pairs of depths beyond which the floor is not recounted: it would take minutes.
+MOST_WORK = 2_000_000_000
+
+
+def leaves(tree: Hierarchy) -> NDArray[np.int32]:
+    """The nodes that are nobody's parent: the tiles, in their order."""
+    return np.flatnonzero(np.bincount(tree.parent[1:], minlength=len(tree.parent)) == 0).astype(np.int32)
+
+
+def smallest_safe(
+    flows: Flows, raw: Mapping[str, Any], guarantee: Mapping[str, Any], persons: tuple[Any, Any] | None
+) -> Floats | None:
+    """For each flow the fewest tiles |o| + |d| over pairs of nodes that hold it and whose cell is safe.
+
+    From the roots down, one pair of depths at a time: a pair can only be safe inside a safe pair, so only flows of
+    pairs that were safe one step up at either end are counted again.
+
+    Args:
+        flows: their two trees.
+        raw: slice (s), tiles (o, d), trips and weight of each flow; slices are counted apart.
+        guarantee: the thresholds.
+        persons: flow and person, one row for each person of a flow; None where people are not protected.
+    """
+    above_o, above_d = _ancestors(flows.origins, raw["o"]), _ancestors(flows.destinations, raw["d"])
+    if len(raw["s"]) * len(above_o) * len(above_d) > MOST_WORK:
+        return None
+    all_o, all_d = _sizes(flows.origins), _sizes(flows.destinations)
+    smallest = np.full(len(raw["s"]), np.inf)
+    # Nodes of one depth by rank, so that few nodes have small numbers.
+    (rank_o, size_o), (rank_d, size_d) = _ranked(above_o, all_o), _ranked(above_d, all_d)
+    ways = [np.ones(len(raw["s"]), dtype=np.bool_)] * len(above_d)
+    for node_o, tiles_o in zip(rank_o, size_o, strict=True):
+        safe = np.ones(len(raw["s"]), dtype=np.bool_)
+        for j, (node_d, tiles_d) in enumerate(zip(rank_d, size_d, strict=True)):
+            safe = ways[j] = _safe(raw, (node_o, node_d), safe & ways[j], persons, guarantee)
+            if not safe.any():
+                ways[j:] = [safe] * (len(rank_d) - j)
+                break
+            smallest[safe] = np.minimum(smallest[safe], (tiles_o + tiles_d)[safe])
+    return smallest
+
+
+def _ranked(above: list[Places], size: Floats) -> tuple[list[Places], list[Floats]]:
+    """For each depth, the rank of each flow's node among those of the depth, and its tiles."""
+    used = [np.cumsum(np.bincount(nodes) > 0) - 1 for nodes in above]
+    return [rank[nodes] for rank, nodes in zip(used, above, strict=True)], [size[nodes] for nodes in above]
+
+
+def _ancestors(tree: Hierarchy, tile: Any) -> list[Places]:
+    """The node above each tile at every depth from the root down; its own where it is less deep."""
+    leaf = leaves(tree)
+    at = leaf.astype(np.int64)
+    paths = [at]
+    while (at > 0).any():
+        at = np.maximum(tree.parent[at], 0)
+        paths.append(at)
+    # paths[u] is u steps up, the root from then on; a leaf of depth h is at depth t after max(h - t, 0) steps.
+    steps = np.stack(paths)
+    height = np.argmax(steps == 0, axis=0)
+    depth = [np.maximum(height - t, 0) for t in range(len(paths))]
+    where = np.arange(len(leaf))
+    return [steps[d, where][tile.astype(np.int64)] for d in depth]
+
+
+def _sizes(tree: Hierarchy) -> Floats:
+    """Tiles below each node."""
+    size = np.zeros(len(tree.parent))
+    at = leaves(tree).astype(np.int64)
+    while True:
+        np.add.at(size, at, 1.0)
+        at = tree.parent[at[at > 0]].astype(np.int64)
+        if len(at) == 0:
+            return size
+
+
+def _safe(
+    raw: Mapping[str, Any],
+    node: tuple[Places, Places],
+    tried: NDArray[np.bool_],
+    persons: tuple[Any, Any] | None,
+    guarantee: Mapping[str, Any],
+) -> NDArray[np.bool_]:
+    """Which of the tried flows lie in a safe pair of these nodes."""
+    out = np.zeros(len(tried), dtype=np.bool_)
+    at = np.flatnonzero(tried)
+    if len(at) == 0:
+        return out
+    number, n = _numbered(raw["s"][at], node[0][at], node[1][at])
+    good = np.ones(n, dtype=np.bool_)
+    for unit, basis in (("trips", "trips"), ("population", "weight")):
+        if guarantee.get(unit) is not None:
+            good &= np.bincount(number, weights=raw[basis][at].astype(np.float64), minlength=n) >= guarantee[unit]
+    if guarantee.get("locations") is not None:
+        # The tiles in which the trips of the pair begin, and those in which they end.
+        for tile in (raw["o"][at], raw["d"][at]):
+            wide = int(tile.max()) + 1
+            distinct = np.unique(number * wide + tile.astype(np.int64))
+            good &= np.bincount(distinct // wide, minlength=n) >= guarantee["locations"]
+    if persons is not None:
+        pair_of_flow = np.full(len(tried), -1, dtype=np.int64)
+        pair_of_flow[at] = np.where(good[number], number, -1)
+        pair = pair_of_flow[persons[0]]
+        inside = pair >= 0
+        wide = int(persons[1].max(initial=0)) + 1
+        distinct = np.unique(pair[inside] * wide + persons[1][inside])
+        good &= np.bincount(distinct // wide, minlength=n) >= guarantee["people"]
+    out[at] = good[number]
+    return out
+
+
+def _numbered(*columns: Any) -> tuple[Places, int]:
+    """Numbers for distinct rows: near the roots there are few possible ones, and nothing has to be sorted."""
+    key: Places = np.zeros(len(columns[0]), dtype=np.int64)
+    n = 1
+    for column in columns:
+        low = int(column.min())
+        wide = int(column.max()) - low + 1
+        key, n = key * wide + (column.astype(np.int64) - low), n * wide
+    if n > 2 * len(key) + 1000:
+        _, key = np.unique(key, return_inverse=True)
+        n = int(key.max()) + 1
+    return key, n

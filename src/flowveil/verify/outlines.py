@@ -1,0 +1,248 @@
+"""Whether the zones of a release lie where their codes say: outline, centre and area, derived anew.
+
+For H3 from the library h3 and the code alone; for a map of one's own from the tiles of the map that was given with the
+input; for boxes from the bounds in their codes. Nothing here is shared with what wrote the table.
+
+Tolerances: centres and corners of H3 cells and boxes 10⁻⁹ degrees (a tenth of a millimetre); centres on other maps 10⁻⁷
+degrees; areas a millionth; the outline of several tiles of a map may differ from their union in a millionth of its
+area, because libraries dissolve outlines in different orders. A cell across 180 degrees or around a pole is cut at the
+edge of the map: its corners must be those of the cell, or lie on that edge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import h3.api.basic_int as h3_int
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+
+from flowveil.verify.boxes import bounds_in
+from flowveil.zoning.geometry import ZoneGeography
+
+if TYPE_CHECKING:
+    from flowveil.hierarchy import Hierarchy
+
+Floats = NDArray[np.float64]
+
+_CORNER = 1e-9
+_CENTER = 1e-7
+_SHARE = 1e-6
+#: The ellipsoid of WGS 84.
+_EQUATOR_KM = 6378.137
+_FLATTENING = 1 / 298.257223563
+
+
+@dataclass(frozen=True, eq=False)
+class _Expected:
+    """Where zones must lie; one entry each.
+
+    Attributes:
+        lat, lon, area: centre in degrees and area in km²; NaN where the code is of no zone.
+        wrong: whether each published outline, given as an array, is another one.
+        center_tolerance: in degrees.
+    """
+
+    lat: Floats
+    lon: Floats
+    area: Floats
+    wrong: NDArray[np.bool_]
+    center_tolerance: float = _CORNER
+
+
+def check_outlines(
+    place: Path, origins: Hierarchy, destinations: Hierarchy, *, boxes: bool = False, chosen: bool = False
+) -> Iterator[str]:
+    """Compare the places in zones.parquet with those that the codes mean.
+
+    Args:
+        place: the release folder; its tables have the columns of a release.
+        origins, destinations: the trees of the input, with the map they are on.
+        boxes: whether zones are boxes.
+        chosen: whether codes are H3 cells though the trees may not hold them: zones of a noisy release.
+    """
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(place / "zones.parquet", partitioning=None)
+    for role, tree in (("origin", origins), ("destination", destinations)):
+        # A zone of both ends is one area: it is looked at once.
+        of_end = pc.equal(table["role"], "destination")
+        rows = table.filter(pc.invert(of_end) if role == "origin" else of_end)
+        if len(rows):
+            yield from (f"zones.parquet: {n} {role} zones {what}" for what, n in _wrong(rows, tree, boxes, chosen))
+
+
+def _wrong(rows: Any, tree: Hierarchy, boxes: bool, chosen: bool) -> Iterator[tuple[str, int]]:
+    codes = rows["zone"].to_pylist()
+    raw = rows["geometry"].to_numpy(zero_copy_only=False)
+    lat, lon, area = (rows[c].to_numpy(zero_copy_only=False).astype(np.float64) for c in ("lat", "lon", "area_km2"))
+    if not boxes and tree.geography is None:
+        n = int(np.sum(~(np.isnan(lat) & np.isnan(lon) & np.isnan(area) & np.array([g is None for g in raw]))))
+        if n:
+            yield "have a place, though the map of the input has none", n
+        return
+    published = np.asarray(shapely.from_wkb(raw, on_invalid="ignore"), dtype=object)
+    plain = shapely.to_wkb(published, output_dimension=2, byte_order=1)
+    odd = np.array([a != b or a is None for a, b in zip(raw, plain, strict=True)], dtype=np.bool_)
+    if boxes:
+        expected = _boxes(codes, published)
+    elif tree.kind == "h3" and (chosen or tree.code.dtype == np.uint64):
+        expected = _cells(codes, published, tree)
+    else:
+        expected = _nodes(codes, published, tree)
+    near = expected.center_tolerance
+    around = np.abs(lon - expected.lon)
+    counts = {
+        "have another outline than their code means": odd | expected.wrong,
+        "have another centre than their code means": ~(
+            (np.abs(lat - expected.lat) <= near) & (np.minimum(around, np.abs(360 - around)) <= near)
+        ),
+        "have another area than their code means": ~(np.abs(area - expected.area) <= _SHARE * expected.area),
+    }
+    yield from ((what, int(np.sum(wrong))) for what, wrong in counts.items() if wrong.any())
+
+
+# ---- H3 ------------------------------------------------------------------------------------------------------
+
+
+def _cells(codes: Sequence[str], published: NDArray[Any], tree: Hierarchy) -> _Expected:
+    """Each zone is a cell; ``all`` is every base cell that holds a tile of the tree."""
+    below = [_base_cells(tree) if code == "all" else _cell(code) for code in codes]
+    lat, lon, area = (np.full(len(codes), np.nan) for _ in range(3))
+    wrong = np.ones(len(codes), dtype=np.bool_)
+    for i, cells in enumerate(below):
+        if cells:
+            towards = np.array([_direction(*h3_int.cell_to_latlng(c)) for c in cells]).mean(axis=0)
+            lat[i] = np.degrees(np.arctan2(towards[2], np.hypot(towards[0], towards[1])))
+            lon[i] = np.degrees(np.arctan2(towards[1], towards[0]))
+            area[i] = sum(h3_int.cell_area(c, "km^2") for c in cells)
+            wrong[i] = not _drawn_around(published[i], cells)
+    return _Expected(lat, lon, area, wrong)
+
+
+def _cell(code: str) -> list[int]:
+    try:
+        cell = int(code, 16)
+    except ValueError:
+        return []
+    return [cell] if format(cell, "x") == code and h3_int.is_valid_cell(cell) else []
+
+
+def _base_cells(tree: Hierarchy) -> list[int]:
+    leaves = tree.code[np.bincount(tree.parent[1:], minlength=len(tree.parent)) == 0]
+    return sorted({h3_int.cell_to_parent(cell, 0) for cell in leaves.tolist()})
+
+
+def _direction(lat: Any, lon: Any) -> tuple[Any, Any, Any]:
+    a, b = np.radians(lat), np.radians(lon)
+    return np.cos(a) * np.cos(b), np.cos(a) * np.sin(b), np.sin(a)
+
+
+def _drawn_around(outline: Any, cells: Sequence[int]) -> bool:
+    """Whether an outline is that of a cell, corner by corner; at the edge of the map, or of several, loosely."""
+    if outline is None or outline.is_empty:
+        return False
+    corner = np.array([corner for c in cells for corner in h3_int.cell_to_boundary(c)])[:, ::-1]
+    at = shapely.get_coordinates(outline)
+    if len(cells) == 1 and np.ptp(corner[:, 0]) <= 180 and np.abs(corner[:, 1]).max() < 80:
+        same = len(at) == len(corner) + 1 and np.abs(at - np.vstack((corner, corner[:1]))).max() <= _CORNER
+        return bool(same and outline.geom_type == "Polygon")
+    on_edge = (np.abs(np.abs(at[:, 0]) - 180) <= _CORNER) | (np.abs(np.abs(at[:, 1]) - 90) <= _CORNER)
+    gap = np.abs(at[:, None, :] - corner[None, :, :])
+    gap[..., 0] = np.minimum(gap[..., 0], np.abs(360 - gap[..., 0]))
+    known = (gap.max(axis=2) <= _CORNER).any(axis=1)
+    return bool(np.all(on_edge | known) and known.any())
+
+
+# ---- boxes and other maps ------------------------------------------------------------------------------------
+
+
+def _boxes(codes: Sequence[str], published: NDArray[Any]) -> _Expected:
+    """Across 180 degrees a box is two rectangles; their bounds are held against the code where they are read."""
+    west, south, east, north = np.array([bounds_in(code) for code in codes]).reshape(-1, 4).T
+    width = np.where(east < west, east + 360, east) - west
+    lon = west + width / 2
+    area = width / 360 * (_area_below(north) - _area_below(south))
+    plain = shapely.equals_exact(shapely.normalize(published), shapely.normalize(shapely.box(west, south, east, north)))
+    wrong = np.where(east < west, shapely.get_num_coordinates(published) > 10, ~plain)
+    return _Expected((south + north) / 2, np.where(lon >= 180, lon - 360, lon), area, wrong)
+
+
+def _area_below(lat: Floats) -> Floats:
+    """km² of the ellipsoid between the equator and a parallel."""
+    e = np.sqrt(_FLATTENING * (2 - _FLATTENING))
+    s = np.sin(np.radians(lat))
+    polar = _EQUATOR_KM * (1 - _FLATTENING)
+    area: Floats = np.pi * polar**2 * (s / (1 - (e * s) ** 2) + np.arctanh(e * s) / e)
+    return area
+
+
+def _nodes(codes: Sequence[str], published: NDArray[Any], tree: Hierarchy) -> _Expected:
+    """Zones of a map of one's own are the unions of its tiles."""
+    where: Any = tree.geography
+    number = {code: i for i, code in enumerate(tree.code_text(np.arange(len(tree.code), dtype=np.int32)).tolist())}
+    node = np.array([number.get(code, -1) for code in codes], dtype=np.int64)
+    known = node >= 0
+    if not isinstance(where, ZoneGeography):
+        return _as_mapped(where, node, published)
+    start, stop = np.asarray(where.start)[node], np.asarray(where.stop)[node]
+    places = where.places
+    outlines, area_of_tile = places.cells
+    weight = np.ones(len(places.lat)) if places.drawn_km2 is None else places.drawn_km2
+    towards = np.array([*_direction(places.lat, places.lon)]) * weight
+    x, y, z = (_sums(axis, start, stop) for axis in towards)
+    lat, lon = np.degrees(np.arctan2(z, np.hypot(x, y))), np.degrees(np.arctan2(y, x))
+    one = stop - start == 1
+    lat, lon = np.where(one, places.lat[start], lat), np.where(one, places.lon[start], lon)
+    smallest = float(shapely.area(outlines).min()) / 10
+    wrong = np.array(
+        [
+            not _is_union(shape, outlines[a:b], smallest)
+            for shape, a, b in zip(published, start.tolist(), stop.tolist(), strict=True)
+        ]
+    )
+    area = _sums(area_of_tile, start, stop)
+    return _Expected(
+        np.where(known, lat, np.nan), np.where(known, lon, np.nan), area, wrong | ~known, center_tolerance=_CENTER
+    )
+
+
+def _as_mapped(where: Any, node: NDArray[Any], published: NDArray[Any]) -> _Expected:
+    """Of a map that is not made of tiles, what it says itself."""
+    at = np.maximum(node, 0).astype(np.int32)
+    (lat, lon), area, outline = where.centers(at), where.areas_km2(at), where.polygons(at)
+    wrong = (node < 0) | ~shapely.equals_exact(published, outline, _CORNER)
+    return _Expected(lat, lon, area, wrong, center_tolerance=_CENTER)
+
+
+def _sums(values: Any, start: Any, stop: Any) -> Floats:
+    before = np.concatenate(([0.0], np.cumsum(values)))
+    total: Floats = before[stop] - before[start]
+    return total
+
+
+def _is_union(outline: Any, tiles: Any, largest_gap: float) -> bool:
+    """Whether an outline is the union of tiles, small holes between them closed."""
+    if outline is None:
+        return False
+    if len(tiles) == 1:
+        return bool(shapely.equals_exact(outline, tiles[0], _CORNER))
+    parts = []
+    for part in shapely.get_parts(shapely.union_all(tiles)):
+        holes = [ring for ring in part.interiors if shapely.Polygon(ring).area > largest_gap]
+        parts.append(shapely.Polygon(part.exterior, holes))
+    whole = shapely.MultiPolygon(parts)
+    if shapely.equals_exact(shapely.normalize(whole), shapely.normalize(shapely.MultiPolygon(_polygons(outline))), 0):
+        return True
+    if not shapely.is_valid(outline):
+        return False
+    return bool(shapely.symmetric_difference(outline, whole).area <= _SHARE * whole.area)
+
+
+def _polygons(outline: Any) -> list[Any]:
+    return [part for part in shapely.get_parts(outline) if part.geom_type == "Polygon"]

@@ -1,0 +1,232 @@
+"""Several methods and k on the same input: bounded in time, safe to look at, written once."""
+
+from __future__ import annotations
+
+import csv
+import io
+import operator
+import pickle
+import re
+import sys
+import time
+
+import pytest
+
+import flowveil
+from flowveil.errors import DataError, OutputError, ParameterError
+from flowveil.experiments import comparison
+from flowveil.report.comparison import FILES, render_comparison, to_csv, to_latex, to_markdown
+from flowveil.report.summary import summarize
+from unit.publish.releases import city_flows, region_flows
+
+
+@pytest.fixture(scope="module")
+def flows():
+    return city_flows(rows=3000)
+
+
+@pytest.fixture(scope="module")
+def found(flows):
+    return flowveil.compare(
+        flows,
+        methods="odkanon,suppression",
+        k=(10, 5, 100_000),
+        protect=("trips", "trips+people"),
+        options={"odkanon": {"budget": "volume"}},
+        time_limit=120,
+    )
+
+
+def test_every_combination_is_run_in_order(found):
+    order = [(run.protection, run.k, run.method) for run in found.runs]
+    assert order == [
+        (protection, k, method)
+        for protection in ("trips", "trips+people")
+        for k in (5, 10, 100_000)
+        for method in ("odkanon", "suppression")
+    ]
+
+
+def test_a_run_is_the_release_that_anonymize_makes(flows, found):
+    run = next(run for run in found.runs if (run.method, run.k, run.protection) == ("odkanon", 10, "trips"))
+    release = flowveil.anonymize(flows, "odkanon", k=10, budget="volume")
+    assert run.flows.equals(release.flows)
+    assert run.zones.equals(release.zones)
+    # A page for the data holder: the error that methods are compared by is exact.
+    exact = release.metrics()["trips"]["mean_generalization_error"]
+    assert run.measures == {**summarize(release)["measures"]["trips"], "mean_generalization_error": exact}
+    assert run.seconds > 0
+
+
+def test_what_cannot_be_met_is_shown_as_such(found):
+    impossible = [run for run in found.runs if run.k == 100_000]
+    assert {run.status for run in impossible} == {"infeasible"}
+    assert all(run.reason and run.flows is None and run.seconds is None for run in impossible)
+    for text in (to_csv(found), to_markdown(found), to_latex(found)):
+        assert "infeasible" in text
+
+
+def test_a_run_that_takes_too_long_is_stopped(flows):
+    found = flowveil.compare(flows, methods="odkanon", k=10, time_limit=0.001)
+    (run,) = found.runs
+    assert (run.status, run.flows) == ("timed out", None)
+    assert run.reason == "stopped after 0.001 seconds"
+
+
+class Nap:
+    """Whoever unpickles it sleeps."""
+
+    def __reduce__(self):
+        return time.sleep, (4,)
+
+
+class SlowToUnpack:
+    """Whoever unpickles it gets the flows, late."""
+
+    def __init__(self, flows):
+        self.flows = flows
+
+    def __reduce__(self):
+        return operator.getitem, ([Nap(), self.flows], 1)
+
+
+def test_the_clock_starts_with_the_run_and_not_with_its_process(flows):
+    asked = {"method": "odkanon", "k": 10, "protect": ("trips",), "max_suppressed": 0.1}
+    run = comparison._run(pickle.dumps(SlowToUnpack(flows)), asked, 3.5)
+    assert run.status == "done"
+    assert run.seconds < 3.5
+
+
+def test_a_process_that_never_gets_ready_is_given_up(flows, monkeypatch):
+    monkeypatch.setattr(comparison, "START_LIMIT", 0.2)
+    asked = {"method": "odkanon", "k": 10, "protect": ("trips",), "max_suppressed": 0.1}
+    run = comparison._run(pickle.dumps(SlowToUnpack(flows)), asked, 60)
+    assert run.status == "failed"
+    assert "did not start" in run.reason
+
+
+def test_a_process_that_dies_is_shown_as_failed():
+    asked = {"method": "odkanon", "k": 10, "protect": ("trips",), "max_suppressed": 0.1}
+    run = comparison._run(b"no pickle", asked, 60)
+    assert run.status == "failed"
+    assert "without a result" in run.reason
+
+
+def test_what_the_first_call_compiles_is_not_measured(flows, monkeypatch):
+    """The child runs the same method, options and protection on a few flows, then says that it is ready."""
+    calls, written = [], io.BytesIO()
+
+    def watched(some, **asked):
+        calls.append((len(some), asked, written.getvalue()))
+        raise RuntimeError("too few flows")
+
+    monkeypatch.setattr(flowveil.api, "anonymize", watched)
+    asked = {"method": "odkanon", "k": 10, "protect": ("trips", "people"), "budget": "volume"}
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(pickle.dumps(asked) + pickle.dumps(flows))))
+    comparison.answer_job(written)
+    (few, before, said_before), (n, after, said_after) = calls
+    assert 0 < few <= comparison.WARM_UP_FLOWS < n
+    assert n == len(flows)
+    assert before == {**asked, "k": 2}
+    assert after == asked
+    assert said_before == b""
+    assert said_after == b"ready\n"
+
+
+def test_runs_that_are_not_in_the_charts_are_told_apart(found):
+    text = render_comparison(found)
+    (said,) = re.findall("Not in the charts: (.*?)</p>", text)
+    named = said.rstrip(".").split(", ")
+    assert len(named) == len(set(named)) == 4
+    assert "odkanon at k = 100000 protecting trips+people (infeasible)" in named
+
+
+def test_a_run_that_breaks_is_named_without_its_message(flows, monkeypatch):
+    def broken(*_, **__):
+        raise KeyError("SECRET0001")
+
+    monkeypatch.setattr(flowveil.api, "anonymize", broken)
+    result = comparison._result(flows, {"method": "odkanon"})
+    assert result == {"status": "failed", "reason": "unexpected KeyError"}
+
+
+def test_nothing_below_k_leaves_a_run(found):
+    for run in found.runs:
+        if run.flows is not None:
+            assert min(run.flows["trips"].to_pylist()) >= run.k
+
+
+def test_what_a_release_would_withhold_is_withheld():
+    # One flow of one trip beside many large ones: its share would tell it.
+    flows = region_flows()
+    found = flowveil.compare(flows, methods="suppression,odkanon,oigh", k=(2, 3), max_suppressed=0.5)
+    for run in found.runs:
+        for name in run.withheld:
+            assert run.measures[name] is None
+    rows = list(csv.DictReader(io.StringIO(to_csv(found))))
+    assert [row["withheld"].split() for row in rows] == [list(run.withheld) for run in found.runs]
+    assert all(row["suppressed_share"] == "" for row in rows if "suppressed_share" in row["withheld"])
+
+
+def test_tables_have_a_row_a_run(found):
+    rows = list(csv.DictReader(io.StringIO(to_csv(found))))
+    assert len(rows) == len(found.runs)
+    assert rows[0]["method"] == "odkanon"
+    assert float(rows[0]["mean_generalization_error"]) == found.runs[0].measures["mean_generalization_error"]
+    markdown = to_markdown(found).splitlines()
+    assert len({line.count("|") for line in markdown if line.startswith("|")}) == 1
+    assert to_markdown(found).startswith("Not for publication")
+    latex = to_latex(found)
+    assert latex.count(r"\\") == len(found.runs) + 1
+    assert "%" not in latex.split("\n", 1)[1].replace(r"\%", "")
+    assert "_" not in latex.split("\n", 1)[1].replace(r"\_", "")
+
+
+def test_it_is_written_into_a_folder_of_its_own(found, tmp_path):
+    out = found.write(tmp_path / "out")
+    assert sorted(p.name for p in out.iterdir()) == sorted(FILES)
+    found.write(out)
+    text = (out / "comparison.html").read_text(encoding="utf-8")
+    assert "NOT FOR PUBLICATION" in text
+    assert text.count("<svg") == 10
+    (out / "thesis.docx").write_text("years of work")
+    with pytest.raises(OutputError, match="not part of a comparison"):
+        found.write(out)
+
+
+def test_wrong_arguments_stop_before_anything_runs(flows, monkeypatch):
+    monkeypatch.setattr(comparison, "_run", lambda *_: pytest.fail("something was run"))
+    with pytest.raises(ParameterError, match="Did you mean 'odkanon'"):
+        flowveil.compare(flows, methods="odkannon")
+    with pytest.raises(ParameterError, match="k must be"):
+        flowveil.compare(flows, k=[10, 0])
+    with pytest.raises(ParameterError, match="no option 'bugdet'"):
+        flowveil.compare(flows, options={"odkanon": {"bugdet": "volume"}})
+    with pytest.raises(ParameterError, match="time limit"):
+        flowveil.compare(flows, time_limit=0)
+    with pytest.raises(ParameterError, match="nothing to compare"):
+        flowveil.compare(flows, methods=[])
+    with pytest.raises(DataError, match="no person column"):
+        flowveil.compare(city_flows(persons=False), protect=["people"])
+
+
+def test_twincut_brings_the_frontier_along(flows, tmp_path):
+    found = flowveil.compare(flows, methods="twincut,odkanon", k=10, options={"twincut": {"effort": 0.0}})
+    (frontier,) = found.frontiers
+    assert (frontier.k, frontier.protect) == (10, ("trips",))
+    exact = flowveil.frontier(flows, k=10)
+    shares, errors = zip(*frontier.points, strict=True)
+    assert list(shares) == sorted(set(shares))
+    for point in exact:
+        # Rounded upwards in the share, so never better than what is.
+        told = [error for share, error in frontier.points if share <= point.suppressed_share]
+        assert all(error >= point.value * 0.994 for error in told)
+    assert all(error == float(f"{error:.3g}") for error in errors)
+    text = (found.write(tmp_path / "out") / "comparison.html").read_text(encoding="utf-8")
+    assert "What suppressing more or less would give" in text
+    assert "NOT FOR PUBLICATION" in text
+
+
+def test_without_twincut_or_time_there_is_no_frontier(flows, found):
+    assert found.frontiers == ()
+    assert flowveil.compare(flows, methods="twincut", k=10, time_limit=0.01).frontiers == ()

@@ -1,0 +1,99 @@
+"""What a reader who knows the procedure learns from the choice of zones: the figures of the threat model.
+
+A map of four origin tiles a, b | c, d below two parents, and one destination; 0 to 5 trips from each tile, not all 0:
+1,295 worlds. Two worlds with the same published table cannot be told apart. In how many worlds does every world with
+the same table have the same number of trips, 1 or 2 where k = 3, from some tile?
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flowveil.errors import InfeasibleError
+from flowveil.flows import Flows
+from flowveil.guarantee import Guarantee
+from flowveil.hierarchy import Hierarchy
+from flowveil.methods import find_method
+
+K = 3
+BELOW = {"all": (0, 1, 2, 3), "x": (0, 1), "y": (2, 3), "a": (0,), "b": (1,), "c": (2,), "d": (3,)}
+WORLDS = np.array([world for world in itertools.product(range(6), repeat=4) if any(world)])
+#: (zone, tiles with trips, trips), as published before numbers of possible tiles took their place.
+Table = tuple[tuple[str, int, int], ...]
+
+
+def flows_of(world: np.ndarray) -> Flows:
+    """The flows over the tree of the tiles that were seen."""
+    parent, code, tile = [-1], ["all"], []
+    for name in ("x", "y"):
+        seen = [i for i in BELOW[name] if world[i]]
+        if seen:
+            parent, code = [*parent, 0], [*code, name]
+            at = len(code) - 1
+            for i in seen:
+                parent, code, tile = [*parent, at], [*code, "abcd"[i]], [*tile, i]
+    origins, _ = Hierarchy.from_parents(parent, np.array(code))
+    destinations, _ = Hierarchy.from_parents([-1], np.array(["there"]))
+    n = len(tile)
+    return Flows.from_pairs(np.arange(n), np.zeros(n, int), world[tile], origins=origins, destinations=destinations)
+
+
+def table_of(world: np.ndarray, method: str, **options) -> Table | None:
+    flows = flows_of(world)
+    guarantee = Guarantee.resolve(flows, k=K, protect="trips")
+    try:
+        plan = find_method(method).plan(flows, guarantee, max_suppressed=0.3, **options)
+    except InfeasibleError:
+        return None
+    zones = plan.origin_zones
+    trips = np.bincount(plan.origin_zone[plan.kept], flows.trips[plan.kept], minlength=len(zones)).astype(int)
+    codes = zones.codes(np.arange(len(zones)))
+    rows = zip(codes.tolist(), zones.size.tolist(), trips.tolist(), strict=True)
+    return tuple(sorted(row for row in rows if row[2] >= K))
+
+
+def fixed_and_short(worlds: np.ndarray) -> bool:
+    """Whether all these worlds have the same trips from some tile, and fewer than k."""
+    first = worlds[0]
+    return bool(np.any((worlds == first).all(axis=0) & (first >= 1) & (first < K)))
+
+
+def worlds_of_table(table: Table, *, sizes: bool) -> np.ndarray:
+    """The worlds that fit a table, whatever made it: sums of zones, and fewer than k where nothing is listed."""
+    fit, listed = np.ones(len(WORLDS), bool), set()
+    for zone, size, trips in table:
+        inside = WORLDS[:, BELOW[zone]]
+        fit &= inside.sum(axis=1) == trips
+        fit &= ((inside > 0).sum(axis=1) == size) | (not sizes)
+        listed |= set(BELOW[zone])
+    return WORLDS[fit & (WORLDS[:, sorted({0, 1, 2, 3} - listed)] < K).all(axis=1)]
+
+
+def figures(tables: list[Table | None], *, sizes: bool) -> tuple[int, int]:
+    """In how many worlds a short value is determined: by the table and the procedure, and by the table alone."""
+    groups = defaultdict(list)
+    for world, table in zip(WORLDS, tables, strict=True):
+        if table is not None:
+            groups[tuple(row if sizes else (row[0], 0, row[2]) for row in table)].append(world)
+    known = sum(len(worlds) for worlds in groups.values() if fixed_and_short(np.array(worlds)))
+    alone = (len(w) for table, w in groups.items() if fixed_and_short(worlds_of_table(table, sizes=sizes)))
+    return known, sum(alone)
+
+
+THREATS = Path(__file__).parents[3] / "docs" / "threat-model.md"
+NAMED = {"twincut": ("TwinCut", {"effort": 0}), "odkanon": ("ODkAnon", {"budget": "volume"})}
+
+
+@pytest.mark.parametrize("method", NAMED)
+def test_the_figures_of_the_threat_model(method):
+    name, options = NAMED[method]
+    assert len(WORLDS) == 1295
+    tables = [table_of(world, method, **options) for world in WORLDS]
+    with_sizes, without = (figures(tables, sizes=sizes) for sizes in (True, False))
+    row = f"| {name} | {with_sizes[0]} ({with_sizes[1]}) | {without[0]} ({without[1]}) |"
+    assert row in THREATS.read_text(encoding="utf-8")

@@ -1,0 +1,97 @@
+"""A first line that may be a record is never repeated."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from flowveil.cli import main
+from flowveil.errors import DataError, FlowveilError
+from flowveil.reading.headers import Header
+from flowveil.sources import prepare
+from flowveil.tabular.records import check_columns, check_roles, read_records
+from flowveil.trips import read_trips
+from flowveil.zoning.files import read_zones
+
+#: Records of text: each first line has words that no message may repeat.
+RECORDS = {
+    "values recur": "Zoulou,Paris,bicycle\nYankee,Lyon,Zoulou\n",
+    "names": "Zoulou Martin,nurse,Paris\nYankee Dupont,baker,Lyon\n",
+    "lower case": "zoulou,nurse,paris\nyankee,baker,lyon\n",
+    "an identifier": "zoulou-0007,start,end\nyankee-0008,a,b\n",
+    "a date": "zoulou,12 Mar 2024,home\nyankee,13 Mar 2024,work\n",
+    "a place": "zoulou,POINT (2.3 48.8),zone\nyankee,POINT (2.4 48.9),zone\n",
+    "semicolons": "zoulou;nurse;paris\nyankee;baker;lyon\n",
+}
+
+
+@pytest.mark.parametrize("text", RECORDS.values(), ids=RECORDS)
+def test_the_first_record_of_a_file_without_names_is_not_quoted(tmp_path, text):
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    asked = (
+        lambda: read_trips(path),
+        lambda: read_trips(path, origin_tile="zoulo", destination_tile="pari"),
+        lambda: read_zones(path),
+        lambda: read_zones(path, tile="zoulo"),
+        lambda: prepare("gps", path, person="zoulo"),
+        lambda: prepare("porto", path),
+        lambda: prepare("nyc-tlc", path),
+        lambda: check_columns(read_records(path), ["zoulo"], "quasi identifier"),
+        lambda: check_roles(read_records(path), quasi_identifiers=()),
+    )
+    for ask in asked:
+        with pytest.raises(FlowveilError) as caught:
+            ask()
+        said = str(caught.value).casefold()
+        assert "zoulou" not in said
+        assert "nurse" not in said
+        assert "paris" not in said
+
+
+@pytest.mark.parametrize("command", [["anonymize", "--out", "o"], ["describe"], ["compare", "--out", "o"]])
+def test_commands_do_not_quote_it_either(tmp_path, capsys, command):
+    path = tmp_path / "t.csv"
+    path.write_text(RECORDS["lower case"])
+    with pytest.raises(SystemExit) as stopped:
+        main([command[0], str(path), *command[1:], "--json"])
+    assert stopped.value.code == 2
+    told = capsys.readouterr()
+    assert "zoulou" not in told.out + told.err
+    assert "not repeated" in told.err
+
+
+def test_a_line_that_a_map_stumbles_over_is_not_quoted(tmp_path):
+    path = tmp_path / "zones.csv"
+    path.write_text("zone,parent\na,b\nZoulou Martin,b,c\n")
+    with pytest.raises(DataError) as caught:
+        read_zones(path)
+    assert "Zoulou" not in str(caught.value)
+    drawn = tmp_path / "zones.geojson"
+    drawn.write_text('{"type": "FeatureCollection", "features": [{"Zoulou Martin": ')
+    with pytest.raises(DataError) as caught:
+        read_zones(drawn)
+    assert "Zoulou" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("PULocationID", "DOLocationID", "tpep_pickup_datetime", "fare_amount"),
+        ("start_lat", "start_lng", "Start Station Name", "member_casual"),
+        ("ID", "WEIGHT_INDIV", "LOCAL DATE", "SEX"),
+        ("age", "workclass", "fnlwgt", "education", "marital-status", "occupation", "hours-per-week"),
+        ("geo_code", "Parent Zone", "MSOA11CD"),
+    ],
+)
+def test_names_of_columns_are_repeated(names):
+    header = Header(names, below=["a", 1, None], in_text=True)
+    assert not header.may_be_data
+    assert f"'{names[0]}'" in header.described()
+    assert f"'{names[1]}'" in header.did_you_mean(names[1][:-1])
+
+
+def test_columns_without_a_role_are_pointed_at_by_number():
+    table = pa.table({"Zoulou Martin": ["x"], "Lyon": ["y"]})
+    with pytest.raises(FlowveilError, match="number 1, 2 "):
+        check_roles(table, quasi_identifiers=())

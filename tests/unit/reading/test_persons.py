@@ -1,0 +1,91 @@
+"""Whoever cannot be told apart for sure is not counted as two, and nobody is not counted as somebody."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from flowveil.api import describe, verify_folder
+from flowveil.cli import main
+from flowveil.errors import ParameterError
+from flowveil.reading.persons import PLACEHOLDERS
+from flowveil.trips import read_slices, read_trips
+
+CELL = "8a1fb46622dffff"
+
+
+def trips_of(persons: object, **columns: object) -> pa.Table:
+    n = len(persons)  # type: ignore[arg-type]
+    return pa.table({"start_h3": [CELL] * n, "end_h3": [CELL] * n, "person_id": persons, **columns})
+
+
+def n_people(persons: object, **reading: object) -> int:
+    return int(read_trips(trips_of(persons), **reading).n_people()[0])
+
+
+@pytest.mark.parametrize(
+    "spellings",
+    [["a7", "A7"], ["Straße", "STRASSE", "straße"], ["ΣΑΣ", "σας"], ["É", "é", "e\u0301"], ["K1", "\u212a1"]],
+)
+def test_case_makes_no_new_person_unless_asked_for(spellings):
+    assert n_people(spellings) == 1
+    assert n_people(spellings, person_case="keep") == len(spellings)
+
+
+def test_folding_does_not_depend_on_what_else_is_in_the_batch():
+    assert n_people(["A7", "a7", "Zoë", None]) == 2
+    assert n_people(["A7", "a7", None]) == 1
+
+
+@pytest.mark.parametrize("word", [*PLACEHOLDERS, "?", "???", "--", "..", "-1", "-999", "0000", "NULL", "n/a", "none"])
+@pytest.mark.parametrize("case", ["fold", "keep"])
+def test_a_placeholder_is_nobody(word, case):
+    spelled = [word, word.upper(), f" {word.title()} "]
+    assert n_people([*spelled, "p"], person_case=case) == 1
+
+
+@pytest.mark.parametrize(
+    "persons", [pa.array([-1, -999, 0, 7]), pa.array([-1.0, -999.0, 0.0, 7.0]), ["-1.0", "-9", "0", "7"]]
+)
+def test_negative_numbers_that_stand_for_nobody_are_no_person_and_zero_is_one(persons):
+    assert n_people(persons) == 2
+
+
+def test_an_empty_uuid_is_nobody():
+    assert n_people(["00000000-0000-0000-0000-000000000000", "00000000-0000-0000-0000-000000000001"]) == 1
+
+
+def test_rows_of_nobody_are_counted_by_word():
+    table = trips_of(["?", "??", "Unknown", "", None, "secret1"], sex=["F"] * 6)
+    expected = {"?": 2, "empty": 2, "unknown": 1}
+    assert read_trips(table).intake.nobody == expected
+    assert read_slices(table, by="sex", by_many=True).intake.nobody == expected
+    assert describe(table).to_dict()["nobody"] == expected
+
+
+def test_another_case_is_refused():
+    with pytest.raises(ParameterError, match="fold, keep"):
+        n_people(["a"], person_case="lower")
+
+
+def test_the_release_says_how_persons_were_read_and_verify_reads_them_so(tmp_path, capsys):
+    path, out = tmp_path / "t.parquet", tmp_path / "out"
+    six = [f"p{i}" for i in range(6)]
+    pq.write_table(trips_of([*six, *map(str.upper, six), "unknown"] * 5), path)
+    asked = ["anonymize", str(path), "--protect", "people", "--out", str(out)]
+    with pytest.raises(SystemExit) as stopped:
+        main([*asked, "--k", "10"])
+    assert stopped.value.code == 3
+    main([*asked, "--k", "6"])
+    said = capsys.readouterr().out
+    assert "--person-case fold" in said
+    assert "add nobody: 5 (unknown: 5)" in said
+    main([*asked, "--k", "10", "--person-case", "keep", "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert told["nobody"] == {"unknown": 5}
+    assert told["person_case"] == told["parameters"]["person_case"] == "keep"
+    assert verify_folder(out, against=path) == []
+    assert verify_folder(out, against=path, person_case="fold") != []

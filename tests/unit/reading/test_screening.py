@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import h3.api.basic_int as h3_int
+import numpy as np
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from flowveil.reading.screening import Batch, Screening
+from flowveil.reading.tiling import H3Tiling, index_points, is_cell
+
+CELL = 0x8A1FB46622DFFFF
+
+
+def near_cells() -> st.SearchStrategy[int]:
+    """Cells of every resolution, pentagons among them, with a few bits turned over."""
+    points = st.tuples(st.floats(-90, 90), st.floats(-180, 180), st.integers(0, 15))
+    cells = st.one_of(
+        points.map(lambda p: h3_int.latlng_to_cell(*p)),
+        st.tuples(st.sampled_from(h3_int.get_pentagons(0)), st.integers(0, 15)).map(
+            lambda p: h3_int.cell_to_center_child(*p)
+        ),
+    )
+    bits = st.lists(st.integers(0, 63), max_size=2)
+    return st.tuples(cells, bits).map(lambda c: c[0] ^ sum({1 << b for b in c[1]}))
+
+
+@given(st.lists(st.one_of(near_cells(), st.integers(0, 2**64 - 1)), min_size=1, max_size=50))
+@example([0, 1, 2**64 - 1, CELL, CELL - 1])
+def test_is_cell_agrees_with_h3(cells: list[int]) -> None:
+    found = is_cell(np.array(cells, dtype=np.uint64))
+    assert found.tolist() == [h3_int.is_valid_cell(c) for c in cells]
+
+
+def test_is_cell_agrees_with_h3_below_every_pentagon() -> None:
+    digits = np.arange(8**3, dtype=np.uint64) << np.uint64(36)
+    below = np.uint64((1 << 36) - 1)
+    for pentagon in h3_int.get_pentagons(0):
+        head = np.uint64((pentagon & ~((1 << 45) - 1) & ~(0xF << 52)) | (3 << 52))
+        cells = head | digits | below
+        assert is_cell(cells).tolist() == [h3_int.is_valid_cell(c) for c in cells.tolist()]
+
+
+def test_index_points_is_h3() -> None:
+    lat, lon = np.array([48.85, -33.4, 89.9]), np.array([2.35, -70.6, 179.9])
+    expected = [h3_int.latlng_to_cell(a, b, 9) for a, b in zip(lat, lon, strict=True)]
+    assert index_points(lat, lon, 9).tolist() == expected
+
+
+def test_each_row_is_counted_under_one_reason_the_first_that_fits() -> None:
+    nan = float("nan")
+    rows = np.array(
+        # o_lat, o_lon, d_lat, d_lon, trips, weight
+        [
+            (nan, 200, 0, 0, 0, nan),  # no trips, and everything else
+            (nan, 200, 0, 0, nan, nan),  # missing end
+            (91, 2, 0, 0, nan, nan),  # off the earth
+            (48, 2, 0, 0, nan, nan),  # at 0,0
+            (48, 2, 48, 2, nan, nan),  # missing count
+            (48, 2, 48, 2, 1, nan),  # missing weight
+            (48, 2, 48, 2, 3, 0.5),
+            (48, 2, float("-inf"), 2, 3, 0.5),  # off the earth
+            (0, 2, 48, 0, 3, 0.5),  # on the equator is not at 0,0
+        ]
+    ).T
+    screening = Screening(tiling=H3Tiling(5), max_dropped=1.0, skip_unknown=False)
+    kept = screening.pass_batch(Batch(points=tuple(rows[:4]), trips=rows[4], weight=rows[5]))
+    intake = screening.finish(label="it", columns={})
+    assert kept.rows.tolist() == [6, 8]
+    assert kept.trips.tolist() == [3, 3]
+    assert kept.weight is not None
+    assert kept.weight.tolist() == [2**19, 2**19]
+    assert intake.left_out == {
+        "no trips": 1,
+        "missing end": 1,
+        "off the earth": 2,
+        "at 0,0": 1,
+        "missing count": 1,
+        "missing weight": 1,
+    }

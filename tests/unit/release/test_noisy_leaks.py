@@ -1,0 +1,138 @@
+"""Everything a noisy release publishes is a function of the noisy counts and of what the user chose.
+
+Two inputs, the same noisy counts: the folders must be the same, byte by byte, exports and pages included, and so must
+what the command line says. Anything that the true data gave away without noise would be a difference.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import h3
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import csv
+
+import flowveil
+from conftest import trip_table
+from flowveil import NoisyRelease, anonymize, read_trips, read_zones
+from flowveil.cli import main
+from flowveil.flows import Cells, Flows
+from flowveil.publish.exports import FORMATS
+from flowveil.release.plan import Zones
+
+REGION = h3.latlng_to_cell(48.85, 2.35, 5)
+
+
+def everyone() -> pa.Table:
+    return trip_table(2500)
+
+
+def with_more(trips: pa.Table) -> pa.Table:
+    """The same people, and others who go elsewhere too, some of them very often, and rows that cannot be used."""
+    more = trip_table(900, seed=9)
+    person = pa.array(["MORE" + p for p in more["person_id"].to_pylist()])
+    often = pa.concat_tables([more.slice(0, 1)] * 300)
+    alone = pa.array(["MORE0"] * 300)
+    lost = more.slice(0, 40)
+    gone = pa.array([None] * 40, lost.schema.field(0).type)
+    parts = [more.set_column(more.schema.get_field_index("person_id"), "person_id", person)]
+    parts.append(often.set_column(often.schema.get_field_index("person_id"), "person_id", alone))
+    parts.append(lost.set_column(0, lost.column_names[0], gone))
+    return pa.concat_tables([trips, *parts])
+
+
+def map_of_city() -> object:
+    cells = sorted(h3.cell_to_children(REGION, 7))
+    lat, lon = np.array([h3.cell_to_latlng(c) for c in cells]).T
+    sector = [f"s{i % 5}" for i in range(len(cells))]
+    return read_zones(
+        pa.table({"sector": sector, "zone": cells, "lat": lat, "lon": lon}),
+        levels=["sector", "zone"], lat="lat", lon="lon",
+    )  # fmt: skip
+
+
+def on_the_map(trips: pa.Table) -> Flows:
+    """The same trips with the zones of a user's own map as tiles."""
+    ends = {}
+    for name in ("start", "end"):
+        lat, lon = (trips[f"{name}_{axis}"].to_pylist() for axis in ("lat", "lon"))
+        cells = [None if a is None else h3.latlng_to_cell(a, b, 7) for a, b in zip(lat, lon, strict=True)]
+        ends[name] = [c if c is not None and h3.cell_to_parent(c, 5) == REGION else None for c in cells]
+    table = pa.table({"o": ends["start"], "d": ends["end"], "person_id": trips["person_id"]})
+    return read_trips(table, zones=map_of_city(), origin_tile="o", destination_tile="d", max_dropped=0.9)
+
+
+def on_hexagons(trips: pa.Table) -> Flows:
+    return read_trips(trips, resolution=9, max_dropped=0.9)
+
+
+RUNS = {
+    "all pairs of a region": (on_hexagons, {"epsilon": 1.0, "bound": 5, "region": REGION, "level": 7}),
+    "all tiles of a region": (
+        on_hexagons, {"epsilon": 2.0, "bound": 2, "region": h3.latlng_to_cell(48.85, 2.35, 7)},
+    ),
+    "all pairs of a map": (on_the_map, {"epsilon": 1.0, "bound": 5}),
+    "sectors of a map": (on_the_map, {"epsilon": 1.0, "bound": 5, "level": 0}),
+    "a threshold": (on_hexagons, {"epsilon": 4.0, "bound": 4, "delta": 1e-3, "level": 6}),
+    "a threshold on a map": (on_the_map, {"epsilon": 4.0, "bound": 4, "delta": 1e-3, "level": 0}),
+    "zones of the data": (on_hexagons, {"epsilon": 1.0, "bound": 5, "region": "observed", "level": 7}),
+    "zones of the data on a map": (on_the_map, {"epsilon": 1.0, "bound": 5, "region": "observed", "level": 0}),
+}  # fmt: skip
+
+
+def numbers_in(zones: Zones, codes: list[str]) -> np.ndarray:
+    known = {code: i for i, code in enumerate(zones.codes(np.arange(len(zones), dtype=np.int32)).tolist())}
+    return np.array([known[code] for code in codes], dtype=np.int32)
+
+
+def with_counts_of(release: NoisyRelease, other: NoisyRelease) -> NoisyRelease:
+    """The first release, as it would be had its noise come to the counts of the other."""
+    table = other.flows
+    cells = Cells(
+        numbers_in(release.plan.origin_zones, table["origin_zone"].to_pylist()),
+        numbers_in(release.plan.destination_zones, table["destination_zone"].to_pylist()),
+        table["trips"].to_numpy(),
+    )
+    return dataclasses.replace(release, counts=dataclasses.replace(release.counts, cells=cells))
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_same_noisy_counts_give_the_same_folder_whatever_the_input(name, tmp_path):
+    read, options = RUNS[name]
+    one, two = read(everyone()), read(with_more(everyone()))
+    assert int(two.trips.sum()) > int(one.trips.sum()) + 300
+    assert two.intake.left_out != one.intake.left_out
+    release = anonymize(one, "laplace", **options)
+    twin = with_counts_of(anonymize(two, "laplace", **options), release)
+    assert twin.input is not release.input
+    formats = list(FORMATS)
+    folders = [r.write(tmp_path / str(i), formats=formats) for i, r in enumerate((release, twin))]
+    assert content(folders[0]) == content(folders[1])
+    assert repr(twin) == repr(release)
+    assert repr(twin.counts).startswith("<flowveil")
+    assert twin._repr_html_() == release._repr_html_()
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]], ids=["text", "json"])
+def test_the_command_line_says_the_same_whatever_the_input(more, tmp_path, monkeypatch, capsys):
+    options = RUNS["all pairs of a region"][1]
+    release = anonymize(on_hexagons(everyone()), "laplace", **options)
+    real = flowveil.api.anonymize
+    monkeypatch.setattr("flowveil.api.anonymize", lambda *a, **k: with_counts_of(real(*a, **k), release))
+    said = []
+    asked = ["anonymize", str(tmp_path / "trips.csv"), "--method", "laplace", "--resolution", "9"]
+    asked += ["--max-dropped", "0.9"]
+    asked += [word for key, value in options.items() for word in ("--option", f"{key}={value}")]
+    for trips in (everyone(), with_more(everyone())):
+        csv.write_csv(trips, tmp_path / "trips.csv")
+        main([*asked, "--out", str(tmp_path / "out"), *more])
+        said.append(capsys.readouterr())
+    assert said[0].out
+    assert said[0] == said[1]

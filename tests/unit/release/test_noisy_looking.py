@@ -1,0 +1,192 @@
+"""Noisy releases where releases are looked at: exports, pictures, notebooks, the internal report, comparisons."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import h3
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import flowveil
+from conftest import trip_table
+from flowveil import NoisyRelease, ParameterError, anonymize, read_trips
+from flowveil.cli import main
+from flowveil.errors import OutputError
+from flowveil.publish.exports import FORMATS
+from flowveil.report.document import number
+from flowveil.report.internal import render_internal
+from flowveil.verify.release import verify_release
+from unit.publish.releases import rehash
+
+REGION = h3.latlng_to_cell(48.85, 2.35, 5)
+ASKED = {"epsilon": 1.0, "bound": 5, "region": REGION, "level": 7}
+
+
+@pytest.fixture(scope="module")
+def release() -> NoisyRelease:
+    return anonymize(read_trips(trip_table(1500), resolution=9), "laplace", **ASKED)
+
+
+@pytest.fixture
+def folder(release, tmp_path):
+    return release.write(tmp_path / "out", formats=list(FORMATS), basemap="https://tiles.example/{z}/{x}/{y}.png")
+
+
+# ---- exports ---------------------------------------------------------------------------------------------------------
+
+
+def test_exports_carry_the_noisy_rows_and_no_others(release, folder):
+    expected = sorted(tuple(row.values()) for row in release.flows.to_pylist())
+    with open(folder / "flows.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["origin_zone", "destination_zone", "trips"]
+    assert sorted((r["origin_zone"], r["destination_zone"], int(r["trips"])) for r in rows) == expected
+    with pa.memory_map(str(folder / "flows.arrow")) as file:
+        assert pa.ipc.open_file(file).read_all().select(["origin_zone", "destination_zone", "trips"]) == release.flows
+    openmatrix = pytest.importorskip("openmatrix")
+    with openmatrix.open_file(str(folder / "flows.omx"), "r") as file:
+        assert file.list_matrices() == ["trips"]
+        assert np.array(file["trips"]).sum() == release.flows["trips"].to_numpy().sum()
+    assert verify_release(folder, release.input) == []
+
+
+def test_an_export_that_tells_something_else_is_found(release, folder):
+    path = folder / "flows.csv"
+    head, first, *rest = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    origin, destination, trips = first.strip().split(",")
+    path.write_text("".join([head, f"{origin},{destination},{int(trips) + 1}\n", *rest]), encoding="utf-8")
+    rehash(folder)
+    assert any("another trips" in finding for finding in verify_release(folder, release.input))
+
+
+def test_an_export_with_tile_counts_that_the_release_withholds_is_found(tmp_path):
+    flows = read_trips(trip_table(900), resolution=9)
+    tree = flows.origins
+    plain = flowveil.Flows.from_pairs(
+        flows.origin, flows.destination, flows.trips, origins=renamed(tree), destinations=renamed(flows.destinations)
+    )
+    release = anonymize(plain, "laplace", epsilon=1, delta=1e-3, level=0)
+    folder = release.write(tmp_path / "out", formats="csv")
+    assert pq.read_table(folder / "zones.parquet")["tiles"].null_count > 0
+    with open(folder / "zones.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["tiles"] for row in rows} == {""}
+    for row in rows:
+        row["tiles"] = "12"
+    with open(folder / "zones.csv", "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    rehash(folder)
+    assert any("another tiles" in finding for finding in verify_release(folder, release.input))
+
+
+def renamed(tree: flowveil.Hierarchy) -> flowveil.Hierarchy:
+    """Tiles below one zone, on no map."""
+    parent = np.array([-1, *([0] * tree.n_tiles)])
+    return flowveil.Hierarchy.from_parents(parent, np.array(["all", *(f"t{i:05d}" for i in range(tree.n_tiles))]))[0]
+
+
+# ---- maps ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_says_noise_and_unit_before_anything_else(folder):
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    top = page[: page.index('id="maps"')]
+    assert "Noisy:" in top
+    assert "for each person" in top
+    assert "k = " not in page[: page.index("<script")]
+    assert "NaN" not in page
+    assert "byte by byte" not in page
+    assert "not known" not in page[: page.index("<script")]
+
+
+@pytest.mark.parametrize("show", ["both", "flows"])
+def test_pictures_are_drawn_from_the_release_and_from_its_folder(show, release, folder, tmp_path):
+    pytest.importorskip("matplotlib")
+    one = flowveil.picture(release, tmp_path / "a.png", show=show)
+    two = flowveil.picture(folder, tmp_path / "b.png", show=show)
+    assert one.read_bytes() == two.read_bytes()
+
+
+def test_a_notebook_shows_what_may_be_published(release):
+    shown = release._repr_html_()
+    assert "NOT FOR PUBLICATION" not in shown
+    assert "withheld" in shown
+
+
+def test_repeatable_noise_is_not_shown_either(tmp_path):
+    release = anonymize(read_trips(trip_table(300), resolution=9), "laplace", **ASKED, unsafe_seed_for_tests=1)
+    with pytest.raises(ParameterError, match="seed"):
+        release._repr_html_()
+    with pytest.raises(ParameterError, match="seed"):
+        release.picture(tmp_path / "a.png")
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---- the internal report ---------------------------------------------------------------------------------------------
+
+
+def test_the_internal_report_has_the_true_measures_and_is_marked(release, tmp_path):
+    path = release.write_internal_report(tmp_path / "internal.html")
+    page = path.read_text(encoding="utf-8")
+    assert "NOT FOR PUBLICATION" in page
+    assert "true counts without noise" in page
+    m = release.metrics()["trips"]
+    assert m["reconstruction_loss"] is not None
+    rows = page[page.index('id="measures"') :]
+    assert number(m["reconstruction_loss"]) in rows
+    assert "withheld" not in rows
+    assert "beyond the bound" in page
+    assert "Not published: trips by origin tile" in page
+    assert "uppressed" not in page[page.index('id="before"') : page.index('id="protection"')]
+
+
+def test_it_is_refused_inside_a_release(release, folder):
+    with pytest.raises(OutputError, match="inside a release"):
+        release.write_internal_report(folder / "internal.html")
+
+
+def test_it_does_without_a_map():
+    tree = renamed(read_trips(trip_table(300), resolution=9).origins)
+    o = np.arange(min(40, tree.n_tiles))
+    flows = flowveil.Flows.from_pairs(o, o, np.full(len(o), 50), origins=tree, destinations=tree)
+    assert "no place on a map" in render_internal(anonymize(flows, "laplace", epsilon=1, region="observed"))
+
+
+def test_the_command_line_writes_it_outside(tmp_path, capsys):
+    from pyarrow import csv as arrow_csv
+
+    arrow_csv.write_csv(trip_table(1500), tmp_path / "trips.csv")
+    flags = [word for key, value in ASKED.items() for word in ("--option", f"{key}={value}")]
+    main(
+        ["anonymize", str(tmp_path / "trips.csv"), "--method", "laplace", "--resolution", "9", *flags,
+         "--out", str(tmp_path / "out"), "--internal-report", str(tmp_path / "internal.html")]
+    )  # fmt: skip
+    said = capsys.readouterr().out
+    assert "NOT for publication" in said
+    assert "NOT FOR PUBLICATION" in (tmp_path / "internal.html").read_text(encoding="utf-8")
+    assert "1,500" not in said
+    report = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))
+    assert report["measures"]["trips"]["reconstruction_loss"] is None
+
+
+# ---- comparisons -----------------------------------------------------------------------------------------------------
+
+
+def test_a_comparison_leaves_noisy_methods_out_and_says_so_when_asked():
+    flows = read_trips(trip_table(300), resolution=9)
+    with pytest.raises(ParameterError, match="promises no k"):
+        flowveil.compare(flows, methods="odkanon,laplace", k=5)
+
+
+def test_all_methods_are_those_that_promise_k(monkeypatch):
+    ran = []
+    monkeypatch.setattr("flowveil.experiments.comparison._run", lambda _, asked, __: ran.append(asked["method"]))
+    flowveil.compare(read_trips(trip_table(300), resolution=9), methods="all", k=5)
+    assert "odkanon" in ran
+    assert "laplace" not in ran

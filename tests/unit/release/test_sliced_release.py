@@ -1,0 +1,359 @@
+"""Families: published in one folder, verified slice by slice, refused where subtraction tells."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from flowveil.api import anonymize
+from flowveil.cli import main
+from flowveil.errors import InfeasibleError, ParameterError
+from flowveil.flows import Flows
+from flowveil.hierarchy import Hierarchy
+from flowveil.release.sliced import anonymize_slices
+from flowveil.report.family import summarize_family
+from flowveil.report.profile import largest_profiles, profile_chart
+from flowveil.slices import Every, SlicedFlows
+from flowveil.trips import read_slices
+from flowveil.verify.release import verify_release
+from segmented import survey
+
+
+@pytest.fixture(scope="module")
+def trips() -> pa.Table:
+    return survey()
+
+
+@pytest.fixture(scope="module")
+def by_sex(trips):
+    return read_slices(trips, by="sex", resolution=7)
+
+
+def test_one_folder_holds_all_slices(by_sex, tmp_path: Path):
+    family = anonymize_slices(by_sex, k=5)
+    folder = family.write(tmp_path / "release", formats="csv")
+    table = pq.read_table(folder / "flows.parquet")
+    assert table.column_names == ["origin_zone", "destination_zone", "trips", "weight", "sex"]
+    assert min(table["trips"].to_pylist()) >= 5
+    report = json.loads((folder / "report.json").read_text("utf-8"))
+    assert [s["slice"] for s in report["slices"]] == [{"sex": "F"}, {"sex": "M"}]
+    assert report["unpublished_slices"] == 1
+    assert verify_release(folder, by_sex) == []
+    everything = b"".join(path.read_bytes() for path in folder.iterdir())
+    assert b"SECRET" not in everything
+
+
+def test_a_slice_of_few_people_is_not_published_even_with_many_trips(by_sex):
+    rare = by_sex.slices[by_sex.keys.index(("X",))]
+    assert rare.trips.sum() >= 3
+    family = anonymize_slices(by_sex, k=3, method="suppression")
+    assert ("X",) not in family.keys
+    assert family.n_unpublished == 1
+
+
+def test_a_total_beside_its_slices_is_refused_where_it_tells(by_sex):
+    with pytest.raises(InfeasibleError, match="--common-zones") as caught:
+        anonymize_slices(by_sex, k=5, method="atg-dual", total=True)
+    assert "differences" in str(caught.value)
+    family = anonymize_slices(by_sex, k=5, method="atg-dual", total=True, accept_differencing=True)
+    assert family.differencing.short > 0
+
+
+def test_an_accepted_family_says_so(by_sex, trips, tmp_path: Path, capsys):
+    family = anonymize_slices(by_sex, k=5, method="atg-dual", total=True, accept_differencing=True)
+    folder = family.write(tmp_path / "release")
+    said = json.loads((folder / "manifest.json").read_text("utf-8"))["statement"]
+    assert any(line.startswith("Not protected: subtraction") for line in said)
+    pq.write_table(trips, tmp_path / "trips.parquet")
+    main(["verify", str(folder), "--against", str(tmp_path / "trips.parquet")])
+    assert "But: Not protected: subtraction" in capsys.readouterr().out
+
+
+def test_common_zones_publish_a_total_that_tells_nothing(by_sex, tmp_path: Path):
+    family = anonymize_slices(by_sex, k=5, total=True, common_zones=True, max_suppressed=0.3)
+    assert family.differencing.short == 0
+    folder = family.write(tmp_path / "release")
+    assert verify_release(folder, by_sex) == []
+
+
+def test_a_day_beside_its_hours(trips, tmp_path: Path):
+    hours = read_slices(trips, time="t", every="1h", resolution=6)
+    family = anonymize_slices(hours, k=5, also_every=["day"], total=True, common_zones=True, max_suppressed=0.3)
+    assert {len(key[0] or "") for key in family.keys} <= {0, 10, 16}
+    folder = family.write(tmp_path / "release")
+    assert verify_release(folder, hours) == []
+    with pytest.raises(ParameterError, match="whole steps"):
+        anonymize_slices(hours, k=5, also_every=["weekday"])
+
+
+def one_place(**trips: int) -> SlicedFlows:
+    """Slices of one pair of tiles, by hour."""
+    tree = Hierarchy(parent=np.array([-1], np.int32), code=np.array(["here"]))
+    only = np.zeros(1, dtype=np.int64)
+    return SlicedFlows(
+        columns=("time",),
+        keys=tuple((f"2024-03-0{name[1]}T0{name[3]}:00",) for name in trips),
+        slices=tuple(
+            Flows.from_pairs(only, only, np.array([n]), origins=tree, destinations=tree) for n in trips.values()
+        ),
+        every=Every.parse("1h"),
+    )
+
+
+def test_days_and_totals_over_common_zones_are_sums_of_published_hours(tmp_path: Path):
+    # True values would tell: Monday (12) minus its published hour (10) is 2, and leaving Monday out tells that as well.
+    week = one_place(d4h8=10, d4h9=2, d5h8=9, d5h9=9)
+    family = anonymize_slices(week, k=10, total=True, also_every=["day"], common_zones=True)
+    assert set(family.keys) == {(None,), ("2024-03-04",), ("2024-03-04T08:00",)}
+    assert [release.cells.trips.tolist() for release in family.releases] == [[10], [10], [10]]
+    folder = family.write(tmp_path / "release")
+    assert verify_release(folder, week) == []
+    edit_total(folder, 12)
+    assert any("another number of trips" in line for line in verify_release(folder, week))
+
+
+def edit_total(folder: Path, trips: int) -> None:
+    table = pq.read_table(folder / "flows.parquet")
+    rows = zip(table["trips"].to_pylist(), table["time"].to_pylist(), strict=True)
+    told = [trips if time is None else n for n, time in rows]
+    pq.write_table(table.set_column(2, "trips", pa.array(told, pa.int64())), folder / "flows.parquet")
+    manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
+    manifest["sha256"]["flows.parquet"] = hashlib.sha256((folder / "flows.parquet").read_bytes()).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(manifest), "utf-8")
+
+
+def test_a_total_alone_can_be_published(tmp_path: Path):
+    few = one_place(d4h8=5, d4h9=6)
+    family = anonymize_slices(few, k=10, total=True)
+    assert family.keys == ((None,),)
+    assert verify_release(family.write(tmp_path / "release"), few) == []
+    with pytest.raises(InfeasibleError):
+        anonymize_slices(few, k=10, total=True, common_zones=True)
+
+
+def segments(**cells: dict[tuple[str, str], int]) -> SlicedFlows:
+    """Slices by sex over a tree of two areas with two tiles each; a weight of 2 for each trip, 7 in cells of three."""
+    parents = [-1, 0, 0, 1, 1, 2, 2]
+    tree, _ = Hierarchy.from_parents(parents, np.array(["R", "A", "B", "a1", "a2", "b1", "b2"]))
+    number = {str(code): i for i, code in enumerate(tree.code[tree.leaf_node])}
+    slices = []
+    for own in cells.values():
+        trips = np.array(list(own.values()))
+        slices.append(
+            Flows.from_pairs(
+                np.array([number[o] for o, _ in own]),
+                np.array([number[d] for _, d in own]),
+                trips,
+                origins=tree,
+                destinations=tree,
+                weight=trips * np.where(trips == 3, 7.0, 2.0),
+            )
+        )
+    return SlicedFlows(columns=("sex",), keys=tuple((name,) for name in cells), slices=tuple(slices))
+
+
+def test_slices_minus_a_total_do_not_give_what_the_total_suppresses():
+    # Both slices publish a1 and a2 as one zone, 12 + 10; the total publishes a1 alone, 14: the rest, 8, was suppressed.
+    flows = segments(
+        F={("a1", "b1"): 6, ("a2", "b1"): 6, ("b1", "b1"): 88}, M={("a1", "b1"): 8, ("a2", "b1"): 2, ("b1", "b1"): 89}
+    )
+    with pytest.raises(InfeasibleError, match="--common-zones"):
+        anonymize_slices(flows, k=10, total=True)
+    family = anonymize_slices(flows, k=10, total=True, common_zones=True)
+    total, parts = family[(None,)], [family[("F",)], family[("M",)]]
+    assert total.cells.trips.sum() == sum(part.cells.trips.sum() for part in parts)
+
+
+def test_the_place_of_an_unpublished_slice_is_not_told_by_a_total():
+    own = {("a1", "b1"): 20, ("a2", "b2"): 20, ("b1", "a1"): 20}
+    family = anonymize_slices(
+        segments(F=own, M=own, X={("a2", "b2"): 1}), k=10, total=True, common_zones=True, max_suppressed=0.0
+    )
+    assert ("X",) not in family.keys
+    total, parts = family[(None,)].cells, [family[(name,)].cells for name in ("F", "M")]
+    assert total.trips.tolist() == (parts[0].trips + parts[1].trips).tolist()
+
+
+def test_sums_over_slices_are_not_told_where_a_slice_withholds():
+    many = {("a1", "b1"): 20, ("a1", "b2"): 21, ("a2", "b1"): 22, ("a2", "b2"): 23}
+    flows = segments(
+        F={**many, ("b1", "a1"): 1, ("b2", "a1"): 2},
+        M={**many, ("b1", "a2"): 3, ("b2", "a2"): 1},
+        X={("b2", "b2"): 4},
+    )
+    report = summarize_family(anonymize_slices(flows, "suppression", k=10))
+    assert report["measures"]["trips"]["suppressed_share"] is not None
+    for name in ("c_dm", "reconstruction_loss", "distribution_distance"):
+        assert report["measures"]["trips"][name] is None
+
+
+def test_no_slice_tells_the_mean_weight_where_another_withholds():
+    many = {("a1", "b1"): 20, ("a1", "b2"): 21, ("a2", "b1"): 22, ("a2", "b2"): 23}
+    flows = segments(F=many, M={**many, ("b1", "a2"): 3})
+    report = summarize_family(anonymize_slices(flows, "suppression", k=10, protect=["trips", "population"]))
+    assert report["guarantee"]["population"] is None
+    told = [report["measures"], *(part["measures"] for part in report["slices"])]
+    assert {measures["weight"]["c_avg"] for measures in told} == {None}
+
+
+def test_the_cross_check_covers_totals():
+    flows = one_place(d4h8=40, d4h9=12)
+    family = anonymize_slices(flows, k=10, total=True)
+    assert summarize_family(family)["cross_check"][0]["k"] == 12
+
+
+def test_what_few_people_hold_does_not_follow_from_the_report(by_sex, tmp_path: Path):
+    rare = by_sex.slices[by_sex.keys.index(("X",))]
+    assert rare.trips.sum() >= 5
+    folder = anonymize_slices(by_sex, k=5, max_suppressed=0).write(tmp_path / "release")
+    report = json.loads((folder / "report.json").read_text("utf-8"))
+    # All trips minus those of F and M would be the trips of the two people of X.
+    for name in ("suppressed_share", "c_dm", "reconstruction_loss", "distribution_distance"):
+        assert report["measures"]["trips"][name] is None
+    amended(folder, lambda r: r["measures"]["trips"].update(suppressed_share=1 - 1 / 3))
+    assert any("withhold" in line for line in verify_release(folder, by_sex))
+
+
+def test_beside_a_total_no_suppressed_volume_is_told(by_sex, tmp_path: Path):
+    family = anonymize_slices(by_sex, k=5, total=True, common_zones=True, max_suppressed=0.3)
+    folder = family.write(tmp_path / "release")
+    report = json.loads((folder / "report.json").read_text("utf-8"))
+    told = [report["measures"], *(part["measures"] for part in report["slices"])]
+    assert {values["suppressed_share"] for measures in told for values in measures.values()} == {None}
+    share = 1 - sum(family[("F",)].cells.trips) / sum(family[("F",)].input.trips)
+    amended(folder, lambda r: r["slices"][1]["measures"]["trips"].update(suppressed_share=share))
+    assert any("withhold" in line for line in verify_release(folder, by_sex))
+
+
+def test_subtraction_is_recounted_from_the_files(by_sex, tmp_path: Path):
+    family = anonymize_slices(by_sex, k=5, method="atg-dual", total=True, accept_differencing=True)
+    folder = family.write(tmp_path / "release")
+    assert verify_release(folder, by_sex) == []
+    amended(folder, lambda r: r["differencing"].update(short=0))
+    assert any("differences" in line for line in verify_release(folder, by_sex))
+
+
+def amended(folder: Path, change) -> None:
+    """Change report.json and make the manifest agree."""
+    path = folder / "report.json"
+    report = json.loads(path.read_text("utf-8"))
+    change(report)
+    path.write_text(json.dumps(report), "utf-8")
+    manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
+    manifest["sha256"]["report.json"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(manifest), "utf-8")
+
+
+def test_locations_hold_in_every_slice_and_in_differences(by_sex, tmp_path: Path):
+    family = anonymize_slices(by_sex, k=3, l=2, total=True, common_zones=True, max_suppressed=0.5)
+    assert all(min(map(min, release.cells.n_tiles())) >= 2 for release in family.releases)
+    assert verify_release(family.write(tmp_path / "common"), by_sex) == []
+
+    # The total is safe and so is the first hour; what is left are ten trips between two single tiles.
+    tree, _ = Hierarchy.from_parents([-1, 0, 0], np.array(["R", "a", "b"]))
+    hours = [Flows.from_pairs([0, 1], [0, 1], [5, 5], origins=tree, destinations=tree)]
+    hours.append(Flows.from_pairs([0], [0], [10], origins=tree, destinations=tree))
+    keys = (("2024-03-01T01:00",), ("2024-03-01T02:00",))
+    flows = SlicedFlows(columns=("time",), keys=keys, slices=tuple(hours), every=Every.parse("1h"))
+    asked = {"method": "oigh", "k": 5, "max_suppressed": 0.0, "total": True, "accept_differencing": True}
+    assert anonymize_slices(flows, **asked).differencing.short == 0
+    family = anonymize_slices(flows, l=2, **asked)
+    assert family.keys == ((None,), keys[0])
+    assert family.differencing.short == 1
+    folder = family.write(tmp_path / "release")
+    assert verify_release(folder, flows) == []
+    amended(folder, lambda report: report["differencing"].update(short=0))
+    assert any("1 differences between its matrices are short" in line for line in verify_release(folder, flows))
+
+
+def test_flows_and_slices_are_not_mixed_up(by_sex):
+    with pytest.raises(ParameterError, match="read_slices"):
+        anonymize_slices(by_sex.whole)
+    with pytest.raises(ParameterError, match="anonymize_slices"):
+        anonymize(by_sex)
+
+
+def test_boxes_are_no_slices(by_sex):
+    with pytest.raises(ParameterError, match="boxes"):
+        anonymize_slices(by_sex, k=5, method="mondrian")
+
+
+def rewritten(folder: Path, **columns) -> None:
+    """Change flows.parquet and make the manifest agree."""
+    table = pq.read_table(folder / "flows.parquet")
+    for name, change in columns.items():
+        at = table.schema.get_field_index(name)
+        table = table.set_column(at, name, pa.array(change(table[name].to_pylist()), table.schema.field(name).type))
+    pq.write_table(table, folder / "flows.parquet")
+    manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
+    manifest["sha256"]["flows.parquet"] = hashlib.sha256((folder / "flows.parquet").read_bytes()).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(manifest), "utf-8")
+
+
+@pytest.mark.parametrize(
+    ("change", "finding"),
+    [
+        ({"trips": lambda values: [values[0] + 1, *values[1:]]}, "another number of trips"),
+        ({"sex": lambda values: ["M" if v == "F" else "F" for v in values]}, "another number of trips"),
+        ({"sex": lambda values: ["X" if v == "M" else v for v in values]}, "slices"),
+    ],
+)
+def test_a_changed_slice_is_found(by_sex, tmp_path: Path, change, finding):
+    folder = anonymize_slices(by_sex, k=5).write(tmp_path / "release")
+    rewritten(folder, **change)
+    found = verify_release(folder, by_sex)
+    assert any(finding in line for line in found)
+
+
+def test_profiles_show_before_and_after(trips):
+    hours = read_slices(trips, time="t", every="1h", resolution=7)
+    family = anonymize_slices(hours, k=2, method="suppression")
+    profiles = largest_profiles(family, zones=int(hours.origins.level.min()), n=1)
+    assert profiles[0].before.sum() == len(trips)
+    published = sum(int(r.cells.trips.sum()) for r in family.releases)
+    assert profiles[0].after.sum() == pytest.approx(published)
+    assert "Not for publication" in profile_chart(profiles)
+
+
+def test_slices_on_the_command_line(trips, tmp_path: Path, capsys):
+    path, out = tmp_path / "trips.parquet", tmp_path / "release"
+    pq.write_table(trips, path)
+    common = [str(path), "--by", "sex", "--k", "5", "--resolution", "7", "--out", str(out)]
+    main(["anonymize", *common, "--total", "--common-zones", "--max-suppressed", "0.3"])
+    main(["verify", str(out), "--against", str(path)])
+    with pytest.raises(SystemExit) as ended:
+        main(["anonymize", *common, "--total", "--method", "atg-dual"])
+    assert ended.value.code == 3
+    assert "SECRET" not in capsys.readouterr().out
+
+
+def test_the_profile_is_for_its_owner_and_never_in_the_release(trips, tmp_path: Path, capsys):
+    path, out = tmp_path / "trips.parquet", tmp_path / "release"
+    pq.write_table(trips, path)
+    hours = ["--time", "t", "--every", "hour", "--k", "5", "--resolution", "6", "--out", str(out)]
+    with pytest.raises(SystemExit) as ended:
+        main(["anonymize", str(path), *hours, "--internal-profile", str(out / "profile.svg")])
+    assert ended.value.code == 2
+    assert not out.exists()
+    main(["anonymize", str(path), *hours, "--internal-profile", str(tmp_path / "profile.svg")])
+    assert "NOT for publication" in capsys.readouterr().out
+    assert (tmp_path / "profile.svg").stat().st_mode & 0o077 == 0
+    assert not list(out.glob("*.svg"))
+    with pytest.raises(SystemExit):
+        main(["anonymize", str(path), "--by", "sex", "--out", str(out), "--internal-profile", str(tmp_path / "p.svg")])
+    assert "--every" in capsys.readouterr().err
+
+
+def test_processes_change_nothing(by_sex, monkeypatch):
+    monkeypatch.setattr("flowveil.release.sliced.SECONDS_ALONE", 0.0)
+    one, two = anonymize_slices(by_sex, k=5), anonymize_slices(by_sex, k=5, workers=2)
+    assert one.keys == two.keys
+    for a, b in zip(one.releases, two.releases, strict=True):
+        assert np.array_equal(a.cells.trips, b.cells.trips)
+        assert b.plan.origin_zones.hierarchy is by_sex.origins

@@ -1,0 +1,288 @@
+"""Lies in what people read, in shapes and in measures, with every hash made right again: each is found."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import h3
+import pyarrow.parquet as pq
+import pytest
+import shapely
+
+from conftest import trip_table
+from flowveil import anonymize, read_trips
+from flowveil.cli import main
+from flowveil.publish.exports import FORMATS
+from flowveil.release.sliced import anonymize_slices
+from flowveil.report.html import render
+from flowveil.report.summary import json_text, words
+from flowveil.trips import read_slices
+from flowveil.verify.release import verify_release
+from segmented import survey
+from unit.publish.releases import city_flows, edit_report, edit_table, read_json, rehash, release_of, write_json
+
+TEXTS = ["csv", "geojson", "flowmap", "kepler"]
+SERVER = "https://tiles.example/{z}/{x}/{y}.png"
+
+
+def made(kind: str):
+    """A release and the flows it is of."""
+    if kind == "sliced":
+        family = anonymize_slices(read_slices(survey(), by="sex", resolution=7), k=5)
+        return family, family.input
+    if kind == "noisy":
+        region = h3.latlng_to_cell(48.85, 2.35, 5)
+        flows = read_trips(trip_table(300), resolution=9)
+        return anonymize(flows, "laplace", epsilon=1.0, bound=5, region=region, level=6), flows
+    flows = city_flows()
+    if kind == "plain":
+        return release_of(flows, protect=["trips", "people"], budget="volume"), flows
+    return anonymize(flows, {"boxed": "mondrian", "overlapping": "glove"}[kind], k=5), flows
+
+
+KINDS = ["plain", "sliced", "noisy", "boxed", "overlapping"]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def good(request, tmp_path_factory):
+    release, flows = made(request.param)
+    formats = "csv" if request.param == "sliced" else TEXTS
+    folder = release.write(tmp_path_factory.mktemp("good") / "release", formats=formats, basemap=SERVER)
+    return request.param, folder, flows
+
+
+@pytest.fixture
+def folder(good, tmp_path):
+    return shutil.copytree(good[1], tmp_path / "release")
+
+
+@pytest.fixture
+def kind(good) -> str:
+    return good[0]
+
+
+@pytest.fixture
+def findings(good, folder):
+    """What verify finds after a change."""
+    return lambda **how: verify_release(folder, good[2], **how)
+
+
+def edit_text(folder, name, old, new) -> None:
+    text = (folder / name).read_text(encoding="utf-8")
+    assert old in text
+    (folder / name).write_text(text.replace(old, new, 1), encoding="utf-8")
+    rehash(folder)
+
+
+def make_again(folder) -> None:
+    """Page, texts, exports and hashes of a changed report or table, as an attacker who has the program makes them."""
+    report = read_json(folder / "report.json")
+    formats = [f for f in FORMATS.values() if (folder / f.files[0]).is_file()]
+    report |= words(report, [f.name for f in formats])
+    write_json(folder / "report.json", report)
+    flows, zones = pq.read_table(folder / "flows.parquet"), pq.read_table(folder / "zones.parquet")
+    (folder / "report.html").write_text(render(report, flows, zones), encoding="utf-8")
+    for wanted in formats:
+        wanted.write(folder, flows, zones)
+    manifest = read_json(folder / "manifest.json")
+    write_json(folder / "manifest.json", {**manifest, "statement": report["statement"]})
+    rehash(folder)
+
+
+def test_a_folder_made_again_holds(folder, findings):
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    make_again(folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert findings(strict=True) == []
+
+
+# ---- what people read -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("</body>", '<script src="https://example.org/x.js"></script></body>'), ("<h2", "<p>3 trips went home.</p><h2")],
+)
+def test_a_script_or_a_number_in_the_page(folder, findings, old, new):
+    edit_text(folder, "report.html", old, new)
+    assert findings() == ["report.html: is not the page that report.json and the tables come to"]
+
+
+def test_lies_in_the_words_of_the_report(folder, findings):
+    lies = {"statement": ["Protected: everybody."], "command": "flowveil --all", "cross_check": []}
+    report = read_json(folder / "report.json")
+    told = {name: lie for name, lie in lies.items() if name in report}
+    write_json(folder / "report.json", {**report, **told})
+    write_json(folder / "manifest.json", {**read_json(folder / "manifest.json"), "statement": told["statement"]})
+    rehash(folder)
+    found = findings()
+    assert all(f"report.json: its {entry} is not what its other entries come to" in found for entry in told)
+
+
+@pytest.mark.parametrize("change", [{"version": "0"}, {"format": "release"}])
+def test_another_word_in_the_manifest(folder, findings, change):
+    write_json(folder / "manifest.json", {**read_json(folder / "manifest.json"), **change})
+    assert findings() == ["manifest.json: is not what report.json and the files come to"]
+
+
+def test_a_report_written_otherwise(folder, findings):
+    (folder / "report.json").write_text(json.dumps(read_json(folder / "report.json")), encoding="utf-8")
+    rehash(folder)
+    assert findings() == ["report.json: its text is not written as a release writes it"]
+
+
+def test_a_note_that_no_method_makes(folder, findings):
+    edit_report(folder, lambda r: r.update(notes={"steps": "three trips from 8a1fb46622dffff"}))
+    make_again(folder)
+    assert any("notes" in line for line in findings())
+
+
+def test_a_reason_that_is_none(folder, findings):
+    def change(report):
+        withheld = report["withheld"] or {"measures": {}}
+        report["withheld"] = {**withheld, "reason": "one cell has 3 trips"}
+
+    edit_report(folder, change)
+    make_again(folder)
+    assert any("reason for withholding" in line for line in findings())
+
+
+# ---- text exports -----------------------------------------------------------------------------------------------
+
+
+MORE = {
+    "zones.geojson": ('"features"', '"raw": 3, "features"'),
+    "flows.geojson": ('"type": "Feature",', '"type": "Feature", "id": 3,'),
+    "kepler.json": ('{"datasets":[', '{"datasets":[{"version":"v1","data":{"id":"raw","allData":[],"fields":[]}},'),
+    "zones.csv": ("POLYGON", "POLYGON "),
+}
+
+
+def test_more_in_exports(folder, findings):
+    changes = {name: change for name, change in MORE.items() if (folder / name).is_file()}
+    places = folder / "flowmap_locations.csv"
+    if places.is_file():
+        # Another name for a place.
+        first = places.read_text(encoding="utf-8").splitlines()[1].split(",")
+        changes[places.name] = (",".join(first[:2]), f"{first[0]},home of Anna")
+    for name, (old, new) in changes.items():
+        edit_text(folder, name, old, new)
+    assert sorted(findings()) == sorted(f"{name}: is not what the tables come to" for name in changes)
+
+
+# ---- shapes -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("column", "what"), [("lat", "centre"), ("area_km2", "area"), ("geometry", "outline")])
+def test_a_zone_elsewhere(folder, findings, column, what):
+    def move(rows):
+        value = rows[0][column]
+        if column == "geometry":
+            # A corner more on an edge: the same area, but not the outline.
+            ring = shapely.get_coordinates(shapely.from_wkb(value)).tolist()
+            middle = [(a + b) / 2 for a, b in zip(ring[0], ring[1], strict=True)]
+            rows[0][column] = shapely.to_wkb(shapely.Polygon([ring[0], middle, *ring[1:]]), byte_order=1)
+        else:
+            rows[0][column] = value + 1e-4
+        return rows
+
+    edit_table(folder, "zones.parquet", move)
+    make_again(folder)
+    assert any(f"another {what} than their code means" in line for line in findings())
+
+
+# ---- measures ---------------------------------------------------------------------------------------------------
+
+MEASURES = {
+    "c_dm",
+    "c_avg",
+    "cells_under_k_population",
+    "mean_generalization_error",
+    "reconstruction_loss",
+    "distribution_distance",
+    "generalization_distance_m",
+    "generalization_distance_median_m",
+    "generalization_distance_std_m",
+    "floor_generalization_error",
+    "floor_ratio",
+}
+
+
+def told(measures) -> list[tuple[str, str]]:
+    return [(name, basis) for basis in measures for name in sorted(MEASURES) if measures[basis].get(name) is not None]
+
+
+def test_measures_that_are_not_so(folder, findings, kind):
+    report = read_json(folder / "report.json")
+    blocks = [report["measures"], *(part["measures"] for part in report.get("slices", ())[:1])]
+    # In a family, both of one slice and of all together.
+    changed = [(i, *which) for i, measures in enumerate(blocks) for which in told(measures)]
+    missing = MEASURES - {name for i, name, _ in changed if i == len(blocks) - 1}
+    # Of the slices, one is not published: what is counted against the mean weight of all trips is withheld.
+    few_zones = {"mean_generalization_error", "floor_ratio"}
+    allowed = {"noisy": MEASURES, "sliced": {"cells_under_k_population", *few_zones}}.get(kind, few_zones)
+    assert missing <= allowed
+    for i, name, basis in changed:
+        # Where boxes share flows, distances are bounded only.
+        factor = 100 if kind == "overlapping" and name.startswith("generalization") else 1.2
+        blocks[i][basis][name] = float(f"{(blocks[i][basis][name] + 1) * factor:.2g}")
+    write_json(folder / "report.json", report)
+    make_again(folder)
+    expected = sorted(f"report.json: {name} by {basis} contradicts the recount" for _, name, basis in changed)
+    assert sorted(line for line in findings() if "contradicts" in line) == expected
+
+
+def test_measures_withheld_for_no_reason(folder, findings):
+    report = read_json(folder / "report.json")
+    blocks = [report["measures"], *(part["measures"] for part in report.get("slices", ())[:1])]
+    # Where nobody can count the cells that are suppressed, what depends on their volume may be withheld.
+    names = {"generalization_distance_m", "generalization_distance_std_m"}
+    changed = [(i, *which) for i, m in enumerate(blocks) for which in told(m) if which[0] in names]
+    for i, name, basis in changed:
+        blocks[i][basis][name] = None
+    write_json(folder / "report.json", report)
+    make_again(folder)
+    missing = sorted(line for line in findings() if "without a reason" in line)
+    assert missing == sorted(f"report.json: {n} by {b} is withheld without a reason" for _, n, b in changed)
+
+
+def test_more_digits_than_may_be_told(tmp_path):
+    release, flows = made("plain")
+    folder = release.write(tmp_path / "release")
+    exact = release.metrics()["trips"]["generalization_distance_m"]
+    assert read_json(folder / "report.json")["measures"]["trips"]["generalization_distance_m"] is not None
+    edit_report(folder, lambda r: r["measures"]["trips"].update(generalization_distance_m=exact))
+    make_again(folder)
+    assert verify_release(folder, flows) == ["report.json: generalization_distance_m by trips contradicts the recount"]
+
+
+@pytest.mark.parametrize("good", ["sliced"], indirect=True)
+def test_lies_about_slices_as_a_whole(folder, findings):
+    edit_report(folder, lambda r: r.update(unpublished_slices=0, differencing={**r["differencing"], "comparisons": 1}))
+    make_again(folder)
+    assert len([line for line in findings() if "contradicts the recount" in line]) == 2
+
+
+# ---- another version --------------------------------------------------------------------------------------------
+
+
+def test_another_version_is_recounted_and_its_rendering_is_not(tmp_path, trips_csv, capsys):
+    out = tmp_path / "out"
+    main(["anonymize", str(trips_csv), "--k", "5", "--resolution", "8", "--out", str(out), "--quiet"])
+    edit_report(out, lambda r: r.update(version="99.0", statement=["Protected: as we say now."]))
+    manifest = read_json(out / "manifest.json")
+    (out / "manifest.json").write_text(
+        json_text({**manifest, "version": "99.0", "statement": ["Protected: as we say now."]}), encoding="utf-8"
+    )
+    capsys.readouterr()
+    main(["verify", str(out), "--against", str(trips_csv)])
+    assert "rendering not compared: made by flowveil 99.0" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as left:
+        main(["verify", str(out), "--against", str(trips_csv), "--strict"])
+    assert left.value.code == 3
+    assert "rendering not compared: made by flowveil 99.0" in capsys.readouterr().err
+    edit_report(out, lambda r: r["measures"]["trips"].update(c_dm=1.0))
+    with pytest.raises(SystemExit) as left:
+        main(["verify", str(out), "--against", str(trips_csv)])
+    assert left.value.code == 3
