@@ -387,7 +387,7 @@ def test_a_large_epsilon_is_refused_and_a_weak_one_warned_of():
         anonymize(flows, "laplace", epsilon=1e-7, **options)
     with pytest.warns(WeakPromiseWarning, match="factor of"):
         release = anonymize(flows, "laplace", epsilon=12, **options)
-    assert any(line.startswith("Weak: ε = 12") for line in noise_statement(release.guarantee))
+    assert any(line.startswith("Weak: ε = 12") for line in noise_statement(release.guarantee.to_dict()))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         anonymize(flows, "laplace", epsilon=10, **options)

@@ -79,6 +79,7 @@ def test_the_folder_holds_the_release(folder, release, trips):
 
 def test_the_table_is_streamed_in_row_groups(tmp_path, release, monkeypatch):
     monkeypatch.setattr("flowveil.publish.folder.ROWS_PER_GROUP", 100)
+    monkeypatch.setattr("flowveil.verify.parquet._ROWS_PER_GROUP", 100)
     folder = release.write(tmp_path / "release")
     written = pq.ParquetFile(folder / "flows.parquet")
     assert written.num_row_groups == -(-len(release.flows) // 100)
@@ -264,7 +265,7 @@ TAMPERED = {
         "drawn from a seed",
     ),
     "a file changed after the fact": (lambda f: (f / "report.html").write_text("x"), "sha256"),
-    "not a table": (lambda f: rewrite(f, "flows.parquet", b"x"), "cannot be read"),
+    "not a table": (lambda f: rewrite(f, "flows.parquet", b"x"), "is not a Parquet file"),
 }
 
 
