@@ -123,7 +123,7 @@ def test_lies_in_the_words_of_the_report(folder, findings):
 @pytest.mark.parametrize("change", [{"version": "0"}, {"format": "release"}])
 def test_another_word_in_the_manifest(folder, findings, change):
     write_json(folder / "manifest.json", {**read_json(folder / "manifest.json"), **change})
-    assert findings() == ["manifest.json: its version or format is not that of report.json"]
+    assert [finding.partition(":")[0] for finding in findings()] == ["manifest.json"]
 
 
 def test_a_report_written_otherwise(folder, findings):
