@@ -103,7 +103,7 @@ def make(out: Path, only: str) -> None:
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
         survey = Path(scratch) / "survey.parquet"
-        pq.write_table(synthetic_survey(people=1200), survey)
+        pq.write_table(synthetic_survey(people=500), survey)
         for name, words in commands(survey):
             if only not in name:
                 continue
