@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from unit.test_cli import run, snapshot
+from unit.cli.test_cli import run, snapshot
 
 from flowveil import output
 from flowveil.errors import OutputError
