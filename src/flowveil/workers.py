@@ -14,13 +14,13 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from typing import Any, NamedTuple
 
 from flowveil.errors import FlowveilError
 
-#: How a task may end: with a result, stopped after its time, or with its process.
+#: How a task may end: with a result, stopped after its time, or without a result.
 DONE, LATE, LOST = "done", "late", "lost"
 #: Seconds that a process may take to start, to unpack what is shared and to get ready for a task.
 START_LIMIT = 600.0
@@ -33,11 +33,14 @@ class Ended(NamedTuple):
         number: its place among the tasks.
         how: ``done``, ``late`` or ``lost``.
         result: what the work returned; None unless it is done.
+        error: what the work raised, if it is one of ours, else an error that names its kind only: the message of a
+            foreign one may quote the input. None where the process ended.
     """
 
     number: int
     how: str
     result: Any = None
+    error: Exception | None = None
 
 
 def run_tasks(
@@ -50,7 +53,7 @@ def run_tasks(
     prepare: Callable[[Any, Any], None] | None = None,
     fresh: bool = False,
     in_order: bool = False,
-) -> Iterator[Ended]:
+) -> Generator[Ended, None, None]:
     """Run ``work(shared, task)`` for every task in other processes.
 
     No process outlives the iteration, however it ends; close the iterator where it may be left early.
@@ -64,10 +67,6 @@ def run_tasks(
         prepare: called before each task, out of its time: for what is imported or compiled at the first call.
         fresh: give every task a new process, so that nothing another task left behind makes it faster.
         in_order: yield in the order of the tasks; otherwise as they end.
-
-    Raises:
-        FlowveilError: what the work raised.
-        RuntimeError: the work raised something else; only its kind is named.
     """
     load = pickle.dumps((work, prepare, shared), protocol=pickle.HIGHEST_PROTOCOL)
     crew = _Crew(load, time_limit, fresh=fresh)
@@ -102,8 +101,8 @@ class _Crew:
                 child.end()
             else:
                 self._idle.append(child)
-        if isinstance(result, BaseException):
-            raise result
+        if isinstance(result, Exception):
+            return Ended(number, LOST, error=result)
         return Ended(number, how, result)
 
     def dismiss(self) -> None:
@@ -225,5 +224,4 @@ def _result(work: Callable[[Any, Any], Any], shared: Any, task: Any) -> Any:
     except FlowveilError as problem:
         return problem
     except Exception as problem:
-        # The message of a foreign error may quote the input.
         return RuntimeError(f"Unexpected {type(problem).__name__} in a worker process.")

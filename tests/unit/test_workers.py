@@ -88,13 +88,14 @@ def test_a_process_serves_one_task_or_all(fresh, processes):
     assert len({e.result for e in ended}) == processes
 
 
-def test_errors_of_ours_are_raised_here_and_others_are_only_named():
-    with pytest.raises(ParameterError, match="k must be 5"):
-        list(run_tasks(work, 0, [("param", 0)]))
-    with pytest.raises(InfeasibleError):
-        list(run_tasks(work, 0, [("infeasible", 0)]))
-    with pytest.raises(RuntimeError, match=r"^Unexpected KeyError in a worker process\.$"):
-        list(run_tasks(work, 0, [("other", 0)]))
+def test_errors_of_ours_come_whole_and_others_are_only_named():
+    ours, also_ours, other, after = run_tasks(work, 1, [("param", 0), ("infeasible", 0), ("other", 0), ("add", 1)])
+    assert isinstance(ours.error, ParameterError)
+    assert str(ours.error) == "k must be 5."
+    assert isinstance(also_ours.error, InfeasibleError)
+    assert str(other.error) == "Unexpected KeyError in a worker process."
+    assert {ended.how for ended in (ours, also_ours, other)} == {LOST}
+    assert after == Ended(3, DONE, 2)
 
 
 def test_nothing_runs_on_when_the_iteration_is_left():

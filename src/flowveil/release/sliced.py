@@ -442,7 +442,7 @@ def _plans(task: _Task, keys: Sequence[Key], workers: int) -> Iterator[Plan | No
     with closing(run_tasks(_planned, task, rest, workers=wanted, in_order=True)) as planned:
         for ended in planned:
             if ended.how != DONE:
-                raise RuntimeError("A worker process ended without a result; memory may have run out.")
+                raise ended.error or RuntimeError("A worker process ended; memory may have run out.")
             yield None if ended.result is None else _unpacked(ended.result, task.flows)
 
 
