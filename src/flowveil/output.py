@@ -13,8 +13,8 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +27,8 @@ except ImportError:  # Windows: nothing is locked there, so nothing is taken for
     fcntl = None  # type: ignore[assignment]
 
 Place = str | PathLike[str]
+#: A text, or what writes a file into the path it is given.
+Content = str | Callable[[Path], object]
 
 _ROOM = re.compile(r"\.flowveil-draft-[0-9a-f]{16}")
 #: What a hidden folder may hold: the result, what stood in its place, and a result that was taken back.
@@ -101,32 +103,81 @@ def check_file(path: Place) -> Path:
     return try_place(path)
 
 
-def write_files(files: Mapping[Place, Callable[[Path], object]], *, private: bool = False) -> None:
+def check_folder(path: Place, *, refuse: Callable[[Path], str | None]) -> Path:
+    """Refuse a place where no folder can be written, before anything is computed; return it with links followed.
+
+    Args:
+        path: the folder.
+        refuse: says of a folder that is there why it may not be replaced, as the rest of a sentence, or None.
+
+    Raises:
+        OutputError: it is a file, it may not be replaced, its name cannot be, or its parent is missing or not writable.
+    """
+    target = real_place(path)
+    if target.exists() and not target.is_dir():
+        raise OutputError(f"'{path}' is a file; a folder is needed. Hint: name a new folder.")
+    reason = refuse(target) if target.is_dir() else None
+    if reason is not None:
+        raise OutputError(f"'{path}' {reason}. Nothing was changed. Hint: name a new folder.")
+    return try_place(path)
+
+
+def write_files(files: Mapping[Place, Content], *, private: bool = False) -> None:
     """Write files that take their places together: after an error all is what it was.
 
     Args:
-        files: what writes each file into the path it is given.
+        files: what goes into each file.
         private: only their owner may read them.
 
     Raises:
         OutputError: one cannot be written.
     """
-    with ExitStack() as stack:
-        try:
-            drafts = [stack.enter_context(Draft(check_file(path))) for path in files]
-            for draft, write in zip(drafts, files.values(), strict=True):
-                draft.write_file(write, private=private)
-            for draft in drafts:
-                draft.take_place()
-        except OutputError:
-            raise
-        except OSError as problem:
-            reason = problem.strerror or type(problem).__name__
-            named = ", ".join(f"'{path}'" for path in files)
-            raise OutputError(
-                f"{named} cannot be written: {reason}. What was there is untouched. "
-                "Hint: check the free space and the rights of the folder."
-            ) from problem
+    with _explained(*files), ExitStack() as stack:
+        drafts = [stack.enter_context(Draft(check_file(path))) for path in files]
+        for draft, content in zip(drafts, files.values(), strict=True):
+            draft.write_file(content, private=private)
+        for draft in drafts:
+            draft.take_place()
+
+
+def write_folder(path: Place, files: Mapping[str, Content]) -> None:
+    """Write a folder of files that takes its place whole; what was there is replaced.
+
+    Raises:
+        OutputError: it cannot be written; what was there is untouched.
+    """
+    with _explained(path), Draft(path) as draft:
+        os.mkdir(draft.new)
+        for name, content in files.items():
+            _write(draft.new / name, content)
+        sync_folder(draft.new)
+        draft.take_place()
+
+
+def _write(path: Path, content: Content) -> None:
+    """Write a file and make it durable."""
+    if isinstance(content, str):
+        path.write_bytes(content.encode("utf-8"))
+    else:
+        content(path)
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def _explained(*paths: Place) -> Iterator[None]:
+    """Say which places could not be written, and why."""
+    try:
+        yield
+    except OutputError:
+        raise
+    except OSError as problem:
+        reason = problem.strerror or type(problem).__name__
+        named = ", ".join(f"'{path}'" for path in paths)
+        raise OutputError(
+            f"{named} cannot be written: {reason}. What was there is untouched. "
+            "Hint: check the free space and the rights of the folder."
+        ) from problem
 
 
 # ---- drafts ------------------------------------------------------------------------------------------------------
@@ -153,13 +204,11 @@ class Draft:
         self._taking = False
         return self
 
-    def write_file(self, write: Callable[[Path], object], *, private: bool = False) -> None:
-        """Let a file be written and make it durable."""
-        write(self.new)
+    def write_file(self, content: Content, *, private: bool = False) -> None:
+        """Write the result as a file and make it durable."""
+        _write(self.new, content)
         if private:
             os.chmod(self.new, 0o600)
-        with open(self.new, "rb+") as file:
-            os.fsync(file.fileno())
 
     def take_place(self) -> None:
         """Put the result where the target is, and what was there aside. If that fails, the target is what it was."""

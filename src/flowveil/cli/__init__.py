@@ -511,7 +511,7 @@ def compare(
     """Run several methods and k on INPUT: tables, trade-off charts, maps side by side. Internal."""
     from flowveil.api import read_trips
     from flowveil.experiments.comparison import compare_flows
-    from flowveil.report.comparison import check_folder, to_markdown
+    from flowveil.experiments.comparison_tables import check_folder, to_markdown
 
     steps = _parse_steps(k)
     chosen: dict[str, dict[str, Any]] = {}

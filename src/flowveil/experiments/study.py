@@ -2,7 +2,7 @@
 
 Every run is a process's task with a deadline; one that passes it is killed and recorded as N/A, as in the papers. Every
 result is a file of its own as soon as it is there, named after everything that decides it, so an interrupted study goes
-on where it was. What is stored are measures as they may be published: those that would tell a suppressed value, alone
+on where it was. What is stored are measures as they may be published: those that would reveal a suppressed value, alone
 or beside another method's on the same trips, are withheld, and segments that hold too little to be named are counted
 and left out of every run.
 """
@@ -11,12 +11,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import pickle
-import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from multiprocessing import connection, get_context
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,15 +21,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flowveil import __version__
-from flowveil.api import anonymize
-from flowveil.errors import FlowveilError, InfeasibleError, OutputError, ParameterError
+from flowveil.errors import InfeasibleError, OutputError, ParameterError
+from flowveil.experiments.attempts import FAILED, INFEASIBLE, attempt
 from flowveil.flows import Flows
 from flowveil.guarantee import UNITS, Guarantee
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods import METHODS, find_method
-from flowveil.output import real_place, try_place
+from flowveil.output import real_place, try_place, write_files
 from flowveil.paths import named_path
 from flowveil.slices import SlicedFlows
+from flowveil.workers import LATE, LOST, run_tasks
 
 if TYPE_CHECKING:
     from flowveil.release.plan import Release
@@ -43,11 +41,14 @@ MARKER = "study.json"
 RUNS = "runs"
 FORMAT = "flowveil study"
 
-#: Measures that tell how much a run published. Another method that suppresses nothing, or tells what it suppresses,
-#: tells how much there is, so beside each other they tell what is suppressed.
-_TELL_PUBLISHED = ("c_avg", "cells_under_k_population")
+#: What is stored of a run that did not end by itself.
+_ENDED = {LATE: {"status": "timeout"}, LOST: {"status": FAILED, "reason": "the process ended"}}
+
+#: Measures that reveal how much a run published. Another method that suppresses nothing, or says what it suppresses,
+#: reveals how much there is, so beside each other they reveal what is suppressed.
+_REVEAL_PUBLISHED = ("c_avg", "cells_under_k_population")
 #: With a single cell, what the smallest cell holds is all that is published.
-_TELL_ONLY_CELL = ("k_trips", "k_people", "k_population")
+_REVEAL_ONLY_CELL = ("k_trips", "k_people", "k_population")
 #: Digits of the mean generalisation error where the suppressed volume is withheld: exact, it is a fraction whose
 #: denominator is the published volume, and can be taken apart.
 _DIGITS = 3
@@ -152,10 +153,12 @@ def run_study(
     setting = {"k": k, "max_suppressed": max_suppressed, "input": studied, "version": __version__}
     paths = [folder / RUNS / f"{_name(run, setting)}.json" for run in grid]
     left = [i for i, path in enumerate(paths) if not _is_done(path, time_limit)]
-    for i, outcome in _outcomes(flows, [grid[i] for i in left], k, max_suppressed, time_limit, workers):
-        _store(paths[left[i]], outcome)
-        if progress is not None:
-            progress(sum(map(Path.exists, paths)) / len(paths))
+    shared, todo = (flows, k, max_suppressed), [grid[i] for i in left]
+    with closing(run_tasks(_outcome, shared, todo, workers=workers, time_limit=time_limit)) as running:
+        for ended in running:
+            _store(paths[left[ended.number]], ended.result or {**_ENDED[ended.how], "limit": time_limit})
+            if progress is not None:
+                progress(sum(map(Path.exists, paths)) / len(paths))
     rows = [
         row for run, path in zip(grid, paths, strict=True) for row in _rows(run, json.loads(path.read_text("utf-8")))
     ]
@@ -191,8 +194,8 @@ def _nameable(flows: SlicedFlows, k: int) -> tuple[SlicedFlows, dict[str, int]]:
     """The flows without those of segments that fewer than k people have (or trips, where persons are not known).
 
     Such a segment is not named, and its trips are in no run at all: with them, the whole minus all segments that are
-    named would tell how much it holds. Leaving trips out may make another segment too small, so this is repeated until
-    all are large enough.
+    named would reveal how much it holds. Leaving trips out may make another segment too small, so this is repeated
+    until all are large enough.
 
     Returns:
         What is left, and how many segments are not named, by attribute.
@@ -320,9 +323,7 @@ def _is_done(path: Path, time_limit: float) -> bool:
 
 
 def _store(path: Path, outcome: dict[str, Any]) -> None:
-    draft = path.with_suffix(".draft")
-    draft.write_text(json.dumps(outcome, sort_keys=True), encoding="utf-8")
-    os.replace(draft, path)
+    write_files({path: json.dumps(outcome, sort_keys=True)})
 
 
 def _rows(run: Run, outcome: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -343,108 +344,23 @@ def _rows(run: Run, outcome: dict[str, Any]) -> Iterator[dict[str, Any]]:
         }
 
 
-# ---- processes with a deadline -----------------------------------------------------------------------------
+# ---- one run -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
-class _Worker:
-    """A process that works on one run at a time, and until when it may."""
-
-    process: Any
-    pipe: Any
-    run: int | None = None
-    deadline: float = 0.0
-
-
-def _outcomes(
-    flows: SlicedFlows, runs: Sequence[Run], k: int, max_suppressed: float, time_limit: float, workers: int
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The outcome of each run, as they come. Processes are killed when they are late, and when nobody listens."""
-    if not runs:
-        return
-    context = get_context("spawn")
-    load = pickle.dumps((flows, k, max_suppressed), protocol=5)
-    pool: list[_Worker] = []
-    waiting = list(enumerate(runs))[::-1]
-
-    def start() -> _Worker:
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_work, args=(theirs, load), daemon=True)
-        process.start()
-        theirs.close()
-        return _Worker(process, ours)
-
-    try:
-        pool = [start() for _ in range(min(workers, len(runs)))]
-        while waiting or any(w.run is not None for w in pool):
-            for worker in pool:
-                if worker.run is None and waiting:
-                    worker.run, task = waiting.pop()
-                    worker.pipe.send(task)
-                    worker.deadline = time.monotonic() + time_limit
-            busy = [w for w in pool if w.run is not None]
-            patience = max(0.0, min(w.deadline for w in busy) - time.monotonic())
-            ready = connection.wait([w.pipe for w in busy], timeout=patience)
-            for i, worker in enumerate(pool):
-                if worker.run is None:
-                    continue
-                outcome: dict[str, Any] | None = None
-                if worker.pipe in ready:
-                    try:
-                        outcome = worker.pipe.recv()
-                    except EOFError:
-                        outcome = {"status": "failed", "reason": "the process ended", "limit": time_limit}
-                elif time.monotonic() >= worker.deadline:
-                    outcome = {"status": "timeout", "limit": time_limit}
-                if outcome is None:
-                    continue
-                done = worker.run
-                worker.run = None
-                if outcome["status"] == "timeout" or not worker.process.is_alive():
-                    _end(worker)
-                    pool[i] = start() if waiting else worker
-                yield done, outcome
-    finally:
-        for worker in pool:
-            _end(worker)
-
-
-def _end(worker: _Worker) -> None:
-    worker.process.kill()
-    worker.process.join()
-    worker.pipe.close()
-
-
-def _work(pipe: Any, load: bytes) -> None:
-    """In a process: run what comes through the pipe, for as long as something comes."""
-    flows, k, max_suppressed = pickle.loads(load)
-    while True:
-        try:
-            run = pipe.recv()
-        except EOFError:
-            return
-        pipe.send(_outcome(flows, run, k, max_suppressed))
-
-
-def _outcome(flows: SlicedFlows, run: Run, k: int, max_suppressed: float) -> dict[str, Any]:
-    part = segment_flows(flows, run.by, run.segment)
+def _outcome(shared: tuple[SlicedFlows, int, float], run: Run) -> dict[str, Any]:
+    """In a process: one run."""
+    flows, k, max_suppressed = shared
     # One threshold for all segments, so that they can be compared: k times the mean weight of everybody's trips.
     population = None
     if "population" in run.protect:
         population = k * float(np.sum(flows.whole.volume("weight"))) / float(np.sum(flows.whole.trips))
-    try:
-        begun = time.perf_counter()
-        release = anonymize(
-            part, run.method, k=k, protect=run.protect, max_suppressed=max_suppressed, k_population=population
-        )
-        seconds = time.perf_counter() - begun
-        measures, hidden = _publishable(release)
-    except InfeasibleError:
-        return {"status": "infeasible"}
-    except FlowveilError as problem:
-        return {"status": "failed", "reason": type(problem).__name__}
+    asked = {"method": run.method, "k": k, "protect": run.protect, "max_suppressed": max_suppressed}
+    made = attempt(segment_flows(flows, run.by, run.segment), {**asked, "k_population": population})
+    if made.release is None:
+        return {"status": made.status} if made.status == INFEASIBLE else {"status": FAILED, "reason": made.error}
+    measures, hidden = _publishable(made.release)
     plain = {basis: {name: _plain(value) for name, value in values.items()} for basis, values in measures.items()}
-    return {"status": "done", "seconds": seconds, "measures": plain, "withheld": hidden}
+    return {"status": made.status, "seconds": made.seconds, "measures": plain, "withheld": hidden}
 
 
 def _publishable(
@@ -464,7 +380,7 @@ def _publishable(
     hidden = {} if withheld is None else {basis: set(names) for basis, names in withheld["measures"].items()}
     if reason is not None:
         for basis, values in measures.items():
-            more = _TELL_PUBLISHED + (_TELL_ONLY_CELL if len(release.cells) == 1 else ())
+            more = _REVEAL_PUBLISHED + (_REVEAL_ONLY_CELL if len(release.cells) == 1 else ())
             hidden[basis].update(name for name in more if values.get(name) is not None)
             values.update(dict.fromkeys(hidden[basis]))
             error = values["mean_generalization_error"]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from flowveil.experiments.study import PROTECTED, Study
+from flowveil.experiments.tables import Sheet, latex, markdown
 from flowveil.guarantee import UNITS
-from flowveil.output import write_files
+from flowveil.output import Content, write_files
 from flowveil.publish.spreadsheets import write_csv
 
 _BASES = {"trips": "participants", "weight": "population"}
@@ -27,15 +26,6 @@ _NAMES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Sheet:
-    """A table with its title; cells are values that each format writes in its own way."""
-
-    title: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
-
-
 def write_study(study: Study, folder: Path) -> None:
     """Write results.parquet, results.csv, tables.md and tables.tex.
 
@@ -44,17 +34,13 @@ def write_study(study: Study, folder: Path) -> None:
     """
     tidy = tidy_table(study)
     sheets = list(study_sheets(study))
-    texts: dict[str, Callable[[Path], None]] = {
+    content: dict[str, Content] = {
         "results.parquet": lambda path: pa.parquet.write_table(tidy, path, compression="zstd"),
         "results.csv": lambda path: write_csv(_flat(tidy), path),
-        "tables.md": lambda path: _write(path, markdown(sheets, study)),
-        "tables.tex": lambda path: _write(path, latex(sheets, study)),
+        "tables.md": to_markdown(sheets, study),
+        "tables.tex": to_latex(sheets, study),
     }
-    write_files({folder / name: write for name, write in texts.items()})
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
+    write_files({folder / name: part for name, part in content.items()})
 
 
 def tidy_table(study: Study) -> pa.Table:
@@ -107,9 +93,8 @@ def _cross_check(study: Study) -> Sheet:
                 values = [_entry(row, row.get(name), name) for name in names]
                 rows.append((_protected(row["protect"]), _method(method), *values))
     head = ("Protecting", "Method", "k trips", "short", "k people", "short", "k population", "short")
-    return Sheet(
-        "k-anonymity reached in each unit on the whole data set, and the number of cells short of it", head, tuple(rows)
-    )
+    title = "k-anonymity reached in each unit on the whole data set, and the number of cells short of it"
+    return Sheet(head, tuple(rows), title)
 
 
 def _comparison(study: Study, by: str | None, protect: str, basis: str) -> Sheet:
@@ -123,7 +108,7 @@ def _comparison(study: Study, by: str | None, protect: str, basis: str) -> Sheet
     head = ("Method", *(() if by is None else (by,)), "C_DM", "C_AVG", "G", "E", *(("Time (s)",) if by is None else ()))
     what = "on the whole dataset" if by is None else f"segmenting on {by}"
     title = f"Result comparison {what}, protecting {_protected(protect)}, calculating metrics on the {_BASES[basis]}"
-    return Sheet(title, head, tuple(rows))
+    return Sheet(head, tuple(rows), title)
 
 
 def _coarseness(study: Study, by: str) -> Sheet:
@@ -142,7 +127,7 @@ def _coarseness(study: Study, by: str) -> Sheet:
     title = (
         f"How much coarser each segment by {by} becomes than the whole dataset, calculating metrics on the participants"
     )
-    return Sheet(title, head, tuple(rows))
+    return Sheet(head, tuple(rows), title)
 
 
 def _fairness(study: Study, by: str) -> Sheet:
@@ -159,23 +144,11 @@ def _fairness(study: Study, by: str) -> Sheet:
                 ratio = worst / best if best else None
                 name = "G" if measure == "mean_generalization_error" else "distance (m)"
                 compared = f"{len(known)} of {len(runs)}"
-                rows.append(
-                    (
-                        _protected("+".join(protect)),
-                        _method(method),
-                        name,
-                        compared,
-                        best_name,
-                        best,
-                        worst_name,
-                        worst,
-                        ratio,
-                    )
-                )
+                named = (_protected("+".join(protect)), _method(method), name, compared)
+                rows.append((*named, best_name, best, worst_name, worst, ratio))
     head = ("Protecting", "Method", "Measure", "Segments", "Best served", "value", "Worst served", "value", "Ratio")
-    return Sheet(
-        f"Fairness between segments by {by}: how much coarser the worst-served segment becomes", head, tuple(rows)
-    )
+    title = f"Fairness between segments by {by}: how much coarser the worst-served segment becomes"
+    return Sheet(head, tuple(rows), title)
 
 
 def _method(name: str) -> str:
@@ -196,99 +169,27 @@ def _seconds(row: dict[str, Any], limit: float) -> Any:
     return f">{limit:,.1f}" if row["status"] == "timeout" else (row["seconds"] if row["seconds"] is not None else "-")
 
 
-# ---- formats -----------------------------------------------------------------------------------------------
+# ---- files -------------------------------------------------------------------------------------------------
 
 
-def markdown(sheets: Sequence[Sheet], study: Study) -> str:
-    """All tables as Markdown."""
+def to_markdown(sheets: Sequence[Sheet], study: Study) -> str:
+    """All tables as Markdown, numbered from 3 like those of the report."""
     lines = ["# Study", "", *(f"- {note}" for note in _notes(study)), ""]
     for number, sheet in enumerate(sheets, 3):
-        lines += [f"**Table {number}.** {sheet.title}.", ""]
-        lines.append("| " + " | ".join(map(_escaped, sheet.head)) + " |")
-        lines.append("|" + "---|" * len(sheet.head))
-        lines += ["| " + " | ".join(_escaped(_text(v, "×10^{}")) for v in row) + " |" for row in _thinned(sheet)]
-        lines.append("")
+        lines += [f"**Table {number}.** {sheet.title}.", "", markdown(sheet.without_repeats())]
     return "\n".join(lines)
 
 
-def _escaped(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
-def latex(sheets: Sequence[Sheet], study: Study) -> str:
-    """All tables as LaTeX, numbered from 3 like those of the report."""
-    lines = [f"% {note}" for note in _notes(study)]
-    lines.append(r"\setcounter{table}{2}")
-    for sheet in sheets:
-        columns = "".join("r" if _is_numeric(sheet, i) else "l" for i in range(len(sheet.head)))
-        lines += [
-            r"\begin{table}",
-            r"\centering",
-            rf"\caption{{{_tex(sheet.title)}.}}",
-            rf"\begin{{tabular}}{{{columns}}}",
-            r"\hline",
-        ]
-        lines.append(" & ".join(_HEADS.get(name, _tex(name)) for name in sheet.head) + r" \\ \hline")
-        for row in _thinned(sheet):
-            lines.append(" & ".join(_tex_value(v) for v in row) + r" \\")
-        lines += [r"\hline", r"\end{tabular}", r"\end{table}", ""]
-    return "\n".join(lines)
-
-
-_HEADS = {"C_DM": r"$C_{DM}$", "C_AVG": r"$C_{AVG}$", "G": r"$\bar{G}$", "E": r"$E$", "k trips": r"$k_{trips}$",
-          "k people": r"$k_{people}$", "k population": r"$k_{population}$"}  # fmt: skip
-
-
-def _tex_value(value: Any) -> str:
-    text = _text(value, r"\times 10^{{{}}}")
-    return f"${text}$" if r"\times" in text else _tex(text)
-
-
-def _tex(text: str) -> str:
-    special = {
-        "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}", ">": r"$>$", "<": r"$<$",
-        "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}",
-    }  # fmt: skip
-    return "".join(special.get(c, c) for c in text)
-
-
-def _is_numeric(sheet: Sheet, column: int) -> bool:
-    return any(isinstance(row[column], int | float) for row in sheet.rows)
-
-
-def _thinned(sheet: Sheet) -> Iterator[tuple[Any, ...]]:
-    """Rows without the names that stand above already, as the report prints them."""
-    before: tuple[Any, ...] = ()
-    for row in sheet.rows:
-        same = 0
-        while before and same < 2 and isinstance(row[same], str) and row[: same + 1] == before[: same + 1]:
-            same += 1
-        yield ("",) * same + row[same:]
-        before = row
-
-
-def _text(value: Any, power: str) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool) or value is None:
-        return "-"
-    if isinstance(value, float) and not math.isfinite(value):
-        return "-"
-    if abs(value) >= 1e6:
-        exponent = math.floor(math.log10(abs(value)))
-        digits = f"{value / 10**exponent:.1f}"
-        if digits == "10.0":
-            digits, exponent = "1.0", exponent + 1
-        return f"{digits}{power.format(exponent)}" if "times" in power else f"{digits} {power.format(exponent)}"
-    if isinstance(value, int):
-        return f"{value:,}"
-    return f"{value:,.2f}" if abs(value) < 10 else f"{value:,.1f}"
+def to_latex(sheets: Sequence[Sheet], study: Study) -> str:
+    """All tables as LaTeX, numbered the same way."""
+    lines = [*(f"% {note}" for note in _notes(study)), r"\setcounter{table}{2}"]
+    return "\n".join([*lines, *(latex(sheet.without_repeats()) for sheet in sheets)])
 
 
 def _notes(study: Study) -> Iterator[str]:
     yield f"k = {study.k}; one run may take {study.time_limit:,.0f} seconds; N/A marks runs that took longer or failed."
     yield "'none' marks runs in which nothing can be published, '-' measures that are not defined."
-    yield "'withheld' marks measures that would tell a suppressed value, alone or beside another method's."
+    yield "'withheld' marks measures that would reveal a suppressed value, alone or beside another method's."
     yield "G counts tiles observed in the whole data set, for every segment, so segments can be compared."
     for by, n in sorted(study.n_hidden.items()):
         yield f"{n} segments by {by} hold too little to be named; their trips are in no run."

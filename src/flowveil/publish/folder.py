@@ -108,7 +108,7 @@ def publish(
 
 
 def _begin_document(draft: Draft, document: str) -> Draft:
-    draft.write_file(lambda path: path.write_text(document, encoding="utf-8", newline=""), private=True)
+    draft.write_file(document, private=True)
     return draft
 
 

@@ -12,10 +12,9 @@ import os
 import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
-from multiprocessing import get_context
 from os import PathLike
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -31,6 +30,7 @@ from flowveil.methods.common_zones import common_cuts
 from flowveil.methods.odkanon import Cuts
 from flowveil.release.plan import Plan, Release, describe_thresholds
 from flowveil.slices import Every, Key, SlicedFlows, holds
+from flowveil.workers import DONE, run_tasks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -438,27 +438,16 @@ def _plans(task: _Task, keys: Sequence[Key], workers: int) -> Iterator[Plan | No
     if at == len(keys):
         return
     rest = keys[at:]
-    with ProcessPoolExecutor(
-        max_workers=min(workers, len(rest), (os.cpu_count() or 1) * 2),
-        mp_context=get_context("spawn"),
-        initializer=_receive,
-        initargs=(pickle.dumps(task, protocol=5),),
-    ) as pool:
-        for sent in pool.map(_planned, rest):
-            yield None if sent is None else _unpacked(sent, task.flows)
+    wanted = min(workers, (os.cpu_count() or 1) * 2)
+    with closing(run_tasks(_planned, task, rest, workers=wanted, in_order=True)) as planned:
+        for ended in planned:
+            if ended.how != DONE:
+                raise ended.error or RuntimeError("A worker process ended; memory may have run out.")
+            yield None if ended.result is None else _unpacked(ended.result, task.flows)
 
 
-_received: list[_Task] = []
-
-
-def _receive(task: bytes) -> None:
-    """In a new process: keep the task, once, for all slices."""
-    _received[:] = [pickle.loads(task)]
-
-
-def _planned(key: Key) -> bytes | None:
+def _planned(task: _Task, key: Key) -> bytes | None:
     """In a process: plan a slice."""
-    task = _received[0]
     plan = task.plan(key)
     return None if plan is None else _packed(plan, task.flows)
 

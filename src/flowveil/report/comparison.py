@@ -1,13 +1,8 @@
-"""A comparison as tables (CSV, Markdown, LaTeX) and as one page with charts and maps."""
+"""A comparison as one page with its table, charts and maps."""
 
 from __future__ import annotations
 
-import csv
-import io
-import os
 from collections.abc import Iterable, Sequence
-from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import shapely
 
-from flowveil.errors import OutputError
-from flowveil.output import Draft, real_place, try_place
-from flowveil.paths import named_path
-from flowveil.publish.spreadsheets import encoded
 from flowveil.report.charts import Line, Mark, line_chart
 from flowveil.report.document import Part, asset, chart_figure, map_figure, number, page, text
 from flowveil.report.frontier import EXPLANATION, frontier_figure
@@ -27,26 +18,9 @@ from flowveil.report.maps import ENDS, place_layers
 if TYPE_CHECKING:
     from flowveil.experiments.comparison import Comparison, Run
 
-FILES = ("comparison.csv", "comparison.md", "comparison.tex", "comparison.html")
-
 #: Zones drawn for one end of one run, and maps on the page.
 _MAX_ZONES = 4_000
 _MAX_MAPS = 60
-
-#: (key, head, decimals); the time is not a measure but stands beside them.
-_COLUMNS = (
-    ("n_cells", "cells", 0),
-    ("n_origin_zones", "origin zones", 0),
-    ("n_destination_zones", "destination zones", 0),
-    ("mean_generalization_error", "error (tiles)", 1),
-    ("generalization_distance_m", "moved (m)", 0),
-    ("reconstruction_loss", "reconstruction loss", 3),
-    ("distribution_distance", "distribution distance", 3),
-    ("suppressed_share", "suppressed", 4),
-    ("c_dm", "C_DM", 0),
-    ("c_avg", "C_AVG", 2),
-    ("k_people", "fewest people", 0),
-)
 
 _CHARTS = (
     ("mean_generalization_error", "Mean generalisation error", "Tiles of both zones of a trip; less is finer.", True),
@@ -57,143 +31,21 @@ _CHARTS = (
 )
 
 
-def write_comparison(comparison: Comparison, directory: str | PathLike[str]) -> Path:
-    """Write the tables and the page.
+def render_comparison(
+    comparison: Comparison, *, heads: Sequence[str], rows: Sequence[Sequence[str]], internal: str
+) -> str:
+    """One page: trade-offs, maps side by side on one colour scale, the table.
 
-    Raises:
-        OutputError: the folder holds anything else, or cannot be written.
+    Args:
+        comparison: the runs.
+        heads: names of the table's columns.
+        rows: its entries, a row for each run.
+        internal: why the page is not for publication.
     """
-    folder = named_path(directory, what="the comparison")
-    check_folder(folder)
-    content = {
-        "comparison.csv": to_csv(comparison),
-        "comparison.md": to_markdown(comparison),
-        "comparison.tex": to_latex(comparison),
-        "comparison.html": render_comparison(comparison),
-    }
-    try:
-        with Draft(folder) as draft:
-            draft.new.mkdir()
-            for name, body in content.items():
-                (draft.new / name).write_text(body, encoding="utf-8", newline="")
-            draft.take_place()
-    except OSError as problem:
-        reason = problem.strerror or type(problem).__name__
-        raise OutputError(f"The comparison cannot be written into '{directory}': {reason}.") from problem
-    return folder
-
-
-def check_folder(directory: str | PathLike[str]) -> None:
-    """Refuse a folder that holds anything but a comparison, before anything is run.
-
-    Raises:
-        OutputError: it is a file, it holds something else, or it cannot be written.
-    """
-    folder = real_place(directory)
-    if folder.exists() and not folder.is_dir():
-        raise OutputError(f"'{directory}' is a file; a folder is needed.")
-    strangers = sorted(set(os.listdir(folder)) - set(FILES)) if folder.is_dir() else []
-    if strangers:
-        raise OutputError(
-            f"'{directory}' holds {len(strangers)} entries that are not part of a comparison. Hint: name a new folder."
-        )
-    try_place(directory)
-
-
-# ---- tables ------------------------------------------------------------------------------------------------------
-
-
-def to_csv(comparison: Comparison) -> str:
-    """One row a run; full digits; a measure that is withheld is empty and named in the last column."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(
-        ["method", "k", "protect", "status", "seconds", "basis", *(key for key, _, _ in _COLUMNS), "withheld", "reason"]
-    )
-    for run in comparison.runs:
-        seconds = "" if run.seconds is None else f"{run.seconds:.3f}"
-        values = ["" if run.measures.get(key) is None else run.measures[key] for key, _, _ in _COLUMNS]
-        head = [run.method, run.k, run.protection, run.status, seconds, run.basis]
-        row = [*head, *values, " ".join(run.withheld), run.reason or ""]
-        writer.writerow([encoded(value) if isinstance(value, str) else value for value in row])
-    return out.getvalue()
-
-
-def _rows(comparison: Comparison) -> Iterable[tuple[list[str], Run]]:
-    for run in comparison.runs:
-        head = [run.method, str(run.k), run.protection]
-        if run.seconds is None:
-            yield [*head, run.status, *("" for _ in _COLUMNS)], run
-        else:
-            yield [*head, f"{run.seconds:.2f}", *(_entry(run, key, digits) for key, _, digits in _COLUMNS)], run
-
-
-def _entry(run: Run, key: str, digits: int) -> str:
-    value = run.measures.get(key)
-    if value is None:
-        return "withheld" if key in run.withheld else "–"
-    if key == "suppressed_share":
-        return f"{value:.2%}"
-    # Nobody reads fifteen digits; the CSV has them.
-    return f"{value:,.{digits}f}" if value < 1e9 else f"{value:.3e}"
-
-
-_HEADS = ("method", "k", "protects", "seconds", *(head for _, head, _ in _COLUMNS))
-
-
-def to_markdown(comparison: Comparison) -> str:
-    """The table in Markdown; runs without a result say why in the place of their time."""
-    lines = [
-        f"Not for publication: {_internal()}",
-        "",
-        "| " + " | ".join(_HEADS) + " |",
-        "|" + "---|" * 3 + "---:|" * (len(_HEADS) - 3),
-    ]
-    lines += ["| " + " | ".join(entries) + " |" for entries, _ in _rows(comparison)]
-    return "\n".join(lines) + "\n"
-
-
-def to_latex(comparison: Comparison) -> str:
-    """The table in LaTeX (booktabs)."""
-    lines = [
-        f"% Not for publication: {_internal()}",
-        r"\begin{tabular}{lrl" + "r" * (len(_HEADS) - 3) + "}",
-        r"\toprule",
-        " & ".join(_latex(head) for head in _HEADS) + r" \\",
-        r"\midrule",
-    ]
-    lines += [" & ".join(_latex(entry) for entry in entries) + r" \\" for entries, _ in _rows(comparison)]
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
-
-
-def _latex(entry: str) -> str:
-    for found, wanted in (
-        ("\\", r"\textbackslash{}"),
-        ("%", r"\%"),
-        ("_", r"\_"),
-        ("&", r"\&"),
-        ("–", "--"),
-        ("#", r"\#"),
-    ):
-        entry = entry.replace(found, wanted)
-    return entry
-
-
-def _internal() -> str:
-    from flowveil.experiments.comparison import INTERNAL
-
-    return INTERNAL
-
-
-# ---- the page ----------------------------------------------------------------------------------------------------
-
-
-def render_comparison(comparison: Comparison) -> str:
-    """One page: trade-offs, maps side by side on one colour scale, the table."""
     runs = comparison.runs
     done = sum(run.status == "done" for run in runs)
     methods, steps = _distinct(run.method for run in runs), _distinct(run.k for run in runs)
-    parts = [_table_part(comparison), _charts_part(runs)]
+    parts = [_table_part(runs, heads, rows), _charts_part(runs)]
     if comparison.frontiers:
         parts.append(_frontier_part(comparison))
     maps = _maps_part(runs)
@@ -212,7 +64,7 @@ def render_comparison(comparison: Comparison) -> str:
         footer="Measures are those that a release would publish, but for the error, which has all its digits for "
         "every method; what a release would withhold is withheld here. "
         "Frontiers are computed from all flows, and rounded.",
-        internal=_internal(),
+        internal=internal,
     )
 
 
@@ -220,25 +72,25 @@ def _distinct(values: Iterable[Any]) -> list[Any]:
     return list(dict.fromkeys(values))
 
 
-def _table_part(comparison: Comparison) -> Part:
-    head = "".join(f'<th scope="col"{_number_class(i)}>{_breakable(h)}</th>' for i, h in enumerate(_HEADS))
+def _table_part(runs: Sequence[Run], heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Part:
+    head = "".join(f'<th scope="col"{_number_class(i)}>{_breakable(h)}</th>' for i, h in enumerate(heads))
     body = []
-    for entries, run in _rows(comparison):
+    for run, entries in zip(runs, rows, strict=True):
         if run.status == "done":
             cells = "".join(f"<td{_number_class(i + 1)}>{_breakable(e)}</td>" for i, e in enumerate(entries[1:]))
         else:
             start = "".join(f"<td{_number_class(i + 1)}>{_breakable(e)}</td>" for i, e in enumerate(entries[1:3]))
             cells = (
-                f'{start}<td colspan="{len(_HEADS) - 3}"><strong>{text(run.status)}</strong>: {text(run.reason)}</td>'
+                f'{start}<td colspan="{len(heads) - 3}"><strong>{text(run.status)}</strong>: {text(run.reason)}</td>'
             )
         body.append(f'<tr><th scope="row">{text(entries[0])}</th>{cells}</tr>')
-    rows = "\n".join(body)
-    hint = f"The table has {len(_HEADS)} columns: scroll it sideways to see them all."
+    lines = "\n".join(body)
+    hint = f"The table has {len(heads)} columns: scroll it sideways to see them all."
     content = f"""<p class="sideways-hint soft">{hint}</p>
 <div class="scroll sideways across-page" tabindex="0" role="region" aria-label="Table of runs"><table class="dense">
 <thead><tr>{head}</tr></thead>
 <tbody>
-{rows}
+{lines}
 </tbody></table></div>
 <script>
 {asset("sideways.js")}</script>"""
@@ -314,7 +166,7 @@ def _frontier_part(comparison: Comparison) -> Part:
 def _maps_part(runs: Sequence[Run]) -> Part | None:
     """Origins and destinations of every run, coloured by volume per km² on one scale for all."""
     shown = [run for run in runs if run.zones is not None and run.zones["lat"].null_count == 0]
-    # The largest k is the hardest and tells the most where not all fit.
+    # The largest k is the hardest and shows the most where not all fit.
     while len(shown) * 2 > _MAX_MAPS:
         smallest = min(run.k for run in shown)
         fewer = [run for run in shown if run.k != smallest]

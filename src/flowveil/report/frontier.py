@@ -6,10 +6,15 @@ pages for the data holder only, and rounded even there.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from flowveil.report.charts import Mark, curve_chart
 from flowveil.report.document import chart_figure, number, text
+
+if TYPE_CHECKING:
+    from flowveil.methods.twincut import FrontierPoint
 
 #: Shares whose error the table tells.
 SHARES = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2)
@@ -22,6 +27,16 @@ EXPLANATION = (
     "suppresses: where it is steep, suppressing a little more makes zones much finer; where it is flat, it does not "
     "pay. A run at one limit searches longer and may lie a little below."
 )
+
+
+def rounded_points(points: Sequence[FrontierPoint]) -> tuple[tuple[float, float], ...]:
+    """Share suppressed and error, to what a chart can show: exact, two points may differ by a single cell."""
+    rounded: dict[float, float] = {}
+    for point in points:
+        # Upwards: no point may seem to suppress less than it does.
+        share = math.ceil(point.suppressed_share * 1000) / 1000
+        rounded[share] = min(float(f"{point.value:.3g}"), rounded.get(share, float("inf")))
+    return tuple(sorted(rounded.items()))
 
 
 def frontier_figure(points: Points, *, max_suppressed: float, marks: Sequence[Mark], title: str) -> str:

@@ -21,7 +21,7 @@ from flowveil.output import check_file, real_place, write_files
 from flowveil.release.noisy import NoisyRelease
 from flowveil.report.charts import Mark, bar_chart, size_histogram
 from flowveil.report.document import Part, chart_figure, map_figure, number, page, text
-from flowveil.report.frontier import EXPLANATION, frontier_figure
+from flowveil.report.frontier import EXPLANATION, frontier_figure, rounded_points
 from flowveil.report.html import (
     distribution_part,
     figures,
@@ -75,7 +75,7 @@ def write_private(path: str | PathLike[str], document: str, *, folder: str | Pat
         OutputError: the file would lie inside a release, or cannot be written.
     """
     check_place(path, release=folder)
-    write_files({path: lambda file: file.write_text(document, encoding="utf-8", newline="")}, private=True)
+    write_files({path: document}, private=True)
     return Path(path)
 
 
@@ -304,7 +304,6 @@ def _table_row(name: str, values: Sequence[float | None]) -> str:
 
 def _frontier_part(release: Release) -> Part:
     """How fine the zones could be if more or less were suppressed, with this release beside it."""
-    from flowveil.experiments.comparison import rounded_points
     from flowveil.methods.twincut import frontier
 
     measures = release.metrics()[release.guarantee.basis]

@@ -28,9 +28,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from flowveil.errors import OutputError, ParameterError
+from flowveil.errors import ParameterError
 from flowveil.flows import Flows, Intake
 from flowveil.hierarchy import Floats
+from flowveil.output import write_files
 from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64, h3_hierarchy
 
 Numbers = NDArray[np.int64]
@@ -638,27 +639,20 @@ def write_synthetic_survey(
         raise ParameterError(f"chunk_people is {chunk_people}; it must be at least 1.")
     blocks = _blocks(people, trips_per_person, seed)
     blocks_of_chunk = -(-chunk_people // BLOCK_PEOPLE)
-    target = Path(path)
-    partial = target.with_name(target.name + ".partial")
     trips = 0
-    try:
-        try:
-            with pq.ParquetWriter(partial, SCHEMA) as writer:
-                chunk: list[pa.Table] = []
-                for block in blocks:
-                    trips += block.num_rows
-                    chunk.append(block)
-                    if len(chunk) == blocks_of_chunk:
-                        _write_row_group(writer, chunk)
-                _write_row_group(writer, chunk)
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
-    except OSError as error:
-        raise OutputError(
-            f"The survey cannot be written to {target}: {error.strerror or 'input/output error'}. "
-            "Hint: name a file in a folder that exists and that you may write to."
-        ) from error
+
+    def write(file: Path) -> None:
+        nonlocal trips
+        with pq.ParquetWriter(file, SCHEMA) as writer:
+            chunk: list[pa.Table] = []
+            for block in blocks:
+                trips += block.num_rows
+                chunk.append(block)
+                if len(chunk) == blocks_of_chunk:
+                    _write_row_group(writer, chunk)
+            _write_row_group(writer, chunk)
+
+    write_files({path: write})
     return trips
 
 

@@ -10,22 +10,23 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from flowveil.errors import OutputError, ParameterError
-from flowveil.output import Draft, real_place, try_place
+from flowveil import output
+from flowveil.errors import ParameterError
 from flowveil.paths import named_path
+from flowveil.publish.spreadsheets import write_csv
 from flowveil.tabular.domains import code_variable
 from flowveil.tabular.ipf import Synthesis, synthesize_records
 from flowveil.tabular.mondrian import Anonymized, anonymize_records
-from flowveil.tabular.records import Attribute, as_table, check_roles, encode, write_records
+from flowveil.tabular.records import Attribute, as_table, check_roles, encode
 from flowveil.tabular.risk import describe_classes, discernibility, replicated_uniques
 from flowveil.tabular.utility import (
     Design,
@@ -82,14 +83,13 @@ class Comparison:
 
     def write(self, folder: str | Path) -> None:
         """Write tables, figures and parameters (CSV, PNG, JSON) into a folder that appears whole or not."""
-        from flowveil.tabular.figures import write_figures
+        from flowveil.tabular.figures import figures
 
-        with _whole_folder(named_path(folder, what="the comparison")) as inside:
-            for name, table in self.tables().items():
-                write_records(table, inside / f"{name}.csv")
-            write_figures(self, inside)
-            text = json.dumps({"warning": WARNING, "parameters": self.parameters}, indent=2, sort_keys=True)
-            (inside / "comparison.json").write_text(text + "\n", encoding="utf-8")
+        path = named_path(folder, what="the comparison")
+        check_folder(path)
+        about = json.dumps({"warning": WARNING, "parameters": self.parameters}, indent=2, sort_keys=True)
+        tables = {f"{name}.csv": partial(write_csv, table) for name, table in self.tables().items()}
+        output.write_folder(path, {**tables, **figures(self), "comparison.json": about + "\n"})
 
 
 @dataclass(frozen=True)
@@ -350,27 +350,9 @@ def check_folder(folder: str | Path) -> None:
     Raises:
         OutputError: it is a file, holds something else than a comparison, or cannot be written.
     """
-    target = real_place(folder)
-    if target.exists() and not target.is_dir():
-        raise OutputError(f"'{folder}' is a file; a folder is needed. Nothing was changed.")
-    if target.is_dir() and any(target.iterdir()) and not (target / "comparison.json").is_file():
-        raise OutputError(
-            f"The folder '{folder}' holds something else than a comparison. Nothing was changed. "
-            "Hint: name a new folder."
-        )
-    try_place(folder)
 
+    def refuse(target: Path) -> str | None:
+        ours = (target / "comparison.json").is_file() or not any(target.iterdir())
+        return None if ours else "holds something else than a comparison"
 
-@contextmanager
-def _whole_folder(target: Path) -> Iterator[Path]:
-    """A draft that takes the target's place when all went well; an earlier one is replaced."""
-    check_folder(target)
-    try:
-        with Draft(target) as draft:
-            draft.new.mkdir()
-            yield draft.new
-            draft.take_place()
-    except OutputError:
-        raise
-    except OSError as problem:
-        raise OutputError(f"Cannot write '{target}': {problem.strerror}. Nothing was changed.") from None
+    output.check_folder(folder, refuse=refuse)

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import importlib
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flowveil.errors import MissingExtraError
+from flowveil.output import Content
 
 if TYPE_CHECKING:
     from flowveil.tabular.compare import Comparison
 
 
-def write_figures(comparison: Comparison, folder: Path) -> None:
-    """Write ``strict.png``, ``relaxed.png`` and ``synthesis.png``.
+def figures(comparison: Comparison) -> dict[str, Content]:
+    """The files ``strict.png``, ``relaxed.png`` and ``synthesis.png``.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
     """
-    figure_class = _figure_class()
-    for name in ("strict", "relaxed"):
-        _save(_discernibility(figure_class, getattr(comparison, name), name), folder / f"{name}.png")
-    _save(_synthesis(figure_class, comparison.synthesis), folder / "synthesis.png")
+    drawing = _figure_class()
+    drawn = {name: _discernibility(drawing, getattr(comparison, name), name) for name in ("strict", "relaxed")}
+    drawn["synthesis"] = _synthesis(drawing, comparison.synthesis)
+    return {f"{name}.png": partial(_save, figure) for name, figure in drawn.items()}
 
 
 def _figure_class() -> Any:
@@ -36,7 +38,7 @@ def _figure_class() -> Any:
 
 def _save(figure: Any, path: Path) -> None:
     # No date or version inside: the same numbers give the same bytes.
-    figure.savefig(path, dpi=150, metadata={"Software": None})
+    figure.savefig(path, format="png", dpi=150, metadata={"Software": None})
 
 
 def _discernibility(figure_class: Any, table: Any, name: str) -> Any:

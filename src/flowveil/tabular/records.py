@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from flowveil.errors import DataError, HierarchyError, ParameterError, did_you_mean
 from flowveil.hierarchy import Hierarchy
-from flowveil.output import check_file, write_files
+from flowveil.output import Content, Place, check_file, write_files
 from flowveil.paths import named_path
 from flowveil.publish.spreadsheets import write_csv
 from flowveil.reading.headers import Header
@@ -253,7 +253,7 @@ def check_output(path: str | Path) -> None:
     check_file(path)
 
 
-def write_records(table: pa.Table, path: str | Path, *, beside: Mapping[Path, str] | None = None) -> None:
+def write_records(table: pa.Table, path: str | Path, *, beside: Mapping[Place, Content] | None = None) -> None:
     """Write a table as CSV that no spreadsheet runs, or as Parquet (by the name's ending), and texts beside it.
 
     All of them are written, or none.
@@ -268,10 +268,7 @@ def write_records(table: pa.Table, path: str | Path, *, beside: Mapping[Path, st
         else:
             parquet.write_table(table.replace_schema_metadata(None), file)
 
-    def text_writer(text: str) -> Callable[[Path], object]:
-        return lambda file: file.write_bytes(text.encode("utf-8"))
-
-    write_files({path: write, **{file: text_writer(text) for file, text in (beside or {}).items()}})
+    write_files({path: write, **(beside or {})})
 
 
 # ---- roles -------------------------------------------------------------------------------------------------

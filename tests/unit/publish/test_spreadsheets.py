@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 import flowveil
 from flowveil.experiments.comparison import Comparison, Run
+from flowveil.experiments.comparison_tables import to_csv
 from flowveil.experiments.study import Study
 from flowveil.experiments.study_tables import write_study
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
 from flowveil.publish.spreadsheets import decoded, encoded, encoded_table
-from flowveil.report.comparison import to_csv
 from flowveil.tabular.records import write_records
 from flowveil.verify.exports import csv_text
 from flowveil.verify.release import verify_release
@@ -96,7 +96,7 @@ def test_tables_of_records_comparisons_and_studies_are_neutral(tmp_path):
     write_records(pa.table({"=job": ["=cmd", "-1"]}), tmp_path / "records.csv")
     assert fields(tmp_path / "records.csv") == ["'=job", "'=cmd", "'-1"]
     runs = (Run("odkanon", 5, ("trips",), "failed", reason="=cmd"),)
-    assert to_csv(Comparison(runs, time_limit=1.0, max_suppressed=0.1)).endswith(",'=cmd\n")
+    assert to_csv(Comparison(runs, time_limit=1.0, max_suppressed=0.1)).endswith(',"\'=cmd"\n')
     row = {"by": "=sex", "segment": "@f", "method": "odkanon", "protect": "trips", "basis": "trips", "status": "failed"}
     study = Study(({**row, "withheld": []},), ("=sex",), ("odkanon",), (("trips",),), 5, {}, 1.0)
     write_study(study, tmp_path)

@@ -1,0 +1,67 @@
+"""One run of a method on flows, for comparisons and studies: how it ended, how long it took, what it made."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flowveil.errors import FlowveilError, InfeasibleError
+from flowveil.flows import Flows
+
+if TYPE_CHECKING:
+    from flowveil.release.plan import Release
+
+#: How a run may end by itself. Only the first has a release.
+DONE, INFEASIBLE, FAILED = "done", "infeasible", "failed"
+#: Flows of the run that comes before a measured one.
+WARM_UP_FLOWS = 50
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """How a run ended.
+
+    Attributes:
+        status: ``done``, ``infeasible`` or ``failed``.
+        seconds: what the method and its recount took; None unless it is done.
+        release: what it made; None unless it is done.
+        error: the kind of the error; None where it is done.
+        reason: why it is not done, without anything of the input; None where it is.
+    """
+
+    status: str
+    seconds: float | None = None
+    release: Release | None = None
+    error: str | None = None
+    reason: str | None = None
+
+
+def attempt(flows: Flows, asked: Mapping[str, Any]) -> Attempt:
+    """Anonymise, whatever happens."""
+    from flowveil.api import anonymize
+
+    begun = time.perf_counter()
+    try:
+        release = anonymize(flows, **asked)
+    except Exception as problem:
+        error = type(problem).__name__
+        # The message of a foreign error may quote the input: name its kind and nothing else.
+        reason = str(problem) if isinstance(problem, FlowveilError) else f"unexpected {error}"
+        status = INFEASIBLE if isinstance(problem, InfeasibleError) else FAILED
+        return Attempt(status, error=error, reason=reason)
+    return Attempt(DONE, time.perf_counter() - begun, release)
+
+
+def warm_up(flows: Flows, asked: Mapping[str, Any]) -> None:
+    """Run the same on a few flows: what is imported or compiled at the first call costs no measured time.
+
+    What goes wrong with a few flows says nothing about all of them.
+    """
+    cells = flows.select(np.arange(len(flows)) < WARM_UP_FLOWS)
+    columns = (cells.origin, cells.destination, cells.trips, cells.weight, cells.people)
+    small = Flows(*columns, origins=flows.origins, destinations=flows.destinations, intake=flows.intake)
+    attempt(small, {**asked, "k": 2})

@@ -1,0 +1,227 @@
+"""Work in processes of its own: the one way for slices, comparisons and studies.
+
+A process gets what all tasks share once and then tasks one after the other. A task that takes too long is stopped with
+its process, and one that uses too much memory takes no other along. A process finds the same flowveil as this one and
+runs nothing of the program that called: a script needs no guard around its first line. What libraries print there is
+dropped, because it may quote the input. Which process works on what does not matter to the results.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from typing import Any, NamedTuple
+
+from flowveil.errors import FlowveilError
+
+#: How a task may end: with a result, stopped after its time, or without a result.
+DONE, LATE, LOST = "done", "late", "lost"
+#: Seconds that a process may take to start, to unpack what is shared and to get ready for a task.
+START_LIMIT = 600.0
+
+
+class Ended(NamedTuple):
+    """How one task ended.
+
+    Attributes:
+        number: its place among the tasks.
+        how: ``done``, ``late`` or ``lost``.
+        result: what the work returned; None unless it is done.
+        error: what the work raised, if it is one of ours, else an error that names its kind only: the message of a
+            foreign one may quote the input. None where the process ended.
+    """
+
+    number: int
+    how: str
+    result: Any = None
+    error: Exception | None = None
+
+
+def run_tasks(
+    work: Callable[[Any, Any], Any],
+    shared: Any,
+    tasks: Sequence[Any],
+    *,
+    workers: int = 1,
+    time_limit: float | None = None,
+    prepare: Callable[[Any, Any], None] | None = None,
+    fresh: bool = False,
+    in_order: bool = False,
+) -> Generator[Ended, None, None]:
+    """Run ``work(shared, task)`` for every task in other processes.
+
+    No process outlives the iteration, however it ends; close the iterator where it may be left early.
+
+    Args:
+        work: a function of a module; it must return something that can be pickled.
+        shared: what all tasks need; sent once to each process.
+        tasks: what to work on.
+        workers: processes that run side by side.
+        time_limit: seconds that a task may take once its process is ready for it.
+        prepare: called before each task, out of its time: for what is imported or compiled at the first call.
+        fresh: give every task a new process, so that nothing another task left behind makes it faster.
+        in_order: yield in the order of the tasks; otherwise as they end.
+    """
+    load = pickle.dumps((work, prepare, shared), protocol=pickle.HIGHEST_PROTOCOL)
+    crew = _Crew(load, time_limit, fresh=fresh)
+    pool = ThreadPoolExecutor(max_workers=max(1, min(workers, len(tasks))))
+    try:
+        futures = [pool.submit(crew.run, number, task) for number, task in enumerate(tasks)]
+        order: Iterator[Future[Ended]] = iter(futures) if in_order else as_completed(futures)
+        for future in order:
+            yield future.result()
+    finally:
+        crew.dismiss()
+        pool.shutdown(cancel_futures=True)
+
+
+class _Crew:
+    """The processes; each thread of the pool takes one that is idle, or starts one."""
+
+    def __init__(self, load: bytes, time_limit: float | None, *, fresh: bool) -> None:
+        self._load, self._time_limit, self._fresh = load, time_limit, fresh
+        self._lock = threading.Lock()
+        self._all: set[_Child] = set()
+        self._idle: list[_Child] = []
+        self._dismissed = False
+
+    def run(self, number: int, task: Any) -> Ended:
+        """Run one task."""
+        child = self._take()
+        how, result = child.run(task, self._time_limit)
+        with self._lock:
+            if self._fresh or child.spent:
+                self._all.discard(child)
+                child.end()
+            else:
+                self._idle.append(child)
+        if isinstance(result, Exception):
+            return Ended(number, LOST, error=result)
+        return Ended(number, how, result)
+
+    def dismiss(self) -> None:
+        """End all processes; threads that wait for one see that it is gone."""
+        with self._lock:
+            self._dismissed = True
+            for child in self._all:
+                child.end()
+
+    def _take(self) -> _Child:
+        with self._lock:
+            if self._dismissed:
+                raise RuntimeError("The work was given up.")
+            if self._idle:
+                return self._idle.pop()
+            child = _Child(self._load)
+            self._all.add(child)
+            return child
+
+
+class _Child:
+    """A process that serves tasks. What it is sent and what it answers are pickles, one after the other.
+
+    Attributes:
+        spent: whether it ended or was stopped, and cannot be asked again.
+    """
+
+    def __init__(self, load: bytes) -> None:
+        self.spent = False
+        self._load = load
+        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", "from flowveil.workers import serve; serve()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+
+    def run(self, task: Any, time_limit: float | None) -> tuple[str, Any]:
+        """How the task ended, and its result."""
+        ready, _ = self._within(START_LIMIT, lambda: self._send(task))
+        if ready is None:
+            return LOST, None
+        answer, late = self._within(time_limit, self._receive)
+        if answer is None:
+            return (LATE if late else LOST), None
+        return DONE, answer[0]
+
+    def end(self) -> None:
+        """Stop the process, whatever it does."""
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            # Closing writes what is left, which nobody reads any more.
+            with contextlib.suppress(OSError):
+                stream.close()  # type: ignore[union-attr]
+
+    def _send(self, task: Any) -> Any:
+        """Send a task, and what is shared before the first; return when the process is ready for it."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(self._load)
+        self._load = b""
+        pickle.dump(task, self._process.stdin, protocol=pickle.HIGHEST_PROTOCOL)
+        self._process.stdin.flush()
+        return self._receive()
+
+    def _receive(self) -> Any:
+        assert self._process.stdout is not None
+        return pickle.load(self._process.stdout)
+
+    def _within(self, seconds: float | None, talk: Callable[[], Any]) -> tuple[Any, bool]:
+        """What the process says, or None where it ended or was stopped; and whether it was stopped."""
+        late = threading.Event()
+
+        def stop() -> None:
+            late.set()
+            self._process.kill()
+
+        timer = threading.Timer(min(seconds or threading.TIMEOUT_MAX, threading.TIMEOUT_MAX), stop)
+        timer.daemon = True
+        timer.start()
+        said = None
+        try:
+            said = talk()
+        except (OSError, ValueError, EOFError, pickle.UnpicklingError):
+            self.spent = True
+        finally:
+            timer.cancel()
+            timer.join()
+        # An answer may come at the moment at which its process is stopped.
+        self.spent |= late.is_set()
+        return said, late.is_set()
+
+
+def serve() -> None:
+    """In a process: take what is shared from the standard input, then tasks, for as long as some come."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    # Whatever a library prints must not end up among the answers.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    work, prepare, shared = pickle.load(sys.stdin.buffer)
+
+    def answer(said: Any) -> None:
+        pickle.dump(said, answers, protocol=pickle.HIGHEST_PROTOCOL)
+        answers.flush()
+
+    with answers, contextlib.suppress(EOFError, KeyboardInterrupt):
+        while True:
+            task = pickle.load(sys.stdin.buffer)
+            if prepare is not None:
+                prepare(shared, task)
+            answer("ready")
+            answer((_result(work, shared, task),))
+
+
+def _result(work: Callable[[Any, Any], Any], shared: Any, task: Any) -> Any:
+    try:
+        return work(shared, task)
+    except FlowveilError as problem:
+        return problem
+    except Exception as problem:
+        return RuntimeError(f"Unexpected {type(problem).__name__} in a worker process.")

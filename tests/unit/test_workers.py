@@ -1,0 +1,115 @@
+"""Tasks in other processes: in time, in order, alone, and without a word of the data when they fail."""
+
+from __future__ import annotations
+
+import operator
+import os
+import subprocess
+import sys
+import time
+from contextlib import closing
+
+import pytest
+
+from flowveil import workers
+from flowveil.errors import InfeasibleError, ParameterError
+from flowveil.workers import DONE, LATE, LOST, Ended, run_tasks
+
+
+def work(shared, task):
+    """What a task says it does."""
+    what, value = task
+    if what == "add":
+        return shared + value
+    if what == "sleep":
+        time.sleep(value)
+        return os.getpid()
+    if what == "touch":
+        value.touch()
+    if what in ("touch", "wait"):
+        while not value.exists():
+            time.sleep(0.01)
+        return what
+    if what == "print":
+        print(value)
+        os.write(1, b"SECRET")
+        return value
+    if what == "die":
+        os._exit(value)
+    raise {"param": ParameterError("k must be 5."), "infeasible": InfeasibleError("none")}.get(
+        what, KeyError("SECRET0001")
+    )
+
+
+def nap(_shared, task):
+    if task[0] == "sleep":
+        time.sleep(0.5)
+
+
+class Slow:
+    """Whoever unpickles it gets a number, late."""
+
+    def __reduce__(self):
+        return operator.getitem, ([Nap(), 7], 1)
+
+
+class Nap:
+    """Whoever unpickles it sleeps."""
+
+    def __reduce__(self):
+        return time.sleep, (1.5,)
+
+
+@pytest.mark.parametrize(("in_order", "said"), [(True, ["wait", "touch"]), (False, ["touch", "wait"])])
+def test_results_come_in_order_or_as_they_end(tmp_path, in_order, said):
+    tasks = [("wait", tmp_path / "there"), ("touch", tmp_path / "there")]
+    ended = list(run_tasks(work, 0, tasks, workers=2, in_order=in_order))
+    assert [e.result for e in ended] == said
+    assert [tasks[e.number][0] for e in ended] == said
+
+
+def test_one_that_is_late_or_dies_takes_no_other_along():
+    tasks = [("sleep", 60), ("die", 9), ("print", "x"), ("add", 1)]
+    ended = list(run_tasks(work, 10, tasks, time_limit=0.5))
+    assert ended == [Ended(0, LATE), Ended(1, LOST), Ended(2, DONE, "x"), Ended(3, DONE, 11)]
+
+
+def test_the_clock_starts_with_the_task_and_not_with_its_process(monkeypatch):
+    assert list(run_tasks(work, Slow(), [("add", 1)], time_limit=1.0)) == [Ended(0, DONE, 8)]
+    (napped,) = run_tasks(work, 0, [("sleep", 0.1)], time_limit=0.4, prepare=nap)
+    assert napped.how == DONE
+    monkeypatch.setattr(workers, "START_LIMIT", 0.2)
+    assert list(run_tasks(work, Slow(), [("add", 1)], time_limit=60)) == [Ended(0, LOST)]
+
+
+@pytest.mark.parametrize(("fresh", "processes"), [(False, 1), (True, 3)])
+def test_a_process_serves_one_task_or_all(fresh, processes):
+    ended = run_tasks(work, 0, [("sleep", 0)] * 3, fresh=fresh)
+    assert len({e.result for e in ended}) == processes
+
+
+def test_errors_of_ours_come_whole_and_others_are_only_named():
+    ours, also_ours, other, after = run_tasks(work, 1, [("param", 0), ("infeasible", 0), ("other", 0), ("add", 1)])
+    assert isinstance(ours.error, ParameterError)
+    assert str(ours.error) == "k must be 5."
+    assert isinstance(also_ours.error, InfeasibleError)
+    assert str(other.error) == "Unexpected KeyError in a worker process."
+    assert {ended.how for ended in (ours, also_ours, other)} == {LOST}
+    assert after == Ended(3, DONE, 2)
+
+
+def test_nothing_runs_on_when_the_iteration_is_left():
+    begun = time.monotonic()
+    with closing(run_tasks(work, 0, [("add", 1), ("sleep", 60), ("sleep", 60)], workers=2)) as ended:
+        assert next(ended).result == 1
+    assert time.monotonic() - begun < 30
+
+
+def test_a_script_without_a_guard_is_not_run_again(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import operator\nfrom flowveil.workers import run_tasks\n"
+        "print([ended.result for ended in run_tasks(operator.add, 1, [2, 3], in_order=True)])\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
+    assert done.stdout == "[3, 4]\n"
