@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
 from flowveil.errors import DataError, ParameterError
-from flowveil.reading.headers import Header
+from flowveil.headers import Header
 
 Pair = tuple[str, str]
 

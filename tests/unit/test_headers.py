@@ -7,7 +7,7 @@ import pytest
 
 from flowveil.cli import main
 from flowveil.errors import DataError, FlowveilError
-from flowveil.reading.headers import Header
+from flowveil.headers import Header
 from flowveil.sources import prepare
 from flowveil.tabular.records import check_columns, check_roles, read_records
 from flowveil.trips import read_trips
