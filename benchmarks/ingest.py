@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from flowveil.trips import read_trips
+from flowveil.engines import read_trips
 
 #: What reading may cost, as a multiple of the floor.
 TARGET = 2.0

@@ -7,16 +7,17 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from flowveil.engines import read_flows, read_slices, read_trips
 from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.methods import find_method
 from flowveil.paths import named_path
+from flowveil.reading import Reading
 from flowveil.release.noisy import NoisyCounts, NoisyRelease
 from flowveil.release.plan import Release
 from flowveil.release.sliced import anonymize_slices
 from flowveil.slices import SlicedFlows
-from flowveil.trips import read_slices, read_trips
 
 if TYPE_CHECKING:
     from flowveil.experiments.comparison import Comparison
@@ -40,10 +41,6 @@ __all__ = [
     "run_study",
     "verify_folder",
 ]
-
-#: What `read_trips` takes by the name of a role, and what else decides how rows are read.
-_ROLES = ("origin", "destination", "origin_tile", "destination_tile", "person", "weight", "trips", "by", "time")
-_READING = ("max_dropped", "skip_unknown", "partition_columns", "person_case")
 
 
 def read_zones(source: Any, **columns: Any) -> Any:
@@ -319,16 +316,10 @@ def verify_folder(
         # The report says how to read the trips; it is not asked before it is known to be the one that was published.
         return findings
     recorded = _parameters_of(folder)
-    how = {name: recorded["columns"][name] for name in _ROLES if name in recorded.get("columns", {})}
-    how |= {name: recorded[name] for name in ("resolution", *_READING) if recorded.get(name) is not None}
-    how |= reading
-    if recorded.get("zones"):
-        how["zones"] = _same_zones(recorded["zones"], how.get("zones"))
-    slices = recorded.get("slices")
-    if slices is not None:
-        how = {"every": slices.get("every"), "by_many": slices.get("by_many") is True, **how}
-        return verify_release(folder, read_slices(against, **how), expect=expect, unread=unread, strict=strict)
-    return verify_release(folder, read_trips(against, **how), expect=expect, unread=unread, strict=strict)
+    engine = {name: reading.pop(name) for name in ("engine", "progress") if name in reading}
+    sliced = read_flows(against, Reading.from_parameters(recorded, **reading), **engine)
+    flows = sliced if recorded.get("slices") is not None else sliced.whole
+    return verify_release(folder, flows, expect=expect, unread=unread, strict=strict)
 
 
 def _parameters_of(folder: Path) -> dict[str, Any]:
@@ -341,14 +332,3 @@ def _parameters_of(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError):
         # A report that cannot be read is a finding; the verification itself says so.
         return {}
-
-
-def _same_zones(recorded: dict[str, str], source: Any) -> Any:
-    """The map, read as it was read for the release."""
-    from flowveil.zoning.files import ZoneMap, read_zones
-
-    if source is None:
-        raise ParameterError(
-            "The release was made on a map of its own, which it does not contain. Hint: give the map with --zones."
-        )
-    return source if isinstance(source, ZoneMap) else read_zones(source, **recorded)

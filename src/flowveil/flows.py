@@ -335,6 +335,18 @@ class Intake:
     person_case: str = "fold"
     nobody: dict[str, int] = field(default_factory=dict)
 
+    def parameters(self) -> dict[str, Any]:
+        """How the input was read, as a report records it; `Reading.from_parameters` reads it the same again."""
+        return {
+            "resolution": self.resolution,
+            "columns": dict(self.columns),
+            "max_dropped": self.max_dropped,
+            "skip_unknown": self.skip_unknown,
+            "partition_columns": list(self.partition_columns),
+            "person_case": self.person_case,
+            "zones": dict(self.zones),
+        }
+
     def about_persons(self, *, counted: bool = True) -> list[str]:
         """Sentences on whom the people are counted by; none where no column says who travelled.
 
@@ -343,7 +355,7 @@ class Intake:
         """
         if not self.columns.get("person"):
             return []
-        case = {"fold": "counted as one", "keep": "told apart"}[self.person_case]
+        case = {"fold": "counted as one", "keep": "counted as different persons"}[self.person_case]
         lines = [f"Persons that differ in upper and lower case only are {case} (--person-case {self.person_case})."]
         if self.nobody and counted:
             words = ", ".join(f"{word}: {rows:,}" for word, rows in self.nobody.items())

@@ -18,7 +18,7 @@ from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Cells, Flows, Intake, People, Tiles
 from flowveil.hierarchy import Hierarchy
 
-#: Name of the slice column that tells the step of time.
+#: Name of the slice column with the step of time.
 TIME = "time"
 #: Columns of a published matrix; a slice column cannot have one of these names.
 TAKEN = ("origin_zone", "destination_zone", "trips", "weight")
@@ -74,13 +74,13 @@ class Every:
         return _LABELS.get(self.name, len("2022-11-14T08:15"))
 
     @property
-    def comes_round(self) -> bool:
+    def is_periodic(self) -> bool:
         """Whether a slice collects the same hour or weekday of many weeks."""
         return self.name in ("hour", "weekday", "weekday-hour")
 
     def holds(self, other: Every) -> bool:
         """Whether each step of this kind is made of whole steps of the other kind."""
-        if self.name == "hour" or other.name == "hour" or self.comes_round != other.comes_round:
+        if self.name == "hour" or other.name == "hour" or self.is_periodic != other.is_periodic:
             return False
         return self.label_length < other.label_length
 
@@ -224,11 +224,11 @@ def holds(key: Key, other: Key, *, columns: Sequence[str]) -> bool:
     return True
 
 
-def check_slice_columns(by: Sequence[str], *, time: str | None, every: str | None) -> None:
+def check_slice_columns(by: Sequence[str], *, time: str | None, every: str | Every | None) -> None:
     """Refuse slice columns that cannot be.
 
     Raises:
-        ParameterError: a name stands twice, is taken by the matrix, or time and every are not given together.
+        ParameterError: a name is given twice, is taken by the matrix, or time and every are not given together.
     """
     if (time is None) != (every is None):
         given, lacking = ("time", "every") if every is None else ("every", "time")

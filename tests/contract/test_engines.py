@@ -19,10 +19,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from flowveil.engines import ENGINES
+from flowveil.engines import ENGINES, read_flows, read_trips
 from flowveil.errors import DataError
 from flowveil.flows import Flows
-from flowveil.trips import read_trips
+from flowveil.reading import Reading
 from reference.reading import read_points
 
 pytestmark = pytest.mark.parametrize("engine", sorted(ENGINES))
@@ -222,3 +222,19 @@ def test_weights_too_small_to_count_are_refused(engine):
     table = pa.table({"start_h3": [cell] * 20, "end_h3": [cell] * 20, "weight": [5e-7] * 20})
     with pytest.raises(DataError, match="weights too small"):
         read_trips(table, engine=engine)
+
+
+def test_one_matrix_is_one_slice(engine: str, trips: pa.Table) -> None:
+    read = read_flows(trips, Reading(), engine=engine)
+    assert (read.columns, read.keys, read.every) == ((), ((),), None)
+    assert same(read.whole, read_trips(trips, engine=engine))
+
+
+def test_slices_add_up_to_the_matrix(engine: str, trips: pa.Table) -> None:
+    n = len(trips)
+    table = trips.append_column("sex", [["f", "m"] * (n // 2)])
+    table = table.append_column("at", pa.array(np.arange(n) % 7 * 86_400))
+    read = read_flows(table, Reading.of(by="sex", time="at", every="day"), engine=engine)
+    assert read.columns == ("sex", "time")
+    assert len(read) == 14
+    assert same(read.whole, read_trips(trips, engine=engine))

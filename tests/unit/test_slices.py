@@ -9,9 +9,9 @@ import pytest
 
 from conftest import trip_table
 from flowveil.cli import main
+from flowveil.engines import read_slices, read_trips
 from flowveil.errors import DataError, ParameterError
 from flowveil.slices import Every, holds
-from flowveil.trips import read_slices, read_trips
 
 START = datetime(2024, 3, 4, 7, 50)
 

@@ -1,98 +1,206 @@
 """Engines: trips in, flows out. The only part of flowveil that reads trips.
 
-An engine is a module with a function ``read`` that has the signature of `Read`. Engines are named here and
-loaded when they are asked for, so that ``import flowveil`` loads none of them.
+An engine is a module with a function ``read`` that is an `Engine`. Engines are named here and loaded when they are
+asked for, so that ``import flowveil`` loads none of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from flowveil.errors import ParameterError, did_you_mean
 from flowveil.flows import Flows
-from flowveil.reading.columns import ColumnMap
-from flowveil.slices import Every, SlicedFlows
-
-if TYPE_CHECKING:
-    from flowveil.zoning.files import ZoneMap
+from flowveil.reading import Reading
+from flowveil.slices import SlicedFlows, check_slice_columns
 
 #: The module of each engine, by the name users give.
 ENGINES: dict[str, str] = {"duckdb": "flowveil.engines.duckdb"}
 
+#: Called now and then with the share that is read, from 0 to 1.
+Progress = Callable[[float], None]
 
-class Read(Protocol):
-    """What every engine offers: the trips of a source as flows, whatever the order of its rows."""
 
-    def __call__(
-        self,
-        source: Any,
-        *,
-        columns: ColumnMap,
-        resolution: int = 10,
-        zones: ZoneMap | None = None,
-        max_dropped: float = 0.05,
-        skip_unknown: bool = False,
-        partition_columns: Sequence[str] = (),
-        person_case: str = "fold",
-        threads: int | None = None,
-        progress: Callable[[float], None] | None = None,
-    ) -> Flows:
-        """Read the source; see `flowveil.trips.read_trips` for the arguments and what is guaranteed."""
+class Engine(Protocol):
+    """What every engine offers: the same slices of flows from the same rows, whatever their order."""
+
+    def __call__(self, source: Any, reading: Reading, *, progress: Progress | None = None) -> SlicedFlows:
+        """Read the source once. Where trips are not cut into slices there is one, with the key ``()``."""
         ...
 
 
-class ReadSlices(Protocol):
-    """The same for slices; engines that cannot cut trips into slices do not have it."""
-
-    def __call__(
-        self,
-        source: Any,
-        *,
-        columns: ColumnMap,
-        every: Every | None = None,
-        by_many: bool = False,
-        resolution: int = 10,
-        zones: ZoneMap | None = None,
-        max_dropped: float = 0.05,
-        skip_unknown: bool = False,
-        partition_columns: Sequence[str] = (),
-        person_case: str = "fold",
-        threads: int | None = None,
-        progress: Callable[[float], None] | None = None,
-    ) -> SlicedFlows:
-        """Read the source; see `flowveil.trips.read_slices`."""
-        ...
-
-
-def load_engine(name: str) -> Read:
+def load_engine(name: str) -> Engine:
     """The ``read`` function of an engine.
 
     Raises:
         ParameterError: there is no engine of that name.
     """
-    read: Read = _module(name).read
-    return read
-
-
-def load_slicing_engine(name: str) -> ReadSlices:
-    """The ``read_slices`` function of an engine.
-
-    Raises:
-        ParameterError: there is no engine of that name, or it cannot cut trips into slices.
-    """
-    read: ReadSlices | None = getattr(_module(name), "read_slices", None)
-    if read is None:
-        raise ParameterError(f"The engine '{name}' cannot cut trips into slices. Hint: use --engine duckdb.")
-    return read
-
-
-def _module(name: str) -> ModuleType:
     if name not in ENGINES:
         known = ", ".join(sorted(ENGINES))
         raise ParameterError(
             f"There is no engine {name!r}. The engines are: {known}.{did_you_mean(str(name), ENGINES)}"
         )
-    return import_module(ENGINES[name])
+    read: Engine = import_module(ENGINES[name]).read
+    return read
+
+
+def read_flows(
+    source: Any, reading: Reading, *, engine: str = "duckdb", progress: Progress | None = None
+) -> SlicedFlows:
+    """Read trips as a `Reading` says: the one way to every engine.
+
+    Raises:
+        ParameterError: there is no such engine, or nothing to read at the path.
+        DataError: the table cannot be used; the message has all problems found.
+    """
+    return load_engine(engine)(source, reading, progress=progress)
+
+
+def read_trips(
+    source: Any,
+    *,
+    resolution: int = 10,
+    origin: str | Sequence[str] | None = None,
+    destination: str | Sequence[str] | None = None,
+    origin_tile: str | None = None,
+    destination_tile: str | None = None,
+    person: str | None = None,
+    weight: str | None = None,
+    trips: str | None = None,
+    zones: Any = None,
+    max_dropped: float = 0.05,
+    skip_unknown: bool = False,
+    partition_columns: str | Sequence[str] = (),
+    person_case: str = "fold",
+    engine: str = "duckdb",
+    progress: Progress | None = None,
+) -> Flows:
+    """Read a trip table into flows between H3 tiles.
+
+    The same rows give the same flows, bit by bit, whatever their order, the file format or the number of
+    threads. Nothing is guessed silently: `Flows.intake` says which columns were used and how many rows were
+    left out and why. Files larger than memory are read in one streaming pass.
+
+    Rows with a missing end, an end off the earth or an end at exactly 0,0 are left out, as are rows with a
+    missing count or weight and rows that stand for no trip. Text in a number column, negative or fractional
+    counts, negative weights, tiles that are no H3 cells and tiles of several resolutions are errors. A row
+    whose person is missing, or a placeholder such as ``unknown``, ``?`` or ``-1``, counts as a trip but adds nobody to
+    the people of its flow; ``intake.nobody`` counts such rows.
+
+    Args:
+        source: a path to .csv, .tsv, .txt (also .gz) or .parquet, a folder or pattern of Parquet files, or a
+            pyarrow, pandas, polars or geopandas table. CSV files are UTF-8 with a first line of names.
+        resolution: H3 resolution of the tiles. Given tiles that are finer are lifted to it; coarser ones keep
+            their own, and ``intake.resolution`` says so.
+        origin: latitude and longitude column of the origin, ``"lat,lon"`` or a pair. Usual names are
+            recognised where neither these nor tiles are given.
+        destination: the same for the destination.
+        origin_tile: column of H3 cells, as text or as 64-bit integers, instead of coordinates.
+        destination_tile: the same for the destination.
+        person: column that says who travelled; usual names are recognised, an empty text means none.
+        weight: column with the weight of a row: of its one trip, or of all its trips where there is a trips
+            column. Usual names are recognised, an empty text means none. Weights are summed in steps of
+            2**-20.
+        trips: column that says how many trips a row stands for. ``trips``, ``n_trips`` and ``count`` are
+            recognised beside tile columns only; an empty text means none.
+        zones: a map of the user's own whose zones are the tiles, instead of H3 cells: what `read_zones` returns, or
+            what it takes. The ends must then be codes of its zones.
+        max_dropped: share of the rows that may be left out; rows that stand for no trip are not counted.
+        skip_unknown: leave out rows with a tile that is not an H3 cell, instead of refusing them.
+        partition_columns: columns come from the contents of files. These come from folders such as ``month=3``,
+            ``"a,b"`` or a list; they may cut trips (``by``, ``time``) and be nothing else.
+        person_case: ``fold`` takes persons that differ in upper and lower case only for one, which counts fewer people
+            and so is the safe side; ``keep`` counts them as different.
+        engine: who reads; see `ENGINES`.
+        progress: called now and then with the share that is read, from 0 to 1.
+
+    Raises:
+        ParameterError: an argument is wrong, or there is nothing to read at the path.
+        DataError: the table cannot be used. The message has all problems found, counted, with row numbers as
+            examples.
+    """
+    reading = Reading.of(
+        resolution=resolution,
+        origin=origin,
+        destination=destination,
+        origin_tile=origin_tile,
+        destination_tile=destination_tile,
+        person=person,
+        weight=weight,
+        trips=trips,
+        zones=zones,
+        max_dropped=max_dropped,
+        skip_unknown=skip_unknown,
+        partition_columns=partition_columns,
+        person_case=person_case,
+    )
+    return read_flows(source, reading, engine=engine, progress=progress).whole
+
+
+def read_slices(
+    source: Any,
+    *,
+    by: str | Sequence[str] = (),
+    time: str | None = None,
+    every: str | None = None,
+    by_many: bool = False,
+    resolution: int = 10,
+    origin: str | Sequence[str] | None = None,
+    destination: str | Sequence[str] | None = None,
+    origin_tile: str | None = None,
+    destination_tile: str | None = None,
+    person: str | None = None,
+    weight: str | None = None,
+    trips: str | None = None,
+    zones: Any = None,
+    max_dropped: float = 0.05,
+    skip_unknown: bool = False,
+    partition_columns: str | Sequence[str] = (),
+    person_case: str = "fold",
+    engine: str = "duckdb",
+    progress: Progress | None = None,
+) -> SlicedFlows:
+    """Read a trip table into the flows of each slice: of each segment, each step of time, or both.
+
+    All slices are over the same two hierarchies. Rows whose time or attribute is missing are left out and counted.
+    Times may be timestamps, dates, text, or Unix seconds (milliseconds and microseconds are recognised by their size);
+    those with a zone are taken in UTC, those without as they stand.
+
+    Args:
+        source: as for `read_trips`.
+        by: columns of attributes, ``"sex,age"`` or a list; slices are their combinations.
+        time: column of the time, together with ``every``.
+        every: step of time: minutes or hours that divide a day (``15min``, ``1h``), ``day``, ``month``, ``hour``,
+            ``weekday``, or ``weekday-hour`` (168 slices, each collecting that hour of all weeks).
+        by_many: allow attributes with more than 50 values, or more than one for 100 rows. They are refused otherwise: a
+            column like an identifier makes matrices of one contributor each. Times are not concerned.
+
+    All other arguments are those of `read_trips`.
+
+    Raises:
+        ParameterError: an argument is wrong, or no slices are asked for.
+        DataError: the table cannot be used.
+    """
+    reading = Reading.of(
+        by=by,
+        time=time,
+        every=every,
+        by_many=by_many,
+        resolution=resolution,
+        origin=origin,
+        destination=destination,
+        origin_tile=origin_tile,
+        destination_tile=destination_tile,
+        person=person,
+        weight=weight,
+        trips=trips,
+        zones=zones,
+        max_dropped=max_dropped,
+        skip_unknown=skip_unknown,
+        partition_columns=partition_columns,
+        person_case=person_case,
+    )
+    # A reading may have no slices; who asks for slices without naming any has forgotten something.
+    check_slice_columns(reading.columns.by, time=reading.columns.time, every=reading.every)
+    return read_flows(source, reading, engine=engine, progress=progress)

@@ -6,14 +6,13 @@ outgrows the memory limit goes to a private temporary folder that is removed wha
 H3 extension, but it cannot be had offline, and a user-defined function gets 2,048 rows a call where a batch
 has a hundred thousand.
 
-Messages of DuckDB quote the input, so none is let through: errors are told in flowveil's own words.
+Messages of DuckDB quote the input, so none is let through: errors are reported in flowveil's own words.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -26,16 +25,16 @@ from numpy.typing import NDArray
 from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Flows, Intake, People
 from flowveil.hierarchy import Ints
+from flowveil.reading import Reading
 from flowveil.reading.columns import ColumnMap, complete
 from flowveil.reading.database import MISSING_PATTERN, fetch_table, in_own_words, open_database
-from flowveil.reading.persons import Nobody, check_person_case, folded, person_sql, placeholder_sql
+from flowveil.reading.persons import Nobody, folded, person_sql, placeholder_sql
 from flowveil.reading.screening import WEIGHT_UNITS, Batch, Kept, Screening
 from flowveil.reading.slicing import attribute_sql, label_sql, microseconds_sql, time_state_sql
 from flowveil.reading.tables import Table, open_table
-from flowveil.reading.tiling import NO_TILE, UNREADABLE_TILE, H3Tiling, MapTiling, Tiling, is_cell
-from flowveil.slices import MOST_SLICES, TIME, Every, SlicedFlows, refuse_many_values
-from flowveil.zoning.files import ZoneMap
-from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64
+from flowveil.reading.tiling import NO_TILE, UNREADABLE_TILE, H3Tiling, MapTiling, Tiling, is_cell, tiling_of
+from flowveil.slices import MOST_SLICES, TIME, SlicedFlows, refuse_many_values
+from flowveil.zoning.h3 import Cells64
 
 #: Rows in a batch: enough that the cost of a batch does not show, few enough that all its columns stay small.
 BATCH_ROWS = 1 << 17
@@ -49,165 +48,51 @@ _TIME_TYPE = re.compile(r"^TIMESTAMP|^DATE$")
 
 
 def read(
-    source: Any,
-    *,
-    columns: ColumnMap,
-    resolution: int = 10,
-    zones: ZoneMap | None = None,
-    max_dropped: float = 0.05,
-    skip_unknown: bool = False,
-    partition_columns: Sequence[str] = (),
-    person_case: str = "fold",
-    threads: int | None = None,
-    progress: Callable[[float], None] | None = None,
-) -> Flows:
-    """Read trips and group them into flows; see `flowveil.trips.read_trips`.
-
-    Args:
-        source: files or a table in memory.
-        columns: the columns the user named; the others are recognised.
-        resolution: H3 resolution of the tiles; given tiles that are coarser keep their own.
-        zones: the map whose zones are the tiles, instead of H3 cells.
-        max_dropped: share of the rows that may be left out.
-        skip_unknown: leave out rows with a tile that is not an H3 cell, instead of refusing them.
-        partition_columns: folders ``name=value`` of the files whose values shall be columns.
-        person_case: ``fold`` if persons that differ in upper and lower case only are the same, ``keep`` if not.
-        threads: threads of DuckDB; all cores unless given. Has no effect on the result.
-        progress: called now and then with the share that is read, from 0 to 1.
-
-    Raises:
-        ParameterError: an argument is out of its range, or the source is nothing that can be read.
-        DataError: the table cannot be used; the message has all problems found.
-    """
-    with _staging(
-        source,
-        columns=columns,
-        every=None,
-        resolution=resolution,
-        zones=zones,
-        max_dropped=max_dropped,
-        skip_unknown=skip_unknown,
-        partition_columns=partition_columns,
-        person_case=person_case,
-        threads=threads,
-        progress=progress,
-    ) as (staged, intake):
-        return staged.flows(intake)
-
-
-def read_slices(
-    source: Any,
-    *,
-    columns: ColumnMap,
-    every: Every | None = None,
-    by_many: bool = False,
-    resolution: int = 10,
-    zones: ZoneMap | None = None,
-    max_dropped: float = 0.05,
-    skip_unknown: bool = False,
-    partition_columns: Sequence[str] = (),
-    person_case: str = "fold",
-    threads: int | None = None,
-    progress: Callable[[float], None] | None = None,
+    source: Any, reading: Reading, *, progress: Callable[[float], None] | None = None, threads: int | None = None
 ) -> SlicedFlows:
-    """Read trips and group them into the flows of each slice, in the same single pass.
+    """Read trips once and group them into the flows of each slice; see `flowveil.engines.Engine`.
 
     Args:
         source: files or a table in memory.
-        columns: the columns the user named, the slice columns among them; the others are recognised.
-        every: the step of time, where there is a time column.
-        by_many: allow attributes with many values; see `flowveil.slices.refuse_many_values`.
-        resolution: as for `read`.
-        zones: as for `read`.
-        max_dropped: as for `read`; a missing time or attribute counts as well.
-        skip_unknown: as for `read`.
-        partition_columns: as for `read`.
-        person_case: as for `read`.
-        threads: as for `read`.
-        progress: as for `read`.
+        reading: how to read it; columns that it does not name are recognised.
+        progress: called now and then with the share that is read, from 0 to 1.
+        threads: threads of DuckDB; all cores unless given. Has no effect on the result.
 
     Raises:
-        ParameterError: an argument is out of its range, or the source is nothing that can be read.
+        ParameterError: the source is nothing that can be read.
         DataError: the table cannot be used; the message has all problems found.
     """
-    with _staging(
-        source,
-        columns=columns,
-        every=every,
-        resolution=resolution,
-        zones=zones,
-        max_dropped=max_dropped,
-        skip_unknown=skip_unknown,
-        partition_columns=partition_columns,
-        person_case=person_case,
-        threads=threads,
-        progress=progress,
-    ) as (staged, intake):
-        return staged.sliced(replace(intake, by_many=by_many), every)
-
-
-@contextmanager
-def _staging(
-    source: Any,
-    *,
-    columns: ColumnMap,
-    every: Every | None,
-    resolution: int,
-    zones: ZoneMap | None,
-    max_dropped: float,
-    skip_unknown: bool,
-    partition_columns: Sequence[str],
-    person_case: str,
-    threads: int | None,
-    progress: Callable[[float], None] | None,
-) -> Iterator[tuple[_Staged, Intake]]:
-    """Read the source once; its screened rows are staged in DuckDB for as long as the context lasts."""
-    _check(resolution, max_dropped, threads)
-    check_person_case(person_case)
-    tiling: Tiling = H3Tiling(resolution) if zones is None else MapTiling(zones)
-    screening = Screening(tiling=tiling, max_dropped=max_dropped, skip_unknown=skip_unknown)
+    tiling = tiling_of(reading)
     with open_database(threads) as con:
         with in_own_words("The input"):
-            table = open_table(con, source, partition_columns=partition_columns)
+            table = open_table(con, source, partition_columns=reading.partition_columns)
         with in_own_words(table.label):
-            used = complete(
-                columns,
+            columns = complete(
+                reading.columns,
                 table.names,
                 holds_tiles=lambda name: _holds_tiles(con, table, name, tiling),
                 points=tiling.takes_points,
                 partitions=table.partitions,
                 header=lambda: table.header(con),
             )
-            _refuse_points(used, tiling)
-            query = _Query.over(con, table, used, tiling, every)
+            _refuse_points(columns, tiling)
+            reading = replace(reading, columns=columns)
+            query = _Query.over(con, table, reading, tiling)
             # The stream of batches holds its connection, so they are staged through another one.
-            staged = _Staged(con.cursor(), used, tiling, person_case=person_case)
+            staged = _Staged(con.cursor(), reading, tiling)
+        screening = Screening(reading, tiling)
         for batch in _batches(con, query.sql, table.label):
             kept = screening.pass_batch(query.columns_of(batch))
             with in_own_words(table.label):
                 staged.add(kept, batch)
             if progress is not None and table.n_rows:
                 progress(min(screening.rows / table.n_rows, 0.99))
-        intake = screening.finish(label=table.label, columns=used.as_recorded())
-        intake = replace(intake, partition_columns=tuple(partition_columns), person_case=person_case)
-        intake = replace(intake, nobody=staged.nobody.as_recorded())
-        if zones is not None:
-            intake = replace(intake, zones=zones.columns)
+        intake = screening.finish(label=table.label, nobody=staged.nobody.as_recorded())
         with in_own_words(table.label):
-            yield staged, intake
+            flows = staged.sliced(intake)
     if progress is not None:
         progress(1.0)
-
-
-def _check(resolution: int, max_dropped: float, threads: int | None) -> None:
-    if isinstance(resolution, bool) or not isinstance(resolution, int | np.integer):
-        raise ParameterError(f"The resolution must be a whole number from 0 to {MAX_RESOLUTION}.")
-    if not 0 <= resolution <= MAX_RESOLUTION:
-        raise ParameterError(f"The resolution is {resolution}; allowed are 0 to {MAX_RESOLUTION} (H3).")
-    if not 0 <= max_dropped <= 1:
-        raise ParameterError(f"max_dropped is {max_dropped}; it is a share, allowed are 0 to 1.")
-    if threads is not None and threads < 1:
-        raise ParameterError(f"threads is {threads}; at least 1 is needed.")
+    return flows
 
 
 def _refuse_points(used: ColumnMap, tiling: Tiling) -> None:
@@ -250,7 +135,8 @@ class _Query:
     texts: tuple[str, ...]
 
     @classmethod
-    def over(cls, con: Any, table: Table, used: ColumnMap, tiling: Tiling, every: Every | None = None) -> _Query:
+    def over(cls, con: Any, table: Table, reading: Reading, tiling: Tiling) -> _Query:
+        used = reading.columns
         names = list(dict.fromkeys(used.names()))
         relation = table.attach(con, [list(table.names).index(name) for name in names])
         described = con.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()
@@ -274,10 +160,10 @@ class _Query:
             select.append(f"{placeholder_sql(person)} AS placeholder")
         for i, name in enumerate(used.by):
             select.append(f"{attribute_sql(at[name], types[name], missing=MISSING_PATTERN)} AS slice{i}")
-        if used.time and every is not None:
+        if used.time and reading.every is not None:
             moment = microseconds_sql(at[used.time], types[used.time], missing=MISSING_PATTERN)
             state = time_state_sql(moment, at[used.time], types[used.time], missing=MISSING_PATTERN)
-            select.append(f"{label_sql(moment, every)} AS slice{len(used.by)}")
+            select.append(f"{label_sql(moment, reading.every)} AS slice{len(used.by)}")
             select.append(f"{state} AS time_state")
         texts = tuple(dict.fromkeys(name for name in numbers if _TEXT_TYPE.match(types[name])))
         if texts:
@@ -414,12 +300,13 @@ def _numpy(batch: Any, name: str) -> NDArray[Any]:
 class _Staged:
     """Rows on their way to flows: slices, origin, destination, person, trips, weight, in a table of DuckDB.
 
-    Whatever trips are to be told apart by is a key here.
+    Whatever distinguishes trips is a key here.
     """
 
-    def __init__(self, con: Any, used: ColumnMap, tiling: Tiling, *, person_case: str) -> None:
+    def __init__(self, con: Any, reading: Reading, tiling: Tiling) -> None:
+        used = reading.columns
         self.nobody = Nobody()
-        self._folds_case = person_case == "fold"
+        self._reading = reading
         self._con = con
         self._tiling = tiling
         self._has_person = bool(used.person)
@@ -458,7 +345,7 @@ class _Staged:
         """The persons of kept rows; None where nobody is known, which is counted."""
         self.nobody.add(placeholders)
         known = pc.if_else(pc.is_null(placeholders), persons, pa.scalar(None, persons.type))
-        return folded(known) if self._folds_case else known
+        return folded(known) if self._reading.person_case == "fold" else known
 
     def _flush(self) -> None:
         if not self._waiting:
@@ -483,60 +370,40 @@ class _Staged:
         self._rows = self._con.execute("SELECT count(*) FROM staged").fetchall()[0][0]
         self._fold_at = max(FOLD_ROWS, 2 * self._rows)
 
-    def flows(self, intake: Intake) -> Flows:
-        """Group all rows. Only whole numbers are summed, so the order of the rows leaves no trace."""
-        grouped = self._grouped()
-        origin, origins = _numbered(grouped.column("origin").to_numpy())
-        destination, destinations = _numbered(grouped.column("destination").to_numpy())
-        return Flows(
-            origin,
-            destination,
-            grouped.column("trips").to_numpy().copy(),
-            grouped.column("weight").to_numpy() / WEIGHT_UNITS if self._has_weight else None,
-            self._people((origin, destination), (origins, destinations)) if self._has_person else None,
-            origins=self._tiling.hierarchy(origins),
-            destinations=self._tiling.hierarchy(destinations),
-            intake=intake,
-            whole_map=self._tiling.whole_map,
-        )
+    def sliced(self, intake: Intake) -> SlicedFlows:
+        """Group all rows; all slices number their tiles in the same two trees.
 
-    def sliced(self, intake: Intake, every: Every | None) -> SlicedFlows:
-        """Group all rows by slice as well; all slices number their tiles in the same two trees."""
+        Only whole numbers are summed, so the order of the rows leaves no trace.
+        """
         grouped = self._grouped()
-        if not intake.by_many:
+        if not self._reading.by_many:
             values = {name: pc.count_distinct(grouped.column(s)).as_py() for name, s in self._attributes()}
             refuse_many_values(values, rows=intake.rows - sum(intake.left_out.values()))
         keys, start = self._numbered_slices(grouped)
-        number = np.repeat(np.arange(len(keys)), np.diff(start))
         origin, origins = _numbered(grouped.column("origin").to_numpy())
         destination, destinations = _numbered(grouped.column("destination").to_numpy())
         trips = grouped.column("trips").to_numpy()
         weight = grouped.column("weight").to_numpy() / WEIGHT_UNITS if self._has_weight else None
-        people = who_start = None
+        people: People | None = None
         if self._has_person:
+            number = np.repeat(np.arange(len(keys)), np.diff(start))
             people = self._people((number, origin, destination), (np.arange(len(keys)), origins, destinations), keys)
-            who_start = np.searchsorted(people.cell, start)
         tree_o, tree_d = self._tiling.hierarchy(origins), self._tiling.hierarchy(destinations)
-        slices = []
-        for i, (a, b) in enumerate(pairwise(start.tolist())):
-            who = None
-            if people is not None and who_start is not None:
-                own = slice(who_start[i], who_start[i + 1])
-                who = people.rows(own, first_cell=a)
-            slices.append(
-                Flows(
-                    origin[a:b].copy(),
-                    destination[a:b].copy(),
-                    trips[a:b].copy(),
-                    None if weight is None else weight[a:b],
-                    who,
-                    origins=tree_o,
-                    destinations=tree_d,
-                    intake=intake,
-                    whole_map=self._tiling.whole_map,
-                )
+        slices = tuple(
+            Flows(
+                origin[a:b].copy(),
+                destination[a:b].copy(),
+                trips[a:b].copy(),
+                None if weight is None else weight[a:b],
+                None if people is None else people.rows(slice(*np.searchsorted(people.cell, (a, b))), first_cell=a),
+                origins=tree_o,
+                destinations=tree_d,
+                intake=intake,
+                whole_map=self._tiling.whole_map,
             )
-        return SlicedFlows(columns=self._slice_names, keys=keys, slices=tuple(slices), every=every)
+            for a, b in pairwise(start.tolist())
+        )
+        return SlicedFlows(columns=self._slice_names, keys=keys, slices=slices, every=self._reading.every)
 
     def _attributes(self) -> Iterator[tuple[str, str]]:
         """The slice columns but for the time: their names, and what they are called here."""
@@ -565,48 +432,39 @@ class _Staged:
                 "Hint: a column with so many values is rather an identifier; use classes, or a longer --every."
             )
         columns = [grouped.column(name).take(pa.array(at)).to_pylist() for name in self._slices]
-        return tuple(zip(*columns, strict=True)), np.append(at, len(grouped))
+        keys = tuple(zip(*columns, strict=True)) if columns else ((),)
+        return keys, np.append(at, len(grouped))
 
     def _people(
-        self,
-        flows: tuple[NDArray[Any], ...],
-        codes: tuple[NDArray[Any], ...],
-        keys: Sequence[tuple[str, ...]] = (),
+        self, flows: tuple[NDArray[Any], ...], codes: tuple[NDArray[Any], ...], keys: Sequence[tuple[str, ...]]
     ) -> People:
         """Distinct people of each flow and their trips. Persons become numbers in the order of their names, which stay.
 
         Args:
-            flows: the numbers that make a flow: of its slice, where there are slices, of its origin and its
-                destination.
+            flows: the numbers that make a flow: of its slice, of its origin and of its destination.
             codes: what these numbers mean, in order: numbers of slices, tiles of the origins, of the destinations.
             keys: the slices.
         """
-        slice_number = ""
-        if keys:
+        number, joined = "0 AS slice", ""
+        if self._slices:
             columns = {name: [key[i] for key in keys] for i, name in enumerate(self._slices)}
             self._con.register("flowveil_slices", pa.table({**columns, "slice": np.arange(len(keys))}))
-            slice_number = "slice, "
-        joined = f"JOIN flowveil_slices USING ({', '.join(self._slices)}) " if keys else ""
+            number, joined = "slice", f"JOIN flowveil_slices USING ({', '.join(self._slices)})"
         rows = fetch_table(
             self._con,
             "WITH numbered AS (SELECT person, CAST(row_number() OVER (ORDER BY person) - 1 AS INTEGER) AS "
             "number FROM (SELECT DISTINCT person FROM staged WHERE person IS NOT NULL)) "
-            f"SELECT {slice_number}origin, destination, number, CAST(sum(trips) AS BIGINT) AS trips "
-            f"FROM staged JOIN numbered USING (person) {joined}"
-            f"GROUP BY {slice_number}origin, destination, number ORDER BY {slice_number}origin, destination, number",
+            f"SELECT {number}, origin, destination, number, CAST(sum(trips) AS BIGINT) AS trips "
+            f"FROM staged JOIN numbered USING (person) {joined} GROUP BY ALL ORDER BY ALL",
         )
-        if keys:
-            self._con.unregister("flowveil_slices")
-        names = (*(("slice",) if keys else ()), "origin", "destination")
         # In order, so that the searches walk through memory instead of jumping.
         flow_keys = np.zeros(len(flows[0]), dtype=np.int64)
         wanted = np.zeros(len(rows), dtype=np.int64)
-        for name, number, known in zip(names, flows, codes, strict=True):
-            flow_keys = flow_keys * len(known) + number
+        for name, number_of_flow, known in zip(("slice", "origin", "destination"), flows, codes, strict=True):
+            flow_keys = flow_keys * len(known) + number_of_flow
             wanted = wanted * len(known) + np.searchsorted(known, rows.column(name).to_numpy())
-        cell = np.searchsorted(flow_keys, wanted)
         return People(
-            cell=cell.astype(np.int32),
+            cell=np.searchsorted(flow_keys, wanted).astype(np.int32),
             person=rows.column("number").to_numpy().astype(np.int32),
             trips=rows.column("trips").to_numpy().copy(),
         )

@@ -68,13 +68,7 @@ class Method:
         return {
             **asked,
             "options": {**defaults, **options},
-            "resolution": flows.intake.resolution,
-            "columns": dict(flows.intake.columns),
-            "max_dropped": flows.intake.max_dropped,
-            "skip_unknown": flows.intake.skip_unknown,
-            "partition_columns": list(flows.intake.partition_columns),
-            "person_case": flows.intake.person_case,
-            "zones": dict(flows.intake.zones),
+            **flows.intake.parameters(),
         }
 
     def parse_option(self, name: str, text: str) -> Any:

@@ -1,1 +1,127 @@
-"""How trips are read: columns, tables, screening, tiling, slicing."""
+"""How trips are read: one frozen `Reading`, made once by the front door and handed to the engine that reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flowveil.errors import ParameterError
+from flowveil.reading.columns import ROLES, ColumnMap
+from flowveil.reading.partitions import parse_partition_columns
+from flowveil.slices import Every, check_slice_columns
+from flowveil.zoning.h3 import MAX_RESOLUTION
+
+if TYPE_CHECKING:
+    from flowveil.zoning.files import ZoneMap
+
+PERSON_CASES = ("fold", "keep")
+#: What a report records under the name by which users give it; columns, zones and slices are recorded apart.
+_PLAIN = ("resolution", "max_dropped", "skip_unknown", "partition_columns", "person_case")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Everything that decides which flows a source becomes: the same rows and the same `Reading` give the same flows.
+
+    Attributes:
+        columns: which column serves as what; those that are not named are recognised.
+        every: the step of time, together with the time among the columns.
+        by_many: whether attributes with many values may make slices; see `flowveil.slices.refuse_many_values`.
+        resolution: H3 resolution of the tiles, from 0 to 15; given tiles that are coarser keep their own.
+        zones: the map whose zones are the tiles, instead of H3 cells.
+        max_dropped: share of the rows that may be left out, from 0 to 1.
+        skip_unknown: leave out rows with an unknown tile, instead of refusing them.
+        partition_columns: columns that come from the folders of the files.
+        person_case: one of `PERSON_CASES`: whether persons that differ in upper and lower case only are one.
+    """
+
+    columns: ColumnMap = field(default_factory=ColumnMap)
+    every: Every | None = None
+    by_many: bool = False
+    resolution: int = 10
+    zones: ZoneMap | None = None
+    max_dropped: float = 0.05
+    skip_unknown: bool = False
+    partition_columns: tuple[str, ...] = ()
+    person_case: str = "fold"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.resolution, bool) or not isinstance(self.resolution, int | np.integer):
+            raise ParameterError(f"The resolution must be a whole number from 0 to {MAX_RESOLUTION}.")
+        if not 0 <= self.resolution <= MAX_RESOLUTION:
+            raise ParameterError(f"The resolution is {self.resolution}; allowed are 0 to {MAX_RESOLUTION} (H3).")
+        if not 0 <= self.max_dropped <= 1:
+            raise ParameterError(f"max_dropped is {self.max_dropped}; it is a share, allowed are 0 to 1.")
+        if self.person_case not in PERSON_CASES:
+            raise ParameterError(
+                f"person_case (--person-case) must be one of {', '.join(PERSON_CASES)}; found {self.person_case!r}."
+            )
+        if self.columns.slice_names() or self.every is not None:
+            check_slice_columns(self.columns.by, time=self.columns.time, every=self.every)
+
+    @classmethod
+    def of(
+        cls, *, zones: Any = None, every: str | None = None, partition_columns: str | Iterable[str] = (), **given: Any
+    ) -> Reading:
+        """From what users give by name; see `flowveil.read_slices`.
+
+        Raises:
+            ParameterError: an argument is wrong.
+        """
+        columns = ColumnMap.parse(**{role: given.pop(role) for role in ROLES if role in given})
+        return cls(
+            columns=columns,
+            every=None if every is None else Every.parse(every),
+            zones=_map_of(zones),
+            partition_columns=parse_partition_columns(partition_columns),
+            **given,
+        )
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, Any], **changes: Any) -> Reading:
+        """As the parameters of a report say that its trips were read.
+
+        Args:
+            parameters: what a report says of how its release was made.
+            **changes: what shall differ, by the names of `read_slices`. The map of zones must be among them where there
+                was one: a report names its columns only.
+
+        Raises:
+            ParameterError: a change is wrong, or the map is missing.
+        """
+        columns, slices = parameters.get("columns", {}), parameters.get("slices")
+        given: dict[str, Any] = {role: columns[role] for role in ROLES if role in columns}
+        given |= {name: parameters[name] for name in _PLAIN if parameters.get(name) is not None}
+        if slices is not None:
+            given |= {"every": slices.get("every"), "by_many": slices.get("by_many") is True}
+        given |= changes
+        if parameters.get("zones"):
+            if given.get("zones") is None:
+                raise ParameterError(
+                    "The release was made on a map of its own, which it does not contain. Hint: give the map with "
+                    "--zones."
+                )
+            given["zones"] = _map_of(given["zones"], **parameters["zones"])
+        return cls.of(**given)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `flowveil.flows.Intake` keeps of it: texts and numbers, nothing of the map but its columns."""
+        return {
+            "columns": self.columns.as_recorded(),
+            "resolution": self.resolution if self.zones is None else None,
+            "zones": {} if self.zones is None else self.zones.columns,
+            "by_many": self.by_many,
+            **{name: getattr(self, name) for name in _PLAIN if name != "resolution"},
+        }
+
+
+def _map_of(zones: Any, **columns: str) -> ZoneMap | None:
+    """The user's own map, read if it is not yet; None where the tiles are H3 cells."""
+    if zones is None:
+        return None
+    from flowveil.zoning.files import ZoneMap, read_zones
+
+    return zones if isinstance(zones, ZoneMap) else read_zones(zones, **columns)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
 from flowveil.errors import DataError, ParameterError
-from flowveil.reading.headers import Header
+from flowveil.headers import Header
 
 Pair = tuple[str, str]
 
@@ -100,6 +100,31 @@ class ColumnMap:
                 "Origin and destination, latitude and longitude need columns of their own."
             )
 
+    @classmethod
+    def parse(
+        cls,
+        *,
+        origin: str | Sequence[str] | None = None,
+        destination: str | Sequence[str] | None = None,
+        origin_tile: str | None = None,
+        destination_tile: str | None = None,
+        by: str | Sequence[str] = (),
+        **others: str | None,
+    ) -> ColumnMap:
+        """From names as users give them: pairs and lists may be texts with commas.
+
+        Raises:
+            ParameterError: a pair is none, or only one end is given.
+        """
+        return cls(
+            origin=parse_pair(origin, role="origin"),
+            destination=parse_pair(destination, role="destination"),
+            origin_tile=origin_tile or None,
+            destination_tile=destination_tile or None,
+            by=tuple(n.strip() for n in by.split(",") if n.strip()) if isinstance(by, str) else tuple(by),
+            **others,
+        )
+
     @property
     def ends(self) -> tuple[str, ...]:
         """The columns of the two ends: four coordinates, or two tiles, or none so far."""
@@ -130,6 +155,10 @@ class ColumnMap:
             if value is not None and value != ():
                 recorded[field.name] = value if isinstance(value, str) else ",".join(value)
         return recorded
+
+
+#: What a column can serve as, by the names that users give.
+ROLES = tuple(role.name for role in fields(ColumnMap))
 
 
 def parse_pair(value: str | Sequence[str] | None, *, role: str) -> Pair | None:

@@ -16,10 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flowveil.errors import ParameterError
 from flowveil.reading.database import MISSING
 
-CASES = ("fold", "keep")
 #: What stands for nobody, without case and outer blanks, beside `MISSING`. Documented in docs/reading.md.
 PLACEHOLDERS = (
     "unknown", "unk", "missing", "anonymous", "anon", "undefined", "unspecified", "unidentified", "not available",
@@ -50,16 +48,6 @@ _NOBODY = "'" + "|".join([*(re.escape(w) for w in (*MISSING, *PLACEHOLDERS)), *_
 _UNSEEN = r"^[\s\p{Z}\p{C}]+|[\s\p{Z}\p{C}]+$|\p{C}+"
 _WHOLE_SQL = r"regexp_replace({}, '^(-?[0-9]+)\.0+$', '\1')"
 _FLOAT_TYPE = re.compile(r"^(FLOAT|DOUBLE)$")
-
-
-def check_person_case(case: str) -> None:
-    """Refuse what is no way to read the case of persons.
-
-    Raises:
-        ParameterError: it is neither of `CASES`.
-    """
-    if case not in CASES:
-        raise ParameterError(f"person_case (--person-case) must be one of {', '.join(CASES)}; found {case!r}.")
 
 
 def person_sql(column: str, kind: str) -> str:

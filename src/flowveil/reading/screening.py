@@ -9,7 +9,7 @@ never values.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from flowveil.errors import DataError
 from flowveil.flows import Intake
+from flowveil.reading import Reading
 from flowveil.reading.tiling import NO_TILE, H3Tiling, Mask, Tiling, index_points
 from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64
 
@@ -112,10 +113,9 @@ class _Finding:
 class Screening:
     """Passes batches in the order of the table, keeps the counts, and speaks once at the end."""
 
-    def __init__(self, *, tiling: Tiling, max_dropped: float, skip_unknown: bool) -> None:
+    def __init__(self, reading: Reading, tiling: Tiling) -> None:
+        self._reading = reading
         self._tiling = tiling
-        self._max_dropped = max_dropped
-        self._skip_unknown = skip_unknown
         self._rows = 0
         self._kept = 0
         self._trips = 0
@@ -165,8 +165,12 @@ class Screening:
         self._trips += int(trips.sum(dtype=np.float64)) if batch.trips is not None else len(rows)
         return Kept(rows=rows, origin=origin, destination=destination, trips=trips, weight=weight)
 
-    def finish(self, *, label: str, columns: dict[str, str]) -> Intake:
+    def finish(self, *, label: str, nobody: dict[str, int]) -> Intake:
         """What reading came to, once all batches have passed.
+
+        Args:
+            label: how messages call the table.
+            nobody: rows without a known person; see `Intake`.
 
         Raises:
             DataError: with everything that was found, if there are errors, too many gaps, or no row is left.
@@ -191,18 +195,10 @@ class Screening:
                 f"No trip is left in {label}: {found if self._rows else 'it has no rows'}. "
                 "At least one row with both ends is needed."
             )
-        resolution = None
-        if isinstance(self._tiling, H3Tiling):
-            asked = self._tiling.resolution
-            resolution = min(int(resolutions[0]), asked) if len(resolutions) else asked
-        return Intake(
-            rows=self._rows,
-            left_out={reason: n for reason, n in self._left_out.items() if n},
-            columns=columns,
-            resolution=resolution,
-            max_dropped=self._max_dropped,
-            skip_unknown=self._skip_unknown,
-        )
+        # Given cells that are coarser than asked for keep their own resolution: that is the one that was read.
+        as_read = replace(self._reading, resolution=min([*resolutions.tolist(), self._reading.resolution]))
+        left_out = {reason: n for reason, n in self._left_out.items() if n}
+        return Intake(rows=self._rows, left_out=left_out, nobody=nobody, **as_read.to_dict())
 
     def _find(self, what: str, mask: Mask) -> None:
         if mask.any():
@@ -229,7 +225,7 @@ class Screening:
         return bad
 
     def _check_tiles(self, batch: Batch) -> Mask:
-        if batch.tiles is None or self._skip_unknown:
+        if batch.tiles is None or self._reading.skip_unknown:
             return np.zeros(len(batch), dtype=np.bool_)
         unknown = self._unknown(batch.tiles)
         self._find(f"a tile that is not {self._tiling.noun}", unknown)
@@ -260,7 +256,7 @@ class Screening:
                 self._on_earth_if_swapped += int(np.count_nonzero(~swapped))
         if batch.tiles is not None:
             gaps[MISSING_END] = _any_of([t == NO_TILE for t in batch.tiles])
-            if self._skip_unknown:
+            if self._reading.skip_unknown:
                 gaps[UNKNOWN_TILE] = self._unknown(batch.tiles)
         return gaps
 
@@ -300,7 +296,7 @@ class Screening:
         # A row without trips says nothing, so it is neither lost nor expected.
         left_out = sum(n for reason, n in self._left_out.items() if reason != NO_TRIPS)
         expected = self._rows - self._left_out[NO_TRIPS]
-        if left_out <= self._max_dropped * expected:
+        if left_out <= self._reading.max_dropped * expected:
             return
         hint = "give a larger max_dropped (--max-dropped) if so many rows may be missing."
         off = self._left_out[OFF_EARTH]
@@ -311,7 +307,7 @@ class Screening:
             )
         raise DataError(
             f"Too many rows of {label} cannot be used: {left_out:,} of {expected:,} "
-            f"({left_out / expected:.1%}), allowed are {self._max_dropped:.1%}. "
+            f"({left_out / expected:.1%}), allowed are {self._reading.max_dropped:.1%}. "
             f"Left out: {self._left_out_text()}. Hint: {hint}"
         )
 

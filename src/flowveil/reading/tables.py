@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 from flowveil.errors import DataError, ParameterError
+from flowveil.headers import Header
 from flowveil.paths import named_path
-from flowveil.reading.headers import Header
 from flowveil.reading.partitions import partition_sql
 
 _CSV_ENDINGS = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")

@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from flowveil.hierarchy import Hierarchy
+from flowveil.reading import Reading
 from flowveil.zoning.files import ZoneMap
 from flowveil.zoning.h3 import MAX_RESOLUTION, PENTAGON_BASE_CELLS, Cells64, h3_hierarchy, parent_of, resolution_of
 
@@ -142,6 +143,11 @@ class MapTiling:
     def whole_map(self) -> Hierarchy:
         """The map as it was given."""
         return self.zone_map.hierarchy
+
+
+def tiling_of(reading: Reading) -> Tiling:
+    """What the tiles are, as a reading says."""
+    return H3Tiling(reading.resolution) if reading.zones is None else MapTiling(reading.zones)
 
 
 def is_cell(cells: Cells64) -> Mask:

@@ -19,8 +19,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, ParameterError
+from flowveil.headers import Header
 from flowveil.reading.database import fetch_table
-from flowveil.reading.headers import Header
 from flowveil.sources.tables import opened
 
 #: What the columns of points are usually called, without case and separators.

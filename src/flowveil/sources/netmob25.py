@@ -16,9 +16,9 @@ import duckdb
 import pyarrow as pa
 
 from flowveil.errors import DataError, ParameterError
+from flowveil.headers import Header
 from flowveil.paths import named_path
 from flowveil.reading.database import fetch_table, in_own_words, open_database
-from flowveil.reading.headers import Header
 from flowveil.reading.slicing import microseconds_sql
 from flowveil.sources.gps import LATITUDES, LONGITUDES, Prepared, choose_columns, trips_of_points
 from flowveil.sources.tables import opened

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from flowveil.headers import Header
 from flowveil.reading.database import MISSING_PATTERN, in_own_words, open_database
-from flowveil.reading.headers import Header
 from flowveil.reading.slicing import microseconds_sql
 from flowveil.reading.tables import Table, open_table
 

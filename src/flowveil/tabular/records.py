@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, HierarchyError, ParameterError, did_you_mean
+from flowveil.headers import Header
 from flowveil.hierarchy import Hierarchy
 from flowveil.output import Content, Place, check_file, write_files
 from flowveil.paths import named_path
 from flowveil.publish.spreadsheets import write_csv
-from flowveil.reading.headers import Header
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

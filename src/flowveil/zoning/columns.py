@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from flowveil.errors import DataError, ParameterError
-from flowveil.reading.headers import Header
+from flowveil.headers import Header
 
 #: Names that tile columns have, without case and separators; those of the second group count only where nothing
 #: of the first is there.

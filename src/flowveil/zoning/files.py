@@ -25,9 +25,9 @@ import shapely
 from numpy.typing import ArrayLike, NDArray
 
 from flowveil.errors import DataError, MissingExtraError, ParameterError
+from flowveil.headers import Header
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.paths import named_path
-from flowveil.reading.headers import Header
 from flowveil.zoning.columns import ZoneColumns, listed
 from flowveil.zoning.dendrogram import ward_hierarchy
 from flowveil.zoning.geometry import (

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import flowveil.engines.duckdb as engine
+from flowveil.engines import read_trips
 from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Flows
-from flowveil.reading.columns import ColumnMap
-from flowveil.trips import read_trips
+from flowveil.reading import Reading
 
 CELL = 0x8A1FB46622DFFFF
 OTHER = 0x8A1FB46622D7FFF
@@ -333,7 +333,7 @@ def contents(flows: Flows) -> tuple[bytes, ...]:
 def test_threads_and_folding_leave_no_trace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     table = many_rows(400_000)
     expected = contents(read_trips(table))
-    assert contents(engine.read(table, columns=ColumnMap(), threads=1)) == expected
+    assert contents(engine.read(table, Reading(), threads=1).whole) == expected
     monkeypatch.setattr(engine, "FOLD_ROWS", 50_000)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert contents(read_trips(table)) == expected
@@ -366,7 +366,7 @@ def test_ctrl_c_stops_and_leaves_nothing_behind(tmp_path: Path) -> None:
     n = 2_000_000
     pa_csv.write_csv(points(o_lat=48 + rng.random(n), o_lon=2 + rng.random(n)), tmp_path / "t.csv")  # type: ignore[arg-type]
     program = (
-        "import sys; from flowveil.trips import read_trips; "
+        "import sys; from flowveil.engines import read_trips; "
         "read_trips(sys.argv[1], progress=lambda share: print(share, flush=True))"
     )
     run = subprocess.Popen(
@@ -388,7 +388,7 @@ def test_ctrl_c_stops_and_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_reading_needs_no_engine_before_it_is_asked_for() -> None:
-    program = "import sys, flowveil, flowveil.trips; print('duckdb' in sys.modules)"
+    program = "import sys, flowveil, flowveil.engines; print('duckdb' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

@@ -11,9 +11,9 @@ import pytest
 
 import flowveil
 from flowveil.cli import main
+from flowveil.engines import read_slices
 from flowveil.errors import OutputError, ParameterError
 from flowveil.experiments.study import _publishable, run_study
-from flowveil.trips import read_slices
 from segmented import survey
 
 

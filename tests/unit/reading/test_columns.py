@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from flowveil.errors import DataError, ParameterError
+from flowveil.headers import Header
 from flowveil.reading.columns import ColumnMap, complete, parse_pair
-from flowveil.reading.headers import Header
 
 
 def recognise(*names: str, cells: tuple[str, ...] = (), wanted: ColumnMap | None = None) -> ColumnMap:

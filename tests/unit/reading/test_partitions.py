@@ -12,10 +12,10 @@ import pytest
 
 from flowveil.api import anonymize_slices, verify_folder
 from flowveil.cli import main
+from flowveil.engines import read_slices, read_trips
 from flowveil.errors import ParameterError
 from flowveil.sources import prepare
 from flowveil.tabular.records import read_records
-from flowveil.trips import read_slices, read_trips
 from flowveil.zoning.files import read_zones
 
 CELL = "8a1fb46622dffff"

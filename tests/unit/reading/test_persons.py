@@ -10,9 +10,9 @@ import pytest
 
 from flowveil.api import describe, verify_folder
 from flowveil.cli import main
+from flowveil.engines import read_slices, read_trips
 from flowveil.errors import ParameterError
 from flowveil.reading.persons import PLACEHOLDERS
-from flowveil.trips import read_slices, read_trips
 
 CELL = "8a1fb46622dffff"
 

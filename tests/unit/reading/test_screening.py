@@ -5,6 +5,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from flowveil.reading import Reading
 from flowveil.reading.screening import Batch, Screening
 from flowveil.reading.tiling import H3Tiling, index_points, is_cell
 
@@ -62,9 +63,9 @@ def test_each_row_is_counted_under_one_reason_the_first_that_fits() -> None:
             (0, 2, 48, 0, 3, 0.5),  # on the equator is not at 0,0
         ]
     ).T
-    screening = Screening(tiling=H3Tiling(5), max_dropped=1.0, skip_unknown=False)
+    screening = Screening(Reading(resolution=5, max_dropped=1.0), H3Tiling(5))
     kept = screening.pass_batch(Batch(points=tuple(rows[:4]), trips=rows[4], weight=rows[5]))
-    intake = screening.finish(label="it", columns={})
+    intake = screening.finish(label="it", nobody={})
     assert kept.rows.tolist() == [6, 8]
     assert kept.trips.tolist() == [3, 3]
     assert kept.weight is not None

@@ -13,6 +13,7 @@ import pytest
 
 from flowveil.api import anonymize
 from flowveil.cli import main
+from flowveil.engines import read_slices
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
@@ -20,7 +21,6 @@ from flowveil.release.sliced import anonymize_slices
 from flowveil.report.family import summarize_family
 from flowveil.report.profile import largest_profiles, profile_chart
 from flowveil.slices import Every, SlicedFlows
-from flowveil.trips import read_slices
 from flowveil.verify.release import verify_release
 from segmented import survey
 

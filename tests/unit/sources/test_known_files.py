@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from flowveil.cli import main
+from flowveil.engines import read_slices, read_trips
 from flowveil.errors import DataError, ParameterError
 from flowveil.sources.netmob25 import prepare_netmob25
 from flowveil.sources.nyc_tlc import prepare_nyc_tlc
 from flowveil.sources.porto import prepare_porto
-from flowveil.trips import read_slices, read_trips
 
 PORTO = """"TRIP_ID","CALL_TYPE","ORIGIN_CALL","ORIGIN_STAND","TAXI_ID","TIMESTAMP","DAY_TYPE","MISSING_DATA","POLYLINE"
 "T1","B",NA,"15","200","1408039037","A","False","[[-8.5,41.1],[-8.55,41.15],[-8.6,41.2]]"

@@ -6,11 +6,11 @@ import pyarrow as pa
 import pytest
 
 from flowveil.cli import main
+from flowveil.engines import read_trips
 from flowveil.errors import DataError, FlowveilError
-from flowveil.reading.headers import Header
+from flowveil.headers import Header
 from flowveil.sources import prepare
 from flowveil.tabular.records import check_columns, check_roles, read_records
-from flowveil.trips import read_trips
 from flowveil.zoning.files import read_zones
 
 #: Records of text: each first line has words that no message may repeat.

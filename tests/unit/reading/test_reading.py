@@ -1,0 +1,46 @@
+"""A reading is what a report records, and what it records reads the same again."""
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from flowveil.engines import read_flows
+from flowveil.errors import ParameterError
+from flowveil.reading import Reading
+
+CELL = "8a1fb46622dffff"
+TABLE = pa.table({"a": [CELL] * 200, "b": [CELL] * 200, "w": [2.5] * 200, "sex": ["f", "m"] * 100, "at": [0] * 200})
+
+
+def test_what_a_report_records_reads_the_same_again():
+    given = {"origin_tile": "a", "destination_tile": "b", "weight": "w", "by": "sex", "time": "at", "every": "1h"}
+    asked = Reading.of(**given, resolution=8, max_dropped=0.2, skip_unknown=True, person_case="keep", by_many=True)
+    intake = read_flows(TABLE, asked).intake
+    recorded = {**intake.parameters(), "slices": {"every": "1h", "by_many": intake.by_many}}
+    again = Reading.from_parameters(json.loads(json.dumps(recorded)))
+    assert again == asked
+    assert Reading.from_parameters(recorded, resolution=7).resolution == 7
+
+
+def test_columns_that_were_recognised_are_recorded():
+    table = TABLE.rename_columns(["o_h3", "d_h3", "weight", "sex", "at"])
+    again = Reading.from_parameters(read_flows(table, Reading()).intake.parameters())
+    assert again.columns.names() == ("o_h3", "d_h3", "weight")
+
+
+def test_a_map_is_not_in_the_report_and_must_be_given_again():
+    with pytest.raises(ParameterError, match="a map of its own"):
+        Reading.from_parameters({"columns": {}, "zones": {"tile": "zone"}})
+
+
+WRONG = (
+    {"resolution": 16}, {"resolution": True}, {"max_dropped": 2}, {"person_case": "any"}, {"time": "at"},
+    {"every": "1h"}, {"by": "trips"}, {"by": "sex,sex"},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=str)
+def test_a_reading_that_cannot_be_is_refused(wrong):
+    with pytest.raises(ParameterError):
+        Reading.of(**wrong)
