@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from flowveil.cli.talk import Talk, speaking
+from flowveil.cli.options import options, taken
+from flowveil.cli.output import Output, with_output
 from flowveil.errors import DataError, ParameterError
 from flowveil.methods.epsilon import weakness
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def _numbers(kind: Callable[[str], Any]) -> Callable[[Any, Any, str], tuple[Any, ...]]:
@@ -39,7 +39,7 @@ def _budget(_context: Any, _parameter: Any, value: str) -> float | None:
 _QUASI = "A quasi-identifier (repeatable)."
 _IDENTIFIER = "A direct identifier: dropped (repeatable)."
 _NO_IDENTIFIERS = "Say that the table has no direct identifiers."
-_KIND = "numeric, ordered or unordered; the data decide otherwise (repeatable)."
+_KIND = "numeric, ordered or unordered; by default the data decide (repeatable)."
 _ORDER = "The categories of a column from lowest to highest (repeatable)."
 _HIERARCHY = "Categories, a line each, from the category to the most general term (repeatable)."
 _MISSING = "A text that stands for a missing value, such as '?' (repeatable)."
@@ -47,29 +47,78 @@ _VARIABLE = "A column to synthesise (repeatable); by default those of the margin
 _MARGIN = "A margin to keep (repeatable); by default all pairs."
 _DOMAINS = "JSON: the categories of each column; null among them allows missing values."
 _BINS = "JSON: the edges of the bins of numeric columns."
-_GRID = "Edges of its ranges are multiples of STEP: 1000, 0.5, 6h, 7d (repeatable) [default: a round step]."
-_PUBLIC = "Numbers that anybody can have, as everybody knows; either may be left out (repeatable)."
-_ALLOW = "Publish this column as it is, although it tells people apart (repeatable)."
+_GRID = "The edges of published ranges are multiples of STEP: 1000, 0.5, 6h, 7d (repeatable) [default: a round step]."
+_PUBLIC = "The range of its values, where that is public; either end may be left out (repeatable)."
+_ALLOW = "Publish this column as it is, although it identifies people (repeatable)."
 _CHOOSE = "Cut the widest quasi-identifier, or the one with the most distinct values."
 
 
-def _columns_options(command: Command) -> Command:
-    """The options that say what each column is, shared by the commands that cut classes."""
-    for option in (
-        click.option("--missing", multiple=True, metavar="TEXT", help=_MISSING),
-        click.option("--hierarchy", "hierarchies", multiple=True, metavar="COLUMN=FILE", help=_HIERARCHY),
-        click.option("--order", "orders", multiple=True, metavar="COLUMN=A,B,C", help=_ORDER),
-        click.option("--kind", "kinds", multiple=True, metavar="COLUMN=KIND", help=_KIND),
-        click.option("--public-range", "ranges", multiple=True, metavar="COLUMN=MIN:MAX", help=_PUBLIC),
-        click.option("--grid", "grids", multiple=True, metavar="COLUMN=STEP", help=_GRID),
-        click.option("--allow-identifier", "allowed", multiple=True, metavar="COLUMN", help=_ALLOW),
-        click.option("--no-identifiers", is_flag=True, help=_NO_IDENTIFIERS),
-        click.option("--identifier", "identifiers", multiple=True, metavar="COLUMN", help=_IDENTIFIER),
-        click.option("--quasi", multiple=True, required=True, metavar="COLUMN", help=_QUASI),
-        click.option("--choose", type=click.Choice(["width", "distinct"]), default="width", help=_CHOOSE),
-    ):
-        command = option(command)
-    return command
+_columns = options(
+    click.option("--choose", type=click.Choice(["width", "distinct"]), default="width", help=_CHOOSE),
+    click.option("--quasi", multiple=True, required=True, metavar="COLUMN", help=_QUASI),
+    click.option("--identifier", "identifiers", multiple=True, metavar="COLUMN", help=_IDENTIFIER),
+    click.option("--no-identifiers", is_flag=True, help=_NO_IDENTIFIERS),
+    click.option("--allow-identifier", "allowed", multiple=True, metavar="COLUMN", help=_ALLOW),
+    click.option("--grid", "grids", multiple=True, metavar="COLUMN=STEP", help=_GRID),
+    click.option("--public-range", "ranges", multiple=True, metavar="COLUMN=MIN:MAX", help=_PUBLIC),
+    click.option("--kind", "kinds", multiple=True, metavar="COLUMN=KIND", help=_KIND),
+    click.option("--order", "orders", multiple=True, metavar="COLUMN=A,B,C", help=_ORDER),
+    click.option("--hierarchy", "hierarchies", multiple=True, metavar="COLUMN=FILE", help=_HIERARCHY),
+    click.option("--missing", multiple=True, metavar="TEXT", help=_MISSING),
+)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """What each column is, as given on the command line."""
+
+    choose: str
+    quasi: Sequence[str]
+    identifiers: Sequence[str]
+    no_identifiers: bool
+    allowed: Sequence[str]
+    grids: Sequence[str]
+    ranges: Sequence[str]
+    kinds: Sequence[str]
+    orders: Sequence[str]
+    hierarchies: Sequence[str]
+
+    def roles(self) -> dict[str, Any]:
+        """What the library needs to know of them."""
+        return {
+            "quasi_identifiers": self._attributes(),
+            "direct_identifiers": list(self.identifiers),
+            "allow_identifiers": self.allowed,
+            "choose": self.choose,
+        }
+
+    def check(self) -> None:
+        """Raise ParameterError unless direct identifiers are named, or it is said that there are none."""
+        if bool(self.identifiers) == self.no_identifiers:
+            raise ParameterError(
+                "Direct identifiers must be named: give --identifier for each column to drop, or --no-identifiers."
+            )
+
+    def _attributes(self) -> list[Any]:
+        from flowveil.tabular.records import Attribute, read_value_hierarchy
+
+        kind, order = _pairs(self.kinds, "--kind"), _pairs(self.orders, "--order")
+        tree, grid = _pairs(self.hierarchies, "--hierarchy"), _pairs(self.grids, "--grid")
+        public = {name: _range(text) for name, text in _pairs(self.ranges, "--public-range").items()}
+        strange = sorted({*kind, *order, *tree, *grid, *public} - set(self.quasi))
+        if strange:
+            raise ParameterError(f"Not among the quasi-identifiers: {', '.join(strange)}.")
+        return [
+            Attribute(
+                name,
+                kind=kind.get(name),
+                order=tuple(order[name].split(",")) if name in order else None,
+                hierarchy=read_value_hierarchy(tree[name]) if name in tree else None,
+                grid=grid.get(name),
+                public_range=public.get(name),
+            )
+            for name in self.quasi
+        ]
 
 
 def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:
@@ -92,43 +141,6 @@ def _range(text: str) -> tuple[str | None, str | None]:
     return low.strip() or None, high.strip() or None
 
 
-def _attributes(
-    quasi: Sequence[str],
-    kinds: Sequence[str],
-    orders: Sequence[str],
-    hierarchies: Sequence[str],
-    grids: Sequence[str],
-    ranges: Sequence[str],
-) -> list[Any]:
-    from flowveil.tabular.records import Attribute, read_value_hierarchy
-
-    kind, order, tree = _pairs(kinds, "--kind"), _pairs(orders, "--order"), _pairs(hierarchies, "--hierarchy")
-    grid = _pairs(grids, "--grid")
-    public = {name: _range(text) for name, text in _pairs(ranges, "--public-range").items()}
-    strange = sorted({*kind, *order, *tree, *grid, *public} - set(quasi))
-    if strange:
-        raise ParameterError(f"Not among the quasi-identifiers: {', '.join(strange)}.")
-    return [
-        Attribute(
-            name,
-            kind=kind.get(name),
-            order=tuple(order[name].split(",")) if name in order else None,
-            hierarchy=read_value_hierarchy(tree[name]) if name in tree else None,
-            grid=grid.get(name),
-            public_range=public.get(name),
-        )
-        for name in quasi
-    ]
-
-
-def _named_identifiers(identifiers: Sequence[str], none: bool) -> list[str]:
-    if bool(identifiers) == none:
-        raise ParameterError(
-            "Direct identifiers must be named: give --identifier for each column to drop, or --no-identifiers."
-        )
-    return list(identifiers)
-
-
 def _read_json(path: str | None, what: str) -> dict[str, list[Any]] | None:
     if path is None:
         return None
@@ -141,22 +153,26 @@ def _read_json(path: str | None, what: str) -> dict[str, list[Any]] | None:
     return content
 
 
+def _check_release(out: str) -> None:
+    """Refuse a table, or a report beside it, that cannot be written, before any work is done."""
+    from flowveil.output import check_file
+    from flowveil.tabular.records import check_output
+
+    check_output(out)
+    check_file(_report_path(out))
+
+
 def _write_release(table: Any, report: dict[str, Any], out: str) -> Path:
     """Write the table and the report beside it, both or neither; return the report's path."""
     from flowveil.tabular.records import write_records
 
-    text = json.dumps(report, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
     beside = _report_path(out)
-    write_records(table, out, beside={beside: text})
+    write_records(table, out, beside={beside: json.dumps(report, indent=2, sort_keys=True, ensure_ascii=False) + "\n"})
     return beside
 
 
 def _report_path(out: str) -> Path:
     return Path(out).with_suffix(".report.json")
-
-
-def _margins(texts: Sequence[str]) -> list[list[str]] | None:
-    return [text.split("*") for text in texts] or None
 
 
 @click.group("tabular")
@@ -168,68 +184,33 @@ def tabular() -> None:
 @click.argument("source", metavar="INPUT")
 @click.option("--out", required=True, metavar="FILE", help="Where the release goes (.csv or .parquet).")
 @click.option("--k", type=int, required=True, help="Fewest records of a class.")
-@_columns_options
+@_columns
 @click.option("--sensitive", multiple=True, metavar="COLUMN", help="Published as it is, protected by l and t.")
 @click.option("--keep", multiple=True, metavar="COLUMN", help="Published as it is, not protected.")
 @click.option("--l", "diversity", type=int, help="Fewest distinct sensitive values of a class.")
 @click.option("--t", "closeness", type=float, help="Largest distance of a class from the table, 0 to 1.")
-@click.option("--strict/--relaxed", default=False, help="Regions that do not overlap, or finer classes.")
-@speaking
-def mondrian_command(
-    talk: Talk,
-    source: str,
-    out: str,
-    k: int,
-    quasi: tuple[str, ...],
-    identifiers: tuple[str, ...],
-    no_identifiers: bool,
-    kinds: tuple[str, ...],
-    orders: tuple[str, ...],
-    hierarchies: tuple[str, ...],
-    grids: tuple[str, ...],
-    ranges: tuple[str, ...],
-    allowed: tuple[str, ...],
-    missing: tuple[str, ...],
-    sensitive: tuple[str, ...],
-    keep: tuple[str, ...],
-    diversity: int | None,
-    closeness: float | None,
-    strict: bool,
-    choose: str,
-) -> None:
+@click.option("--strict/--relaxed", default=False, help="Classes whose regions do not overlap, or finer classes.")
+@with_output
+def mondrian_command(output: Output, source: str, out: str, k: int, **given: Any) -> None:
     """Generalise quasi-identifiers until every class of equal records has at least k.
 
-    Every column needs a role; a column nobody names is an error, not a leak.
+    Every column needs a role; a column without one is an error.
     """
-    from flowveil.output import check_file
     from flowveil.tabular.mondrian import CLASS_COLUMN, anonymize_records
-    from flowveil.tabular.records import check_output, read_records
+    from flowveil.tabular.records import read_records
     from flowveil.tabular.risk import describe_classes
 
-    dropped = _named_identifiers(identifiers, no_identifiers)
-    check_output(out)
-    check_file(_report_path(out))
-    release = anonymize_records(
-        read_records(source, missing=missing),
-        quasi_identifiers=_attributes(quasi, kinds, orders, hierarchies, grids, ranges),
-        sensitive=sensitive,
-        keep=keep,
-        direct_identifiers=dropped,
-        allow_identifiers=allowed,
-        k=k,
-        l=diversity,
-        t=closeness,
-        strict=strict,
-        choose=choose,
-    )
+    columns, missing = taken(_Columns, given), given.pop("missing")
+    columns.check()
+    _check_release(out)
+    l, t = given.pop("diversity"), given.pop("closeness")  # noqa: E741
+    release = anonymize_records(read_records(source, missing=missing), k=k, l=l, t=t, **columns.roles(), **given)
     keys = [*release.quasi_identifiers, CLASS_COLUMN]
     classes = describe_classes(release.table, quasi_identifiers=keys, k=k)
     report = {
         "method": "mondrian",
-        "partitioning": "strict" if strict else "relaxed",
-        "guarantee": {
-            name: value for name, value in (("k", k), ("l", diversity), ("t", closeness)) if value is not None
-        },
+        "partitioning": "strict" if given["strict"] else "relaxed",
+        "guarantee": {name: value for name, value in (("k", k), ("l", l), ("t", t)) if value is not None},
         "quasi_identifiers": list(release.quasi_identifiers),
         "grids": {name: grid.to_dict() for name, grid in release.grids.items()},
         "sensitive": list(release.sensitive),
@@ -245,11 +226,11 @@ def mondrian_command(
         "statement": release.statement(),
     }
     beside = _write_release(release.table, report, out)
-    talk.say(
+    output.say(
         f"{classes.n_records:,} records in {classes.n_classes:,} classes of {classes.k:,} or more; C_DM "
         f"{classes.c_dm:,}."
     )
-    talk.result({"out": out, "report": str(beside), **report})
+    output.result({"out": out, "report": str(beside), **report})
 
 
 @tabular.command("ipf")
@@ -266,56 +247,37 @@ def mondrian_command(
 @click.option("--max-cells", type=int, default=10_000_000, show_default=True, help="Largest table of the fit.")
 @click.option("--seed", type=int, help="For a repeatable synthesis; only with --epsilon none.")
 @click.option("--missing", multiple=True, metavar="TEXT", help=_MISSING)
-@speaking
-def ipf_command(
-    talk: Talk,
-    source: str,
-    out: str,
-    epsilon: float | None,
-    variables: tuple[str, ...],
-    margins: tuple[str, ...],
-    priorn: float,
-    domains: str | None,
-    bins: str | None,
-    domains_from_data: bool,
-    n_records: int | None,
-    max_cells: int,
-    seed: int | None,
-    missing: tuple[str, ...],
-) -> None:
+@with_output
+def ipf_command(output: Output, source: str, out: str, epsilon: float | None, **given: Any) -> None:
     """Draw synthetic records from noisy margins: differentially private for one record added or removed."""
-    from flowveil.output import check_file
     from flowveil.tabular.ipf import synthesize_records
-    from flowveil.tabular.records import check_output, read_records
+    from flowveil.tabular.records import read_records
 
-    check_output(out)
-    check_file(_report_path(out))
-    made = synthesize_records(
-        read_records(source, missing=missing),
-        epsilon=epsilon,
-        variables=variables or None,
-        margins=_margins(margins),
-        prior_count=priorn,
-        domains=_read_json(domains, "domains"),
-        bins=_read_json(bins, "bins"),
-        domains_from_data=domains_from_data,
-        n_records=n_records,
-        max_cells=max_cells,
-        seed=seed,
-    )
+    _check_release(out)
+    records = read_records(source, missing=given.pop("missing"))
+    made = synthesize_records(records, epsilon=epsilon, prior_count=given.pop("priorn"), **_fit(given), **given)
     beside = _write_release(made.table, made.report(), out)
-    talk.say(f"{made.n_records:,} synthetic records; gap {made.gap:.2g} after {made.cycles} rounds.")
-    talk.say(made.statement())
+    output.say(f"{made.n_records:,} synthetic records; gap {made.gap:.2g} after {made.cycles} rounds.")
+    output.say(made.statement())
     weak = weakness(epsilon) if epsilon is not None else None
     if weak:
-        talk.warn(weak)
-    talk.result({"out": out, "report": str(beside), **made.report()})
+        output.warn(weak)
+    output.result({"out": out, "report": str(beside), **made.report()})
+
+
+def _fit(given: dict[str, Any]) -> dict[str, Any]:
+    """Take what IPF needs to know of the columns out of the options."""
+    fit: dict[str, Any] = {name: _read_json(given.pop(name), name) for name in ("domains", "bins")}
+    fit["margins"] = [text.split("*") for text in given.pop("margins")] or None
+    if "variables" in given:
+        fit["variables"] = given.pop("variables") or None
+    return fit
 
 
 @tabular.command("compare", context_settings={"show_default": True})
 @click.argument("source", metavar="INPUT")
 @click.option("--out", required=True, metavar="DIR", help="Folder for tables and figures. Not for publication.")
-@_columns_options
+@_columns
 @click.option("--sensitive", required=True, metavar="COLUMN", help="The sensitive column; what is predicted.")
 @click.option("--positive", help="Its positive value; by default the first of two.")
 @click.option("--k", "ks", callback=_numbers(int), default="2,5,10,15,20", help="The k to try.")
@@ -323,65 +285,26 @@ def ipf_command(
 @click.option("--priorn", "priors", callback=_numbers(float), default="0,0.1,0.5,1", help="Prior counts to try.")
 @click.option("--repeats", type=int, default=15, help="Syntheses for each setting.")
 @click.option("--classifier-k", type=int, default=10, help="The k of the release the classifier learns from.")
-@click.option("--classifier-epsilon", type=float, default=1.0, help="The epsilon of the other one.")
-@click.option("--classifier-priorn", type=float, default=0.1, help="And its prior count.")
+@click.option("--classifier-epsilon", type=float, default=1.0, help="The epsilon of the synthesis it learns from.")
+@click.option("--classifier-priorn", type=float, default=0.1, help="The prior count of that synthesis.")
 @click.option("--margin", "margins", multiple=True, metavar="A*B", help=_MARGIN)
 @click.option("--domains", metavar="FILE", help=_DOMAINS)
 @click.option("--bins", metavar="FILE", help=_BINS)
-@speaking
-def compare_command(
-    talk: Talk,
-    source: str,
-    out: str,
-    quasi: tuple[str, ...],
-    identifiers: tuple[str, ...],
-    no_identifiers: bool,
-    kinds: tuple[str, ...],
-    orders: tuple[str, ...],
-    hierarchies: tuple[str, ...],
-    grids: tuple[str, ...],
-    ranges: tuple[str, ...],
-    allowed: tuple[str, ...],
-    missing: tuple[str, ...],
-    sensitive: str,
-    positive: str | None,
-    ks: tuple[int, ...],
-    epsilons: tuple[float, ...],
-    priors: tuple[float, ...],
-    repeats: int,
-    classifier_k: int,
-    classifier_epsilon: float,
-    classifier_priorn: float,
-    choose: str,
-    margins: tuple[str, ...],
-    domains: str | None,
-    bins: str | None,
-) -> None:
+@with_output
+def compare_command(output: Output, source: str, out: str, **given: Any) -> None:
     """Sweep k, ε and the prior count, and write the tables and figures that show what each costs."""
     from flowveil.tabular.compare import WARNING, check_folder, compare_records
     from flowveil.tabular.records import read_records
 
     check_folder(out)
-    comparison = compare_records(
-        read_records(source, missing=missing),
-        quasi_identifiers=_attributes(quasi, kinds, orders, hierarchies, grids, ranges),
-        sensitive=sensitive,
-        direct_identifiers=_named_identifiers(identifiers, no_identifiers),
-        allow_identifiers=allowed,
-        ks=ks,
-        epsilons=epsilons,
-        priors=priors,
-        repeats=repeats,
-        chosen_k=classifier_k,
-        chosen_epsilon=classifier_epsilon,
-        chosen_prior=classifier_priorn,
-        positive=positive,
-        choose=choose,
-        margins=_margins(margins),
-        domains=_read_json(domains, "domains"),
-        bins=_read_json(bins, "bins"),
-        progress=None if talk.quiet else lambda line: click.echo(line, err=True),
-    )
+    columns, missing = taken(_Columns, given), given.pop("missing")
+    names = {"classifier_k": "chosen_k", "classifier_epsilon": "chosen_epsilon", "classifier_priorn": "chosen_prior"}
+    chosen = {name: given.pop(option) for option, name in names.items()}
+    records = read_records(source, missing=missing)
+    roles = columns.roles()
+    columns.check()
+    progress = None if output.quiet else lambda line: click.echo(line, err=True)
+    comparison = compare_records(records, progress=progress, **roles, **chosen, **_fit(given), **given)
     comparison.write(out)
-    talk.say(f"Tables and figures are in '{out}'. {WARNING}")
-    talk.result({"comparison": out, "warning": WARNING, "parameters": comparison.parameters})
+    output.say(f"Tables and figures are in '{out}'. {WARNING}")
+    output.result({"comparison": out, "warning": WARNING, "parameters": comparison.parameters})

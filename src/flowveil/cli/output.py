@@ -1,6 +1,6 @@
-"""What a command says: progress and prose for a person, one JSON object for a machine.
+"""What a command prints: progress and prose for a person, one JSON object for a machine.
 
-Every command of the program takes ``--json`` and ``--quiet`` through `speaking`, so they mean the same everywhere.
+Every command of the program takes ``--json`` and ``--quiet`` through `with_output`, so they mean the same everywhere.
 """
 
 from __future__ import annotations
@@ -14,22 +14,33 @@ from typing import Any
 import click
 
 
-class Talk:
-    """Where a command speaks."""
+class Output:
+    """Where a command prints.
+
+    Attributes:
+        as_json: print one JSON object and no prose.
+        quiet: print no prose.
+    """
 
     def __init__(self, *, as_json: bool, quiet: bool) -> None:
         self.as_json = as_json
         self.quiet = quiet or as_json
 
-    def say(self, text: str = "") -> None:
-        """Print a line for a person."""
+    def say(self, *lines: str) -> None:
+        """Print lines for a person."""
         if not self.quiet:
-            click.echo(text)
+            for line in lines:
+                click.echo(line)
 
     def result(self, content: dict[str, Any]) -> None:
         """Print the result for a machine."""
         if self.as_json:
             click.echo(json.dumps(content, sort_keys=True))
+
+    def complain(self, text: str) -> None:
+        """Print a line for a person where errors go."""
+        if not self.as_json:
+            click.echo(text, err=True)
 
     def warn(self, text: str) -> None:
         """Print a warning where errors go; also with --json and --quiet, because it is about what was done."""
@@ -50,13 +61,13 @@ class Talk:
             yield lambda share: bar.update(task, total=1.0, completed=share)
 
 
-def speaking(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --json and --quiet, and pass a Talk."""
+def with_output(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --json and --quiet, and pass an Output."""
 
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of prose.")
     @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
     def wrapped(*, as_json: bool, quiet: bool, **arguments: Any) -> Any:
-        return command(Talk(as_json=as_json, quiet=quiet), **arguments)
+        return command(Output(as_json=as_json, quiet=quiet), **arguments)
 
     wrapped.__name__ = command.__name__
     wrapped.__doc__ = command.__doc__

@@ -1,0 +1,121 @@
+"""``flowveil anonymize``: from trips to a release folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from flowveil.cli.options import PLACE, SliceOptions, method_options, reading, reading_of, slicing, taken
+from flowveil.cli.output import Output, with_output
+from flowveil.cli.released import publish_one, publish_slices
+from flowveil.errors import ParameterError
+from flowveil.methods import METHODS, find_method
+
+#: What is asked of every cell, by the names of the library and of the command line.
+_THRESHOLDS = {"k": "--k", "protect": "--protect", "max_suppressed": "--max-suppressed"}
+_THRESHOLDS |= {"k_population": "--k-population", "l": "--l"}
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What to make, and where it goes."""
+
+    out: str
+    method: str | None
+    options: Sequence[str]
+    seed: int | None
+    formats: Sequence[str]
+    basemap: str | None
+    internal_report: str | None
+
+    def check(self, *, internal: Sequence[str | None]) -> dict[str, Any]:
+        """Refuse what cannot be written, before anything is read; return what writing needs to know."""
+        from flowveil.publish.exports import parse_formats
+        from flowveil.publish.folder import check_target
+        from flowveil.report.html import tile_server
+        from flowveil.report.internal import check_place
+
+        parse_formats(self.formats)
+        check_target(self.out)
+        for path in internal:
+            if path is not None:
+                check_place(path, release=self.out)
+        return {"formats": self.formats, "basemap": tile_server(self.basemap)}
+
+
+@click.command()
+@click.argument("source", type=PLACE, metavar="INPUT")
+@click.option("--k", type=int, default=10, show_default=True, help="How many every cell must hide.")
+@click.option("--out", type=PLACE, required=True, help="Folder of the release; replaced if it is one already.")
+@click.option("--method", help=f"One of: {', '.join(METHODS)} [default: twincut; odkanon with --common-zones].")
+@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Option of the method (repeatable).")
+@click.option("--protect", multiple=True, help="trips, people or population (repeatable) [default: trips].")
+@click.option("--k-population", type=float, help="Absolute threshold of the population.")
+@click.option("--l", "l", type=int, help="Fewest tiles in which the trips of a cell begin, and end.")
+@click.option("--max-suppressed", type=float, default=0.1, show_default=True, help="Share that may be suppressed.")
+@click.option("--seed", type=int, help="Seed, for methods that draw random numbers.")
+@slicing
+@click.option(
+    "--format",
+    "formats",
+    multiple=True,
+    metavar="NAMES",
+    help="Exports beside Parquet, comma-separated: csv, geojson, gpkg, omx, flowmap, kepler, arrow.",
+)
+@click.option(
+    "--basemap",
+    is_flag=False,
+    flag_value="default",
+    metavar="[URL]",
+    help="Let readers of report.html switch on a background map from a tile server ({z}, {x}, {y} in its address).",
+)
+@click.option(
+    "--internal-report",
+    type=PLACE,
+    metavar="FILE",
+    help="Also write a page that compares before and after. It shows raw counts: for yourself, not for publication.",
+)
+@reading
+@with_output
+def anonymize(output: Output, source: str, **given: Any) -> None:
+    """Anonymise the trips of INPUT (CSV or Parquet) and publish them into a folder."""
+    from flowveil.api import read_slices, read_trips
+
+    wanted, slices = taken(_Wanted, given), taken(SliceOptions, given)
+    asked = _asked(wanted, slices, {name: given.pop(name) for name in _THRESHOLDS})
+    writing = wanted.check(internal=(wanted.internal_report, slices.internal_profile))
+    how = reading_of(given)
+    if not slices.asked_for:
+        with output.working("Reading") as progress:
+            flows = read_trips(source, progress=progress, **how)
+        publish_one(output, flows, wanted.out, asked, writing=writing, internal_report=wanted.internal_report)
+        return
+    slices.check()
+    if wanted.internal_report is not None:
+        raise ParameterError("--internal-report is for a single matrix. Hint: for slices use --internal-profile.")
+    with output.working("Reading") as progress:
+        sliced = read_slices(source, progress=progress, **slices.reading(), **how)
+    publish_slices(output, sliced, wanted.out, slices, asked, writing)
+
+
+def _asked(wanted: _Wanted, slices: SliceOptions, thresholds: dict[str, Any]) -> dict[str, Any]:
+    """What the library is asked for: the method, its options and the thresholds."""
+    name = wanted.method or ("odkanon" if slices.common_zones else "twincut")
+    method, parsed = find_method(name), method_options(name, wanted.options)
+    if method.noisy:
+        _refuse_thresholds(name)
+    if wanted.seed is not None and "seed" in method.options:
+        parsed["seed"] = wanted.seed
+    return {"method": name, **thresholds, "protect": thresholds["protect"] or ("trips",), **parsed}
+
+
+def _refuse_thresholds(method: str) -> None:
+    """Refuse thresholds that were given in so many words, even where they are the defaults."""
+    from flowveil.api import refuse_thresholds
+
+    context = click.get_current_context()
+    source = {said: context.get_parameter_source(n) for n, said in {**_THRESHOLDS, "seed": "--seed"}.items()}
+    refuse_thresholds(method, [said for said, s in source.items() if s is click.core.ParameterSource.COMMANDLINE])

@@ -1,0 +1,44 @@
+"""``flowveil demo``: a synthetic survey, end to end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from flowveil.cli.options import PLACE
+from flowveil.cli.output import Output, with_output
+from flowveil.cli.released import publish_one
+
+
+@click.command()
+@click.option("--out", type=PLACE, default="flowveil-demo", show_default=True, help="Folder of the release.")
+@with_output
+def demo(output: Output, out: str) -> None:
+    """Publish a synthetic survey of Île-de-France, end to end."""
+    from flowveil.api import anonymize, read_trips
+    from flowveil.publish.folder import check_target
+    from flowveil.report.html import render
+    from flowveil.report.internal import write_private
+    from flowveil.report.summary import summarize
+    from flowveil.sources.synthetic import synthetic_survey
+
+    check_target(out)
+    with output.working("Making a synthetic survey"):
+        survey = synthetic_survey()
+    output.say(f"Made a synthetic survey of {survey.num_rows:,} trips; no real person is in it.")
+    with output.working("Reading") as progress:
+        flows = read_trips(survey, progress=progress)
+    with output.working("Comparing"):
+        other = anonymize(flows, method="odkanon", k=10, budget="volume")
+    release = publish_one(output, flows, out, {"k": 10})
+    page = f"{out.rstrip('/')}-beside.html"
+    # Not in the folder: a release holds the numbers of one release, so that all of them can be recounted.
+    write_private(page, render(summarize(release), release.flows, release.zones, beside=other), folder=Path(out))
+    # Nobody took part in this survey: its measures may be printed exactly.
+    m = other.metrics()["trips"]
+    output.say(
+        f"For comparison, {page} shows ODkAnon with the same limit beside it: {m['n_cells']:,} cells between "
+        f"{m['n_origin_zones']:,} origin and {m['n_destination_zones']:,} destination zones; trip ends moved by "
+        f"{m['generalization_distance_m']:,.0f} m."
+    )

@@ -1,0 +1,197 @@
+"""Options that several commands take, and how they go to the library."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+import click
+
+from flowveil.errors import ParameterError
+from flowveil.methods import find_method
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Taken = TypeVar("Taken")
+
+BY_MANY = "Allow --by a column with more than 50 values, or more than one for 100 rows."
+
+
+class _Place(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions only
+    """A path of a file or a folder, whatever is there; an empty one is refused before anything is done."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002
+        from flowveil.paths import named_path
+
+        called = "a file" if param is None else param.metavar if isinstance(param, click.Argument) else param.opts[0]
+        named_path(value, what=str(called))
+        return str(value)
+
+
+PLACE = _Place()
+
+
+def options(*declared: Callable[[Any], Any]) -> Callable[[Command], Command]:
+    """Add options to a command, in the order in which its help lists them."""
+
+    def add(command: Command) -> Command:
+        for option in reversed(declared):
+            command = option(command)
+        return command
+
+    return add
+
+
+def taken(kind: type[Taken], given: dict[str, Any]) -> Taken:
+    """Take the fields of a dataclass out of what was given on the command line."""
+    return kind(**{field.name: given.pop(field.name) for field in fields(kind)})  # type: ignore[arg-type]
+
+
+def listed(text: str) -> list[str]:
+    """The names in a text, separated by commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+# ---- reading -----------------------------------------------------------------------------------------------------
+
+reading = options(
+    click.option("--resolution", type=int, help="H3 resolution of the tiles [default: 10]."),
+    click.option("--origin", metavar="LAT,LON", help="Columns of the origin's coordinates."),
+    click.option("--destination", metavar="LAT,LON", help="Columns of the destination's coordinates."),
+    click.option("--origin-tile", metavar="COLUMN", help="Column of the origin's tile, if it is a tile already."),
+    click.option("--destination-tile", metavar="COLUMN", help="Column of the destination's tile."),
+    click.option("--trips", metavar="COLUMN", help="Column of the number of trips that a row stands for."),
+    click.option("--weight", metavar="COLUMN", help="Column of the weight (represented inhabitants)."),
+    click.option("--person", metavar="COLUMN", help="Column that identifies the person."),
+    click.option("--person-case", metavar="fold|keep", help="Take A7 and a7 for one person, or for two [fold]."),
+    click.option("--zones", type=PLACE, metavar="FILE", help="Map whose zones are the tiles (CSV, GeoJSON, ...)."),
+    click.option("--zones-tile", metavar="COLUMN", help="The map's column of zone codes."),
+    click.option("--zones-parent", metavar="COLUMN", help="The map's column of each zone's parent."),
+    click.option("--zones-levels", metavar="A,B,...", help="The map's nested codes, coarsest to finest."),
+    click.option("--zones-name", metavar="COLUMN", help="The map's column of zone names."),
+    click.option("--zones-root", metavar="CODE", help="Code of a root above several topmost zones."),
+    click.option("--max-dropped", type=float, help="Largest share of unusable rows [default: 0.05]."),
+    click.option("--skip-unknown", is_flag=True, default=None, help="Leave out rows whose tile is unknown."),
+    click.option(
+        "--partition-columns",
+        metavar="A,B,...",
+        help="Take these columns from the names of folders such as month=3/; other folders are only folders.",
+    ),
+    click.option("--engine", metavar="NAME", help="Engine that reads the input [default: duckdb]."),
+)
+
+
+def reading_of(given: dict[str, Any]) -> dict[str, Any]:
+    """The reading options that were given, with the map read: the library's defaults serve for the others."""
+    given = {name: value for name, value in given.items() if value is not None}
+    of_map = {name.removeprefix("zones_"): given.pop(name) for name in list(given) if name.startswith("zones_")}
+    if of_map:
+        from flowveil.api import read_zones
+
+        if "zones" not in given:
+            raise ParameterError(f"--zones-{next(iter(of_map))} is given without --zones.")
+        if "levels" in of_map:
+            of_map["levels"] = [level.strip() for level in of_map["levels"].split(",")]
+        given["zones"] = read_zones(given["zones"], **of_map)
+    return given
+
+
+# ---- slices ------------------------------------------------------------------------------------------------------
+
+slicing = options(
+    click.option("--by", multiple=True, metavar="A,B,...", help="One matrix for each combination of attributes."),
+    click.option("--by-many", is_flag=True, help=BY_MANY),
+    click.option("--time", metavar="COLUMN", help="Column of the time, with --every."),
+    click.option(
+        "--every",
+        multiple=True,
+        metavar="STEP",
+        help="One matrix for each step: 15min, 1h, day, weekday-hour, ... (repeatable: days and their hours).",
+    ),
+    click.option("--total", is_flag=True, help="Also publish the matrix of all slices together."),
+    click.option("--common-zones", is_flag=True, help="The same zones for all slices; totals are sums of them."),
+    click.option("--accept-differencing", is_flag=True, help="Publish although subtraction reveals small groups."),
+    click.option("--workers", type=int, help="Processes for slices [default: one for each core]."),
+    click.option(
+        "--internal-profile",
+        type=PLACE,
+        metavar="FILE",
+        help="Chart of flows over time (SVG). It shows raw counts: for yourself, not for publication.",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class SliceOptions:
+    """How the trips are cut into slices, as given on the command line."""
+
+    by: tuple[str, ...]
+    by_many: bool
+    time: str | None
+    every: tuple[str, ...]
+    total: bool
+    common_zones: bool
+    accept_differencing: bool
+    workers: int | None
+    internal_profile: str | None
+
+    @property
+    def asked_for(self) -> bool:
+        """Whether there is anything to cut by, or an option that needs it."""
+        needing = self.total or self.common_zones or self.internal_profile is not None
+        return bool(self._attributes() or self.time or self.every or needing)
+
+    def check(self) -> None:
+        """Raise ParameterError for options that cannot be."""
+        from flowveil.slices import check_slice_columns
+
+        check_slice_columns(self._attributes(), time=self.time, every=self.every[0] if self.every else None)
+        if self.internal_profile is not None and not self.every:
+            raise ParameterError("--internal-profile needs slices by time. Hint: use --time and --every.")
+
+    def reading(self) -> dict[str, Any]:
+        """What reading needs to know."""
+        every = self._steps()[0] if self.every else None
+        return {"by": self._attributes(), "by_many": self.by_many, "time": self.time, "every": every}
+
+    def publishing(self) -> dict[str, Any]:
+        """What anonymising needs to know."""
+        return {
+            "total": self.total,
+            "also_every": self._steps()[1:],
+            "common_zones": self.common_zones,
+            "accept_differencing": self.accept_differencing,
+            "workers": workers_of(self.workers),
+        }
+
+    def _attributes(self) -> tuple[str, ...]:
+        return tuple(name for names in self.by for name in listed(names))
+
+    def _steps(self) -> list[str]:
+        """The steps of time, the finest first."""
+        from flowveil.slices import Every
+
+        known = {Every.parse(text) for text in self.every}
+        return [step.name for step in sorted(known, key=lambda e: (-e.label_length, e.minutes or 0))]
+
+
+def workers_of(given: int | None) -> int:
+    """How many processes to use."""
+    return given or os.cpu_count() or 1
+
+
+# ---- methods -----------------------------------------------------------------------------------------------------
+
+
+def method_options(method: str, texts: Sequence[str]) -> dict[str, Any]:
+    """The options of a method from NAME=VALUE."""
+    parsed = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ParameterError(f"--option must be NAME=VALUE; found '{text}'.")
+        parsed[name.strip()] = find_method(method).parse_option(name.strip(), value.strip())
+    return parsed

@@ -1,0 +1,29 @@
+"""``flowveil picture``: a map of a release for a paper."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from flowveil.cli.options import PLACE
+from flowveil.cli.output import Output, with_output
+
+
+@click.command()
+@click.argument("directory", type=PLACE, metavar="DIR")
+@click.option("--out", type=PLACE, required=True, metavar="FILE", help="The picture: .png, .svg or .pdf.")
+@click.option("--show", default="origins", show_default=True, help="origins, destinations, both or flows.")
+@click.option("--basis", default="trips", show_default=True, help="trips or weight.")
+@click.option("--lines", type=int, default=200, show_default=True, help="How many of the largest flows to draw.")
+@click.option("--width", type=float, help="Width in inches.")
+@click.option("--dpi", type=int, default=200, show_default=True, help="Dots per inch of a PNG.")
+@click.option("--title", help="Text above the map.")
+@with_output
+def picture(output: Output, directory: str, out: str, **style: Any) -> None:
+    """Draw a map of the release in DIR for a paper; the published files are all it needs."""
+    from flowveil.api import picture as draw
+
+    path = draw(directory, out, **style)
+    output.result({"picture": str(path)})
+    output.say(f"Picture: {path}")

@@ -1,0 +1,131 @@
+"""Publishing a release, or several slices, and saying what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from flowveil.cli.options import SliceOptions
+from flowveil.cli.output import Output
+
+
+def publish_one(
+    output: Output,
+    flows: Any,
+    out: str,
+    asked: Mapping[str, Any],
+    *,
+    writing: Mapping[str, Any] | None = None,
+    internal_report: str | None = None,
+) -> Any:
+    """Anonymise flows, publish them and print what is published; return the release."""
+    from flowveil.api import anonymize
+    from flowveil.publish.folder import publish
+    from flowveil.report.internal import render_internal
+    from flowveil.report.summary import summarize
+
+    with output.working("Anonymising"):
+        release = anonymize(flows, **asked)
+    with output.working("Verifying and writing"):
+        # Made first: what cannot be made must not leave a release behind and an error in front.
+        pages = {} if internal_report is None else {internal_report: render_internal(release)}
+        # What is printed is what is published: a log is read by more people than the data.
+        report = summarize(release)
+        folder = publish(release, out, private=pages, **(writing or {}))
+    intake = _say_intake(output, flows, secret=bool(report["withheld"]))
+    for line in report["statement"]:
+        if line.startswith("Weak:"):
+            output.warn(line)
+    output.say(*_release_lines(report, folder))
+    if internal_report is not None:
+        output.say(f"Internal report, NOT for publication: {internal_report}")
+    output.result({"release": str(folder), **intake, **report})
+    return release
+
+
+def publish_slices(
+    output: Output, sliced: Any, out: str, slices: SliceOptions, asked: Mapping[str, Any], writing: Mapping[str, Any]
+) -> None:
+    """Anonymise slices, publish them and print what is published."""
+    from flowveil.api import anonymize_slices
+    from flowveil.publish.folder import publish
+    from flowveil.report.family import summarize_family
+    from flowveil.report.profile import largest_profiles, profile_chart
+
+    with output.working("Anonymising slices") as progress:
+        family = anonymize_slices(sliced, progress=progress, **slices.publishing(), **asked)
+    with output.working("Verifying and writing"):
+        # Made first: what cannot be made must not leave a release behind and an error in front.
+        wanted = slices.internal_profile
+        charts = {} if wanted is None else {wanted: profile_chart(largest_profiles(family))}
+        report = summarize_family(family)
+        folder = publish(family, out, private=charts, **writing)
+    secret = report["withheld"] or any(part["withheld"] for part in report["slices"])
+    intake = _say_intake(output, sliced, secret=bool(secret))
+    n, unpublished = len(report["slices"]), report["unpublished_slices"]
+    output.say(f"{n:,} slices are published; {unpublished:,} hold too little to be published.")
+    output.say(*_release_lines(report, folder))
+    found = report["differencing"]
+    if found["short"] or found["unchecked"]:
+        output.say(f"Warning: {found['short']:,} differences between the matrices are short of the guarantee.")
+    if wanted is not None:
+        output.say(f"Internal chart, NOT for publication: {wanted}")
+    output.result({"release": str(folder), **intake, **report})
+
+
+def _say_intake(output: Output, flows: Any, *, secret: bool) -> dict[str, Any]:
+    """Print what reading came to, and return it for a machine.
+
+    Rows read minus trips published is what is suppressed: where that is withheld, so are the rows.
+    """
+    intake = flows.intake
+    if not secret:
+        output.say(_intake_line(flows))
+    output.say(*intake.about_persons(counted=not secret))
+    named = ("rows", "left_out", "person_case", "nobody")
+    return {} if secret else {name: getattr(intake, name) for name in named}
+
+
+def _intake_line(flows: Any) -> str:
+    intake = flows.intake
+    what = f"{len(flows):,} {'slices' if hasattr(flows, 'slices') else 'flows'}"
+    text = (
+        f"Read {intake.rows:,} rows: {what} between {flows.origins.n_tiles:,} origin and "
+        f"{flows.destinations.n_tiles:,} destination tiles."
+    )
+    if intake.left_out:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(intake.left_out.items()))
+        text += f" Left out: {reasons}."
+    return text
+
+
+def _release_lines(report: dict[str, Any], folder: Path) -> Iterator[str]:
+    m = report["measures"]["trips"]
+    guarantee = report["guarantee"]
+    if "epsilon" in guarantee:
+        yield (
+            f"Published {m['n_cells']:,} noisy counts between {m['n_origin_zones']:,} origin and "
+            f"{m['n_destination_zones']:,} destination zones."
+        )
+        yield from report["statement"]
+        yield f"Report: {folder / 'report.html'}"
+        return
+    yield (
+        f"Published {m['n_cells']:,} cells between {m['n_origin_zones']:,} origin and "
+        f"{m['n_destination_zones']:,} destination zones. {report['statement'][0]}"
+    )
+    share = m["suppressed_share"]
+    hidden = f"withheld, because {(report['withheld'] or {}).get('reason', 'it would show')}"
+    yield "Suppressed: " + (hidden if share is None else f"{share:.2%} of trips")
+    if m["generalization_distance_m"] is not None:
+        yield f"Trip ends moved by {m['generalization_distance_m']:,.0f} m on average."
+    if "people" not in guarantee["protect"]:
+        yield (
+            "Note: trips are counted, not people; one person may be behind several trips of a cell."
+            if ("trips" in guarantee["protect"])
+            else "Note: people are not counted; one person may be behind several trips of a cell."
+        )
+        if m["k_people"] is not None:
+            yield f"The cell with the fewest people has {m['k_people']:,}."
+    yield f"Report: {folder / 'report.html'}"

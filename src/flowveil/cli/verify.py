@@ -1,0 +1,76 @@
+"""``flowveil verify``: a release recounted from the raw trips."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from flowveil.cli.options import PLACE, reading, reading_of
+from flowveil.cli.output import Output, with_output
+from flowveil.guarantee import UNITS
+
+
+@click.command()
+@click.argument("directory", type=PLACE, metavar="DIR")
+@click.option("--against", type=PLACE, required=True, metavar="INPUT", help="The trips the release was made from.")
+@click.option("--k", type=int, help="Smallest k that the release must have.")
+@click.option(
+    "--protect", multiple=True, type=click.Choice(UNITS), help="A unit that the release must protect (repeatable)."
+)
+@click.option("--k-population", type=float, help="Smallest population threshold that it must have.")
+@click.option("--l", "l", type=int, help="Smallest l that it must have.")
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Fail where another version made the release, so that its page and texts cannot be made again and compared.",
+)
+@reading
+@with_output
+def verify(output: Output, directory: str, against: str, strict: bool, **given: Any) -> None:
+    """Recount the release in DIR from the raw trips; exit 3 and a reason for each way it falls short.
+
+    A release says itself what it guarantees. Say with --k and --protect what it must guarantee.
+    """
+    from flowveil.api import verify_folder
+    from flowveil.verify.rendering import not_compared
+
+    expect = {name: given.pop(name) for name in ("k", "protect", "k_population", "l")}
+    unread: list[str] = []
+    with output.working("Recounting"):
+        findings = verify_folder(
+            directory, against=against, expect=expect, unread=unread, strict=strict, **reading_of(given)
+        )
+    note = None if strict else not_compared(Path(directory))
+    output.result({"release": directory, "holds": not findings, "findings": findings, "unread": unread, "note": note})
+    for finding in [*findings, *unread]:
+        output.complain(finding)
+    if findings:
+        sys.exit(3)
+    if note is not None:
+        output.say(note)
+    output.say(*_what_holds(directory))
+
+
+def _what_holds(directory: str) -> Iterator[str]:
+    """What was proved, and how the input was read for it."""
+    report = json.loads((Path(directory) / "report.json").read_text(encoding="utf-8"))
+    proved = "every cell was recounted from the raw trips."
+    if report.get("boxes") and not report["boxes"]["disjoint"]:
+        proved = (
+            "no cell claims more than lies in its boxes. Boxes share flows, so cells cannot be recounted one by one."
+        )
+    if "epsilon" in report["guarantee"]:
+        proved = "it has the form of its promise, and its counts can be noise of the stated law on the raw ones."
+    yield f"{directory} holds: {proved} {report['statement'][0]}"
+    for line in report["statement"][1:]:
+        if line.startswith("Not protected: subtraction"):
+            yield f"But: {line}"
+    columns = report["parameters"]["columns"]
+    used = ", ".join(f"{role} from '{name}'" for role, name in columns.items() if name)
+    case = report["parameters"].get("person_case") if columns.get("person") else None
+    yield f"Read as the release says: {used}{f'; upper and lower case of persons: {case}' if case else ''}."
