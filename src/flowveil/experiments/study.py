@@ -22,7 +22,8 @@ import numpy as np
 
 from flowveil import __version__
 from flowveil.errors import InfeasibleError, OutputError, ParameterError
-from flowveil.experiments.attempts import FAILED, INFEASIBLE, attempt
+from flowveil.experiments.attempts import FAILED, INFEASIBLE, attempt, warm_up
+from flowveil.experiments.study_tables import write_study
 from flowveil.flows import Flows
 from flowveil.guarantee import UNITS, Guarantee
 from flowveil.hierarchy import Hierarchy
@@ -52,9 +53,6 @@ _REVEAL_ONLY_CELL = ("k_trips", "k_people", "k_population")
 #: Digits of the mean generalisation error where the suppressed volume is withheld: exact, it is a fraction whose
 #: denominator is the published volume, and can be taken apart.
 _DIGITS = 3
-
-#: Who is protected, in the papers' words.
-PROTECTED = {"trips": "participants", "population": "population", "people": "people"}
 
 
 @dataclass(frozen=True)
@@ -131,8 +129,6 @@ def run_study(
         ParameterError: a name or number is not allowed.
         OutputError: the folder cannot be used, or holds a study of other data.
     """
-    from flowveil.experiments.study_tables import write_study
-
     chosen = tuple(methods or (name for name, method in METHODS.items() if not method.noisy))
     for name in chosen:
         if find_method(name).noisy:
@@ -154,7 +150,8 @@ def run_study(
     paths = [folder / RUNS / f"{_name(run, setting)}.json" for run in grid]
     left = [i for i, path in enumerate(paths) if not _is_done(path, time_limit)]
     shared, todo = (flows, k, max_suppressed), [grid[i] for i in left]
-    with closing(run_tasks(_outcome, shared, todo, workers=workers, time_limit=time_limit)) as running:
+    running = run_tasks(_outcome, shared, todo, workers=workers, time_limit=time_limit, prepare=_prepare)
+    with closing(running):
         for ended in running:
             _store(paths[left[ended.number]], ended.result or {**_ENDED[ended.how], "limit": time_limit})
             if progress is not None:
@@ -347,20 +344,30 @@ def _rows(run: Run, outcome: dict[str, Any]) -> Iterator[dict[str, Any]]:
 # ---- one run -----------------------------------------------------------------------------------------------------
 
 
+def _prepare(shared: tuple[SlicedFlows, int, float], run: Run) -> None:
+    """In a process: get ready for a run."""
+    warm_up(*_asked(shared, run))
+
+
 def _outcome(shared: tuple[SlicedFlows, int, float], run: Run) -> dict[str, Any]:
     """In a process: one run."""
-    flows, k, max_suppressed = shared
-    # One threshold for all segments, so that they can be compared: k times the mean weight of everybody's trips.
-    population = None
-    if "population" in run.protect:
-        population = k * float(np.sum(flows.whole.volume("weight"))) / float(np.sum(flows.whole.trips))
-    asked = {"method": run.method, "k": k, "protect": run.protect, "max_suppressed": max_suppressed}
-    made = attempt(segment_flows(flows, run.by, run.segment), {**asked, "k_population": population})
+    made = attempt(*_asked(shared, run))
     if made.release is None:
         return {"status": made.status} if made.status == INFEASIBLE else {"status": FAILED, "reason": made.error}
     measures, hidden = _publishable(made.release)
     plain = {basis: {name: _plain(value) for name, value in values.items()} for basis, values in measures.items()}
     return {"status": made.status, "seconds": made.seconds, "measures": plain, "withheld": hidden}
+
+
+def _asked(shared: tuple[SlicedFlows, int, float], run: Run) -> tuple[Flows, dict[str, Any]]:
+    """The flows of a run, and what is asked of them."""
+    flows, k, max_suppressed = shared
+    asked = {"method": run.method, "k": k, "protect": run.protect, "max_suppressed": max_suppressed}
+    if "population" in run.protect:
+        # One threshold for all segments, so that they can be compared: k times the mean weight of everybody's trips.
+        mean = float(np.sum(flows.whole.volume("weight"))) / float(np.sum(flows.whole.trips))
+        asked["k_population"] = k * mean
+    return segment_flows(flows, run.by, run.segment), asked
 
 
 def _publishable(

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet
 
-from flowveil.experiments.study import PROTECTED, Study
 from flowveil.experiments.tables import Sheet, latex, markdown
 from flowveil.guarantee import UNITS
 from flowveil.output import Content, write_files
 from flowveil.publish.spreadsheets import write_csv
 
+if TYPE_CHECKING:
+    from flowveil.experiments.study import Study
+
+#: Who is protected, in the papers' words.
+_PROTECTED = {"trips": "participants", "population": "population", "people": "people"}
 _BASES = {"trips": "participants", "weight": "population"}
 _MEASURES = ("c_dm", "c_avg", "mean_generalization_error", "reconstruction_loss")
 #: How coarse a segment became; less is better for both.
@@ -80,7 +84,7 @@ def _of(study: Study, **wanted: Any) -> list[dict[str, Any]]:
 
 
 def _protected(protect: str) -> str:
-    return " and ".join(f"the {PROTECTED[unit]}" if unit != "people" else "people" for unit in protect.split("+"))
+    return " and ".join(f"the {_PROTECTED[unit]}" if unit != "people" else "people" for unit in protect.split("+"))
 
 
 def _cross_check(study: Study) -> Sheet:
