@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from flowveil.errors import ParameterError
+from flowveil.reading.sql import quoted_text
 
 #: What a folder is called whose rows have no value in that column.
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -22,7 +23,7 @@ def parse_partition_columns(names: str | Iterable[str]) -> tuple[str, ...]:
     """Names of partition columns from ``"a,b"`` or a list of names.
 
     Raises:
-        ParameterError: a name stands twice.
+        ParameterError: a name is given twice.
     """
     parts = names.split(",") if isinstance(names, str) else names
     found = tuple(part.strip() for part in parts if part.strip())
@@ -55,10 +56,6 @@ def partition_sql(files: Sequence[Path], name: str, path_column: str) -> str:
         values.add(folders[0])
     if len(values) == 1:
         value = values.pop()
-        return "CAST(NULL AS VARCHAR)" if value == _NO_VALUE else _quoted(unquote(value))
-    pattern = _quoted(rf"(?:^|[/\\]){re.escape(name)}=([^/\\]*)[/\\]")
+        return "CAST(NULL AS VARCHAR)" if value == _NO_VALUE else quoted_text(unquote(value))
+    pattern = quoted_text(rf"(?:^|[/\\]){re.escape(name)}=([^/\\]*)[/\\]")
     return f"url_decode(nullif(regexp_extract({path_column}, {pattern}, 1), '{_NO_VALUE}'))"
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -24,6 +24,7 @@ from flowveil.errors import DataError, ParameterError
 from flowveil.headers import Header
 from flowveil.paths import named_path
 from flowveil.reading.partitions import partition_sql
+from flowveil.reading.sql import csv_sql, literal_path, quoted_name, quoted_text
 
 _CSV_ENDINGS = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
 _PARQUET_ENDINGS = (".parquet", ".pq", ".parq")
@@ -51,7 +52,7 @@ class Table(Protocol):
 
     @property
     def names(self) -> Sequence[str]:
-        """Its columns; the same name may stand twice."""
+        """Its columns; the same name may be there twice."""
         ...
 
     @property
@@ -159,7 +160,7 @@ def _parquet_files(folder: Path) -> list[Path]:
 def _open_parquet(con: Any, label: str, files: list[Path], partition_columns: tuple[str, ...]) -> FileTable:
     import duckdb
 
-    paths = ", ".join(_quoted_path(p) for p in files)
+    paths = ", ".join(quoted_text(literal_path(p)) for p in files)
     together = ", union_by_name = true" if len(files) > 1 else ""
     where = f", filename = '{_PATH_COLUMN}'" if partition_columns else ""
     relation = f"read_parquet([{paths}]{together}, hive_partitioning = false{where})"
@@ -174,7 +175,7 @@ def _open_parquet(con: Any, label: str, files: list[Path], partition_columns: tu
     if partition_columns:
         names.remove(_PATH_COLUMN)
     columns = (
-        *(_quoted_name(name) for name in names),
+        *(quoted_name(name) for name in names),
         *(partition_sql(files, name, _PATH_COLUMN) for name in partition_columns),
     )
     return FileTable(f"'{label}'", [*names, *partition_columns], n_rows, relation, columns, partition_columns)
@@ -189,11 +190,7 @@ def _open_csv(path: Path, partition_columns: tuple[str, ...]) -> FileTable:
     delimiter = "\t" if ".tsv" in path.name.casefold() else max(_DELIMITERS, key=head.count)
     # A header may hold quoted line breaks, so the first record is read from the whole beginning.
     names = next(csv.reader(io.StringIO(text), delimiter=delimiter))
-    columns = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(names)))
-    relation = (
-        f"read_csv({_quoted_path(path)}, auto_detect = false, header = true, delim = '{delimiter}', "
-        f"quote = '\"', escape = '\"', nullstr = '', columns = {{{columns}}}, hive_partitioning = false)"
-    )
+    relation = csv_sql(quoted_text(literal_path(path)), delimiter=delimiter, columns=len(names))
     identifiers = (
         *(f"c{i}" for i in range(len(names))),
         *(partition_sql([path], name, _PATH_COLUMN) for name in partition_columns),
@@ -257,16 +254,6 @@ class FileTable:
         """A subquery over the files: DuckDB reads the selected columns only."""
         selected = ", ".join(f"{self.identifiers[p]} AS c{i}" for i, p in enumerate(positions))
         return f"(SELECT {selected} FROM {self.relation})"
-
-
-def _quoted_name(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _quoted_path(path: Path) -> str:
-    """A path as an SQL text, with the characters of patterns taken literally."""
-    literal = "".join(f"[{c}]" if c in "*?[" else c for c in str(path))
-    return "'" + literal.replace("'", "''") + "'"
 
 
 # ---- tables in memory --------------------------------------------------------------------------------------
@@ -374,7 +361,7 @@ class _PandasColumns:
         try:
             return pa.array(series, from_pandas=True)
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            # Values of several types in one column: as text they can be told apart row by row.
+            # Values of several types in one column: as text each row can be judged by itself.
             return pa.array(series.astype("string"), from_pandas=True)
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, ParameterError
-from flowveil.headers import Header
+from flowveil.headers import Header, plain_name
 from flowveil.reading.database import fetch_table
 from flowveil.sources.tables import opened
 
@@ -58,6 +58,9 @@ class Prepared:
     trips: pa.Table
     left_out: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "left_out", {reason: n for reason, n in self.left_out.items() if n})
 
 
 def prepare_gps(
@@ -161,7 +164,7 @@ def _by_gaps(con: Any, step: int, n: int, n_usable: int) -> Prepared:
     several = found.column("points").to_numpy() > 1
     return Prepared(
         trips=found.filter(pa.array(several)),
-        left_out=_counts({"points that cannot be used": n - n_usable, "trips of one point": int((~several).sum())}),
+        left_out={"points that cannot be used": n - n_usable, "trips of one point": int((~several).sum())},
     )
 
 
@@ -266,7 +269,7 @@ def _prepared(
     ]
     return Prepared(
         trips=pa.Table.from_arrays([pa.array(c) for c in columns], names=TRIPS.names).cast(TRIPS),
-        left_out=_counts({"points that cannot be used": n - n_usable, "trips of one point": int((~several).sum())}),
+        left_out={"points that cannot be used": n - n_usable, "trips of one point": int((~several).sum())},
     )
 
 
@@ -274,10 +277,6 @@ def _numbered(column: pa.ChunkedArray) -> tuple[NDArray[np.int64], pa.Array]:
     encoded = column.combine_chunks().dictionary_encode()
     encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
     return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary.cast(pa.string())
-
-
-def _counts(found: Mapping[str, int]) -> dict[str, int]:
-    return {reason: count for reason, count in found.items() if count}
 
 
 def _check_rules(gap: float, dwell: float | None, dwell_radius: float) -> None:
@@ -300,7 +299,7 @@ def choose_columns(
     """
     by_key: dict[str, str] = {}
     for name in reversed(names):
-        by_key["".join(c for c in name.casefold() if c.isalnum())] = name
+        by_key[plain_name(name)] = name
     chosen: dict[str, str] = {}
     problems = []
     for role, given in wanted.items():

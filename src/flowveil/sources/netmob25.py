@@ -16,10 +16,11 @@ import duckdb
 import pyarrow as pa
 
 from flowveil.errors import DataError, ParameterError
-from flowveil.headers import Header
+from flowveil.headers import Header, plain_name
 from flowveil.paths import named_path
 from flowveil.reading.database import fetch_table, in_own_words, open_database
 from flowveil.reading.slicing import microseconds_sql
+from flowveil.reading.sql import csv_sql, literal_path
 from flowveil.sources.gps import LATITUDES, LONGITUDES, Prepared, choose_columns, trips_of_points
 from flowveil.sources.tables import opened
 
@@ -55,13 +56,13 @@ def prepare_netmob25(source: Any, *, individuals: Any = None, gap: float = GAP) 
         ``start_lat``, ``start_lon``, ``end_lat``, ``end_lon``, ``points``.
 
     Raises:
-        ParameterError: the source is no folder, or holds no individuals file.
+        ParameterError: the source is not a folder, or holds no individuals file.
         DataError: columns are missing, no file belongs to a participant, or no GNSS file can be read.
     """
     folder = named_path(source, what="the data set")
     if not folder.is_dir():
         raise ParameterError(
-            f"'{folder.name}' is no folder. Hint: name the folder that the data set was unpacked into."
+            f"'{folder.name}' is not a folder. Hint: name the folder that the data set was unpacked into."
         )
     if gap <= 0:
         raise ParameterError(f"gap must be above 0; found {gap!r}.")
@@ -99,12 +100,12 @@ def prepare_netmob25(source: Any, *, individuals: Any = None, gap: float = GAP) 
         "participants without a point that can be used": len(named - located - {p.stem for p in unread}),
         "files of no participant with a record": unknown,
     }
-    return Prepared(trips=trips, left_out={reason: n for reason, n in left_out.items() if n})
+    return Prepared(trips=trips, left_out=left_out)
 
 
 def _find_individuals(tables: list[Path]) -> Path:
     wanted = {"id", "weightindiv"}
-    found = [path for path in tables if wanted <= {_key(name) for name in _header(path)}]
+    found = [path for path in tables if wanted <= {plain_name(name) for name in _first_line(path)[1]}]
     if len(found) != 1:
         raise ParameterError(
             f"{len(found)} files below the folder have the columns ID and WEIGHT_INDIV; exactly one is expected. "
@@ -133,7 +134,7 @@ def _individuals(path: Path) -> tuple[pa.Table, int]:
             f"SELECT count(*) FILTER (NOT coalesce({yes}, false)), count(*) - count(DISTINCT person) FROM picked"
         ).fetchall()[0]
         if twice:
-            raise DataError(f"{twice} individuals stand twice; every ID must be there once.")
+            raise DataError(f"{twice} rows are duplicates of an individual; every ID must be there once.")
         years = "TRY_CAST(age AS DOUBLE)"
         tens = f"CAST(10 * CAST(floor({years} / 10) AS INTEGER) AS VARCHAR)"
         last = f"CAST(10 * CAST(floor({years} / 10) AS INTEGER) + 9 AS VARCHAR)"
@@ -193,7 +194,7 @@ def _points_sql(delimiter: str, names: Sequence[str]) -> str:
 
     usual = {"lat": LATITUDES, "lon": LONGITUDES}
     place = choose_columns({"lat": None, "lon": None}, usual, names, header=header)
-    by_key = {_key(name): name for name in reversed(names)}
+    by_key = {plain_name(name): name for name in reversed(names)}
     time = next((parts for parts in _TIMES if all(part in by_key for part in parts)), None)
     if time is None:
         raise DataError(
@@ -210,12 +211,11 @@ def _points_sql(delimiter: str, names: Sequence[str]) -> str:
         if "valid" in by_key
         else ""
     )
-    columns = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(names)))
+    files = csv_sql("?", delimiter=delimiter, columns=len(names), more=", filename = true")
     return (
         f"SELECT parse_filename(filename, true) AS person, {moment} AS moment, "
         f"TRY_CAST({column(place['lat'])} AS DOUBLE) AS lat, TRY_CAST({column(place['lon'])} AS DOUBLE) AS lon "
-        f"FROM read_csv(?, auto_detect = false, header = true, delim = '{delimiter}', quote = '\"', escape = '\"', "
-        f"nullstr = '', columns = {{{columns}}}, filename = true, hive_partitioning = false){valid}"
+        f"FROM {files}{valid}"
     )
 
 
@@ -226,7 +226,7 @@ def _insert(con: Any, sql: str, files: list[Path]) -> list[Path]:
     is read twice.
     """
     try:
-        con.execute(f"INSERT INTO located {sql}", [[_literal(path) for path in files]])
+        con.execute(f"INSERT INTO located {sql}", [[literal_path(path) for path in files]])
     except duckdb.InvalidInputException:
         if len(files) == 1:
             return files
@@ -235,22 +235,9 @@ def _insert(con: Any, sql: str, files: list[Path]) -> list[Path]:
     return []
 
 
-def _literal(path: Path) -> str:
-    """A path with the characters of patterns taken literally."""
-    return "".join(f"[{c}]" if c in "*?[" else c for c in str(path))
-
-
-def _header(path: Path) -> list[str]:
-    return _first_line(path)[1]
-
-
 def _first_line(path: Path) -> tuple[str, list[str]]:
     """The delimiter of a file, and the names in its first line."""
     with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
         line = file.readline()
     delimiter = max(",;\t|", key=line.count)
     return delimiter, [name.strip() for name in next(csv.reader([line], delimiter=delimiter), [])]
-
-
-def _key(name: str) -> str:
-    return "".join(c for c in name.casefold() if c.isalnum())

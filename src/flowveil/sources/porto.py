@@ -27,7 +27,7 @@ def prepare_porto(source: Any) -> Prepared:
         source: ``train.csv`` or ``test.csv`` of the data set, zipped or not as `flowveil.read_trips` takes files.
 
     Returns:
-        Trips with ``person_id`` (the taxi: the data set does not tell drivers apart), ``start_time``, ``end_time`` (15
+        Trips with ``person_id`` (the taxi: its drivers are not known), ``start_time``, ``end_time`` (15
         seconds a point), ``start_lat``, ``start_lon``, ``end_lat``, ``end_lon``, ``points``, ``call_type``, and
         ``missing_data`` as it stands in the file.
 
@@ -80,6 +80,6 @@ def prepare_porto(source: Any) -> Prepared:
     left_out = {"empty tracks": empty, "tracks of one point": single, "tracks that cannot be read": strange}
     return Prepared(
         trips=trips.set_column(trips.schema.get_field_index("points"), "points", trips["points"].cast(pa.int64())),
-        left_out={reason: n for reason, n in left_out.items() if n},
+        left_out=left_out,
         notes=("A person is a taxi: several drivers may share one, and passengers are not known.",),
     )

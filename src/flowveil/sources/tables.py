@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +11,9 @@ from flowveil.headers import Header
 from flowveil.reading.database import MISSING_PATTERN, in_own_words, open_database
 from flowveil.reading.slicing import microseconds_sql
 from flowveil.reading.tables import Table, open_table
+
+#: A column, and what makes SQL of its place and its type in the database.
+Expression = tuple[str, Callable[[str, str], str]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,44 +32,36 @@ class OpenTable:
         """The names of its columns, for messages."""
         return self.table.header(self.con)
 
-    def text(self, name: str) -> str:
+    def text(self, name: str) -> Expression:
         """Expression: the column as text, NULL where missing."""
-        return f"<{name}>text"
+        return name, _text
 
-    def number(self, name: str) -> str:
+    def number(self, name: str) -> Expression:
         """Expression: the column as a number, NULL where it is none."""
-        return f"<{name}>number"
+        return name, _number
 
-    def microseconds(self, name: str) -> str:
+    def microseconds(self, name: str) -> Expression:
         """Expression: the column as microseconds since 1970, NULL where it is no time."""
-        return f"<{name}>time"
+        return name, _time
 
-    def select(self, wanted: Mapping[str, str], *, into: str = "picked") -> None:
-        """Read the wanted columns once, into a table of the database."""
-        used = list(dict.fromkeys(_parsed(e)[0] for e in wanted.values()))
+    def select(self, wanted: Mapping[str, Expression]) -> None:
+        """Read the wanted columns once, into the table ``picked`` of the database."""
+        used = list(dict.fromkeys(name for name, _ in wanted.values()))
         with in_own_words(self.table.label):
             relation = self.table.attach(self.con, [self.names.index(name) for name in used])
             described = self.con.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()
             kinds = {name: str(row[1]) for name, row in zip(used, described, strict=True)}
-            parts = []
-            for alias, expression in wanted.items():
-                name, form = _parsed(expression)
-                parts.append(f"{_FORMS[form](f'c{used.index(name)}', kinds[name])} AS {alias}")
-            self.con.execute(f"CREATE TABLE {into} AS SELECT {', '.join(parts)} FROM {relation}")
+            parts = [f"{sql(f'c{used.index(name)}', kinds[name])} AS {alias}" for alias, (name, sql) in wanted.items()]
+            self.con.execute(f"CREATE TABLE picked AS SELECT {', '.join(parts)} FROM {relation}")
 
 
 @contextmanager
 def opened(source: Any) -> Iterator[OpenTable]:
-    """Open a file or a table in memory; what DuckDB has to say of it is told in flowveil's words."""
+    """Open a file or a table in memory; errors of DuckDB are reported in flowveil's words."""
     with open_database(None) as con:
         table = open_table(con, source)
         with in_own_words(table.label):
             yield OpenTable(con, table)
-
-
-def _parsed(expression: str) -> tuple[str, str]:
-    name, _, form = expression[1:].rpartition(">")
-    return name, form
 
 
 def _text(column: str, kind: str) -> str:
@@ -82,6 +77,3 @@ def _number(column: str, kind: str) -> str:
 
 def _time(column: str, kind: str) -> str:
     return microseconds_sql(column, kind, missing=MISSING_PATTERN)
-
-
-_FORMS = {"text": _text, "number": _number, "time": _time}
