@@ -94,16 +94,14 @@ class Header:
         """`` Did you mean 'x'?`` for the nearest name, if names may be repeated."""
         return did_you_mean(name, self.quotable)
 
-    def described(self, *, most: int = 60) -> str:
+    def described(self) -> str:
         """A sentence on the columns there are."""
         if self.may_be_data:
             return (
                 f"The table has {len(self.names)} columns; their names are not repeated, because the first line looks "
                 "like data, not like names of columns. Hint: if it is data, add a line with names."
             )
-        shown = ", ".join(f"'{name}'" for name in self.names[:most])
-        more = f" and {len(self.names) - most} more" if len(self.names) > most else ""
-        return f"The table has {shown}{more}." if self.names else "The table has no columns."
+        return f"The table has {listed(self.names)}."
 
     def listed(self, some: Iterable[str]) -> str:
         """Some of the names for a message: themselves, or the numbers of their columns, from 1 on."""
@@ -111,6 +109,17 @@ class Header:
             return ", ".join(some)
         numbers = ", ".join(str(list(self.names).index(name) + 1) for name in some)
         return f"number {numbers} (the first line looks like data, so its words are not repeated)"
+
+
+def plain_name(name: str) -> str:
+    """A name without case and separators: ``Start_Lat``, ``startLat`` and ``start lat`` are the same."""
+    return re.sub(r"[^a-z0-9]", "", name.casefold())
+
+
+def listed(names: Sequence[str], *, most: int = 60) -> str:
+    """Names for a message; a very wide table is cut short."""
+    shown = ", ".join(f"'{name}'" for name in names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown or "no columns"
 
 
 def _names_a_column(name: str) -> bool:

@@ -114,7 +114,7 @@ class Hierarchy:
         ordered = np.sort(code)
         twice = int(np.sum(ordered[1:] == ordered[:-1]))
         if twice:
-            raise HierarchyError(f"{twice} codes stand twice; every node needs a code of its own.")
+            raise HierarchyError(f"Duplicate codes: {twice}; every node needs a code of its own.")
         return code
 
     # ---- size ------------------------------------------------------------------------------------------------

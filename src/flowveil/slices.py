@@ -63,7 +63,7 @@ class Every:
             return cls("day")
         if not 0 < minutes < _MINUTES_OF_DAY or _MINUTES_OF_DAY % minutes:
             raise ParameterError(
-                f"'{text}' is no step of time. Allowed: minutes or hours that divide a day (15min, 1h, 6h), "
+                f"'{text}' is not a step of time. Allowed: minutes or hours that divide a day (15min, 1h, 6h), "
                 f"{', '.join(_LABELS)}."
             )
         return cls(name.replace(" ", ""), minutes)

@@ -75,7 +75,7 @@ def test_arrays_that_are_not_in_preorder_are_refused():
         Hierarchy(parent=np.array([-1, 0, 0, 1]), code=code)
     with pytest.raises(HierarchyError, match="roots"):
         Hierarchy(parent=np.array([-1, -1, 0, 1]), code=code)
-    with pytest.raises(HierarchyError, match="twice"):
+    with pytest.raises(HierarchyError, match="Duplicate codes"):
         Hierarchy(parent=np.array([-1, 0]), code=np.array(["a", "a"]))
 
 

@@ -7,13 +7,12 @@ recorded in `Intake.columns`, so that a guess can be seen.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
 from flowveil.errors import DataError, ParameterError
-from flowveil.headers import Header
+from flowveil.headers import Header, listed, plain_name
 
 Pair = tuple[str, str]
 
@@ -96,7 +95,7 @@ class ColumnMap:
         ends = self.ends
         if len(set(ends)) < len(ends):
             raise ParameterError(
-                f"One column is named twice for the ends of a trip: {_listed(ends)}. "
+                f"One column is named twice for the ends of a trip: {listed(ends)}. "
                 "Origin and destination, latitude and longitude need columns of their own."
             )
 
@@ -193,8 +192,8 @@ def complete(
     Args:
         wanted: what the user named.
         names: the columns of the table.
-        holds_tiles: whether a column's first values are tiles; asked only where a name alone does not
-            tell.
+        holds_tiles: whether a column's first values are tiles; asked only where a name alone leaves
+            it open.
         points: whether the ends may be coordinates, and tiles H3 cells; otherwise only columns that hold tiles
             are recognised.
         partitions: those of the columns that come from the path of a file: trips may be cut by them, and nothing else.
@@ -204,7 +203,7 @@ def complete(
         A map with both ends; person, weight and trips where there are such columns.
 
     Raises:
-        DataError: named columns are missing (all are reported), stand twice, or several columns fit one role.
+        DataError: named columns are missing (all are reported), are there twice, or several columns fit one role.
         ParameterError: a partition column is named for something that trips are not cut by.
     """
     header = header or (lambda: Header(names))
@@ -220,10 +219,10 @@ def complete(
     if named.trips is None and named.has_tiles:
         named = replace(named, trips=_recognise_one("trips", _TRIPS, named, in_files))
     _refuse_doubles(named, names)
-    persons = [n for n in named.slice_names() if n == named.person or _key(n) in _PERSONS]
+    persons = [n for n in named.slice_names() if n == named.person or plain_name(n) in _PERSONS]
     if persons:
         raise ParameterError(
-            f"Column {_listed(persons)} tells persons apart; a matrix for each person is no slice. "
+            f"Column {listed(persons)} identifies persons; trips cannot be cut by it. "
             "Allowed: attributes that many people share."
         )
     return named
@@ -263,7 +262,7 @@ def _recognise_ends(
 ) -> ColumnMap:
     by_key: dict[str, list[str]] = {}
     for name in names:
-        by_key.setdefault(_key(name), []).append(name)
+        by_key.setdefault(plain_name(name), []).append(name)
     found: list[ColumnMap] = []
     for start, end in _ENDS if points else ():
         found += [
@@ -291,7 +290,7 @@ def _recognise_ends(
             "destination_tile (--origin-tile, --destination-tile)."
         )
     if len(found) > 1:
-        choices = "; ".join(f"{_listed(f.ends)}" for f in found)
+        choices = "; ".join(f"{listed(f.ends)}" for f in found)
         raise DataError(
             f"Several columns could be the two ends: {choices}. Hint: say which with origin and "
             "destination (--origin, --destination), or origin_tile and destination_tile (--origin-tile, "
@@ -302,10 +301,10 @@ def _recognise_ends(
 
 def _recognise_one(role: str, known: Iterable[str], named: ColumnMap, names: Sequence[str]) -> str | None:
     used = named.names()
-    found = [name for name in names if _key(name) in known and name not in used]
+    found = [name for name in names if plain_name(name) in known and name not in used]
     if len(found) > 1:
         raise DataError(
-            f"Several columns could be the {role}: {_listed(found)}. "
+            f"Several columns could be the {role}: {listed(found)}. "
             f"Hint: say which with {role} (--{role}); an empty text means none."
         )
     return found[0] if found else None
@@ -321,7 +320,7 @@ def _refuse_partitions(named: ColumnMap, partitions: Sequence[str]) -> None:
         wrong = [name for name in columns if name and name in partitions]
         if wrong:
             raise ParameterError(
-                f"Column {_listed(wrong)} comes from the path of the files and cannot be the {role}: a folder's name "
+                f"Column {listed(wrong)} comes from the path of the files and cannot be the {role}: a folder's name "
                 "says nothing of the trips in it. Allowed: to cut trips by it (--by, --time)."
             )
 
@@ -330,14 +329,9 @@ def _refuse_doubles(named: ColumnMap, names: Sequence[str]) -> None:
     doubled = [name for name in dict.fromkeys(named.names()) if list(names).count(name) > 1]
     if doubled:
         raise DataError(
-            f"Column {_listed(doubled)} stands more than once in the table; which one is meant cannot be "
-            "told. Hint: give every column a name of its own."
+            f"Column {listed(doubled)} is there more than once; which one is meant is not "
+            "known. Hint: give every column a name of its own."
         )
-
-
-def _key(name: str) -> str:
-    """A name without case and separators: ``Start_Lat``, ``startLat`` and ``start lat`` are the same."""
-    return re.sub(r"[^a-z0-9]", "", name.casefold())
 
 
 def _spelled(by_key: dict[str, list[str]], end: str, words: Iterable[str]) -> list[tuple[str, str]]:
@@ -364,9 +358,3 @@ def _alike(starts: list[tuple[str, _T]], ends: list[tuple[str, _T]]) -> list[tup
     """Pairs of ends whose names are made alike; all pairs where none are."""
     alike = [(o, d) for o_shape, o in starts for d_shape, d in ends if o_shape == d_shape]
     return alike or [(o, d) for _, o in starts for _, d in ends]
-
-
-def _listed(names: Sequence[str], *, most: int = 60) -> str:
-    """Names for a message; a very wide table is cut short."""
-    shown = ", ".join(f"'{name}'" for name in names[:most])
-    return f"{shown} and {len(names) - most} more" if len(names) > most else shown or "no columns"

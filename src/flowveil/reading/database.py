@@ -1,6 +1,6 @@
 """A private DuckDB: out of core, gone afterwards, and never heard in its own words.
 
-Messages of DuckDB quote the input, so none is let through: errors are told in flowveil's own words.
+Messages of DuckDB quote the input, so none is let through: errors are reported in flowveil's own words.
 """
 
 from __future__ import annotations

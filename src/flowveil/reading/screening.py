@@ -137,10 +137,10 @@ class Screening:
         self._commas |= batch.commas
         unusable = np.zeros(len(batch), dtype=np.bool_)
         for column, text in batch.texts.items():
-            self._find(f"text that is no number in column {column!r}", text)
+            self._find(f"text that is not a number in column {column!r}", text)
             unusable |= text
         for column, strange in batch.times.items():
-            self._find(f"no time that can be read in column {column!r}", strange)
+            self._find(f"a time that cannot be read in column {column!r}", strange)
             unusable |= strange
         unusable |= self._check_amounts(batch) | self._check_tiles(batch)
         gaps = self._gaps(batch)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from flowveil.errors import DataError, ParameterError
-from flowveil.headers import Header
+from flowveil.headers import Header, listed, plain_name
 
 #: Names that tile columns have, without case and separators; those of the second group count only where nothing
 #: of the first is there.
@@ -26,21 +26,17 @@ _TILES = (
         {"iris", "codeiris", "dcomiris", "insee", "codeinsee", "inseecom", "geoid10", "geoid20", "geoid30", "block"}
     ),
 )  # fmt: skip
-#: Codes and names of British statistical areas: MSOA11CD, lsoa21cd, OA11, MSOA11NM.
+#: Codes of British statistical areas: MSOA11CD, lsoa21cd, OA11; their names are MSOA11NM and so on.
 _STATISTICAL_CODE = re.compile(r"(oa|lsoa|msoa)(\d\d)?(cd|code)?")
-_STATISTICAL_NAME = re.compile(r"(oa|lsoa|msoa)(\d\d)?(nm|name)")
 _PARENTS = frozenset(
     {
         "parent", "parentid", "parentcode", "parentzone", "parentzoneid", "parentzonecode", "parenttile", "codeparent",
         "idparent",
     }
 )  # fmt: skip
-_NAMES = frozenset(
-    {
-        "name", "label", "zonename", "tilename", "geoname", "locationname", "stationname", "stopname", "nom", "libelle",
-        "nomiris",
-    }
-)  # fmt: skip
+_NAMES = re.compile(
+    "name|label|(zone|tile|geo|location|station|stop)name|nom|libelle|nomiris|(oa|lsoa|msoa)(\\d\\d)?(nm|name)"
+)
 _WHERE = "(center|centre|centroid|stop|station|point|tile|zone|intpt)?"
 _LATITUDES = re.compile(f"{_WHERE}(lat|latitude){_WHERE}")
 _LONGITUDES = re.compile(f"{_WHERE}(lon|lng|long|longitude){_WHERE}")
@@ -86,19 +82,19 @@ class ZoneColumns:
         given = [c for c in (*nested, tile, parent, lat, lon, name) if c]
         _refuse_unknown(dict.fromkeys(given), names, header)
         if len(set(nested)) < len(nested):
-            raise ParameterError(f"A column stands twice in levels: {listed(nested)}.")
+            raise ParameterError(f"A column is given twice in levels: {listed(nested)}.")
         free = [n for n in names if n not in given]
         if parent is None and not nested:
-            parent = _only("parent", [n for n in free if _key(n) in _PARENTS])
+            parent = _only("parent", [n for n in free if plain_name(n) in _PARENTS])
         if lat is None and lon is None and not has_outlines:
-            lat = _only("lat", [n for n in free if _LATITUDES.fullmatch(_key(n))])
-            lon = _only("lon", [n for n in free if _LONGITUDES.fullmatch(_key(n))])
+            lat = _only("lat", [n for n in free if _LATITUDES.fullmatch(plain_name(n))])
+            lon = _only("lon", [n for n in free if _LONGITUDES.fullmatch(plain_name(n))])
             if not (lat and lon):
                 lat = lon = ""
         if not tile:
             tile = _recognised_tile([n for n in free if n not in (parent, lat, lon)], header)
         if name is None:
-            found = [n for n in free if n != tile and (_key(n) in _NAMES or _STATISTICAL_NAME.fullmatch(_key(n)))]
+            found = [n for n in free if n != tile and _NAMES.fullmatch(plain_name(n))]
             # A name is a comfort: where several columns could be it, the map does without.
             name = found[0] if len(found) == 1 else ""
         chosen = cls(tile, parent or "", tuple(nested), lat or "", lon or "", name)
@@ -119,8 +115,8 @@ class ZoneColumns:
 def _recognised_tile(free: Sequence[str], header: Header) -> str:
     first, second = _TILES
     tiers = (
-        [n for n in free if _key(n) in first],
-        [n for n in free if _key(n) in second or _STATISTICAL_CODE.fullmatch(_key(n))],
+        [n for n in free if plain_name(n) in first],
+        [n for n in free if plain_name(n) in second or _STATISTICAL_CODE.fullmatch(plain_name(n))],
     )
     for found in tiers:
         if found:
@@ -154,14 +150,3 @@ def _refuse_doubles(columns: ZoneColumns, names: Sequence[str]) -> None:
     doubled = [c for c in dict.fromkeys(used) if c and list(names).count(c) > 1]
     if doubled:
         raise DataError(f"Column {listed(doubled)} stands more than once in the table. Hint: give each its own name.")
-
-
-def _key(name: str) -> str:
-    """A name without case and separators: ``geo_code`` and ``Geo Code`` are the same."""
-    return re.sub(r"[^a-z0-9]", "", name.casefold())
-
-
-def listed(names: Sequence[str], *, most: int = 40) -> str:
-    """Names for a message; a very wide table is cut short."""
-    shown = ", ".join(f"'{n}'" for n in names[:most])
-    return f"{shown} and {len(names) - most} more" if len(names) > most else shown or "no columns"

@@ -38,7 +38,7 @@ def ward_hierarchy(codes: NDArray[np.str_], lat: Floats, lon: Floats) -> Hierarc
         until none is. The tree does not depend on the order of the tiles: ties are settled by code.
 
     Raises:
-        DataError: there is no tile, codes stand twice, or a tile has no centre on the earth.
+        DataError: there is no tile, there are duplicate codes, or a tile has no centre on the earth.
     """
     if len(codes) == 0:
         raise DataError("There is no tile to build a hierarchy from.")
@@ -46,7 +46,7 @@ def ward_hierarchy(codes: NDArray[np.str_], lat: Floats, lon: Floats) -> Hierarc
     order = np.argsort(codes, kind="stable")
     names = codes[order]
     if np.any(names[1:] == names[:-1]):
-        raise DataError("Tiles stand twice; every tile needs a code of its own.")
+        raise DataError("Duplicate tiles: every tile needs a code of its own.")
     lat, lon = np.asarray(lat, dtype=np.float64)[order], np.asarray(lon, dtype=np.float64)[order]
     refuse_places(names, lat, lon)
     place_of_tile, points = _places(on_earth(lat, lon))

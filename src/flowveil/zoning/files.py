@@ -25,10 +25,10 @@ import shapely
 from numpy.typing import ArrayLike, NDArray
 
 from flowveil.errors import DataError, MissingExtraError, ParameterError
-from flowveil.headers import Header
+from flowveil.headers import Header, listed
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.paths import named_path
-from flowveil.zoning.columns import ZoneColumns, listed
+from flowveil.zoning.columns import ZoneColumns
 from flowveil.zoning.dendrogram import ward_hierarchy
 from flowveil.zoning.geometry import (
     Outlines,
@@ -188,6 +188,17 @@ def read_zones(
         )
     if table.num_rows == 0:
         raise DataError(f"{label} has no rows; at least one zone is needed.")
+    if not (columns.levels or columns.parent or columns.lat) and drawn is None:
+        raise DataError(
+            f"{label} has neither a parent column, nor coordinates, nor outlines, so no hierarchy can be built. "
+            f"{header.described()} "
+            "Hint: name the columns: parent, or levels from coarsest to finest, or lat and lon."
+        )
+    return _mapped(table, drawn, columns, root)
+
+
+def _mapped(table: pa.Table, drawn: Outlines | None, columns: ZoneColumns, root: str | None) -> ZoneMap:
+    """The map of a table whose columns are known."""
     texts = {c: _texts(table, c) for c in columns.textual()}
     tile_of_row = texts[columns.tile]
     if np.any(tile_of_row == ""):
@@ -201,16 +212,9 @@ def read_zones(
         tree = nested_hierarchy([texts[c] for c in columns.levels], levels=columns.levels, root=root)
     elif columns.parent:
         tree = parent_hierarchy(tile_of_row, texts[columns.parent], root=root)
-    elif drawn is not None or columns.lat:
-        places, codes = _places(table, drawn, columns, tile_of_row, tile_of_row)
-        tree = ward_hierarchy(codes, places.lat, places.lon)
-        return _assembled(tree, places, codes, texts, columns)
     else:
-        raise DataError(
-            f"{label} has neither a parent column, nor coordinates, nor outlines, so no hierarchy can be built. "
-            f"{header.described()} "
-            "Hint: name the columns: parent, or levels from coarsest to finest, or lat and lon."
-        )
+        places, codes = _places(table, drawn, columns, tile_of_row, tile_of_row)
+        return _assembled(ward_hierarchy(codes, places.lat, places.lon), places, codes, texts, columns)
     if drawn is None and not columns.lat:
         return _assembled(tree, None, tile_of_row, texts, columns)
     places, codes = _places(table, drawn, columns, tile_of_row, tree.code[tree.leaf_node])
@@ -361,7 +365,7 @@ def _read_csv(path: Path, label: str) -> pa.Table:
         header = content.split(b"\n", 1)[0]
         separators = {mark: header.count(mark.encode()) for mark in (",", ";", "\t", "|")}
         parse = pa.csv.ParseOptions(delimiter=max(separators, key=lambda m: separators[m]), newlines_in_values=True)
-        # Read once for the names, so that every column can be told to stay text.
+        # Read once for the names, so that every column can be kept as text.
         names = pa.csv.open_csv(pa.BufferReader(content), parse_options=parse).schema.names
         convert = pa.csv.ConvertOptions(column_types={n: pa.string() for n in names}, strings_can_be_null=False)
         return pa.csv.read_csv(pa.BufferReader(content), parse_options=parse, convert_options=convert)
@@ -401,7 +405,7 @@ def _read_drawn(path: Path, label: str) -> tuple[pa.Table, Outlines | None, str]
         layers = [str(layer) for layer in pyogrio.list_layers(path)[:, 0]]
         if len(layers) > 1:
             raise DataError(
-                f"{label} has {len(layers)} layers: {listed(layers)}; which one holds the zones cannot be told. "
+                f"{label} has {len(layers)} layers: {listed(layers)}; which one holds the zones is not known. "
                 "Hint: save that layer in a file of its own."
             )
         about, table = pyogrio.read_arrow(path)

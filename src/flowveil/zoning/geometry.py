@@ -1,7 +1,7 @@
 """Where the zones of a user's own map lie.
 
-A zone is the union of its tiles: all tiles of the map, also those that no trip touches, so that an outline tells
-nothing about where people went. Outlines are dissolved only for the nodes that are asked for; centres and areas
+A zone is the union of its tiles: all tiles of the map, also those that no trip touches, so that an outline reveals
+nothing of where people went. Outlines are dissolved only for the nodes that are asked for; centres and areas
 are sums over slices of the leaf order.
 """
 

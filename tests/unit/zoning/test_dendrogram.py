@@ -127,7 +127,7 @@ def test_tiles_without_a_place_are_refused():
     assert "'s8'" in str(caught.value)
     with pytest.raises(DataError, match="no tile"):
         ward_hierarchy(np.array([], dtype=np.str_), np.array([]), np.array([]))
-    with pytest.raises(DataError, match="stand twice"):
+    with pytest.raises(DataError, match="Duplicate tiles"):
         ward_hierarchy(np.array(["a", "a"]), np.array([1.0, 2.0]), np.array([1.0, 2.0]))
 
 
