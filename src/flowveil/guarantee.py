@@ -171,3 +171,15 @@ def _population_threshold(flows: Cells, k: int, k_population: float | None) -> f
     if total == 0:
         raise DataError("The population cannot be protected: all weights are zero. Hint: give k_population.")
     return k * total / float(np.sum(flows.trips))
+
+
+def check_max_suppressed(share: float) -> None:
+    """Refuse a share of suppression that is none.
+
+    Raises:
+        ParameterError: it is not a number of at least 0 and below 1.
+    """
+    if isinstance(share, bool) or not isinstance(share, int | float):
+        raise ParameterError(f"max_suppressed must be a number; found {type(share).__name__}.")
+    if not 0 <= share < 1:
+        raise ParameterError(f"max_suppressed must be at least 0 and below 1; found {share!r}.")

@@ -274,8 +274,7 @@ def anonymize(
     slices = SliceOptions.taken_from(how)
     method = method or ("odkanon" if slices.common_zones else "twincut")
     parsed = _parse_options(method, options)
-    if find_method(method).noisy:
-        _refuse_thresholds(method)
+    _refuse_thresholds(method)
     if seed is not None and "seed" in find_method(method).options:
         parsed["seed"] = seed
     parse_formats(formats)
@@ -283,15 +282,10 @@ def anonymize(
     if internal_report is not None:
         check_place(internal_report, release=out)
     writing = {"formats": formats, "basemap": tile_server(basemap)}
-    asked = {
-        "method": method,
-        "k": k,
-        "protect": tuple(protect) or ("trips",),
-        "max_suppressed": max_suppressed,
-        "k_population": k_population,
-        "l": l,
-        **parsed,
-    }
+    asked = {"method": method, **parsed}
+    if find_method(method).promises == "k":
+        asked |= {"k": k, "protect": tuple(protect) or ("trips",), "max_suppressed": max_suppressed}
+        asked |= {"k_population": k_population, "l": l}
     reading_options = _given(**how)
     if slices.asked_for:
         slices.check()
@@ -310,13 +304,12 @@ def anonymize(
 
 def _refuse_thresholds(method: str) -> None:
     """Refuse thresholds that were given in so many words, even where they are the defaults."""
-    from flowveil.api import refuse_thresholds
-
     context = click.get_current_context()
     names = {"k": "--k", "protect": "--protect", "k_population": "--k-population", "l": "--l"}
     names |= {"max_suppressed": "--max-suppressed", "seed": "--seed"}
     source = {name: context.get_parameter_source(name) for name in names}
-    refuse_thresholds(method, [names[n] for n, s in source.items() if s is click.core.ParameterSource.COMMANDLINE])
+    given = [names[n] for n, s in source.items() if s is click.core.ParameterSource.COMMANDLINE]
+    find_method(method).refuse_thresholds(given)
 
 
 def _parse_options(method: str, options: Sequence[str]) -> dict[str, Any]:
@@ -373,7 +366,6 @@ def _publish_slices(
 ) -> None:
     from flowveil.api import anonymize_slices
     from flowveil.publish.folder import publish
-    from flowveil.report.family import summarize_family
     from flowveil.report.profile import largest_profiles, profile_chart
 
     with talk.working("Anonymising slices") as progress:
@@ -391,7 +383,7 @@ def _publish_slices(
         # Made first: what cannot be made must not leave a release behind and an error in front.
         wanted = slices.internal_profile
         charts = {} if wanted is None else {wanted: profile_chart(largest_profiles(family))}
-        report = summarize_family(family)
+        report = family.summary()
         folder = publish(family, out, private=charts, **writing)
     # As for single releases: rows read minus trips published is what is suppressed.
     secret = report["withheld"] or any(part["withheld"] for part in report["slices"])
@@ -438,7 +430,7 @@ def _intake_line(flows: Any) -> str:
 def _release_lines(report: dict[str, Any], folder: Path) -> Iterator[str]:
     m = report["measures"]["trips"]
     guarantee = report["guarantee"]
-    if "epsilon" in guarantee:
+    if report["kind"] == "noisy":
         yield (
             f"Published {m['n_cells']:,} noisy counts between {m['n_origin_zones']:,} origin and "
             f"{m['n_destination_zones']:,} destination zones."
@@ -607,6 +599,7 @@ def verify(
     A release says itself what it guarantees. Say with --k and --protect what it must guarantee.
     """
     from flowveil.api import verify_folder
+    from flowveil.release.folder import ReleaseFolder
     from flowveil.verify.rendering import not_compared
 
     expect = {"k": k, "protect": tuple(protect), "k_population": k_population, "l": l}
@@ -624,13 +617,13 @@ def verify(
         sys.exit(3)
     if note is not None:
         talk.say(note)
-    report = json.loads((Path(directory) / "report.json").read_text(encoding="utf-8"))
+    report = ReleaseFolder(Path(directory)).report
     proved = "every cell was recounted from the raw trips."
-    if report.get("boxes") and not report["boxes"]["disjoint"]:
+    if report["kind"] == "boxed" and not report["boxes"]["disjoint"]:
         proved = (
             "no cell claims more than lies in its boxes. Boxes share flows, so cells cannot be recounted one by one."
         )
-    if "epsilon" in report["guarantee"]:
+    if report["kind"] == "noisy":
         proved = "it has the form of its promise, and its counts can be noise of the stated law on the raw ones."
     talk.say(f"{directory} holds: {proved} {report['statement'][0]}")
     for line in report["statement"][1:]:

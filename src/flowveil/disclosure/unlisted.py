@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.release.plan import NodeZones
+from flowveil.release.zones import NodeZones
 
 if TYPE_CHECKING:
     from flowveil.flows import Cells
     from flowveil.guarantee import Guarantee
     from flowveil.hierarchy import Hierarchy, Ints
-    from flowveil.release.plan import Release
+    from flowveil.release.release import Release
 
 Counts = NDArray[np.int64]
 
@@ -65,8 +65,8 @@ def n_unlisted_pairs(release: Release) -> int:
         plan.destination_zones, cells.destination, flows.destinations, flows.destination, plan.destination_zone
     )
     pairs = n_o * n_d - int(np.sum(in_o * in_d))
-    if plan.suppression["rule"] == "hopeless flows":
-        levels = int(plan.suppression["levels"])
+    levels = plan.suppression.levels
+    if levels is not None:
         lifted_o = _n_lifted(flows.origins, levels)[plan.origin_zones.nodes[cells.origin]]
         lifted_d = _n_lifted(flows.destinations, levels)[plan.destination_zones.nodes[cells.destination]]
         # One of them at least holds what is published.

@@ -28,12 +28,12 @@ import pyarrow as pa
 
 from flowveil.errors import FlowveilError, InfeasibleError, ParameterError
 from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
-from flowveil.methods import METHODS, find_method
+from flowveil.guarantee import Guarantee, check_max_suppressed
+from flowveil.methods import K_METHODS, find_method
 
 if TYPE_CHECKING:
     from flowveil.methods.twincut import FrontierPoint
-    from flowveil.release.plan import Release
+    from flowveil.release.release import Release
 
 #: How a run may end. Only the first has measures.
 DONE, INFEASIBLE, TIMED_OUT, FAILED = "done", "infeasible", "timed out", "failed"
@@ -147,9 +147,9 @@ def compare_flows(
         ParameterError: a method, unit, option or number is wrong; nothing was run.
         DataError: the data has no persons or weights that a protection needs.
     """
-    names = [n for n, m in METHODS.items() if not m.noisy] if methods == "all" else _listed(methods)
+    names = list(K_METHODS) if methods == "all" else _listed(methods)
     for name in names:
-        if find_method(name).noisy:
+        if find_method(name).promises != "k":
             raise ParameterError(
                 f"Method '{name}' cannot be compared: it promises no k, and its measures may not be published. "
                 "Hint: run it alone; Release.metrics() has its measures for you."
@@ -163,8 +163,7 @@ def compare_flows(
     for step in steps:
         for units in protections:
             Guarantee.resolve(flows, k=step, protect=units)
-    if not 0 <= max_suppressed < 1:
-        raise ParameterError(f"max_suppressed must be at least 0 and below 1; found {max_suppressed!r}.")
+    check_max_suppressed(max_suppressed)
     if not time_limit > 0:
         raise ParameterError(f"The time limit must be above 0 seconds; found {time_limit!r}.")
     data = pickle.dumps(flows, protocol=pickle.HIGHEST_PROTOCOL)
@@ -349,7 +348,7 @@ def rounded_points(points: Sequence[FrontierPoint]) -> tuple[tuple[float, float]
 
 def _warm_up(flows: Flows, asked: dict[str, Any]) -> None:
     """Run the same on a few flows: what is imported or compiled at the first call costs no measured time."""
-    from flowveil.api import anonymize
+    from flowveil.anonymization import anonymize
 
     few = np.arange(len(flows)) < WARM_UP_FLOWS
     cells = flows.select(few)
@@ -376,7 +375,7 @@ def _exact_error(release: Release, basis: str) -> float:
 
 
 def _result(flows: Flows, asked: dict[str, Any]) -> dict[str, Any]:
-    from flowveil.api import anonymize
+    from flowveil.anonymization import anonymize
     from flowveil.report.summary import summarize
 
     started = time.perf_counter()

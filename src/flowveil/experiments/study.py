@@ -24,18 +24,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flowveil import __version__
-from flowveil.api import anonymize
+from flowveil.anonymization import anonymize
 from flowveil.errors import FlowveilError, InfeasibleError, OutputError, ParameterError
 from flowveil.flows import Flows
-from flowveil.guarantee import UNITS, Guarantee
+from flowveil.guarantee import UNITS, Guarantee, check_max_suppressed
 from flowveil.hierarchy import Hierarchy
-from flowveil.methods import METHODS, find_method
+from flowveil.methods import K_METHODS, find_method
 from flowveil.output import real_place, try_place
 from flowveil.paths import named_path
 from flowveil.slices import SlicedFlows
 
 if TYPE_CHECKING:
-    from flowveil.release.plan import Release
+    from flowveil.release.release import Release
 
 #: Seconds a run may take; two hours, as in the papers.
 TIME_LIMIT = 7200.0
@@ -132,17 +132,16 @@ def run_study(
     """
     from flowveil.experiments.study_tables import write_study
 
-    chosen = tuple(methods or (name for name, method in METHODS.items() if not method.noisy))
+    chosen = tuple(methods or K_METHODS)
     for name in chosen:
-        if find_method(name).noisy:
+        if find_method(name).promises != "k":
             raise ParameterError(f"Method '{name}' adds noise and keeps no k; a study compares methods at one k.")
     units = tuple(_parse_protection(text, flows.whole) for text in protections)
     if not np.isfinite(time_limit) or time_limit <= 0:
         raise ParameterError(f"time_limit must be above 0 seconds; found {time_limit!r}.")
     if workers < 1:
         raise ParameterError(f"workers must be at least 1; found {workers}.")
-    if not 0 <= max_suppressed < 1:
-        raise ParameterError(f"max_suppressed must be at least 0 and below 1; found {max_suppressed!r}.")
+    check_max_suppressed(max_suppressed)
     for protect in units:
         Guarantee.resolve(flows.whole, k=k, protect=protect)
     flows, hidden = _nameable(flows, k)

@@ -5,21 +5,21 @@ Every measure is computed on trips and, where there are weights, on weights too,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from flowveil.measures.floor import floor_measures
+from flowveil.measures.noise import noise_measures
 from flowveil.measures.privacy import privacy_measures
 from flowveil.measures.spatial import spatial_measures
 from flowveil.measures.utility import utility_measures
 
-if TYPE_CHECKING:
-    from flowveil.release.plan import Release
-
 Measures = dict[str, float | int | None]
 
 
-def measure(release: Release) -> dict[str, Measures]:
-    """All measures by basis: "trips" and, where there are weights, "weight"."""
+def measure(release: Any) -> dict[str, Measures]:
+    """All measures of one matrix by basis: "trips" and, where there are weights, "weight"."""
+    if release.kind == "noisy":
+        return {"trips": noise_measures(release)}
     privacy = privacy_measures(release)
     bases = ("trips",) if release.cells.weight is None else ("trips", "weight")
     measured: dict[str, Measures] = {}

@@ -21,7 +21,7 @@ from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats
 
 if TYPE_CHECKING:
-    from flowveil.release.plan import Release
+    from flowveil.release.release import Release
 
 #: Flows times pairs of depths beyond which no floor is computed: trees so deep are rare, and it would take minutes.
 MOST_WORK = 2_000_000_000

@@ -27,7 +27,7 @@ WITHOUT_MEANING = (
 
 
 def noise_measures(release: NoisyRelease) -> dict[str, float | int | None]:
-    """The measures of DESIGN section 7 that noise leaves a meaning, by trips; the others are None.
+    """The measures that noise leaves a meaning, by trips; the others are None.
 
     The reconstruction loss and the distribution distance run over all pairs of tiles, those without trips included:
     there, all that is published is noise. ``suppressed_share`` is 1 - published / input, below 0 where noise adds

@@ -12,7 +12,8 @@ from flowveil.flows import group_pairs
 if TYPE_CHECKING:
     from flowveil.hierarchy import Floats, Hierarchy, Ints
     from flowveil.release.noisy import NoisyRelease
-    from flowveil.release.plan import Release, Zones
+    from flowveil.release.release import Release
+    from flowveil.release.zones import Zones
 
 
 def spatial_measures(release: Release | NoisyRelease, basis: str) -> dict[str, float | int | None]:

@@ -17,11 +17,11 @@ from flowveil.zoning.covering import Places, pairs_inside
 
 if TYPE_CHECKING:
     from flowveil.hierarchy import Floats
-    from flowveil.release.plan import Release
+    from flowveil.release.release import Release
 
 
 def utility_measures(release: Release, basis: str) -> dict[str, float | int | None]:
-    """The utility measures of DESIGN section 7 on one basis.
+    """The utility measures on one basis.
 
     Returns:
         c_dm, c_avg, mean_generalization_error, reconstruction_loss, distribution_distance, suppressed_share,
@@ -95,7 +95,7 @@ def covering_cells(release: Release) -> Covering:
     """Where the pairs of the flows lie in the published cells: in at most one, unless cells are boxes."""
     cells, plan = release.cells, release.plan
     origins, destinations = plan.origin_zones, plan.destination_zones
-    may_overlap = plan.boxes is not None and not plan.boxes["disjoint"]
+    may_overlap = plan.cells_may_overlap
     if may_overlap and isinstance(origins, BoxZones) and isinstance(destinations, BoxZones):
         return _covering_boxes(release, origins, destinations)
     covering = release.cell_of_flow.copy()

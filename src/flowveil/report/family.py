@@ -14,7 +14,7 @@ import numpy as np
 from flowveil import __version__
 from flowveil.disclosure.unlisted import n_unlisted_pairs, within_reach
 from flowveil.flows import Cells
-from flowveil.release.plan import Release
+from flowveil.release.release import Release
 from flowveil.release.sliced import n_people
 from flowveil.report.summary import (
     AND,
@@ -48,7 +48,7 @@ from flowveil.report.summary import (
 from flowveil.slices import stacked
 
 if TYPE_CHECKING:
-    from flowveil.release.sliced import Family
+    from flowveil.release.sliced import SlicedRelease
 
 Measures = dict[str, float | int | None]
 
@@ -58,7 +58,9 @@ FROM_TOTAL = "what single slices withhold would follow from the total of all sli
 REASONS = (BESIDE_OTHERS, FROM_SUMS, FROM_TOTAL)
 
 
-def summarize_family(family: Family, *, formats: Sequence[str] = (), basemap: str | None = None) -> dict[str, Any]:
+def summarize_family(
+    family: SlicedRelease, *, formats: Sequence[str] = (), basemap: str | None = None
+) -> dict[str, Any]:
     """The content of report.json for a family.
 
     Args:
@@ -83,7 +85,7 @@ def summarize_family(family: Family, *, formats: Sequence[str] = (), basemap: st
     few = few or few_coarse_zones(family.releases, errors=len(family))
     for (key, release), measures, own in zip(family, exact, reasons, strict=True):
         published, withheld = published_measures(release, measures, own, few_coarse=few)
-        named = dict(zip(family.columns, key, strict=True))
+        named = dict(zip(family.slice_columns, key, strict=True))
         slices.append({"slice": named, "measures": published, "withheld": withheld})
     overall = {basis: _published_measures(_overall(family, exact, basis)) for basis in exact[0]}
     first = family.releases[-1]
@@ -95,16 +97,17 @@ def summarize_family(family: Family, *, formats: Sequence[str] = (), basemap: st
     guarantee = _published_guarantee(first, withhold=secret)
     report = {
         "version": __version__,
+        "kind": family.kind,
         "method": family.method,
         "parameters": published_parameters(family.parameters),
         "guarantee": guarantee,
         "homogeneous": all(r.plan.homogeneous for r in family.releases),
         "boxes": None,
-        "suppression": family.releases[-1].plan.suppression,
+        "suppression": family.releases[-1].plan.suppression.to_dict(),
         "measures": overall,
         "withheld": withheld,
         "notes": {},
-        "slice_columns": list(family.columns),
+        "slice_columns": list(family.slice_columns),
         "slices": slices,
         "unpublished_slices": family.n_unpublished,
         "differencing": {
@@ -118,7 +121,7 @@ def summarize_family(family: Family, *, formats: Sequence[str] = (), basemap: st
 
 
 def _withhold_overall(
-    family: Family,
+    family: SlicedRelease,
     overall: dict[str, Measures],
     exact: Sequence[dict[str, Measures]],
     reason: str | None,
@@ -152,7 +155,9 @@ def _withhold_overall(
     return {"measures": {b: sorted(n) for b, n in hidden.items()}, "reason": AND.join(reasons)}
 
 
-def _withhold_mean_weight(family: Family, slices: Sequence[Mapping[str, Any]], overall: Mapping[str, Measures]) -> None:
+def _withhold_mean_weight(
+    family: SlicedRelease, slices: Sequence[Mapping[str, Any]], overall: Mapping[str, Measures]
+) -> None:
     """Blank what is counted against the mean weight of all trips, in every slice: one of them would tell it for all."""
     for measures in [overall, *(part["measures"] for part in slices)]:
         for basis, values in measures.items():
@@ -160,18 +165,18 @@ def _withhold_mean_weight(family: Family, slices: Sequence[Mapping[str, Any]], o
                 values[name] = None
 
 
-def _finest(family: Family) -> dict[int, int]:
+def _finest(family: SlicedRelease) -> dict[int, int]:
     """For each finest slice that is published, its number in the input and its place in the family."""
     place = {key: i for i, key in enumerate(family.keys)}
     return {m: place[key] for m, key in enumerate(family.input.keys) if key in place}
 
 
-def _measured(family: Family) -> list[int]:
+def _measured(family: SlicedRelease) -> list[int]:
     """The places of the releases that the measures of the whole family are of: the finest; all, where none is."""
     return list(_finest(family).values()) or list(range(len(family)))
 
 
-def _reason_overall(family: Family, reasons: list[str | None]) -> str | None:
+def _reason_overall(family: SlicedRelease, reasons: list[str | None]) -> str | None:
     """Why the suppressed volume of all slices must not be told, or None where it may be.
 
     With it, what the slices that withhold theirs suppress, and all that unpublished slices hold, follows by
@@ -198,7 +203,7 @@ def _reason_overall(family: Family, reasons: list[str | None]) -> str | None:
     return None
 
 
-def _is_within_reach(family: Family, together: Cells, reasons: Sequence[str | None]) -> bool:
+def _is_within_reach(family: SlicedRelease, together: Cells, reasons: Sequence[str | None]) -> bool:
     """Whether what is hidden in slices is more than all but one of the pairs, or unpublished slices, can hold.
 
     A slice is not published where it holds less than one cell needs, though a method may have other reasons: if all
@@ -212,7 +217,7 @@ def _is_within_reach(family: Family, together: Cells, reasons: Sequence[str | No
     return within_reach(family.guarantee, cell, absent + sum(n_unlisted_pairs(release) for release in secret))
 
 
-def _hidden(family: Family, basis: str) -> set[str]:
+def _hidden(family: SlicedRelease, basis: str) -> set[str]:
     absolute = family.parameters.get("k_population") == family.guarantee.population
     hidden = set(TELL_SUPPRESSED)
     if family.guarantee.population is None or not absolute:
@@ -221,7 +226,7 @@ def _hidden(family: Family, basis: str) -> set[str]:
     return hidden
 
 
-def _overall(family: Family, exact: list[dict[str, Measures]], basis: str) -> Measures:
+def _overall(family: SlicedRelease, exact: list[dict[str, Measures]], basis: str) -> Measures:
     """The measures of all finest slices together; unpublished ones count as suppressed."""
     finest = _finest(family)
     releases = [family.releases[i] for i in _measured(family)]
@@ -265,7 +270,7 @@ def _reached(own: Sequence[Measures]) -> Measures:
     return out
 
 
-def _class_size(family: Family, basis: str) -> float:
+def _class_size(family: SlicedRelease, basis: str) -> float:
     if basis == "trips":
         return family.guarantee.k
     if family.guarantee.population is not None:

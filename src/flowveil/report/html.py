@@ -34,7 +34,7 @@ from flowveil.report.slices import overview
 from flowveil.report.tables import cross_check_table, slices_section
 
 if TYPE_CHECKING:
-    from flowveil.release.plan import Release
+    from flowveil.release.release import Release
 
 #: (key, name, what it means), in reading order. Keys that a report has beyond these are listed after them.
 MEASURES: tuple[tuple[str, str, str], ...] = (

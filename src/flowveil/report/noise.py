@@ -50,12 +50,13 @@ def summarize_noise(release: NoisyRelease) -> dict[str, Any]:
     }
     return {
         "version": __version__,
+        "kind": release.kind,
         "method": release.method,
         "parameters": published_parameters(release.parameters),
         "guarantee": release.guarantee.to_dict(),
         "homogeneous": release.plan.homogeneous,
-        "boxes": release.plan.boxes,
-        "suppression": release.plan.suppression,
+        "boxes": None,
+        "suppression": release.plan.suppression.to_dict(),
         "measures": {"trips": measures},
         "withheld": {"measures": {"trips": list(FROM_TRUE_COUNTS)}, "reason": REASON},
         "notes": {},

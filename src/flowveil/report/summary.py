@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 
 from flowveil import __version__
 from flowveil.disclosure.unlisted import n_unlisted_pairs, within_reach
-from flowveil.release.noisy import NoisyRelease
 
 if TYPE_CHECKING:
     from flowveil.flows import Cells
     from flowveil.guarantee import Guarantee
-    from flowveil.release.plan import Release
+    from flowveil.release.release import Release
 
 #: What a manifest.json of ours says of itself; a folder without it is never overwritten.
 FORMAT = "flowveil release"
@@ -88,9 +87,7 @@ _DIGITS = {
 }
 
 
-def summarize(
-    release: Release | NoisyRelease, *, formats: Sequence[str] = (), basemap: str | None = None
-) -> dict[str, Any]:
+def summarize(release: Any, *, formats: Sequence[str] = (), basemap: str | None = None) -> dict[str, Any]:
     """The content of report.json: plain, finite, and safe to publish.
 
     Args:
@@ -103,21 +100,26 @@ def summarize(
         whether a flow may lie in two), ``suppression``, ``measures`` (by basis), ``withheld`` (None, or which
         measures are withheld and why), ``notes``, ``basemap`` where there is one, and the `words`.
     """
-    if isinstance(release, NoisyRelease):
+    if release.kind == "noisy":
         from flowveil.report.noise import summarize_noise
 
         return with_words(summarize_noise(release), formats=formats, basemap=basemap)
+    if release.kind == "sliced":
+        from flowveil.report.family import summarize_family
+
+        return summarize_family(release, formats=formats, basemap=basemap)
     reason = reason_to_withhold(release)
     measures, withheld = published_measures(release, release.metrics(), reason, few_coarse=few_coarse_zones([release]))
     guarantee = _published_guarantee(release, withhold=reason is not None)
     report = {
         "version": __version__,
+        "kind": release.kind,
         "method": release.method,
         "parameters": published_parameters(release.parameters),
         "guarantee": guarantee,
         "homogeneous": release.plan.homogeneous,
-        "boxes": release.plan.boxes,
-        "suppression": release.plan.suppression,
+        "boxes": release.plan.boxes and release.plan.boxes.to_dict(),
+        "suppression": release.plan.suppression.to_dict(),
         "measures": measures,
         "withheld": withheld,
         "notes": _published_notes(release.plan.notes, withhold=reason is not None),
@@ -305,7 +307,7 @@ def reason_to_withhold(release: Release) -> str | None:
     n_flows = int(suppressed.sum())
     if n_flows == 0:
         return None
-    whole_cells = release.plan.suppression["rule"] == "short cells"
+    whole_cells = release.plan.suppression.rule == "short cells"
     fewest = _cells_among(release, suppressed) if whole_cells else n_flows
     together, n_pairs = as_one_cell(release.input.select(suppressed)), n_unlisted_pairs(release)
     too_little = min(n_flows, fewest) < FEWEST_SUPPRESSED or not _reaches(release.guarantee, together)
@@ -323,7 +325,7 @@ def n_merged_cells(release: Release) -> int:
 
 def coarse_zones(release: Release) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Which origin zones and which destination zones may hold more than one tile: by the map, not by what was seen."""
-    from flowveil.release.plan import NodeZones
+    from flowveil.release.zones import NodeZones
 
     masks = []
     zones_of_ends = (release.plan.origin_zones, release.plan.destination_zones)

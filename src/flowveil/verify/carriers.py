@@ -43,6 +43,7 @@ _REPORT = {
     "cross_check",
     "guarantee",
     "homogeneous",
+    "kind",
     "measures",
     "method",
     "notes",

@@ -33,8 +33,8 @@ _TOLD = {
 }
 #: What a report, its promise and its domain may hold: each of these follows from the table or from what was chosen.
 _REPORT_KEYS = {
-    "version", "method", "parameters", "guarantee", "homogeneous", "boxes", "suppression", "measures", "withheld",
-    "statement", "notes", "command", "basemap",
+    "version", "kind", "method", "parameters", "guarantee", "homogeneous", "boxes", "suppression", "measures",
+    "withheld", "statement", "notes", "command", "basemap",
 }  # fmt: skip
 _PROMISE_KEYS = {
     "unit", "epsilon", "delta", "bound", "mechanism", "scale", "deviation", "threshold", "domain",

@@ -16,7 +16,9 @@ from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods import find_method
-from flowveil.release.plan import NodeZones, Plan, Release
+from flowveil.release.plan import Plan
+from flowveil.release.release import Release
+from flowveil.release.zones import NodeZones
 from flowveil.zoning.h3 import h3_hierarchy
 
 

@@ -11,12 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flowveil.api import anonymize
+from flowveil.anonymization import anonymize, anonymize_slices
 from flowveil.cli import main
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
-from flowveil.release.sliced import anonymize_slices
 from flowveil.report.family import summarize_family
 from flowveil.report.profile import largest_profiles, profile_chart
 from flowveil.slices import Every, SlicedFlows

@@ -10,7 +10,8 @@ import pytest
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
-from flowveil.release.plan import Plan, Release
+from flowveil.release.plan import Plan
+from flowveil.release.release import Release
 from flowveil.report.summary import TELL_SEEN, TELL_SUPPRESSED, published_measures, reason_to_withhold, summarize
 from unit.publish.releases import city_flows, nested_release, release_of
 

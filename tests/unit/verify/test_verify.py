@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 import flowveil.verify.release
 from flowveil.errors import DataError, GuaranteeError, InfeasibleError
-from flowveil.release.plan import Plan, Release
+from flowveil.release.plan import Plan
+from flowveil.release.release import Release
 from flowveil.verify.release import check, verify_release
 from strategies import flow_tables
 from unit.publish.releases import (

@@ -12,9 +12,9 @@ import shapely
 
 from conftest import trip_table
 from flowveil import anonymize, read_trips
+from flowveil.anonymization import anonymize_slices
 from flowveil.cli import main
 from flowveil.publish.exports import FORMATS
-from flowveil.release.sliced import anonymize_slices
 from flowveil.report.html import render
 from flowveil.report.summary import json_text, words
 from flowveil.trips import read_slices
