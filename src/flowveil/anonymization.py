@@ -27,7 +27,7 @@ from flowveil.methods.common_zones import common_cuts
 from flowveil.methods.odkanon import Cuts
 from flowveil.release.noisy import NoisyRelease
 from flowveil.release.plan import Plan
-from flowveil.release.release import Release, describe_thresholds
+from flowveil.release.release import Release
 from flowveil.release.sliced import SlicedRelease, n_people
 from flowveil.slices import Every, Key, SlicedFlows
 
@@ -252,7 +252,7 @@ def anonymize_slices(
     if not published:
         raise InfeasibleError(
             f"None of {len(keys)} slices can be published: even the largest zones hold fewer than the guarantee asks "
-            f"for ({describe_thresholds(run.guarantee)}). Hint: lower k, or cut into fewer slices."
+            f"for ({run.guarantee.in_words()}). Hint: lower k, or cut into fewer slices."
         )
     found = differences(flows, coarser, published, common_zones=common_zones)
     refuse_differences(found, accepted=accept_differencing)

@@ -228,7 +228,7 @@ class Release(Matrix):
         if len(cells) == 0:
             raise InfeasibleError(
                 "No cell can be published: with the zones this method can make, all fall short of the guarantee. "
-                f"Asked for {describe_thresholds(guarantee)}. "
+                f"Asked for {guarantee.in_words()}. "
                 "Hint: lower k, allow more suppression, use a method that merges zones, or bring more data."
             )
         safe = guarantee.safe(cells)
@@ -274,20 +274,5 @@ class Release(Matrix):
 
     def __repr__(self) -> str:
         return (
-            f"<Release {self.method}: {len(self.cells)} cells, at least {describe_thresholds(self.guarantee)} in each>"
+            f"<Release {self.method}: {len(self.cells)} cells, at least {self.guarantee.in_words()} in each>"
         )
-
-
-def describe_thresholds(guarantee: Guarantee) -> str:
-    """The guarantee in words: '10 trips and 10 people'."""
-    parts = []
-    if guarantee.trips is not None:
-        parts.append(f"{guarantee.trips} trips")
-    if guarantee.people is not None:
-        parts.append(f"{guarantee.people} people")
-    if guarantee.population is not None:
-        least = guarantee.population
-        parts.append(f"a population of {least:,.0f}" if least >= 10 else f"a population of {least:g}")
-    if guarantee.locations is not None:
-        parts.append(f"{guarantee.locations} tiles in which trips begin, and in which they end")
-    return " and ".join(parts)

@@ -16,7 +16,7 @@ import numpy as np
 from flowveil.errors import ParameterError
 from flowveil.flows import Cells
 from flowveil.guarantee import Guarantee
-from flowveil.release.release import Publishable, Release, describe_thresholds
+from flowveil.release.release import Publishable, Release
 from flowveil.slices import Key, SlicedFlows
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class SlicedRelease(Publishable):
     def __repr__(self) -> str:
         return (
             f"<SlicedRelease {self.method}: {len(self)} slices by {', '.join(self.slice_columns)}, at least "
-            f"{describe_thresholds(self.guarantee)} in each cell>"
+            f"{self.guarantee.in_words()} in each cell>"
         )
 
 
