@@ -455,12 +455,13 @@ def _publishable(
     withheld, the published volume is too, on both bases. The threshold of the population counts the suppressed trips,
     whatever was given for it: here it always comes from the mean weight of all trips.
     """
-    from flowveil.report.summary import published_measures, reason_to_withhold
+    from flowveil.disclosure.withholding import reason_to_withhold, withhold
 
     reason = reason_to_withhold(release)
     # No cells are published beside a study: the error is not one equation with known volumes.
-    measures, withheld = published_measures(release, release.metrics(), reason, few_coarse=False)
-    hidden = {} if withheld is None else {basis: set(names) for basis, names in withheld["measures"].items()}
+    withheld = withhold([release], reason=reason, few_coarse=False)
+    measures = withheld.published(release.metrics())
+    hidden = {basis: set(names) for basis, names in withheld.hidden.items()} if withheld.reasons else {}
     if reason is not None:
         for basis, values in measures.items():
             more = _TELL_PUBLISHED + (_TELL_ONLY_CELL if len(release.cells) == 1 else ())

@@ -273,6 +273,4 @@ class Release(Matrix):
         return reconstruct(self, zones)
 
     def __repr__(self) -> str:
-        return (
-            f"<Release {self.method}: {len(self.cells)} cells, at least {self.guarantee.in_words()} in each>"
-        )
+        return f"<Release {self.method}: {len(self.cells)} cells, at least {self.guarantee.in_words()} in each>"
