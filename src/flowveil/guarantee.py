@@ -23,6 +23,13 @@ from flowveil.flows import Cells, Flows
 
 Values = NDArray[Any]
 
+#: Sums of weights may be off by this share when they are recounted elsewhere.
+_TOLERANCE = 1e-9
+
+
+def _one_less(least: float, _: int) -> float:
+    return least - 1
+
 
 @dataclass(frozen=True)
 class Unit:
@@ -31,8 +38,11 @@ class Unit:
     Attributes:
         name: as users, parameters and reports name it.
         title: for tables.
+        smallest: title and meaning of the measure that is the smallest value of a cell.
+        short: meaning of the measure that counts the cells under the threshold.
         value: of each cell; None where the data does not know it. Merging cells never lowers it.
         threshold: what k asks of a cell of this input.
+        most_short: the most that a cell under a threshold can hold, given the threshold and k.
         in_words: a threshold in a sentence: "10 trips". Rounded down, never up: no more is claimed than holds.
         if_withheld: the same where the number would reveal something; of k.
         missing: what to say where the data does not have it.
@@ -43,9 +53,12 @@ class Unit:
 
     name: str
     title: str
+    smallest: tuple[str, str]
+    short: str
     value: Callable[[Cells], Values | None]
     threshold: Callable[[Cells, int], float]
     in_words: Callable[[float], str]
+    most_short: Callable[[float, int], float] = _one_less
     if_withheld: Callable[[int], str] = str
     missing: str = ""
     caveat: str = ""
@@ -77,6 +90,11 @@ def _k_mean_weights(flows: Cells, k: int) -> float:
     return k * float(np.sum(flows.volume("weight"))) / float(np.sum(flows.trips))
 
 
+def _all_but_one_mean_weight(least: float, k: int) -> float:
+    """A cell may come as close to the threshold as weights allow. Where all are alike, that is k - 1 of them."""
+    return least * (k - 1) / k / (1 + _TOLERANCE)
+
+
 def _population_in_words(least: float) -> str:
     return f"a population of {math.floor(least):,}" if least >= 10 else f"a population of {least}"
 
@@ -93,6 +111,8 @@ UNITS: dict[str, Unit] = {
         Unit(
             "trips",
             "Trips",
+            ("Fewest trips in a cell", "The smallest published cell, in trips."),
+            "Published cells with fewer than k trips.",
             lambda cells: cells.trips,
             _k,
             lambda least: f"{least:,} trips",
@@ -102,6 +122,11 @@ UNITS: dict[str, Unit] = {
         Unit(
             "people",
             "Different people",
+            (
+                "Fewest people in a cell",
+                "Different persons behind the cell that has the fewest; known only where the input names persons.",
+            ),
+            "Published cells with fewer than k different persons.",
             lambda cells: cells.n_people(),
             _k,
             lambda least: f"{least:,} people",
@@ -112,9 +137,12 @@ UNITS: dict[str, Unit] = {
         Unit(
             "population",
             "Population (sum of weights)",
+            ("Smallest population of a cell", "The smallest sum of weights of a published cell."),
+            "Published cells whose weights sum to less than the threshold, or than k mean weights.",
             lambda cells: cells.weight,
             _k_mean_weights,
             _population_in_words,
+            most_short=_all_but_one_mean_weight,
             if_withheld=lambda k: f"a population of {k:,} times the mean weight of a trip",
             missing="The population cannot be protected: the input has no weights. "
             "Hint: name the column with --weight (weight=...).",
@@ -129,6 +157,8 @@ UNITS: dict[str, Unit] = {
 LOCATIONS = Unit(
     "locations",
     "Tiles in which its trips begin, and in which they end",
+    ("Fewest tiles of a cell", "Tiles in which its trips begin, or end, whichever are fewer."),
+    "Published cells of fewer than l tiles.",
     _fewest_tiles,
     _k,
     lambda least: f"{least} tiles in which trips begin, and in which they end",
@@ -233,6 +263,10 @@ class Guarantee:
         """The threshold of a unit; what k would ask of it where it is not protected."""
         least: float | None = getattr(self, unit)
         return UNITS[unit].threshold(flows, self.k) if least is None else least
+
+    def class_size(self, basis: str, flows: Cells) -> float:
+        """The volume that k asks of a cell: the smallest class there could be if this basis were protected."""
+        return self.asks(next(unit.name for unit in UNITS.values() if unit.basis == basis), flows)
 
     def prepare(self, flows: Flows) -> Flows:
         """The flows with all that `safe` counts in the cells merged from them; the same ones where nothing is missing.

@@ -86,7 +86,7 @@ def combine(
             releases=releases,
             own=[own[basis] for own in exact],
             lost=np.array([float(np.sum(part.volume(basis))) for part in absent]),
-            class_size=guarantee.asks("trips" if basis == "trips" else "population", whole),
+            class_size=guarantee.class_size(basis, whole),
             basis=basis,
         )
         combined[basis] = {m.key: m.combine(slices, m.key) for m in listed(noisy=False) if m.combine is not None}

@@ -11,24 +11,6 @@ import numpy as np
 from flowveil.guarantee import UNITS, Unit
 from flowveil.measures.measure import Measure, Subject, added, smallest
 
-_TITLES = {
-    "trips": (
-        "Fewest trips in a cell",
-        "The smallest published cell, in trips.",
-        "Published cells with fewer than k trips.",
-    ),
-    "people": (
-        "Fewest people in a cell",
-        "Different persons behind the cell that has the fewest; known only where the input names persons.",
-        "Published cells with fewer than k different persons.",
-    ),
-    "population": (
-        "Smallest population of a cell",
-        "The smallest sum of weights of a published cell.",
-        "Published cells whose weights sum to less than the threshold, or than k mean weights.",
-    ),
-}
-
 
 def _of(unit: Unit) -> tuple[Measure, Measure]:
     def least(subject: Subject) -> float | int | None:
@@ -41,7 +23,7 @@ def _of(unit: Unit) -> tuple[Measure, Measure]:
             return None
         return int(np.sum(values < subject.guarantee.asks(unit.name, subject.release.input)))
 
-    title, meaning, under = _TITLES[unit.name]
+    title, meaning = unit.smallest
     by_weight = unit.basis == "weight"
     return (
         Measure(
@@ -56,7 +38,7 @@ def _of(unit: Unit) -> tuple[Measure, Measure]:
         Measure(
             key=f"cells_under_k_{unit.name}",
             title=f"Cells under k {unit.name}",
-            meaning=under,
+            meaning=unit.short,
             compute=n_under,
             combine=added,
             reveals=frozenset({"mean weight if unprotected"}) if by_weight else frozenset(),

@@ -15,16 +15,10 @@ def _combined_discernibility(slices: Slices, key: str) -> float:
     return sum(float(v or 0) for v in slices.of(key)) + float(np.sum(slices.lost**2))
 
 
-def class_size(subject: Subject) -> float:
-    """The k of this basis: the smallest class the guarantee would allow if it protected this basis."""
-    unit = "trips" if subject.basis == "trips" else "population"
-    return subject.guarantee.asks(unit, subject.release.input)
-
-
 def _average_class(subject: Subject) -> float | None:
     if not subject.published:
         return None
-    return subject.published / len(subject.volume) / class_size(subject)
+    return subject.published / len(subject.volume) / subject.guarantee.class_size(subject.basis, subject.release.input)
 
 
 def _combined_average(slices: Slices, _: str) -> float | None:
