@@ -90,7 +90,8 @@ def _guarantee() -> Schema:
 
 
 def _privacy_loss() -> Schema:
-    domain = {"level": _or_null(_COUNT), "pairs": _TEXT, "region": _TEXTS, "zones": _COUNT, "zones_from_data": _FLAG}
+    level = {"anyOf": [_COUNT, {"const": "tiles"}]}
+    domain = {"level": level, "pairs": _TEXT, "region": _TEXTS, "zones": _COUNT, "zones_from_data": _FLAG}
     return _object(
         {
             "unit": {"enum": ["person", "trip"]},
