@@ -49,13 +49,13 @@ CONTRACT = ("contract/test_methods.py", "-k", "twincut or odkanon or suppression
 
 MUTANTS = (
     # ---- the guarantee
-    Mutant("k-1 trips", "guarantee.py", "cells.trips >= self.trips", "cells.trips + 1 >= self.trips", CONTRACT),
-    Mutant("trips taken for people", "guarantee.py", "self._people_of(cells) >=", "cells.trips >=", CONTRACT),
+    Mutant("k-1 trips", "guarantee.py", ".of(cells) >= least", ".of(cells) + 1 >= least", CONTRACT),
+    Mutant("trips taken for people", "guarantee.py", "lambda cells: cells.n_people()", "lambda cells: cells.trips", CONTRACT),
     Mutant(
         "population threshold by flow",
         "guarantee.py",
-        "k * total / float(np.sum(flows.trips))",
-        "k * total / len(flows)",
+        '(flows.volume("weight"))) / float(np.sum(flows.trips))',
+        '(flows.volume("weight"))) / len(flows)',
         ("unit/test_guarantee.py",),
     ),
     # ---- merging
@@ -76,25 +76,32 @@ MUTANTS = (
     ),
     # ---- withholding
     Mutant(
-        "one suppressed flow is told",
-        "report/summary.py",
+        "one suppressed flow is disclosed",
+        "disclosure/withholding.py",
         "\nFEWEST_SUPPRESSED = 3",
         "\nFEWEST_SUPPRESSED = 1",
-        ("unit/report/test_summary.py",),
+        ("unit/disclosure/test_withholding.py",),
     ),
     Mutant(
-        "less than a cell is told",
-        "report/summary.py",
-        "if not _reaches(release.guarantee, together)",
-        "if not len(together)",
-        ("unit/report/test_summary.py",),
+        "less than a cell is disclosed",
+        "disclosure/withholding.py",
+        "or not _reaches(release.guarantee, together)",
+        "or not len(together)",
+        ("unit/disclosure/test_withholding.py",),
     ),
     Mutant(
-        "losses inside few cells are told",
-        "report/summary.py",
-        "if 0 < n_merged_cells(release) < FEWEST_MERGED",
-        "if 0 < n_merged_cells(release) < 0",
-        ("unit/verify/test_verify.py",),
+        "losses inside few cells are disclosed",
+        "disclosure/withholding.py",
+        "if few and sum(few) < FEWEST_MERGED",
+        "if few and sum(few) < 0",
+        ("unit/disclosure/test_withholding.py",),
+    ),
+    Mutant(
+        "slices that withhold follow from the total",
+        "disclosure/withholding.py",
+        "parts = [*matrices.absent, *(",
+        "parts = [*matrices.absent, *() and (",
+        ("unit/release/test_sliced_release.py", "-k", "total or withh or tell or reveal"),
     ),
     # ---- the recount
     Mutant(

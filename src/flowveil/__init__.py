@@ -40,8 +40,8 @@ from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods import METHODS
 from flowveil.release.noisy import NoisyRelease
-from flowveil.release.plan import Release
-from flowveil.release.sliced import Family
+from flowveil.release.release import Release
+from flowveil.release.sliced import SlicedRelease
 from flowveil.slices import SlicedFlows
 
 __version__ = "0.1.0"
@@ -49,7 +49,6 @@ __version__ = "0.1.0"
 __all__ = [
     "METHODS",
     "DataError",
-    "Family",
     "Flows",
     "FlowveilError",
     "Guarantee",
@@ -63,6 +62,7 @@ __all__ = [
     "ParameterError",
     "Release",
     "SlicedFlows",
+    "SlicedRelease",
     "__version__",
     "anonymize",
     "anonymize_slices",

@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any
 
+from flowveil.anonymization import anonymize, anonymize_slices
 from flowveil.engines import read_flows, read_slices, read_trips
-from flowveil.errors import DataError, ParameterError
+from flowveil.errors import ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
-from flowveil.methods import find_method
 from flowveil.paths import named_path
 from flowveil.reading import Reading
-from flowveil.release.noisy import NoisyCounts, NoisyRelease
-from flowveil.release.plan import Release
-from flowveil.release.sliced import anonymize_slices
+from flowveil.release.folder import ReleaseFolder
+from flowveil.release.noisy import NoisyRelease
+from flowveil.release.release import Matrix, Publishable, Release
 from flowveil.slices import SlicedFlows
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from flowveil.experiments.comparison import Comparison
     from flowveil.experiments.description import Description
     from flowveil.experiments.study import Study
@@ -48,102 +50,6 @@ def read_zones(source: Any, **columns: Any) -> Any:
     from flowveil.zoning.files import read_zones as read
 
     return read(source, **columns)
-
-
-@overload
-def anonymize(flows: Flows, method: Literal["laplace"], **options: Any) -> NoisyRelease: ...
-
-
-@overload
-def anonymize(
-    flows: Flows,
-    method: str = "odkanon",
-    k: int = 10,
-    protect: str | Sequence[str] = "trips",
-    max_suppressed: float = 0.1,
-    **options: Any,
-) -> Release: ...
-
-
-def anonymize(
-    flows: Flows,
-    method: str = "twincut",
-    k: int = 10,
-    protect: str | Sequence[str] = "trips",
-    max_suppressed: float = 0.1,
-    *,
-    k_population: float | None = None,
-    l: int | None = None,  # noqa: E741  # the papers' letter
-    **options: Any,
-) -> Release | NoisyRelease:
-    """Make an OD matrix publishable.
-
-    Every cell of the returned release was counted anew from the flows and satisfies the guarantee. With a noisy
-    method (``laplace``) the release is a `NoisyRelease`: noisy counts under differential privacy, to which k,
-    protect, max_suppressed and l do not apply; giving them is refused.
-
-    Args:
-        flows: what `read_trips` returns.
-        method: name of a method; see `flowveil.METHODS`.
-        k: how many every cell must hide.
-        protect: what is counted: ``trips``, ``people`` or ``population``, or several of them.
-        max_suppressed: share that may be suppressed: of the volume, unless the method's page says otherwise.
-        k_population: absolute threshold where the population is protected; by default k times the mean weight.
-        l: fewest tiles in which the trips of a cell begin, and in which they end.
-        **options: options of the method.
-
-    Raises:
-        ParameterError: a parameter is out of range or unknown.
-        DataError: the data does not have what the guarantee needs, or has no flows.
-        InfeasibleError: no release can meet the guarantee.
-        GuaranteeError: the recount contradicts the method; nothing may be published.
-    """
-    if not isinstance(flows, Flows):
-        hint = "slices are for anonymize_slices" if isinstance(flows, SlicedFlows) else "pass what read_trips returns"
-        raise ParameterError(f"anonymize needs flows; found {type(flows).__name__}. Hint: {hint}.")
-    chosen = find_method(method)
-    chosen.check_options(options)
-    if isinstance(max_suppressed, bool) or not isinstance(max_suppressed, int | float):
-        raise ParameterError(f"max_suppressed must be a number; found {type(max_suppressed).__name__}.")
-    if not 0 <= max_suppressed < 1:
-        raise ParameterError(f"max_suppressed must be at least 0 and below 1; found {max_suppressed!r}.")
-    if len(flows) == 0:
-        raise DataError("There are no flows to anonymise.")
-    if chosen.noisy:
-        given = {
-            "k": k != 10,
-            "protect": protect not in ("trips", ("trips",), ["trips"]),
-            "max_suppressed": max_suppressed != 0.1,
-            "k_population": k_population is not None,
-            "l": l is not None,
-        }
-        refuse_thresholds(method, [name for name, is_given in given.items() if is_given])
-    asked: dict[str, Any] = {"k_population": k_population, "l": l, "max_suppressed": max_suppressed}
-    decided: Any
-    if chosen.noisy:
-        decided = chosen.plan(flows, **options)
-    else:
-        guarantee = Guarantee.resolve(flows, k=k, protect=protect, k_population=k_population, l=l)
-        flows = guarantee.prepare(flows)
-        decided = chosen.plan(flows, guarantee, max_suppressed=max_suppressed, **options)
-    if isinstance(decided, NoisyCounts):
-        return NoisyRelease.of(flows, decided, method=method, parameters=chosen.parameters(flows, {}, options))
-    asked = {"k": guarantee.k, "protect": list(guarantee.units), **asked}
-    parameters = chosen.parameters(flows, asked, options)
-    return Release.from_plan(flows, decided, guarantee, method=method, parameters=parameters)
-
-
-def refuse_thresholds(method: str, given: Sequence[str]) -> None:
-    """Say that a noisy method keeps no thresholds, rather than ignore that somebody asked for them.
-
-    Raises:
-        ParameterError: something was given.
-    """
-    if given:
-        raise ParameterError(
-            f"Method '{method}' adds noise and promises no smallest cell: {', '.join(given)} cannot be kept by it. "
-            "Hint: leave that out and give epsilon, and bound where persons are known."
-        )
 
 
 def describe(source: Any, *, k: int = 10, max_suppressed: float = 0.1, **reading: Any) -> Description:
@@ -258,11 +164,7 @@ def prepare(name: str, source: Any, **options: Any) -> Prepared:
 
 
 def picture(
-    release: Release | NoisyRelease | str | PathLike[str],
-    path: str | PathLike[str],
-    *,
-    show: str = "origins",
-    **style: Any,
+    release: Publishable | str | PathLike[str], path: str | PathLike[str], *, show: str = "origins", **style: Any
 ) -> Path:
     """Draw a map of a release into a PNG, SVG or PDF file.
 
@@ -272,11 +174,13 @@ def picture(
         show: ``origins``, ``destinations``, ``both`` or ``flows``.
         **style: see `flowveil.report.pictures.draw`.
     """
-    from flowveil.report.pictures import picture_of_folder
+    from flowveil.report.pictures import draw
 
-    if isinstance(release, Release | NoisyRelease):
-        return release.picture(path, show=show, **style)
-    return picture_of_folder(named_path(release, what="the release"), path, show=show, **style)
+    if isinstance(release, Publishable):
+        release.check_publishable()
+        return draw(release.flows, release.zones, path, show=show, **style)
+    folder = ReleaseFolder(named_path(release, what="the release"))
+    return draw(folder.flows, folder.zones, path, show=show, **style)
 
 
 def verify_folder(
@@ -304,9 +208,9 @@ def verify_folder(
     Returns:
         One plain line for each contradiction; empty when the release holds.
     """
+    from flowveil.verify import verify_release
     from flowveil.verify.exports import EXPORTS
     from flowveil.verify.files import check_folder
-    from flowveil.verify.release import verify_release
 
     folder = named_path(directory, what="the release")
     if not folder.is_dir():
@@ -332,3 +236,61 @@ def _parameters_of(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError):
         # A report that cannot be read is a finding; the verification itself says so.
         return {}
+
+
+# ---- what releases do, by the rooms that do it ----------------------------------------------------------------
+
+
+def flows_table(release: Publishable) -> pa.Table:
+    """The published matrices; see `flowveil.publish.tables.flows_table`."""
+    from flowveil.publish.tables import flows_table as table
+
+    return table(release)
+
+
+def zones_table(release: Publishable) -> pa.Table:
+    """The published zones; see `flowveil.publish.tables.zones_table`."""
+    from flowveil.publish.tables import zones_table as table
+
+    return table(release)
+
+
+def measure(release: Matrix) -> dict[str, dict[str, float | int | None]]:
+    """All measures of one matrix, exact; see `flowveil.measures.measure`."""
+    from flowveil.measures import measure as measured
+
+    return measured(release)
+
+
+def summarize(release: Publishable, *, formats: Sequence[str] = (), basemap: str | None = None) -> dict[str, Any]:
+    """The content of report.json; see `flowveil.report.summary.summarize`."""
+    from flowveil.report.summary import summarize as summary
+
+    return summary(release, formats=formats, basemap=basemap)
+
+
+def publish(release: Publishable, directory: str | PathLike[str], **writing: Any) -> Path:
+    """Write a release folder; see `flowveil.publish.folder.publish`."""
+    from flowveil.publish.folder import publish as write
+
+    return write(release, directory, **writing)
+
+
+def notebook_view(release: Publishable) -> str:
+    """Maps and measures as HTML for a notebook."""
+    from flowveil.report.document import frame
+    from flowveil.report.html import render
+
+    release.check_publishable()
+    return frame(render(release.summary(), release.flows, release.zones, compact=True))
+
+
+def write_internal_report(
+    release: Publishable, path: str | PathLike[str], *, folder: str | PathLike[str] | None = None
+) -> Path:
+    """Write a page of raw counts for the data holder; see `flowveil.report.internal.write_internal_report`."""
+    from flowveil.report.internal import write_internal_report as write
+
+    if not isinstance(release, Release | NoisyRelease):
+        raise ParameterError("An internal report is about one matrix. Hint: write that of a slice, release[slice].")
+    return write(release, path, folder=folder)

@@ -9,7 +9,7 @@ begin and end, so both are kept as (cell, person) and (cell, tile) rows and made
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -375,14 +375,13 @@ class Flows(Cells):
             H3, which covers the earth, and where there was no map. Unlike the other two it owes nothing to the trips.
     """
 
-    origins: Hierarchy = None  # type: ignore[assignment]  # a dataclass cannot drop the defaults it inherits
-    destinations: Hierarchy = None  # type: ignore[assignment]
+    _: KW_ONLY
+    origins: Hierarchy
+    destinations: Hierarchy
     intake: Intake = field(default_factory=Intake)
     whole_map: Hierarchy | None = None
 
     def __post_init__(self) -> None:
-        if self.origins is None or self.destinations is None:
-            raise DataError("Flows need a hierarchy over the origins and one over the destinations.")
         n = len(self.origin)
         columns = (self.origin, self.destination, self.trips)
         if any(len(c) != n for c in columns) or (self.weight is not None and len(self.weight) != n):

@@ -3,11 +3,15 @@
 A guarantee is a set of thresholds, one for each unit it protects. A cell is safe when it reaches all of them. Every
 unit is monotone (merging cells never lowers a value), and that is all the methods rely on, so every method works
 for every guarantee.
+
+What a unit is stands in `UNITS`: how a cell's value is taken, what k asks of it, what the data must have, and its
+words. To add one, add it there, give `Guarantee` a field of its name, and let `flowveil.flows.Cells` carry its value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +21,150 @@ from numpy.typing import NDArray
 from flowveil.errors import DataError, ParameterError, did_you_mean
 from flowveil.flows import Cells, Flows
 
-UNITS = ("trips", "people", "population")
+Values = NDArray[Any]
+
+#: Sums of weights may be off by this share when they are recounted elsewhere.
+_TOLERANCE = 1e-9
+
+
+def _one_less(least: float, _: int) -> float:
+    return least - 1
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Whom or what a guarantee counts in a cell.
+
+    Attributes:
+        name: as users, parameters and reports name it.
+        title: for tables.
+        smallest: title and meaning of the measure that is the smallest value of a cell.
+        short: meaning of the measure that counts the cells under the threshold.
+        value: of each cell; None where the data does not know it. Merging cells never lowers it.
+        threshold: what k asks of a cell of this input.
+        most_short: the most that a cell under a threshold can hold, given the threshold and k.
+        in_words: a threshold in a sentence: "10 trips". Rounded down, never up: no more is claimed than holds.
+        if_withheld: the same where the number would reveal something; of k.
+        missing: what to say where the data does not have it.
+        caveat: what protecting it leaves open, for readers; said unless a unit counts persons.
+        basis: what a run counts as volume where the unit is protected.
+        counts_persons: whether its value is a number of different persons.
+    """
+
+    name: str
+    title: str
+    smallest: tuple[str, str]
+    short: str
+    value: Callable[[Cells], Values | None]
+    threshold: Callable[[Cells, int], float]
+    in_words: Callable[[float], str]
+    most_short: Callable[[float, int], float] = _one_less
+    if_withheld: Callable[[int], str] = str
+    missing: str = ""
+    caveat: str = ""
+    basis: str = "trips"
+    counts_persons: bool = False
+
+    @property
+    def asks_k(self) -> bool:
+        """Whether its threshold is k itself."""
+        return self.threshold is _k
+
+    def of(self, cells: Cells) -> Values:
+        """The value of each cell.
+
+        Raises:
+            DataError: the cells do not carry it.
+        """
+        values = self.value(cells)
+        if values is None:
+            raise DataError(self.missing)
+        return values
+
+
+def _k(_: Cells, k: int) -> int:
+    return int(k)
+
+
+def _k_mean_weights(flows: Cells, k: int) -> float:
+    return k * float(np.sum(flows.volume("weight"))) / float(np.sum(flows.trips))
+
+
+def _all_but_one_mean_weight(least: float, k: int) -> float:
+    """A cell may come as close to the threshold as weights allow. Where all are alike, that is k - 1 of them."""
+    return least * (k - 1) / k / (1 + _TOLERANCE)
+
+
+def _population_in_words(least: float) -> str:
+    return f"a population of {math.floor(least):,}" if least >= 10 else f"a population of {least}"
+
+
+def _fewest_tiles(cells: Cells) -> Values | None:
+    tiles = cells.n_tiles()
+    return None if tiles is None else np.minimum(*tiles)
+
+
+#: What can be protected by ``protect``, in reading order.
+UNITS: dict[str, Unit] = {
+    unit.name: unit
+    for unit in (
+        Unit(
+            "trips",
+            "Trips",
+            ("Fewest trips in a cell", "The smallest published cell, in trips."),
+            "Published cells with fewer than k trips.",
+            lambda cells: cells.trips,
+            _k,
+            lambda least: f"{least:,} trips",
+            caveat="Not protected: people. Trips were counted, not people: one person may be behind several trips, "
+            "and all trips of a cell may be those of one person.",
+        ),
+        Unit(
+            "people",
+            "Different people",
+            (
+                "Fewest people in a cell",
+                "Different persons behind the cell that has the fewest; known only where the input names persons.",
+            ),
+            "Published cells with fewer than k different persons.",
+            lambda cells: cells.n_people(),
+            _k,
+            lambda least: f"{least:,} people",
+            missing="People cannot be protected: the input has no person column. "
+            "Hint: name it with --person (person=...), or protect trips and say so to your readers.",
+            counts_persons=True,
+        ),
+        Unit(
+            "population",
+            "Population (sum of weights)",
+            ("Smallest population of a cell", "The smallest sum of weights of a published cell."),
+            "Published cells whose weights sum to less than the threshold, or than k mean weights.",
+            lambda cells: cells.weight,
+            _k_mean_weights,
+            _population_in_words,
+            most_short=_all_but_one_mean_weight,
+            if_withheld=lambda k: f"a population of {k:,} times the mean weight of a trip",
+            missing="The population cannot be protected: the input has no weights. "
+            "Hint: name the column with --weight (weight=...).",
+            caveat="Not protected: participants. The population of a cell is a sum of weights; a single participant "
+            "with a large weight may stand for all of it, and the number of trips of a cell, which is published, may "
+            "be one. Protect trips or people as well where that matters.",
+            basis="weight",
+        ),
+    )
+}
+#: Protected by ``l``, whatever else is: against learning where somebody went who is known to be in a cell.
+LOCATIONS = Unit(
+    "locations",
+    "Tiles in which its trips begin, and in which they end",
+    ("Fewest tiles of a cell", "Tiles in which its trips begin, or end, whichever are fewer."),
+    "Published cells of fewer than l tiles.",
+    _fewest_tiles,
+    _k,
+    lambda least: f"{least} tiles in which trips begin, and in which they end",
+    missing="Locations are protected, but these cells carry no tiles; see Guarantee.prepare.",
+)
+ALL_UNITS: dict[str, Unit] = {**UNITS, LOCATIONS.name: LOCATIONS}
 
 
 @dataclass(frozen=True)
@@ -56,7 +203,7 @@ class Guarantee:
         Args:
             flows: what will be protected; needed to see which units the data has, and their mean weight.
             k: at least 1.
-            protect: one or several of ``trips``, ``people``, ``population``.
+            protect: one or several of `UNITS`.
             k_population: absolute threshold of the population; by default k times the mean weight of a trip.
             l: fewest tiles in which a cell's trips begin, and in which they end.
 
@@ -64,8 +211,7 @@ class Guarantee:
             ParameterError: k or l out of range, unknown unit.
             DataError: the data has no persons or no weights.
         """
-        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-            raise ParameterError(f"k must be a whole number of at least 1; found {k!r}.")
+        _check_whole(k, "k")
         units = (protect,) if isinstance(protect, str) else tuple(protect)
         if not units:
             raise ParameterError(f"Nothing is protected; name at least one of {', '.join(UNITS)}.")
@@ -74,28 +220,28 @@ class Guarantee:
                 raise ParameterError(
                     f"Unknown unit '{unit}' to protect; allowed: {', '.join(UNITS)}." + did_you_mean(str(unit), UNITS)
                 )
-        if "people" in units and flows.people is None:
-            raise DataError(
-                "People cannot be protected: the input has no person column. "
-                "Hint: name it with --person (person=...), or protect trips and say so to your readers."
-            )
         if k_population is not None and "population" not in units:
             raise ParameterError("k_population is given but the population is not among the protected units.")
-        if l is not None and (isinstance(l, bool) or not isinstance(l, int | np.integer) or l < 1):
-            raise ParameterError(f"l must be a whole number of at least 1; found {l!r}.")
+        if l is not None:
+            _check_whole(l, "l")
+        thresholds: dict[str, Any] = {}
+        for name in units:
+            UNITS[name].of(flows)
+            given = k_population if name == "population" else None
+            thresholds[name] = UNITS[name].threshold(flows, k) if given is None else _given_population(given)
+        if thresholds.get("population") == 0:
+            raise DataError("The population cannot be protected: all weights are zero. Hint: give k_population.")
         return cls(
             k=int(k),
-            trips=int(k) if "trips" in units else None,
-            people=int(k) if "people" in units else None,
-            population=_population_threshold(flows, k, k_population) if "population" in units else None,
             locations=None if l is None else int(l),
             population_is_given=k_population is not None,
+            **thresholds,
         )
 
     @property
     def basis(self) -> str:
         """What a run counts as volume: weight when the population is protected, else trips."""
-        return "trips" if self.population is None else "weight"
+        return next((UNITS[u].basis for u in self.units if UNITS[u].basis != "trips"), "trips")
 
     @property
     def units(self) -> tuple[str, ...]:
@@ -103,10 +249,24 @@ class Guarantee:
         return tuple(u for u in UNITS if getattr(self, u) is not None)
 
     @property
+    def thresholds(self) -> dict[str, float]:
+        """The thresholds that are set, those of locations included."""
+        set_ones = {name: getattr(self, name) for name in ALL_UNITS}
+        return {name: least for name, least in set_ones.items() if least is not None}
+
+    @property
     def claimed_k(self) -> int | None:
         """What may be called k: None where all that is protected is a population given as a number."""
-        held = self.trips is not None or self.people is not None or not self.population_is_given
-        return self.k if held else None
+        return None if self.population_is_given and self.units == ("population",) else self.k
+
+    def asks(self, unit: str, flows: Cells) -> float:
+        """The threshold of a unit; what k would ask of it where it is not protected."""
+        least: float | None = getattr(self, unit)
+        return UNITS[unit].threshold(flows, self.k) if least is None else least
+
+    def class_size(self, basis: str, flows: Cells) -> float:
+        """The volume that k asks of a cell: the smallest class there could be if this basis were protected."""
+        return self.asks(next(unit.name for unit in UNITS.values() if unit.basis == basis), flows)
 
     def prepare(self, flows: Flows) -> Flows:
         """The flows with all that `safe` counts in the cells merged from them; the same ones where nothing is missing.
@@ -122,52 +282,37 @@ class Guarantee:
             DataError: the cells do not carry what is protected: persons, weights, or the tiles of `prepare`.
         """
         ok = np.ones(len(cells), dtype=np.bool_)
-        if self.trips is not None:
-            ok &= cells.trips >= self.trips
-        if self.population is not None:
-            ok &= cells.volume("weight") >= self.population
-        if self.people is not None:
-            ok &= self._people_of(cells) >= self.people
-        if self.locations is not None:
-            for tiles in self._tiles_of(cells):
-                ok &= tiles >= self.locations
+        for name, least in self.thresholds.items():
+            ok &= ALL_UNITS[name].of(cells) >= least
         return ok
 
-    @staticmethod
-    def _people_of(cells: Cells) -> NDArray[np.int64]:
-        people = cells.n_people()
-        if people is None:
-            raise DataError("People are protected, but these cells carry no persons.")
-        return people
-
-    @staticmethod
-    def _tiles_of(cells: Cells) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        tiles = cells.n_tiles()
-        if tiles is None:
-            raise DataError("Locations are protected, but these cells carry no tiles; see Guarantee.prepare.")
-        return tiles
+    def in_words(self) -> str:
+        """The thresholds in a sentence: '10 trips and 10 people'."""
+        return " and ".join(ALL_UNITS[name].in_words(least) for name, least in self.thresholds.items())
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for reports: only the thresholds that are set; ``k`` is None where nothing is held against it."""
-        named: dict[str, Any] = {"k": self.claimed_k, "protect": list(self.units)}
-        for unit in (*UNITS, "locations"):
-            threshold = getattr(self, unit)
-            if threshold is not None:
-                named[unit] = threshold
-        return named
+        return {"k": self.claimed_k, "protect": list(self.units), **self.thresholds}
 
 
-def _population_threshold(flows: Cells, k: int, k_population: float | None) -> float:
-    if flows.weight is None:
-        raise DataError(
-            "The population cannot be protected: the input has no weights. "
-            "Hint: name the column with --weight (weight=...)."
-        )
-    if k_population is not None:
-        if not np.isfinite(k_population) or k_population <= 0:
-            raise ParameterError(f"k_population must be above 0; found {k_population!r}.")
-        return float(k_population)
-    total = float(np.sum(flows.weight))
-    if total == 0:
-        raise DataError("The population cannot be protected: all weights are zero. Hint: give k_population.")
-    return k * total / float(np.sum(flows.trips))
+def _check_whole(value: Any, name: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ParameterError(f"{name} must be a whole number of at least 1; found {value!r}.")
+
+
+def _given_population(least: float) -> float:
+    if not np.isfinite(least) or least <= 0:
+        raise ParameterError(f"k_population must be above 0; found {least!r}.")
+    return float(least)
+
+
+def check_max_suppressed(share: float) -> None:
+    """Refuse a share of suppression that is none.
+
+    Raises:
+        ParameterError: it is not a number of at least 0 and below 1.
+    """
+    if isinstance(share, bool) or not isinstance(share, int | float):
+        raise ParameterError(f"max_suppressed must be a number; found {type(share).__name__}.")
+    if not 0 <= share < 1:
+        raise ParameterError(f"max_suppressed must be at least 0 and below 1; found {share!r}.")

@@ -53,7 +53,7 @@ class Run:
 
 
 #: The methods that keep cells large; those that add noise promise nothing of the kind.
-K_METHODS = [name for name, method in METHODS.items() if not method.noisy]
+K_METHODS = [name for name, method in METHODS.items() if method.promises == "k"]
 
 RUNS = (
     Run("twincut", limit="volume"),

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from contract.cases import GUARANTEES, K_METHODS, RUNS, TABLES, TREES, UNDECLARED, Run, flows_of, on_a_map, pairwise
 from flowveil import METHODS, DataError, Flows, Guarantee, Hierarchy, InfeasibleError, Release, anonymize
-from flowveil.release.plan import NodeZones, Zones
+from flowveil.release.zones import NodeZones, Zones
 from reference.trees import ancestors, is_safe, leaf_nodes, persons_by_flow
 from strategies import flow_tables
 

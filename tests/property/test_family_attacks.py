@@ -12,12 +12,13 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from flowveil.anonymization import anonymize_slices
 from flowveil.errors import InfeasibleError
 from flowveil.flows import Flows
 from flowveil.release.reconstruction import Zoning, reconstruct
-from flowveil.release.sliced import Family, anonymize_slices
+from flowveil.release.sliced import SlicedRelease
 from flowveil.slices import Every, SlicedFlows, holds
-from flowveil.verify.release import verify_release
+from flowveil.verify import verify_release
 from reference.differencing import attacks
 from strategies import hierarchies
 
@@ -51,7 +52,7 @@ def sliced_flows(draw, *, persons: bool = True, max_slices: int = 3) -> SlicedFl
     return SlicedFlows(columns=("group",), keys=keys, slices=tuple(slices))
 
 
-def family_of(flows: SlicedFlows, **parameters) -> Family:
+def family_of(flows: SlicedFlows, **parameters) -> SlicedRelease:
     try:
         return anonymize_slices(flows, max_suppressed=0.3, **parameters)
     except InfeasibleError:
@@ -70,7 +71,7 @@ def hours(draw) -> SlicedFlows:
     )
 
 
-def withstands_not(family: Family, k: int, *, people: bool) -> Iterator[bool]:
+def withstands_not(family: SlicedRelease, k: int, *, people: bool) -> Iterator[bool]:
     """Whether an attack on a matrix by means of the finer ones succeeds, for each matrix that has any."""
     flows = family.input
     for key, release in family:
@@ -78,7 +79,7 @@ def withstands_not(family: Family, k: int, *, people: bool) -> Iterator[bool]:
         finer = [
             ([members.index(m) for m in flows.members(other)], own)
             for other, own in family
-            if other != key and holds(key, other, columns=family.columns)
+            if other != key and holds(key, other, columns=family.slice_columns)
         ]
         if finer:
             yield attacks(release, [flows.slices[m] for m in members], finer, k, people=people)

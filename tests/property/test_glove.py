@@ -14,7 +14,8 @@ from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.methods.glove import _dendrogram, _neighbor_graph, _points, glove, glove_sk
 from flowveil.release.boxes import Frame
-from flowveil.release.plan import Plan, Release
+from flowveil.release.plan import Plan
+from flowveil.release.release import Release
 from placed import placed_problems, star
 from reference.glove import glove as slow_glove
 from reference.groups import is_safe

@@ -11,7 +11,7 @@ from flowveil.errors import InfeasibleError
 from flowveil.guarantee import Guarantee
 from flowveil.measures.spatial import weighted_median
 from flowveil.methods.odkanon import odkanon
-from flowveil.release.plan import Release
+from flowveil.release.release import Release
 from reference import measures as slow
 from strategies import flow_tables
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from flowveil.anonymization import anonymize
 from flowveil.errors import ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
@@ -140,4 +141,4 @@ def test_a_share_that_is_no_share_is_refused(share):
     tree, _ = Hierarchy.from_parents([-1], np.array(["tile"]))
     flows = Flows.from_pairs(np.array([0]), np.array([0]), origins=tree, destinations=tree)
     with pytest.raises(ParameterError, match="max_suppressed"):
-        oigh(flows, Guarantee.resolve(flows, k=1), max_suppressed=share)
+        anonymize(flows, "oigh", k=1, max_suppressed=share)

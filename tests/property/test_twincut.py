@@ -18,7 +18,8 @@ from flowveil.methods.odkanon import odkanon
 from flowveil.methods.safe_pairs import safe_levels, sketch
 from flowveil.methods.twin_trees import TwinTrees
 from flowveil.methods.twincut import MEASURES, frontier, twincut
-from flowveil.release.plan import Plan, Release
+from flowveil.release.plan import Plan
+from flowveil.release.release import Release
 from reference import twincut as slow
 from reference.prunings import all_cuts
 from strategies import flow_tables

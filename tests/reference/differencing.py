@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import chain, combinations
 
 from flowveil.flows import Flows
-from flowveil.release.plan import Release
+from flowveil.release.release import Release
 
 
 def records(flows: Flows, slice_number: int) -> set[tuple[int, int, int]]:

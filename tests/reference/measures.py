@@ -8,7 +8,8 @@ from itertools import product
 import numpy as np
 from pyproj import Geod
 
-from flowveil.release.plan import NodeZones, Release
+from flowveil.release.release import Release
+from flowveil.release.zones import NodeZones
 
 
 def measures(release: Release, basis: str) -> dict[str, float]:

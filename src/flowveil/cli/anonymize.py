@@ -12,7 +12,7 @@ from flowveil.cli.options import PLACE, SliceOptions, method_options, reading, r
 from flowveil.cli.output import Output, with_output
 from flowveil.cli.released import publish_one, publish_slices
 from flowveil.errors import ParameterError
-from flowveil.methods import METHODS, find_method
+from flowveil.methods import METHODS, Method, find_method
 
 #: What is asked of every cell, by the names of the library and of the command line.
 _THRESHOLDS = {"k": "--k", "protect": "--protect", "max_suppressed": "--max-suppressed"}
@@ -105,17 +105,16 @@ def _asked(wanted: _Wanted, slices: SliceOptions, thresholds: dict[str, Any]) ->
     """What the library is asked for: the method, its options and the thresholds."""
     name = wanted.method or ("odkanon" if slices.common_zones else "twincut")
     method, parsed = find_method(name), method_options(name, wanted.options)
-    if method.noisy:
-        _refuse_thresholds(name)
+    _refuse_thresholds(method)
     if wanted.seed is not None and "seed" in method.options:
         parsed["seed"] = wanted.seed
+    if method.promises != "k":
+        return {"method": name, **parsed}
     return {"method": name, **thresholds, "protect": thresholds["protect"] or ("trips",), **parsed}
 
 
-def _refuse_thresholds(method: str) -> None:
-    """Refuse thresholds that were given in so many words, even where they are the defaults."""
-    from flowveil.api import refuse_thresholds
-
+def _refuse_thresholds(method: Method) -> None:
+    """Refuse thresholds that were given in so many words to a method that promises no k, even the defaults."""
     context = click.get_current_context()
     source = {said: context.get_parameter_source(n) for n, said in {**_THRESHOLDS, "seed": "--seed"}.items()}
-    refuse_thresholds(method, [said for said, s in source.items() if s is click.core.ParameterSource.COMMANDLINE])
+    method.refuse_thresholds([said for said, s in source.items() if s is click.core.ParameterSource.COMMANDLINE])

@@ -23,7 +23,6 @@ def publish_one(
     from flowveil.api import anonymize
     from flowveil.publish.folder import publish
     from flowveil.report.internal import render_internal
-    from flowveil.report.summary import summarize
 
     with output.working("Anonymising"):
         release = anonymize(flows, **asked)
@@ -31,7 +30,7 @@ def publish_one(
         # Made first: what cannot be made must not leave a release behind and an error in front.
         pages = {} if internal_report is None else {internal_report: render_internal(release)}
         # What is printed is what is published: a log is read by more people than the data.
-        report = summarize(release)
+        report = release.summary()
         folder = publish(release, out, private=pages, **(writing or {}))
     intake = _say_intake(output, flows, secret=bool(report["withheld"]))
     for line in report["statement"]:
@@ -50,7 +49,6 @@ def publish_slices(
     """Anonymise slices, publish them and print what is published."""
     from flowveil.api import anonymize_slices
     from flowveil.publish.folder import publish
-    from flowveil.report.family import summarize_family
     from flowveil.report.profile import largest_profiles, profile_chart
 
     with output.working("Anonymising slices") as progress:
@@ -59,7 +57,7 @@ def publish_slices(
         # Made first: what cannot be made must not leave a release behind and an error in front.
         wanted = slices.internal_profile
         charts = {} if wanted is None else {wanted: profile_chart(largest_profiles(family))}
-        report = summarize_family(family)
+        report = family.summary()
         folder = publish(family, out, private=charts, **writing)
     secret = report["withheld"] or any(part["withheld"] for part in report["slices"])
     intake = _say_intake(output, sliced, secret=bool(secret))
@@ -103,7 +101,7 @@ def _intake_line(flows: Any) -> str:
 def _release_lines(report: dict[str, Any], folder: Path) -> Iterator[str]:
     m = report["measures"]["trips"]
     guarantee = report["guarantee"]
-    if "epsilon" in guarantee:
+    if report["kind"] == "noisy":
         yield (
             f"Published {m['n_cells']:,} noisy counts between {m['n_origin_zones']:,} origin and "
             f"{m['n_destination_zones']:,} destination zones."

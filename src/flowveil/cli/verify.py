@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,13 +57,15 @@ def verify(output: Output, directory: str, against: str, strict: bool, **given: 
 
 def _what_holds(directory: str) -> Iterator[str]:
     """What was proved, and how the input was read for it."""
-    report = json.loads((Path(directory) / "report.json").read_text(encoding="utf-8"))
+    from flowveil.release.folder import ReleaseFolder
+
+    report = ReleaseFolder(Path(directory)).report
     proved = "every cell was recounted from the raw trips."
-    if report.get("boxes") and not report["boxes"]["disjoint"]:
+    if report["kind"] == "boxed" and not report["boxes"]["disjoint"]:
         proved = (
             "no cell claims more than lies in its boxes. Boxes share flows, so cells cannot be recounted one by one."
         )
-    if "epsilon" in report["guarantee"]:
+    if report["kind"] == "noisy":
         proved = "it has the form of its promise, and its counts can be noise of the stated law on the raw ones."
     yield f"{directory} holds: {proved} {report['statement'][0]}"
     for line in report["statement"][1:]:

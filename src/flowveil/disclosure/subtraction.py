@@ -37,7 +37,8 @@ from numpy.typing import NDArray
 from flowveil.errors import HierarchyError
 from flowveil.flows import Cells, Flows, group_pairs
 from flowveil.hierarchy import Hierarchy, Ints
-from flowveil.release.plan import NodeZones, Release, Zones
+from flowveil.release.release import Release
+from flowveil.release.zones import NodeZones, Zones
 from flowveil.slices import stacked
 
 Rows = NDArray[np.int64]

@@ -12,18 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.release.plan import NodeZones
+from flowveil.guarantee import UNITS
+from flowveil.release.zones import NodeZones
 
 if TYPE_CHECKING:
     from flowveil.flows import Cells
     from flowveil.guarantee import Guarantee
     from flowveil.hierarchy import Hierarchy, Ints
-    from flowveil.release.plan import Release
+    from flowveil.release.release import Release
 
 Counts = NDArray[np.int64]
-
-#: Sums of weights may be off by this share when they are recounted elsewhere.
-_TOLERANCE = 1e-9
 
 
 def within_reach(guarantee: Guarantee, together: Cells, n_pairs: int) -> bool:
@@ -37,20 +35,17 @@ def within_reach(guarantee: Guarantee, together: Cells, n_pairs: int) -> bool:
         together: everything suppressed, as one cell.
         n_pairs: pairs it can lie in.
     """
-    others, people = max(n_pairs - 1, 0), together.n_people()
-    if guarantee.trips is not None and int(together.trips[0]) > others * (guarantee.trips - 1):
-        return True
-    if guarantee.people is not None and people is not None and int(people[0]) > others * (guarantee.people - 1):
-        return True
-    if guarantee.population is None or together.weight is None:
-        return False
-    # A pair may come as close to the threshold as weights allow. Where all are alike, that is k - 1 of them.
-    most = guarantee.population * (guarantee.k - 1) / guarantee.k
-    return float(together.weight[0]) * (1 + _TOLERANCE) > others * most
+    others = max(n_pairs - 1, 0)
+    for unit in (UNITS[name] for name in guarantee.units):
+        held = unit.value(together)
+        most = unit.most_short(guarantee.asks(unit.name, together), guarantee.k)
+        if held is not None and held[0] > others * most:
+            return True
+    return False
 
 
 def n_unlisted_pairs(release: Release) -> int:
-    """How many pairs suppressed trips can lie in, as far as somebody can tell who knows where trips start and end.
+    """How many pairs suppressed trips can lie in, as far as somebody knows who knows where trips start and end.
 
     Pairs of the finest published zones, and of the zones beside them in which trips were seen, that no published cell
     covers. Where hopeless flows were taken out of published cells, each holds further pairs: flows are hopeless
@@ -65,8 +60,8 @@ def n_unlisted_pairs(release: Release) -> int:
         plan.destination_zones, cells.destination, flows.destinations, flows.destination, plan.destination_zone
     )
     pairs = n_o * n_d - int(np.sum(in_o * in_d))
-    if plan.suppression["rule"] == "hopeless flows":
-        levels = int(plan.suppression["levels"])
+    levels = plan.suppression.levels
+    if levels is not None:
         lifted_o = _n_lifted(flows.origins, levels)[plan.origin_zones.nodes[cells.origin]]
         lifted_d = _n_lifted(flows.destinations, levels)[plan.destination_zones.nodes[cells.destination]]
         # One of them at least holds what is published.

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flowveil.anonymization import anonymize
 from flowveil.errors import FlowveilError, InfeasibleError
 from flowveil.flows import Flows
 
 if TYPE_CHECKING:
-    from flowveil.release.plan import Release
+    from flowveil.release.release import Release
 
 #: How a run may end by itself. Only the first has a release.
 DONE, INFEASIBLE, FAILED = "done", "infeasible", "failed"
@@ -42,8 +43,6 @@ class Attempt:
 
 def attempt(flows: Flows, asked: Mapping[str, Any]) -> Attempt:
     """Anonymise, whatever happens."""
-    from flowveil.api import anonymize
-
     begun = time.perf_counter()
     try:
         release = anonymize(flows, **asked)

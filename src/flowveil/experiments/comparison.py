@@ -23,13 +23,13 @@ from flowveil import workers
 from flowveil.errors import ParameterError
 from flowveil.experiments.attempts import FAILED, attempt, warm_up
 from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
-from flowveil.methods import METHODS, find_method
+from flowveil.guarantee import Guarantee, check_max_suppressed
+from flowveil.methods import K_METHODS, find_method
 from flowveil.report.frontier import rounded_points
 from flowveil.report.summary import summarize
 
 if TYPE_CHECKING:
-    from flowveil.release.plan import Release
+    from flowveil.release.release import Release
 
 #: How a run may end besides those of an attempt.
 TIMED_OUT = "timed out"
@@ -134,12 +134,11 @@ def compare_flows(
         ParameterError: a method, unit, option or number is wrong; nothing was run.
         DataError: the data has no persons or weights that a protection needs.
     """
-    names = [n for n, m in METHODS.items() if not m.noisy] if methods == "all" else _listed(methods)
+    names = list(K_METHODS) if methods == "all" else _listed(methods)
     steps = sorted({k} if isinstance(k, int) else set(k))
     protections = [_units(p) for p in ([protect] if isinstance(protect, str) else protect)]
     _check(flows, names, steps, protections, options or {})
-    if not 0 <= max_suppressed < 1:
-        raise ParameterError(f"max_suppressed must be at least 0 and below 1; found {max_suppressed!r}.")
+    check_max_suppressed(max_suppressed)
     if not time_limit > 0:
         raise ParameterError(f"The time limit must be above 0 seconds; found {time_limit!r}.")
     asked = [
@@ -176,7 +175,7 @@ def _check(
 ) -> None:
     """Refuse what cannot be run, before anything is."""
     for name in names:
-        if find_method(name).noisy:
+        if find_method(name).promises != "k":
             raise ParameterError(
                 f"Method '{name}' cannot be compared: it promises no k, and its measures may not be published. "
                 "Hint: run it alone; Release.metrics() has its measures for you."

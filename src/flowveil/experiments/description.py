@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from flowveil.errors import DataError, ParameterError
+from flowveil.errors import DataError
 from flowveil.flows import Cells, Flows
-from flowveil.guarantee import UNITS, Guarantee
+from flowveil.guarantee import UNITS, Guarantee, check_max_suppressed
 from flowveil.measures.floor import generalization_floor
 from flowveil.methods import METHODS
 
@@ -206,8 +206,7 @@ def describe_flows(flows: Flows, *, k: int = 10, max_suppressed: float = 0.1) ->
     """
     if len(flows) == 0:
         raise DataError("There are no flows to describe.")
-    if not 0 <= max_suppressed < 1:
-        raise ParameterError(f"max_suppressed must be at least 0 and below 1; found {max_suppressed!r}.")
+    check_max_suppressed(max_suppressed)
     units = [
         u for u in UNITS if (u != "people" or flows.people is not None) and (u != "population" or _weighted(flows))
     ]

@@ -25,16 +25,16 @@ from flowveil.errors import InfeasibleError, OutputError, ParameterError
 from flowveil.experiments.attempts import FAILED, INFEASIBLE, attempt, warm_up
 from flowveil.experiments.study_tables import write_study
 from flowveil.flows import Flows
-from flowveil.guarantee import UNITS, Guarantee
+from flowveil.guarantee import UNITS, Guarantee, check_max_suppressed
 from flowveil.hierarchy import Hierarchy
-from flowveil.methods import METHODS, find_method
+from flowveil.methods import K_METHODS, find_method
 from flowveil.output import real_place, try_place, write_files
 from flowveil.paths import named_path
 from flowveil.slices import SlicedFlows
 from flowveil.workers import LATE, LOST, run_tasks
 
 if TYPE_CHECKING:
-    from flowveil.release.plan import Release
+    from flowveil.release.release import Release
 
 #: Seconds a run may take; two hours, as in the papers.
 TIME_LIMIT = 7200.0
@@ -129,17 +129,16 @@ def run_study(
         ParameterError: a name or number is not allowed.
         OutputError: the folder cannot be used, or holds a study of other data.
     """
-    chosen = tuple(methods or (name for name, method in METHODS.items() if not method.noisy))
+    chosen = tuple(methods or K_METHODS)
     for name in chosen:
-        if find_method(name).noisy:
+        if find_method(name).promises != "k":
             raise ParameterError(f"Method '{name}' adds noise and keeps no k; a study compares methods at one k.")
     units = tuple(_parse_protection(text, flows.whole) for text in protections)
     if not np.isfinite(time_limit) or time_limit <= 0:
         raise ParameterError(f"time_limit must be above 0 seconds; found {time_limit!r}.")
     if workers < 1:
         raise ParameterError(f"workers must be at least 1; found {workers}.")
-    if not 0 <= max_suppressed < 1:
-        raise ParameterError(f"max_suppressed must be at least 0 and below 1; found {max_suppressed!r}.")
+    check_max_suppressed(max_suppressed)
     for protect in units:
         Guarantee.resolve(flows.whole, k=k, protect=protect)
     flows, hidden = _nameable(flows, k)
@@ -379,12 +378,13 @@ def _publishable(
     withheld, the published volume is too, on both bases. The threshold of the population counts the suppressed trips,
     whatever was given for it: here it always comes from the mean weight of all trips.
     """
-    from flowveil.report.summary import published_measures, reason_to_withhold
+    from flowveil.disclosure.withholding import reason_to_withhold, withhold
 
     reason = reason_to_withhold(release)
     # No cells are published beside a study: the error is not one equation with known volumes.
-    measures, withheld = published_measures(release, release.metrics(), reason, few_coarse=False)
-    hidden = {} if withheld is None else {basis: set(names) for basis, names in withheld["measures"].items()}
+    withheld = withhold([release], reason=reason, few_coarse=False)
+    measures = withheld.published(release.metrics())
+    hidden = {basis: set(names) for basis, names in withheld.hidden.items()} if withheld.reasons else {}
     if reason is not None:
         for basis, values in measures.items():
             more = _REVEAL_PUBLISHED + (_REVEAL_ONLY_CELL if len(release.cells) == 1 else ())

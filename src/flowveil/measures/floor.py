@@ -1,4 +1,4 @@
-"""Floors: mean generalisation errors that no method can get below. They tell how hard the data are.
+"""Floors: mean generalisation errors that no method can get below. They show how hard the data are.
 
 `generalization_floor` holds for every method whose zones are nodes of the hierarchies: each flow in the smallest safe
 pair of nodes that holds it, the costliest flows left out as far as may be suppressed. Zones that suit one flow are
@@ -11,7 +11,6 @@ a percent of what TwinCut finds.
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -19,9 +18,12 @@ import numpy as np
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats
-
-if TYPE_CHECKING:
-    from flowveil.release.plan import Release
+from flowveil.measures.measure import Measure, Subject
+from flowveil.measures.utility import mean_error
+from flowveil.methods.safe_pairs import safe_levels, sketch
+from flowveil.methods.twin_dual import proven_score
+from flowveil.methods.twin_trees import TwinTrees
+from flowveil.methods.twincut import Search, starting_cuts
 
 #: Flows times pairs of depths beyond which no floor is computed: trees so deep are rare, and it would take minutes.
 MOST_WORK = 2_000_000_000
@@ -32,23 +34,45 @@ _PRICES = 8.0 ** np.arange(5)
 _KNOWN: WeakKeyDictionary[Flows, dict[Guarantee, Floats | None]] = WeakKeyDictionary()
 
 
-def floor_measures(release: Release, basis: str, error: float | None) -> dict[str, float | int | None]:
-    """The floor of a release's input, and how many times as large the release's mean generalisation error is.
+def _floor(subject: Subject) -> float | None:
+    """The floor of a release's input.
 
     What may be left out is max_suppressed, or what the release suppresses where that is more, so that no release of a
     hierarchical method can be below. Boxes are no nodes: for them it is a reference, and the ratio may be below 1.
     """
-    flows = release.input
-    volume = flows.volume(basis)
-    total = float(np.sum(volume))
+    release = subject.release
     allowed = release.parameters.get("max_suppressed")
-    gone = 1 - float(np.sum(release.cells.volume(basis))) / total if total else 0.0
+    gone = 1 - subject.published / subject.total if subject.total else 0.0
     share = max(gone, float(allowed) if isinstance(allowed, int | float) else 0.0)
-    floor = generalization_floor(flows, release.guarantee, max_suppressed=share, basis=basis)
-    return {
-        "floor_generalization_error": floor,
-        "floor_ratio": None if floor is None or error is None else error / floor,
-    }
+    return generalization_floor(release.input, subject.guarantee, max_suppressed=share, basis=subject.basis)
+
+
+def _ratio(subject: Subject) -> float | None:
+    floor, error = subject.share(_floor), subject.share(mean_error)
+    return None if floor is None or error is None else error / floor
+
+
+MEASURES = (
+    Measure(
+        key="floor_generalization_error",
+        title="Floor of that error",
+        meaning="No method that merges along these hierarchies gets below: every flow in the smallest safe cell that "
+        "could hold it, whatever the others need, and the costliest left out as far as may be suppressed.",
+        compute=lambda subject: subject.share(_floor),
+        combine=None,
+        digits=3,
+        reveals=frozenset({"suppressed", "inside"}),
+    ),
+    Measure(
+        key="floor_ratio",
+        title="Error over its floor",
+        meaning="How many times as large the mean generalisation error is as its floor.",
+        compute=_ratio,
+        combine=None,
+        digits=3,
+        reveals=frozenset({"suppressed", "inside", "seen"}),
+    ),
+)
 
 
 def generalization_floor(
@@ -87,8 +111,6 @@ def smallest_safe_sizes(flows: Flows, guarantee: Guarantee) -> Floats | None:
 
 
 def _smallest_safe_sizes(flows: Flows, guarantee: Guarantee) -> Floats | None:
-    from flowveil.methods.safe_pairs import safe_levels, sketch
-
     origins = sketch(flows.origins, flows.origin, flows, guarantee)
     destinations = sketch(flows.destinations, flows.destination, flows, guarantee)
     if len(flows) * (origins.tree.max_depth + 1) * (destinations.tree.max_depth + 1) > MOST_WORK:
@@ -117,10 +139,6 @@ def homogeneous_floor(
     Proven by Lagrangian decomposition (`flowveil.methods.twin_dual`); more iterations raise it towards its limit. None
     where nothing can be published within the limit, or where the trees are too deep to hold all their nodes.
     """
-    from flowveil.methods.twin_dual import proven_score
-    from flowveil.methods.twin_trees import TwinTrees
-    from flowveil.methods.twincut import Search, starting_cuts
-
     budget = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
     trees = TwinTrees.of(flows, guarantee)
     if trees is None or trees.thinned or trees.given(0, np.zeros(1, np.int64)).lost > budget:

@@ -1,29 +1,50 @@
-"""How well people are hidden: the k a release reaches in every unit, protected or not."""
+"""How well people are hidden: the k a release reaches in every unit, protected or not.
+
+Units that are not protected are held against what k would ask of them, so that a reader sees what protecting trips does
+for people and for the population.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-if TYPE_CHECKING:
-    from flowveil.release.plan import Release
+from flowveil.guarantee import UNITS, Unit
+from flowveil.measures.measure import Measure, Subject, added, smallest
 
 
-def privacy_measures(release: Release) -> dict[str, float | int | None]:
-    """The smallest value over cells in each unit, and how many cells are under that unit's threshold.
+def _of(unit: Unit) -> tuple[Measure, Measure]:
+    def least(subject: Subject) -> float | int | None:
+        values = unit.value(subject.release.cells)
+        return None if values is None else values.min().item()
 
-    Units that are not protected are held against what k would ask of them, so that a reader sees what protecting
-    trips does for people and for the population. None where the input does not know a unit.
-    """
-    cells, guarantee, flows = release.cells, release.guarantee, release.input
-    people = cells.n_people()
-    threshold = {"trips": float(guarantee.k), "people": float(guarantee.k), "population": 0.0}
-    if flows.weight is not None:
-        mean = float(np.sum(flows.weight)) / float(np.sum(flows.trips))
-        threshold["population"] = guarantee.population or guarantee.k * mean
-    out: dict[str, float | int | None] = {}
-    for unit, values in (("trips", cells.trips), ("people", people), ("population", cells.weight)):
-        out[f"k_{unit}"] = None if values is None else values.min().item()
-        out[f"cells_under_k_{unit}"] = None if values is None else int(np.sum(values < threshold[unit]))
-    return out
+    def n_under(subject: Subject) -> int | None:
+        values = unit.value(subject.release.cells)
+        if values is None:
+            return None
+        return int(np.sum(values < subject.guarantee.asks(unit.name, subject.release.input)))
+
+    title, meaning = unit.smallest
+    by_weight = unit.basis == "weight"
+    return (
+        Measure(
+            key=f"k_{unit.name}",
+            title=title,
+            meaning=meaning,
+            compute=least,
+            combine=smallest,
+            of_noise="void",
+            whole=not by_weight,
+        ),
+        Measure(
+            key=f"cells_under_k_{unit.name}",
+            title=f"Cells under k {unit.name}",
+            meaning=unit.short,
+            compute=n_under,
+            combine=added,
+            reveals=frozenset({"mean weight if unprotected"}) if by_weight else frozenset(),
+            whole=True,
+        ),
+    )
+
+
+MEASURES = tuple(measure for unit in UNITS.values() for measure in _of(unit))

@@ -8,42 +8,91 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.flows import group_pairs
+from flowveil.measures.measure import Measure, Slices, Subject, averaged, unknown
 
 if TYPE_CHECKING:
     from flowveil.hierarchy import Floats, Hierarchy, Ints
-    from flowveil.release.noisy import NoisyRelease
-    from flowveil.release.plan import Release, Zones
+    from flowveil.release.zones import Zones
 
 
-def spatial_measures(release: Release | NoisyRelease, basis: str) -> dict[str, float | int | None]:
-    """Volume-weighted mean, median and standard deviation of the distance, both ends of every published trip.
+def _moved(subject: Subject) -> tuple[Floats, Floats] | None:
+    """How far the ends of the published trips moved, and the volume of each; None where the map is unknown.
 
-    None where the map is unknown. Distances are geodesic (WGS 84), taken once for each distinct (tile, zone) pair.
+    Distances are geodesic (WGS 84), taken once for each distinct (tile, zone) pair.
     """
+    release = subject.release
     kept = release.cell_of_flow >= 0
-    volume = release.input.volume(basis)[kept].astype(np.float64)
+    volume = release.input.volume(subject.basis)[kept].astype(np.float64)
     flows, plan = release.input, release.plan
-    ends = (
-        _end(flows.origins, flows.origin[kept], plan.origin_zones, plan.origin_zone[kept], volume),
-        _end(
-            flows.destinations,
-            flows.destination[kept],
-            plan.destination_zones,
-            plan.destination_zone[kept],
-            volume,
-        ),
+    origins = _end(flows.origins, flows.origin[kept], plan.origin_zones, plan.origin_zone[kept], volume)
+    destinations = _end(
+        flows.destinations, flows.destination[kept], plan.destination_zones, plan.destination_zone[kept], volume
     )
-    known = [e for e in ends if e is not None]
-    names = ("generalization_distance_m", "generalization_distance_median_m", "generalization_distance_std_m")
-    if len(known) < len(ends):
-        return dict.fromkeys(names)
-    distance = np.concatenate([d for d, _ in known])
-    weight = np.concatenate([w for _, w in known])
-    if weight.sum() == 0:
-        return dict.fromkeys(names)
-    mean = float(np.average(distance, weights=weight))
-    variance = float(np.average((distance - mean) ** 2, weights=weight))
-    return dict(zip(names, (mean, weighted_median(distance, weight), variance**0.5), strict=True))
+    if origins is None or destinations is None:
+        return None
+    distance, weight = (np.concatenate(pair) for pair in zip(origins, destinations, strict=True))
+    return None if weight.sum() == 0 else (distance, weight)
+
+
+def _mean(subject: Subject) -> float | None:
+    moved = subject.share(_moved)
+    return None if moved is None else float(np.average(moved[0], weights=moved[1]))
+
+
+def _median(subject: Subject) -> float | None:
+    moved = subject.share(_moved)
+    return None if moved is None else weighted_median(*moved)
+
+
+def _spread(subject: Subject) -> float | None:
+    moved, mean = subject.share(_moved), subject.share(_mean)
+    if moved is None or mean is None:
+        return None
+    variance = float(np.average((moved[0] - mean) ** 2, weights=moved[1]))
+    return float(variance**0.5)
+
+
+def _combined_spread(slices: Slices, key: str) -> float | None:
+    means = slices.of("generalization_distance_m")
+    mean = slices.mean(means)
+    squares = [None if m is None or s is None else m**2 + s**2 for m, s in zip(means, slices.of(key), strict=True)]
+    second = slices.mean(squares)
+    return None if mean is None or second is None else float(max(second - mean**2, 0.0) ** 0.5)
+
+
+MEASURES = (
+    Measure(
+        key="generalization_distance_m",
+        title="Mean distance moved (m)",
+        meaning="How far the ends of a published trip are, on average, from the centre of the zone they were put in.",
+        compute=lambda subject: subject.share(_mean),
+        combine=averaged,
+        digits=3,
+        reveals=frozenset({"inside"}),
+        of_noise="true",
+    ),
+    Measure(
+        key="generalization_distance_median_m",
+        title="Median distance moved (m)",
+        # A median is the very distance of one tile: exact, it would name that tile.
+        meaning="Half of the ends moved less than this. Rounded, so that it names no single tile.",
+        compute=_median,
+        combine=unknown,
+        digits=2,
+        reveals=frozenset({"inside"}),
+        of_noise="true",
+    ),
+    Measure(
+        key="generalization_distance_std_m",
+        title="Spread of the distance moved (m)",
+        meaning="Standard deviation of that distance.",
+        compute=_spread,
+        combine=_combined_spread,
+        digits=3,
+        reveals=frozenset({"inside"}),
+        of_noise="true",
+    ),
+)
 
 
 def weighted_median(values: Floats, weight: Floats) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,8 +24,6 @@ from flowveil.methods.odkanon import odkanon
 from flowveil.methods.oigh import oigh
 from flowveil.methods.suppression import suppression
 from flowveil.methods.twincut import twincut
-from flowveil.release.noisy import NoisyCounts
-from flowveil.release.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -34,17 +32,18 @@ class Method:
 
     Attributes:
         name: what users write.
-        plan: the function.
+        plan: the function, which returns a `Plan`, or `NoisyCounts` where it promises epsilon.
         homogeneous: its zones never overlap.
         summary: one line for the help.
-        noisy: it publishes noisy counts under differential privacy: k, protect and max_suppressed mean nothing to it.
+        promises: ``k``: every cell hides so many; or ``epsilon``: noisy counts under differential privacy, to which k,
+            protect and max_suppressed mean nothing.
     """
 
     name: str
-    plan: Callable[..., Plan | NoisyCounts]
+    plan: Callable[..., Any]
     homogeneous: bool
     summary: str
-    noisy: bool = False
+    promises: Literal["k", "epsilon"] = "k"
 
     @property
     def options(self) -> dict[str, inspect.Parameter]:
@@ -61,6 +60,18 @@ class Method:
                     f"Method '{self.name}' has no option '{name}'; allowed: {allowed}."
                     + did_you_mean(name, self.options)
                 )
+
+    def refuse_thresholds(self, given: Sequence[str]) -> None:
+        """Say that a method that adds noise keeps no thresholds, rather than ignore that somebody asked for them.
+
+        Raises:
+            ParameterError: some were given, and the method promises no k.
+        """
+        if given and self.promises != "k":
+            raise ParameterError(
+                f"Method '{self.name}' adds noise and promises no smallest cell: {', '.join(given)} cannot be kept by "
+                "it. Hint: leave that out and give epsilon, and bound where persons are known."
+            )
 
     def parameters(self, flows: Flows, asked: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
         """Everything needed to run it again, defaults included. A threshold that was worked out is not a parameter."""
@@ -163,10 +174,14 @@ METHODS: dict[str, Method] = {
             plan=laplace,
             homogeneous=True,
             summary="noisy counts, differentially private; --option epsilon=1, no k (baseline, Matet et al. 2023)",
-            noisy=True,
+            promises="epsilon",
         ),
     )
 }
+
+
+#: The names of the methods that promise k: they can be compared, and anonymise slices.
+K_METHODS = tuple(name for name, method in METHODS.items() if method.promises == "k")
 
 
 def find_method(name: str) -> Method:

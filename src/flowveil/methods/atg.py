@@ -23,7 +23,8 @@ from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Ints
 from flowveil.methods.pruning import PairTree, best_cut, dual_multiplier
-from flowveil.release.plan import NodeZones, Plan
+from flowveil.release.plan import Plan
+from flowveil.release.zones import NodeZones
 
 #: Steps of the grid on which v_target is looked for.
 GRID = 2.0

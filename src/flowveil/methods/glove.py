@@ -24,7 +24,7 @@ from flowveil.errors import MissingExtraError, ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Ints
-from flowveil.release.boxes import Frame, Hulls, box_plan
+from flowveil.release.boxes import Frame, Hulls
 from flowveil.release.plan import Plan
 
 Numbers = NDArray[np.int64]
@@ -55,7 +55,7 @@ def glove(
     group, is_short = _absorb(flows, guarantee, frame, _numbered(box), short[box], budget)
     kept = ~is_short
     kept &= ~_costliest(flows, guarantee, frame, group, kept, budget)
-    return box_plan(frame, group, kept, disjoint=False, notes={})
+    return Plan.from_boxes(frame, group, kept, disjoint=False)
 
 
 def glove_sk(
@@ -96,7 +96,7 @@ def glove_sk(
         else:
             low = middle + 1
     group, kept = cut(low)
-    return box_plan(frame, group, kept, disjoint=False, notes={})
+    return Plan.from_boxes(frame, group, kept, disjoint=False)
 
 
 def _check_neighbors(neighbors: int) -> None:

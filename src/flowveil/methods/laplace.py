@@ -32,7 +32,7 @@ from flowveil.methods.discrete_laplace import Bits, Counts, DiscreteLaplace, rep
 from flowveil.methods.epsilon import check_epsilon
 from flowveil.methods.pair_domain import pair_domain
 from flowveil.release.noisy import NoisyCounts, PrivacyLoss
-from flowveil.release.plan import Plan
+from flowveil.release.plan import Plan, Suppression
 
 #: With this chance or more that a person's trips are simply published, nothing would be promised.
 LARGEST_DELTA = 0.01
@@ -117,7 +117,7 @@ def laplace(
             origin_zones=domain.origins.zones,
             destination_zones=domain.destinations.zones,
             homogeneous=True,
-            suppression={"rule": "noise"},
+            suppression=Suppression("noise"),
         ),
         cells=cells,
         guarantee=PrivacyLoss(

@@ -26,7 +26,7 @@ from flowveil.errors import ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Ints
-from flowveil.release.boxes import DIMENSIONS, Frame, box_plan
+from flowveil.release.boxes import DIMENSIONS, Frame
 from flowveil.release.plan import Plan
 
 Places = NDArray[np.int64]
@@ -60,7 +60,7 @@ def mondrian(
         # Never cut: the only partition has not been checked yet.
         kept[:] = guarantee.safe(flows.merge(group, group, 1, 1).cells).all()
     partitions = int(group.max()) + 1
-    return box_plan(
+    return Plan.from_boxes(
         frame,
         group,
         kept,

@@ -25,7 +25,7 @@ from flowveil.errors import ParameterError
 from flowveil.flows import DENSE_ENTRIES_PER_ROW, Cells, Flows, Merged
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy, Ints
-from flowveil.release.plan import Plan
+from flowveil.release.plan import Plan, Suppression
 
 #: The axis whose share of zones has drifted this far from the start is merged next.
 TOLERANCE = 0.03
@@ -75,15 +75,12 @@ def odkanon(
     safe = guarantee.safe(merged.cells)
     if not safe.all():
         kept[np.flatnonzero(kept)[~safe[merged.row]]] = False
-    rule: dict[str, Any] = {"rule": "short cells"}
-    if by_rows:
-        rule = {"rule": "hopeless flows", "levels": levels, "beta": share}
     return Plan.from_cuts(
         flows,
         cuts.origin,
         cuts.destination,
         kept,
-        suppression=rule,
+        suppression=Suppression("hopeless flows", levels, share) if by_rows else Suppression(),
         notes={"steps": step, "roots_reached": step == schedule.n_steps},
     )
 

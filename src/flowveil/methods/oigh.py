@@ -20,7 +20,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.errors import ParameterError
 from flowveil.flows import DENSE_ENTRIES_PER_ROW, Cells, Flows, Merged
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy, Ints
@@ -42,8 +41,6 @@ def oigh(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1) -> 
         max_suppressed: share of the volume that may lie in short cells, which are suppressed. 0 asks for levels
             at which no cell is short, as in the ODkAnon papers; 0.1 is what Matet et al. allow.
     """
-    if not 0 <= max_suppressed < 1:
-        raise ParameterError(f"max_suppressed must be at least 0 and below 1; found {max_suppressed!r}.")
     lattice = Lattice(
         origins=Levels.of(flows.origins),
         destinations=Levels.of(flows.destinations),

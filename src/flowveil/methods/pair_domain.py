@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from flowveil.errors import ParameterError
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy, Ints
-from flowveil.release.plan import NodeZones, Zones
+from flowveil.release.zones import NodeZones, Zones
 from flowveil.zoning.h3 import Cells64, H3Zones, parent_of, resolution_of
 
 #: What a user writes for the zones of the data.

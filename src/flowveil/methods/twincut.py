@@ -28,7 +28,8 @@ from flowveil.methods.knapsack import best_within, flipped, near_ties
 from flowveil.methods.odkanon import Cuts, volume_budget_cuts
 from flowveil.methods.pruning import dual_multiplier
 from flowveil.methods.twin_trees import Costs, Goal, Half, Positions, TwinTrees
-from flowveil.release.plan import Plan, Release
+from flowveil.release.plan import Plan
+from flowveil.release.release import Release
 
 #: Work of the local search at effort 1, in rows and nodes visited: some five seconds.
 WORK = 4e8

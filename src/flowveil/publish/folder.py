@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from os import PathLike
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,18 +22,12 @@ import pyarrow.parquet as pq
 from flowveil.errors import GuaranteeError, OutputError
 from flowveil.output import Draft, Place, real_place, sync_folder, try_place
 from flowveil.publish.exports import Format, check_formats, parse_formats
-from flowveil.publish.tables import noisy_flow_tables
-from flowveil.release.noisy import NoisyRelease
-from flowveil.release.sliced import Family
-from flowveil.report.family import summarize_family
+from flowveil.release.release import Publishable
 from flowveil.report.html import render, tile_server
 from flowveil.report.internal import check_place
 from flowveil.report.summary import FORMAT, json_text, manifest, summarize
+from flowveil.verify import verify_release
 from flowveil.verify.files import read_json
-from flowveil.verify.release import verify_release
-
-if TYPE_CHECKING:
-    from flowveil.release.plan import Release
 
 MANIFEST = "manifest.json"
 #: Fixed, because the size of row groups is part of the bytes.
@@ -43,7 +37,7 @@ _LITTER = frozenset({".DS_Store", "Thumbs.db", "desktop.ini"})
 
 
 def publish(
-    release: Release | NoisyRelease | Family,
+    release: Publishable,
     directory: str | PathLike[str],
     *,
     overwrite: bool = True,
@@ -51,7 +45,7 @@ def publish(
     basemap: str | None = None,
     private: Mapping[str, str] | None = None,
 ) -> Path:
-    """Write a release, or a family of releases, into a folder.
+    """Write a release into a folder.
 
     Args:
         release: what to publish.
@@ -66,20 +60,18 @@ def publish(
         The folder.
 
     Raises:
-        ParameterError: a format is not known, or cannot hold this release; the background map's address is not plain.
+        ParameterError: a format is not known, or cannot hold this release; the background map's address is not plain;
+            the noise of a noisy release could be repeated.
         MissingExtraError: a format needs a library that is not installed.
         OutputError: the folder may not or cannot be written. What was there is untouched.
-        GuaranteeError: the files, read back and recounted, contradict the release. What was there is
-        untouched.
-        ParameterError: the noise of a noisy release could be repeated.
+        GuaranteeError: the files, read back and recounted, contradict the release. What was there is untouched.
     """
-    if isinstance(release, NoisyRelease):
-        release.check_publishable()
+    release.check_publishable()
     wanted = parse_formats(formats)
     basemap = tile_server(basemap)
     check_target(directory, overwrite=overwrite)
     zones = release.zones
-    check_formats(wanted, zones=len(zones), mapped=zones["lat"].null_count == 0, sliced=isinstance(release, Family))
+    check_formats(wanted, zones=len(zones), mapped=zones["lat"].null_count == 0, sliced=bool(release.slice_columns))
     for path in private or ():
         check_place(path, release=directory)
     try:
@@ -112,7 +104,7 @@ def _begin_document(draft: Draft, document: str) -> Draft:
     return draft
 
 
-def _check_draft(release: Release | NoisyRelease | Family, draft: Path, directory: Place) -> None:
+def _check_draft(release: Publishable, draft: Path, directory: Place) -> None:
     findings = verify_release(draft, release.input, law=False)
     if findings:
         raise GuaranteeError(
@@ -173,18 +165,17 @@ def _files_of_release(folder: Path) -> set[str] | None:
 
 
 def _write_files(
-    release: Release | NoisyRelease | Family,
+    release: Publishable,
     folder: Path,
     formats: Sequence[Format],
     basemap: str | None,
 ) -> None:
     written = [f.name for f in formats]
-    summary: Callable[..., dict[str, Any]] = summarize_family if isinstance(release, Family) else summarize
-    said = json_text(summary(release, formats=written, basemap=basemap))
+    said = json_text(summarize(release, formats=written, basemap=basemap))
     # The page is made from what the file says, to the order of its entries: whoever reads it can make the page again.
     report = json.loads(said)
     content: dict[str, Callable[[IO[bytes]], None]] = {
-        "flows.parquet": lambda file: _write_flows(release, file),
+        "flows.parquet": lambda file: _write_parquet(release.flows, file),
         "zones.parquet": lambda file: _write_parquet(release.zones, file),
         "report.json": lambda file: _write_text(said, file),
         "report.html": lambda file: _write_text(render(report, release.flows, release.zones), file),
@@ -216,19 +207,6 @@ def _write_file(path: Path, write: Callable[[IO[bytes]], None]) -> None:
         write(file)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _write_flows(release: Release | NoisyRelease | Family, file: IO[bytes]) -> None:
-    if not isinstance(release, NoisyRelease):
-        _write_parquet(release.flows, file)
-        return
-    # Noise fills a third of all pairs: they go to the file a row group at a time.
-    writer = None
-    for part in noisy_flow_tables(release, rows=ROWS_PER_GROUP):
-        writer = writer or pq.ParquetWriter(file, part.schema, compression="zstd", version="2.6")
-        writer.write_table(part, row_group_size=ROWS_PER_GROUP)
-    if writer is not None:
-        writer.close()
 
 
 def _write_parquet(table: pa.Table, file: IO[bytes]) -> None:

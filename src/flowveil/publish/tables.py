@@ -18,11 +18,10 @@ import shapely
 from numpy.typing import NDArray
 
 from flowveil.hierarchy import Ints
-from flowveil.release.noisy import NoisyRelease
 
 if TYPE_CHECKING:
-    from flowveil.release.plan import Release, Zones
-    from flowveil.release.sliced import Family
+    from flowveil.release.release import Matrix, Publishable
+    from flowveil.release.zones import Zones
 
 #: The columns that make a zone the same in both roles.
 _ZONE_FIELDS = (
@@ -33,92 +32,68 @@ _ZONE_FIELDS = (
     ("lon", pa.float64()),
     ("geometry", pa.binary()),
 )
-
-
-#: Rows of noisy counts that are turned into text at a time.
+#: Rows that are turned into text at a time: of noise there are millions.
 _ROWS_AT_ONCE = 1 << 20
 
 
-def flows_table(release: Release | NoisyRelease) -> pa.Table:
-    """The published matrix, sorted by (origin_zone, destination_zone).
+def flows_table(release: Publishable) -> pa.Table:
+    """The published matrices, sorted by slice, then (origin_zone, destination_zone).
 
     Returns:
-        ``origin_zone`` and ``destination_zone`` (text), ``trips`` (int64) and, where the input has weights,
-        ``weight`` (float64).
+        ``origin_zone`` and ``destination_zone`` (text), ``trips`` (int64), where the input has weights ``weight``
+        (float64), and one text column for each slice column; empty there means all values, so rows of a total come
+        first.
     """
-    if isinstance(release, NoisyRelease):
-        return pa.concat_tables(noisy_flow_tables(release, rows=_ROWS_AT_ONCE))
-    cells, plan = release.cells, release.plan
+    ordered = sorted(release.parts, key=lambda part: tuple((value is not None, value or "") for value in part[0]))
+    tables = []
+    for key, matrix in ordered:
+        for table in _matrix_tables(matrix):
+            for name, value in zip(release.slice_columns, key, strict=True):
+                table = table.append_column(name, pa.array([value] * len(table), pa.string()))
+            tables.append(table)
+    joined = pa.concat_tables(tables)
+    return joined.combine_chunks() if release.slice_columns else joined
+
+
+def _matrix_tables(matrix: Matrix) -> Iterator[pa.Table]:
+    """One matrix, so many rows at a time: millions of codes are never text all at once."""
+    cells, plan = matrix.cells, matrix.plan
     origin, origin_rank = _codes_of(plan.origin_zones, cells.origin)
     destination, destination_rank = _codes_of(plan.destination_zones, cells.destination)
-    order = np.lexsort((destination_rank, origin_rank))
-    columns: dict[str, pa.Array] = {
-        "origin_zone": origin.take(pa.array(order)),
-        "destination_zone": destination.take(pa.array(order)),
-        "trips": pa.array(cells.trips[order], type=pa.int64()),
-    }
-    if cells.weight is not None:
-        columns["weight"] = pa.array(cells.weight[order], type=pa.float64())
-    return pa.table(columns)
+    order = _sorted_order(origin_rank[cells.origin], destination_rank[cells.destination])
+    for first in range(0, len(cells), _ROWS_AT_ONCE):
+        rows = slice(first, first + _ROWS_AT_ONCE) if order is None else order[first : first + _ROWS_AT_ONCE]
+        columns: dict[str, pa.Array] = {
+            "origin_zone": origin.take(pa.array(cells.origin[rows])),
+            "destination_zone": destination.take(pa.array(cells.destination[rows])),
+            "trips": pa.array(cells.trips[rows], type=pa.int64()),
+        }
+        if cells.weight is not None:
+            columns["weight"] = pa.array(cells.weight[rows], type=pa.float64())
+        yield pa.table(columns)
 
 
-def noisy_flow_tables(release: NoisyRelease, *, rows: int) -> Iterator[pa.Table]:
-    """The matrix of a noisy release, so many rows at a time: millions of codes are never text all at once.
-
-    Its pairs stand in the order of publication already.
-    """
-    cells, plan = release.cells, release.plan
-    ends = [
-        (number, pa.array(zones.codes(np.arange(len(zones), dtype=np.int32)).tolist(), type=pa.string()))
-        for number, zones in ((cells.origin, plan.origin_zones), (cells.destination, plan.destination_zones))
-    ]
-    for first in range(0, len(cells), rows):
-        part = slice(first, first + rows)
-        origin, destination = (codes.take(pa.array(number[part])) for number, codes in ends)
-        trips = pa.array(cells.trips[part], type=pa.int64())
-        yield pa.table({"origin_zone": origin, "destination_zone": destination, "trips": trips})
+def _sorted_order(first: Ints, second: Ints) -> NDArray[np.int64] | None:
+    """The order of pairs of ranks; None where they are sorted already, as noisy counts are."""
+    step = np.sign(np.diff(first))
+    if np.all((step > 0) | ((step == 0) & (second[1:] > second[:-1]))):
+        return None
+    return np.lexsort((second, first))
 
 
-def zones_table(release: Release | NoisyRelease) -> pa.Table:
+def zones_table(release: Publishable) -> pa.Table:
     """The zones that published cells use, sorted by zone then role; GeoParquet 1.1 where the map is known.
 
     ``tiles`` counts those that a zone could hold, seen or not; it is empty where that is not known. A zone used at both
-    ends is one row of role ``both``.
+    ends is one row of role ``both``. Slices share trees, so their zones agree.
     """
-    plan, cells = release.plan, release.cells
-    tiles_o, tiles_d = release.possible_tiles
-    origin = _zone_rows(plan.origin_zones, cells.origin, tiles_o, "origin")
-    destination = _zone_rows(plan.destination_zones, cells.destination, tiles_d, "destination")
-    table = _join_roles(origin, destination).sort_by([("zone", "ascending"), ("role", "ascending")])
-    return _with_geo_metadata(table)
-
-
-def family_flows_table(family: Family) -> pa.Table:
-    """The matrices of all slices in one table, sorted by slice, then origin and destination zone.
-
-    Returns:
-        The columns of `flows_table`, then one text column for each slice column; empty there means all values, so
-        rows of a total come first.
-    """
-    tables = []
-    for key, release in sorted(family, key=lambda pair: tuple((v is not None, v or "") for v in pair[0])):
-        table = release.flows
-        for name, value in zip(family.columns, key, strict=True):
-            table = table.append_column(name, pa.array([value] * len(table), pa.string()))
-        tables.append(table)
-    return pa.concat_tables(tables).combine_chunks()
-
-
-def family_zones_table(family: Family) -> pa.Table:
-    """The zones that published cells of any slice use; see `zones_table`. Slices share trees, so zones agree."""
     origins, destinations = [], []
-    for release in family.releases:
-        plan, cells, (tiles_o, tiles_d) = release.plan, release.cells, release.possible_tiles
+    for _, matrix in release.parts:
+        plan, cells, (tiles_o, tiles_d) = matrix.plan, matrix.cells, matrix.possible_tiles
         origins.append(_zone_rows(plan.origin_zones, cells.origin, tiles_o, "origin"))
         destinations.append(_zone_rows(plan.destination_zones, cells.destination, tiles_d, "destination"))
-    origin, destination = _distinct_zones(origins), _distinct_zones(destinations)
-    table = _join_roles(origin, destination).sort_by([("zone", "ascending"), ("role", "ascending")])
-    return _with_geo_metadata(table)
+    table = _join_roles(_distinct_zones(origins), _distinct_zones(destinations))
+    return _with_geo_metadata(table.sort_by([("zone", "ascending"), ("role", "ascending")]))
 
 
 def _distinct_zones(tables: Sequence[pa.Table]) -> pa.Table:
@@ -127,12 +102,14 @@ def _distinct_zones(tables: Sequence[pa.Table]) -> pa.Table:
     return rows.take(pa.array(first)).combine_chunks()
 
 
-def _codes_of(zones: Zones, number: Ints) -> tuple[pa.Array, NDArray[np.int64]]:
-    """The code of each cell's zone, and its rank in text order: few zones are sorted, not many cells."""
-    used, position = np.unique(number, return_inverse=True)
-    codes = zones.codes(used.astype(np.int32))
+def _codes_of(zones: Zones, number: Ints) -> tuple[pa.Array, Ints]:
+    """The code of every zone that a cell uses, and its rank in text order: few zones are sorted, not many cells."""
+    used = np.flatnonzero(np.bincount(number, minlength=len(zones))).astype(np.int32)
+    codes = zones.codes(used)
+    place = np.zeros(len(zones), np.int32)
+    place[used] = np.arange(len(used))
     _, rank = np.unique(codes, return_inverse=True)
-    return pa.array(codes.tolist(), type=pa.string()).take(pa.array(position)), rank[position]
+    return pa.array(codes.tolist(), type=pa.string()).take(pa.array(place)), rank.astype(np.int32)[place]
 
 
 def _zone_rows(zones: Zones, number: Ints, tiles: NDArray[Any] | None, role: str) -> pa.Table:

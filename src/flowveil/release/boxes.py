@@ -12,7 +12,6 @@ a box when west <= longitude < east and south <= latitude < north.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -24,7 +23,6 @@ from numpy.typing import NDArray
 from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Flows
 from flowveil.hierarchy import Floats, Hierarchy, Ints
-from flowveil.release.plan import Plan
 
 #: Grid lines lie on multiples of this part of a degree (a centimetre): short to write, exact to read.
 UNITS_PER_DEGREE = 10_000_000
@@ -69,12 +67,30 @@ class Grid:
         edge: Floats = (x * self.lon_units - turn * _TURN) / UNITS_PER_DEGREE
         return edge
 
-    def describe(self) -> dict[str, float]:
-        """Plain data for reports: the size of a square in degrees."""
-        return {
-            "grid_lon": self.lon_units / UNITS_PER_DEGREE,
-            "grid_lat": self.lat_units / UNITS_PER_DEGREE,
-        }
+    @property
+    def degrees(self) -> tuple[float, float]:
+        """Width and height of a square in degrees."""
+        return self.lon_units / UNITS_PER_DEGREE, self.lat_units / UNITS_PER_DEGREE
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """What is said of zones that are boxes.
+
+    Attributes:
+        grid_lon, grid_lat: width and height in degrees of the grid that their edges lie on.
+        disjoint: no flow lies in two cells.
+        finer_than_tiles: the grid is finer than the tiles, so that an edge may reveal in which tile a flow is.
+    """
+
+    grid_lon: float
+    grid_lat: float
+    disjoint: bool
+    finer_than_tiles: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for reports."""
+        return dict(vars(self))
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +103,7 @@ class Frame:
         point: int32, one row for each of the four dimensions and one column for each flow.
         step_cm: width of a square in each dimension, at the middle latitude of the map; whole centimetres, so
             that equal lengths are equal numbers.
-        finer_than_tiles: a square is clearly smaller than a tile, so that an edge may tell in which tile a flow is.
+        finer_than_tiles: a square is clearly smaller than a tile, so that an edge may reveal in which tile a flow is.
     """
 
     grid: Grid
@@ -348,38 +364,3 @@ def _area_below(lat_units: NDArray[np.int64]) -> Floats:
     half = s / (1 - (e * s) ** 2) + np.arctanh(e * s) / e
     area: Floats = np.pi * (_EQUATOR_M / 1000) ** 2 * (1 - e * e) * half
     return area
-
-
-def box_plan(
-    frame: Frame,
-    group: Ints,
-    kept: NDArray[np.bool_],
-    *,
-    disjoint: bool,
-    notes: Mapping[str, Any],
-) -> Plan:
-    """The plan that publishes the hull of each group of flows as a cell.
-
-    Args:
-        frame: where the flows lie.
-        group: number of the group of each flow, from 0 without gaps. A group is kept or suppressed as a whole.
-        kept: which flows are published.
-        disjoint: no flow lies in the hull of two groups. Ends may still overlap, one at a time.
-        notes: what the method has to say of its run.
-    """
-    hulls = Hulls.around(frame.point, group)
-    (x0, y0, x2, y2), (x1, y1, x3, y3) = hulls.low, hulls.high
-    origin_zones, origin = BoxZones.of(frame.grid, frame.origin_squares, frame.origin_tiles, x0, y0, x1, y1)
-    destination_zones, destination = BoxZones.of(
-        frame.grid, frame.destination_squares, frame.destination_tiles, x2, y2, x3, y3
-    )
-    return Plan(
-        origin_zone=origin[group],
-        destination_zone=destination[group],
-        kept=kept,
-        origin_zones=origin_zones,
-        destination_zones=destination_zones,
-        homogeneous=False,
-        boxes={**frame.grid.describe(), "disjoint": disjoint, "finer_than_tiles": frame.finer_than_tiles},
-        notes=notes,
-    )

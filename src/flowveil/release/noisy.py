@@ -1,19 +1,18 @@
 """A release of noisy counts, and what it promises.
 
 A `Release` shows exact counts of cells that are large enough. A `NoisyRelease` shows counts of all pairs, each with
-noise that hides whether any one person, or trip, is in the data at all. It has the same surface (flows, zones,
-metrics, write), but nothing in it can be recounted, and hardly any measure of it may be published: a measure that is
-computed from the true counts would tell about them without noise.
+noise that hides whether any one person, or trip, is in the data at all. It has the same surface, but nothing in it can
+be recounted, and hardly any measure of it may be published: a measure that is computed from the true counts would
+disclose something of them without noise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from os import PathLike
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,11 +20,7 @@ from flowveil.errors import ParameterError
 from flowveil.flows import Cells, Flows
 from flowveil.hierarchy import Ints
 from flowveil.release.plan import Plan
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pyarrow as pa
+from flowveil.release.release import Matrix
 
 
 @dataclass(frozen=True)
@@ -90,7 +85,7 @@ class NoisyCounts:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class NoisyRelease:
+class NoisyRelease(Matrix):
     """Noisy counts that may be published.
 
     Made by `flowveil.anonymize` with a method that adds noise.
@@ -111,6 +106,11 @@ class NoisyRelease:
     def of(cls, flows: Flows, counts: NoisyCounts, *, method: str, parameters: Mapping[str, Any]) -> NoisyRelease:
         """Put together what a method returned and how it was called."""
         return cls(flows, counts, method, MappingProxyType(dict(parameters)))
+
+    @property
+    def kind(self) -> Literal["noisy"]:
+        """Noisy counts of one matrix."""
+        return "noisy"
 
     @property
     def plan(self) -> Plan:
@@ -152,73 +152,6 @@ class NoisyRelease:
         if not self.counts.zones_are_public:
             return None, None
         return self.plan.origin_zones.size, self.plan.destination_zones.size
-
-    @cached_property
-    def flows(self) -> pa.Table:
-        """The published matrix: origin_zone, destination_zone, trips (noisy, at least 1); sorted."""
-        from flowveil.publish.tables import flows_table
-
-        return flows_table(self)
-
-    @cached_property
-    def zones(self) -> pa.Table:
-        """The zones of published pairs, one row a zone and role, geometry as WKB (GeoParquet)."""
-        from flowveil.publish.tables import zones_table
-
-        return zones_table(self)
-
-    def metrics(self) -> dict[str, dict[str, float | int | None]]:
-        """All measures against the true counts. For the data holder: they are not differentially private."""
-        from flowveil.measures.noise import noise_measures
-
-        return {"trips": noise_measures(self)}
-
-    def write(
-        self,
-        directory: str | PathLike[str],
-        *,
-        overwrite: bool = True,
-        formats: str | Iterable[str] = (),
-        basemap: str | None = None,
-    ) -> Path:
-        """Publish into a folder, atomically: it appears whole and checked, or not at all.
-
-        Args:
-            directory: the folder: new, empty, or an earlier release.
-            overwrite: whether an earlier release may be replaced.
-            formats: exports beside the two tables; see `flowveil.release.plan.Release.write`.
-            basemap: address of a tile server for the report's background map, which readers may switch on.
-        """
-        from flowveil.publish.folder import publish
-
-        return publish(self, directory, overwrite=overwrite, formats=formats, basemap=basemap)
-
-    def picture(self, path: str | PathLike[str], *, show: str = "origins", **style: Any) -> Path:
-        """Draw a map into a PNG, SVG or PDF file; see `flowveil.release.plan.Release.picture`."""
-        from flowveil.report.pictures import draw
-
-        self.check_publishable()
-        return draw(self.flows, self.zones, path, show=show, **style)
-
-    def _repr_html_(self) -> str:
-        """Maps and measures for a notebook: only what may be published, so the notebook may be kept as well."""
-        from flowveil.report.document import frame
-        from flowveil.report.html import render
-        from flowveil.report.summary import summarize
-
-        self.check_publishable()
-        return frame(render(summarize(self), self.flows, self.zones, compact=True))
-
-    def write_internal_report(self, path: str | PathLike[str], *, release: str | PathLike[str] | None = None) -> Path:
-        """Write a page with the true counts and all measures. Publishing it would void the promise.
-
-        Args:
-            path: the file; refused inside a release.
-            release: the folder this release was written to, if any.
-        """
-        from flowveil.report.internal import write_internal_report
-
-        return write_internal_report(self, path, folder=release)
 
     def check_publishable(self) -> None:
         """Refuse noise that can be repeated.

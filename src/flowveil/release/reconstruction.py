@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from flowveil.errors import ParameterError
 from flowveil.flows import group_pairs
 from flowveil.hierarchy import Floats, Hierarchy, Ints
-from flowveil.release.plan import NodeZones, Zones
+from flowveil.release.zones import NodeZones, Zones
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from flowveil.release.plan import Release
+    from flowveil.release.release import Release
 
 #: More rows than this in between are refused: the zoning asked for is too fine for cells that coarse.
 MOST_ROWS = 100_000_000

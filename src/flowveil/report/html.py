@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flowveil.errors import ParameterError
+from flowveil.guarantee import ALL_UNITS, UNITS
+from flowveil.measures import MEASURES
 from flowveil.report.charts import bar_chart, count_histogram, share_bar, size_histogram
 from flowveil.report.document import (
     Part,
@@ -29,94 +31,12 @@ from flowveil.report.document import (
     text,
 )
 from flowveil.report.maps import ENDS, map_of_release
-from flowveil.report.noise import NOISE_MEASURES, figures_of_noise, promise_of_noise, rows_of_noise
+from flowveil.report.noise import figures_of_noise, promise_of_noise, rows_of_noise
 from flowveil.report.slices import overview
 from flowveil.report.tables import cross_check_table, slices_section
 
 if TYPE_CHECKING:
-    from flowveil.release.plan import Release
-
-#: (key, name, what it means), in reading order. Keys that a report has beyond these are listed after them.
-MEASURES: tuple[tuple[str, str, str], ...] = (
-    ("n_cells", "Published cells", "Pairs of an origin zone and a destination zone in flows.parquet."),
-    ("n_origin_zones", "Origin zones", "Different areas where published trips start."),
-    ("n_destination_zones", "Destination zones", "Different areas where published trips end."),
-    ("suppressed_share", "Suppressed share", "The part of the input volume that is in no published cell."),
-    ("k_trips", "Fewest trips in a cell", "The smallest published cell, in trips."),
-    ("cells_under_k_trips", "Cells under k trips", "Published cells with fewer than k trips."),
-    (
-        "k_people",
-        "Fewest people in a cell",
-        "Different persons behind the cell that has the fewest; known only where the input names persons.",
-    ),
-    ("cells_under_k_people", "Cells under k people", "Published cells with fewer than k different persons."),
-    ("k_population", "Smallest population of a cell", "The smallest sum of weights of a published cell."),
-    (
-        "cells_under_k_population",
-        "Cells under k population",
-        "Published cells whose weights sum to less than the threshold, or than k mean weights.",
-    ),
-    (
-        "mean_generalization_error",
-        "Mean generalisation error",
-        "Tiles seen in the origin zone plus tiles seen in the destination zone, averaged over the published volume; "
-        "2 means that nothing was generalised.",
-    ),
-    (
-        "floor_generalization_error",
-        "Floor of that error",
-        "No method that merges along these hierarchies gets below: every flow in the smallest safe cell that could "
-        "hold it, whatever the others need, and the costliest left out as far as may be suppressed.",
-    ),
-    (
-        "floor_ratio",
-        "Error over its floor",
-        "How many times as large the mean generalisation error is as its floor.",
-    ),
-    (
-        "generalization_distance_m",
-        "Mean distance moved (m)",
-        "How far the ends of a published trip are, on average, from the centre of the zone they were put in.",
-    ),
-    (
-        "generalization_distance_median_m",
-        "Median distance moved (m)",
-        "Half of the ends moved less than this. Rounded, so that it names no single tile.",
-    ),
-    (
-        "generalization_distance_std_m",
-        "Spread of the distance moved (m)",
-        "Standard deviation of that distance.",
-    ),
-    (
-        "reconstruction_loss",
-        "Reconstruction loss",
-        "What goes wrong when every cell is spread evenly over its tiles and compared with the input: "
-        "0 is perfect, 2 is the worst.",
-    ),
-    (
-        "distribution_distance",
-        "Distribution distance",
-        "The same comparison of shares instead of volumes: 0 is perfect, 2 is the worst.",
-    ),
-    (
-        "c_dm",
-        "Discernibility (C_DM)",
-        "Squared cell volumes plus a penalty for what is suppressed; less is better.",
-    ),
-    (
-        "c_avg",
-        "Average cell over k (C_AVG)",
-        "How many times larger the average cell is than it must be; 1 is best.",
-    ),
-)
-
-_THRESHOLDS = (
-    ("trips", "Trips"),
-    ("people", "Different people"),
-    ("population", "Population (sum of weights)"),
-    ("locations", "Tiles in which its trips begin, and in which they end"),
-)
+    from flowveil.release.release import Release
 
 _BASES = {"trips": "by trips", "weight": "by weight"}
 
@@ -239,7 +159,7 @@ def promise(report: Mapping[str, Any]) -> str:
     if _is_noisy(guarantee):
         return promise_of_noise(guarantee)
     given = guarantee["k"] is None or report["parameters"].get("k_population") is not None
-    units = [unit for unit in ("trips", "people", "population") if unit in guarantee]
+    units = [unit for unit in UNITS if unit in guarantee]
     held = [unit for unit in units if unit != "population" or not given]
     said = [f"k = {guarantee['k']} on {', '.join(held)}"] if held else []
     if given:
@@ -492,7 +412,7 @@ def protection_part(report: Mapping[str, Any]) -> Part:
     if noisy:
         values = [(name, number(value)) for name, value in rows_of_noise(guarantee)]
     else:
-        values = [(name, _threshold(guarantee, unit)) for unit, name in _THRESHOLDS if unit in guarantee]
+        values = [(unit.title, _threshold(guarantee, name)) for name, unit in ALL_UNITS.items() if name in guarantee]
     rows = "\n".join(_row(text(name), [value]) for name, value in values)
     heads = ("Differential privacy", "value") if noisy else ("Every published cell has", "at least")
     content = f"""<ul class="statement">
@@ -573,10 +493,7 @@ def _withheld(withheld: Mapping[str, Any] | None) -> str:
 def _measure_rows(report: Mapping[str, Any]) -> Iterable[str]:
     measures: Mapping[str, Mapping[str, Any]] = report["measures"]
     hidden = (report.get("withheld") or {}).get("measures", {})
-    named = (*MEASURES, *NOISE_MEASURES)
-    known = {key for key, _, _ in named}
-    extra = sorted({key for values in measures.values() for key in values} - known)
-    for key, name, meaning in (*named, *((key, key, "") for key in extra)):
+    for key, measure in MEASURES.items():
         if not any(key in values for values in measures.values()):
             continue
         if _is_noisy(report["guarantee"]) and not any(
@@ -588,7 +505,7 @@ def _measure_rows(report: Mapping[str, Any]) -> Iterable[str]:
             "withheld" if key in hidden.get(basis, ()) else _measure(key, values.get(key))
             for basis, values in measures.items()
         ]
-        yield _row(f"{text(name)}<small>{text(meaning)}</small>", entries, measures)
+        yield _row(f"{text(measure.title)}<small>{text(measure.meaning)}</small>", entries, measures)
 
 
 def _measure(key: str, value: Any) -> str:

@@ -41,7 +41,7 @@ from flowveil.verify.files import read_json
 if TYPE_CHECKING:
     from flowveil.flows import Cells
     from flowveil.hierarchy import Hierarchy, Ints
-    from flowveil.release.plan import Release
+    from flowveil.release.release import Release
 
 WARNING = "this page tells raw counts, suppressed ones too. It is for the data holder alone."
 WARNING_OF_NOISE = "this page tells true counts without noise. It is for the data holder alone."
@@ -110,10 +110,7 @@ def render_internal(release: Release | NoisyRelease) -> str:
     # What the report withholds or rounds may stand here.
     measured = {**report, "measures": release.metrics(), "withheld": None}
     before = _before_part(release, data)
-    if isinstance(release, NoisyRelease):
-        inside = [_counted_part(release)]
-    else:
-        inside = [_raw_part(release), _frontier_part(release)]
+    inside = [_counted_part(release)] if release.kind == "noisy" else [_raw_part(release), _frontier_part(release)]
     return page(
         title=f"INTERNAL: {report['method']}, {short_promise(report)}",
         heading=f"Before and after, {promise(report)}",
@@ -130,7 +127,7 @@ def render_internal(release: Release | NoisyRelease) -> str:
             parameters_part(report),
         ],
         footer="Not for publication. The published report is report.html in the release folder.",
-        internal=WARNING_OF_NOISE if isinstance(release, NoisyRelease) else WARNING,
+        internal=WARNING_OF_NOISE if release.kind == "noisy" else WARNING,
     )
 
 
@@ -141,7 +138,7 @@ def _before_part(release: Release | NoisyRelease, data: dict[str, Any]) -> Part:
     """Adds layers of tiles to the data of the maps, and shows them beside the zones."""
     flows = release.input
     basis, lost_word = (
-        ("trips", "not published") if isinstance(release, NoisyRelease) else (release.guarantee.basis, "suppressed")
+        ("trips", "not published") if release.kind == "noisy" else (release.guarantee.basis, "suppressed")
     )
     frame_data = data.get("frame")
     trees: dict[str, tuple[Hierarchy, Ints]] = {

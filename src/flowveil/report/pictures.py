@@ -35,23 +35,6 @@ _OUTLINE = "#8795a8"
 _CURVE = 48
 
 
-def picture_of_folder(folder: Path, path: str | PathLike[str], *, show: str = "origins", **style: Any) -> Path:
-    """Draw a map of the release in a folder; its published files are all that is read.
-
-    Raises:
-        ParameterError: it is not the folder of a release.
-    """
-    import pyarrow.parquet as pq
-
-    try:
-        flows, zones = pq.read_table(folder / "flows.parquet"), pq.read_table(folder / "zones.parquet")
-    except (OSError, pa.ArrowException):
-        raise ParameterError(
-            f"'{folder}' holds no release that can be read. Hint: name the folder with flows.parquet in it."
-        ) from None
-    return draw(flows, zones, path, show=show, **style)
-
-
 def draw(
     flows: pa.Table,
     zones: pa.Table,

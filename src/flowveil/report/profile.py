@@ -19,7 +19,7 @@ from flowveil.release.reconstruction import Zoning, zoning_of
 from flowveil.slices import TIME
 
 if TYPE_CHECKING:
-    from flowveil.release.sliced import Family
+    from flowveil.release.sliced import SlicedRelease
 
 #: A zoning chosen for the user is the coarsest level that tells this many origins apart.
 _FEWEST_AREAS = 12
@@ -45,7 +45,7 @@ class Profile:
     after: Floats
 
 
-def largest_profiles(family: Family, *, zones: Any = None, n: int = 6) -> list[Profile]:
+def largest_profiles(family: SlicedRelease, *, zones: Any = None, n: int = 6) -> list[Profile]:
     """The profiles of the flows with the most trips, on a common zoning.
 
     Args:
@@ -56,7 +56,7 @@ def largest_profiles(family: Family, *, zones: Any = None, n: int = 6) -> list[P
     Raises:
         ParameterError: the slices are not by time.
     """
-    if TIME not in family.columns:
+    if TIME not in family.slice_columns:
         raise ParameterError("A profile needs slices by time. Hint: use --time and --every.")
     release = family.releases[0]
     zoning = zoning_of(release, zones) if zones is not None else _default_zoning(family)
@@ -90,7 +90,7 @@ def largest_profiles(family: Family, *, zones: Any = None, n: int = 6) -> list[P
     ]
 
 
-def _default_zoning(family: Family) -> Zoning:
+def _default_zoning(family: SlicedRelease) -> Zoning:
     flows = family.input
     levels = range(int(flows.origins.level.min()), int(flows.origins.level.max()) + 1)
     for level in levels:

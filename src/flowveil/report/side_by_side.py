@@ -19,7 +19,7 @@ from flowveil.report.maps import ENDS, Frame, encode_shapes
 from flowveil.report.summary import summarize
 
 if TYPE_CHECKING:
-    from flowveil.release.plan import Release
+    from flowveil.release.release import Release
 
 _ROWS = (
     ("n_cells", "Published cells"),

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-_UNITS = {"trips": "Trips", "people": "Different people", "population": "Population (sum of weights)"}
+from flowveil.guarantee import UNITS
+
 #: (key, heading) of the measures that are listed for every slice.
 _OF_SLICE = (
     ("n_cells", "Cells"),
@@ -28,7 +29,7 @@ def cross_check_table(rows: Sequence[Mapping[str, Any]]) -> str:
     if not rows:
         return ""
     body = "\n".join(
-        f'<tr><th scope="row">{escape(_UNITS[row["unit"]])}<small>'
+        f'<tr><th scope="row">{escape(UNITS[row["unit"]].title)}<small>'
         f"{'protected' if row['protected'] else 'not protected'}</small></th>"
         f"{_numbers((row['k'], row['cells_short']))}</tr>"
         for row in rows

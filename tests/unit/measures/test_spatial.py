@@ -9,7 +9,7 @@ import pytest
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.methods.odkanon import odkanon
-from flowveil.release.plan import Release
+from flowveil.release.release import Release
 from flowveil.zoning.h3 import h3_hierarchy
 from reference.measures import distances
 

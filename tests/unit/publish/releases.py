@@ -16,7 +16,9 @@ from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods import find_method
-from flowveil.release.plan import NodeZones, Plan, Release
+from flowveil.release.plan import Plan
+from flowveil.release.release import Release
+from flowveil.release.zones import NodeZones
 from flowveil.zoning.h3 import h3_hierarchy
 
 
@@ -56,7 +58,9 @@ def release_of(flows: Flows, *, k: int = 5, protect="trips", l=None, k_populatio
     guarantee = Guarantee.resolve(flows, k=k, protect=protect, l=l, k_population=k_population)
     flows = guarantee.prepare(flows)
     plan = find_method("odkanon").plan(flows, guarantee, **options)
-    parameters = {"k": k, "protect": protect, "l": l, "k_population": k_population, **options}
+    limit = {"max_suppressed": options.pop("max_suppressed")} if "max_suppressed" in options else {}
+    asked = {"k": k, "protect": list(guarantee.units), "l": l, "k_population": k_population, **limit}
+    parameters = {**asked, "options": options}
     return Release.from_plan(flows, plan, guarantee, method="odkanon", parameters=parameters)
 
 
@@ -90,7 +94,7 @@ def nested_release(*, short_cell: bool = False) -> Release:
         homogeneous=False,
     )
     guarantee = Guarantee.resolve(flows, k=5)
-    return Release.from_plan(flows, plan, guarantee, method="nested", parameters={"k": 5, "protect": "trips"})
+    return Release.from_plan(flows, plan, guarantee, method="nested", parameters={"k": 5, "protect": ["trips"]})
 
 
 # ---- tampering ---------------------------------------------------------------------------------------------------
@@ -137,3 +141,23 @@ def write_table(table: pa.Table, path: Path) -> None:
 
 def content(folder: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in sorted(folder.iterdir())}
+
+
+def tile_release(trips, *, weight=None, person=None, protect="trips", k=5, notes=None, parameters=None) -> Release:
+    """Tiles are zones; cells under k are suppressed: reconstruction loss is then the suppressed share."""
+    n = len(trips)
+    tree, _ = Hierarchy.from_parents([-1] + [0] * n, np.array(["R", *(f"t{i}" for i in range(n))]))
+    flows = Flows.from_pairs(
+        np.arange(n),
+        np.arange(n),
+        np.array(trips),
+        origins=tree,
+        destinations=tree,
+        weight=None if weight is None else np.array(weight, dtype=float),
+        person=None if person is None else np.array(person),
+    )
+    guarantee = Guarantee.resolve(flows, k=k, protect=protect)
+    cut = tree.leaf_node
+    plan = Plan.from_cuts(flows, cut, cut, guarantee.safe(flows), notes=notes)
+    named = {"k": k, "protect": list(guarantee.units)} if parameters is None else parameters
+    return Release.from_plan(flows, plan, guarantee, method="tiles", parameters=named)

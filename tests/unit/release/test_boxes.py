@@ -15,7 +15,8 @@ from flowveil import DataError, Flows, Hierarchy, MissingExtraError, ParameterEr
 from flowveil.guarantee import Guarantee
 from flowveil.methods.mondrian import mondrian
 from flowveil.release.boxes import UNITS_PER_DEGREE, BoxZones, Frame, Grid, TileIndex
-from flowveil.release.plan import Release
+from flowveil.release.plan import Plan
+from flowveil.release.release import Release
 from flowveil.zoning.covering import pairs_inside
 from placed import placed_flows, placed_problems, star
 from reference import measures as slow
@@ -60,7 +61,7 @@ def test_the_grid_is_as_wide_as_a_tile_unless_said_otherwise():
     assert usual.step_cm.tolist() == pytest.approx([100_000] * 4, rel=0.05)
     assert wide.step_cm.tolist() == pytest.approx([500_000] * 4, rel=0.05)
     # A number that can be said in words.
-    assert usual.grid.describe()["grid_lat"] == 0.009
+    assert usual.grid.degrees[1] == 0.009
 
 
 @pytest.mark.parametrize("grid_m", [0, -1, 0.5, float("nan"), float("inf")])
@@ -218,10 +219,8 @@ def test_a_pair_in_two_boxes_gets_a_share_of_both():
     flows = Flows.from_pairs([0, 1, 2], [0, 0, 0], [3, 4, 3], origins=tree, destinations=tree)
     guarantee = Guarantee.resolve(flows, k=3)
     frame = Frame.of(flows)
-    from flowveil.release.boxes import box_plan
-
     # The outer two flows share a box that also covers the middle one.
-    plan = box_plan(frame, np.array([0, 1, 0], np.int32), np.ones(3, bool), disjoint=False, notes={})
+    plan = Plan.from_boxes(frame, np.array([0, 1, 0], np.int32), np.ones(3, bool), disjoint=False)
     release = Release.from_plan(flows, plan, guarantee, method="by hand", parameters={})
     # 6 trips over 3 pairs: 2 each. The middle pair gets 2 + 4 for its 4, the others 2 for their 3.
     assert release.metrics()["trips"]["reconstruction_loss"] == pytest.approx((1 + 2 + 1) / 10)

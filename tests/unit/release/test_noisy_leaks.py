@@ -21,7 +21,7 @@ from flowveil import NoisyRelease, anonymize, read_trips, read_zones
 from flowveil.cli import main
 from flowveil.flows import Cells, Flows
 from flowveil.publish.exports import FORMATS
-from flowveil.release.plan import Zones
+from flowveil.release.zones import Zones
 
 REGION = h3.latlng_to_cell(48.85, 2.35, 5)
 

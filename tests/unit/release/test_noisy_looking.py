@@ -19,7 +19,7 @@ from flowveil.errors import OutputError
 from flowveil.publish.exports import FORMATS
 from flowveil.report.document import number
 from flowveil.report.internal import render_internal
-from flowveil.verify.release import verify_release
+from flowveil.verify import verify_release
 from flowveil.workers import LATE, Ended
 from unit.publish.releases import rehash
 

@@ -11,17 +11,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flowveil.api import anonymize
+from flowveil.anonymization import anonymize, anonymize_slices
 from flowveil.cli import main
 from flowveil.engines import read_slices
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
-from flowveil.release.sliced import anonymize_slices
-from flowveil.report.family import summarize_family
 from flowveil.report.profile import largest_profiles, profile_chart
+from flowveil.report.summary import summarize
 from flowveil.slices import Every, SlicedFlows
-from flowveil.verify.release import verify_release
+from flowveil.verify import verify_release
 from segmented import survey
 
 
@@ -187,7 +186,7 @@ def test_sums_over_slices_are_not_told_where_a_slice_withholds():
         M={**many, ("b1", "a2"): 3, ("b2", "a2"): 1},
         X={("b2", "b2"): 4},
     )
-    report = summarize_family(anonymize_slices(flows, "suppression", k=10))
+    report = summarize(anonymize_slices(flows, "suppression", k=10))
     assert report["measures"]["trips"]["suppressed_share"] is not None
     for name in ("c_dm", "reconstruction_loss", "distribution_distance"):
         assert report["measures"]["trips"][name] is None
@@ -196,7 +195,7 @@ def test_sums_over_slices_are_not_told_where_a_slice_withholds():
 def test_no_slice_tells_the_mean_weight_where_another_withholds():
     many = {("a1", "b1"): 20, ("a1", "b2"): 21, ("a2", "b1"): 22, ("a2", "b2"): 23}
     flows = segments(F=many, M={**many, ("b1", "a2"): 3})
-    report = summarize_family(anonymize_slices(flows, "suppression", k=10, protect=["trips", "population"]))
+    report = summarize(anonymize_slices(flows, "suppression", k=10, protect=["trips", "population"]))
     assert report["guarantee"]["population"] is None
     told = [report["measures"], *(part["measures"] for part in report["slices"])]
     assert {measures["weight"]["c_avg"] for measures in told} == {None}
@@ -205,7 +204,7 @@ def test_no_slice_tells_the_mean_weight_where_another_withholds():
 def test_the_cross_check_covers_totals():
     flows = one_place(d4h8=40, d4h9=12)
     family = anonymize_slices(flows, k=10, total=True)
-    assert summarize_family(family)["cross_check"][0]["k"] == 12
+    assert summarize(family)["cross_check"][0]["k"] == 12
 
 
 def test_what_few_people_hold_does_not_follow_from_the_report(by_sex, tmp_path: Path):

@@ -7,7 +7,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from flowveil.report.html import MEASURES, render
+from flowveil.measures import listed
+from flowveil.report.html import render
 from flowveil.report.summary import summarize
 from unit.publish.releases import city_flows, nested_release, release_of
 
@@ -61,11 +62,11 @@ def test_it_is_one_page_that_needs_nothing_else(report):
 def test_every_measure_is_there_with_an_explanation(report):
     page = Page(render(report))
     heads = {row[0]: row[1:] for row in page.rows if row}
-    for key, name, meaning in MEASURES:
-        assert key in report["measures"]["trips"]
-        assert meaning
-        assert len(heads[name + meaning]) == 2, key
-    assert {key for key, _, _ in MEASURES} == set(report["measures"]["trips"])
+    for measure in listed(noisy=False):
+        assert measure.key in report["measures"]["trips"]
+        assert measure.meaning
+        assert len(heads[measure.title + measure.meaning]) == 2, measure.key
+    assert {measure.key for measure in listed(noisy=False)} == set(report["measures"]["trips"])
 
 
 def test_method_guarantee_statement_and_parameters_are_there(report):
@@ -75,7 +76,7 @@ def test_method_guarantee_statement_and_parameters_are_there(report):
         assert line.partition(":")[2].strip() in text
     rows = {row[0]: row[1:] for row in Page(text).rows}
     assert rows["Trips"] == ["5"]
-    assert rows["budget"] == ["volume"]
+    assert rows["options"] == ["budget = volume"]
     assert rows["suppression: rule"] == ["short cells"]
 
 
@@ -93,11 +94,6 @@ def test_text_from_outside_is_escaped(report):
     assert "<script" not in text
     assert "<img" not in text
     assert "&lt;b&gt;" in text
-
-
-def test_a_measure_of_the_future_is_shown(report):
-    later = {**report, "measures": {"trips": {**report["measures"]["trips"], "floor": 31}}}
-    assert ["floor", "31"] in Page(render(later)).rows
 
 
 def test_a_threshold_that_is_withheld_is_told_in_words(report):

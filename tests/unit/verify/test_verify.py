@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import flowveil.verify.release
+import flowveil.verify
 from flowveil.errors import DataError, GuaranteeError, InfeasibleError
-from flowveil.release.plan import Plan, Release
-from flowveil.verify.release import check, verify_release
+from flowveil.release.plan import Plan
+from flowveil.release.release import Release
+from flowveil.verify import check, verify_release
 from strategies import flow_tables
 from unit.publish.releases import (
     city_flows,
@@ -208,7 +209,7 @@ def test_an_extra_row_that_is_short(city):
 def test_a_duplicated_row(city):
     folder, flows = city
     edit_table(folder, "flows.parquet", lambda rows: [*rows[:3], rows[2], *rows[3:]])
-    assert_found(folder, flows, "flows.parquet: 1 rows stand twice")
+    assert_found(folder, flows, "flows.parquet: 1 duplicate rows")
 
 
 def test_unsorted_rows(city):
@@ -404,7 +405,7 @@ def test_a_wrong_role(city):
 def test_a_zone_listed_twice(city):
     folder, flows = city
     edit_table(folder, "zones.parquet", lambda rows: [rows[0], *rows])
-    assert_found(folder, flows, "zones.parquet: 1 rows stand twice")
+    assert_found(folder, flows, "zones.parquet: 1 duplicate rows")
 
 
 # ---- the report ---------------------------------------------------------------------------------------------
@@ -424,7 +425,8 @@ def test_measures_that_contradict_the_recount(city):
 
     def change(report):
         for basis, name in product(("trips", "weight"), names):
-            report["measures"][basis][name] *= 1.0001
+            value = report["measures"][basis][name]
+            report["measures"][basis][name] = value + 1 if isinstance(value, int) else value * 1.0001
 
     edit_report(folder, change)
     assert sorted(verify_release(folder, flows)) == sorted(
@@ -445,16 +447,17 @@ def test_a_basis_that_is_missing(city):
         (lambda r: r["parameters"].update(k=6), "guarantee in trips is weaker"),
         (lambda r: r["guarantee"].update(people=4), "guarantee in people is weaker"),
         (lambda r: r["guarantee"].pop("people"), "other units"),
-        (lambda r: r["parameters"].update(protect="population"), "protect other units"),
-        (lambda r: r["guarantee"].update(k=0), "no k of at least 1"),
+        (lambda r: r["parameters"].update(protect=["population"]), "protect other units"),
+        (lambda r: r["guarantee"].update(k=None), "no k of at least 1"),
         (lambda r: r["parameters"].update(k_population=1e9), "guarantee in population is weaker"),
         (lambda r: r["parameters"].update(l=2), "guarantee in locations is weaker"),
-        (lambda r: r.update(guarantee={"k": 5, "protect": []}, parameters={}), "protects no unit"),
-        (lambda r: r["guarantee"].update(trips="many"), "not a number"),
-        (lambda r: r["suppression"].update(rule="by hand"), "suppression rule is not known"),
-        (lambda r: r.update(suppression={"rule": "hopeless flows"}), "no valid levels"),
-        (lambda r: r.update(homogeneous="yes"), "homogeneous"),
-        (lambda r: r.pop("measures"), "not readable"),
+        (lambda r: [r["guarantee"].pop(unit, None) for unit in ("trips", "people")], "protects no unit"),
+        (lambda r: r["guarantee"].update(trips="many"), "'guarantee/trips' is not what report.schema.json asks for"),
+        (lambda r: r["suppression"].update(rule="by hand"), "'suppression'"),
+        (lambda r: r.update(suppression={"rule": "hopeless flows"}), "'suppression'"),
+        (lambda r: r.update(homogeneous="yes"), "'homogeneous'"),
+        (lambda r: r.pop("measures"), "it is not what report.schema.json asks for"),
+        (lambda r: r["measures"]["weight"].pop("c_dm"), "'measures/weight'"),
         (lambda r: r["measures"]["trips"].update(c_avg=float("nan")), "not readable"),
     ],
 )
@@ -486,7 +489,7 @@ def test_a_suppressed_volume_that_had_to_be_withheld(tmp_path):
     folder = release.write(tmp_path / "release")
     assert read_json(folder / "report.json")["measures"]["trips"]["suppressed_share"] is None
     edit_report(folder, lambda r: r["measures"]["trips"].update(c_dm=release.metrics()["trips"]["c_dm"]))
-    assert_found(folder, release.input, "report.json: too little is suppressed to tell c_dm by trips")
+    assert_found(folder, release.input, "report.json: what is suppressed would follow from c_dm by trips")
 
 
 # ---- in general ---------------------------------------------------------------------------------------------

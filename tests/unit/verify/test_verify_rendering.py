@@ -12,13 +12,13 @@ import shapely
 
 from conftest import trip_table
 from flowveil import anonymize, read_trips
+from flowveil.anonymization import anonymize_slices
 from flowveil.cli import main
 from flowveil.engines import read_slices
 from flowveil.publish.exports import FORMATS
-from flowveil.release.sliced import anonymize_slices
 from flowveil.report.html import render
 from flowveil.report.summary import json_text, words
-from flowveil.verify.release import verify_release
+from flowveil.verify import verify_release
 from segmented import survey
 from unit.publish.releases import city_flows, edit_report, edit_table, read_json, rehash, release_of, write_json
 

@@ -1,0 +1,406 @@
+"""From flows to a release: the one way to anonymise, for one matrix and for many.
+
+A `Run` is a method with all that was asked of it. It plans a matrix, applies the plan and has every cell recounted. One
+matrix is one run; slices are the same run over the flows of each slice, and what they reveal together is checked
+besides.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, fields, replace
+from types import MappingProxyType
+from typing import Any, Literal, overload
+
+from flowveil.disclosure.layers import differences, refuse_differences
+from flowveil.errors import DataError, InfeasibleError, ParameterError
+from flowveil.flows import Flows
+from flowveil.guarantee import Guarantee, check_max_suppressed
+from flowveil.methods import Method, find_method
+from flowveil.methods.common_zones import common_cuts
+from flowveil.methods.odkanon import Cuts
+from flowveil.release.noisy import NoisyRelease
+from flowveil.release.plan import Plan
+from flowveil.release.release import Release
+from flowveil.release.sliced import SlicedRelease, n_people
+from flowveil.slices import Every, Key, SlicedFlows
+from flowveil.workers import DONE, run_tasks
+
+DEFAULT_METHOD = "twincut"
+#: Slices are anonymised in this process for so long before others are started: starting them takes a second.
+SECONDS_ALONE = 3.0
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """What is asked of every cell; None where nothing was said, so that what was said can be told from a default."""
+
+    k: int | None = None
+    protect: str | Sequence[str] | None = None
+    max_suppressed: float | None = None
+    k_population: float | None = None
+    l: int | None = None  # noqa: E741  # the papers' letter
+
+    @property
+    def given(self) -> list[str]:
+        """The names of those that were given."""
+        return [field.name for field in fields(self) if getattr(self, field.name) is not None]
+
+    @property
+    def share(self) -> float:
+        """The share that may be suppressed."""
+        return 0.1 if self.max_suppressed is None else self.max_suppressed
+
+    def resolve(self, flows: Flows) -> Guarantee:
+        """What every cell of these flows must satisfy."""
+        return Guarantee.resolve(
+            flows,
+            k=10 if self.k is None else self.k,
+            protect="trips" if self.protect is None else self.protect,
+            k_population=self.k_population,
+            l=self.l,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A method, and what every matrix that it makes must satisfy.
+
+    Attributes:
+        method: the method.
+        guarantee: what every cell must satisfy.
+        max_suppressed: share that may be suppressed.
+        options: of the method.
+        parameters: everything needed to run it again.
+    """
+
+    method: Method
+    guarantee: Guarantee
+    max_suppressed: float
+    options: dict[str, Any]
+    parameters: dict[str, Any]
+
+    @classmethod
+    def of(cls, method: Method, flows: Flows, asked: Thresholds, options: Mapping[str, Any]) -> Run:
+        """Check what was asked, and turn it into thresholds for these flows."""
+        check_max_suppressed(asked.share)
+        guarantee = asked.resolve(flows)
+        thresholds = {
+            "k": guarantee.k,
+            "protect": list(guarantee.units),
+            "k_population": asked.k_population,
+            "l": asked.l,
+            "max_suppressed": asked.share,
+        }
+        parameters = method.parameters(flows, thresholds, options)
+        return cls(method, guarantee, asked.share, dict(options), parameters)
+
+    def plan(self, flows: Flows) -> Plan:
+        """What the method decides for these flows."""
+        plan: Plan = self.method.plan(flows, self.guarantee, max_suppressed=self.max_suppressed, **self.options)
+        return plan
+
+    def release(self, flows: Flows, plan: Plan) -> Release:
+        """The plan applied, every cell recounted."""
+        return Release.from_plan(
+            flows, plan, self.guarantee, method=self.method.name, parameters=MappingProxyType(self.parameters)
+        )
+
+
+# ---- one matrix ------------------------------------------------------------------------------------------------
+
+
+@overload
+def anonymize(flows: Flows, method: Literal["laplace"], **options: Any) -> NoisyRelease: ...
+
+
+@overload
+def anonymize(
+    flows: Flows,
+    method: str = DEFAULT_METHOD,
+    k: int | None = None,
+    protect: str | Sequence[str] | None = None,
+    max_suppressed: float | None = None,
+    **options: Any,
+) -> Release: ...
+
+
+def anonymize(
+    flows: Flows,
+    method: str = DEFAULT_METHOD,
+    k: int | None = None,
+    protect: str | Sequence[str] | None = None,
+    max_suppressed: float | None = None,
+    *,
+    k_population: float | None = None,
+    l: int | None = None,  # noqa: E741  # the papers' letter
+    **options: Any,
+) -> Release | NoisyRelease:
+    """Make an OD matrix publishable.
+
+    Every cell of the returned release was counted anew from the flows and satisfies the guarantee. With a noisy
+    method (``laplace``) the release is a `NoisyRelease`: noisy counts under differential privacy, to which k,
+    protect, max_suppressed and l do not apply; giving them is refused.
+
+    Args:
+        flows: what `read_trips` returns.
+        method: name of a method; see `flowveil.METHODS`.
+        k: how many every cell must hide; 10 by default.
+        protect: what is counted: ``trips`` (the default), ``people`` or ``population``, or several of them.
+        max_suppressed: share that may be suppressed, 0.1 by default: of the volume, unless the method's page says
+            otherwise.
+        k_population: absolute threshold where the population is protected; by default k times the mean weight.
+        l: fewest tiles in which the trips of a cell begin, and in which they end.
+        **options: options of the method.
+
+    Raises:
+        ParameterError: a parameter is out of range or unknown.
+        DataError: the data does not have what the guarantee needs, or has no flows.
+        InfeasibleError: no release can meet the guarantee.
+        GuaranteeError: the recount contradicts the method; nothing may be published.
+    """
+    if not isinstance(flows, Flows):
+        hint = "slices are for anonymize_slices" if isinstance(flows, SlicedFlows) else "pass what read_trips returns"
+        raise ParameterError(f"anonymize needs flows; found {type(flows).__name__}. Hint: {hint}.")
+    chosen = find_method(method)
+    chosen.check_options(options)
+    asked = Thresholds(k, protect, max_suppressed, k_population, l)
+    check_max_suppressed(asked.share)
+    if len(flows) == 0:
+        raise DataError("There are no flows to anonymise.")
+    if chosen.promises == "epsilon":
+        chosen.refuse_thresholds(asked.given)
+        counts = chosen.plan(flows, **options)
+        return NoisyRelease.of(flows, counts, method=method, parameters=chosen.parameters(flows, {}, options))
+    run = Run.of(chosen, flows, asked, options)
+    flows = run.guarantee.prepare(flows)
+    return run.release(flows, run.plan(flows))
+
+
+# ---- slices ----------------------------------------------------------------------------------------------------
+
+
+def anonymize_slices(
+    flows: SlicedFlows,
+    method: str | None = None,
+    k: int | None = None,
+    protect: str | Sequence[str] | None = None,
+    max_suppressed: float | None = None,
+    *,
+    k_population: float | None = None,
+    l: int | None = None,  # noqa: E741  # the papers' letter
+    total: bool = False,
+    also_every: Sequence[str] = (),
+    common_zones: bool = False,
+    accept_differencing: bool = False,
+    workers: int = 1,
+    progress: Callable[[float], None] | None = None,
+    **options: Any,
+) -> SlicedRelease:
+    """Make the matrix of every slice publishable.
+
+    A slice is left out, and only counted, where no cell of it can be published, and where persons are known and fewer
+    than k are in it. One guarantee holds for all slices; where the population is protected, its threshold is k times
+    the mean weight of a trip of all slices. The result does not depend on the number of processes.
+
+    Args:
+        flows: what `read_slices` returns.
+        method: name of a method; by default ``twincut``, and ``odkanon`` where zones are common.
+        k, protect, max_suppressed, k_population, l: as for `anonymize`; the share is that of each slice.
+        total: also publish the matrix of all slices together.
+        also_every: also publish the matrices of these longer steps of time (``day`` beside ``1h``).
+        common_zones: give all slices the same zones, planned along ODkAnon's schedule so that they are safe in each.
+            Then nothing can be learnt by subtraction.
+        accept_differencing: publish although differences between matrices are short of the guarantee.
+        workers: processes; more than one are started only where there is enough to do.
+        progress: called with the share of the slices that is done.
+        **options: options of the method.
+
+    Raises:
+        ParameterError: a parameter is out of range or unknown.
+        DataError: the data does not have what the guarantee needs.
+        InfeasibleError: no slice can be published, or subtraction would reveal what the guarantee hides.
+        GuaranteeError: a recount contradicts the method; nothing may be published.
+    """
+    if not isinstance(flows, SlicedFlows):
+        raise ParameterError(
+            f"anonymize_slices needs sliced flows; found {type(flows).__name__}. Hint: pass what read_slices returns."
+        )
+    chosen = _method_of_slices(method, options, common_zones=common_zones)
+    if workers < 1:
+        raise ParameterError(f"workers must be at least 1; found {workers}.")
+    run = Run.of(chosen, flows.whole, Thresholds(k, protect, max_suppressed, k_population, l), options)
+    if run.guarantee.locations is not None:
+        flows = replace(flows, slices=tuple(run.guarantee.prepare(part) for part in flows.slices))
+    steps = [Every.parse(text) for text in also_every]
+    coarser = flows.coarser_keys(steps, total=total)
+    run.parameters["slices"] = {
+        "by_many": flows.intake.by_many,
+        "every": flows.every.name if flows.every is not None else None,
+        "also_every": [step.name for step in steps],
+        "total": total,
+        "common_zones": common_zones,
+    }
+    task, keys = _Task(flows, run), [*coarser, *flows.keys]
+    made = _share_zones(task, keys, progress) if common_zones else _plan_each(task, keys, workers, progress)
+    published = {key: release for key, release in zip(keys, made, strict=True) if release is not None}
+    if not published:
+        raise InfeasibleError(
+            f"None of {len(keys)} slices can be published: even the largest zones hold fewer than the guarantee asks "
+            f"for ({run.guarantee.in_words()}). Hint: lower k, or cut into fewer slices."
+        )
+    found = differences(flows, coarser, published, common_zones=common_zones)
+    refuse_differences(found, accepted=accept_differencing)
+    return SlicedRelease(
+        input=flows,
+        keys=tuple(published),
+        releases=tuple(published.values()),
+        guarantee=run.guarantee,
+        method=chosen.name,
+        parameters=MappingProxyType(run.parameters),
+        n_unpublished=len(keys) - len(published),
+        differencing=found,
+        common_zones=common_zones,
+    )
+
+
+def _method_of_slices(name: str | None, options: Mapping[str, Any], *, common_zones: bool) -> Method:
+    chosen = find_method(name or ("odkanon" if common_zones else DEFAULT_METHOD))
+    chosen.check_options(options)
+    if chosen.promises == "epsilon":
+        raise ParameterError(
+            f"Method '{chosen.name}' adds noise, and the same people would be in several slices: their ε would add "
+            "up. Hint: release one matrix, or choose a method that merges zones."
+        )
+    if common_zones and (chosen.name != "odkanon" or options):
+        raise ParameterError(
+            "Common zones are planned by odkanon without options of its own; another method, or options, cannot be "
+            "combined with --common-zones."
+        )
+    return chosen
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """What a process needs to plan any slice."""
+
+    flows: SlicedFlows
+    run: Run
+
+    def plan(self, key: Key) -> Plan | None:
+        """The plan of a slice, or None where nothing can be published."""
+        try:
+            return self.run.plan(self.flows.together(self.flows.members(key)))
+        except InfeasibleError:
+            return None
+
+    def release(self, flows: Flows, plan: Plan | None) -> Release | None:
+        """The release of a slice, or None where it must not or cannot be published.
+
+        A published slice names its values, so where persons are known it takes k of them whatever is protected: a
+        slice of few people, even with many trips, would say of them that they have these values.
+        """
+        if plan is not None and plan.kind == "boxed":
+            raise ParameterError(
+                f"The zones of '{self.run.method.name}' are boxes, whose slices cannot be recounted together. "
+                "Hint: choose a method whose zones are nodes of a tree."
+            )
+        if plan is None or n_people(flows) < self.run.guarantee.k:
+            return None
+        try:
+            return self.run.release(flows, plan)
+        except InfeasibleError:
+            return None
+
+
+def _share_zones(task: _Task, keys: Sequence[Key], progress: Callable[[float], None] | None) -> list[Release | None]:
+    """Releases over one pair of cuts. Coarser matrices are the sums of the published cells of the finest slices.
+
+    So they disclose nothing that the slices do not. Their true values would: a cell of which a slice hides a part
+    would reveal the part, and a cell left out for that would reveal that there is one.
+    """
+    flows, run = task.flows, task.run
+    cuts = common_cuts(flows, run.guarantee, max_suppressed=run.max_suppressed)
+    finest = [_over_cuts(own, cuts, task) for own in flows.slices]
+    published: dict[Key, Release | None] = dict(zip(flows.keys, finest, strict=True))
+    for done, key in enumerate(keys):
+        if key not in published:
+            shown = [(flows.slices[m], finest[m]) for m in flows.members(key)]
+            parts = [own.select(release.cell_of_flow >= 0) for own, release in shown if release is not None]
+            published[key] = _over_cuts(flows.added_up(parts), cuts, task) if parts else None
+        if progress is not None:
+            progress((done + 1) / len(keys))
+    return [published[key] for key in keys]
+
+
+def _over_cuts(flows: Flows, cuts: Cuts, task: _Task) -> Release | None:
+    merged = cuts.merge(flows, flows.origin, flows.destination)
+    kept = task.run.guarantee.safe(merged.cells)[merged.row]
+    return task.release(flows, Plan.from_cuts(flows, cuts.origin, cuts.destination, kept))
+
+
+# ---- one plan for each slice, in parallel ------------------------------------------------------------------
+
+
+def _plan_each(
+    task: _Task, keys: Sequence[Key], workers: int, progress: Callable[[float], None] | None
+) -> list[Release | None]:
+    releases = []
+    for done, (key, plan) in enumerate(zip(keys, _plans(task, keys, workers), strict=True)):
+        # Applied and recounted here, whoever planned it.
+        releases.append(task.release(task.flows.together(task.flows.members(key)), plan))
+        if progress is not None:
+            progress((done + 1) / len(keys))
+    return releases
+
+
+def _plans(task: _Task, keys: Sequence[Key], workers: int) -> Iterator[Plan | None]:
+    """The plans in the order of the keys. What is left after a few seconds is shared among processes."""
+    start = time.monotonic()
+    at = 0
+    while at < len(keys) and (workers == 1 or time.monotonic() - start < SECONDS_ALONE):
+        yield task.plan(keys[at])
+        at += 1
+    if at == len(keys):
+        return
+    rest = keys[at:]
+    wanted = min(workers, (os.cpu_count() or 1) * 2)
+    with closing(run_tasks(_planned, task, rest, workers=wanted, in_order=True)) as planned:
+        for ended in planned:
+            if ended.how != DONE:
+                raise ended.error or RuntimeError("A worker process ended; memory may have run out.")
+            yield None if ended.result is None else _unpacked(ended.result, task.flows)
+
+
+def _planned(task: _Task, key: Key) -> bytes | None:
+    """In a process: plan a slice."""
+    plan = task.plan(key)
+    return None if plan is None else _packed(plan, task.flows)
+
+
+def _packed(plan: Plan, flows: SlicedFlows) -> bytes:
+    """A plan without the hierarchies it refers to: they are the same in all plans, and large."""
+
+    class Packer(pickle.Pickler):
+        def persistent_id(self, thing: Any) -> str | None:
+            if thing is flows.origins:
+                return "origins"
+            return "destinations" if thing is flows.destinations else None
+
+    buffer = io.BytesIO()
+    Packer(buffer, protocol=5).dump(plan)
+    return buffer.getvalue()
+
+
+def _unpacked(packed: bytes, flows: SlicedFlows) -> Plan:
+    class Unpacker(pickle.Unpickler):
+        def persistent_load(self, name: str) -> Any:
+            return getattr(flows, name)
+
+    plan: Plan = Unpacker(io.BytesIO(packed)).load()
+    return plan

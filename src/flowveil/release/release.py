@@ -1,0 +1,276 @@
+"""The surface of every release, and the release of one matrix with exact counts.
+
+A `Release` is a plan that was applied and recounted: its cells satisfy the guarantee. `flowveil.release.noisy` has the
+release of noisy counts, `flowveil.release.sliced` that of many matrices. Whoever publishes, measures or draws a
+release asks for its `kind` and its `parts`, and not for its class.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowveil.errors import GuaranteeError, InfeasibleError
+from flowveil.flows import Cells, Flows
+from flowveil.guarantee import Guarantee
+from flowveil.hierarchy import Ints
+from flowveil.release.plan import Plan
+from flowveil.slices import Key
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from flowveil.release.reconstruction import Reconstruction
+
+#: One matrix of nodes, several matrices, one matrix of boxes, one matrix of noisy counts.
+Kind = Literal["plain", "sliced", "boxed", "noisy"]
+
+
+class Publishable(ABC):
+    """What every release can do, whether it has one matrix or many, exact counts or noisy ones.
+
+    A release of one matrix is a family of one: `parts` has one entry, whose key is empty. Files, pictures and pages
+    are made by rooms that know releases, so the methods that ask for them go through the front door, `flowveil.api`.
+    """
+
+    if TYPE_CHECKING:  # Fields, or properties, of every class below.
+
+        @property
+        def method(self) -> str:
+            """Name of the method."""
+
+        @property
+        def parameters(self) -> Mapping[str, Any]:
+            """Everything needed to run it again."""
+
+        @property
+        def input(self) -> Any:
+            """What was anonymised. Internal: never written."""
+
+        @property
+        def guarantee(self) -> Any:
+            """What is promised."""
+
+    @property
+    @abstractmethod
+    def kind(self) -> Kind:
+        """What is published; report.json says it too."""
+
+    @property
+    def slice_columns(self) -> tuple[str, ...]:
+        """Names of the columns that tell the matrices apart; none for one matrix."""
+        return ()
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[tuple[Key, Any], ...]:
+        """The matrices: the values of the slice columns, and the release of that matrix."""
+
+    @cached_property
+    def flows(self) -> pa.Table:
+        """The published matrix: origin_zone, destination_zone, trips, where known weight, slice columns; sorted."""
+        from flowveil import api
+
+        return api.flows_table(self)
+
+    @cached_property
+    def zones(self) -> pa.Table:
+        """The published zones, one row a zone and role, geometry as WKB (GeoParquet)."""
+        from flowveil import api
+
+        return api.zones_table(self)
+
+    def summary(self, *, formats: Sequence[str] = (), basemap: str | None = None) -> dict[str, Any]:
+        """The content of report.json: plain, finite, and safe to publish; see `flowveil.report.summary.summarize`."""
+        from flowveil import api
+
+        return api.summarize(self, formats=formats, basemap=basemap)
+
+    def write(
+        self,
+        directory: str | PathLike[str],
+        *,
+        overwrite: bool = True,
+        formats: str | Iterable[str] = (),
+        basemap: str | None = None,
+    ) -> Path:
+        """Publish into a folder, atomically: it appears whole and verified, or not at all.
+
+        Args:
+            directory: the folder: new, empty, or an earlier release.
+            overwrite: whether an earlier release may be replaced.
+            formats: exports beside the two tables: ``csv``, ``geojson``, ``gpkg``, ``omx``, ``flowmap``, ``kepler``,
+                ``arrow``; a comma-separated text or several names. Slices allow ``csv`` and ``arrow``.
+            basemap: address of a tile server for the report's background map, which readers may switch on.
+        """
+        from flowveil import api
+
+        return api.publish(self, directory, overwrite=overwrite, formats=formats, basemap=basemap)
+
+    def picture(self, path: str | PathLike[str], *, show: str = "origins", **style: Any) -> Path:
+        """Draw a map into a PNG, SVG or PDF file: ``origins``, ``destinations``, ``both`` or ``flows``.
+
+        See `flowveil.report.pictures.draw` for basis, lines, width, dpi and title.
+        """
+        from flowveil import api
+
+        return api.picture(self, path, show=show, **style)
+
+    def _repr_html_(self) -> str:
+        """Maps and measures for a notebook: only what may be published, so the notebook may be kept as well."""
+        from flowveil import api
+
+        return api.notebook_view(self)
+
+    def write_internal_report(self, path: str | PathLike[str], *, release: str | PathLike[str] | None = None) -> Path:
+        """Write a page that compares before and after. It discloses raw counts: never publish it.
+
+        Args:
+            path: the file; refused inside a release.
+            release: the folder this release was written to, if any.
+        """
+        from flowveil import api
+
+        return api.write_internal_report(self, path, folder=release)
+
+    def check_publishable(self) -> None:
+        """Refuse what may be looked at but not published; exact counts are checked when a release is made."""
+        return
+
+
+class Matrix(Publishable):
+    """A release of one matrix: a plan, and cells whose ``origin`` and ``destination`` number the plan's zones."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def plan(self) -> Plan:
+            """The decision."""
+
+        @property
+        def cells(self) -> Cells:
+            """What is published."""
+
+    @property
+    def parts(self) -> tuple[tuple[Key, Matrix], ...]:
+        """This matrix, under the empty key."""
+        return (((), self),)
+
+    @property
+    @abstractmethod
+    def possible_tiles(self) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
+        """Tiles of the origin zones and of the destination zones, as they are published."""
+
+    def metrics(self) -> dict[str, dict[str, float | int | None]]:
+        """All measures, exact, by basis ("trips" and, where there are weights, "weight").
+
+        For the data holder: the published report withholds those that would reveal a suppressed value, or, of noisy
+        counts, a true one.
+        """
+        return {basis: dict(values) for basis, values in self._measured.items()}
+
+    @cached_property
+    def _measured(self) -> dict[str, dict[str, float | int | None]]:
+        from flowveil import api
+
+        return api.measure(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Release(Matrix):
+    """Cells that may be published, with all that is needed to measure, check and write them.
+
+    Made by `flowveil.anonymize`; a Release whose cells fall short cannot be constructed through it.
+
+    Attributes:
+        input: the flows that were anonymised. Internal: never written.
+        plan: the decision.
+        guarantee: what every cell satisfies.
+        method: name of the method.
+        parameters: everything needed to run it again.
+        cells: the published cells; ``origin`` and ``destination`` number the plan's zones.
+        cell_of_flow: the published cell each flow is counted in, -1 for suppressed flows.
+    """
+
+    input: Flows
+    plan: Plan
+    guarantee: Guarantee
+    method: str
+    parameters: Mapping[str, Any]
+    cells: Cells
+    cell_of_flow: Ints
+
+    @classmethod
+    def from_plan(
+        cls, flows: Flows, plan: Plan, guarantee: Guarantee, *, method: str, parameters: Mapping[str, Any]
+    ) -> Release:
+        """Apply a plan, recount every cell, and refuse if one falls short.
+
+        Raises:
+            InfeasibleError: nothing is left to publish.
+            GuaranteeError: a cell is short; the method is wrong and nothing may be published.
+        """
+        flows = guarantee.prepare(flows)
+        everything = bool(plan.kept.all())
+        origin = plan.origin_zone if everything else np.where(plan.kept, plan.origin_zone, np.int32(-1))
+        merged = flows.merge(origin, plan.destination_zone, len(plan.origin_zones), len(plan.destination_zones))
+        cells = merged.cells
+        if len(cells) == 0:
+            raise InfeasibleError(
+                "No cell can be published: with the zones this method can make, all fall short of the guarantee. "
+                f"Asked for {guarantee.in_words()}. "
+                "Hint: lower k, allow more suppression, use a method that merges zones, or bring more data."
+            )
+        safe = guarantee.safe(cells)
+        if not safe.all():
+            raise GuaranteeError(
+                f"{int((~safe).sum())} of {len(cells)} cells that '{method}' wants to publish fall short of the "
+                "guarantee. This is a defect of the method; nothing was published."
+            )
+        return cls(
+            input=flows,
+            plan=plan,
+            guarantee=guarantee,
+            method=method,
+            parameters=MappingProxyType(dict(parameters)),
+            cells=cells,
+            cell_of_flow=merged.row,
+        )
+
+    @property
+    def kind(self) -> Literal["plain", "boxed"]:
+        """Whether zones are nodes or boxes."""
+        return self.plan.kind
+
+    @cached_property
+    def possible_tiles(self) -> tuple[NDArray[np.int64] | None, NDArray[np.int64] | None]:
+        """Tiles that the origin zones and the destination zones could hold, seen or not, as they are published.
+
+        How many were seen is not published: as many as there are would mean every one, those of suppressed flows too.
+        """
+        whole_map = self.input.whole_map
+        return self.plan.origin_zones.possible(whole_map), self.plan.destination_zones.possible(whole_map)
+
+    def reconstruct(self, zones: Any) -> Reconstruction:
+        """Estimate the flows between areas of choice, each cell spread evenly over its tiles.
+
+        Args:
+            zones: a level (for H3 the resolution), a release whose zones do not overlap, a pair of cuts, or a
+                `flowveil.release.reconstruction.Zoning`.
+        """
+        from flowveil.release.reconstruction import reconstruct
+
+        return reconstruct(self, zones)
+
+    def __repr__(self) -> str:
+        return f"<Release {self.method}: {len(self.cells)} cells, at least {self.guarantee.in_words()} in each>"

@@ -1,0 +1,107 @@
+"""Zones of one end of a release: what every kind of them answers, and those that are nodes of a hierarchy.
+
+The other kind, rectangles between grid lines, is in `flowveil.release.boxes`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowveil.errors import DataError
+from flowveil.hierarchy import Floats, Hierarchy, Ints
+
+
+class Zones(Protocol):
+    """The zones of one end, numbered from 0: nodes of a hierarchy, or boxes."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def size(self) -> Ints:
+        """Tiles in each zone."""
+        ...
+
+    @property
+    def level(self) -> Ints:
+        """Level of each zone in its hierarchy."""
+        ...
+
+    def possible(self, whole_map: Hierarchy | None) -> NDArray[np.int64] | None:
+        """Tiles that each zone could hold, seen or not: a function of the map alone. None where it is not known."""
+        ...
+
+    def codes(self, zones: Ints) -> NDArray[np.str_]:
+        """Published codes."""
+        ...
+
+    def centers(self, zones: Ints) -> tuple[Floats, Floats] | None:
+        """Latitude and longitude of the centres, or None where the map is unknown."""
+        ...
+
+    def areas_km2(self, zones: Ints) -> Floats | None:
+        """Areas, or None where the map is unknown."""
+        ...
+
+    def polygons(self, zones: Ints) -> NDArray[np.object_] | None:
+        """Shapely geometries, or None where the map is unknown."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class NodeZones:
+    """Zones that are nodes of a hierarchy: a cut, or any nodes that a method chose."""
+
+    hierarchy: Hierarchy
+    nodes: Ints
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    @cached_property
+    def size(self) -> Ints:
+        """Tiles below each node."""
+        return self.hierarchy.size[self.nodes]
+
+    @cached_property
+    def level(self) -> Ints:
+        """Level of each node."""
+        return self.hierarchy.level[self.nodes]
+
+    def possible(self, whole_map: Hierarchy | None) -> NDArray[np.int64] | None:
+        """All tiles below each node: H3 cells, or those of the map; None for a tree that comes with no map."""
+        from flowveil.zoning.h3 import n_descendants, resolution_of
+
+        tree, code = self.hierarchy, self.hierarchy.code[self.nodes]
+        if tree.kind == "h3" and code.dtype == np.uint64:
+            return n_descendants(code, int(resolution_of(tree.code[tree.leaf_node[:1]])[0]))
+        if whole_map is None:
+            return None
+        by_code = np.argsort(whole_map.code)
+        at = by_code[np.minimum(np.searchsorted(whole_map.code, code, sorter=by_code), whole_map.n_nodes - 1)]
+        if np.any(whole_map.code[at] != code):
+            raise DataError("The map of these flows lacks zones of their hierarchies.")
+        return whole_map.size[at].astype(np.int64)
+
+    def codes(self, zones: Ints) -> NDArray[np.str_]:
+        """Published codes."""
+        return self.hierarchy.code_text(self.nodes[zones])
+
+    def centers(self, zones: Ints) -> tuple[Floats, Floats] | None:
+        """Latitude and longitude of the centres, or None where the map is unknown."""
+        where = self.hierarchy.geography
+        return None if where is None else where.centers(self.nodes[zones])
+
+    def areas_km2(self, zones: Ints) -> Floats | None:
+        """Areas, or None where the map is unknown."""
+        where = self.hierarchy.geography
+        return None if where is None else where.areas_km2(self.nodes[zones])
+
+    def polygons(self, zones: Ints) -> NDArray[np.object_] | None:
+        """Shapely geometries, or None where the map is unknown."""
+        where = self.hierarchy.geography
+        return None if where is None else where.polygons(self.nodes[zones])

@@ -1,0 +1,234 @@
+"""The form of report.json, as a JSON Schema made from the registries of measures and units.
+
+It is shipped beside the verification, which reads the file and not this module:
+
+    python -m flowveil.report.schema > src/flowveil/verify/report.schema.json
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from flowveil.guarantee import LOCATIONS, UNITS
+from flowveil.measures import MEASURES, listed
+from flowveil.measures.measure import Measure
+
+Schema = dict[str, Any]
+
+KINDS = ("plain", "sliced", "boxed", "noisy")
+
+_TEXT: Schema = {"type": "string"}
+_TEXTS: Schema = {"type": "array", "items": _TEXT}
+_FLAG: Schema = {"type": "boolean"}
+_NUMBER: Schema = {"type": "number"}
+_COUNT: Schema = {"type": "integer", "minimum": 0}
+_SCALAR: Schema = {"type": ["string", "number", "boolean", "null"]}
+_OPTION: Schema = {"anyOf": [_SCALAR, {"type": "array", "items": _SCALAR}]}
+_ROLES = ("origin", "destination", "origin_tile", "destination_tile", "person", "weight", "trips", "by", "time")
+
+
+def _or_null(schema: Schema) -> Schema:
+    return {**schema, "type": [schema["type"], "null"]}
+
+
+def _object(properties: Schema, *, optional: Sequence[str] = (), **more: Any) -> Schema:
+    """An object of these entries and no others."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": sorted(set(properties) - set(optional)),
+        "additionalProperties": False,
+        **more,
+    }
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def _named(values: Schema) -> Schema:
+    """An object whose entries a method or a map names."""
+    return {"type": "object", "patternProperties": {"^[a-z][a-z0-9_]*$": values}, "additionalProperties": False}
+
+
+def _measure(measure: Measure) -> Schema:
+    return {
+        "title": measure.title,
+        "description": measure.meaning,
+        "type": ["integer" if measure.whole else "number", "null"],
+    }
+
+
+def _measures(measures: Sequence[Measure], *, bases: Sequence[str], only_null: Sequence[Measure] = ()) -> Schema:
+    """Measures by basis. None is ever left out: one that is withheld or does not exist is null.
+
+    Args:
+        measures: the measures that are listed.
+        bases: trips, and weight where there are weights.
+        only_null: those that are listed, as null, only where others are withheld.
+    """
+    entries = {m.key: _ref(m.key) for m in measures} | {m.key: {"type": "null"} for m in only_null}
+    values = _object(entries, optional=[m.key for m in only_null])
+    return _object(dict.fromkeys(bases, values), optional=bases[1:])
+
+
+def _withheld() -> Schema:
+    names = {"type": "array", "items": {"enum": sorted(MEASURES)}, "uniqueItems": True}
+    return _object({"measures": _object({"trips": names, "weight": names}, optional=("weight",)), "reason": _TEXT})
+
+
+def _guarantee() -> Schema:
+    thresholds = {
+        unit.name: {"title": unit.title, "type": ["number", "null"] if unit.basis == "weight" else "integer"}
+        for unit in (*UNITS.values(), LOCATIONS)
+    }
+    protect = {"type": "array", "items": {"enum": list(UNITS)}, "minItems": 1, "uniqueItems": True}
+    whole_k = {"type": ["integer", "null"], "minimum": 1}
+    return _object({"k": whole_k, "protect": protect, **thresholds}, optional=list(thresholds))
+
+
+def _privacy_loss() -> Schema:
+    level = {"anyOf": [_COUNT, {"const": "tiles"}]}
+    domain = {"level": level, "pairs": _TEXT, "region": _TEXTS, "zones": _COUNT, "zones_from_data": _FLAG}
+    return _object(
+        {
+            "unit": {"enum": ["person", "trip"]},
+            "epsilon": _NUMBER,
+            "delta": _NUMBER,
+            "bound": _COUNT,
+            "mechanism": _TEXT,
+            "scale": _NUMBER,
+            "deviation": _NUMBER,
+            "threshold": _or_null(_COUNT),
+            "domain": _object(domain, optional=("region", "zones", "level")),
+        }
+    )
+
+
+def _parameters(*, sliced: bool, noisy: bool) -> Schema:
+    """What the user chose; what was not chosen may be left out."""
+    entries: Schema = {
+        "columns": _object(dict.fromkeys(_ROLES, _or_null(_TEXT)), optional=_ROLES),
+        "max_dropped": _NUMBER,
+        "options": _named(_OPTION),
+        "partition_columns": _TEXTS,
+        "person_case": {"enum": ["fold", "keep"]},
+        "resolution": _or_null(_COUNT),
+        "skip_unknown": _FLAG,
+        "zones": _named(_OPTION),
+    }
+    if not noisy:
+        entries |= {
+            "k": {"type": "integer", "minimum": 1},
+            "k_population": _or_null(_NUMBER),
+            "l": {"type": ["integer", "null"], "minimum": 1},
+            "max_suppressed": _NUMBER,
+            "protect": {"type": "array", "items": {"enum": list(UNITS)}},
+        }
+    optional = list(entries)
+    if sliced:
+        flags = dict.fromkeys(("by_many", "total", "common_zones"), _FLAG)
+        entries["slices"] = _object({**flags, "every": _or_null(_TEXT), "also_every": _TEXTS})
+    return _object(entries, optional=optional)
+
+
+def _suppression(*, noisy: bool) -> Schema:
+    if noisy:
+        return _object({"rule": {"const": "noise"}})
+    short = _object({"rule": {"const": "short cells"}})
+    hopeless = _object({"rule": {"const": "hopeless flows"}, "levels": _COUNT, "beta": _NUMBER})
+    return {"anyOf": [short, hopeless]}
+
+
+def _cross_check() -> Schema:
+    row = {
+        "unit": {"enum": list(UNITS)},
+        "protected": _FLAG,
+        "threshold": _or_null(_NUMBER),
+        "k": _or_null(_NUMBER),
+        "cells_short": _or_null(_COUNT),
+    }
+    return {"type": "array", "items": _object(row)}
+
+
+def _boxes() -> Schema:
+    return _object({"grid_lon": _NUMBER, "grid_lat": _NUMBER, "disjoint": _FLAG, "finer_than_tiles": _FLAG})
+
+
+def _report(kind: str) -> Schema:
+    """The entries of the report of a kind of release."""
+    noisy, sliced = kind == "noisy", kind == "sliced"
+    bases = ("trips",) if noisy else ("trips", "weight")
+    own = listed(noisy=noisy)
+    alone = [m for m in own if sliced and m.combine is None]
+    all_listed = _measures([m for m in own if m not in alone], bases=bases, only_null=alone)
+    no_or_some_withheld: Schema = {"anyOf": [{"type": "null"}, _ref("withheld")]}
+    entries: Schema = {
+        "kind": {"const": kind},
+        "version": _TEXT,
+        "method": {"type": "string", "pattern": "^[a-z][a-z0-9-]*$"},
+        "parameters": _parameters(sliced=sliced, noisy=noisy),
+        "guarantee": _ref("privacy_loss" if noisy else "guarantee"),
+        "homogeneous": _FLAG,
+        "boxes": _ref("boxes") if kind == "boxed" else {"type": "null"},
+        "suppression": _suppression(noisy=noisy),
+        "measures": all_listed if noisy or sliced else _ref("measures"),
+        "withheld": _ref("withheld") if noisy else no_or_some_withheld,
+        "notes": _named(_SCALAR),
+        "command": _TEXT,
+        "statement": {**_TEXTS, "minItems": 1},
+        "basemap": _TEXT,
+    }
+    if not noisy:
+        entries["cross_check"] = _ref("cross_check")
+    if sliced:
+        # The names of slices are the user's: columns of the input.
+        named = {"type": "object", "additionalProperties": _or_null(_TEXT)}
+        part = {"slice": named, "measures": _ref("measures"), "withheld": no_or_some_withheld}
+        entries |= {
+            "slice_columns": {**_TEXTS, "minItems": 1},
+            "slices": {"type": "array", "items": _object(part), "minItems": 1},
+            "unpublished_slices": _COUNT,
+            "differencing": _object(dict.fromkeys(("comparisons", "differences", "short", "unchecked"), _COUNT)),
+        }
+    return _object(entries, optional=("basemap",))
+
+
+def report_schema() -> Schema:
+    """The JSON Schema of report.json: for each kind of release, what it says and nothing else."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "report.json of a flowveil release",
+        "description": "What a release says of itself. A measure that is withheld, or does not exist, is null.",
+        "type": "object",
+        "properties": {"kind": {"enum": list(KINDS)}},
+        "required": ["kind"],
+        "allOf": [
+            {
+                "if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]},
+                "then": _ref(kind),
+            }
+            for kind in KINDS
+        ],
+        "$defs": {
+            **{kind: _report(kind) for kind in KINDS},
+            "guarantee": _guarantee(),
+            "privacy_loss": _privacy_loss(),
+            "boxes": _boxes(),
+            "cross_check": _cross_check(),
+            "withheld": _withheld(),
+            "measures": _measures(listed(noisy=False), bases=("trips", "weight")),
+            **{key: _measure(measure) for key, measure in MEASURES.items()},
+        },
+    }
+
+
+def schema_text() -> str:
+    """The text of report.schema.json."""
+    return json.dumps(report_schema(), indent=1, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    print(schema_text(), end="")

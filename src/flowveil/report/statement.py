@@ -1,0 +1,231 @@
+"""What is and is not protected, in sentences, for readers who do not know the method.
+
+They follow from the other entries of report.json, so nobody can change what they say and keep the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from flowveil.disclosure.withholding import AND, BESIDE_OTHERS
+from flowveil.guarantee import UNITS
+from flowveil.methods.epsilon import weakness
+
+#: Said of a population threshold that has nothing to do with k.
+GIVEN = "a threshold given as a number; it is not k times the mean weight of a trip"
+
+
+def statement(report: Mapping[str, Any]) -> list[str]:
+    """What is and is not protected, one sentence or two each."""
+    return _of_noise(report["guarantee"]) if report["kind"] == "noisy" else _of_counts(report)
+
+
+def _of_counts(report: Mapping[str, Any]) -> list[str]:
+    sliced = report["kind"] == "sliced"
+    cell = "every published cell of every slice" if sliced else "every published cell"
+    said = [f"Protected: {cell} holds at least {_thresholds_in_words(report)}."]
+    said += _about_persons(report["guarantee"])
+    said += _about_suppressed_slices(report) if sliced else [_about_suppression(report)]
+    said += _about_places(report)
+    if sliced:
+        said += _about_differences(report)
+        said.append(
+            "Not protected: persons across slices. The same person may be in several slices; slices say nothing of "
+            "who is in which."
+        )
+    return [
+        *said,
+        "Not protected: outside knowledge. Whoever knows all but one of the trips of a cell learns the last.",
+        "Not protected: other releases. Two releases of overlapping data, or a release beside other published totals, "
+        "can be subtracted from each other.",
+        "Not claimed: differential privacy. Counts are exact, no noise was added.",
+    ]
+
+
+def _thresholds_in_words(report: Mapping[str, Any]) -> str:
+    """The thresholds as published."""
+    guarantee, parts = report["guarantee"], []
+    for unit in UNITS.values():
+        if unit.name not in guarantee:
+            continue
+        least = guarantee[unit.name]
+        said = unit.if_withheld(guarantee["k"]) if least is None else unit.in_words(least)
+        given = least is not None and report["parameters"].get(f"k_{unit.name}") is not None
+        parts.append(f"{said} ({GIVEN})" if given else said)
+    return " and ".join(parts)
+
+
+def _about_persons(guarantee: Mapping[str, Any]) -> list[str]:
+    protected = [unit for unit in UNITS.values() if unit.name in guarantee]
+    persons = [guarantee[unit.name] for unit in protected if unit.counts_persons]
+    if persons:
+        return [f"Protected: at least {max(persons)} different people are behind every published cell."]
+    return [unit.caveat for unit in protected if unit.caveat]
+
+
+def _why_share_is_withheld(part: Mapping[str, Any]) -> str:
+    """The reason for withholding the suppressed volume; reasons for withholding losses are named after it."""
+    return str(part["withheld"]["reason"]).partition(AND)[0]
+
+
+def _about_suppression(report: Mapping[str, Any]) -> str:
+    share = report["measures"]["trips"]["suppressed_share"]
+    if share == 0:
+        return "Complete: nothing was suppressed; every flow of the input is counted in a published cell."
+    if share is not None:
+        return (
+            "Incomplete: flows that could not be hidden, or only in zones far too large, were suppressed; "
+            "the measures disclose their share."
+        )
+    reason = _why_share_is_withheld(report)
+    return f"Withheld: something was suppressed, but how much is withheld, because {reason}."
+
+
+def _about_suppressed_slices(report: Mapping[str, Any]) -> list[str]:
+    slices = report["slices"]
+    shares = [part["measures"]["trips"]["suppressed_share"] for part in slices]
+    reasons = {_why_share_is_withheld(part) for part, share in zip(slices, shares, strict=True) if share is None}
+    if all(share == 0 for share in shares):
+        said = "Complete: nothing was suppressed in the published slices."
+    elif any(shares) or reasons != {BESIDE_OTHERS}:
+        said = "Incomplete: flows that could not be hidden were suppressed in some slices."
+    else:
+        said = f"Withheld: whether and how much was suppressed in the slices is withheld, because {BESIDE_OTHERS}."
+    if not report["unpublished_slices"]:
+        return [said]
+    return [
+        said,
+        f"Incomplete: {report['unpublished_slices']} slices could not be published at all; they are not named, "
+        "because that somebody is in them could reveal something.",
+    ]
+
+
+def _about_places(report: Mapping[str, Any]) -> list[str]:
+    said = []
+    locations = report["guarantee"].get("locations")
+    if locations is not None:
+        said.append(
+            f"Protected: the trips of every cell begin in at least {locations} different tiles, and end in at least "
+            f"{locations} different tiles."
+        )
+    else:
+        said.append(
+            "Not protected: what a cell has in common. If all trips of a cell end in the same place, or share "
+            "anything else, whoever is known to be in the cell is known to share it."
+        )
+    if report["kind"] == "boxed":
+        said += _about_boxes(report["boxes"])
+    elif not report["homogeneous"]:
+        said.append("Zones are nested: areas of different cells may overlap; a flow is counted in one cell only.")
+    return said
+
+
+def _about_boxes(boxes: Mapping[str, Any]) -> list[str]:
+    """That boxes overlap, and what their edges reveal."""
+    overlap = "Zones are boxes, and boxes overlap: a trip is counted in one cell only. "
+    if boxes["disjoint"]:
+        overlap += "No trip lies in both boxes of two cells, but the areas at one end may overlap."
+    else:
+        overlap += "It may lie in the boxes of several, so cells must not be added up over an area."
+    grid = f"{boxes['grid_lon']:g} degrees of longitude by {boxes['grid_lat']:g} degrees of latitude"
+    edges = (
+        f"Not protected: the outermost trips of a cell. Edges lie on a grid of {grid}; some trip of the cell "
+        "starts or ends in the outermost row of grid squares along each edge. Where a box is one square wide, that row "
+        "is a single square: that somebody was there is disclosed, not how many."
+    )
+    if boxes["finer_than_tiles"]:
+        edges += " This grid is finer than the tiles: edges may reveal in which tile a trip starts or ends."
+    return [overlap, edges]
+
+
+def _about_differences(report: Mapping[str, Any]) -> list[str]:
+    found = report["differencing"]
+    if found["comparisons"] == 0:
+        return ["Protected: subtraction. The slices hold different trips, and no total is published beside them."]
+    if report["parameters"]["slices"]["common_zones"]:
+        return [
+            "Protected: subtraction. Matrices of several slices are sums of the published cells of these slices and "
+            "reveal nothing more; what a slice suppresses is not in them."
+        ]
+    if found["short"]:
+        return [
+            f"Not protected: subtraction. {found['short']} of {found['differences']} differences between published "
+            "matrices, which any reader can compute, are short of the guarantee; they were accepted."
+        ]
+    if found["unchecked"]:
+        return [
+            "Not protected: subtraction. Matrices of the same trips are published beside each other, and what their "
+            "differences reveal could not be settled; that was accepted."
+        ]
+    return [
+        f"Protected: subtraction. {found['differences']} differences between published matrices that any reader can "
+        "compute were counted; none that is above zero is short of the guarantee."
+    ]
+
+
+# ---- noise --------------------------------------------------------------------------------------------------------
+
+
+def _of_noise(promise: Mapping[str, Any]) -> list[str]:
+    """What noise protects, and what not."""
+    weak = weakness(promise["epsilon"])
+    return [
+        *_about_the_unit(promise),
+        *([weak] if weak else []),
+        *_about_the_zones(promise),
+        f"Noisy: every count has random noise of standard deviation {promise['deviation']:,.3g}. "
+        + (
+            "A pair that is listed may have had no trips at all, and one that is not listed may have had some."
+            if promise["threshold"] is None
+            else f"Pairs are listed only where the noisy count is at least {promise['threshold']:,}."
+        ),
+        "Not protected: what holds for many. Differential privacy hides each one, not what is true whether or not "
+        "that one is in the data.",
+        "Not protected: other releases. Each further release from the same people adds its ε and δ to these.",
+        "Not recounted: noise cannot be recognised from the outside, so the check of this folder covers its form, not "
+        "its counts.",
+    ]
+
+
+def _about_the_unit(promise: Mapping[str, Any]) -> list[str]:
+    level = f"differential privacy with ε = {promise['epsilon']:g} and δ = {promise['delta']:g}"
+    if promise["domain"]["zones_from_data"]:
+        # Readers may stop after the first line, so what is promised must not be more than holds there.
+        one = "a single trip" if promise["unit"] == "trip" else "any one person"
+        level += f", but only as far as the list of zones, which comes from the data, does not depend on {one}"
+    if promise["unit"] == "trip":
+        return [
+            f"Protected: single trips, by {level}. The unit is a trip, because the input does not distinguish persons.",
+            "Not protected: people. Somebody who makes n trips is hidden n times less: ε grows with each of that "
+            "person's trips, and frequent travellers may show.",
+        ]
+    return [
+        f"Protected: people, by {level}. The unit is a person: whether any one person is in the data, with all "
+        f"trips or none, changes the probability of any release {_over_what(promise)}by a factor of "
+        f"{_factor(promise['epsilon'])} at most"
+        + ("." if promise["delta"] == 0 else f", but for an exception of probability {promise['delta']:g}."),
+        f"Bounded: of each person at most {promise['bound']:,} trips are counted; further ones, and trips of unknown "
+        "persons, are left out.",
+    ]
+
+
+def _over_what(promise: Mapping[str, Any]) -> str:
+    return "over the same zones " if promise["domain"]["zones_from_data"] else ""
+
+
+def _factor(epsilon: float) -> str:
+    return f"{np.exp(epsilon):,.3g}"
+
+
+def _about_the_zones(promise: Mapping[str, Any]) -> list[str]:
+    if promise["domain"]["zones_from_data"]:
+        return [
+            "Not protected: the list of zones. It comes from the data: in each listed zone some trip starts or ends, "
+            "and what is promised holds only as far as that list would be the same without the person or trip."
+        ]
+    if promise["threshold"] is not None:
+        return ["Protected: which pairs have trips. Pairs with few trips are not published."]
+    return ["Protected: which pairs have trips. All pairs of a list that does not come from the data got noise."]

@@ -1,0 +1,78 @@
+"""The form of report.json: shipped, made from the registries, and that of every kind of release."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+
+import jsonschema
+import pytest
+
+from flowveil import anonymize
+from flowveil.anonymization import anonymize_slices
+from flowveil.measures import MEASURES, listed
+from flowveil.report.schema import KINDS, schema_text
+from flowveil.report.summary import json_text, summarize
+from flowveil.slices import SlicedFlows
+from flowveil.verify import carriers
+from flowveil.verify.measures import DIGITS
+from unit.publish.releases import city_flows, release_of
+
+SHIPPED = (files("flowveil") / "verify" / "report.schema.json").read_text(encoding="utf-8")
+FORM = jsonschema.Draft202012Validator(json.loads(SHIPPED))
+
+
+def test_the_shipped_schema_is_that_of_the_registries():
+    assert schema_text() == SHIPPED, "python -m flowveil.report.schema > src/flowveil/verify/report.schema.json"
+    FORM.check_schema(json.loads(SHIPPED))
+
+
+def test_verify_has_the_same_measures_in_a_list_of_its_own():
+    assert {m.key for m in listed(noisy=False)} == carriers._MEASURES
+    assert {key: m.digits for key, m in MEASURES.items() if m.digits is not None} == DIGITS
+
+
+@cache
+def report_of(kind):
+    flows = city_flows()
+    match kind:
+        case "plain":
+            release = release_of(flows, budget="volume")
+        case "boxed":
+            release = anonymize(flows, "mondrian", 5)
+        case "noisy":
+            release = anonymize(flows, "laplace", epsilon=1, bound=3, region="observed", unsafe_seed_for_tests=1)
+        case "sliced":
+            parts = tuple(city_flows(seed=seed, rows=900) for seed in (0, 1))
+            parts = tuple(replace(part, origins=flows.origins, destinations=flows.destinations) for part in parts)
+            release = anonymize_slices(SlicedFlows(columns=("sex",), keys=(("f",), ("m",)), slices=parts), "odkanon", 5)
+    assert release.kind == kind
+    return json.loads(json_text(summarize(release)))
+
+
+def _at(content, *path):
+    for step in path:
+        content = content[step]
+    return content
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_reports_have_that_form_and_no_other(kind):
+    report = report_of(kind)
+    assert report["kind"] == kind
+    FORM.validate(report)
+    spoilt = [{**report, "kind": other} for other in ("other", *KINDS) if other != kind]
+    spoilt += [{**report, "more": 1}, {key: value for key, value in report.items() if key != "kind"}]
+    own = ("slices", 0) if kind == "sliced" else ()
+    for key in _at(report, *own, "measures", "trips"):
+        lacking = deepcopy(report)
+        del _at(lacking, *own, "measures", "trips")[key]
+        spoilt.append(lacking)
+    for path in (("measures", "trips"), ("guarantee",), ("parameters",), ("suppression",)):
+        carrier = deepcopy(report)
+        _at(carrier, *path)["Bob"] = 1
+        spoilt.append(carrier)
+    assert not any(FORM.is_valid(wrong) for wrong in spoilt)
