@@ -60,12 +60,14 @@ class Nap:
         return time.sleep, (1.5,)
 
 
-@pytest.mark.parametrize(("in_order", "said"), [(True, ["wait", "touch"]), (False, ["touch", "wait"])])
-def test_results_come_in_order_or_as_they_end(tmp_path, in_order, said):
-    tasks = [("wait", tmp_path / "there"), ("touch", tmp_path / "there")]
-    ended = list(run_tasks(work, 0, tasks, workers=2, in_order=in_order))
-    assert [e.result for e in ended] == said
-    assert [tasks[e.number][0] for e in ended] == said
+def test_results_come_as_they_end_or_in_order(tmp_path):
+    there, other = tmp_path / "there", tmp_path / "other"
+    with closing(run_tasks(work, 10, [("wait", there), ("add", 1)], workers=2)) as ended:
+        assert next(ended) == Ended(1, DONE, 11)
+        there.touch()
+        assert next(ended) == Ended(0, DONE, "wait")
+    ended = list(run_tasks(work, 10, [("wait", other), ("touch", other)], workers=2, in_order=True))
+    assert [e.result for e in ended] == ["wait", "touch"]
 
 
 def test_one_that_is_late_or_dies_takes_no_other_along():

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flowveil.anonymization import anonymize
-from flowveil.errors import FlowveilError, InfeasibleError
+from flowveil.errors import FlowveilError, InfeasibleError, ParameterError
 from flowveil.flows import Flows
+from flowveil.guarantee import Guarantee, check_max_suppressed
+from flowveil.methods import K_METHODS, find_method
 
 if TYPE_CHECKING:
     from flowveil.release.release import Release
@@ -39,6 +41,48 @@ class Attempt:
     release: Release | None = None
     error: str | None = None
     reason: str | None = None
+
+
+def check_runs(
+    flows: Flows,
+    methods: Sequence[str],
+    *,
+    k: Sequence[int],
+    protect: Sequence[Sequence[str]],
+    max_suppressed: float,
+    time_limit: float,
+) -> None:
+    """Refuse what cannot be run, before anything is.
+
+    Raises:
+        ParameterError: a name or number is not allowed.
+        DataError: the data has no persons or weights that a protection needs.
+    """
+    for name in methods:
+        if find_method(name).promises != "k":
+            raise ParameterError(
+                f"Method '{name}' cannot be compared: it promises no k, and its measures may not be published. "
+                "Hint: run it alone; Release.metrics() has its measures for you."
+            )
+    if not methods or not k or not protect:
+        raise ParameterError("There is nothing to compare: name at least one method, one k and one protection.")
+    for step in k:
+        for units in protect:
+            Guarantee.resolve(flows, k=step, protect=units)
+    check_max_suppressed(max_suppressed)
+    if not (np.isfinite(time_limit) and time_limit > 0):
+        raise ParameterError(f"The time limit must be above 0 seconds; found {time_limit!r}.")
+
+
+def methods_of(names: str | Sequence[str] | None) -> list[str]:
+    """The methods that are named, separated by commas or in a sequence; ``all`` and None are those that keep a k."""
+    return list(K_METHODS) if names is None or names == "all" else list(dict.fromkeys(listed(names)))
+
+
+def listed(names: str | Sequence[str], separator: str = ",") -> list[str]:
+    """The names in a text, or in a sequence."""
+    parts = names.split(separator) if isinstance(names, str) else names
+    return [part.strip() for part in parts if part.strip()]
 
 
 def attempt(flows: Flows, asked: Mapping[str, Any]) -> Attempt:

@@ -20,11 +20,10 @@ import numpy as np
 import pyarrow as pa
 
 from flowveil import workers
-from flowveil.errors import ParameterError
-from flowveil.experiments.attempts import FAILED, attempt, warm_up
+from flowveil.experiments.attempts import FAILED, attempt, check_runs, listed, methods_of, warm_up
 from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee, check_max_suppressed
-from flowveil.methods import K_METHODS, find_method
+from flowveil.guarantee import Guarantee
+from flowveil.methods import find_method
 from flowveil.report.frontier import rounded_points
 from flowveil.report.summary import summarize
 
@@ -134,13 +133,13 @@ def compare_flows(
         ParameterError: a method, unit, option or number is wrong; nothing was run.
         DataError: the data has no persons or weights that a protection needs.
     """
-    names = list(K_METHODS) if methods == "all" else _listed(methods)
+    names = methods_of(methods)
     steps = sorted({k} if isinstance(k, int) else set(k))
-    protections = [_units(p) for p in ([protect] if isinstance(protect, str) else protect)]
-    _check(flows, names, steps, protections, options or {})
-    check_max_suppressed(max_suppressed)
-    if not time_limit > 0:
-        raise ParameterError(f"The time limit must be above 0 seconds; found {time_limit!r}.")
+    protections = [tuple(listed(p, "+")) for p in ([protect] if isinstance(protect, str) else protect)]
+    for name, chosen in (options or {}).items():
+        find_method(name).check_options(chosen)
+    limits = {"max_suppressed": max_suppressed, "time_limit": time_limit}
+    check_runs(flows, names, k=steps, protect=protections, **limits)
     asked = [
         {"method": name, "k": step, "protect": units, "max_suppressed": max_suppressed, **(options or {}).get(name, {})}
         for units in protections
@@ -164,38 +163,6 @@ def compare_flows(
         max_suppressed=max_suppressed,
         frontiers=tuple(Frontier(**s, points=one.result) for s, one in zip(swept, sweeps, strict=True) if one.result),
     )
-
-
-def _check(
-    flows: Flows,
-    names: Sequence[str],
-    steps: Sequence[int],
-    protections: Sequence[tuple[str, ...]],
-    options: Mapping[str, Mapping[str, Any]],
-) -> None:
-    """Refuse what cannot be run, before anything is."""
-    for name in names:
-        if find_method(name).promises != "k":
-            raise ParameterError(
-                f"Method '{name}' cannot be compared: it promises no k, and its measures may not be published. "
-                "Hint: run it alone; Release.metrics() has its measures for you."
-            )
-    for name, chosen in options.items():
-        find_method(name).check_options(chosen)
-    if not names or not steps or not protections:
-        raise ParameterError("There is nothing to compare: name at least one method, one k and one protection.")
-    for step in steps:
-        for units in protections:
-            Guarantee.resolve(flows, k=step, protect=units)
-
-
-def _listed(names: str | Sequence[str]) -> list[str]:
-    parts = names.split(",") if isinstance(names, str) else names
-    return list(dict.fromkeys(part.strip() for part in parts if part.strip()))
-
-
-def _units(protect: str | Sequence[str]) -> tuple[str, ...]:
-    return tuple(protect.split("+")) if isinstance(protect, str) else tuple(protect)
 
 
 # ---- one run -----------------------------------------------------------------------------------------------------

@@ -22,12 +22,10 @@ import numpy as np
 
 from flowveil import __version__
 from flowveil.errors import InfeasibleError, OutputError, ParameterError
-from flowveil.experiments.attempts import FAILED, INFEASIBLE, attempt, warm_up
+from flowveil.experiments.attempts import FAILED, INFEASIBLE, attempt, check_runs, listed, methods_of, warm_up
 from flowveil.experiments.study_tables import write_study
 from flowveil.flows import Flows
-from flowveil.guarantee import UNITS, Guarantee, check_max_suppressed
 from flowveil.hierarchy import Hierarchy
-from flowveil.methods import K_METHODS, find_method
 from flowveil.output import real_place, try_place, write_files
 from flowveil.paths import named_path
 from flowveil.slices import SlicedFlows
@@ -127,20 +125,13 @@ def run_study(
 
     Raises:
         ParameterError: a name or number is not allowed.
+        DataError: the data has no persons or weights that a protection needs.
         OutputError: the folder cannot be used, or holds a study of other data.
     """
-    chosen = tuple(methods or K_METHODS)
-    for name in chosen:
-        if find_method(name).promises != "k":
-            raise ParameterError(f"Method '{name}' adds noise and keeps no k; a study compares methods at one k.")
-    units = tuple(_parse_protection(text, flows.whole) for text in protections)
-    if not np.isfinite(time_limit) or time_limit <= 0:
-        raise ParameterError(f"time_limit must be above 0 seconds; found {time_limit!r}.")
+    chosen, units = tuple(methods_of(methods)), tuple(tuple(listed(text, "+")) for text in protections)
+    check_runs(flows.whole, chosen, k=[k], protect=units, max_suppressed=max_suppressed, time_limit=time_limit)
     if workers < 1:
         raise ParameterError(f"workers must be at least 1; found {workers}.")
-    check_max_suppressed(max_suppressed)
-    for protect in units:
-        Guarantee.resolve(flows.whole, k=k, protect=protect)
     flows, hidden = _nameable(flows, k)
     studied = _fingerprint(flows)
     folder = _opened(directory, studied)
@@ -172,18 +163,6 @@ def segment_flows(flows: SlicedFlows, by: str | None, value: str | None) -> Flow
 
 
 # ---- the grid ----------------------------------------------------------------------------------------------
-
-
-def _parse_protection(text: str, flows: Flows) -> tuple[str, ...]:
-    units = tuple(part.strip() for part in text.split("+"))
-    for unit in units:
-        if unit not in UNITS:
-            raise ParameterError(f"Unknown unit '{unit}' to protect; allowed: {', '.join(UNITS)}, joined by '+'.")
-    if "people" in units and flows.people is None:
-        raise ParameterError("People cannot be protected: the input has no person column. Hint: name it with --person.")
-    if "population" in units and flows.weight is None:
-        raise ParameterError("The population cannot be protected: the input has no weights. Hint: use --weight.")
-    return units
 
 
 def _nameable(flows: SlicedFlows, k: int) -> tuple[SlicedFlows, dict[str, int]]:

@@ -17,7 +17,7 @@ from flowveil.report.summary import summarize
 from unit.publish.releases import city_flows, region_flows
 
 #: What a run calls.
-ANONYMIZE = "flowveil.api.anonymize"
+ANONYMIZE = "flowveil.experiments.attempts.anonymize"
 
 
 @pytest.fixture(scope="module")
