@@ -24,6 +24,7 @@ LAYERS = (
     ("methods",),
     ("measures",),
     ("disclosure",),
+    ("anonymization",),
     ("verify",),
     ("report",),
     ("publish",),
