@@ -11,16 +11,16 @@ from flowveil.anonymization import anonymize, anonymize_slices
 from flowveil.errors import ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
+from flowveil.measures import measure
 from flowveil.paths import named_path
+from flowveil.publish.tables import flows_table, zones_table
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.noisy import NoisyRelease
-from flowveil.release.release import Matrix, Publishable, Release
+from flowveil.release.release import Publishable, Release
 from flowveil.slices import SlicedFlows
 from flowveil.trips import read_slices, read_trips
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from flowveil.experiments.comparison import Comparison
     from flowveil.experiments.description import Description
     from flowveil.experiments.study import Study
@@ -33,7 +33,9 @@ __all__ = [
     "anonymize_slices",
     "compare",
     "describe",
+    "flows_table",
     "frontier",
+    "measure",
     "picture",
     "prepare",
     "read_slices",
@@ -41,6 +43,7 @@ __all__ = [
     "read_zones",
     "run_study",
     "verify_folder",
+    "zones_table",
 ]
 
 #: What `read_trips` takes by the name of a role, and what else decides how rows are read.
@@ -259,27 +262,6 @@ def _same_zones(recorded: dict[str, str], source: Any) -> Any:
 
 
 # ---- what releases do, by the rooms that do it ----------------------------------------------------------------
-
-
-def flows_table(release: Publishable) -> pa.Table:
-    """The published matrices; see `flowveil.publish.tables.flows_table`."""
-    from flowveil.publish.tables import flows_table as table
-
-    return table(release)
-
-
-def zones_table(release: Publishable) -> pa.Table:
-    """The published zones; see `flowveil.publish.tables.zones_table`."""
-    from flowveil.publish.tables import zones_table as table
-
-    return table(release)
-
-
-def measure(release: Matrix) -> dict[str, dict[str, float | int | None]]:
-    """All measures of one matrix, exact; see `flowveil.measures.measure`."""
-    from flowveil.measures import measure as measured
-
-    return measured(release)
 
 
 def summarize(release: Publishable, *, formats: Sequence[str] = (), basemap: str | None = None) -> dict[str, Any]:

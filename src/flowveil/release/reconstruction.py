@@ -99,8 +99,8 @@ def zoning_of(release: Release, zones: Any) -> Zoning:
         flows.destinations.check_cut(cuts[1])
         return Zoning.of_cuts(flows.origins, flows.destinations, cuts[0], cuts[1])
     raise ParameterError(
-        f"{type(zones).__name__} is not a zoning. Allowed: a level (for H3 the resolution), a release whose zones do not "
-        "overlap, a pair of cuts, or a Zoning."
+        f"{type(zones).__name__} is not a zoning. Allowed: a level (for H3 the resolution), a release whose zones do "
+        "not overlap, a pair of cuts, or a Zoning."
     )
 
 

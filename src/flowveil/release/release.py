@@ -43,23 +43,11 @@ class Publishable(ABC):
     are made by rooms that know releases, so the methods that ask for them go through the front door, `flowveil.api`.
     """
 
-    if TYPE_CHECKING:  # Fields, or properties, of every class below.
-
-        @property
-        def method(self) -> str:
-            """Name of the method."""
-
-        @property
-        def parameters(self) -> Mapping[str, Any]:
-            """Everything needed to run it again."""
+    if TYPE_CHECKING:  # A field of every class below.
 
         @property
         def input(self) -> Any:
             """What was anonymised. Internal: never written."""
-
-        @property
-        def guarantee(self) -> Any:
-            """What is promised."""
 
     @property
     @abstractmethod
