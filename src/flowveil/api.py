@@ -15,8 +15,7 @@ from flowveil.measures import measure
 from flowveil.paths import named_path
 from flowveil.publish.tables import flows_table, zones_table
 from flowveil.release.folder import ReleaseFolder
-from flowveil.release.noisy import NoisyRelease
-from flowveil.release.release import Publishable, Release
+from flowveil.release.release import Publishable
 from flowveil.slices import SlicedFlows
 from flowveil.trips import read_slices, read_trips
 
@@ -293,6 +292,7 @@ def write_internal_report(
     """Write a page of raw counts for the data holder; see `flowveil.report.internal.write_internal_report`."""
     from flowveil.report.internal import write_internal_report as write
 
-    if not isinstance(release, Release | NoisyRelease):
+    if release.slice_columns:
         raise ParameterError("An internal report is about one matrix. Hint: write that of a slice, release[slice].")
-    return write(release, path, folder=folder)
+    ((_, matrix),) = release.parts
+    return write(matrix, path, folder=folder)

@@ -120,7 +120,7 @@ def test_what_the_first_call_compiles_is_not_measured(flows, monkeypatch):
         calls.append((len(some), asked, written.getvalue()))
         raise RuntimeError("too few flows")
 
-    monkeypatch.setattr(flowveil.api, "anonymize", watched)
+    monkeypatch.setattr("flowveil.anonymization.anonymize", watched)
     asked = {"method": "odkanon", "k": 10, "protect": ("trips", "people"), "budget": "volume"}
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(pickle.dumps(asked) + pickle.dumps(flows))))
     comparison.answer_job(written)
@@ -145,7 +145,7 @@ def test_a_run_that_breaks_is_named_without_its_message(flows, monkeypatch):
     def broken(*_, **__):
         raise KeyError("SECRET0001")
 
-    monkeypatch.setattr(flowveil.api, "anonymize", broken)
+    monkeypatch.setattr("flowveil.anonymization.anonymize", broken)
     result = comparison._result(flows, {"method": "odkanon"})
     assert result == {"status": "failed", "reason": "unexpected KeyError"}
 
