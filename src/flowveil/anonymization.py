@@ -228,8 +228,9 @@ def anonymize_slices(
         GuaranteeError: a recount contradicts the method; nothing may be published.
     """
     if not isinstance(flows, SlicedFlows):
+        found = type(flows).__name__
         raise ParameterError(
-            f"anonymize_slices needs sliced flows; found {type(flows).__name__}. Hint: pass what read_slices returns."
+            f"anonymize_slices needs sliced flows; found {found}. Hint: pass what read_slices returns."
         )
     chosen = _method_of_slices(method, options, common_zones=common_zones)
     if workers < 1:
@@ -241,7 +242,7 @@ def anonymize_slices(
     coarser = flows.coarser_keys(steps, total=total)
     run.parameters["slices"] = {
         "by_many": flows.intake.by_many,
-        "every": flows.every.name if flows.every is not None else None,
+        "every": flows.every and flows.every.name,
         "also_every": [step.name for step in steps],
         "total": total,
         "common_zones": common_zones,
@@ -250,12 +251,9 @@ def anonymize_slices(
     made = _share_zones(task, keys, progress) if common_zones else _plan_each(task, keys, workers, progress)
     published = {key: release for key, release in zip(keys, made, strict=True) if release is not None}
     if not published:
-        raise InfeasibleError(
-            f"None of {len(keys)} slices can be published: even the largest zones hold fewer than the guarantee asks "
-            f"for ({run.guarantee.in_words()}). Hint: lower k, or cut into fewer slices."
-        )
-    found = differences(flows, coarser, published, common_zones=common_zones)
-    refuse_differences(found, accepted=accept_differencing)
+        raise _nothing_left(len(keys), run.guarantee)
+    differencing = differences(flows, coarser, published, common_zones=common_zones)
+    refuse_differences(differencing, accepted=accept_differencing)
     return SlicedRelease(
         input=flows,
         keys=tuple(published),
@@ -264,8 +262,15 @@ def anonymize_slices(
         method=chosen.name,
         parameters=MappingProxyType(run.parameters),
         n_unpublished=len(keys) - len(published),
-        differencing=found,
+        differencing=differencing,
         common_zones=common_zones,
+    )
+
+
+def _nothing_left(n_slices: int, guarantee: Guarantee) -> InfeasibleError:
+    return InfeasibleError(
+        f"None of {n_slices} slices can be published: even the largest zones hold fewer than the guarantee asks for "
+        f"({guarantee.in_words()}). Hint: lower k, or cut into fewer slices."
     )
 
 

@@ -12,16 +12,15 @@ from flowveil.engines import read_flows, read_slices, read_trips
 from flowveil.errors import ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
+from flowveil.measures import measure
 from flowveil.paths import named_path
+from flowveil.publish.tables import flows_table, zones_table
 from flowveil.reading import Reading
 from flowveil.release.folder import ReleaseFolder
-from flowveil.release.noisy import NoisyRelease
-from flowveil.release.release import Matrix, Publishable, Release
+from flowveil.release.release import Publishable
 from flowveil.slices import SlicedFlows
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from flowveil.experiments.comparison import Comparison
     from flowveil.experiments.description import Description
     from flowveil.experiments.study import Study
@@ -34,7 +33,9 @@ __all__ = [
     "anonymize_slices",
     "compare",
     "describe",
+    "flows_table",
     "frontier",
+    "measure",
     "picture",
     "prepare",
     "read_slices",
@@ -42,6 +43,7 @@ __all__ = [
     "read_zones",
     "run_study",
     "verify_folder",
+    "zones_table",
 ]
 
 
@@ -241,27 +243,6 @@ def _parameters_of(folder: Path) -> dict[str, Any]:
 # ---- what releases do, by the rooms that do it ----------------------------------------------------------------
 
 
-def flows_table(release: Publishable) -> pa.Table:
-    """The published matrices; see `flowveil.publish.tables.flows_table`."""
-    from flowveil.publish.tables import flows_table as table
-
-    return table(release)
-
-
-def zones_table(release: Publishable) -> pa.Table:
-    """The published zones; see `flowveil.publish.tables.zones_table`."""
-    from flowveil.publish.tables import zones_table as table
-
-    return table(release)
-
-
-def measure(release: Matrix) -> dict[str, dict[str, float | int | None]]:
-    """All measures of one matrix, exact; see `flowveil.measures.measure`."""
-    from flowveil.measures import measure as measured
-
-    return measured(release)
-
-
 def summarize(release: Publishable, *, formats: Sequence[str] = (), basemap: str | None = None) -> dict[str, Any]:
     """The content of report.json; see `flowveil.report.summary.summarize`."""
     from flowveil.report.summary import summarize as summary
@@ -291,6 +272,7 @@ def write_internal_report(
     """Write a page of raw counts for the data holder; see `flowveil.report.internal.write_internal_report`."""
     from flowveil.report.internal import write_internal_report as write
 
-    if not isinstance(release, Release | NoisyRelease):
+    if release.slice_columns:
         raise ParameterError("An internal report is about one matrix. Hint: write that of a slice, release[slice].")
-    return write(release, path, folder=folder)
+    ((_, matrix),) = release.parts
+    return write(matrix, path, folder=folder)

@@ -24,6 +24,8 @@ LAYERS = (
     ("methods",),
     ("measures",),
     ("disclosure",),
+    ("anonymization",),
+    ("anonymization",),
     ("verify",),
     ("report",),
     ("publish",),

@@ -33,16 +33,16 @@ class Method:
     Attributes:
         name: what users write.
         plan: the function, which returns a `Plan`, or `NoisyCounts` where it promises epsilon.
-        homogeneous: its zones never overlap.
         summary: one line for the help.
+        homogeneous: its zones never overlap.
         promises: ``k``: every cell hides so many; or ``epsilon``: noisy counts under differential privacy, to which k,
             protect and max_suppressed mean nothing.
     """
 
     name: str
     plan: Callable[..., Any]
-    homogeneous: bool
     summary: str
+    homogeneous: bool = True
     promises: Literal["k", "epsilon"] = "k"
 
     @property
@@ -116,70 +116,53 @@ METHODS: dict[str, Method] = {
     m.name: m
     for m in (
         Method(
-            name="twincut",
-            plan=twincut,
-            homogeneous=True,
-            summary="the finest zones that do not overlap, within the limit on suppression (ours; the default)",
+            "twincut",
+            twincut,
+            "the finest zones that do not overlap, within the limit on suppression (ours; the default)",
         ),
+        Method("odkanon", odkanon, "greedy merging into zones that do not overlap (Armenante et al. 2025)"),
         Method(
-            name="odkanon",
-            plan=odkanon,
-            homogeneous=True,
-            summary="greedy merging into zones that do not overlap (Armenante et al. 2025)",
+            "oigh", oigh, "one level for all origins and one for all destinations (as adapted by Matet et al. 2023)"
         ),
+        Method("suppression", suppression, "tiles as they are, short cells dropped without limit (baseline)"),
         Method(
-            name="oigh",
-            plan=oigh,
-            homogeneous=True,
-            summary="one level for all origins and one for all destinations (as adapted by Matet et al. 2023)",
-        ),
-        Method(
-            name="suppression",
-            plan=suppression,
-            homogeneous=True,
-            summary="tiles as they are, short cells dropped without limit (baseline)",
-        ),
-        Method(
-            name="atg-dual",
-            plan=atg_dual,
+            "atg-dual",
+            atg_dual,
+            "best destination cut for each origin zone, hard limit on suppression (Matet et al. 2023)",
             homogeneous=False,
-            summary="best destination cut for each origin zone, hard limit on suppression (Matet et al. 2023)",
         ),
         Method(
-            name="atg-soft",
-            plan=atg_soft,
+            "atg-soft",
+            atg_soft,
+            "the same with a hard limit on zone sizes instead (Matet et al. 2023)",
             homogeneous=False,
-            summary="the same with a hard limit on zone sizes instead (Matet et al. 2023)",
         ),
         Method(
-            name="mondrian",
-            plan=mondrian,
+            "mondrian",
+            mondrian,
+            "median cuts of coordinates into boxes, nothing suppressed (LeFevre et al. 2006)",
             homogeneous=False,
-            summary="median cuts of coordinates into boxes, nothing suppressed (LeFevre et al. 2006)",
         ),
         Method(
-            name="glove",
-            plan=glove,
+            "glove",
+            glove,
+            "greedy merging of boxes that are short (Gramaglia and Fiore 2015, by Matet et al. 2023)",
             homogeneous=False,
-            summary="greedy merging of boxes that are short (Gramaglia and Fiore 2015, by Matet et al. 2023)",
         ),
         Method(
-            name="glove-sk",
-            plan=glove_sk,
+            "glove-sk",
+            glove_sk,
+            "scikit-learn's clustering, blind to volumes (baseline, Matet et al. 2023)",
             homogeneous=False,
-            summary="scikit-learn's clustering, blind to volumes (baseline, Matet et al. 2023)",
         ),
         Method(
-            name="laplace",
-            plan=laplace,
-            homogeneous=True,
-            summary="noisy counts, differentially private; --option epsilon=1, no k (baseline, Matet et al. 2023)",
+            "laplace",
+            laplace,
+            "noisy counts, differentially private; --option epsilon=1, no k (baseline, Matet et al. 2023)",
             promises="epsilon",
         ),
     )
 }
-
-
 #: The names of the methods that promise k: they can be compared, and anonymise slices.
 K_METHODS = tuple(name for name, method in METHODS.items() if method.promises == "k")
 

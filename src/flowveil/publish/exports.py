@@ -1,7 +1,7 @@
 """The matrix and its zones in the formats that other tools read.
 
 Every export holds the rows of ``flows.parquet`` and ``zones.parquet`` and nothing else: each writer gets the two
-published tables, so no export can tell more than they do. Bytes are the same for the same release: no time, no
+published tables, so no export can disclose more than they do. Bytes are the same for the same release: no time, no
 host, no random name is written. Text in a CSV file is written so that no spreadsheet runs it
 (`flowveil.publish.spreadsheets`); the other formats keep every code as it is.
 

@@ -59,12 +59,7 @@ def write_geopackage(path: Path, layers: dict[str, tuple[pa.Table, Any, str]]) -
     """
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as base:
         # Before the first table: these are part of the header.
-        for setting in (
-            "page_size = 4096",
-            "encoding = 'UTF-8'",
-            "application_id = 1196444487",
-            "user_version = 10300",
-        ):
+        for setting in _SETTINGS:
             base.execute(f"PRAGMA {setting}")
         base.execute("BEGIN")
         for statement in _TABLES:

@@ -1,8 +1,8 @@
 """The two tables of a release: the matrix and its zones.
 
 Both are pure functions of the release and sorted by their text codes, so the same release gives the same
-bytes. Only zones that occur in a published cell are listed: a zone whose cells are all suppressed would tell
-that somebody went there.
+bytes. Only zones that occur in a published cell are listed: a zone whose cells are all suppressed would
+reveal that somebody went there.
 """
 
 from __future__ import annotations

@@ -99,8 +99,8 @@ def zoning_of(release: Release, zones: Any) -> Zoning:
         flows.destinations.check_cut(cuts[1])
         return Zoning.of_cuts(flows.origins, flows.destinations, cuts[0], cuts[1])
     raise ParameterError(
-        f"{type(zones).__name__} is no zoning. Allowed: a level (for H3 the resolution), a release whose zones do not "
-        "overlap, a pair of cuts, or a Zoning."
+        f"{type(zones).__name__} is not a zoning. Allowed: a level (for H3 the resolution), a release whose zones do "
+        "not overlap, a pair of cuts, or a Zoning."
     )
 
 
@@ -149,7 +149,7 @@ def reconstruct(release: Release, zones: Any) -> Reconstruction:
     of areas, the result is exact.
 
     Raises:
-        ParameterError: this is no zoning, its zones are not nodes of the tree, or it is too fine.
+        ParameterError: this is not a zoning, its zones are not nodes of the tree, or it is too fine.
     """
     zoning = zoning_of(release, zones)
     cells, plan, flows = release.cells, release.plan, release.input

@@ -57,10 +57,6 @@ class Publishable(ABC):
         def input(self) -> Any:
             """What was anonymised. Internal: never written."""
 
-        @property
-        def guarantee(self) -> Any:
-            """What is promised."""
-
     @property
     @abstractmethod
     def kind(self) -> Kind:

@@ -359,7 +359,7 @@ def test_the_profile_is_for_its_owner_and_never_in_the_release(trips, tmp_path: 
 
 
 def test_processes_change_nothing(by_sex, monkeypatch):
-    monkeypatch.setattr("flowveil.release.sliced.SECONDS_ALONE", 0.0)
+    monkeypatch.setattr("flowveil.anonymization.SECONDS_ALONE", 0.0)
     one, two = anonymize_slices(by_sex, k=5), anonymize_slices(by_sex, k=5, workers=2)
     assert one.keys == two.keys
     for a, b in zip(one.releases, two.releases, strict=True):
