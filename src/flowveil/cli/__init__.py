@@ -203,7 +203,7 @@ def demo(talk: Talk, out: str) -> None:
     release = _publish(talk, flows, out, k=10)
     page = f"{out.rstrip('/')}-beside.html"
     # Not in the folder: a release holds the numbers of one release, so that all of them can be recounted.
-    write_private(page, render(summarize(release), release.flows, release.zones, beside=other), folder=Path(out))
+    write_private(page, render(summarize(release), release.flows, release.zones, side_by_side=other), folder=Path(out))
     # A survey nobody took part in: its measures may be told exactly.
     m = other.metrics()["trips"]
     talk.say(
@@ -511,7 +511,7 @@ def compare(
     """Run several methods and k on INPUT: tables, trade-off charts, maps side by side. Internal."""
     from flowveil.api import read_trips
     from flowveil.experiments.comparison import compare_flows
-    from flowveil.report.comparison import check_folder, to_markdown
+    from flowveil.experiments.comparison_tables import check_folder, to_markdown
 
     steps = _parse_steps(k)
     chosen: dict[str, dict[str, Any]] = {}

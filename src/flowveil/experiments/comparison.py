@@ -10,7 +10,6 @@ frontier of error against suppression is drawn beside them, rounded.
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import pickle
 import subprocess
@@ -32,7 +31,6 @@ from flowveil.guarantee import Guarantee
 from flowveil.methods import METHODS, find_method
 
 if TYPE_CHECKING:
-    from flowveil.methods.twincut import FrontierPoint
     from flowveil.release.plan import Release
 
 #: How a run may end. Only the first has measures.
@@ -44,8 +42,6 @@ START_LIMIT = 600
 WARM_UP_FLOWS = 50
 #: What a child writes when the run itself begins.
 _READY = b"ready\n"
-
-INTERNAL = "releases of the same data with different k can be subtracted from each other."
 
 
 @dataclass(frozen=True)
@@ -119,15 +115,15 @@ class Comparison:
 
     def write(self, directory: str | PathLike[str]) -> Path:
         """Write comparison.csv, .md, .tex and .html into a folder that is new, empty or an earlier comparison."""
-        from flowveil.report.comparison import write_comparison
+        from flowveil.experiments.comparison_tables import write_comparison
 
         return write_comparison(self, directory)
 
     def _repr_html_(self) -> str:
-        from flowveil.report.comparison import render_comparison
+        from flowveil.experiments.comparison_tables import to_html
         from flowveil.report.document import frame
 
-        return frame(render_comparison(self))
+        return frame(to_html(self))
 
 
 def compare_flows(
@@ -333,18 +329,9 @@ def _say_ready(output: BinaryIO) -> None:
 
 def _sweep(flows: Flows, *, k: int, protect: Sequence[str]) -> dict[str, Any]:
     from flowveil.api import frontier
+    from flowveil.report.frontier import rounded_points
 
     return {"points": rounded_points(frontier(flows, k=k, protect=protect))}
-
-
-def rounded_points(points: Sequence[FrontierPoint]) -> tuple[tuple[float, float], ...]:
-    """Share suppressed and error, to what a chart can show: exact, two points may differ by a single cell."""
-    told: dict[float, float] = {}
-    for point in points:
-        # Upwards: no point may seem to suppress less than it does.
-        share = math.ceil(point.suppressed_share * 1000) / 1000
-        told[share] = min(float(f"{point.value:.3g}"), told.get(share, float("inf")))
-    return tuple(sorted(told.items()))
 
 
 def _warm_up(flows: Flows, asked: dict[str, Any]) -> None:

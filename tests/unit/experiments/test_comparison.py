@@ -15,7 +15,7 @@ import pytest
 import flowveil
 from flowveil.errors import DataError, OutputError, ParameterError
 from flowveil.experiments import comparison
-from flowveil.report.comparison import FILES, render_comparison, to_csv, to_latex, to_markdown
+from flowveil.experiments.comparison_tables import FILES, to_csv, to_html, to_latex, to_markdown
 from flowveil.report.summary import summarize
 from unit.publish.releases import city_flows, region_flows
 
@@ -134,7 +134,7 @@ def test_what_the_first_call_compiles_is_not_measured(flows, monkeypatch):
 
 
 def test_runs_that_are_not_in_the_charts_are_told_apart(found):
-    text = render_comparison(found)
+    text = to_html(found)
     (said,) = re.findall("Not in the charts: (.*?)</p>", text)
     named = said.rstrip(".").split(", ")
     assert len(named) == len(set(named)) == 4

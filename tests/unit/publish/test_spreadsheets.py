@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 import flowveil
 from flowveil.experiments.comparison import Comparison, Run
+from flowveil.experiments.comparison_tables import to_csv
 from flowveil.experiments.study import Study
 from flowveil.experiments.study_tables import write_study
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
 from flowveil.publish.spreadsheets import decoded, encoded, encoded_table
-from flowveil.report.comparison import to_csv
 from flowveil.tabular.records import write_records
 from flowveil.verify.exports import csv_text
 from flowveil.verify.release import verify_release
