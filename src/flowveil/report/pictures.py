@@ -98,7 +98,7 @@ def draw(
             listed = zones if end == "flows" else zones_of(zones, end)
             said += _frame(place, extent, extent.outside(listed))
         if title:
-            figure.suptitle(title)
+            figure.suptitle(title, parse_math=False)
         content = _rendered(figure, target.suffix.lower(), title or _TITLES[show], " ".join(said))
     write_files({path: lambda file: file.write_bytes(content)})
     return target
