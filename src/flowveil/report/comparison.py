@@ -11,7 +11,8 @@ import pyarrow as pa
 from flowveil.report.charts import Line, Mark, line_chart
 from flowveil.report.document import Figure, Part, fill, number, page
 from flowveil.report.frontier import Points, frontier_part
-from flowveil.report.maps import ENDS, Geometries, geometries, look, place_layers, volume_of, zones_of
+from flowveil.report.layers import look
+from flowveil.report.maps import ENDS, Geometries, geometries, place_layers, volume_of, zones_of
 
 if TYPE_CHECKING:
     from flowveil.experiments.comparison import Comparison, Run

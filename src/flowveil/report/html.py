@@ -10,14 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from flowveil.errors import ParameterError
-from flowveil.report.charts import bar_chart, count_histogram, share_bar, size_histogram
-from flowveil.report.document import Figure, Part, charts, fill, host, number, page
-from flowveil.report.maps import ENDS, map_of_release, zones_of
-from flowveil.report.noise import NOISE_MEASURES, figures_of_noise, promise_of_noise, rows_of_noise
+from flowveil.report.document import Part, fill, host, number, page
+from flowveil.report.maps import ENDS, map_of_release
+from flowveil.report.noise import NOISE_MEASURES, figures_of_noise, is_noisy, promise_of_noise, rows_of_noise
+from flowveil.report.sizes import BASES, distribution_part
 from flowveil.report.slices import overview, short_number, slices_part
 
 if TYPE_CHECKING:
@@ -104,8 +103,6 @@ _THRESHOLDS = (
     ("population", "Population (sum of weights)"),
     ("locations", "Tiles in which its trips begin, and in which they end"),
 )
-
-_BASES = {"trips": "by trips", "weight": "by weight"}
 
 #: Tile server of the optional background map. It answers pages that were opened from a file; OpenStreetMap's own
 #: wants to know the page that asks, and a file has no address.
@@ -202,12 +199,6 @@ def tile_server(given: str | None) -> str | None:
 
 
 # ---- the top -----------------------------------------------------------------------------------------------------
-
-
-def is_noisy(report: Mapping[str, Any]) -> bool:
-    """Whether differential privacy is promised, and no smallest cell."""
-    # A report without a kind is recognised by what it promises.
-    return bool(report["kind"] == "noisy" if "kind" in report else "epsilon" in report["guarantee"])
 
 
 def top(report: Mapping[str, Any]) -> dict[str, Any]:
@@ -348,70 +339,6 @@ def _colours(view: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [colour for colour in _COLOURS if colour[0] not in unknown]
 
 
-# ---- how full, how large -----------------------------------------------------------------------------------------
-
-
-def distribution_part(report: Mapping[str, Any], flows: pa.Table, zones: pa.Table) -> Part:
-    """Cell sizes against k, volume kept and suppressed, zone sizes."""
-    if is_noisy(report):
-        drawn = [_noisy_sizes(report["guarantee"], flows)]
-    else:
-        bases = [basis for basis in _BASES if basis in flows.column_names]
-        drawn = [*(_cell_sizes(report["guarantee"], flows, basis) for basis in bases), _kept(report)]
-    for end in ENDS:
-        listed = zones_of(zones, end)
-        if listed["tiles"].null_count:
-            # How many tiles a zone could hold is not always known.
-            continue
-        title = f"Sizes of {end} zones"
-        chart = bar_chart(count_histogram(listed["tiles"].to_numpy()), title=title, label="possible tiles in the zone")
-        caption = "How many zones could hold how many tiles, seen or not; the fewer, the finer."
-        drawn.append(Figure(title, caption, [("", chart)]))
-    return Part("sizes", "How full the cells are, how large the zones", charts(drawn))
-
-
-def _cell_sizes(guarantee: Mapping[str, Any], flows: pa.Table, basis: str) -> Figure:
-    threshold = guarantee.get("trips" if basis == "trips" else "population")
-    if threshold is None and basis == "trips":
-        # k different people make at least k trips.
-        threshold = guarantee.get("people")
-    name = f"k = {threshold}" if basis == "trips" else f"threshold {number(threshold)}"
-    bars = size_histogram(flows[basis].to_numpy().astype(np.float64), threshold=threshold, name=name)
-    note = "No published cell is left of the line."
-    if basis == "weight" and "population" in guarantee and threshold is None:
-        note = "Every cell reaches the threshold, whose number is withheld."
-    elif threshold is None:
-        note = f"By {basis}, nothing is promised in this release."
-    elif any(bars.short):
-        note = "Cells left of the line are short in this unit."
-    title = f"Cell sizes, {_BASES[basis]}"
-    chart = bar_chart(bars, title=title, label=f"{basis} in the cell")
-    return Figure(title, f"How many cells hold how much. {note}", [("", chart)])
-
-
-def _noisy_sizes(guarantee: Mapping[str, Any], flows: pa.Table) -> Figure:
-    threshold = guarantee["threshold"]
-    name = f"threshold {number(threshold)}"
-    bars = size_histogram(flows["trips"].to_numpy().astype(np.float64), threshold=threshold, name=name)
-    title = "Noisy counts"
-    note = "Noise included: most small counts may be nothing else." if threshold is None else "Noise included."
-    chart = bar_chart(bars, title=title, label="trips of the pair")
-    return Figure(title, f"How many pairs show how many trips. {note}", [("", chart)])
-
-
-def _kept(report: Mapping[str, Any]) -> Figure:
-    title = "Volume kept and suppressed"
-    drawings = []
-    for basis, values in report["measures"].items():
-        share = values.get("suppressed_share")
-        if share is not None:
-            name = _BASES.get(basis, basis)
-            drawings.append((name, share_bar(1 - share, title=f"{title}, {name}")))
-    if not drawings:
-        return Figure(title, "How much was suppressed is withheld, because it would disclose single values.")
-    return Figure(title, "The part of the input that is in a published cell.", drawings)
-
-
 # ---- text --------------------------------------------------------------------------------------------------------
 
 
@@ -452,7 +379,7 @@ def measures_part(report: Mapping[str, Any]) -> Part:
     """All measures, each with what it means."""
     content = fill(
         "measures.html",
-        bases=[_BASES.get(basis, basis) for basis in report["measures"]],
+        bases=[BASES.get(basis, basis) for basis in report["measures"]],
         rows=list(_measure_rows(report)),
         reason=(report.get("withheld") or {}).get("reason"),
     )

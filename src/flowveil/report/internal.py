@@ -21,8 +21,6 @@ from flowveil.report.charts import Mark, bar_chart, size_histogram
 from flowveil.report.document import Figure, Part, fill, number, page
 from flowveil.report.frontier import frontier_part, rounded_points
 from flowveil.report.html import (
-    distribution_part,
-    is_noisy,
     maps_part,
     measures_part,
     parameters_part,
@@ -31,7 +29,10 @@ from flowveil.report.html import (
     short_promise,
     top,
 )
-from flowveil.report.maps import MAX_ZONES, density_layer, further_layer, look
+from flowveil.report.layers import density_layer, further_layer, look
+from flowveil.report.maps import MAX_ZONES
+from flowveil.report.noise import is_noisy
+from flowveil.report.sizes import distribution_part
 from flowveil.report.summary import FORMAT, summarize
 from flowveil.verify.files import read_json
 

@@ -124,6 +124,12 @@ def _about_the_zones(promise: Mapping[str, Any]) -> list[str]:
     return ["Protected: which pairs have trips. All pairs of a list that does not come from the data got noise."]
 
 
+def is_noisy(report: Mapping[str, Any]) -> bool:
+    """Whether differential privacy is promised, and no smallest cell."""
+    # A report without a kind is recognised by what it promises.
+    return bool(report["kind"] == "noisy" if "kind" in report else "epsilon" in report["guarantee"])
+
+
 def promise_of_noise(guarantee: Mapping[str, Any]) -> str:
     """The promise in a few words, for a heading."""
     whom = "person" if guarantee["unit"] == "person" else "trip, not each person"

@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from flowveil.report.document import Part, fill, number
-from flowveil.report.maps import ENDS, density_layer, further_layer, geometries, look, volume_of, zones_of
+from flowveil.report.layers import density_layer, further_layer, look
+from flowveil.report.maps import ENDS, geometries, volume_of, zones_of
 from flowveil.report.summary import summarize
 
 if TYPE_CHECKING:
