@@ -34,7 +34,7 @@ def demo(output: Output, out: str) -> None:
     release = publish_one(output, flows, out, {"k": 10})
     page = f"{out.rstrip('/')}-beside.html"
     # Not in the folder: a release holds the numbers of one release, so that all of them can be recounted.
-    write_private(page, render(summarize(release), release.flows, release.zones, beside=other), folder=Path(out))
+    write_private(page, render(summarize(release), release.flows, release.zones, side_by_side=other), folder=Path(out))
     # Nobody took part in this survey: its measures may be printed exactly.
     m = other.metrics()["trips"]
     output.say(

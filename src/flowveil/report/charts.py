@@ -6,16 +6,48 @@ Every chart comes with a title and a description for those who do not see it, an
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from html import escape
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flowveil.report.document import fill
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 560, 46, 12, 40, 40
 HEIGHT = 260
+FLOOR = HEIGHT - BOTTOM
+
+
+@dataclass(frozen=True)
+class Shape:
+    """An element of an SVG; the template escapes its attributes and words.
+
+    Attributes:
+        tag: its name.
+        attributes: names and values.
+        words: its text.
+        hint: what a pointer above it shows.
+    """
+
+    tag: str
+    attributes: Mapping[str, str | int]
+    words: str = ""
+    hint: str = ""
+
+
+def shape(tag: str, words: str = "", /, **attributes: str | float) -> Shape:
+    """An element; ``class_`` stands for class and ``_`` for a hyphen. Lengths that are not whole get one decimal."""
+    named = {
+        name.rstrip("_").replace("_", "-"): f"{value:.1f}" if isinstance(value, float) else value
+        for name, value in attributes.items()
+    }
+    return Shape(tag, named, words)
 
 
 @dataclass(frozen=True)
@@ -86,7 +118,7 @@ def _short(value: float) -> str:
     return f"{value:,.0f}" if value == round(value) else f"{value:,.3g}"
 
 
-def bar_chart(bars: Bars, *, title: str, label: str) -> str:
+def bar_chart(bars: Bars, *, title: str, label: str) -> Markup:
     """The histogram as SVG.
 
     Args:
@@ -96,40 +128,29 @@ def bar_chart(bars: Bars, *, title: str, label: str) -> str:
     """
     n, top = len(bars.values), max((*bars.values, 1))
     width = (WIDTH - LEFT - RIGHT) / max(n, 1)
-    plot = HEIGHT - TOP - BOTTOM
-    floor = HEIGHT - BOTTOM
-    parts = [f'<line class="axis" x1="{LEFT}" y1="{floor}" x2="{WIDTH - RIGHT}" y2="{floor}"/>']
+    shapes = [_axis(FLOOR, stop=WIDTH - RIGHT)]
     # Labels must not lie on each other: a character is some seven units wide.
     longest = max((len(name) for name in bars.labels), default=1)
     every = max(1, math.ceil((7 * longest + 6) / width))
     for i, (name, value) in enumerate(zip(bars.labels, bars.values, strict=True)):
         # A bar of one among thousands must still be seen.
-        height = 0 if value == 0 else max(2.0, plot * value / top)
+        height = 0.0 if value == 0 else max(2.0, (FLOOR - TOP) * value / top)
         x, middle = LEFT + i * width, LEFT + (i + 0.5) * width
-        short = " short" if bars.short and bars.short[i] else ""
-        parts.append(
-            f'<rect class="bar{short}" x="{x + 1.5:.1f}" y="{floor - height:.1f}" width="{width - 3:.1f}" '
-            f'height="{height:.1f}" rx="2"><title>{escape(name)}: {value:,}</title></rect>'
-        )
+        look = "bar short" if bars.short and bars.short[i] else "bar"
+        bar = shape("rect", class_=look, x=x + 1.5, y=FLOOR - height, width=width - 3, height=height, rx=2)
+        shapes.append(replace(bar, hint=f"{name}: {value:,}"))
         if value and width > 26:
-            text = _short(value)
-            parts.append(
-                f'<text class="value" x="{middle:.1f}" y="{floor - height - 5:.1f}" text-anchor="middle">{text}</text>'
-            )
+            up = FLOOR - height - 5
+            shapes.append(shape("text", _short(value), class_="value", x=middle, y=up, text_anchor="middle"))
         if i % every == 0:
-            parts.append(f'<text x="{middle:.1f}" y="{floor + 16}" text-anchor="middle">{escape(name)}</text>')
+            shapes.append(shape("text", name, x=middle, y=FLOOR + 16, text_anchor="middle"))
     if bars.mark is not None and bars.mark_text:
         x = LEFT + bars.mark * width
-        parts.append(f'<line class="mark" x1="{x:.1f}" y1="{TOP - 34}" x2="{x:.1f}" y2="{floor}"/>')
+        shapes.append(shape("line", class_="mark", x1=x, y1=TOP - 34, x2=x, y2=FLOOR))
         side, anchor = (6, "start") if x < WIDTH - 150 else (-6, "end")
-        parts.append(
-            f'<text class="mark" x="{x + side:.1f}" y="{TOP - 26}" text-anchor="{anchor}">'
-            f"{escape(bars.mark_text)}</text>"
-        )
-    parts.append(
-        f'<text x="{LEFT + (WIDTH - LEFT - RIGHT) / 2}" y="{HEIGHT - 4}" text-anchor="middle">{escape(label)}</text>'
-    )
-    return svg(parts, title=title, description=in_words(bars), height=HEIGHT)
+        shapes.append(shape("text", bars.mark_text, class_="mark", x=x + side, y=TOP - 26, text_anchor=anchor))
+    shapes.append(_axis_name(label, stop=WIDTH - RIGHT))
+    return svg(shapes, title=title, description=in_words(bars))
 
 
 def in_words(bars: Bars) -> str:
@@ -137,26 +158,33 @@ def in_words(bars: Bars) -> str:
     return "; ".join(f"{name}: {value:,}" for name, value in zip(bars.labels, bars.values, strict=True))
 
 
-def share_bar(kept: float, *, title: str) -> str:
+def share_bar(kept: float, *, title: str) -> Markup:
     """One bar: the share that is published and the share that is suppressed."""
     width = WIDTH - 2
-    cut = max(2.0, min(width - 2.0, width * kept)) if kept < 1 else width
-    parts = [
-        f'<rect class="bar" x="1" y="22" width="{cut:.1f}" height="26" rx="3"/>',
-        f'<text class="value" x="2" y="15">published {kept:.2%}</text>',
+    cut = float(max(2.0, min(width - 2.0, width * kept)) if kept < 1 else width)
+    shapes = [
+        shape("rect", class_="bar", x=1, y=22, width=cut, height=26, rx=3),
+        shape("text", f"published {kept:.2%}", class_="value", x=2, y=15),
     ]
     if kept < 1:
-        parts += [
-            f'<rect class="soft" x="{cut + 1:.1f}" y="22" width="{width - cut:.1f}" height="26" rx="3"/>',
-            f'<text class="value" x="{WIDTH - 2}" y="15" text-anchor="end">suppressed {1 - kept:.2%}</text>',
+        shapes += [
+            shape("rect", class_="soft", x=cut + 1, y=22, width=width - cut, height=26, rx=3),
+            shape("text", f"suppressed {1 - kept:.2%}", class_="value", x=WIDTH - 2, y=15, text_anchor="end"),
         ]
-    return svg(parts, title=title, description=f"published {kept:.2%}, suppressed {1 - kept:.2%}", height=52)
+    return svg(shapes, title=title, description=f"published {kept:.2%}, suppressed {1 - kept:.2%}", height=52)
 
 
-def svg(parts: Iterable[str], *, title: str, description: str, height: int, width: int = WIDTH) -> str:
+def svg(shapes: Sequence[Shape], *, title: str, description: str, height: int = HEIGHT) -> Markup:
     """Wrap shapes into an SVG with its text alternatives."""
-    said = escape(f"{title}. {description}")
-    return f'<svg class="chart" viewBox="0 0 {width} {height}" role="img" aria-label="{said}">{"".join(parts)}</svg>'
+    return fill("chart.svg", shapes=shapes, title=title, description=description, width=WIDTH, height=height)
+
+
+def _axis(y: float, *, stop: int) -> Shape:
+    return shape("line", class_="axis", x1=LEFT, y1=y, x2=stop, y2=y)
+
+
+def _axis_name(name: str, *, stop: int) -> Shape:
+    return shape("text", name, x=LEFT + (stop - LEFT) / 2, y=HEIGHT - 4, text_anchor="middle")
 
 
 @dataclass(frozen=True)
@@ -167,86 +195,104 @@ class Line:
     points: tuple[tuple[float, float | None], ...]
 
 
-#: Colours that people who see few colours can tell apart (Okabe and Ito), and a shape for each line.
+#: Colours that people who see few colours can distinguish (Okabe and Ito), and a shape for each line.
 LINE_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a6d00", "#777777")
+#: Where lines end and their names begin.
+NAMES = WIDTH - 120
 
 
-def line_chart(lines: Sequence[Line], *, title: str, x_label: str, ticks: Sequence[float], log: bool = False) -> str:
+@dataclass(frozen=True)
+class _Scale:
+    """The upright axis: from low at the floor to high at the top."""
+
+    low: float
+    high: float
+    log: bool
+
+    def __call__(self, y: float) -> float:
+        if self.log and y <= 0:
+            return float(FLOOR)
+        share = (
+            np.log(y / self.low) / np.log(self.high / self.low) if self.log else (y - self.low) / (self.high - self.low)
+        )
+        return float(FLOOR - share * (FLOOR - TOP))
+
+    def marks(self) -> list[Shape]:
+        """A line across and a number for every mark, above the floor's own line."""
+        shapes = [_axis(FLOOR, stop=NAMES)]
+        for y in _axis_ticks(self.low, self.high, log=self.log):
+            at = self(y)
+            shapes += [_axis(at, stop=NAMES), shape("text", _short(y), x=LEFT - 6, y=at + 4, text_anchor="end")]
+        return shapes
+
+
+def line_chart(lines: Sequence[Line], *, title: str, x_label: str, ticks: Sequence[float], log: bool = False) -> Markup:
     """Lines over k, one for each method; each is named at its last point."""
-    told = [y for line in lines for _, y in line.points if y is not None]
-    known = [y for y in told if y > 0] if log else told
-    if not told:
-        return svg(
-            [f'<text x="{WIDTH / 2}" y="60" text-anchor="middle">no value can be shown</text>'],
-            title=title, description="no value", height=90,
-        )  # fmt: skip
+    shown = [y for line in lines for _, y in line.points if y is not None]
+    if not shown:
+        nothing = shape("text", "no value can be shown", x=WIDTH / 2, y=60, text_anchor="middle")
+        return svg([nothing], title=title, description="no value", height=90)
+    known = [y for y in shown if y > 0] if log else shown
     low, high = (min(known, default=1.0), max(known, default=2.0)) if log else (0.0, max(known))
     # On a logarithmic scale 0 stands at the bottom, apart from the smallest value.
-    zero = log and len(known) < len(told)
+    zero = log and len(known) < len(shown)
     if log and (zero or high / low < 1.5):
         low, high = low / 3, high * 1.5
     if log:
         low, high = _with_two_steps(low, high)
     elif high == low:
         high = low + 1
-    right = 120
-    plot_width, floor = WIDTH - LEFT - right, HEIGHT - BOTTOM
-    place = {k: LEFT + (i + 0.5) * plot_width / len(ticks) for i, k in enumerate(ticks)}
-
-    def height_of(y: float) -> float:
-        if log and y <= 0:
-            return float(floor)
-        share = (np.log(y / low) / np.log(high / low)) if log else (y - low) / (high - low)
-        return float(floor - share * (floor - TOP))
-
-    parts = [f'<line class="axis" x1="{LEFT}" y1="{floor}" x2="{WIDTH - right}" y2="{floor}"/>']
-    for y in _axis_ticks(low, high, log=log):
-        at = height_of(y)
-        parts.append(f'<line class="axis" x1="{LEFT}" y1="{at:.1f}" x2="{WIDTH - right}" y2="{at:.1f}"/>')
-        parts.append(f'<text x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{_short(y)}</text>')
+    height_of = _Scale(low, high, log)
+    place = {k: LEFT + (i + 0.5) * (NAMES - LEFT) / len(ticks) for i, k in enumerate(ticks)}
+    shapes = height_of.marks()
     if zero:
-        parts.append(f'<text x="{LEFT - 6}" y="{floor + 4}" text-anchor="end">0</text>')
-    for k in ticks:
-        parts.append(f'<text x="{place[k]:.1f}" y="{floor + 16}" text-anchor="middle">{_short(k)}</text>')
-    parts.append(f'<text x="{LEFT + plot_width / 2}" y="{HEIGHT - 4}" text-anchor="middle">{escape(x_label)}</text>')
+        shapes.append(shape("text", "0", x=LEFT - 6, y=FLOOR + 4, text_anchor="end"))
+    shapes += [shape("text", _short(k), x=place[k], y=FLOOR + 16, text_anchor="middle") for k in ticks]
+    shapes.append(_axis_name(x_label, stop=NAMES))
     ends: list[tuple[float, float, str, str]] = []
     for number, line in enumerate(lines):
         colour = LINE_COLOURS[number % len(LINE_COLOURS)]
         points = [(place[x], height_of(y)) for x, y in line.points if y is not None]
         if not points:
             continue
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        dash = ' stroke-dasharray="6 3"' if number >= len(LINE_COLOURS) else ""
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2.2"{dash}/>')
-        parts += [_marker(number, x, y, colour) for x, y in points]
+        dash = {"stroke_dasharray": "6 3"} if number >= len(LINE_COLOURS) else {}
+        shapes.append(polyline(points, stroke=colour, stroke_width=2.2, **dash))
+        shapes += [_marker(number, x, y, colour) for x, y in points]
         ends.append((points[-1][1], points[-1][0], line.name, colour))
     # Names that would lie on each other are moved apart.
-    below = -np.inf
+    below = -math.inf
     for y, x, name, colour in sorted(ends):
         below = max(y, below + 14)
-        parts.append(
-            f'<text x="{WIDTH - right + 4}" y="{below + 4:.1f}" style="fill:{colour};font-weight:600">'
-            f"{escape(name)}</text>"
-        )
-        parts.append(
-            f'<line x1="{x + 6:.1f}" y1="{y:.1f}" x2="{WIDTH - right}" y2="{below:.1f}" '
-            f'stroke="{colour}" stroke-width=".7"/>'
-        )
+        shapes += [_name(name, below, colour), _pointer(x, y, below, colour)]
     said = "; ".join(
         f"{line.name}: "
         + ", ".join(f"{_short(x)} gives {'no value' if y is None else _short(y)}" for x, y in line.points)
         for line in lines
     )
-    return svg(parts, title=title, description=said, height=HEIGHT)
+    return svg(shapes, title=title, description=said)
 
 
-def _marker(number: int, x: float, y: float, colour: str) -> str:
-    shape = number % 3
-    if shape == 0:
-        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>'
-    if shape == 1:
-        return f'<rect x="{x - 3.6:.1f}" y="{y - 3.6:.1f}" width="7.2" height="7.2" fill="{colour}"/>'
-    return f'<path d="M{x:.1f} {y - 5:.1f}l4.6 8h-9.2z" fill="{colour}"/>'
+def polyline(points: Sequence[tuple[float, float]], **look: str | float) -> Shape:
+    """A line through points."""
+    return shape("polyline", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in points), fill="none", **look)
+
+
+def _name(name: str, y: float, colour: str) -> Shape:
+    return shape("text", name, x=NAMES + 4, y=y + 4, style=f"fill:{colour};font-weight:600")
+
+
+def _pointer(x: float, y: float, name_at: float, colour: str) -> Shape:
+    """A thin line from a point to its name."""
+    return shape("line", x1=x + 6, y1=y, x2=NAMES, y2=name_at, stroke=colour, stroke_width=".7")
+
+
+def _marker(number: int, x: float, y: float, colour: str) -> Shape:
+    kind = number % 3
+    if kind == 0:
+        return shape("circle", cx=x, cy=y, r=4, fill=colour)
+    if kind == 1:
+        return shape("rect", x=x - 3.6, y=y - 3.6, width=7.2, height=7.2, fill=colour)
+    return shape("path", d=f"M{x:.1f} {y - 5:.1f}l4.6 8h-9.2z", fill=colour)
 
 
 #: What a logarithmic axis is marked with.
@@ -254,7 +300,7 @@ _STEPS = tuple(float(f"{m}e{e}") for e in range(-9, 16) for m in (1, 2, 5))
 
 
 def _with_two_steps(low: float, high: float) -> tuple[float, float]:
-    """Widen a logarithmic range until two marks are in it: one alone does not tell a scale."""
+    """Widen a logarithmic range until two marks are in it: one alone is no scale."""
     if sum(low <= s <= high for s in _STEPS) >= 2:
         return low, high
     below = max((s for s in _STEPS if s <= low), default=low)
@@ -289,7 +335,7 @@ def curve_chart(
     limit_text: str,
     title: str,
     x_label: str,
-) -> str:
+) -> Markup:
     """A curve over shares on a logarithmic scale, a limit on the shares, and points beside the curve.
 
     Args:
@@ -300,44 +346,28 @@ def curve_chart(
         title: what it shows, for those who do not see it.
         x_label: what the shares are of.
     """
-    right, floor = 120, HEIGHT - BOTTOM
     values = [y for _, y in curve] + [mark.y for mark in marks]
-    low, high = min(values) / 1.1, max(values) * 1.1
+    height_of = _Scale(min(values) / 1.1, max(values) * 1.1, log=True)
     most = max([limit, *(x for x, _ in curve), *(mark.x for mark in marks)]) or 1.0
 
-    def place(x: float, y: float) -> tuple[float, float]:
-        across = LEFT + x / most * (WIDTH - LEFT - right)
-        return across, float(floor - np.log(y / low) / np.log(high / low) * (floor - TOP))
+    def across(x: float) -> float:
+        return LEFT + x / most * (NAMES - LEFT)
 
-    parts = [f'<line class="axis" x1="{LEFT}" y1="{floor}" x2="{WIDTH - right}" y2="{floor}"/>']
-    for y in _axis_ticks(low, high, log=True):
-        at = place(0, y)[1]
-        parts.append(f'<line class="axis" x1="{LEFT}" y1="{at:.1f}" x2="{WIDTH - right}" y2="{at:.1f}"/>')
-        parts.append(f'<text x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{_short(y)}</text>')
+    shapes = height_of.marks()
     for x in _axis_ticks(0.0, most, log=False):
-        parts.append(f'<text x="{place(x, low)[0]:.1f}" y="{floor + 16}" text-anchor="middle">{x:.4g}</text>')
-    middle = LEFT + (WIDTH - LEFT - right) / 2
-    parts.append(f'<text x="{middle}" y="{HEIGHT - 4}" text-anchor="middle">{escape(x_label)}</text>')
-    at = place(limit, low)[0]
-    parts.append(f'<line class="mark" x1="{at:.1f}" y1="{TOP - 14}" x2="{at:.1f}" y2="{floor}"/>')
-    parts.append(f'<text class="mark" x="{at + 6:.1f}" y="{TOP - 6}">{escape(limit_text)}</text>')
-    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*point) for point in curve))
-    parts.append(f'<polyline points="{path}" fill="none" stroke="{LINE_COLOURS[0]}" stroke-width="2.2"/>')
+        shapes.append(shape("text", f"{x:.4g}", x=across(x), y=FLOOR + 16, text_anchor="middle"))
+    shapes.append(_axis_name(x_label, stop=NAMES))
+    at = across(limit)
+    shapes.append(shape("line", class_="mark", x1=at, y1=TOP - 14, x2=at, y2=FLOOR))
+    shapes.append(shape("text", limit_text, class_="mark", x=at + 6, y=TOP - 6))
+    shapes.append(polyline([(across(x), height_of(y)) for x, y in curve], stroke=LINE_COLOURS[0], stroke_width=2.2))
     # Names that would lie on each other are moved apart.
-    below = -np.inf
-    placed = sorted((place(mark.x, mark.y)[::-1], n, mark.name) for n, mark in enumerate(marks))
-    for (y, x), n, name in placed:
+    below = -math.inf
+    placed = sorted((height_of(mark.y), across(mark.x), n, mark.name) for n, mark in enumerate(marks))
+    for y, x, n, name in placed:
         colour = LINE_COLOURS[(n + 1) % len(LINE_COLOURS)]
         below = max(y, below + 14)
-        parts.append(_marker(n + 1, x, y, colour))
-        parts.append(
-            f'<line x1="{x + 6:.1f}" y1="{y:.1f}" x2="{WIDTH - right}" y2="{below:.1f}" '
-            f'stroke="{colour}" stroke-width=".7"/>'
-        )
-        parts.append(
-            f'<text x="{WIDTH - right + 4}" y="{below + 4:.1f}" style="fill:{colour};font-weight:600">'
-            f"{escape(name)}</text>"
-        )
+        shapes += [_marker(n + 1, x, y, colour), _pointer(x, y, below, colour), _name(name, below, colour)]
     said = [f"{mark.name}: {_short(mark.y)} at {mark.x:.3g}" for mark in marks]
     ends = f"from {_short(curve[0][1])} at {curve[0][0]:.3g} to {_short(curve[-1][1])} at {curve[-1][0]:.3g}"
-    return svg(parts, title=title, description="; ".join([ends, *said]), height=HEIGHT)
+    return svg(shapes, title=title, description="; ".join([ends, *said]))

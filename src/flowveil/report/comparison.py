@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import shapely
 
 from flowveil.report.charts import Line, Mark, line_chart
-from flowveil.report.document import Part, asset, chart_figure, map_figure, number, page, text
-from flowveil.report.frontier import EXPLANATION, frontier_figure
-from flowveil.report.maps import ENDS, place_layers
+from flowveil.report.document import Figure, Part, fill, number, page
+from flowveil.report.frontier import Points, frontier_part
+from flowveil.report.layers import look
+from flowveil.report.maps import ENDS, Geometries, geometries, place_layers, volume_of, zones_of
 
 if TYPE_CHECKING:
     from flowveil.experiments.comparison import Comparison, Run
@@ -47,19 +46,16 @@ def render_comparison(
     methods, steps = _distinct(run.method for run in runs), _distinct(run.k for run in runs)
     parts = [_table_part(runs, heads, rows), _charts_part(runs)]
     if comparison.frontiers:
-        parts.append(_frontier_part(comparison))
+        parts.append(frontier_part(_frontiers(comparison), max_suppressed=comparison.max_suppressed))
     maps = _maps_part(runs)
     if maps is not None:
         parts.append(maps)
-    lead = (
-        f"{len(methods)} methods, k = {', '.join(map(str, steps))}; {done} of {len(runs)} runs gave a release. "
-        f"Up to {comparison.max_suppressed:.0%} may be suppressed; a run was stopped after "
-        f"{number(comparison.time_limit)} seconds."
-    )
     return page(
         title="Comparison of methods",
         heading="Comparison of methods",
-        lead=text(lead),
+        lead=f"{len(methods)} methods, k = {', '.join(map(str, steps))}; {done} of {len(runs)} runs gave a release. "
+        f"Up to {comparison.max_suppressed:.0%} may be suppressed; a run was stopped after "
+        f"{number(comparison.time_limit)} seconds.",
         parts=parts,
         footer="Measures are those that a release would publish, but for the error, which has all its digits for "
         "every method; what a release would withhold is withheld here. "
@@ -73,69 +69,41 @@ def _distinct(values: Iterable[Any]) -> list[Any]:
 
 
 def _table_part(runs: Sequence[Run], heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Part:
-    head = "".join(f'<th scope="col"{_number_class(i)}>{_breakable(h)}</th>' for i, h in enumerate(heads))
-    body = []
-    for run, entries in zip(runs, rows, strict=True):
-        if run.status == "done":
-            cells = "".join(f"<td{_number_class(i + 1)}>{_breakable(e)}</td>" for i, e in enumerate(entries[1:]))
-        else:
-            start = "".join(f"<td{_number_class(i + 1)}>{_breakable(e)}</td>" for i, e in enumerate(entries[1:3]))
-            cells = (
-                f'{start}<td colspan="{len(heads) - 3}"><strong>{text(run.status)}</strong>: {text(run.reason)}</td>'
-            )
-        body.append(f'<tr><th scope="row">{text(entries[0])}</th>{cells}</tr>')
-    lines = "\n".join(body)
-    hint = f"The table has {len(heads)} columns: scroll it sideways to see them all."
-    content = f"""<p class="sideways-hint soft">{hint}</p>
-<div class="scroll sideways across-page" tabindex="0" role="region" aria-label="Table of runs"><table class="dense">
-<thead><tr>{head}</tr></thead>
-<tbody>
-{lines}
-</tbody></table></div>
-<script>
-{asset("sideways.js")}</script>"""
+    lines = [
+        {"entries": [_hyphenated(e) for e in entries], "status": run.status, "reason": run.reason}
+        for run, entries in zip(runs, rows, strict=True)
+    ]
+    content = fill("runs.html", heads=[_hyphenated(head) for head in heads], rows=lines)
     return Part("table", "All runs", content)
 
 
-def _breakable(entry: str) -> str:
-    """Text that may be divided where a column is narrow: long words of the heads, and lists of protections."""
-    shown = text(entry)
-    for word, parts in (
-        ("destination", "desti&shy;nation"),
-        ("reconstruction", "recon&shy;struction"),
-        ("distribution", "distri&shy;bution"),
-        ("suppressed", "sup&shy;pressed"),
-        ("+", "+<wbr>"),
-    ):
-        shown = shown.replace(word, parts)
-    return shown
-
-
-def _number_class(column: int) -> str:
-    return ' class="number"' if column in (1,) or column > 2 else ""
+def _hyphenated(entry: str) -> str:
+    """Text whose long words may be divided where a column is narrow."""
+    for parts in ("desti\u00adnation", "recon\u00adstruction", "distri\u00adbution", "sup\u00adpressed"):
+        entry = entry.replace(parts.replace("\u00ad", ""), parts)
+    return entry
 
 
 def _charts_part(runs: Sequence[Run]) -> Part:
-    drawings = []
-    protections = _distinct(run.protection for run in runs)
-    for protection in protections:
+    drawn = []
+    for protection in _distinct(run.protection for run in runs):
         here = [run for run in runs if run.protection == protection]
-        steps = sorted({run.k for run in here})
-        if len(protections) > 1:
-            drawings.append(f'<h3 class="across">Protecting {text(protection)}</h3>')
+        ticks = sorted({float(run.k) for run in here})
+        figures = []
         for key, title, note, log in _CHARTS:
             lines = [
                 Line(method, tuple((float(run.k), _value(run, key)) for run in here if run.method == method))
                 for method in _distinct(run.method for run in here)
             ]
-            chart = line_chart(lines, title=title, x_label="k", ticks=[float(s) for s in steps], log=log)
-            drawings.append(chart_figure(title, note, chart))
-    content = f'<div class="charts">{"".join(drawings)}</div>'
-    missing = [run for run in runs if run.status != "done"]
-    if missing:
-        named = ", ".join(f"{run.method} at k = {run.k} protecting {run.protection} ({run.status})" for run in missing)
-        content = f"<p>Not in the charts: {text(named)}.</p>{content}"
-    return Part("charts", "What each k costs", content)
+            chart = line_chart(lines, title=title, x_label="k", ticks=ticks, log=log)
+            figures.append(Figure(title, note, [("", chart)]))
+        drawn.append((protection, figures))
+    missing = [
+        f"{run.method} at k = {run.k} protecting {run.protection} ({run.status})"
+        for run in runs
+        if run.status != "done"
+    ]
+    return Part("charts", "What each k costs", fill("trade_offs.html", charts=drawn, missing=missing))
 
 
 def _value(run: Run, key: str) -> float | None:
@@ -145,22 +113,16 @@ def _value(run: Run, key: str) -> float | None:
     return 100 * float(value) if key == "suppressed_share" else float(value)
 
 
-def _frontier_part(comparison: Comparison) -> Part:
+def _frontiers(comparison: Comparison) -> Iterator[tuple[str, Points, list[Mark]]]:
     """Error against suppression for each protection and k, with the runs that lie near."""
-    drawings = []
     for frontier in comparison.frontiers:
-        protection = "+".join(frontier.protect)
         marks = []
         for run in comparison.runs:
             share, error = run.measures.get("suppressed_share"), run.measures.get("mean_generalization_error")
             if (run.k, run.protect) == (frontier.k, frontier.protect) and share is not None and error:
                 marks.append(Mark(run.method, float(share), float(error)))
-        title = f"Error against suppression, k = {frontier.k}, protecting {protection}"
-        drawings.append(
-            frontier_figure(frontier.points, max_suppressed=comparison.max_suppressed, marks=marks, title=title)
-        )
-    content = f'<p>{text(EXPLANATION)}</p><div class="charts">{"".join(drawings)}</div>'
-    return Part("frontier", "What suppressing more or less would give", content)
+        title = f"Error against suppression, k = {frontier.k}, protecting {'+'.join(frontier.protect)}"
+        yield title, frontier.points, marks
 
 
 def _maps_part(runs: Sequence[Run]) -> Part | None:
@@ -180,9 +142,8 @@ def _maps_part(runs: Sequence[Run]) -> Part | None:
     layers, outlines = {}, []
     for i, run in enumerate(shown):
         for end in ENDS:
-            layer, shapes = _layer(run, end, basis)
-            layers[f"run{i}_{end}"] = layer
-            outlines.append(shapes)
+            layers[f"run{i}_{end}"], drawn = _layer(run, end, basis)
+            outlines.append(drawn)
     frame, shapes = place_layers(layers, outlines)
     if frame is None:
         return None
@@ -196,29 +157,25 @@ def _maps_part(runs: Sequence[Run]) -> Part | None:
         "count": {"flows": 0},
         "grid": None,
     }
-    content = [f"<p>Coloured by {basis} per km², the same colours for all. The maps move together.</p>"]
-    content.append('<div class="legend sticky" data-scale="main"></div>')
+    groups = []
     for protection, k in _distinct((run.protection, run.k) for run in shown):
-        content.append(f"<h3>k = {k}, protecting {text(protection)}</h3>")
-        for end in ENDS:
-            content.append('<div class="maps small">')
-            content += [
-                map_figure(
-                    f"run{i}_{end}", run.method, f"{number(len(layers[f'run{i}_{end}']['code']))} {end}s", hue=end
-                )
-                for i, run in enumerate(shown)
-                if (run.protection, run.k) == (protection, k)
+        here = [(i, run) for i, run in enumerate(shown) if (run.protection, run.k) == (protection, k)]
+        maps = [
+            [
+                (f"run{i}_{end}", run.method, f"{number(len(layers[f'run{i}_{end}']['code']))} {end}s", end)
+                for i, run in here
             ]
-            content.append("</div>")
-    return Part("maps", "Maps side by side", "\n".join(content), data)
+            for end in ENDS
+        ]
+        groups.append({"protection": protection, "k": k, "maps": maps})
+    return Part("maps", "Maps side by side", fill("compared_maps.html", basis=basis, groups=groups), data)
 
 
-def _layer(run: Run, end: str, basis: str) -> tuple[dict[str, Any], Any]:
+def _layer(run: Run, end: str, basis: str) -> tuple[dict[str, Any], Geometries]:
     assert run.flows is not None
     assert run.zones is not None
-    zones = run.zones.filter(pc.is_in(run.zones["role"], value_set=pa.array([end, "both"])))
-    at = pc.index_in(run.flows[f"{end}_zone"], value_set=zones["zone"].combine_chunks()).to_numpy()
-    volume = np.bincount(at, weights=run.flows[basis].to_numpy().astype(np.float64), minlength=len(zones))
+    zones = zones_of(run.zones, end)
+    volume = volume_of(run.flows, zones, end, basis)
     area = zones["area_km2"].to_numpy(zero_copy_only=False).astype(np.float64)
     order = np.lexsort((np.arange(len(zones)), -volume))[:_MAX_ZONES]
     order = order[np.lexsort((order, -np.nan_to_num(area[order])))]
@@ -230,12 +187,7 @@ def _layer(run: Run, end: str, basis: str) -> tuple[dict[str, Any], Any]:
         "lat": np.round(table["lat"].to_numpy(), 5).tolist(),
         "lon": np.round(table["lon"].to_numpy(), 5).tolist(),
         "values": [float(f"{v:.4g}") for v in density.tolist()],
-        "title": f"{basis.capitalize()} per km²",
-        "label": f"{end}s",
-        "word": f"{basis} per km²",
-        "hue": end,
-        "scale": "main",
-        "fixed": True,
+        **look(end, f"{basis} per km²", scale="main"),
         "overlap": not run.homogeneous,
     }
-    return layer, np.asarray(shapely.from_wkb(table["geometry"].to_numpy(zero_copy_only=False)), dtype=object)
+    return layer, geometries(table)

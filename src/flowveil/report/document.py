@@ -1,20 +1,24 @@
 """Pages that need nothing but themselves: style, script and data are inside.
 
+Every page and every drawing is a Jinja2 template of the folder ``page``. Templates escape whatever they are given, so a
+name from outside can neither add an element nor an attribute; what is markup already has passed a template before.
+
 The content security policy of every page forbids requests, whatever stands in it. The one exception is a tile server
 that the page was made for, and the reader is asked before it is asked.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from html import escape
 from importlib.resources import files
-from string import Template
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
 
 
 @dataclass(frozen=True)
@@ -24,14 +28,28 @@ class Part:
     Attributes:
         name: its anchor.
         title: its heading.
-        content: HTML.
+        content: what a template made.
         map_data: what its maps draw, see `flowveil.report.maps`; at most one part of a page has it.
     """
 
     name: str
     title: str
-    content: str
+    content: Markup
     map_data: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Drawings with a caption.
+
+    Attributes:
+        title, note: the caption.
+        drawings: a name, or nothing, above each drawing, and the drawing.
+    """
+
+    title: str
+    note: str
+    drawings: Sequence[tuple[str, Markup]] = ()
 
 
 def page(
@@ -40,8 +58,9 @@ def page(
     heading: str,
     lead: str,
     parts: Sequence[Part],
-    notice: str = "",
-    figures: str = "",
+    method: str = "",
+    notices: Sequence[tuple[str, str]] = (),
+    figures: Sequence[tuple[str, str, str]] = (),
     footer: str = "",
     basemap: str | None = None,
     internal: str | None = None,
@@ -50,46 +69,40 @@ def page(
     """Put sections together into one document.
 
     Args:
-        title, heading: plain text.
-        lead, notice, figures, footer: HTML.
+        title, heading, lead, footer: plain text.
         parts: the sections, in order.
+        method: named in front of the lead.
+        notices: what a reader must know first: its head, and the rest.
+        figures: the numbers at the top: name, value, and what it means.
         basemap: address of the tile server that may be asked, if any.
         internal: why this page must not be published; shown at the top of the screen and of every printed page.
         compact: for a notebook's frame: less room around, no contents.
     """
     maps = [part.map_data for part in parts if part.map_data is not None]
-    banner = f'<div class="internal-mark" role="note">NOT FOR PUBLICATION: {text(internal)}</div>' if internal else ""
-    return Template(asset("page.html")).substitute(
-        title=text(title),
-        style=asset("page.css"),
-        images=f"https://{host(basemap)}" if basemap else "'none'",
-        # A tile server that is asked may want to know the page; otherwise nobody learns anything.
-        referrer="strict-origin-when-cross-origin" if basemap else "no-referrer",
-        kind=' class="internal"' if internal else ' class="compact"' if compact else "",
-        banner=banner,
-        heading=text(heading),
-        lead=lead,
-        notice=notice,
-        figures=figures,
-        contents="\n".join(f'<li><a href="#{part.name}">{text(part.title)}</a></li>' for part in parts),
-        sections="\n".join(_section(part) for part in parts),
-        footer=footer,
-        scripts=_scripts(maps[0]) if maps else "",
+    values = locals() | {"map_data": maps[0] if maps else None, "server": host(basemap) if basemap else None}
+    return str(fill("page.html", **values))
+
+
+def fill(name: str, **values: Any) -> Markup:
+    """A template with its values; every value that is not markup is escaped."""
+    from markupsafe import Markup
+
+    return Markup(_templates().get_template(name).render(values))
+
+
+@cache
+def _templates() -> Environment:
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+    from markupsafe import Markup
+
+    made = Environment(
+        loader=FunctionLoader(asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-
-
-def _section(part: Part) -> str:
-    return (
-        f'<section aria-labelledby="{part.name}">\n<h2 id="{part.name}">{text(part.title)}</h2>\n'
-        f"{part.content}\n</section>"
-    )
-
-
-def _scripts(map_data: Mapping[str, Any]) -> str:
-    embedded = json.dumps(map_data, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-    # '<' could end the script element wherever it stands.
-    embedded = embedded.replace("<", "\\u003c")
-    return f'<script type="application/json" id="map-data">{embedded}</script>\n<script>\n{asset("map.js")}</script>'
+    # `tojson` writes <, > and & as escapes, so that nothing in a text ends the script element; what is not ASCII too.
+    made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": True, "allow_nan": False}
+    # Style and scripts of our own.
+    made.globals["asset"] = lambda name: Markup(asset(name))
+    return made
 
 
 @cache
@@ -105,18 +118,12 @@ def host(url: str) -> str:
 
 def frame(document: str, *, height: int = 800) -> str:
     """A whole page inside another, as a notebook shows it: it can neither reach the notebook nor be reached."""
-    return (
-        f'<iframe srcdoc="{text(document)}" sandbox="allow-scripts" title="flowveil" '
-        f'style="width:100%;height:{height}px;border:1px solid #d6dce4;border-radius:8px"></iframe>'
-    )
+    return str(fill("frame.html", document=document, height=height))
 
 
-# ---- pieces of HTML ----------------------------------------------------------------------------------------------
-
-
-def text(value: Any) -> str:
-    """Anything as text that cannot be taken for HTML."""
-    return escape(str(value), quote=True)
+def charts(figures: Sequence[Figure]) -> Markup:
+    """Figures beside each other."""
+    return fill("charts.html", figures=figures)
 
 
 def number(value: Any) -> str:
@@ -124,30 +131,7 @@ def number(value: Any) -> str:
     if value is None:
         return "not known"
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return text(value)
+        return str(value)
     if isinstance(value, int) or (value.is_integer() and abs(value) < 1e15):
         return f"{int(value):,}"
     return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"
-
-
-def figure_cards(entries: Sequence[tuple[str, str, str]]) -> str:
-    """The numbers at the top of a page: name, value, and what it means; plain text."""
-    cards = (f"<div><dt>{text(n)}</dt><dd>{text(v)}<small>{text(s)}</small></dd></div>" for n, v, s in entries)
-    return f'<dl class="figures">{"".join(cards)}</dl>'
-
-
-def map_figure(layer: str, title: str, note: str, *, hue: str | None = None, wide: bool = False) -> str:
-    """A map that the page's script draws; the note is HTML."""
-    dot = f'<span class="dot" style="background:var(--{hue})"></span>' if hue else ""
-    return (
-        f'<figure class="map{" wide" if wide else ""}" data-layer="{layer}">'
-        f'<figcaption><strong>{dot}{text(title)}</strong><span class="soft">{note}</span></figcaption>'
-        '<div class="canvas"><canvas tabindex="0" role="application" aria-roledescription="map" '
-        f'aria-label="{text(title)}"></canvas></div></figure>'
-    )
-
-
-def chart_figure(title: str, note: str, drawing: str) -> str:
-    """A chart with its caption; the drawing is SVG or HTML."""
-    caption = f"<figcaption><strong>{text(title)}</strong><small>{text(note)}</small></figcaption>"
-    return f'<figure class="chart">{caption}{drawing}</figure>'

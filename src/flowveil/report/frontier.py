@@ -7,26 +7,20 @@ pages for the data holder only, and rounded even there.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from flowveil.report.charts import Mark, curve_chart
-from flowveil.report.document import chart_figure, number, text
+from flowveil.report.document import Figure, Part, fill, number
 
 if TYPE_CHECKING:
     from flowveil.methods.twincut import FrontierPoint
 
-#: Shares whose error the table tells.
+#: Shares whose error the table lists.
 SHARES = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2)
 
 #: A share and the mean generalisation error there.
 Points = Sequence[tuple[float, float]]
-
-EXPLANATION = (
-    "Each point of the line is a map of zones that do not overlap, and the finest that was found for the share that it "
-    "suppresses: where it is steep, suppressing a little more makes zones much finer; where it is flat, it does not "
-    "pay. A run at one limit searches longer and may lie a little below."
-)
 
 
 def rounded_points(points: Sequence[FrontierPoint]) -> tuple[tuple[float, float], ...]:
@@ -39,18 +33,28 @@ def rounded_points(points: Sequence[FrontierPoint]) -> tuple[tuple[float, float]
     return tuple(sorted(rounded.items()))
 
 
-def frontier_figure(points: Points, *, max_suppressed: float, marks: Sequence[Mark], title: str) -> str:
-    """A chart of the frontier with some releases on it, and a table of what it tells.
+def frontier_part(frontiers: Iterable[tuple[str, Points, Sequence[Mark]]], *, max_suppressed: float) -> Part:
+    """Charts of frontiers with some releases on them, and tables of what they say.
 
     Args:
-        points: share suppressed and error, in rising order of shares.
+        frontiers: for each, what it is of, its points in rising order of shares, and releases to show beside it.
         max_suppressed: the limit that was asked for.
-        marks: releases to show beside it.
-        title: what it is of.
     """
+    drawn = [_drawn(title, points, marks, max_suppressed) for title, points, marks in frontiers]
+    return Part("frontier", "What suppressing more or less would give", fill("frontier.html", frontiers=drawn))
+
+
+def error_at(points: Points, share: float) -> float | None:
+    """The smallest error on the frontier that suppresses at most this share."""
+    return min((error for gone, error in points if gone <= share), default=None)
+
+
+def _drawn(
+    title: str, points: Points, marks: Sequence[Mark], max_suppressed: float
+) -> tuple[Figure, list[tuple[str, str]]]:
     shown = [p for p in points if p[0] <= max(0.25, 1.5 * max_suppressed)]
     if not shown:
-        return chart_figure(title, "No homogeneous map can be published.", "")
+        return Figure(title, "No homogeneous map can be published."), []
     chart = curve_chart(
         shown,
         marks=marks,
@@ -59,21 +63,6 @@ def frontier_figure(points: Points, *, max_suppressed: float, marks: Sequence[Ma
         title=title,
         x_label="share of the volume suppressed",
     )
-    return chart_figure(title, "Mean generalisation error, in tiles; less is finer.", chart) + _table(points)
-
-
-def error_at(points: Points, share: float) -> float | None:
-    """The smallest error on the frontier that suppresses at most this share."""
-    return min((error for gone, error in points if gone <= share), default=None)
-
-
-def _table(points: Points) -> str:
-    rows = "".join(
-        f'<tr><th scope="row">{share:.1%}</th><td class="number">{"–" if error is None else number(error)}</td></tr>'
-        for share, error in ((share, error_at(points, share)) for share in SHARES)
-    )
-    return (
-        f'<div class="scroll"><table class="dense"><caption>{text("Finest map found within a limit")}</caption><thead>'
-        '<tr><th scope="col">at most suppressed</th><th scope="col" class="number">error (tiles)</th></tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
-    )
+    errors = ((share, error_at(points, share)) for share in SHARES)
+    rows = [(f"{share:.1%}", "–" if error is None else number(error)) for share, error in errors]
+    return Figure(title, "Mean generalisation error, in tiles; less is finer.", [("", chart)]), rows

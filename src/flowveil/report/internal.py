@@ -1,7 +1,7 @@
 """The internal report: before against after, for the data holder alone.
 
-It tells raw counts, suppressed ones too, so it is the opposite of a release: marked on the screen and on every printed
-page, and refused wherever a release is.
+It discloses raw counts, suppressed ones too, so it is the opposite of a release: marked on the screen and on every
+printed page, and refused wherever a release is.
 """
 
 from __future__ import annotations
@@ -13,38 +13,39 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import shapely
 from numpy.typing import NDArray
 
 from flowveil.errors import OutputError
 from flowveil.output import check_file, real_place, write_files
-from flowveil.release.noisy import NoisyRelease
 from flowveil.report.charts import Mark, bar_chart, size_histogram
-from flowveil.report.document import Part, chart_figure, map_figure, number, page, text
-from flowveil.report.frontier import EXPLANATION, frontier_figure, rounded_points
+from flowveil.report.document import Figure, Part, fill, number, page
+from flowveil.report.frontier import frontier_part, rounded_points
 from flowveil.report.html import (
-    distribution_part,
-    figures,
-    lead,
     maps_part,
     measures_part,
-    notice,
     parameters_part,
     promise,
     protection_part,
     short_promise,
+    top,
 )
-from flowveil.report.maps import ENDS, MAX_ZONES, Frame, encode_shapes
+from flowveil.report.layers import density_layer, further_layer, look
+from flowveil.report.maps import MAX_ZONES
+from flowveil.report.noise import is_noisy
+from flowveil.report.sizes import distribution_part
 from flowveil.report.summary import FORMAT, summarize
 from flowveil.verify.files import read_json
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
+
     from flowveil.flows import Cells
     from flowveil.hierarchy import Hierarchy, Ints
+    from flowveil.release.noisy import NoisyRelease
     from flowveil.release.release import Release
 
-WARNING = "this page tells raw counts, suppressed ones too. It is for the data holder alone."
-WARNING_OF_NOISE = "this page tells true counts without noise. It is for the data holder alone."
+WARNING = "this page discloses raw counts, suppressed ones too. It is for the data holder alone."
+WARNING_OF_NOISE = "this page discloses true counts without noise. It is for the data holder alone."
 
 
 def write_internal_report(
@@ -75,7 +76,7 @@ def write_private(path: str | PathLike[str], document: str, *, folder: str | Pat
         OutputError: the file would lie inside a release, or cannot be written.
     """
     check_place(path, release=folder)
-    write_files({path: document}, private=True)
+    write_files({path: lambda file: file.write_text(document, encoding="utf-8", newline="")}, private=True)
     return Path(path)
 
 
@@ -105,18 +106,17 @@ def _is_release(folder: Path) -> bool:
 def render_internal(release: Release | NoisyRelease) -> str:
     """The page: the published report with what was before it, and what was left out and where."""
     report = summarize(release)
+    noisy = is_noisy(report)
     published = maps_part(report, release.flows, release.zones, None)
     data = dict(published.map_data or {})
     # What the report withholds or rounds may stand here.
     measured = {**report, "measures": release.metrics(), "withheld": None}
-    before = _before_part(release, data)
-    inside = [_counted_part(release)] if release.kind == "noisy" else [_raw_part(release), _frontier_part(release)]
+    before = _before_part(release, data, noisy=noisy)
+    inside = [_counted_part(release)] if noisy else [_raw_part(release), _frontier_part(release)]
     return page(
         title=f"INTERNAL: {report['method']}, {short_promise(report)}",
         heading=f"Before and after, {promise(report)}",
-        lead=lead(report),
-        notice=notice(report),
-        figures=figures(report),
+        **top(report),
         parts=[
             before,
             *inside,
@@ -127,117 +127,72 @@ def render_internal(release: Release | NoisyRelease) -> str:
             parameters_part(report),
         ],
         footer="Not for publication. The published report is report.html in the release folder.",
-        internal=WARNING_OF_NOISE if release.kind == "noisy" else WARNING,
+        internal=WARNING_OF_NOISE if noisy else WARNING,
     )
 
 
 # ---- maps --------------------------------------------------------------------------------------------------------
 
 
-def _before_part(release: Release | NoisyRelease, data: dict[str, Any]) -> Part:
+def _before_part(release: Any, data: dict[str, Any], *, noisy: bool) -> Part:
     """Adds layers of tiles to the data of the maps, and shows them beside the zones."""
     flows = release.input
-    basis, lost_word = (
-        ("trips", "not published") if release.kind == "noisy" else (release.guarantee.basis, "suppressed")
-    )
-    frame_data = data.get("frame")
+    basis, lost_word = ("trips", "not published") if noisy else (release.guarantee.basis, "suppressed")
     trees: dict[str, tuple[Hierarchy, Ints]] = {
         "origin": (flows.origins, flows.origin),
         "destination": (flows.destinations, flows.destination),
     }
-    if frame_data is None or any(tree.geography is None for tree, _ in trees.values()):
-        return Part("before", "Before and after", "<p>The tiles have no place on a map.</p>")
-    frame = Frame(frame_data["west"], frame_data["north"], frame_data["perUnit"])
-    data["layers"], data["shapes"] = dict(data["layers"]), list(data["shapes"])
-    suppressed = release.cell_of_flow < 0
-    volume = flows.volume(basis).astype(np.float64)
-    content = ["<p>Tiles are what was observed; zones are what is published. Both are coloured by volume per km².</p>"]
-    for end, (tree, tile) in trees.items():
-        raw = np.bincount(tile, weights=volume, minlength=tree.n_tiles)
-        lost = np.bincount(tile[suppressed], weights=volume[suppressed], minlength=tree.n_tiles)
-        _add_tiles(data, f"{end}_tiles", end, tree, frame, raw, scale=end, per_area=f"{basis} per km²")
-        _add_tiles(
-            data, f"{end}_lost", end, tree, frame, lost, scale=f"{end}_lost", per_area=None, word=f"{lost_word} {basis}"
-        )
-        zones = data["layers"][end]
-        data["layers"][f"{end}_zones"] = {
-            **{key: zones[key] for key in ("code", "level", "tiles", "area", "lat", "lon", "x", "y", "shape")},
-            "values": [v / a if a else 0 for v, a in zip(zones[basis], zones["area"], strict=True)],
-            "title": f"{basis.capitalize()} per km²",
-            "label": f"{end}s",
-            "word": f"{basis} per km²",
-            "hue": end,
-            "scale": end,
-            "fixed": True,
-        }
-        content += [
-            f"<h3>{end.capitalize()}s</h3>",
-            '<div class="maps">',
-            map_figure(f"{end}_tiles", "Before", f"{number(tree.n_tiles)} tiles", hue=end),
-            map_figure(f"{end}_zones", "After", f"{number(len(zones['code']))} zones", hue=end),
-            f'</div><div class="legend" data-scale="{end}"></div>',
-        ]
-    content += [
-        f"<h3>What was {lost_word}, and where</h3>",
-        '<div class="maps">',
-        *(map_figure(f"{end}_lost", f"{lost_word.capitalize()}: {basis} by {end} tile", "", hue=end) for end in ENDS),
-        "</div>",
-        *(f'<div class="legend" data-scale="{end}_lost"></div>' for end in ENDS),
-    ]
-    return Part("before", "Before and after", "\n".join(content))
+    pairs = []
+    if data.get("frame") is not None and all(tree.geography is not None for tree, _ in trees.values()):
+        suppressed = release.cell_of_flow < 0
+        volume = flows.volume(basis).astype(np.float64)
+        word = f"{basis} per km²"
+        for end, (tree, tile) in trees.items():
+            raw = np.bincount(tile, weights=volume, minlength=tree.n_tiles)
+            lost = np.bincount(tile[suppressed], weights=volume[suppressed], minlength=tree.n_tiles)
+            drawn, zones = look(end, word, scale=end), density_layer(data["layers"][end], basis)
+            layers = {
+                f"{end}_tiles": {**_tiles(data, tree, raw, per_area=True), **drawn},
+                f"{end}_lost": {
+                    **_tiles(data, tree, lost, per_area=False),
+                    **look(end, f"{lost_word} {basis}", scale=f"{end}_lost"),
+                },
+                f"{end}_zones": {**zones, **drawn},
+            }
+            data["layers"] = {**data["layers"], **layers}
+            before = (f"{end}_tiles", "Before", f"{number(tree.n_tiles)} tiles")
+            after = (f"{end}_zones", "After", f"{number(len(zones['code']))} zones")
+            pairs.append({"end": end, "scale": end, "maps": [before, after]})
+    content = fill("before.html", pairs=pairs, lost=lost_word, basis=basis)
+    return Part("before", "Before and after", content)
 
 
-def _add_tiles(
-    data: dict[str, Any],
-    name: str,
-    end: str,
-    tree: Hierarchy,
-    frame: Frame,
-    volume: NDArray[Any],
-    *,
-    scale: str,
-    per_area: str | None,
-    word: str = "",
-) -> None:
+def _tiles(data: dict[str, Any], tree: Hierarchy, volume: NDArray[Any], *, per_area: bool) -> dict[str, Any]:
+    """The tiles that have any of the volume, with it or with how much of it there is per km²."""
     assert tree.geography is not None
     used = np.flatnonzero(volume > 0)
     if len(used) > MAX_ZONES:
-        used = np.sort(np.lexsort((used, -volume[used]))[:MAX_ZONES])
-        used = np.flatnonzero(volume > 0)[used]
+        used = used[np.sort(np.lexsort((used, -volume[used]))[:MAX_ZONES])]
     nodes = tree.leaf_node[used]
     lat, lon = tree.geography.centers(nodes)
     area = tree.geography.areas_km2(nodes)
-    outlines: NDArray[np.object_] = tree.geography.polygons(nodes)
-    has_shape = ~(shapely.is_missing(outlines) | shapely.is_empty(outlines))
-    shape = np.full(len(used), -1, dtype=np.int64)
-    shape[has_shape] = len(data["shapes"]) + np.arange(int(has_shape.sum()))
-    data["shapes"] += encode_shapes(outlines[has_shape], frame)
-    units = np.rint(frame.units(np.column_stack((lon, lat)))).astype(np.int64)
-    values = volume[used] / area if per_area else volume[used]
-    data["layers"][name] = {
-        "code": tree.code_text(nodes).tolist(),
-        "level": tree.level[nodes].tolist(),
-        "tiles": [1] * len(used),
-        "area": [float(f"{a:.4g}") for a in area.tolist()],
-        "lat": np.round(lat, 5).tolist(),
-        "lon": np.round(lon, 5).tolist(),
-        "x": units[:, 0].tolist(),
-        "y": units[:, 1].tolist(),
-        "shape": shape.tolist(),
-        "values": [float(f"{v:.6g}") for v in values.tolist()],
-        "title": (per_area or word).capitalize(),
-        "label": f"{end}s",
-        "word": per_area or word,
-        "hue": end,
-        "scale": scale,
-        "fixed": True,
-    }
+    return further_layer(
+        data,
+        code=tree.code_text(nodes).tolist(),
+        level=tree.level[nodes].tolist(),
+        tiles=[1] * len(used),
+        area=area,
+        lat=lat,
+        lon=lon,
+        outlines=tree.geography.polygons(nodes),
+        values=volume[used] / area if per_area else volume[used],
+    )
 
 
 # ---- numbers -----------------------------------------------------------------------------------------------------
 
 
-def _raw_part(release: Release) -> Part:
+def _raw_part(release: Any) -> Part:
     flows, guarantee = release.input, release.guarantee
     suppressed = release.cell_of_flow < 0
     lost = flows.select(suppressed)
@@ -258,21 +213,14 @@ def _raw_part(release: Release) -> Part:
             None,
         ),
     ]
-    body = "\n".join(_table_row(name, values) for name, *values in rows)
-    charts = [_histogram("Flows before, by trips", flows, guarantee.k)]
+    figures = [_histogram("Flows before, by trips", flows, guarantee.k)]
     if len(lost):
-        charts.append(_histogram("Suppressed flows, by trips", lost, guarantee.k))
-    content = f"""<div class="scroll"><table>
-<thead><tr><th scope="col">What</th><th scope="col" class="number">before</th>
-<th scope="col" class="number">published</th><th scope="col" class="number">suppressed</th></tr></thead>
-<tbody>
-{body}
-</tbody></table></div>
-<div class="charts">{"".join(charts)}</div>"""
+        figures.append(_histogram("Suppressed flows, by trips", lost, guarantee.k))
+    content = _counts(("before", "published", "suppressed"), rows, figures)
     return Part("raw", "What was there, what is left", content)
 
 
-def _counted_part(release: NoisyRelease) -> Part:
+def _counted_part(release: Any) -> Part:
     """What the noise was added to: what was counted, and what was not and why."""
     flows, left_out = release.input, release.left_out
     before = int(flows.trips.sum())
@@ -283,23 +231,16 @@ def _counted_part(release: NoisyRelease) -> Part:
     ]
     if flows.people is not None:
         rows.append(("Different people", _people(flows), None, None))
-    body = "\n".join(_table_row(name, values) for name, *values in rows)
-    content = f"""<div class="scroll"><table>
-<thead><tr><th scope="col">What</th><th scope="col" class="number">before</th>
-<th scope="col" class="number">counted, before noise</th>
-<th scope="col" class="number">published, noise included</th></tr></thead>
-<tbody>
-{body}
-</tbody></table></div>"""
+    content = _counts(("before", "counted, before noise", "published, noise included"), rows)
     return Part("raw", "What was there, what was counted, what is published", content)
 
 
-def _table_row(name: str, values: Sequence[float | None]) -> str:
-    entries = "".join(f'<td class="number">{"" if v is None else number(v)}</td>' for v in values)
-    return f'<tr><th scope="row">{text(name)}</th>{entries}</tr>'
+def _counts(heads: Sequence[str], rows: Sequence[tuple[Any, ...]], figures: Sequence[Figure] = ()) -> Markup:
+    shown = [(name, ["" if v is None else number(v) for v in values]) for name, *values in rows]
+    return fill("counts.html", heads=heads, rows=shown, figures=figures)
 
 
-def _frontier_part(release: Release) -> Part:
+def _frontier_part(release: Any) -> Part:
     """How fine the zones could be if more or less were suppressed, with this release beside it."""
     from flowveil.methods.twincut import frontier
 
@@ -307,20 +248,16 @@ def _frontier_part(release: Release) -> Part:
     share, error = measures["suppressed_share"], measures["mean_generalization_error"]
     marks = [Mark(release.method, float(share), float(error))] if share is not None and error else []
     limit = release.parameters.get("max_suppressed")
-    drawing = frontier_figure(
-        rounded_points(frontier(release.input, release.guarantee)),
-        max_suppressed=float(limit) if isinstance(limit, int | float) else float(share or 0.0),
-        marks=marks,
-        title="Error against suppression",
-    )
-    content = f'<p>{text(EXPLANATION)}</p><div class="charts">{drawing}</div>'
-    return Part("frontier", "What suppressing more or less would give", content)
+    points = rounded_points(frontier(release.input, release.guarantee))
+    most = float(limit) if isinstance(limit, int | float) else float(share or 0.0)
+    return frontier_part([("Error against suppression", points, marks)], max_suppressed=most)
 
 
-def _histogram(title: str, flows: Cells, k: int) -> str:
+def _histogram(title: str, flows: Cells, k: int) -> Figure:
     bars = size_histogram(flows.trips.astype(np.float64), threshold=float(k), name=f"k = {k}")
     chart = bar_chart(bars, title=title, label="trips in the flow")
-    return chart_figure(title, "How many pairs of tiles have how many trips; those left of the line are short.", chart)
+    note = "How many pairs of tiles have how many trips; those left of the line are short."
+    return Figure(title, note, [("", chart)])
 
 
 def _sum(values: NDArray[Any]) -> float | int:

@@ -2,8 +2,8 @@
 
 What a page draws is a pure function of the rows of ``flows.parquet`` and ``zones.parquet``: whatever a reader digs out
 of the page is in those files already. The same holds for the faint grid below the zones: it shows every
-tile that a published zone could hold, observed or not, because the observed ones would tell where suppressed
-trips were.
+tile that a published zone could hold, observed or not, because the observed ones would reveal where
+suppressed trips were.
 
 Coordinates are Web Mercator in whole units of a frame around the zones, as differences along each ring: a
 hexagon takes some forty characters.
@@ -118,8 +118,8 @@ def map_of_release(
     bases = [b for b in BASES if b in flows.column_names]
     tables, places, totals, count = {}, {}, {}, {}
     for end in ENDS:
-        table = zones.filter(pc.is_in(zones["role"], value_set=pa.array([end, "both"])))
-        at = pc.index_in(flows[f"{end}_zone"], value_set=table["zone"].combine_chunks()).to_numpy()
+        table = zones_of(zones, end)
+        at = _zone_of_flow(flows, table, end)
         weights: dict[str, Floats] = {
             **{b: flows[b].to_numpy().astype(np.float64) for b in bases},
             "cells": np.ones(len(flows)),
@@ -134,7 +134,7 @@ def map_of_release(
         tables[end], places[end] = table.take(pa.array(order)), number[at]
         totals[end] = {name: values[order] for name, values in total.items()}
     layers = {end: _columns_of(tables[end], totals[end]) for end in ENDS}
-    outlines = [_geometries(tables[end]) for end in ENDS]
+    outlines = [geometries(tables[end]) for end in ENDS]
     frame, shapes = place_layers(layers, outlines)
     return {
         "bases": bases,
@@ -147,6 +147,22 @@ def map_of_release(
         "count": {"flows": len(flows), **count},
         "grid": None if frame is None else (grid_below_boxes if boxes else neutral_grid)(zones, resolution, frame),
     }
+
+
+def zones_of(zones: pa.Table, end: str) -> pa.Table:
+    """The published zones of one end."""
+    return zones.filter(pc.is_in(zones["role"], value_set=pa.array([end, "both"])))
+
+
+def _zone_of_flow(flows: pa.Table, zones: pa.Table, end: str) -> NDArray[np.int64]:
+    at: NDArray[np.int64] = pc.index_in(flows[f"{end}_zone"], value_set=zones["zone"].combine_chunks()).to_numpy()
+    return at
+
+
+def volume_of(flows: pa.Table, zones: pa.Table, end: str, basis: str) -> Floats:
+    """What starts, or ends, in each zone."""
+    weights = flows[basis].to_numpy().astype(np.float64)
+    return np.bincount(_zone_of_flow(flows, zones, end), weights=weights, minlength=len(zones)).astype(np.float64)
 
 
 def _drawing_order(table: pa.Table, volume: NDArray[Any], most: int) -> NDArray[np.int64]:
@@ -194,7 +210,8 @@ def _largest_flows(
     }
 
 
-def _geometries(table: pa.Table) -> Geometries:
+def geometries(table: pa.Table) -> Geometries:
+    """The outlines of zones."""
     return np.asarray(shapely.from_wkb(table["geometry"].to_numpy(zero_copy_only=False)), dtype=object)
 
 
@@ -290,7 +307,7 @@ def grid_below_boxes(zones: pa.Table, resolution: int | None, frame: Frame) -> d
     """
     import h3.api.basic_str as h3
 
-    outlines = _geometries(zones)
+    outlines = geometries(zones)
     known = outlines[~(shapely.is_missing(outlines) | shapely.is_empty(outlines))]
     if resolution is None or len(known) == 0:
         return None
@@ -329,7 +346,7 @@ def _cells_touching(area: Any, resolution: int) -> list[str]:
 
 
 def _area_km2(outlines: Geometries) -> float:
-    """Area on a sphere, near enough to tell whether hexagons would be too many."""
+    """Area on a sphere, near enough to see whether hexagons would be too many."""
     west, south, east, north = shapely.bounds(outlines).T
     height = np.sin(np.radians(north)) - np.sin(np.radians(south))
     around = 6371.0**2 * np.radians(east - west) * height

@@ -6,6 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 
+def is_noisy(report: Mapping[str, Any]) -> bool:
+    """Whether differential privacy is promised, and no smallest cell."""
+    return bool(report["kind"] == "noisy")
+
+
 def promise_of_noise(guarantee: Mapping[str, Any]) -> str:
     """The promise in a few words, for a heading."""
     whom = "person" if guarantee["unit"] == "person" else "trip, not each person"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
-from html import escape
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,8 @@ from numpy.typing import NDArray
 
 from flowveil.errors import MissingExtraError, ParameterError, did_you_mean
 from flowveil.output import check_file, write_files
-from flowveil.report.maps import ENDS
+from flowveil.report.document import fill
+from flowveil.report.maps import ENDS, geometries, volume_of, zones_of
 
 SHOWS = ("origins", "destinations", "both", "flows")
 SUFFIXES = (".png", ".svg", ".pdf")
@@ -78,10 +78,10 @@ def draw(
         else:
             said = _draw_zones(figure, places, flows, zones, basis, ends)
         for place, end in zip(places, ends, strict=True):
-            listed = zones if end == "flows" else _of_end(zones, end)
+            listed = zones if end == "flows" else zones_of(zones, end)
             said += _frame(place, extent, extent.outside(listed))
         if title:
-            figure.suptitle(title)
+            figure.suptitle(title, parse_math=False)
         content = _rendered(figure, target.suffix.lower(), title or _TITLES[show], " ".join(said))
     write_files({path: lambda file: file.write_bytes(content)})
     return target
@@ -97,16 +97,20 @@ _TITLES = {
 
 def _rendered(figure: Any, suffix: str, title: str, said: str) -> bytes:
     """The file; an SVG says what it shows to those who do not see it."""
+    from markupsafe import Markup
+
     metadata = {".png": {"Software": "flowveil"}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
     sink = io.BytesIO()
     figure.savefig(sink, format=suffix[1:], metadata=metadata[suffix])
     content = sink.getvalue()
     if suffix != ".svg":
         return content
-    start = content.index(b">", content.index(b"<svg"))
-    head = content[:start].replace(b"<svg", b'<svg role="img" aria-labelledby="map-title map-desc"', 1)
-    words = f'>\n <title id="map-title">{escape(title)}</title>\n <desc id="map-desc">{escape(said)}</desc>'
-    return head + words.encode("utf-8") + content[start + 1 :]
+    before, tag, rest = content.decode().partition("<svg")
+    attributes, end, inside = rest.partition(">")
+    assert tag
+    assert end
+    drawn = {"before": Markup(before), "attributes": Markup(attributes), "content": Markup(inside)}
+    return fill("picture.svg", **drawn, title=title, said=said).encode()
 
 
 def _check(flows: pa.Table, zones: pa.Table, target: Path, show: str, basis: str) -> None:
@@ -149,12 +153,11 @@ class Extent:
     @classmethod
     def of(cls, flows: pa.Table, zones: pa.Table, basis: str) -> Extent:
         """The extent of the zones, without far ones where leaving them out makes the map less than 0.4 of its size."""
-        bounds = shapely.bounds(_shapes(zones))
+        bounds = shapely.bounds(geometries(zones))
         whole = cls(*bounds[:, :2].min(axis=0).tolist(), *bounds[:, 2:].max(axis=0).tolist())
         volume = np.zeros(len(zones))
         for end in ENDS:
-            at = pc.index_in(flows[f"{end}_zone"], value_set=zones["zone"].combine_chunks()).to_numpy()
-            volume += np.bincount(at, weights=flows[basis].to_numpy().astype(np.float64), minlength=len(zones))
+            volume += volume_of(flows, zones, end, basis)
         low = [-_reached(-bounds[:, axis], volume) for axis in (0, 1)]
         high = [_reached(bounds[:, axis], volume) for axis in (2, 3)]
         inner = cls(*low, *high)
@@ -173,7 +176,7 @@ class Extent:
 
     def outside(self, zones: pa.Table) -> int:
         """How many zones have no part in the picture."""
-        west, south, east, north = shapely.bounds(_shapes(zones)).T
+        west, south, east, north = shapely.bounds(geometries(zones)).T
         m = self.margin
         away = (east < self.west - m) | (west > self.east + m) | (north < self.south - m) | (south > self.north + m)
         return int(away.sum())
@@ -186,24 +189,10 @@ def _reached(edge: NDArray[np.float64], volume: NDArray[np.float64]) -> float:
     return float(edge[order][int(np.argmax(reached))])
 
 
-def _shapes(zones: pa.Table) -> Any:
-    return shapely.from_wkb(zones["geometry"].to_numpy(zero_copy_only=False))
-
-
 def _size(extent: Extent, n: int, width: float | None) -> tuple[float, float]:
     across = width if width is not None else 5.0 * n
     ratio = (extent.north - extent.south) / max((extent.east - extent.west) * extent.narrowing, 1e-9)
     return across, float(np.clip(across / n * ratio, across / n * 0.4, across / n * 1.6)) + 0.5
-
-
-def _of_end(zones: pa.Table, end: str) -> pa.Table:
-    return zones.filter(pc.is_in(zones["role"], value_set=pa.array([end, "both"])))
-
-
-def _volume(flows: pa.Table, zones: pa.Table, end: str, basis: str) -> NDArray[np.float64]:
-    at = pc.index_in(flows[f"{end}_zone"], value_set=zones["zone"].combine_chunks()).to_numpy()
-    weights = flows[basis].to_numpy().astype(np.float64)
-    return np.bincount(at, weights=weights, minlength=len(zones)).astype(np.float64)
 
 
 def class_limits(values: NDArray[np.float64], *, most: int = 6) -> list[float]:
@@ -220,8 +209,8 @@ def _draw_zones(figure: Any, places: Any, flows: pa.Table, zones: pa.Table, basi
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import BoundaryNorm, ListedColormap
 
-    tables = {end: _of_end(zones, end) for end in ends}
-    volumes = {end: _volume(flows, tables[end], end, basis) for end in ends}
+    tables = {end: zones_of(zones, end) for end in ends}
+    volumes = {end: volume_of(flows, tables[end], end, basis) for end in ends}
     limits = class_limits(np.concatenate(list(volumes.values())))
     for place, end in zip(places, ends, strict=True):
         steps = np.rint(np.linspace(0, 5, len(limits) - 1)).astype(int) if len(limits) > 2 else np.array([4])
@@ -230,7 +219,7 @@ def _draw_zones(figure: Any, places: Any, flows: pa.Table, zones: pa.Table, basi
         area = tables[end]["area_km2"].to_numpy(zero_copy_only=False)
         # Large zones first, so that smaller ones lie on top of them.
         order = np.lexsort((np.arange(len(area)), -area))
-        shapes = _shapes(tables[end])[order]
+        shapes = geometries(tables[end])[order]
         edge = 0.35 if len(shapes) < 3000 else 0.1
         place.add_collection(_patches(shapes, colours(norm(volumes[end][order])), _OUTLINE, edge))
         place.set_title(f"{end}s", loc="left")
@@ -264,10 +253,10 @@ def _draw_flows(place: Any, flows: pa.Table, zones: pa.Table, basis: str, lines:
     from matplotlib.collections import LineCollection
     from matplotlib.colors import LinearSegmentedColormap
 
-    place.add_collection(_patches(_shapes(zones), "none", "#c4ccd6", 0.25))
+    place.add_collection(_patches(geometries(zones), "none", "#c4ccd6", 0.25))
     ends = []
     for end in ENDS:
-        table = _of_end(zones, end)
+        table = zones_of(zones, end)
         at = pc.index_in(flows[f"{end}_zone"], value_set=table["zone"].combine_chunks())
         ends.append(np.column_stack([table[c].take(at).to_numpy(zero_copy_only=False) for c in ("lon", "lat")]))
     volume = flows[basis].to_numpy().astype(np.float64)

@@ -6,8 +6,8 @@ made for. It is never part of a release folder, and the chart says so.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,12 +16,14 @@ from flowveil.errors import ParameterError
 from flowveil.flows import group_pairs
 from flowveil.hierarchy import Floats
 from flowveil.release.reconstruction import Zoning, zoning_of
+from flowveil.report.charts import Shape, polyline, shape
+from flowveil.report.document import fill
 from flowveil.slices import TIME
 
 if TYPE_CHECKING:
     from flowveil.release.sliced import SlicedRelease
 
-#: A zoning chosen for the user is the coarsest level that tells this many origins apart.
+#: A zoning chosen for the user is the coarsest level with at least this many origins.
 _FEWEST_AREAS = 12
 
 _WIDTH, _HEIGHT, _LEFT, _TOP, _GAP = 860, 150, 60, 64, 46
@@ -102,37 +104,22 @@ def _default_zoning(family: SlicedRelease) -> Zoning:
 
 def profile_chart(profiles: list[Profile]) -> str:
     """The profiles as an SVG picture, one panel below the other."""
-    height = _TOP + len(profiles) * (_HEIGHT + _GAP) + 10
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH + _LEFT + 20}" height="{height}" '
-        'font-family="system-ui, sans-serif" font-size="12">',
-        f'<rect width="100%" height="{height}" fill="#ffffff"/>',
-        '<text x="10" y="22" font-size="15" font-weight="600">Flows over time, before and after anonymisation</text>',
-        '<text x="10" y="42" fill="#93420b">Internal: the curve “before” shows raw counts. Not for publication.</text>',
-        f'<text x="{_WIDTH - 190}" y="22" fill="#b45f06">before</text>'
-        f'<text x="{_WIDTH - 130}" y="22" fill="#1f5fa8">after, reconstructed</text>',
-    ]
-    for i, profile in enumerate(profiles):
-        parts.append(_panel(profile, _TOP + i * (_HEIGHT + _GAP)))
-    return "\n".join([*parts, "</svg>\n"])
+    panels = (_panel(profile, _TOP + i * (_HEIGHT + _GAP)) for i, profile in enumerate(profiles))
+    size = {"width": _WIDTH + _LEFT + 20, "height": _TOP + len(profiles) * (_HEIGHT + _GAP) + 10}
+    return str(fill("profile.svg", **size, shapes=[drawn for panel in panels for drawn in panel]))
 
 
-def _panel(profile: Profile, top: int) -> str:
+def _panel(profile: Profile, top: int) -> Iterator[Shape]:
     most = float(max(profile.before.max(initial=0), profile.after.max(initial=0), 1))
     n = len(profile.labels)
     x = _LEFT + (np.arange(n) + 0.5) * (_WIDTH / max(n, 1))
     bottom = top + _HEIGHT
-    lines = [f'<text x="{_LEFT}" y="{top - 4}">{escape(profile.origin)} → {escape(profile.destination)}</text>']
-    lines.append(f'<rect x="{_LEFT}" y="{top}" width="{_WIDTH}" height="{_HEIGHT}" fill="none" stroke="#d5dbe3"/>')
-    lines.append(f'<text x="{_LEFT - 6}" y="{top + 10}" text-anchor="end">{most:,.0f}</text>')
-    lines.append(f'<text x="{_LEFT - 6}" y="{bottom}" text-anchor="end">0</text>')
+    yield shape("text", f"{profile.origin} → {profile.destination}", x=_LEFT, y=top - 4)
+    yield shape("rect", x=_LEFT, y=top, width=_WIDTH, height=_HEIGHT, fill="none", stroke="#d5dbe3")
+    yield shape("text", f"{most:,.0f}", x=_LEFT - 6, y=top + 10, text_anchor="end")
+    yield shape("text", "0", x=_LEFT - 6, y=bottom, text_anchor="end")
     for values, colour in ((profile.before, "#b45f06"), (profile.after, "#1f5fa8")):
         y = bottom - values / most * (_HEIGHT - 6)
-        points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x.tolist(), y.tolist(), strict=True))
-        lines.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
+        yield polyline(list(zip(x.tolist(), y.tolist(), strict=True)), stroke=colour, stroke_width=1.5)
     for at in sorted({0, n // 4, n // 2, 3 * n // 4, n - 1}):
-        lines.append(
-            f'<text x="{x[at]:.1f}" y="{bottom + 15}" text-anchor="middle" fill="#5c6777">'
-            f"{escape(profile.labels[at])}</text>"
-        )
-    return "\n".join(lines)
+        yield shape("text", profile.labels[at], x=float(x[at]), y=bottom + 15, text_anchor="middle", fill="#5c6777")

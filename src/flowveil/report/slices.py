@@ -1,14 +1,56 @@
-"""The sum of the slices of a family, from its published table."""
+"""The slices of a release: their sum, from the published table, and the section that lists them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from flowveil.report.document import Part, fill
 from flowveil.slices import TIME, Every
+
+#: (key, heading) of the measures that are listed for every slice.
+_OF_SLICE = (
+    ("n_cells", "Cells"),
+    ("n_origin_zones", "Origin zones"),
+    ("n_destination_zones", "Destination zones"),
+    ("suppressed_share", "Suppressed"),
+    ("mean_generalization_error", "Mean generalisation error"),
+    ("generalization_distance_m", "Moved (m)"),
+    ("k_trips", "Fewest trips"),
+    ("k_people", "Fewest people"),
+    ("k_population", "Smallest population"),
+)
+#: A longer list is cut: report.json has all.
+_MOST_SLICES = 200
+
+
+def slices_part(report: Mapping[str, Any]) -> Part:
+    """The slices and their measures by trips."""
+    slices: Sequence[Mapping[str, Any]] = report["slices"]
+    columns: Sequence[str] = report["slice_columns"]
+    shown = [(key, name) for key, name in _OF_SLICE if any(s["measures"]["trips"].get(key) is not None for s in slices)]
+    rows = []
+    for part in slices[:_MOST_SLICES]:
+        hidden = (part.get("withheld") or {}).get("measures", {}).get("trips", ())
+        measures = part["measures"]["trips"]
+        names = ["all" if part["slice"][name] is None else part["slice"][name] for name in columns]
+        values = ["withheld" if key in hidden else short_number(measures.get(key)) for key, _ in shown]
+        rows.append((names, values))
+    heads = [name for _, name in shown]
+    content = fill("slices.html", columns=columns, heads=heads, rows=rows, more=len(slices) - _MOST_SLICES)
+    return Part("slices", "Slices", content)
+
+
+def short_number(value: float | None) -> str:
+    """A measure in a table of many: four digits."""
+    if value is None:
+        return "not known"
+    if float(value).is_integer():
+        return f"{int(value):,}"
+    return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
 
 
 def overview(flows: pa.Table, report: Mapping[str, Any]) -> pa.Table:

@@ -12,14 +12,14 @@ from flowveil.cli import main
 from flowveil.sources.synthetic import synthetic_survey
 
 
-def test_the_demo_shows_twincut_and_odkanon_beside_each_other(tmp_path, capsys):
+def test_the_demo_shows_twincut_and_odkanon_side_by_side(tmp_path, capsys):
     out = tmp_path / "demo"
     main(["demo", "--out", str(out)])
     said = capsys.readouterr().out
     report = json.loads((out / "report.json").read_text(encoding="utf-8"))
     assert report["method"] == "twincut"
     page = (tmp_path / "demo-beside.html").read_text(encoding="utf-8")
-    assert "twincut and odkanon beside each other" in re.findall(r"<h2[^>]*>([^<]*)</h2>", page)
+    assert "twincut and odkanon side by side" in re.findall(r"<h2[^>]*>([^<]*)</h2>", page)
     flows = flowveil.read_trips(synthetic_survey())
     other = flowveil.anonymize(flows, "odkanon", 10, budget="volume").metrics()["trips"]
     assert f"{other['n_cells']:,} cells" in said

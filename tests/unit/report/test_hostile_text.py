@@ -1,0 +1,154 @@
+"""No text from outside becomes markup: pages and pictures have the same elements whatever names are."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import flowveil
+from flowveil.experiments.comparison import Comparison, Frontier, Run
+from flowveil.experiments.comparison_tables import to_html
+from flowveil.report.charts import Bars, Mark, bar_chart, curve_chart
+from flowveil.report.document import frame
+from flowveil.report.html import render
+from flowveil.report.pictures import draw
+from flowveil.report.profile import Profile, profile_chart
+from flowveil.report.summary import summarize
+from unit.publish.releases import city_flows, release_of
+
+PLAIN = "plain"
+HOSTILE = (
+    "<img src=x onerror=alert(1)>\"' onload='x' </script></style></title></svg><script>alert(2)</script><!-- ]]> "
+    "&lt;b&gt; {{ 7 * 7 }} {% raw %} $\\frac$ \u2028\u2029\u202e\u200f"
+)
+
+
+class Skeleton(HTMLParser):
+    """The elements of a document with the names of their attributes, its comments, and all that it says."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, ...]] = []
+        self.said: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, *sorted(name for name, _ in attrs)))
+        self.said += [value or "" for _, value in attrs]
+
+    def handle_endtag(self, tag):
+        self.elements.append(("end", tag))
+
+    def handle_comment(self, data):
+        self.elements.append(("comment", data))
+
+    def handle_data(self, data):
+        self.said.append(data)
+
+
+@cache
+def published():
+    release = release_of(city_flows(), budget="volume")
+    return summarize(release), release.flows, release.zones
+
+
+def named(text: str):
+    """Report and tables of a release in two slices whose zones, columns, values, parameters and words are this text."""
+    report, flows, zones = published()
+
+    def renamed(table: pa.Table, name: str) -> pa.Table:
+        codes = pa.array([f"{text}{code}" for code in table[name].to_pylist()])
+        return table.set_column(table.column_names.index(name), name, codes)
+
+    flows = renamed(renamed(flows, "origin_zone"), "destination_zone").append_column(
+        text, pa.array([text] * len(flows))
+    )
+    slices = [{"slice": {text: value}, "measures": report["measures"]} for value in (text, None)]
+    report = {
+        **report,
+        "method": text,
+        "parameters": {**report["parameters"], text: [text, {text: text}], "slices": {"by": [text]}},
+        "notes": {text: text},
+        "command": text,
+        "statement": [*report["statement"], text, f"Not protected: people {text}", f"Protected: {text}"],
+        "withheld": {"measures": {}, "reason": text},
+        "slice_columns": [text],
+        "slices": slices,
+    }
+    return report, flows, renamed(zones, "zone")
+
+
+def report_page(text: str) -> Iterator[str]:
+    yield render(*named(text))
+
+
+def notebook(text: str) -> Iterator[str]:
+    page = render(*named(text), compact=True)
+    framed = Skeleton(frame(page))
+    assert framed.elements == [("iframe", "sandbox", "srcdoc", "style", "title"), ("end", "iframe")]
+    yield next(said for said in framed.said if said == page)
+
+
+def comparison(text: str) -> Iterator[str]:
+    _, flows, zones = named(text)
+    done = {"status": "done", "seconds": 1.0, "measures": {"suppressed_share": 0.1, "mean_generalization_error": 9.0}}
+    runs = [
+        Run(text, 5, (text,), **done, flows=flows, zones=zones),
+        Run(text, 9, (text,), "failed", reason=text),
+    ]
+    yield to_html(Comparison(tuple(runs), 9.0, 0.1, (Frontier(5, (text,), ((0.0, 9.0), (0.1, 4.0))),)))
+
+
+def charts(text: str) -> Iterator[str]:
+    yield str(bar_chart(Bars((text,), (3,), (True,), 0, text), title=text, label=text))
+    curve = [(0.0, 9.0), (0.1, 4.0)]
+    marks = [Mark(text, 0.1, 5.0)]
+    yield str(curve_chart(curve, marks=marks, limit=0.1, limit_text=text, title=text, x_label=text))
+    profile = profile_chart([Profile(text, text, (text, text), np.ones(2), np.ones(2))])
+    ElementTree.fromstring(profile)
+    yield profile
+
+
+def picture(text: str, folder: Path) -> Iterator[str]:
+    _, flows, zones = named(text)
+    path = draw(flows, zones, folder / "map.svg", title=text)
+    ElementTree.parse(path)
+    yield path.read_text(encoding="utf-8")
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")
+@pytest.mark.parametrize("page", [report_page, notebook, comparison, charts, picture])
+def test_a_name_adds_no_element_attribute_or_comment(page, tmp_path):
+    given = (tmp_path,) if page is picture else ()
+    for plain, hostile in zip(page(PLAIN, *given), page(HOSTILE, *given), strict=True):
+        expected, found = Skeleton(plain), Skeleton(hostile)
+        assert found.elements == expected.elements
+        assert any(HOSTILE in said for said in found.said)
+        for data in (said for said in found.said if said.startswith('{"bases"')):
+            assert not set(data) & set("<>&\u2028\u2029")
+            for layer in json.loads(data)["layers"].values():
+                assert layer["code"][0].startswith(HOSTILE)
+
+
+def test_no_markup_is_written_in_python():
+    source = Path(flowveil.__file__).parent
+    tags = {tag for file in source.rglob("page/*") for tag in re.findall(r"<([a-z]\w*)[ >]", file.read_text("utf-8"))}
+    assert {"div", "svg", "iframe"} <= tags
+    markup = re.compile(rf"</?({'|'.join(tags)})(>|/|\s)")
+    for file in sorted(source.rglob("*.py")):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+                assert not markup.search(node.value), f"{file.name}, line {node.lineno}: use a template"
