@@ -49,7 +49,7 @@ _DOMAINS = "JSON: the categories of each column; null among them allows missing 
 _BINS = "JSON: the edges of the bins of numeric columns."
 _GRID = "Edges of its ranges are multiples of STEP: 1000, 0.5, 6h, 7d (repeatable) [default: a round step]."
 _PUBLIC = "Numbers that anybody can have, as everybody knows; either may be left out (repeatable)."
-_ALLOW = "Publish this column as it is, although it tells people apart (repeatable)."
+_ALLOW = "Publish this column as it is, although it singles people out (repeatable)."
 _CHOOSE = "Cut the widest quasi-identifier, or the one with the most distinct values."
 
 

@@ -18,26 +18,22 @@ What ε covers, exactly:
 - With a declared number of records equal to the original's, that number is published exactly. Tables of one
   size differ by one record replaced, which moves each margin by 2: the same release is 2ε-private in that
       sense.
-
-The noise comes from OpenDP: exact integer arithmetic and the system's secure random numbers. Differences of
-floating-point logarithms, as in numpy's Laplace sampler, leak the count in their last bits.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from math import inf, isfinite, nextafter, prod, sqrt
+from math import isfinite, prod, sqrt
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from flowveil.errors import MissingExtraError, ParameterError
-from flowveil.methods.epsilon import check_epsilon, weakness
-from flowveil.tabular.domains import Domain, code_variable
+from flowveil.errors import ParameterError
+from flowveil.methods.epsilon import check_epsilon, noise_scale, opendp_laplace, weakness
+from flowveil.tabular.domains import Domain, code_variables
 from flowveil.tabular.junction import JunctionModel, JunctionTree, Margin, build_junction_tree
 from flowveil.tabular.records import Floats, Ints, as_table, check_columns
 
@@ -184,16 +180,8 @@ def synthesize_records(
     table = as_table(records)
     chosen = _chosen_variables(table, variables, margins)
     named = _chosen_margins(chosen, margins)
-    coded = [
-        code_variable(
-            table,
-            name,
-            domain=(domains or {}).get(name),
-            edges=(bins or {}).get(name),
-            from_data=domains_from_data or epsilon is None,
-        )
-        for name in chosen
-    ]
+    from_data = domains_from_data or epsilon is None
+    coded = code_variables(table, chosen, domains=domains, bins=bins, from_data=from_data)
     shape = tuple(domain.n_values for domain, _ in coded)
     wanted: list[Margin] = [tuple(sorted(chosen.index(name) for name in m)) for m in named]
     tree = build_junction_tree(shape, wanted)
@@ -205,18 +193,12 @@ def synthesize_records(
     noisy, scale = counts, 0.0
     if epsilon is not None:
         noisy, scale = _add_noise(counts, epsilon, None if unsafe_test_seed is None else generator)
-    if n_records is not None:
-        n, source = int(n_records), "declared"
-    elif epsilon is None:
-        n, source = table.num_rows, "original"
-    else:
-        n, source = _estimated_total(noisy), "noisy margins"
-    targets = [_as_distribution(m, prior_count) for m in noisy]
+    n, source = _records_to_draw(table.num_rows, noisy, epsilon, n_records)
     model = JunctionModel(tree)
     gap, cycles, converged = fit(
         model,
         wanted,
-        targets,
+        [_as_distribution(m, prior_count) for m in noisy],
         tolerance=tolerance,
         # Noisy margins never agree. A hundredth of a record is far below the noise and the drawing's own spread.
         settled=tolerance * 1e-2 if epsilon is None else 1e-2 / n,
@@ -363,42 +345,24 @@ def _add_noise(
 ) -> tuple[list[Ints], float]:
     """Discrete Laplace noise of scale (number of margins)/ε on every cell."""
     flat = np.concatenate([c.ravel() for c in counts])
+    scale = noise_scale(len(counts), epsilon)
     if test_generator is not None:
-        scale = len(counts) / epsilon
         p = -np.expm1(-1 / scale)
         noise = test_generator.geometric(p, len(flat)) - test_generator.geometric(p, len(flat))
         noisy = flat + noise
     else:
-        noisy, scale = discrete_laplace(flat, sensitivity=len(counts), epsilon=epsilon)
+        noisy = opendp_laplace(flat, sensitivity=len(counts), epsilon=epsilon)
     parts = np.split(noisy, np.cumsum([c.size for c in counts])[:-1])
     return [part.reshape(c.shape) for part, c in zip(parts, counts, strict=True)], scale
 
 
-def discrete_laplace(counts: Ints, *, sensitivity: int, epsilon: float) -> tuple[Ints, float]:
-    """Release whole numbers under ε by OpenDP's discrete Laplace mechanism.
-
-    Args:
-        counts: what is to be released.
-        sensitivity: by how much one record can change all of them together (sum of absolute changes).
-        epsilon: the budget. OpenDP itself confirms that it is kept, rounding included.
-
-    Returns:
-        The noisy counts, and the scale of the noise: sensitivity/ε, up to the last bit.
-    """
-    try:
-        dp = importlib.import_module("opendp.prelude")
-    except ImportError:
-        raise MissingExtraError(
-            "Differential privacy needs OpenDP, which is not installed. Hint: pip install 'flowveil[tabular]'."
-        ) from None
-    dp.enable_features("contrib")
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
-    scale = sensitivity / epsilon
-    mechanism = dp.m.make_laplace(*space, scale=scale)
-    while mechanism.map(sensitivity) > epsilon:
-        scale = nextafter(scale, inf)
-        mechanism = dp.m.make_laplace(*space, scale=scale)
-    return np.array(mechanism(counts.tolist()), dtype=np.int64), scale
+def _records_to_draw(
+    n_original: int, noisy: Sequence[Ints], epsilon: float | None, declared: int | None
+) -> tuple[int, str]:
+    """How many records to draw, and where the number comes from; with ε never from the records themselves."""
+    if declared is not None:
+        return int(declared), "declared"
+    return (n_original, "original") if epsilon is None else (_estimated_total(noisy), "noisy margins")
 
 
 def _estimated_total(noisy: Sequence[Ints]) -> int:

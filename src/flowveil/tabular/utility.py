@@ -103,11 +103,11 @@ def _renumbered(key: Ints) -> Ints:
 
 @dataclass(frozen=True)
 class Propensity:
-    """How well synthetic records can be told from original ones.
+    """How easily synthetic records are recognised among original ones.
 
     Attributes:
         pmse: mean squared difference between the propensity score and the share of synthetic records; 0 if
-            they cannot be told apart.
+            nobody could separate them.
         standardized: pmse over what a correct model would give by chance; about 1 if the synthesis is right.
         degrees: free parameters of the propensity model, the intercept aside.
     """
@@ -269,7 +269,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Effect:
-    """One coefficient with its 95 % interval; None where the records cannot tell (a category nobody has)."""
+    """One coefficient with its 95 % interval; None where the records do not determine it (a category nobody has)."""
 
     term: str
     estimate: float | None
