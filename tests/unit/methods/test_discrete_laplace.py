@@ -112,7 +112,7 @@ def test_the_rest_below_a_table_has_its_own_law():
 
 
 def test_nothing_above_zero_where_epsilon_is_huge():
-    place, value = DiscreteLaplace(Fraction(1, 200)).positives(10**6, system_bits)
+    place, value = DiscreteLaplace(Fraction(1, 50)).positives(10**6, system_bits)
     assert len(place) == len(value) == 0
 
 
