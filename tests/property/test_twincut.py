@@ -21,7 +21,7 @@ from flowveil.methods.twincut import frontier, score, twincut
 from flowveil.release.plan import Plan, Release
 from reference import twincut as slow
 from reference.prunings import all_cuts
-from strategies import flow_tables
+from samples.strategies import flow_tables
 
 SEARCH = settings(max_examples=80, deadline=None)
 BUDGETS = st.sampled_from([0.0, 0.05, 0.1, 0.3, 0.6])

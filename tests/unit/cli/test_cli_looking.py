@@ -6,7 +6,7 @@ import json
 import shlex
 
 import pytest
-from unit.test_cli import run, snapshot
+from unit.cli.test_cli import run, snapshot
 
 from flowveil.publish.exports import FORMATS
 

@@ -17,7 +17,7 @@ from flowveil.errors import DataError, OutputError, ParameterError
 from flowveil.experiments import comparison
 from flowveil.report.comparison import FILES, render_comparison, to_csv, to_latex, to_markdown
 from flowveil.report.summary import summarize
-from unit.publish.releases import city_flows, region_flows
+from samples.releases import city_flows, region_flows
 
 
 @pytest.fixture(scope="module")

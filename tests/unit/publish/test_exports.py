@@ -18,7 +18,7 @@ from flowveil.publish.exports import FORMATS, parse_formats
 from flowveil.publish.folder import publish
 from flowveil.verify.exports import EXPORTS
 from flowveil.verify.release import verify_release
-from unit.publish.releases import city_flows, content, edit_table, read_json, region_flows, rehash, release_of
+from samples.releases import city_flows, content, edit_table, read_json, region_flows, rehash, release_of
 
 
 @pytest.fixture(scope="module")

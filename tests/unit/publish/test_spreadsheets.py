@@ -23,7 +23,7 @@ from flowveil.report.comparison import to_csv
 from flowveil.tabular.records import write_records
 from flowveil.verify.exports import csv_text
 from flowveil.verify.release import verify_release
-from unit.publish.releases import rehash
+from samples.releases import rehash
 
 CODES = ["=cmd", "+1+1", "@SUM", "-1", "\t=tab", "\rreturn", "'quoted", "a;=cmd", "a\n-2", ' "=x', "plain", "l'Isle"]
 #: What programs run: a first sign after blanks, in whole fields and after other separators.

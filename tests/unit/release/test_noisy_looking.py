@@ -20,7 +20,7 @@ from flowveil.publish.exports import FORMATS
 from flowveil.report.document import number
 from flowveil.report.internal import render_internal
 from flowveil.verify.release import verify_release
-from unit.publish.releases import rehash
+from samples.releases import rehash
 
 REGION = h3.latlng_to_cell(48.85, 2.35, 5)
 ASKED = {"epsilon": 1.0, "bound": 5, "region": REGION, "level": 7}

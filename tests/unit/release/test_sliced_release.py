@@ -22,7 +22,7 @@ from flowveil.report.profile import largest_profiles, profile_chart
 from flowveil.slices import Every, SlicedFlows
 from flowveil.trips import read_slices
 from flowveil.verify.release import verify_release
-from segmented import survey
+from samples.segmented import survey
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 
 from flowveil.report.html import MEASURES, render
 from flowveil.report.summary import summarize
-from unit.publish.releases import city_flows, nested_release, release_of
+from samples.releases import city_flows, nested_release, release_of
 
 VOID = {"meta", "link", "br", "hr", "img", "input", "rect", "circle", "line", "path"}
 

@@ -12,7 +12,7 @@ from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
 from flowveil.release.plan import Plan, Release
 from flowveil.report.summary import TELL_SEEN, TELL_SUPPRESSED, published_measures, reason_to_withhold, summarize
-from unit.publish.releases import city_flows, nested_release, release_of
+from samples.releases import city_flows, nested_release, release_of
 
 
 def tile_release(trips, *, weight=None, person=None, protect="trips", k=5, notes=None, parameters=None) -> Release:

@@ -18,8 +18,7 @@ import flowveil.verify.release
 from flowveil.errors import DataError, GuaranteeError, InfeasibleError
 from flowveil.release.plan import Plan, Release
 from flowveil.verify.release import check, verify_release
-from strategies import flow_tables
-from unit.publish.releases import (
+from samples.releases import (
     city_flows,
     edit_report,
     edit_table,
@@ -29,6 +28,7 @@ from unit.publish.releases import (
     rehash,
     release_of,
 )
+from samples.strategies import flow_tables
 
 GOOD = {
     "hopeless flows": lambda: release_of(city_flows(), levels=1),

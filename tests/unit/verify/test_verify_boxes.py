@@ -19,8 +19,8 @@ from flowveil.cli import cli
 from flowveil.release.plan import Release
 from flowveil.verify.boxes import Rectangles
 from flowveil.verify.release import verify_release
-from placed import placed_problems, star
-from unit.publish.releases import city_flows, edit_report, edit_table
+from samples.placed import placed_problems, star
+from samples.releases import city_flows, edit_report, edit_table
 
 METHODS = {
     "mondrian": ("mondrian", {}),

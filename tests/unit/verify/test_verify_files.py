@@ -15,7 +15,7 @@ import flowveil.verify.release
 from flowveil.api import verify_folder
 from flowveil.verify.files import read_json
 from flowveil.verify.release import verify_release
-from unit.publish.releases import city_flows, rehash, release_of
+from samples.releases import city_flows, rehash, release_of
 
 
 @pytest.fixture(scope="module")
