@@ -4,8 +4,8 @@
 
 Each mutant is one small mistake in a copy of `src`. The tests named beside it must pass without the mistake and fail
 with it. Not collected by pytest: run it when tests are removed or merged, on the tests before (`--tests`) and after.
-Where a text stands is looked up, so code may move. A text that is no longer in the source exactly once, a test file that
-is gone and a run that does not get as far as its tests are errors, not kills.
+Where a text stands is looked up, so code may move. A text that is no longer in the source exactly once, a test file
+that is gone and a run that does not get as far as its tests are errors, not kills.
 """
 
 from __future__ import annotations

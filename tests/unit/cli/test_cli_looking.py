@@ -6,9 +6,9 @@ import json
 import shlex
 
 import pytest
-from unit.cli.test_cli import run, snapshot
 
 from flowveil.publish.exports import FORMATS
+from unit.cli.test_cli import run, snapshot
 
 READ = ("--resolution", 8)
 
