@@ -80,26 +80,19 @@ def laplace(
     promise = _checked(flows, epsilon, delta, bound, unsafe_seed_for_tests)
     domain = pair_domain(flows, level, region, listed=promise.delta == 0)
     law = DiscreteLaplace(promise.scale)
-    n_pairs = len(domain.origins.zones) * len(domain.destinations.zones)
-    if promise.delta == 0 and n_pairs * law.positive_share > MOST_PAIRS:
-        raise ParameterError(
-            f"The domain has {n_pairs:,} pairs, of which noise alone would publish "
-            f"{n_pairs * law.positive_share:,.0f}; at most {MOST_PAIRS:,} are allowed. Hint: a coarser level, a "
-            "smaller region, or delta above 0."
-        )
+    n_zones = len(domain.origins.zones), len(domain.destinations.zones)
+    if promise.delta == 0:
+        _refuse_too_many(n_zones[0] * n_zones[1], law)
     origin, destination = domain.origins.zone[flows.origin], domain.destinations.zone[flows.destination]
     inside = (origin >= 0) & (destination >= 0)
     trips = counted_trips(flows, inside, bound=None if promise.unit == "trip" else promise.bound)
     counted = np.where(trips > 0, origin, np.int32(-1))
-    group = group_pairs(counted, destination, len(domain.origins.zones), len(domain.destinations.zones))
+    group = group_pairs(counted, destination, *n_zones)
     table = Cells(group.origin, group.destination, group.sum(trips))
     bits = system_bits if unsafe_seed_for_tests is None else repeatable_bits(unsafe_seed_for_tests)
     noise = _Noise(law, promise, bits, repeatable=unsafe_seed_for_tests is not None)
     threshold = None if promise.delta == 0 else law.threshold(promise.bound, promise.delta)
-    if threshold is None:
-        cells = noise.on_all_pairs(table, len(domain.origins.zones), len(domain.destinations.zones))
-    else:
-        cells = noise.from_threshold(table, threshold)
+    cells = noise.on_all_pairs(table, *n_zones) if threshold is None else noise.from_threshold(table, threshold)
     if len(cells) == 0:
         raise InfeasibleError(
             "No pair is left to publish after noise"
@@ -132,6 +125,16 @@ def laplace(
         zones_are_public=domain.public,
         repeatable=unsafe_seed_for_tests is not None,
     )
+
+
+def _refuse_too_many(n_pairs: int, law: DiscreteLaplace) -> None:
+    """Refuse a domain whose noise alone would not fit into memory."""
+    if n_pairs * law.positive_share > MOST_PAIRS:
+        raise ParameterError(
+            f"The domain has {n_pairs:,} pairs, of which noise alone would publish "
+            f"{n_pairs * law.positive_share:,.0f}; at most {MOST_PAIRS:,} are allowed. Hint: a coarser level, a "
+            "smaller region, or delta above 0."
+        )
 
 
 # ---- what is promised --------------------------------------------------------------------------------------------

@@ -30,7 +30,6 @@ from flowveil.tabular.risk import describe_classes, discernibility, replicated_u
 from flowveil.tabular.utility import (
     Design,
     Effect,
-    Prediction,
     cross_validate,
     effects,
     margin_distance,
@@ -193,18 +192,13 @@ def compare_records(
         say=progress or (lambda _: None),
     )
     outcome_of(sweep.binned, sensitive, positive)
-    strict, relaxed = (pa.Table.from_pylist([_mondrian_row(sweep, k, exact) for k in ks]) for exact in (True, False))
     grid = [(e, p) for e in (None, *epsilons) for p in priors]
-    synthesis = pa.Table.from_pylist([_synthesis_row(sweep, e, p, repeats) for e, p in grid])
-    prediction, coefficients, seconds = _classifiers(sweep, chosen_k, chosen_epsilon, chosen_prior, positive)
     return Comparison(
-        strict=strict,
-        relaxed=relaxed,
+        strict=pa.Table.from_pylist([_mondrian_row(sweep, k, True) for k in ks]),
+        relaxed=pa.Table.from_pylist([_mondrian_row(sweep, k, False) for k in ks]),
         uniques=_uniques(sweep),
-        synthesis=synthesis,
-        prediction=prediction,
-        coefficients=coefficients,
-        seconds=seconds,
+        synthesis=pa.Table.from_pylist([_synthesis_row(sweep, e, p, repeats) for e, p in grid]),
+        **_classifiers(sweep, chosen_k, chosen_epsilon, chosen_prior, positive),
         parameters={
             "k": list(ks),
             "epsilon": list(epsilons),
@@ -278,9 +272,7 @@ def _synthesis_row(sweep: _Sweep, epsilon: float | None, prior: float, repeats: 
     return {"epsilon": epsilon, "prior_count": prior, "repeats": repeats, **means, "s_pmse_deviation": spread}
 
 
-def _classifiers(
-    sweep: _Sweep, k: int, epsilon: float, prior: float, positive: str | None
-) -> tuple[pa.Table, pa.Table, pa.Table]:
+def _classifiers(sweep: _Sweep, k: int, epsilon: float, prior: float, positive: str | None) -> dict[str, pa.Table]:
     """Train on the original, on a Mondrian and on an IPF release; test on the original."""
     sweep.say("classifier")
     begin = time.perf_counter()
@@ -311,15 +303,11 @@ def _classifiers(
         "ipf": effects(other, synthetic, synthetic_outcome),
     }
     seconds = {"mondrian": between - begin, "ipf": end - between}
-    return (
-        _prediction_table(predictions),
-        _effect_table(fitted),
-        pa.Table.from_pylist([{"method": name, "seconds": value} for name, value in seconds.items()]),
-    )
-
-
-def _prediction_table(predictions: Mapping[str, Prediction]) -> pa.Table:
-    return pa.Table.from_pylist([{"trained_on": name, **asdict(p)} for name, p in predictions.items()])
+    return {
+        "prediction": pa.Table.from_pylist([{"trained_on": name, **asdict(p)} for name, p in predictions.items()]),
+        "coefficients": _effect_table(fitted),
+        "seconds": pa.Table.from_pylist([{"method": name, "seconds": value} for name, value in seconds.items()]),
+    }
 
 
 def _effect_table(fitted: Mapping[str, Sequence[Effect]]) -> pa.Table:

@@ -120,9 +120,8 @@ def anonymize_records(
 ) -> Anonymized:
     """Make a table k-anonymous by Mondrian, and recount it before it is returned.
 
-    Guaranteed: every combination of published quasi-identifiers has at least k records; with l, at least l
-        distinct values
-    of each sensitive column; with t, a distribution of each sensitive column within t of the whole table's.
+    Guaranteed: every combination of published quasi-identifiers has at least k records; with l, at least l distinct
+    values of each sensitive column; with t, a distribution of each sensitive column within t of the whole table's.
     Every published value truly describes its record. The result does not depend on the order of the records.
 
     Args:
@@ -269,10 +268,8 @@ def _published(
 def canonical_order(columns: Sequence[Column], sensitive: Sequence[Column] = (), others: Sequence[Column] = ()) -> Ints:
     """An order of the records that depends on their content only.
 
-    Relaxed cuts part records that are equal in the quasi-identifiers, so the order among those decides who
-    goes where.
-    Sorting them by the sensitive value would put equal sensitive values together: the worst choice for
-        privacy.
+    Relaxed cuts part records that are equal in the quasi-identifiers, so the order among those decides who goes where.
+    Sorting them by the sensitive value would put equal sensitive values together, the worst choice for privacy.
     Instead each sensitive value is spread evenly over the equal records.
     """
     n = len(columns[0].codes)

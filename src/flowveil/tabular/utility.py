@@ -149,19 +149,6 @@ def propensity_by_pairs(pair: Paired) -> float:
     )
 
 
-def propensity_by_logit(pair: Paired) -> Propensity:
-    """PMSE with a logistic model of main effects."""
-    design = Design.of(pair.columns)
-    rows = np.concatenate((design.of_codes([c.codes for c in pair.columns]), design.of_codes(list(pair.other))))
-    n, m = len(pair.columns[0].codes), len(pair.other[0])
-    is_synthetic = np.concatenate((np.zeros(n), np.ones(m)))
-    x, positive, negative, row = _grouped(rows, is_synthetic)
-    model = fit_logit(x, positive, negative)
-    score = model.probability(x)[row]
-    squared = float(np.sum((score - m / (n + m)) ** 2))
-    return _propensity(squared, model.rank - 1, n, m)
-
-
 # ---- margins -----------------------------------------------------------------------------------------------
 
 
