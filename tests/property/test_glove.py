@@ -163,7 +163,7 @@ def test_neighbors_is_a_positive_number(method):
 def test_the_order_of_the_published_comparison(shared_data, file, resolution, columns):
     """GLOVE is finer than ATG-Dual, and scikit-learn's clustering much coarser than GLOVE."""
     table = pq.read_table(shared_data / file)
-    some = table.take(np.sort(np.random.default_rng(1).permutation(len(table))[:3000]))
+    some = table.take(np.sort(np.random.default_rng(1).permutation(len(table))[:6000]))
     flows = read_trips(some, resolution=resolution, **columns)
     error = {
         method: anonymize(flows, method, k=10).metrics()["trips"]["mean_generalization_error"]
