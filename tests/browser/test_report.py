@@ -12,7 +12,7 @@ from conftest import trip_table
 from flowveil import anonymize, compare, read_trips
 from flowveil.flows import Flows
 from flowveil.zoning.h3 import h3_hierarchy
-from unit.publish.releases import city_flows, region_flows, release_of
+from samples.releases import city_flows, region_flows, release_of
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ from contract.cases import GUARANTEES, K_METHODS, RUNS, TABLES, TREES, UNDECLARE
 from flowveil import METHODS, DataError, Flows, Guarantee, Hierarchy, InfeasibleError, Release, anonymize
 from flowveil.release.zones import NodeZones, Zones
 from reference.trees import ancestors, is_safe, leaf_nodes, persons_by_flow
-from strategies import flow_tables
+from samples.strategies import flow_tables
 
 ALL_RUNS = (*RUNS, *UNDECLARED)
 LIMITS = (0.0, 0.1, 0.4)

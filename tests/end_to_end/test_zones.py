@@ -14,7 +14,7 @@ from pyarrow import csv
 import flowveil
 from flowveil.cli import main
 from flowveil.errors import DataError, ParameterError
-from unit.publish.releases import edit_table
+from samples.releases import edit_table
 
 #: Codes with leading zeros and blanks: what number readers spoil.
 ZONES = pa.table(

@@ -16,7 +16,7 @@ from flowveil.methods.atg import atg_dual, atg_soft
 from flowveil.methods.pruning import PairTree, best_cut, dual_multiplier
 from reference import prunings as slow
 from reference.trees import children
-from strategies import flow_tables, hierarchies
+from samples.strategies import flow_tables, hierarchies
 
 SEARCH = settings(max_examples=100, deadline=None)
 

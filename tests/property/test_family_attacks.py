@@ -20,7 +20,7 @@ from flowveil.release.sliced import SlicedRelease
 from flowveil.slices import Every, SlicedFlows, holds
 from flowveil.verify import verify_release
 from reference.differencing import attacks
-from strategies import hierarchies
+from samples.strategies import hierarchies
 
 QUICK = settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 TREE_METHODS = ("odkanon", "oigh", "suppression", "atg-dual")

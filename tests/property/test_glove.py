@@ -16,9 +16,9 @@ from flowveil.methods.glove import _dendrogram, _neighbor_graph, _points, glove,
 from flowveil.release.boxes import Frame
 from flowveil.release.plan import Plan
 from flowveil.release.release import Release
-from placed import placed_problems, star
 from reference.glove import glove as slow_glove
 from reference.groups import is_safe
+from samples.placed import placed_problems, star
 
 for library in ("numba", "scipy", "sklearn"):
     pytest.importorskip(library)

@@ -16,7 +16,7 @@ from flowveil.methods.discrete_laplace import DiscreteLaplace
 from flowveil.methods.laplace import counted_trips
 from reference import laplace as naive
 from reference.trees import leaf_nodes
-from strategies import hierarchies
+from samples.strategies import hierarchies
 
 
 def counts_by_code(flows: Flows, bound: int | None) -> dict[tuple[str, str], int]:

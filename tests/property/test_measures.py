@@ -13,7 +13,7 @@ from flowveil.measures.spatial import weighted_median
 from flowveil.methods.odkanon import odkanon
 from flowveil.release.release import Release
 from reference import measures as slow
-from strategies import flow_tables
+from samples.strategies import flow_tables
 
 
 def release_of(flows, k, **options) -> Release:

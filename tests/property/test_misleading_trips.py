@@ -12,7 +12,7 @@ from flowveil.errors import DataError, InfeasibleError
 from flowveil.flows import Flows
 from flowveil.release.release import Release
 from flowveil.report.summary import summarize
-from placed import stars
+from samples.placed import stars
 
 #: Methods that publish counts; noisy ones promise something else.
 COUNTED = [name for name, method in flowveil.METHODS.items() if method.promises == "k"]

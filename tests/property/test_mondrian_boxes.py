@@ -14,10 +14,10 @@ from flowveil.methods.mondrian import _Cutter, mondrian
 from flowveil.release.boxes import Frame
 from flowveil.release.plan import Plan
 from flowveil.release.release import Release
-from placed import placed_problems, star
 from reference.groups import box, is_safe
 from reference.mondrian import mondrian as slow_mondrian
 from reference.mondrian import proposed_cuts
+from samples.placed import placed_problems, star
 
 PARTITIONINGS = st.sampled_from(["strict", "relaxed"])
 

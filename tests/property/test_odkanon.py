@@ -11,7 +11,7 @@ from flowveil.guarantee import Guarantee
 from flowveil.methods.odkanon import hopeless, odkanon
 from reference.odkanon import odkanon as slow_odkanon
 from reference.odkanon import prefilter
-from strategies import flow_tables
+from samples.strategies import flow_tables
 
 HUNDREDS = settings(max_examples=400, deadline=None)
 

@@ -15,7 +15,7 @@ from flowveil.hierarchy import Hierarchy
 from flowveil.methods.oigh import Levels, Search, oigh
 from reference.oigh import cuts as slow_cuts
 from reference.oigh import oigh as slow_oigh
-from strategies import generators, hierarchies
+from samples.strategies import generators, hierarchies
 
 
 @st.composite

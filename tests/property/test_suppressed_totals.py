@@ -16,7 +16,7 @@ from flowveil.methods import find_method
 from flowveil.release.release import Release
 from flowveil.report.summary import summarize
 from flowveil.verify import verify_release
-from unit.publish.releases import edit_report
+from samples.releases import edit_report
 
 TREE, _ = Hierarchy.from_parents([-1, 0, 0, 0], np.array(["map", "a", "b", "c"]))
 PAIRS = list(product(range(3), range(3)))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from flowveil.guarantee import Guarantee
 from flowveil.methods.suppression import suppression
 from reference.trees import is_safe
-from strategies import flow_tables
+from samples.strategies import flow_tables
 
 
 @settings(max_examples=150, deadline=None)

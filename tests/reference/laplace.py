@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from decimal import Decimal, localcontext
+from functools import cache
 
 import numpy as np
 
@@ -21,6 +22,7 @@ def chance(x: int, scale: float) -> float:
         return float((1 - q) / (1 + q) * q ** abs(x))
 
 
+@cache
 def tail(least: int, scale: float) -> Decimal:
     """P(X >= least)."""
     with localcontext(prec=DIGITS):

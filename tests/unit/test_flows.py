@@ -14,7 +14,7 @@ from flowveil.errors import DataError
 from flowveil.flows import Flows, exact_weights
 from flowveil.hierarchy import Hierarchy
 from reference.trees import persons_by_flow
-from strategies import flow_tables
+from samples.strategies import flow_tables
 
 TREE, _ = Hierarchy.from_parents([-1, 0, 0, 0], np.array(["root", "a", "b", "c"]))
 

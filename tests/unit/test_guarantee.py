@@ -12,7 +12,7 @@ from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
 from reference.trees import is_safe
-from strategies import flow_tables
+from samples.strategies import flow_tables
 
 TREE, _ = Hierarchy.from_parents([-1, 0, 0], np.array(["root", "a", "b"]))
 PLAIN = Flows.from_pairs([0, 1], [0, 1], [5, 15], origins=TREE, destinations=TREE)

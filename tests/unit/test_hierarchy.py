@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from flowveil.errors import HierarchyError
 from flowveil.hierarchy import Hierarchy
 from reference.trees import ancestors, children, leaf_nodes, tiles_below
-from strategies import hierarchies
+from samples.strategies import hierarchies
 
 
 @settings(max_examples=100, deadline=None)

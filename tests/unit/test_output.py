@@ -12,8 +12,8 @@ import pytest
 from flowveil import output
 from flowveil.errors import OutputError
 from flowveil.output import Draft, check_file, remove_stale_drafts, write_files
+from samples.releases import city_flows, release_of
 from unit.cli.test_cli import run, snapshot
-from unit.publish.releases import city_flows, release_of
 
 #: A process that begins a draft, moves the earlier result aside if asked to, and then waits.
 _BEGIN = """

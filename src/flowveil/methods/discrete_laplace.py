@@ -166,7 +166,7 @@ class Geometric:
 
 
 def _bits_of(probability: Decimal, digits: int, bits: int) -> int | None:
-    """floor(2**bits * probability), or None where the digits do not tell."""
+    """floor(2**bits * probability), or None where the digits do not determine it."""
     error = Decimal(10) ** (_SPOILT - digits)
     low, high = (
         int((Decimal(2) ** bits * p).to_integral_value(ROUND_FLOOR)) for p in (probability - error, probability + error)

@@ -1,22 +1,33 @@
-"""Which ε is a promise: shared by everything that adds noise.
+"""Which ε is a promise, and the noise that keeps it: shared by everything that adds noise.
 
 ε bounds the factor exp(ε) by which one person may change the probability of a release. At 10 that factor is 22,026, at
 20 it is 485 million: no promise any more. Where a person has one trip, noise of scale 1/20 changes one count in 240
 million: the raw matrix, called protected. A larger ε is refused.
+
+The noise on counts comes from OpenDP: exact integer arithmetic and the system's secure random numbers. Differences of
+floating-point logarithms, as in numpy's Laplace sampler, leak the count in their last bits.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
+from fractions import Fraction
 from typing import Any
 
-from flowveil.errors import ParameterError
+import numpy as np
+from numpy.typing import NDArray
+
+from flowveil.errors import GuaranteeError, MissingExtraError, ParameterError
+
+Counts = NDArray[np.int64]
 
 #: Above this the noise vanishes: refused.
 LARGEST_EPSILON = 20.0
 #: Above this the promise is weak: warned of.
 WEAK_EPSILON = 10.0
+#: Counts that OpenDP gets at a time.
+_COUNTS_AT_ONCE = 1 << 16
 
 
 class WeakPromiseWarning(UserWarning):
@@ -51,3 +62,41 @@ def weakness(epsilon: float) -> str | None:
         f"Weak: ε = {epsilon:g} is above {WEAK_EPSILON:g}. Whether one person is in the data may change the "
         f"probability of a release by a factor of {math.exp(epsilon):,.3g}."
     )
+
+
+def noise_scale(sensitivity: int, epsilon: float) -> float:
+    """The scale of discrete Laplace noise: sensitivity / ε, rounded up, so that there is never less noise."""
+    scale = sensitivity / epsilon
+    while Fraction(scale) * Fraction(epsilon) < sensitivity:
+        scale = math.nextafter(scale, math.inf)
+    return scale
+
+
+def opendp_laplace(counts: Counts, *, sensitivity: int, epsilon: float) -> Counts:
+    """Release whole numbers under ε by OpenDP's discrete Laplace mechanism of scale `noise_scale`.
+
+    Args:
+        counts: what is to be released.
+        sensitivity: by how much one person (or record) can change all of them together, as a sum of absolute changes.
+        epsilon: the budget. OpenDP itself confirms that it is kept, rounding included.
+
+    Raises:
+        MissingExtraError: OpenDP is not installed.
+        GuaranteeError: OpenDP's own accounting is above the budget; nothing is returned.
+    """
+    try:
+        import opendp.prelude as dp
+    except ImportError:
+        raise MissingExtraError(
+            "Noise is drawn with OpenDP, which is not installed. Hint: pip install 'flowveil[dp]'."
+        ) from None
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
+    measure: Any = dp.m.make_laplace(*space, scale=noise_scale(sensitivity, epsilon))
+    if measure.map(sensitivity) > epsilon:
+        raise GuaranteeError(f"OpenDP promises ε = {measure.map(sensitivity)!r} where {epsilon!r} was asked for.")
+    parts = [
+        np.array(measure(counts[i : i + _COUNTS_AT_ONCE].tolist()), dtype=np.int64)
+        for i in range(0, len(counts), _COUNTS_AT_ONCE)
+    ]
+    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)

@@ -5,7 +5,7 @@ trips, and one that is not listed may have had some. How much noise depends on w
 much one person can change the counts. That is bounded by us, not read off the data: of each person at most ``bound``
 trips are counted.
 
-The zones must not tell anything either, so the pairs are all pairs of a public list: the cells below a region, or the
+The zones must not reveal anything either, so the pairs are all pairs of a public list: the cells below a region, or the
 zones of the user's map. Such a list has far more pairs than there are trips, most of them empty. The noise of the
 empty ones is drawn as the places and values of the draws above zero (`flowveil.methods.discrete_laplace`); negative
 counts are not published, which is post-processing and costs no privacy.
@@ -16,7 +16,6 @@ person alone in it passes with probability δ at most (Korolova et al. 2009).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -25,11 +24,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.errors import DataError, InfeasibleError, MissingExtraError, ParameterError
+from flowveil.errors import DataError, InfeasibleError, ParameterError
 from flowveil.flows import Cells, Flows, group_pairs
 from flowveil.hierarchy import Ints
 from flowveil.methods.discrete_laplace import Bits, Counts, DiscreteLaplace, repeatable_bits, system_bits
-from flowveil.methods.epsilon import check_epsilon
+from flowveil.methods.epsilon import check_epsilon, noise_scale, opendp_laplace
 from flowveil.methods.pair_domain import pair_domain
 from flowveil.release.noisy import NoisyCounts, PrivacyLoss
 from flowveil.release.plan import Plan, Suppression
@@ -42,8 +41,6 @@ LARGEST_SCALE = 1e6
 MOST_PAIRS = 60_000_000
 #: Pairs of the domain that are worked on at a time.
 _PAIRS_AT_ONCE = 1 << 22
-#: Counts that OpenDP gets at a time.
-_COUNTS_AT_ONCE = 1 << 16
 
 MECHANISM = "discrete Laplace noise on whole numbers, on all pairs; counts below 1 are not listed"
 MECHANISM_FROM_THRESHOLD = (
@@ -77,32 +74,25 @@ def laplace(
 
     Raises:
         ParameterError: an option is missing or out of its range, or the zones cannot be listed.
-        DataError: the flows do not tell how many trips each person made.
+        DataError: the flows do not say how many trips each person made.
         InfeasibleError: no pair reaches the threshold.
     """
     promise = _checked(flows, epsilon, delta, bound, unsafe_seed_for_tests)
     domain = pair_domain(flows, level, region, listed=promise.delta == 0)
     law = DiscreteLaplace(promise.scale)
-    n_pairs = len(domain.origins.zones) * len(domain.destinations.zones)
-    if promise.delta == 0 and n_pairs * law.positive_share > MOST_PAIRS:
-        raise ParameterError(
-            f"The domain has {n_pairs:,} pairs, of which noise alone would publish "
-            f"{n_pairs * law.positive_share:,.0f}; at most {MOST_PAIRS:,} are allowed. Hint: a coarser level, a "
-            "smaller region, or delta above 0."
-        )
+    n_zones = len(domain.origins.zones), len(domain.destinations.zones)
+    if promise.delta == 0:
+        _refuse_too_many(n_zones[0] * n_zones[1], law)
     origin, destination = domain.origins.zone[flows.origin], domain.destinations.zone[flows.destination]
     inside = (origin >= 0) & (destination >= 0)
     trips = counted_trips(flows, inside, bound=None if promise.unit == "trip" else promise.bound)
     counted = np.where(trips > 0, origin, np.int32(-1))
-    group = group_pairs(counted, destination, len(domain.origins.zones), len(domain.destinations.zones))
+    group = group_pairs(counted, destination, *n_zones)
     table = Cells(group.origin, group.destination, group.sum(trips))
     bits = system_bits if unsafe_seed_for_tests is None else repeatable_bits(unsafe_seed_for_tests)
     noise = _Noise(law, promise, bits, repeatable=unsafe_seed_for_tests is not None)
     threshold = None if promise.delta == 0 else law.threshold(promise.bound, promise.delta)
-    if threshold is None:
-        cells = noise.on_all_pairs(table, len(domain.origins.zones), len(domain.destinations.zones))
-    else:
-        cells = noise.from_threshold(table, threshold)
+    cells = noise.on_all_pairs(table, *n_zones) if threshold is None else noise.from_threshold(table, threshold)
     if len(cells) == 0:
         raise InfeasibleError(
             "No pair is left to publish after noise"
@@ -135,6 +125,16 @@ def laplace(
         zones_are_public=domain.public,
         repeatable=unsafe_seed_for_tests is not None,
     )
+
+
+def _refuse_too_many(n_pairs: int, law: DiscreteLaplace) -> None:
+    """Refuse a domain whose noise alone would not fit into memory."""
+    if n_pairs * law.positive_share > MOST_PAIRS:
+        raise ParameterError(
+            f"The domain has {n_pairs:,} pairs, of which noise alone would publish "
+            f"{n_pairs * law.positive_share:,.0f}; at most {MOST_PAIRS:,} are allowed. Hint: a coarser level, a "
+            "smaller region, or delta above 0."
+        )
 
 
 # ---- what is promised --------------------------------------------------------------------------------------------
@@ -186,19 +186,11 @@ def _checked(flows: Flows, epsilon: float | None, delta: float, bound: int | Non
             f"Noise of scale bound / epsilon = {most / epsilon:,.0f} leaves nothing of the counts; at most "
             f"{LARGEST_SCALE:,.0f} is allowed. Hint: a smaller bound or a larger epsilon."
         )
-    return _Promise(unit, float(epsilon), float(delta), most, _scale(most, float(epsilon)))
+    return _Promise(unit, epsilon, float(delta), most, Fraction(noise_scale(most, epsilon)))
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-
-
-def _scale(bound: int, epsilon: float) -> Fraction:
-    """The scale bound / ε, rounded up to a floating-point number, which is what OpenDP takes: never less noise."""
-    scale = bound / epsilon
-    while Fraction(scale) * Fraction(epsilon) < bound:
-        scale = math.nextafter(scale, math.inf)
-    return Fraction(scale)
 
 
 # ---- what is counted ---------------------------------------------------------------------------------------------
@@ -220,7 +212,7 @@ def counted_trips(flows: Flows, inside: NDArray[np.bool_], *, bound: int | None)
     people = flows.people
     if people is None or people.trips is None:
         raise DataError(
-            "The flows do not tell how many trips each person made, so nobody's trips can be bounded. "
+            "The flows do not say how many trips each person made, so nobody's trips can be bounded. "
             "Hint: read them with read_trips, or build them with Flows.from_pairs."
         )
     rows = inside[people.cell]
@@ -319,31 +311,4 @@ class _Noise:
     def _add(self, counts: Counts) -> Counts:
         if self.repeatable:
             return counts + self.law.draw(len(counts), self.bits)
-        measure = opendp_measurement(float(self.law.scale), bound=self.promise.bound, epsilon=self.promise.epsilon)
-        parts = [
-            np.array(measure(counts[i : i + _COUNTS_AT_ONCE].tolist()), dtype=np.int64)
-            for i in range(0, len(counts), _COUNTS_AT_ONCE)
-        ]
-        return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
-
-
-def opendp_measurement(scale: float, *, bound: int, epsilon: float) -> Any:
-    """OpenDP's discrete Laplace mechanism on whole numbers, checked against the promise.
-
-    Raises:
-        MissingExtraError: OpenDP is not installed.
-    """
-    try:
-        import opendp.prelude as dp
-    except ImportError:
-        raise MissingExtraError(
-            "The method 'laplace' draws its noise with OpenDP, which is not installed. Hint: pip install "
-            "'flowveil[dp]'."
-        ) from None
-    dp.enable_features("contrib")
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
-    measure: Any = dp.m.make_laplace(*space, scale=scale)
-    # OpenDP rounds the ε it tells up, which may take it one step above the ε asked for.
-    if measure.map(bound) > epsilon * (1 + 1e-12):
-        raise ParameterError(f"OpenDP promises ε = {measure.map(bound)!r} where {epsilon!r} was asked for.")
-    return measure
+        return opendp_laplace(counts, sensitivity=self.promise.bound, epsilon=self.promise.epsilon)

@@ -1,6 +1,6 @@
 """Which pairs of zones a noisy release is about.
 
-A zone that is listed because somebody went there gives that person away. So the zones come from outside the data: the
+A zone that is listed because somebody went there reveals that person. So the zones come from outside the data: the
 H3 cells below a region, or a map that the user brought. Where only large counts are published no list is needed, and
 where the user says that everybody may know the zones with trips, those serve.
 """
@@ -67,8 +67,8 @@ def pair_domain(flows: Flows, level: int | None, region: str | None, *, listed: 
     if listed and region is None and (is_h3 or flows.whole_map is None):
         raise ParameterError(
             "laplace with delta = 0 publishes noisy counts for all pairs of zones, with trips or without, so it "
-            "must know which zones there are, and the data must not tell: a zone that is listed because somebody "
-            "went there gives that person away. Hint: give region, such as region=831fb4fffffffff: H3 cells, with "
+            "must know which zones there are, and not from the data: a zone that is listed because somebody went "
+            "there reveals that person. Hint: give region, such as region=831fb4fffffffff: H3 cells, with "
             "commas between, that hold your area; or delta above 0, which publishes large flows only and needs no "
             "list; or region=observed, if the list of zones with trips may be known to everybody."
         )

@@ -18,7 +18,7 @@ def suppression(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0
         flows: what to anonymise.
         guarantee: what every cell must satisfy.
         max_suppressed: accepted because every method has it, and ignored: there is nothing this method could do
-            to stay within it. The measure ``suppressed_share`` tells what was lost.
+            to stay within it. The measure ``suppressed_share`` says how much was lost.
     """
     tiles_o, tiles_d = flows.origins.leaf_node, flows.destinations.leaf_node
     return Plan.from_cuts(flows, tiles_o, tiles_d, guarantee.safe(flows))

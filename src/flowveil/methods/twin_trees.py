@@ -10,7 +10,7 @@ zones only.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -344,17 +344,27 @@ class _Price:
 
 def _metres_to_ancestor(full: Hierarchy, reduced: Sketch, depth: int) -> Floats:
     """Distance of every tile to the centre of the node of this depth that holds it; 0 for tiles that end above it."""
-    from pyproj import Geod
-
-    if full.geography is None:
-        raise DataError(
-            "Distances cannot be minimised: the zones have no place on the map. Hint: use objective='error'."
-        )
     tree = reduced.tree
     node = tree.leaf_node[reduced.leaf_of_tile]
     for _ in range(tree.max_depth - depth):
         node = np.where(tree.depth[node] > depth, tree.lift(node), node)
-    lat, lon = full.geography.centers(reduced.node)
-    tile_lat, tile_lon = full.geography.centers(full.leaf_node)
-    _, _, metres = Geod(ellps="WGS84").inv(tile_lon, tile_lat, lon[node], lat[node])
-    return np.where(tree.depth[node] == depth, np.asarray(metres, dtype=np.float64), 0.0)
+    centers = None if full.geography is None else full.geography.centers(reduced.node)
+    metres = metres_moved(full, np.arange(full.n_tiles), centers and (centers[0][node], centers[1][node]))
+    return np.where(tree.depth[node] == depth, metres, 0.0)
+
+
+def metres_moved(tree: Hierarchy, tile: NDArray[Any], centers: tuple[Floats, Floats] | None) -> Floats:
+    """Geodesic distance (WGS 84) of each tile to a centre of its own.
+
+    Raises:
+        DataError: the tiles or the centres have no place on the map.
+    """
+    from pyproj import Geod
+
+    if tree.geography is None or centers is None:
+        raise DataError(
+            "Distances cannot be minimised: the zones have no place on the map. Hint: use objective='error'."
+        )
+    lat, lon = tree.geography.centers(tree.leaf_node[tile])
+    _, _, metres = Geod(ellps="WGS84").inv(lon, lat, centers[1], centers[0])
+    return np.asarray(metres, dtype=np.float64)

@@ -1,6 +1,6 @@
 """Mondrian and IPF side by side on one table: the tables and figures of the thesis, on your data.
 
-The sweep tells how much privacy costs here: discernibility over k, replicated uniques and propensity over ε
+The sweep shows how much privacy costs here: discernibility over k, replicated uniques and propensity over ε
 and the prior count, and what a classifier learns from each. It looks at the original throughout. It is for
 whoever holds the data and must choose; nothing of it is covered by k or by ε, and none of it is for
 publication.
@@ -23,15 +23,14 @@ from flowveil import output
 from flowveil.errors import ParameterError
 from flowveil.paths import named_path
 from flowveil.publish.spreadsheets import write_csv
-from flowveil.tabular.domains import code_variable
+from flowveil.tabular.domains import code_variables
 from flowveil.tabular.ipf import Synthesis, synthesize_records
 from flowveil.tabular.mondrian import Anonymized, anonymize_records
-from flowveil.tabular.records import Attribute, as_table, check_roles, encode
+from flowveil.tabular.records import Attribute, as_attributes, as_table, check_roles, encode
 from flowveil.tabular.risk import describe_classes, discernibility, replicated_uniques
 from flowveil.tabular.utility import (
     Design,
     Effect,
-    Prediction,
     cross_validate,
     effects,
     margin_distance,
@@ -104,6 +103,7 @@ class _Sweep:
     allowed: tuple[str, ...]
     choose: str
     ipf: dict[str, Any]
+    say: Callable[[str], None]
 
     @property
     def names(self) -> list[str]:
@@ -175,70 +175,57 @@ def compare_records(
     Raises:
         ParameterError, DataError, InfeasibleError: as from the two methods.
     """
-    table = as_table(records)
-    attributes = tuple(a if isinstance(a, Attribute) else Attribute(a) for a in quasi_identifiers)
-    check_roles(
-        table,
-        quasi_identifiers=[a.name for a in attributes],
-        sensitive=[sensitive],
-        direct_identifiers=list(direct_identifiers),
-    )
     if repeats < 1:
         raise ParameterError(f"At least one synthesis is needed for each setting; found {repeats}.")
-    say = progress or (lambda _: None)
-    ipf = {"margins": margins, "domains": domains, "bins": bins, "domains_from_data": True}
-    variables = [*(a.name for a in attributes), sensitive]
+    table, attributes = as_table(records), as_attributes(quasi_identifiers)
+    names, dropped = [a.name for a in attributes], tuple(direct_identifiers)
+    check_roles(table, quasi_identifiers=names, sensitive=[sensitive], direct_identifiers=dropped)
     sweep = _Sweep(
         table=table,
-        binned=_binned(table, variables, domains or {}, bins or {}),
+        binned=_binned(table, [*names, sensitive], domains, bins),
         attributes=attributes,
         sensitive=sensitive,
-        dropped=tuple(direct_identifiers),
+        dropped=dropped,
         allowed=tuple(allow_identifiers),
         choose=choose,
-        ipf=ipf,
+        ipf={"margins": margins, "domains": domains, "bins": bins, "domains_from_data": True},
+        say=progress or (lambda _: None),
     )
     outcome_of(sweep.binned, sensitive, positive)
-    strict = pa.Table.from_pylist([_mondrian_row(sweep, k, True, say) for k in ks])
-    relaxed = pa.Table.from_pylist([_mondrian_row(sweep, k, False, say) for k in ks])
     grid = [(e, p) for e in (None, *epsilons) for p in priors]
-    synthesis = pa.Table.from_pylist([_synthesis_row(sweep, e, p, repeats, say) for e, p in grid])
-    say("classifier")
-    prediction, coefficients, seconds = _classifiers(sweep, chosen_k, chosen_epsilon, chosen_prior, positive)
-    uniques = asdict(replicated_uniques(sweep.binned, sweep.binned, variables=variables))
     return Comparison(
-        strict=strict,
-        relaxed=relaxed,
-        uniques=pa.Table.from_pylist(
-            [{name: uniques[name] for name in ("n_records", "n_cells", "empty_cells", "unique")}]
-        ),
-        synthesis=synthesis,
-        prediction=prediction,
-        coefficients=coefficients,
-        seconds=seconds,
+        strict=pa.Table.from_pylist([_mondrian_row(sweep, k, True) for k in ks]),
+        relaxed=pa.Table.from_pylist([_mondrian_row(sweep, k, False) for k in ks]),
+        uniques=_uniques(sweep),
+        synthesis=pa.Table.from_pylist([_synthesis_row(sweep, e, p, repeats) for e, p in grid]),
+        **_classifiers(sweep, chosen_k, chosen_epsilon, chosen_prior, positive),
         parameters={
             "k": list(ks),
             "epsilon": list(epsilons),
             "prior_count": list(priors),
             "repeats": repeats,
             "classifier": {"k": chosen_k, "epsilon": chosen_epsilon, "prior_count": chosen_prior},
-            "quasi_identifiers": [a.name for a in attributes],
+            "quasi_identifiers": names,
             "sensitive": sensitive,
         },
     )
 
 
-def _binned(table: pa.Table, variables: Sequence[str], domains: Mapping[str, Any], bins: Mapping[str, Any]) -> pa.Table:
+def _binned(
+    table: pa.Table, variables: Sequence[str], domains: Mapping[str, Any] | None, bins: Mapping[str, Any] | None
+) -> pa.Table:
     """The original as IPF sees it: numbers in their bins."""
-    arrays = []
-    for name in variables:
-        domain, codes = code_variable(table, name, domain=domains.get(name), edges=bins.get(name), from_data=True)
-        arrays.append(domain.values.take(pa.array(codes)))
-    return pa.table(arrays, names=list(variables))
+    coded = code_variables(table, variables, domains=domains, bins=bins, from_data=True)
+    return pa.table([domain.values.take(pa.array(codes)) for domain, codes in coded], names=list(variables))
 
 
-def _mondrian_row(sweep: _Sweep, k: int, strict: bool, say: Callable[[str], None]) -> dict[str, Any]:
-    say(f"Mondrian, {'strict' if strict else 'relaxed'}, k = {k}")
+def _uniques(sweep: _Sweep) -> pa.Table:
+    found = asdict(replicated_uniques(sweep.binned, sweep.binned, variables=sweep.variables))
+    return pa.Table.from_pylist([{name: found[name] for name in ("n_records", "n_cells", "empty_cells", "unique")}])
+
+
+def _mondrian_row(sweep: _Sweep, k: int, strict: bool) -> dict[str, Any]:
+    sweep.say(f"Mondrian, {'strict' if strict else 'relaxed'}, k = {k}")
     begin = time.perf_counter()
     release = sweep.mondrian(k, strict=strict)
     seconds = time.perf_counter() - begin
@@ -260,10 +247,8 @@ def _mondrian_row(sweep: _Sweep, k: int, strict: bool, say: Callable[[str], None
     }
 
 
-def _synthesis_row(
-    sweep: _Sweep, epsilon: float | None, prior: float, repeats: int, say: Callable[[str], None]
-) -> dict[str, Any]:
-    say(f"IPF, epsilon = {'none' if epsilon is None else epsilon}, prior count = {prior}")
+def _synthesis_row(sweep: _Sweep, epsilon: float | None, prior: float, repeats: int) -> dict[str, Any]:
+    sweep.say(f"IPF, epsilon = {'none' if epsilon is None else epsilon}, prior count = {prior}")
     rows = []
     for _ in range(repeats):
         begin = time.perf_counter()
@@ -287,10 +272,9 @@ def _synthesis_row(
     return {"epsilon": epsilon, "prior_count": prior, "repeats": repeats, **means, "s_pmse_deviation": spread}
 
 
-def _classifiers(
-    sweep: _Sweep, k: int, epsilon: float, prior: float, positive: str | None
-) -> tuple[pa.Table, pa.Table, pa.Table]:
+def _classifiers(sweep: _Sweep, k: int, epsilon: float, prior: float, positive: str | None) -> dict[str, pa.Table]:
     """Train on the original, on a Mondrian and on an IPF release; test on the original."""
+    sweep.say("classifier")
     begin = time.perf_counter()
     release = sweep.mondrian(k, strict=False)
     between = time.perf_counter()
@@ -319,15 +303,11 @@ def _classifiers(
         "ipf": effects(other, synthetic, synthetic_outcome),
     }
     seconds = {"mondrian": between - begin, "ipf": end - between}
-    return (
-        _prediction_table(predictions),
-        _effect_table(fitted),
-        pa.Table.from_pylist([{"method": name, "seconds": value} for name, value in seconds.items()]),
-    )
-
-
-def _prediction_table(predictions: Mapping[str, Prediction]) -> pa.Table:
-    return pa.Table.from_pylist([{"trained_on": name, **asdict(p)} for name, p in predictions.items()])
+    return {
+        "prediction": pa.Table.from_pylist([{"trained_on": name, **asdict(p)} for name, p in predictions.items()]),
+        "coefficients": _effect_table(fitted),
+        "seconds": pa.Table.from_pylist([{"method": name, "seconds": value} for name, value in seconds.items()]),
+    }
 
 
 def _effect_table(fitted: Mapping[str, Sequence[Effect]]) -> pa.Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,21 @@ class Domain:
         return len(self.values)
 
 
+def code_variables(
+    table: pa.Table,
+    names: Sequence[str],
+    *,
+    domains: Mapping[str, Sequence[Any]] | None,
+    bins: Mapping[str, Sequence[float]] | None,
+    from_data: bool,
+) -> list[tuple[Domain, Ints]]:
+    """`code_variable` for several columns, with what is declared of each."""
+    return [
+        code_variable(table, name, domain=(domains or {}).get(name), edges=(bins or {}).get(name), from_data=from_data)
+        for name in names
+    ]
+
+
 def code_variable(
     table: pa.Table,
     name: str,
@@ -64,7 +79,7 @@ def code_variable(
     if domain is None and not from_data:
         raise ParameterError(
             f"The categories of column '{name}' are not declared. With epsilon they must be known "
-            "beforehand, because a category that only one person has would give that person away. Hint: "
+            "beforehand, because a category that only one person has would reveal that person. Hint: "
             "declare them (--domains), or say that those in the data are public knowledge "
             "(--domains-from-data)."
         )

@@ -16,28 +16,23 @@ What ε covers, exactly:
   of bins, ε itself, and the number of records where it is declared.
 - A person with several records is protected at ε times their number.
 - With a declared number of records equal to the original's, that number is published exactly. Tables of one
-  size differ by one record replaced, which moves each margin by 2: the same release is 2ε-private in that
-      sense.
-
-The noise comes from OpenDP: exact integer arithmetic and the system's secure random numbers. Differences of
-floating-point logarithms, as in numpy's Laplace sampler, leak the count in their last bits.
+  size differ by one record replaced, which moves each margin by 2: the same release is 2ε-private in that sense.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from math import inf, isfinite, nextafter, prod, sqrt
+from math import isfinite, prod, sqrt
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from flowveil.errors import MissingExtraError, ParameterError
-from flowveil.methods.epsilon import check_epsilon, weakness
-from flowveil.tabular.domains import Domain, code_variable
+from flowveil.errors import ParameterError
+from flowveil.methods.epsilon import check_epsilon, noise_scale, opendp_laplace, weakness
+from flowveil.tabular.domains import Domain, code_variables
 from flowveil.tabular.junction import JunctionModel, JunctionTree, Margin, build_junction_tree
 from flowveil.tabular.records import Floats, Ints, as_table, check_columns
 
@@ -155,28 +150,24 @@ def synthesize_records(
     Args:
         records: a pyarrow, pandas or polars table.
         epsilon: the privacy budget, at most 20 (above 10 with a warning); None for a synthesis without privacy.
-        variables: the columns to synthesise; by default those of the margins, or all columns. Others are
-            dropped.
+        variables: the columns to synthesise; by default those of the margins, or all columns. Others are dropped.
         margins: sets of columns whose joint counts are kept; by default all pairs.
-        prior_count: records spread evenly over the cells of each margin (the thesis's priorn).
+        prior_count: records spread evenly over the cells of each margin.
         domains: the categories of columns, None among them if a value may be missing.
         bins: edges of the bins of numeric columns, increasing; the last bin holds its upper edge.
-        domains_from_data: read undeclared categories from the data. With ε this is an assumption (those
-            categories are public), so it must be said.
-        n_records: how many records to draw, declared public. By default the number estimated from the noisy
-            margins; without privacy, the original's.
+        domains_from_data: read undeclared categories from the data. With ε this is an assumption (those categories
+            are public), so it must be said.
+        n_records: how many records to draw, declared public. By default the number estimated from the noisy margins;
+            without privacy, the original's.
         max_cells: cells of the largest table the fit may use.
-        tolerance: the fit ends when the gap is below. Noisy margins contradict each other; with ε the fit
-            ends when no expected count changes any more by a hundredth of a record.
+        tolerance: the fit ends when the gap is below. Noisy margins contradict each other; with ε the fit ends when
+            no expected count changes any more by a hundredth of a record.
         max_cycles: the fit ends after this many rounds at the latest.
-        seed: for a repeatable synthesis without privacy. Refused with ε: noise that can be repeated can be
-            removed.
-        unsafe_test_seed: replaces OpenDP's noise by predictable noise. For tests; the result is marked as not
-            private.
+        seed: for a repeatable synthesis without privacy. Refused with ε: noise that can be repeated can be removed.
+        unsafe_test_seed: replaces OpenDP's noise by predictable noise, for tests; the result is marked as not private.
 
     Raises:
-        ParameterError: a parameter is out of range, or the margins need too large a table (the message says
-            which to drop).
+        ParameterError: a parameter is out of range, or the margins need too large a table (the message says which).
         DataError: a column is absent or holds values outside its declared categories.
         MissingExtraError: OpenDP is not installed.
     """
@@ -184,53 +175,28 @@ def synthesize_records(
     table = as_table(records)
     chosen = _chosen_variables(table, variables, margins)
     named = _chosen_margins(chosen, margins)
-    coded = [
-        code_variable(
-            table,
-            name,
-            domain=(domains or {}).get(name),
-            edges=(bins or {}).get(name),
-            from_data=domains_from_data or epsilon is None,
-        )
-        for name in chosen
-    ]
-    shape = tuple(domain.n_values for domain, _ in coded)
+    coded = code_variables(table, chosen, domains=domains, bins=bins, from_data=domains_from_data or epsilon is None)
     wanted: list[Margin] = [tuple(sorted(chosen.index(name) for name in m)) for m in named]
-    tree = build_junction_tree(shape, wanted)
+    tree = build_junction_tree([domain.n_values for domain, _ in coded], wanted)
     _refuse_large(tree, wanted, chosen, max_cells)
-    if epsilon is not None:
-        _refuse_noise(shape, wanted, epsilon, n_records)
-    counts = [_count(shape, margin, [codes for _, codes in coded]) for margin in wanted]
+    _refuse_noise(tree.shape, wanted, epsilon, n_records)
+    counts = [_count(tree.shape, margin, [codes for _, codes in coded]) for margin in wanted]
     generator = np.random.default_rng(seed if epsilon is None else unsafe_test_seed)
-    noisy, scale = counts, 0.0
-    if epsilon is not None:
-        noisy, scale = _add_noise(counts, epsilon, None if unsafe_test_seed is None else generator)
-    if n_records is not None:
-        n, source = int(n_records), "declared"
-    elif epsilon is None:
-        n, source = table.num_rows, "original"
-    else:
-        n, source = _estimated_total(noisy), "noisy margins"
-    targets = [_as_distribution(m, prior_count) for m in noisy]
+    noisy, scale = _add_noise(counts, epsilon, generator if unsafe_test_seed is not None else None)
+    n, source = _records_to_draw(table.num_rows, noisy, epsilon, n_records)
     model = JunctionModel(tree)
-    gap, cycles, converged = fit(
-        model,
-        wanted,
-        targets,
-        tolerance=tolerance,
-        # Noisy margins never agree. A hundredth of a record is far below the noise and the drawing's own spread.
-        settled=tolerance * 1e-2 if epsilon is None else 1e-2 / n,
-        max_cycles=max_cycles,
-    )
-    drawn = model.sample(n, generator)
+    # A hundredth of a record is far below the noise and the drawing's own spread.
+    settled = tolerance * 1e-2 if epsilon is None else 1e-2 / n
+    targets = [_as_distribution(m, prior_count) for m in noisy]
+    gap, cycles, converged = fit(model, wanted, targets, tolerance=tolerance, settled=settled, max_cycles=max_cycles)
     return Synthesis(
-        table=_decoded([domain for domain, _ in coded], drawn),
+        table=_decoded([domain for domain, _ in coded], model.sample(n, generator)),
         epsilon=None if epsilon is None else float(epsilon),
         private=epsilon is not None and unsafe_test_seed is None,
-        margins=tuple(tuple(m) for m in named),
+        margins=tuple(named),
         scale=scale,
         prior_count=float(prior_count),
-        n_cells=prod(shape),
+        n_cells=prod(tree.shape),
         n_records=n,
         records_from=source,
         assumed_public=tuple(d.name for d, _ in coded if not d.declared) if epsilon is not None else (),
@@ -327,8 +293,10 @@ def _margins_that_fit(shape: tuple[int, ...], margins: list[Margin], max_cells: 
     return kept
 
 
-def _refuse_noise(shape: tuple[int, ...], margins: list[Margin], epsilon: float, n_records: int | None) -> None:
+def _refuse_noise(shape: tuple[int, ...], margins: list[Margin], epsilon: float | None, n_records: int | None) -> None:
     """Refuse noise that leaves nothing of the counts, or of their number. Looks at no data."""
+    if epsilon is None:
+        return
     scale = len(margins) / epsilon
     if scale > LARGEST_SCALE:
         raise ParameterError(
@@ -359,46 +327,30 @@ def _count(shape: tuple[int, ...], margin: Margin, codes: Sequence[Ints]) -> Int
 
 
 def _add_noise(
-    counts: Sequence[Ints], epsilon: float, test_generator: np.random.Generator | None
+    counts: list[Ints], epsilon: float | None, test_generator: np.random.Generator | None
 ) -> tuple[list[Ints], float]:
-    """Discrete Laplace noise of scale (number of margins)/ε on every cell."""
+    """Discrete Laplace noise of scale (number of margins)/ε on every cell; none without ε."""
+    if epsilon is None:
+        return counts, 0.0
     flat = np.concatenate([c.ravel() for c in counts])
+    scale = noise_scale(len(counts), epsilon)
     if test_generator is not None:
-        scale = len(counts) / epsilon
         p = -np.expm1(-1 / scale)
         noise = test_generator.geometric(p, len(flat)) - test_generator.geometric(p, len(flat))
         noisy = flat + noise
     else:
-        noisy, scale = discrete_laplace(flat, sensitivity=len(counts), epsilon=epsilon)
+        noisy = opendp_laplace(flat, sensitivity=len(counts), epsilon=epsilon)
     parts = np.split(noisy, np.cumsum([c.size for c in counts])[:-1])
     return [part.reshape(c.shape) for part, c in zip(parts, counts, strict=True)], scale
 
 
-def discrete_laplace(counts: Ints, *, sensitivity: int, epsilon: float) -> tuple[Ints, float]:
-    """Release whole numbers under ε by OpenDP's discrete Laplace mechanism.
-
-    Args:
-        counts: what is to be released.
-        sensitivity: by how much one record can change all of them together (sum of absolute changes).
-        epsilon: the budget. OpenDP itself confirms that it is kept, rounding included.
-
-    Returns:
-        The noisy counts, and the scale of the noise: sensitivity/ε, up to the last bit.
-    """
-    try:
-        dp = importlib.import_module("opendp.prelude")
-    except ImportError:
-        raise MissingExtraError(
-            "Differential privacy needs OpenDP, which is not installed. Hint: pip install 'flowveil[tabular]'."
-        ) from None
-    dp.enable_features("contrib")
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
-    scale = sensitivity / epsilon
-    mechanism = dp.m.make_laplace(*space, scale=scale)
-    while mechanism.map(sensitivity) > epsilon:
-        scale = nextafter(scale, inf)
-        mechanism = dp.m.make_laplace(*space, scale=scale)
-    return np.array(mechanism(counts.tolist()), dtype=np.int64), scale
+def _records_to_draw(
+    n_original: int, noisy: Sequence[Ints], epsilon: float | None, declared: int | None
+) -> tuple[int, str]:
+    """How many records to draw, and where the number comes from; with ε never from the records themselves."""
+    if declared is not None:
+        return int(declared), "declared"
+    return (n_original, "original") if epsilon is None else (_estimated_total(noisy), "noisy margins")
 
 
 def _estimated_total(noisy: Sequence[Ints]) -> int:

@@ -4,8 +4,7 @@ Iterative proportional fitting needs the full cross-tabulation only if every var
 some margin. Otherwise the distribution splits along a junction tree into tables over cliques (a graphical
 model), and fitting one margin means rescaling one clique and passing the change on to the others. The result
 is exactly that of the full table (Jiroušek and Přeučil 1995), in memory of the sum of the cliques instead of
-their product. All pairs
-make one clique: then this is ordinary IPF.
+their product. All pairs make one clique: then this is ordinary IPF.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class Logit:
     """A fitted model.
 
     Attributes:
-        coefficients: one for each column of the design; 0 for columns the data cannot tell from those before.
+        coefficients: one for each column of the design; 0 for columns that are combinations of those before.
         errors: their standard errors; not a number for such columns.
         rank: number of independent columns.
         converged: False where the data are separated: an effect then grows without bound, and its error shows

@@ -40,6 +40,7 @@ from flowveil.tabular.records import (
     Column,
     Floats,
     Ints,
+    as_attributes,
     as_table,
     check_roles,
     encode,
@@ -51,7 +52,7 @@ from flowveil.tabular.safety import Safety, runs
 #: How the quasi-identifier to cut is chosen: the widest, or the one with the most distinct values.
 CHOICES = ("width", "distinct")
 
-#: Name of the published column that tells the class of each record.
+#: Name of the published column that holds the class of each record.
 CLASS_COLUMN = "equivalence_class"
 
 
@@ -65,7 +66,7 @@ class Anonymized:
             gone.
         class_of_record: for each input record its class. Not for publication.
         regions: what is published for each class, one entry a quasi-identifier. Relaxed cuts may publish two
-            classes alike; the column `equivalence_class` tells them apart, and each is safe by itself.
+            classes alike; the column `equivalence_class` separates them, and each is safe by itself.
         quasi_identifiers, sensitive, kept: names of the columns by role.
         k, l, t: what was asked for, and what an independent recount of `table` found to hold.
         strict: whether the regions are disjoint.
@@ -119,9 +120,8 @@ def anonymize_records(
 ) -> Anonymized:
     """Make a table k-anonymous by Mondrian, and recount it before it is returned.
 
-    Guaranteed: every combination of published quasi-identifiers has at least k records; with l, at least l
-        distinct values
-    of each sensitive column; with t, a distribution of each sensitive column within t of the whole table's.
+    Guaranteed: every combination of published quasi-identifiers has at least k records; with l, at least l distinct
+    values of each sensitive column; with t, a distribution of each sensitive column within t of the whole table's.
     Every published value truly describes its record. The result does not depend on the order of the records.
 
     Args:
@@ -131,7 +131,7 @@ def anonymize_records(
         k: fewest records of a class.
         sensitive: columns published as they are, and protected by l and t.
         keep: columns published as they are, and not protected.
-        allow_identifiers: columns that may be published as they are although they tell people apart: those with
+        allow_identifiers: columns that may be published as they are although they single people out: those with
             more than one value for two records are refused otherwise.
         l: fewest distinct sensitive values of a class (a missing value is one value).
         t: largest distance of a class's sensitive distribution from the table's.
@@ -146,26 +146,9 @@ def anonymize_records(
         InfeasibleError: the whole table in one class would not be safe.
         GuaranteeError: the recount failed; nothing is returned.
     """
-    if choose not in CHOICES:
-        raise ParameterError(
-            f"Unknown choice '{choose}'; allowed: {', '.join(CHOICES)}." + did_you_mean(choose, CHOICES)
-        )
     table = as_table(records)
-    asked = [a if isinstance(a, Attribute) else Attribute(a) for a in quasi_identifiers]
-    hidden = [a if isinstance(a, Attribute) else Attribute(a) for a in sensitive]
-    if not asked:
-        raise ParameterError("No quasi-identifier is named; at least one is needed.")
-    check_roles(
-        table,
-        quasi_identifiers=[a.name for a in asked],
-        sensitive=[a.name for a in hidden],
-        kept=list(keep),
-        direct_identifiers=list(direct_identifiers),
-    )
-    if CLASS_COLUMN in table.column_names and CLASS_COLUMN not in direct_identifiers:
-        raise DataError(f"The table has a column '{CLASS_COLUMN}', which the result needs. Hint: rename it.")
-    if table.num_rows == 0:
-        raise DataError("The table has no records.")
+    asked, hidden = as_attributes(quasi_identifiers), as_attributes(sensitive)
+    _check_request(table, asked, hidden, keep=keep, dropped=direct_identifiers, choose=choose)
     protected = tuple(encode(table, a, missing_label=missing_label) for a in hidden)
     # Before the grid, which needs a k that can be.
     safety = Safety(k=k, l=l, t=t, sensitive=protected)
@@ -175,33 +158,12 @@ def anonymize_records(
     safety.check_feasible(table.num_rows)
     others = [encode(table, Attribute(name), missing_label=missing_label) for name in keep]
     _refuse_identifiers([*protected, *others, *(c for c in columns if c.kind == "unordered")], allow_identifiers)
-    partition = partition_records(
-        columns, safety, strict=strict, choose=choose, order=canonical_order(columns, protected, others)
-    )
+    order = canonical_order(columns, protected, others)
+    partition = partition_records(columns, safety, strict=strict, choose=choose, order=order)
     class_of = number_by_text(regions_of(columns, partition))[partition]
     regions = regions_of(columns, class_of)
-    published = _published(table, protected, others, regions, class_of)
-    # By class: what holds for each class holds for classes published alike, taken together.
-    recheck(
-        published,
-        quasi_identifiers=[*(c.name for c in columns), CLASS_COLUMN],
-        sensitive={a.name: a.order or c.has_order for a, c in zip(hidden, protected, strict=True)},
-        k=k,
-        l=l,
-        t=t,
-        n_records=table.num_rows,
-    )
-    for name, grid in grids.items():
-        recheck_ranges(
-            published[name],
-            table[name],
-            step=grid.step,
-            public=(grid.lowest, grid.highest),
-            k=k,
-            missing_label=missing_label,
-        )
-    return Anonymized(
-        table=published,
+    release = Anonymized(
+        table=_published(table, protected, others, regions, class_of),
         class_of_record=class_of,
         regions=regions,
         quasi_identifiers=tuple(c.name for c in columns),
@@ -213,10 +175,67 @@ def anonymize_records(
         strict=strict,
         grids=grids,
     )
+    ordered = {a.name: a.order or c.has_order for a, c in zip(hidden, protected, strict=True)}
+    _recheck(release, table, ordered, missing_label)
+    return release
+
+
+def _check_request(
+    table: pa.Table,
+    asked: Sequence[Attribute],
+    hidden: Sequence[Attribute],
+    *,
+    keep: Sequence[str],
+    dropped: Sequence[str],
+    choose: str,
+) -> None:
+    """Raise where what is asked for cannot be done with any records, or with this table."""
+    if choose not in CHOICES:
+        raise ParameterError(
+            f"Unknown choice '{choose}'; allowed: {', '.join(CHOICES)}." + did_you_mean(choose, CHOICES)
+        )
+    if not asked:
+        raise ParameterError("No quasi-identifier is named; at least one is needed.")
+    check_roles(
+        table,
+        quasi_identifiers=[a.name for a in asked],
+        sensitive=[a.name for a in hidden],
+        kept=keep,
+        direct_identifiers=dropped,
+    )
+    if CLASS_COLUMN in table.column_names and CLASS_COLUMN not in dropped:
+        raise DataError(f"The table has a column '{CLASS_COLUMN}', which the result needs. Hint: rename it.")
+    if table.num_rows == 0:
+        raise DataError("The table has no records.")
+
+
+def _recheck(
+    release: Anonymized, table: pa.Table, ordered: Mapping[str, bool | Sequence[str]], missing_label: str
+) -> None:
+    """Recount what would be published, and raise GuaranteeError unless it holds."""
+    # By class: what holds for each class holds for classes published alike, taken together.
+    recheck(
+        release.table,
+        quasi_identifiers=[*release.quasi_identifiers, CLASS_COLUMN],
+        sensitive=ordered,
+        k=release.k,
+        l=release.l,
+        t=release.t,
+        n_records=table.num_rows,
+    )
+    for name, grid in release.grids.items():
+        recheck_ranges(
+            release.table[name],
+            table[name],
+            step=grid.step,
+            public=(grid.lowest, grid.highest),
+            k=release.k,
+            missing_label=missing_label,
+        )
 
 
 def _refuse_identifiers(columns: Sequence[Column], allowed: Sequence[str]) -> None:
-    """Refuse columns whose values would be published and tell most people apart, unless they are confirmed."""
+    """Refuse columns whose values would be published and single most people out, unless they are confirmed."""
     for column in columns:
         known = column.codes[column.codes != column.missing]
         distinct = int(np.count_nonzero(np.bincount(known)))
@@ -249,10 +268,8 @@ def _published(
 def canonical_order(columns: Sequence[Column], sensitive: Sequence[Column] = (), others: Sequence[Column] = ()) -> Ints:
     """An order of the records that depends on their content only.
 
-    Relaxed cuts part records that are equal in the quasi-identifiers, so the order among those decides who
-    goes where.
-    Sorting them by the sensitive value would put equal sensitive values together: the worst choice for
-        privacy.
+    Relaxed cuts part records that are equal in the quasi-identifiers, so the order among those decides who goes where.
+    Sorting them by the sensitive value would put equal sensitive values together, the worst choice for privacy.
     Instead each sensitive value is spread evenly over the equal records.
     """
     n = len(columns[0].codes)

@@ -81,6 +81,11 @@ class Attribute:
                 raise ParameterError(f"The order of column '{self.name}' names a category twice.")
 
 
+def as_attributes(asked: Iterable[str | Attribute]) -> tuple[Attribute, ...]:
+    """Attributes as they are, names as attributes that the data decide about."""
+    return tuple(a if isinstance(a, Attribute) else Attribute(a) for a in asked)
+
+
 @dataclass(frozen=True, eq=False)
 class Column:
     """One column as numbers.

@@ -1,4 +1,4 @@
-"""What a release gives away: recount of a k-anonymous table, class sizes, replicated uniques.
+"""What a release reveals: recount of a k-anonymous table, class sizes, replicated uniques.
 
 `recheck` reads the published text and counts again with DuckDB; it shares no code with the cutting, so a
 mistake there cannot hide itself here.
@@ -193,7 +193,7 @@ def recheck(
 def recheck_ranges(
     published: Any, original: Any, *, step: Fraction, public: tuple[Any, Any], k: int, missing_label: str
 ) -> None:
-    """Read the published ranges of numbers again and raise unless their edges give nobody away.
+    """Read the published ranges of numbers again and raise unless their edges reveal nobody.
 
     Every edge is a multiple of the step or an end that is public; a single value is published only where the step is
     as fine as the column; and unless an end is public, at least k records lie beyond the outermost edge on its side,

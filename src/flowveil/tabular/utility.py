@@ -103,11 +103,11 @@ def _renumbered(key: Ints) -> Ints:
 
 @dataclass(frozen=True)
 class Propensity:
-    """How well synthetic records can be told from original ones.
+    """How easily synthetic records are recognised among original ones.
 
     Attributes:
         pmse: mean squared difference between the propensity score and the share of synthetic records; 0 if
-            they cannot be told apart.
+            nobody could separate them.
         standardized: pmse over what a correct model would give by chance; about 1 if the synthesis is right.
         degrees: free parameters of the propensity model, the intercept aside.
     """
@@ -147,19 +147,6 @@ def propensity_by_pairs(pair: Paired) -> float:
             [propensity_by_table(pair, chosen).standardized for chosen in combinations(range(len(pair.columns)), size)]
         )
     )
-
-
-def propensity_by_logit(pair: Paired) -> Propensity:
-    """PMSE with a logistic model of main effects."""
-    design = Design.of(pair.columns)
-    rows = np.concatenate((design.of_codes([c.codes for c in pair.columns]), design.of_codes(list(pair.other))))
-    n, m = len(pair.columns[0].codes), len(pair.other[0])
-    is_synthetic = np.concatenate((np.zeros(n), np.ones(m)))
-    x, positive, negative, row = _grouped(rows, is_synthetic)
-    model = fit_logit(x, positive, negative)
-    score = model.probability(x)[row]
-    squared = float(np.sum((score - m / (n + m)) ** 2))
-    return _propensity(squared, model.rank - 1, n, m)
 
 
 # ---- margins -----------------------------------------------------------------------------------------------
@@ -269,7 +256,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Effect:
-    """One coefficient with its 95 % interval; None where the records cannot tell (a category nobody has)."""
+    """One coefficient with its 95 % interval; None where the records do not determine it (a category nobody has)."""
 
     term: str
     estimate: float | None

@@ -14,7 +14,7 @@ from flowveil.experiments import comparison
 from flowveil.experiments.attempts import WARM_UP_FLOWS
 from flowveil.experiments.comparison_tables import FILES, to_csv, to_html, to_latex, to_markdown
 from flowveil.report.summary import summarize
-from unit.publish.releases import city_flows, region_flows
+from samples.releases import city_flows, region_flows
 
 #: What a run calls.
 ANONYMIZE = "flowveil.experiments.attempts.anonymize"

@@ -17,7 +17,7 @@ from flowveil.experiments.description import generalization_floor
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
-from unit.publish.releases import city_flows, region_flows
+from samples.releases import city_flows, region_flows
 
 
 def small_flows() -> Flows:

@@ -14,7 +14,7 @@ from flowveil.cli import main
 from flowveil.engines import read_slices
 from flowveil.errors import OutputError, ParameterError
 from flowveil.experiments.study import _publishable, run_study
-from segmented import survey
+from samples.segmented import survey
 
 
 @pytest.fixture(scope="module")

@@ -96,11 +96,11 @@ def test_pairs_are_sorted_distinct_and_at_least_one():
 def test_the_scale_is_never_smaller_than_promised():
     from fractions import Fraction
 
-    from flowveil.methods.laplace import _scale
+    from flowveil.methods.epsilon import noise_scale
 
     for bound in (1, 3, 7, 20, 1000):
         for epsilon in (0.1, 0.3, 0.7, 1 / 3, 1.0, 2.5, 1e-2):
-            assert _scale(bound, epsilon) * Fraction(epsilon) >= bound
+            assert Fraction(noise_scale(bound, epsilon)) * Fraction(epsilon) >= bound
 
 
 # ---- full and thresholded --------------------------------------------------------------------------------------------

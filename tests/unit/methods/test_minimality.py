@@ -1,7 +1,7 @@
 """What a reader who knows the procedure learns from the choice of zones: the figures of the threat model.
 
 A map of four origin tiles a, b | c, d below two parents, and one destination; 0 to 5 trips from each tile, not all 0:
-1,295 worlds. Two worlds with the same published table cannot be told apart. In how many worlds does every world with
+1,295 worlds. Two worlds with the same published table cannot be distinguished. In how many worlds does every world with
 the same table have the same number of trips, 1 or 2 where k = 3, from some tile?
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -27,20 +28,26 @@ WORLDS = np.array([world for world in itertools.product(range(6), repeat=4) if a
 Table = tuple[tuple[str, int, int], ...]
 
 
-def flows_of(world: np.ndarray) -> Flows:
-    """The flows over the tree of the tiles that were seen."""
-    parent, code, tile = [-1], ["all"], []
+@cache
+def tree_of(seen: tuple[int, ...]) -> Hierarchy:
+    """The tree of the tiles that were seen."""
+    parent, code = [-1], ["all"]
     for name in ("x", "y"):
-        seen = [i for i in BELOW[name] if world[i]]
-        if seen:
+        below = [i for i in BELOW[name] if i in seen]
+        if below:
             parent, code = [*parent, 0], [*code, name]
-            at = len(code) - 1
-            for i in seen:
-                parent, code, tile = [*parent, at], [*code, "abcd"[i]], [*tile, i]
-    origins, _ = Hierarchy.from_parents(parent, np.array(code))
-    destinations, _ = Hierarchy.from_parents([-1], np.array(["there"]))
+            parent, code = [*parent, *[len(code) - 1] * len(below)], [*code, *("abcd"[i] for i in below)]
+    return Hierarchy.from_parents(parent, np.array(code))[0]
+
+
+THERE, _ = Hierarchy.from_parents([-1], np.array(["there"]))
+
+
+def flows_of(world: np.ndarray) -> Flows:
+    tile = np.flatnonzero(world)
     n = len(tile)
-    return Flows.from_pairs(np.arange(n), np.zeros(n, int), world[tile], origins=origins, destinations=destinations)
+    origins = tree_of(tuple(tile.tolist()))
+    return Flows.from_pairs(np.arange(n), np.zeros(n, int), world[tile], origins=origins, destinations=THERE)
 
 
 def table_of(world: np.ndarray, method: str, **options) -> Table | None:

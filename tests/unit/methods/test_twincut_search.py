@@ -15,7 +15,7 @@ from flowveil.guarantee import Guarantee
 from flowveil.methods.twin_trees import TwinTrees
 from flowveil.report.summary import summarize
 from reference import twincut as slow
-from unit.publish.releases import city_flows
+from samples.releases import city_flows
 
 module = importlib.import_module("flowveil.methods.twincut")
 

@@ -18,7 +18,7 @@ from flowveil.publish.exports import FORMATS, parse_formats
 from flowveil.publish.folder import publish
 from flowveil.verify import verify_release
 from flowveil.verify.exports import EXPORTS
-from unit.publish.releases import city_flows, content, edit_table, read_json, region_flows, rehash, release_of
+from samples.releases import city_flows, content, edit_table, read_json, region_flows, rehash, release_of
 
 
 @pytest.fixture(scope="module")

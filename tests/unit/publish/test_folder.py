@@ -13,7 +13,7 @@ import pytest
 from flowveil.errors import GuaranteeError, OutputError
 from flowveil.publish import folder as folder_module
 from flowveil.publish.folder import check_target, publish
-from unit.publish.releases import city_flows, content, read_json, region_flows, release_of
+from samples.releases import city_flows, content, read_json, region_flows, release_of
 
 FILES = ["flows.parquet", "manifest.json", "report.html", "report.json", "zones.parquet"]
 

@@ -23,7 +23,7 @@ from flowveil.publish.spreadsheets import decoded, encoded, encoded_table
 from flowveil.tabular.records import write_records
 from flowveil.verify import verify_release
 from flowveil.verify.exports import csv_text
-from unit.publish.releases import rehash
+from samples.releases import rehash
 
 CODES = ["=cmd", "+1+1", "@SUM", "-1", "\t=tab", "\rreturn", "'quoted", "a;=cmd", "a\n-2", ' "=x', "plain", "l'Isle"]
 #: What programs run: a first sign after blanks, in whole fields and after other separators.

@@ -15,7 +15,7 @@ import shapely
 
 from flowveil.flows import Flows
 from flowveil.zoning.h3 import h3_hierarchy
-from unit.publish.releases import city_flows, nested_release, region_flows, release_of
+from samples.releases import city_flows, nested_release, region_flows, release_of
 
 
 def test_the_matrix_is_sorted_typed_and_complete():

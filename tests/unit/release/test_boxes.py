@@ -18,8 +18,8 @@ from flowveil.release.boxes import UNITS_PER_DEGREE, BoxZones, Frame, Grid, Tile
 from flowveil.release.plan import Plan
 from flowveil.release.release import Release
 from flowveil.zoning.covering import pairs_inside
-from placed import placed_flows, placed_problems, star
 from reference import measures as slow
+from samples.placed import placed_flows, placed_problems, star
 
 WORLD = st.tuples(st.floats(-89, 89), st.floats(-180, 180))
 

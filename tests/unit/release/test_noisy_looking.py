@@ -21,7 +21,7 @@ from flowveil.report.document import number
 from flowveil.report.internal import render_internal
 from flowveil.verify import verify_release
 from flowveil.workers import LATE, Ended
-from unit.publish.releases import rehash
+from samples.releases import rehash
 
 REGION = h3.latlng_to_cell(48.85, 2.35, 5)
 ASKED = {"epsilon": 1.0, "bound": 5, "region": REGION, "level": 7}

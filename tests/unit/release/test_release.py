@@ -10,7 +10,7 @@ import pytest
 from flowveil import ParameterError, anonymize, anonymize_slices, measures, read_slices, read_trips
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.plan import Suppression
-from segmented import survey
+from samples.segmented import survey
 
 METHODS = {"plain": "odkanon", "boxed": "mondrian", "noisy": "laplace"}
 

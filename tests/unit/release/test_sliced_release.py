@@ -21,7 +21,7 @@ from flowveil.report.profile import largest_profiles, profile_chart
 from flowveil.report.summary import summarize
 from flowveil.slices import Every, SlicedFlows
 from flowveil.verify import verify_release
-from segmented import survey
+from samples.segmented import survey
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from flowveil.report.html import render
 from flowveil.report.pictures import draw
 from flowveil.report.profile import Profile, profile_chart
 from flowveil.report.summary import summarize
-from unit.publish.releases import city_flows, release_of
+from samples.releases import city_flows, release_of
 
 PLAIN = "plain"
 HOSTILE = (

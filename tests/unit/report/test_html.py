@@ -10,7 +10,7 @@ import pytest
 from flowveil.measures import listed
 from flowveil.report.html import render
 from flowveil.report.summary import summarize
-from unit.publish.releases import city_flows, nested_release, release_of
+from samples.releases import city_flows, nested_release, release_of
 
 VOID = {"meta", "link", "br", "hr", "img", "input", "rect", "circle", "line", "path"}
 

@@ -10,7 +10,7 @@ from flowveil.errors import OutputError
 from flowveil.report.document import number
 from flowveil.report.internal import check_place, render_internal
 from flowveil.report.summary import summarize
-from unit.publish.releases import city_flows, region_flows, release_of
+from samples.releases import city_flows, region_flows, release_of
 
 
 @pytest.fixture(scope="module")

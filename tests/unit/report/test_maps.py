@@ -17,7 +17,7 @@ from flowveil import anonymize
 from flowveil.report.html import render, tile_server
 from flowveil.report.maps import MAX_GRID_TILES, Frame, encode_shapes, grid_below_boxes, map_of_release, neutral_grid
 from flowveil.report.summary import summarize
-from unit.publish.releases import city_flows, nested_release, release_of
+from samples.releases import city_flows, nested_release, release_of
 
 
 def embedded(page: str) -> dict:

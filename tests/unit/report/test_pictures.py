@@ -14,7 +14,7 @@ import shapely
 import flowveil
 from flowveil.errors import MissingExtraError, OutputError, ParameterError
 from flowveil.report.pictures import SHOWS, class_limits, draw
-from unit.publish.releases import city_flows, region_flows, release_of
+from samples.releases import city_flows, region_flows, release_of
 
 pytest.importorskip("matplotlib")
 

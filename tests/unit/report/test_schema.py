@@ -19,7 +19,7 @@ from flowveil.report.schema import KINDS, schema_text
 from flowveil.report.summary import json_text, summarize
 from flowveil.slices import SlicedFlows
 from flowveil.verify.measures import DIGITS, REVEAL_INSIDE, REVEAL_SEEN, REVEAL_SUPPRESSED
-from unit.publish.releases import city_flows, release_of
+from samples.releases import city_flows, release_of
 
 SHIPPED = (files("flowveil") / "verify" / "report.schema.json").read_text(encoding="utf-8")
 FORM = jsonschema.Draft202012Validator(json.loads(SHIPPED))

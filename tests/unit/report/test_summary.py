@@ -7,7 +7,7 @@ import json
 import numpy as np
 
 from flowveil.report.summary import summarize
-from unit.publish.releases import city_flows, nested_release, release_of, tile_release
+from samples.releases import city_flows, nested_release, release_of, tile_release
 
 
 def test_the_report_has_its_keys_and_is_strict_json():

@@ -19,8 +19,7 @@ from flowveil.errors import DataError, GuaranteeError, InfeasibleError
 from flowveil.release.plan import Plan
 from flowveil.release.release import Release
 from flowveil.verify import check, verify_release
-from strategies import flow_tables
-from unit.publish.releases import (
+from samples.releases import (
     city_flows,
     edit_report,
     edit_table,
@@ -30,6 +29,7 @@ from unit.publish.releases import (
     rehash,
     release_of,
 )
+from samples.strategies import flow_tables
 
 GOOD = {
     "hopeless flows": lambda: release_of(city_flows(), levels=1),

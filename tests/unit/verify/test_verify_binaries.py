@@ -17,7 +17,7 @@ import pytest
 from flowveil.publish.folder import publish
 from flowveil.verify import verify_release
 from flowveil.verify.binaries import UNREAD
-from unit.publish.releases import city_flows, region_flows, rehash, release_of, write_table
+from samples.releases import city_flows, region_flows, rehash, release_of, write_table
 
 
 @pytest.fixture(scope="module")

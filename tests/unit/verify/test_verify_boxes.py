@@ -19,8 +19,8 @@ from flowveil.cli import cli
 from flowveil.release.release import Release
 from flowveil.verify import verify_release
 from flowveil.verify.boxes import Rectangles
-from placed import placed_problems, star
-from unit.publish.releases import city_flows, edit_report, edit_table
+from samples.placed import placed_problems, star
+from samples.releases import city_flows, edit_report, edit_table
 
 METHODS = {
     "mondrian": ("mondrian", {}),

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from flowveil.verify import verify_release
-from unit.publish.releases import city_flows, edit_report, rehash, release_of
+from samples.releases import city_flows, edit_report, rehash, release_of
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from flowveil.verify import verify_release
 from flowveil.verify.database import opened
 from flowveil.verify.files import read_json
 from flowveil.verify.parquet import check_layouts
-from unit.publish.releases import city_flows, rehash, release_of
+from samples.releases import city_flows, rehash, release_of
 
 
 @pytest.fixture(scope="module")

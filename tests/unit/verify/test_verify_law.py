@@ -16,7 +16,7 @@ from flowveil.hierarchy import Hierarchy
 from flowveil.methods.laplace import counted_trips
 from flowveil.verify import verify_release
 from flowveil.verify.law import FALSE_ALARM, _check_draws, _Law, _off
-from unit.publish.releases import city_flows, rehash
+from samples.releases import city_flows, rehash
 
 
 def draws(scale: float, n: int, seed: int) -> np.ndarray:

@@ -19,8 +19,8 @@ from flowveil.publish.exports import FORMATS
 from flowveil.report.html import render
 from flowveil.report.summary import json_text, words
 from flowveil.verify import verify_release
-from segmented import survey
-from unit.publish.releases import city_flows, edit_report, edit_table, read_json, rehash, release_of, write_json
+from samples.releases import city_flows, edit_report, edit_table, read_json, rehash, release_of, write_json
+from samples.segmented import survey
 
 TEXTS = ["csv", "geojson", "flowmap", "kepler"]
 SERVER = "https://tiles.example/{z}/{x}/{y}.png"

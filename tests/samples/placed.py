@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
-from strategies import generators, weights_of
+from samples.strategies import generators, weights_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,1 @@
+"""What tests of several rooms are run on: random trees and flows, small surveys, small releases to tamper with."""
