@@ -50,7 +50,7 @@ CONTRACT = ("contract/test_methods.py", "-k", "twincut or odkanon or suppression
 MUTANTS = (
     # ---- the guarantee
     Mutant("k-1 trips", "guarantee.py", ".of(cells) >= least", ".of(cells) + 1 >= least", CONTRACT),
-    Mutant("trips taken for people", "guarantee.py", "lambda cells: cells.n_people()", "lambda cells: cells.trips", CONTRACT),
+    Mutant("trips taken for people", "guarantee.py", "cells: cells.n_people()", "cells: cells.trips", CONTRACT),
     Mutant(
         "population threshold by flow",
         "guarantee.py",
