@@ -230,20 +230,20 @@ def reason_to_withhold(release: Release) -> str | None:
     one holds would reveal the rest.
     """
     suppressed = release.cell_of_flow < 0
-    n_flows = int(suppressed.sum())
-    if n_flows == 0:
+    if not suppressed.any():
         return None
-    whole_cells = release.plan.suppression.rule == "short cells"
-    fewest = _cells_among(release, suppressed) if whole_cells else n_flows
     together, n_pairs = as_one_cell(release.input.select(suppressed)), n_unlisted_pairs(release)
-    too_little = min(n_flows, fewest) < FEWEST_SUPPRESSED or not _reaches(release.guarantee, together)
+    too_little = _n_terms(release) < FEWEST_SUPPRESSED or not _reaches(release.guarantee, together)
     if too_little or n_pairs <= FEWEST_SUPPRESSED or within_reach(release.guarantee, together, n_pairs):
         return REVEALS_VALUES
     return None
 
 
-def _cells_among(release: Release, flows: NDArray[np.bool_]) -> int:
-    plan = release.plan
+def _n_terms(release: Release) -> int:
+    """How many values the suppressed total is the sum of: cells, or flows where these are suppressed one by one."""
+    plan, flows = release.plan, release.cell_of_flow < 0
+    if plan.suppression.rule != "short cells":
+        return int(flows.sum())
     pair = plan.origin_zone[flows].astype(np.int64) * len(plan.destination_zones) + plan.destination_zone[flows]
     return len(np.unique_values(pair))
 
@@ -291,9 +291,9 @@ def _reason_of_total(matrices: _Matrices, reasons: Sequence[str | None]) -> str 
     """Why the suppressed volume of all matrices must not be disclosed, or None where it may be.
 
     With it, what the slices that withhold theirs suppress, and all that unpublished slices hold, follows by
-    subtraction: so that has to satisfy the guarantee like a cell, and, where persons are known, hold k of them like any
-    slice. Where coarser matrices are published too, a suppressed volume is a further number to subtract the cells of
-    other matrices from; then none is disclosed, of any matrix, where anything is suppressed at all.
+    subtraction: so the same is asked of that as of the total of one matrix, and, where persons are known, k of them
+    like of any slice. Where coarser matrices are published too, a suppressed volume is a further number to subtract the
+    cells of other matrices from; then none is disclosed, of any matrix, where anything is suppressed at all.
     """
     releases = matrices.releases
     if not matrices.sliced:
@@ -308,14 +308,16 @@ def _reason_of_total(matrices: _Matrices, reasons: Sequence[str | None]) -> str 
     together, guarantee = stacked(parts), releases[0].guarantee
     cell, n_absent = as_one_cell(together), len(matrices.absent)
     enough = _reaches(guarantee, cell) and n_people(together) >= guarantee.k
-    if not enough or len(together) < FEWEST_SUPPRESSED:
+    n_terms = sum(len(part) for part in matrices.absent) + sum(_n_terms(release) for release in secret)
+    if not enough or n_terms < FEWEST_SUPPRESSED:
         return FROM_TOTAL
     if not secret and within_reach(guarantee, cell, n_absent + 1):
         # A slice is not published where it holds less than one cell needs, though a method may have other reasons: if
         # all of them hold more than that, nobody can be certain of any.
         return None
     n_pairs = n_absent + sum(n_unlisted_pairs(release) for release in secret)
-    return FROM_TOTAL if within_reach(guarantee, cell, n_pairs) else None
+    few_pairs = bool(secret) and n_pairs <= FEWEST_SUPPRESSED
+    return FROM_TOTAL if few_pairs or within_reach(guarantee, cell, n_pairs) else None
 
 
 # ---- the inside of cells -------------------------------------------------------------------------------------

@@ -192,6 +192,15 @@ def test_sums_over_slices_are_not_told_where_a_slice_withholds():
         assert report["measures"]["trips"][name] is None
 
 
+def test_what_one_slice_withholds_does_not_follow_from_the_total():
+    """All three pairs of F that are not listed hold somebody: its suppressed volume says so, and that of all."""
+    listed = {("a1", "b1"): 20, ("a2", "b2"): 25}
+    few = {**listed, ("b1", "b1"): 26, ("a1", "b2"): 4, ("a2", "b1"): 4, ("b1", "b2"): 4}
+    report = summarize(anonymize_slices(segments(F=few, M=listed), "suppression", k=10, max_suppressed=0.3))
+    assert report["slices"][0]["measures"]["trips"]["suppressed_share"] is None
+    assert report["measures"]["trips"]["suppressed_share"] is None
+
+
 def test_no_slice_tells_the_mean_weight_where_another_withholds():
     many = {("a1", "b1"): 20, ("a1", "b2"): 21, ("a2", "b1"): 22, ("a2", "b2"): 23}
     flows = segments(F=many, M={**many, ("b1", "a2"): 3})
