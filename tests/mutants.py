@@ -99,9 +99,9 @@ MUTANTS = (
     Mutant(
         "slices that withhold follow from the total",
         "disclosure/withholding.py",
-        "parts = [*matrices.absent, *(",
-        "parts = [*matrices.absent, *() and (",
-        ("unit/release/test_sliced_release.py", "-k", "total or withh or tell or reveal"),
+        "matrices.finest if reasons[i] is not None]",
+        "matrices.finest[:0] if reasons[i] is not None]",
+        ("unit/release/test_sliced_release.py", "-k", "follow"),
     ),
     # ---- the recount
     Mutant(
