@@ -40,9 +40,9 @@ import pyarrow.parquet as pq
 import flowveil
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
+from flowveil.verify import verify_release
 from flowveil.verify.exports import EXPORTS
 from flowveil.verify.files import read_json
-from flowveil.verify.release import verify_release
 
 #: A folder of a few cells takes a fraction of a second.
 SECONDS = 60

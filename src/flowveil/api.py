@@ -211,9 +211,9 @@ def verify_folder(
     Returns:
         One plain line for each contradiction; empty when the release holds.
     """
+    from flowveil.verify import verify_release
     from flowveil.verify.exports import EXPORTS
     from flowveil.verify.files import check_folder
-    from flowveil.verify.release import verify_release
 
     folder = named_path(directory, what="the release")
     if not folder.is_dir():

@@ -14,7 +14,7 @@ import pytest
 from contract.cases import K_METHODS, NOISY_RUNS, TABLES, TREES, Run, flows_of, pairwise
 from flowveil import METHODS, DataError, Flows, InfeasibleError, NoisyRelease, ParameterError, anonymize
 from flowveil.methods import epsilon
-from flowveil.verify.release import verify_release
+from flowveil.verify import verify_release
 from reference import laplace as naive
 
 runs = pytest.mark.parametrize("run", NOISY_RUNS, ids=str)

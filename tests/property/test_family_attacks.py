@@ -18,7 +18,7 @@ from flowveil.flows import Flows
 from flowveil.release.reconstruction import Zoning, reconstruct
 from flowveil.release.sliced import SlicedRelease
 from flowveil.slices import Every, SlicedFlows, holds
-from flowveil.verify.release import verify_release
+from flowveil.verify import verify_release
 from reference.differencing import attacks
 from strategies import hierarchies
 

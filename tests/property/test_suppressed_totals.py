@@ -15,7 +15,7 @@ from flowveil.hierarchy import Hierarchy
 from flowveil.methods import find_method
 from flowveil.release.release import Release
 from flowveil.report.summary import summarize
-from flowveil.verify.release import verify_release
+from flowveil.verify import verify_release
 from unit.publish.releases import edit_report
 
 TREE, _ = Hierarchy.from_parents([-1, 0, 0, 0], np.array(["map", "a", "b", "c"]))

@@ -26,8 +26,8 @@ from flowveil.release.release import Publishable
 from flowveil.report.html import render, tile_server
 from flowveil.report.internal import check_place
 from flowveil.report.summary import FORMAT, json_text, manifest, summarize
+from flowveil.verify import verify_release
 from flowveil.verify.files import read_json
-from flowveil.verify.release import verify_release
 
 MANIFEST = "manifest.json"
 #: Fixed, because the size of row groups is part of the bytes.

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from flowveil.errors import DataError
+from flowveil.verify.exports import present_exports
 from flowveil.verify.files import open_regular
 from flowveil.verify.geopackage import differences, expected_geopackage
 from flowveil.verify.parquet import UNREAD as UNREAD_IN_TABLES
@@ -59,14 +60,16 @@ class Tables:
     unread: list[str] = field(default_factory=list)
 
 
-def check_binaries(place: Path, names: list[str], tables: Tables) -> Iterator[str]:
+def binary_exports(place: Path) -> list[str]:
+    """The exports of a folder that are compared here."""
+    return [name for name in present_exports(place) if Path(name).suffix in _CHECKS]
+
+
+def check_binaries(place: Path, tables: Tables) -> Iterator[str]:
     """Findings on GeoPackage, OMX and Arrow; ``place`` has passed the check of its manifest."""
-    for name in sorted(names):
-        check = _CHECKS.get(Path(name).suffix)
-        if check is None:
-            continue
+    for name in binary_exports(place):
         try:
-            yield from (f"{name}: {finding}" for finding in check(place / name, tables))
+            yield from (f"{name}: {finding}" for finding in _CHECKS[Path(name).suffix](place / name, tables))
         except ImportError:
             yield f"{name}: cannot be compared without the extra 'exports' (pip install 'flowveil[exports]')"
         except Exception:

@@ -6,15 +6,22 @@ the map of the input says. A rectangle holds its west and south edges, not its e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import shapely
 from numpy.typing import NDArray
 
+from flowveil.verify.claims import Claims
+from flowveil.verify.database import Database
+from flowveil.verify.raw import leaves
 from flowveil.zoning.covering import pairs_inside
+
+if TYPE_CHECKING:
+    from flowveil.flows import Flows
+    from flowveil.hierarchy import Hierarchy
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -134,3 +141,73 @@ def _rectangle_pairs(one: Rectangles, other: Rectangles, a: Places, b: Places) -
 def _slices(rectangles: Rectangles, zone: Places) -> tuple[Any, Any]:
     first = np.searchsorted(rectangles.zone, zone)
     return first, np.searchsorted(rectangles.zone, zone, side="right") - first
+
+
+# ---- into the tables of the recount ------------------------------------------------------------------------------
+
+
+def load_boxes(db: Database, zones: Any, claims: Claims, flows: Flows) -> Iterator[str]:
+    """``zone_*`` with the tiles in each box, and ``inside`` (flow, a, b): which cells hold which flows.
+
+    ``member_*`` stays empty: it tells where zones overlap, and boxes do.
+
+    Args:
+        db: with ``published``.
+        zones: the rows of zones.parquet, as Arrow.
+        claims: the report, which tells the grid.
+        flows: the input.
+    """
+    import pyarrow as pa
+
+    found: dict[str, Rectangles] = {}
+    centers: dict[str, tuple[Floats, Floats]] = {}
+    for end, role, tree in (("o", "origin", flows.origins), ("d", "destination", flows.destinations)):
+        shapes = _shapes(zones, role)
+        boxes = found[end] = Rectangles.of(list(shapes.values()))
+        centers[end] = _tile_centers(tree)
+        if tree.geography is None:
+            yield f"the input does not say where its {role} tiles lie, so nothing in boxes can be recounted"
+        grid = claims.report["boxes"]
+        for problem, n in {
+            f"{role} zones are not made of rectangles": int(np.sum(~boxes.sound)),
+            f"{role} zones have edges off the declared grid": boxes.off_grid(grid["grid_lon"], grid["grid_lat"]),
+            f"{role} zones have a code that does not say their bounds": boxes.misnamed(list(shapes)),
+        }.items():
+            if n:
+                yield f"zones.parquet: {n} {problem}"
+        tiles, n = boxes.tile_counts(*centers[end]), len(shapes)
+        table = {
+            "z": np.arange(n),
+            "s": np.zeros(n, dtype=np.int64),
+            "zone": pa.array(list(shapes), type=pa.string()),
+            "node": pa.array(list(shapes), type=pa.string(), mask=tiles == 0),
+            "tiles": tiles,
+            "level": np.zeros(n, dtype=np.int32),
+            # Not counted: what a box could hold cannot be listed.
+            "possible": pa.nulls(n, pa.int64()),
+            "coarse": np.ones(n, dtype=np.bool_),
+        }
+        db.store(f"zone_{end}", pa.table(table))
+        db.create(f"member_{end}", f"SELECT 0::BIGINT AS s, NULL::VARCHAR AS tile, z FROM zone_{end} LIMIT 0")
+    pairs = db.rows(
+        "SELECT DISTINCT o.z AS a, d.z AS b FROM published JOIN zone_o o ON origin_zone = o.zone "
+        "JOIN zone_d d ON destination_zone = d.zone ORDER BY a, b"
+    )
+    a, b = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    ends = [
+        (lat[tile], lon[tile]) for (lat, lon), tile in ((centers["o"], flows.origin), (centers["d"], flows.destination))
+    ]
+    flow, cell = flows_inside(found["o"], found["d"], (a, b), ends[0], ends[1])
+    db.store("inside", pa.table({"flow": flow.astype(np.int32), "a": a[cell], "b": b[cell]}))
+
+
+def _shapes(zones: Any, role: str) -> dict[str, bytes | None]:
+    """The outline of each zone of an end, by code."""
+    rows = zip(*(zones[name].to_pylist() for name in ("zone", "role", "geometry")), strict=True)
+    return dict(sorted((zone, shape) for zone, of, shape in rows if of in (role, "both")))
+
+
+def _tile_centers(tree: Hierarchy) -> tuple[Floats, Floats]:
+    if tree.geography is None:
+        return np.full(tree.n_tiles, np.nan), np.full(tree.n_tiles, np.nan)
+    return tree.geography.centers(leaves(tree))

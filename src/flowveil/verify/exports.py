@@ -6,13 +6,14 @@ rows; they quote no value. GeoPackage, OMX and Arrow are compared in `flowveil.v
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from glob import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from flowveil.verify.database import Database
 from flowveil.verify.files import read_json
 
 #: Files that a release may hold beside its own, and what rows they carry.
@@ -44,18 +45,20 @@ _TOLERANCE = 1e-9
 Columns = dict[str, Any]
 
 
-def check_exports(
-    place: Path, names: Iterator[str] | list[str], db: Any, *, slice_columns: Sequence[str] = ()
-) -> Iterator[str]:
-    """Compare exports with the tables ``published`` and ``zones`` of a database.
+def present_exports(place: Path) -> list[str]:
+    """The exports that a folder holds."""
+    return sorted(name for name in EXPORTS if (place / name).is_file())
+
+
+def check_exports(place: Path, db: Database, *, slice_columns: Sequence[str] = ()) -> Iterator[str]:
+    """Compare exports with the tables ``published_rows`` and ``zones`` of a database.
 
     Args:
         place: the release folder.
-        names: the exports to compare.
         db: where the recount has loaded the release's own tables.
         slice_columns: the slice columns of a family; in the database they are c0, c1, ...
     """
-    for name in sorted(name for name in names if Path(name).suffix in _READERS):
+    for name in (name for name in present_exports(place) if Path(name).suffix in _READERS):
         try:
             found = _READERS[Path(name).suffix](place / name, db)
         except Exception:
@@ -71,9 +74,9 @@ def check_exports(
             yield from (f"{name}: {finding}" for finding in _compare(kind, found.get(kind), expected, slices))
 
 
-def _expected(db: Any, kind: str, slice_columns: Sequence[str]) -> Columns:
+def _expected(db: Database, kind: str, slice_columns: Sequence[str]) -> Columns:
     query = {
-        "flows": "SELECT * EXCLUDE (row) FROM published",
+        "flows": "SELECT * EXCLUDE (row) FROM published_rows",
         "zones": "SELECT zone, role, level, tiles FROM zones",
         "codes": "SELECT DISTINCT zone FROM zones",
     }[kind]
@@ -106,9 +109,8 @@ def _csv_texts(values: Any) -> Any:
     return np.array([texts.get(value, value) for value in values.tolist()], dtype=object)
 
 
-def _fetched(db: Any, query: str, values: list[Any] | None = None) -> Columns:
-    columns = db.execute(query, values or []).fetchnumpy()
-    return {name: _without_mask(column) for name, column in columns.items()}
+def _fetched(db: Database, query: str, values: list[Any] | None = None) -> Columns:
+    return {name: _without_mask(column) for name, column in db.masked(query, values or []).items()}
 
 
 def _without_mask(column: Any) -> Any:
@@ -139,7 +141,11 @@ def _compare(kind: str, found: Columns | None, expected: Columns, slice_columns:
     for name in _NUMBERS[kind]:
         if name not in found or name not in expected:
             continue
-        a = np.asarray(found[name], dtype=np.float64)[ours[1]]
+        try:
+            a = np.asarray(found[name], dtype=np.float64)[ours[1]]
+        except (ValueError, TypeError, OverflowError):
+            yield f"its {name} are not numbers"
+            continue
         b = np.asarray(expected[name], dtype=np.float64)[theirs[1]]
         same = (np.abs(a - b) <= _TOLERANCE * np.maximum(1, np.abs(b))) | (np.isnan(a) & np.isnan(b))
         n = int(np.sum(~same))
@@ -159,7 +165,7 @@ def _sorted(columns: Columns, keys: tuple[str, ...]) -> tuple[Any, Any]:
 # ---- readers: what a file holds, by kind -------------------------------------------------------------------------
 
 
-def _read_csv(path: Path, db: Any) -> dict[str, Columns]:
+def _read_csv(path: Path, db: Database) -> dict[str, Columns]:
     query = (
         "SELECT * FROM read_csv(?, header = true, all_varchar = true, delim = ',', quote = '\"', nullstr = '', "
         "hive_partitioning = false)"
@@ -168,25 +174,30 @@ def _read_csv(path: Path, db: Any) -> dict[str, Columns]:
     return dict.fromkeys(EXPORTS[path.name], columns)
 
 
-def _read_geojson(path: Path, db: Any) -> dict[str, Columns]:  # noqa: ARG001  # every reader gets the database
+def _objects(values: Iterable[Any]) -> Any:
+    """Values as they are: an array made of lists would have more axes than one."""
+    return np.fromiter(values, dtype=object)
+
+
+def _read_geojson(path: Path, db: Database) -> dict[str, Columns]:  # noqa: ARG001  # every reader gets the database
     features = read_json(path)["features"]
     names = sorted({name for feature in features for name in feature["properties"]})
-    columns = {name: np.array([f["properties"].get(name) for f in features], dtype=object) for name in names}
+    columns = {name: _objects(f["properties"].get(name) for f in features) for name in names}
     return dict.fromkeys(EXPORTS[path.name], columns)
 
 
-def _read_kepler(path: Path, db: Any) -> dict[str, Columns]:  # noqa: ARG001
+def _read_kepler(path: Path, db: Database) -> dict[str, Columns]:  # noqa: ARG001
     found = {}
     for entry in read_json(path)["datasets"]:
         names = [field["name"] for field in entry["data"]["fields"]]
         rows = entry["data"]["allData"]
         found[entry["data"]["id"]] = {
-            name: np.array([row[i] for row in rows], dtype=object) for i, name in enumerate(names) if name != "_geojson"
+            name: _objects(row[i] for row in rows) for i, name in enumerate(names) if name != "_geojson"
         }
     return found
 
 
-_READERS: dict[str, Callable[[Path, Any], dict[str, Columns]]] = {
+_READERS: dict[str, Callable[[Path, Database], dict[str, Columns]]] = {
     ".csv": _read_csv,
     ".geojson": _read_geojson,
     ".json": _read_kepler,

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flowveil.verify.raw import leaves
+
 if TYPE_CHECKING:
     from flowveil.flows import Flows
     from flowveil.hierarchy import Hierarchy
@@ -20,11 +22,6 @@ Places = NDArray[np.int64]
 
 #: Flows times pairs of depths beyond which the floor is not recounted: it would take minutes.
 MOST_WORK = 2_000_000_000
-
-
-def leaves(tree: Hierarchy) -> NDArray[np.int32]:
-    """The nodes that are nobody's parent: the tiles, in their order."""
-    return np.flatnonzero(np.bincount(tree.parent[1:], minlength=len(tree.parent)) == 0).astype(np.int32)
 
 
 def smallest_safe(

@@ -20,13 +20,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from glob import escape
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import h3.api.basic_int as h3_cells
 import numpy as np
 from numpy.typing import NDArray
+
+from flowveil.verify.database import Database
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
@@ -40,17 +40,16 @@ _QUESTIONS = 8
 Counts = NDArray[np.int64]
 
 
-def check_law(folder: Path, promise: Mapping[str, Any], flows: Flows, db: Any) -> Iterator[str]:
+def check_law(promise: Mapping[str, Any], flows: Flows, db: Database) -> Iterator[str]:
     """Findings on the published numbers of a noisy release against the raw flows.
 
     Args:
-        folder: the release; its tables have the right columns.
         promise: what the report says of the noise; its numbers are in their ranges.
         flows: the flows it was made from.
-        db: a DuckDB database.
+        db: with ``published_rows``.
     """
     zones = [_Zones.of(flows, tree, promise["domain"]) for tree in (flows.origins, flows.destinations)]
-    _load_pairs(db, folder, promise, flows, zones)
+    _load_pairs(db, promise, flows, zones)
     counted, raw, noisy = _columns(db, "SELECT c, raw, coalesce(y, -1) FROM pairs WHERE c > 0")
     law = _Law(math.exp(-1 / promise["scale"]))
     least = promise["threshold"] or 1
@@ -187,7 +186,7 @@ def _climbed(tree: Hierarchy, codes: list[str], leaf: int, level: int | None, na
     return codes[zone] if inside else None
 
 
-def _load_pairs(db: Any, folder: Path, promise: Mapping[str, Any], flows: Flows, zones: list[_Zones]) -> None:
+def _load_pairs(db: Database, promise: Mapping[str, Any], flows: Flows, zones: list[_Zones]) -> None:
     """Tables: ``pairs`` (counted trips c, trips as read, published count y) and ``strangers``, listed without trips."""
     import pyarrow as pa
 
@@ -196,40 +195,40 @@ def _load_pairs(db: Any, folder: Path, promise: Mapping[str, Any], flows: Flows,
         for end, tile in zip(zones, (flows.origin, flows.destination), strict=True)
     ]
     columns = {"row": np.arange(len(flows)), "o": pa.array(ends[0], pa.string()), "d": pa.array(ends[1], pa.string())}
-    db.register("law_flows", pa.table({**columns, "raw": flows.trips}))
-    db.execute("CREATE TABLE inside AS SELECT * FROM law_flows WHERE o IS NOT NULL AND d IS NOT NULL")
+    db.store("ends", pa.table({**columns, "raw": flows.trips}))
+    db.create("inside", "SELECT * FROM ends WHERE o IS NOT NULL AND d IS NOT NULL")
     if flows.people is None:
-        db.execute("CREATE TABLE bounded AS SELECT row, raw AS c FROM inside")
+        db.create("bounded", "SELECT row, raw AS c FROM inside")
     else:
         _bound_trips(db, flows, int(promise["bound"]))
-    source = "read_parquet(?, hive_partitioning = false)"
-    db.execute(
-        "CREATE TABLE counted AS SELECT o, d, coalesce(sum(c), 0)::BIGINT AS c, sum(raw)::BIGINT AS raw "
-        "FROM inside LEFT JOIN bounded USING (row) GROUP BY o, d"
+    db.create(
+        "counted",
+        "SELECT o, d, coalesce(sum(c), 0)::BIGINT AS c, sum(raw)::BIGINT AS raw "
+        "FROM inside LEFT JOIN bounded USING (row) GROUP BY o, d",
     )
-    file = [escape(str(folder / "flows.parquet"))]
     joined = "ON o = origin_zone AND d = destination_zone"
-    db.execute(f"CREATE TABLE pairs AS SELECT c, raw, trips AS y FROM counted LEFT JOIN {source} {joined}", file)
-    db.execute(f"CREATE TABLE strangers AS SELECT trips AS y FROM {source} ANTI JOIN counted {joined} AND c > 0", file)
+    db.create("pairs", f"SELECT c, raw, trips AS y FROM counted LEFT JOIN published_rows {joined}")
+    db.create("strangers", f"SELECT trips AS y FROM published_rows ANTI JOIN counted {joined} AND c > 0")
 
 
-def _bound_trips(db: Any, flows: Flows, bound: int) -> None:
+def _bound_trips(db: Database, flows: Flows, bound: int) -> None:
     """Of a person with n trips, n above the bound, every (n / bound)-th stays, in the order of the flows."""
     import pyarrow as pa
 
     people = flows.people
     if people is None or people.trips is None:
         raise ValueError("the flows do not say how many trips each person made")
-    db.register("law_people", pa.table({"row": people.cell, "person": people.person, "trips": people.trips}))
-    db.execute(
-        "CREATE TABLE bounded AS WITH reached AS (SELECT row, trips, "
+    db.store("trips_of_person", pa.table({"row": people.cell, "person": people.person, "trips": people.trips}))
+    db.create(
+        "bounded",
+        "WITH reached AS (SELECT row, trips, "
         "sum(trips) OVER (PARTITION BY person ORDER BY row)::HUGEINT AS r, "
-        "sum(trips) OVER (PARTITION BY person)::HUGEINT AS n FROM law_people SEMI JOIN inside USING (row)) "
-        "SELECT row, sum(CASE WHEN n <= $most THEN trips ELSE "
-        "(r * $most + n // 2) // n - ((r - trips) * $most + n // 2) // n END)::BIGINT AS c FROM reached GROUP BY row",
-        {"most": bound},
+        "sum(trips) OVER (PARTITION BY person)::HUGEINT AS n FROM trips_of_person SEMI JOIN inside USING (row)) "
+        f"SELECT row, sum(CASE WHEN n <= {bound} THEN trips ELSE "
+        f"(r * {bound} + n // 2) // n - ((r - trips) * {bound} + n // 2) // n END)::BIGINT AS c "
+        "FROM reached GROUP BY row",
     )
 
 
-def _columns(db: Any, query: str) -> list[Counts]:
-    return [np.ma.getdata(column).astype(np.int64) for column in db.execute(query).fetchnumpy().values()]
+def _columns(db: Database, query: str) -> list[Counts]:
+    return [np.ma.getdata(column).astype(np.int64) for column in db.masked(query).values()]

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import h3.api.basic_int as h3_int
@@ -22,9 +21,11 @@ import shapely
 from numpy.typing import NDArray
 
 from flowveil.verify.boxes import bounds_in
+from flowveil.verify.raw import leaf_codes
 from flowveil.zoning.geometry import ZoneGeography
 
 if TYPE_CHECKING:
+    from flowveil.flows import Flows
     from flowveil.hierarchy import Hierarchy
 
 Floats = NDArray[np.float64]
@@ -54,25 +55,23 @@ class _Expected:
     center_tolerance: float = _CORNER
 
 
-def check_outlines(
-    place: Path, origins: Hierarchy, destinations: Hierarchy, *, boxes: bool = False, chosen: bool = False
-) -> Iterator[str]:
+def check_outlines(zones: Any, flows: Flows, kind: str) -> Iterator[str]:
     """Compare the places in zones.parquet with those that the codes mean.
 
     Args:
-        place: the release folder; its tables have the columns of a release.
-        origins, destinations: the trees of the input, with the map they are on.
-        boxes: whether zones are boxes.
-        chosen: whether codes are H3 cells though the trees may not hold them: zones of a noisy release.
+        zones: its rows.
+        flows: the input, with the map it is on.
+        kind: that of the release. Zones of a noisy one are chosen from the whole map, whether somebody was seen in them
+            or not: H3 cells need not be in the trees.
     """
     import pyarrow.compute as pc
-    import pyarrow.parquet as pq
 
-    table = pq.read_table(place / "zones.parquet", partitioning=None)
-    for role, tree in (("origin", origins), ("destination", destinations)):
+    boxes, chosen = kind == "boxed", kind == "noisy"
+    whole = flows.whole_map if chosen else None
+    for role, tree in (("origin", whole or flows.origins), ("destination", whole or flows.destinations)):
         # A zone of both ends is one area: it is looked at once.
-        of_end = pc.equal(table["role"], "destination")
-        rows = table.filter(pc.invert(of_end) if role == "origin" else of_end)
+        of_end = pc.equal(zones["role"], "destination")
+        rows = zones.filter(pc.invert(of_end) if role == "origin" else of_end)
         if len(rows):
             yield from (f"zones.parquet: {n} {role} zones {what}" for what, n in _wrong(rows, tree, boxes, chosen))
 
@@ -134,8 +133,7 @@ def _cell(code: str) -> list[int]:
 
 
 def _base_cells(tree: Hierarchy) -> list[int]:
-    leaves = tree.code[np.bincount(tree.parent[1:], minlength=len(tree.parent)) == 0]
-    return sorted({h3_int.cell_to_parent(cell, 0) for cell in leaves.tolist()})
+    return sorted({h3_int.cell_to_parent(cell, 0) for cell in leaf_codes(tree).tolist()})
 
 
 def _direction(lat: Any, lon: Any) -> tuple[Any, Any, Any]:

@@ -16,8 +16,8 @@ import shapely
 from flowveil.errors import MissingExtraError, ParameterError
 from flowveil.publish.exports import FORMATS, parse_formats
 from flowveil.publish.folder import publish
+from flowveil.verify import verify_release
 from flowveil.verify.exports import EXPORTS
-from flowveil.verify.release import verify_release
 from unit.publish.releases import city_flows, content, edit_table, read_json, region_flows, rehash, release_of
 
 

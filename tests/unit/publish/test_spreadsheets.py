@@ -21,8 +21,8 @@ from flowveil.hierarchy import Hierarchy
 from flowveil.publish.spreadsheets import decoded, encoded, encoded_table
 from flowveil.report.comparison import to_csv
 from flowveil.tabular.records import write_records
+from flowveil.verify import verify_release
 from flowveil.verify.exports import csv_text
-from flowveil.verify.release import verify_release
 from unit.publish.releases import rehash
 
 CODES = ["=cmd", "+1+1", "@SUM", "-1", "\t=tab", "\rreturn", "'quoted", "a;=cmd", "a\n-2", ' "=x', "plain", "l'Isle"]

@@ -19,7 +19,7 @@ from flowveil.errors import OutputError
 from flowveil.publish.exports import FORMATS
 from flowveil.report.document import number
 from flowveil.report.internal import render_internal
-from flowveil.verify.release import verify_release
+from flowveil.verify import verify_release
 from unit.publish.releases import rehash
 
 REGION = h3.latlng_to_cell(48.85, 2.35, 5)

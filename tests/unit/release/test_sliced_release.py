@@ -20,7 +20,7 @@ from flowveil.report.profile import largest_profiles, profile_chart
 from flowveil.report.summary import summarize
 from flowveil.slices import Every, SlicedFlows
 from flowveil.trips import read_slices
-from flowveil.verify.release import verify_release
+from flowveil.verify import verify_release
 from segmented import survey
 
 

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import flowveil.verify.release
+import flowveil.verify
 from flowveil.errors import DataError, GuaranteeError, InfeasibleError
 from flowveil.release.plan import Plan
 from flowveil.release.release import Release
-from flowveil.verify.release import check, verify_release
+from flowveil.verify import check, verify_release
 from strategies import flow_tables
 from unit.publish.releases import (
     city_flows,
@@ -209,7 +209,7 @@ def test_an_extra_row_that_is_short(city):
 def test_a_duplicated_row(city):
     folder, flows = city
     edit_table(folder, "flows.parquet", lambda rows: [*rows[:3], rows[2], *rows[3:]])
-    assert_found(folder, flows, "flows.parquet: 1 rows stand twice")
+    assert_found(folder, flows, "flows.parquet: 1 duplicate rows")
 
 
 def test_unsorted_rows(city):
@@ -405,7 +405,7 @@ def test_a_wrong_role(city):
 def test_a_zone_listed_twice(city):
     folder, flows = city
     edit_table(folder, "zones.parquet", lambda rows: [rows[0], *rows])
-    assert_found(folder, flows, "zones.parquet: 1 rows stand twice")
+    assert_found(folder, flows, "zones.parquet: 1 duplicate rows")
 
 
 # ---- the report ---------------------------------------------------------------------------------------------
@@ -487,7 +487,7 @@ def test_a_suppressed_volume_that_had_to_be_withheld(tmp_path):
     folder = release.write(tmp_path / "release")
     assert read_json(folder / "report.json")["measures"]["trips"]["suppressed_share"] is None
     edit_report(folder, lambda r: r["measures"]["trips"].update(c_dm=release.metrics()["trips"]["c_dm"]))
-    assert_found(folder, release.input, "report.json: too little is suppressed to tell c_dm by trips")
+    assert_found(folder, release.input, "report.json: what is suppressed would follow from c_dm by trips")
 
 
 # ---- in general ---------------------------------------------------------------------------------------------

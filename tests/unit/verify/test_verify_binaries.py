@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from flowveil.publish.folder import publish
+from flowveil.verify import verify_release
 from flowveil.verify.binaries import UNREAD
-from flowveil.verify.release import verify_release
 from unit.publish.releases import city_flows, region_flows, rehash, release_of, write_table
 
 

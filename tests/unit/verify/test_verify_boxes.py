@@ -17,8 +17,8 @@ from contract.cases import pairwise
 from flowveil import Flows, Hierarchy, InfeasibleError, anonymize
 from flowveil.cli import cli
 from flowveil.release.release import Release
+from flowveil.verify import verify_release
 from flowveil.verify.boxes import Rectangles
-from flowveil.verify.release import verify_release
 from placed import placed_problems, star
 from unit.publish.releases import city_flows, edit_report, edit_table
 

@@ -7,7 +7,7 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from flowveil.verify.release import verify_release
+from flowveil.verify import verify_release
 from unit.publish.releases import city_flows, edit_report, rehash, release_of
 
 

@@ -14,8 +14,8 @@ from flowveil import anonymize
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods.laplace import counted_trips
+from flowveil.verify import verify_release
 from flowveil.verify.law import FALSE_ALARM, _check_draws, _Law, _off
-from flowveil.verify.release import verify_release
 from unit.publish.releases import city_flows, rehash
 
 

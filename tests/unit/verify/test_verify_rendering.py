@@ -18,7 +18,7 @@ from flowveil.publish.exports import FORMATS
 from flowveil.report.html import render
 from flowveil.report.summary import json_text, words
 from flowveil.trips import read_slices
-from flowveil.verify.release import verify_release
+from flowveil.verify import verify_release
 from segmented import survey
 from unit.publish.releases import city_flows, edit_report, edit_table, read_json, rehash, release_of, write_json
 

@@ -1,0 +1,272 @@
+"""What report.json claims: its form, held against the schema, and its guarantee, held against the input.
+
+Whatever passes the schema can be recounted without surprise: from here on, an exception is a fault of the program.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flowveil.verify.database import literal
+from flowveil.verify.files import read_json
+
+if TYPE_CHECKING:
+    from flowveil.flows import Flows
+
+#: Sums of weights may differ by this share: they pass through decimal text and other people's tools.
+TOLERANCE = 1e-9
+UNITS = ("trips", "people", "population")
+#: Squares of larger numbers are none that a computer has.
+_LARGEST = 1e100
+_AXES = ("lon", "lat")
+#: The column of a group that each unit is counted in.
+_COLUMN = {"trips": "trips", "people": "people", "population": "weight"}
+
+
+@cache
+def schema() -> Mapping[str, Any]:
+    """The schema of report.json, which every release meets."""
+    found: Mapping[str, Any] = json.loads(files("flowveil.verify").joinpath("report.schema.json").read_text("utf-8"))
+    return found
+
+
+@cache
+def _validator() -> Any:
+    from jsonschema import Draft202012Validator
+
+    return Draft202012Validator(schema())
+
+
+def read_report(place: Path) -> tuple[Mapping[str, Any] | None, list[str]]:
+    """The content of report.json, or None and what is wrong with its form."""
+    try:
+        report = read_json(place / "report.json")
+    except (OSError, ValueError):
+        return None, ["report.json: not readable, or not the report of a release"]
+    problems = sorted({_place(error) for error in _validator().iter_errors(report)})
+    if not problems and any(abs(number) > _LARGEST for number in _numbers(report)):
+        return None, ["report.json: has a number larger than any of a release"]
+    found = [f"report.json: {where} is not what report.schema.json asks for" for where in problems]
+    return (None if found else report), found
+
+
+def _place(error: Any) -> str:
+    """Where a report differs from the schema, in words of the schema alone: those of the report may be a message."""
+    known = _names(schema())
+    path = [str(name) if isinstance(name, int) or name in known else "..." for name in error.absolute_path]
+    return f"'{'/'.join(path)}'" if path else "it"
+
+
+def _names(part: Any) -> set[str]:
+    if isinstance(part, list):
+        return set().union(*map(_names, part)) if part else set()
+    if not isinstance(part, Mapping):
+        return set()
+    own = set(part["properties"]) if isinstance(part.get("properties"), Mapping) else set()
+    return own.union(*map(_names, part.values()))
+
+
+def _numbers(part: Any) -> Iterator[float]:
+    if isinstance(part, Mapping):
+        part = list(part.values())
+    if isinstance(part, list):
+        for inner in part:
+            yield from _numbers(inner)
+    elif isinstance(part, int | float):
+        yield part
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What the report of a release without noise claims, as far as it can be recounted.
+
+    Attributes:
+        report: all of it.
+        guarantee: its thresholds; a population that is k times the mean weight is filled in.
+    """
+
+    report: Mapping[str, Any]
+    guarantee: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, report: Mapping[str, Any], flows: Flows) -> Claims:
+        """The claims of a report; where the suppressed volume is withheld, a mean weight is not told as a number.
+
+        The cells were held against it all the same, so the recount must be too.
+        """
+        claims = cls(report, report["guarantee"])
+        if "population" not in claims.guarantee or claims.threshold("population") is not None:
+            return claims
+        return replace(claims, guarantee={**claims.guarantee, "population": _mean_population(flows, claims.k)})
+
+    @property
+    def kind(self) -> str:
+        """``plain``, ``sliced`` or ``boxed``."""
+        return str(self.report["kind"])
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """What was asked for."""
+        found: Mapping[str, Any] = self.report["parameters"]
+        return found
+
+    @property
+    def homogeneous(self) -> bool:
+        """Whether the zones of each end are disjoint."""
+        return bool(self.report["homogeneous"])
+
+    @property
+    def measures(self) -> Mapping[str, Mapping[str, Any]]:
+        """The measures by basis: of the matrix, or of all finest slices together."""
+        found: Mapping[str, Mapping[str, Any]] = self.report["measures"]
+        return found
+
+    @property
+    def slice_columns(self) -> tuple[str, ...]:
+        """The slice columns; none for one matrix."""
+        return tuple(self.report.get("slice_columns", ()))
+
+    @property
+    def slices(self) -> list[tuple[tuple[str | None, ...], Mapping[str, Mapping[str, Any]]]]:
+        """The values and the measures of each published slice; none for one matrix."""
+        columns = self.slice_columns
+        return [
+            (tuple(part["slice"].get(c) for c in columns), part["measures"]) for part in self.report.get("slices", ())
+        ]
+
+    @property
+    def levels(self) -> int | None:
+        """How far the rule that takes out hopeless flows lifts them; None where cells are suppressed as a whole."""
+        rule = self.report["suppression"]
+        return int(rule["levels"]) if rule["rule"] == "hopeless flows" else None
+
+    @property
+    def beta(self) -> float:
+        """The share of the flows that may be taken out as hopeless."""
+        return float(self.report["suppression"]["beta"])
+
+    @property
+    def shared(self) -> bool:
+        """Whether all slices have the same zones, and coarser matrices are sums of published cells of finer ones."""
+        return self.kind == "sliced" and self.parameters["slices"]["common_zones"] is True
+
+    @property
+    def overlapping(self) -> bool:
+        """Whether a flow may lie in several published cells, so that nobody can tell in which it is counted."""
+        return self.kind == "boxed" and not self.report["boxes"]["disjoint"]
+
+    @property
+    def population_is_given(self) -> bool:
+        """Whether the population's threshold was given as a number, which is then never called k."""
+        return self.parameters.get("k_population") is not None
+
+    @property
+    def k(self) -> float:
+        """What measures are held against: the k that is claimed or, where none is, the one that was asked for."""
+        return self.guarantee.get("k") or self.parameters.get("k") or 0
+
+    def threshold(self, unit: str) -> float | None:
+        """What every cell must reach in a unit, or None where the unit is not protected."""
+        return self.guarantee.get(unit)
+
+    def safe(self, *, locations: bool = True) -> str:
+        """SQL: whether a group with trips, people, weight, begin_tiles, end_tiles reaches every threshold."""
+        terms = ["true"]
+        for unit, name in _COLUMN.items():
+            if self.threshold(unit) is not None:
+                terms.append(f"coalesce({name}, 0) >= {literal(self.threshold(unit))}")
+        if locations and self.threshold("locations") is not None:
+            least = literal(self.threshold("locations"))
+            terms.append(f"begin_tiles >= {least} AND end_tiles >= {least}")
+        return "(" + " AND ".join(terms) + ")"
+
+
+def _mean_population(flows: Flows, k: float) -> float | None:
+    """The k-fold mean weight of a trip."""
+    trips = int(np.sum(flows.trips))
+    return None if flows.weight is None or trips == 0 else float(k * np.sum(flows.weight) / trips)
+
+
+def check_guarantee(claims: Claims, flows: Flows) -> Iterator[str]:
+    """Hold the guarantee against itself, against the parameters and against what the input can count."""
+    guarantee, said = claims.guarantee, claims.report["guarantee"]
+    if claims.levels is not None and (not 0 <= claims.beta < 1 or claims.shared):
+        yield "report.json: the suppression rule 'hopeless flows' is not one that a release can have"
+    if claims.kind == "boxed" and (claims.homogeneous or min(claims.report["boxes"][f"grid_{a}"] for a in _AXES) <= 0):
+        yield "report.json: 'boxes' does not say their grid, or says that they partition the map"
+    withheld = [part["withheld"] for part in (claims.report, *claims.report.get("slices", ()))]
+    if said.get("population", 0) is None and not any(withheld):
+        yield "report.json: the guarantee in population is not a number"
+    protected = [unit for unit in UNITS if claims.threshold(unit) is not None]
+    if not protected:
+        yield "report.json: the guarantee protects no unit"
+    if sorted(guarantee.get("protect", protected)) != sorted(protected):
+        yield "report.json: the guarantee has thresholds for other units than it says it protects"
+    if "people" in protected and flows.people is None:
+        yield "report.json: the guarantee protects people, but the input has no persons to count"
+    if "population" in protected and flows.weight is None:
+        yield "report.json: the guarantee protects the population, but the input has no weights to count"
+    if protected == ["population"] and claims.population_is_given:
+        if guarantee.get("k") is not None:
+            yield "report.json: the guarantee calls k what is a population given as a number"
+    elif (guarantee.get("k") or 0) < 1:
+        yield "report.json: the guarantee has no k of at least 1"
+    if _asked_units(claims) != set(protected):
+        yield "report.json: the parameters protect other units than the guarantee"
+    for unit, least in _asked_for(claims, flows).items():
+        if (claims.threshold(unit) or 0) < least * (1 - TOLERANCE):
+            yield f"report.json: the guarantee in {unit} is weaker than the parameters ask for"
+
+
+def check_expected(claims: Claims, expect: Mapping[str, Any], flows: Flows) -> Iterator[str]:
+    """Compare the guarantee that the release claims with the one its reader asks for.
+
+    k is asked of every unit that the reader names, or of one at the least where none is named; of the population it
+    asks k times the mean weight of the input, unless the reader says how much is enough.
+    """
+    k, named = expect.get("k"), tuple(expect.get("protect") or ())
+    for unit in named:
+        if claims.threshold(unit) is None:
+            yield f"report.json: the release does not protect {unit}"
+    if k is not None:
+        enough = expect.get("k_population")
+        asked = {"trips": k, "people": k, "population": enough or _mean_population(flows, k) or math.inf}
+        claimed = [unit for unit in named or UNITS if claims.threshold(unit) is not None]
+        short = [unit for unit in claimed if (claims.threshold(unit) or 0) < asked[unit] * (1 - TOLERANCE)]
+        if short and (named or short == claimed):
+            yield f"report.json: the release claims a k of less than {k} in {', '.join(short)}"
+    for unit, name in (("population", "k_population"), ("locations", "l")):
+        least = expect.get(name)
+        if least is not None and (claims.threshold(unit) or 0) < least:
+            yield f"report.json: the release claims less than {least} in {unit}"
+
+
+def _asked_units(claims: Claims) -> set[str]:
+    asked = claims.parameters.get("protect") or ()
+    return {asked} if isinstance(asked, str) else set(asked)
+
+
+def _asked_for(claims: Claims, flows: Flows) -> dict[str, float]:
+    """The least thresholds that the parameters, and the guarantee's own k, ask for."""
+    units = _asked_units(claims)
+    k = max(claims.k, claims.parameters.get("k") or 0)
+    asked = {unit: k for unit in ("trips", "people") if unit in units or claims.threshold(unit) is not None}
+    absolute = claims.parameters.get("k_population")
+    mean = _mean_population(flows, k)
+    if absolute is not None:
+        asked["population"] = absolute
+    elif "population" in units and mean is not None:
+        asked["population"] = mean
+    locations = claims.parameters.get("l")
+    if locations is not None:
+        asked["locations"] = locations
+    return asked

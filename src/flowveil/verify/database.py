@@ -1,0 +1,122 @@
+"""The tables of a recount: each is written once, by one statement, and nothing can change it afterwards.
+
+A check that deletes or replaces rows of another step is right only as long as the steps keep their order. So what
+writes here names a new table and gets no second chance, and everything else is a query.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from glob import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+#: The folder's name is a name, not a pattern, and 'k=10' in it is not a column.
+SOURCE = "read_parquet(?, hive_partitioning = false)"
+
+
+class Database:
+    """Tables that are written once, and queries on them."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def create(self, name: str, query: str, values: Sequence[Any] = ()) -> None:
+        """Write a table; there must be none of this name."""
+        self._connection.execute(f"CREATE TABLE {name} AS {self._only_read(query)}", list(values)).fetchall()
+
+    def define(self, name: str, query: str) -> None:
+        """The same as a view: what is looked at once need not be kept."""
+        self._connection.execute(f"CREATE VIEW {name} AS {self._only_read(query)}").fetchall()
+
+    def store(self, name: str, table: Any) -> None:
+        """Write an Arrow table."""
+        self._connection.register("arriving", table)
+        try:
+            self.create(name, "SELECT * FROM arriving")
+        finally:
+            self._connection.unregister("arriving")
+
+    def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a query: newer versions of DuckDB refuse other work while a result is only half read."""
+        found: list[tuple[Any, ...]] = self._connection.execute(self._only_read(query), list(values)).fetchall()
+        return found
+
+    def one(self, query: str) -> Any:
+        """The only value of a query."""
+        return self.rows(query)[0][0]
+
+    def numbers(self, query: str) -> set[int]:
+        """The only column of a query, as a set."""
+        return {n for (n,) in self.rows(query)}
+
+    def masked(self, query: str, values: Sequence[Any] = ()) -> dict[str, Any]:
+        """The columns of a query as numpy arrays, empty fields masked."""
+        found: dict[str, Any] = self._connection.execute(self._only_read(query), list(values)).fetchnumpy()
+        return found
+
+    def columns(self, query: str) -> dict[str, Any]:
+        """The columns of a query as numpy arrays, numbers that are empty as NaN."""
+        return {
+            name: np.ma.filled(column.astype(np.float64), np.nan) if np.ma.is_masked(column) else np.ma.getdata(column)
+            for name, column in self.masked(query).items()
+        }
+
+    @contextmanager
+    def batches(self, path: Path, rows: int) -> Iterator[Any]:
+        """All rows of a Parquet file in order, in Arrow batches."""
+        relation = self._connection.sql(f"SELECT * FROM {SOURCE}", params=[escape(str(path))])
+        reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
+        with reader(rows) as found:
+            yield found
+
+    def _only_read(self, query: str) -> str:
+        import duckdb
+
+        statements = self._connection.extract_statements(query)
+        if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
+            raise ValueError(f"not one query, so it could change a table: {query}")
+        return query
+
+
+@contextmanager
+def opened(place: Path) -> Iterator[Database]:
+    """An empty database that may read the files of one folder and no others, nor change its settings.
+
+    What does not fit into memory goes to a private folder that is removed.
+    """
+    import duckdb
+
+    with tempfile.TemporaryDirectory(prefix="flowveil-") as spill:
+        connection = duckdb.connect(":memory:", config={"temp_directory": spill})
+        try:
+            for setting in (
+                "autoinstall_known_extensions = false",
+                "enable_progress_bar = false",
+                f"allowed_directories = [{text(str(place))}]",
+                "enable_external_access = false",
+                "lock_configuration = true",
+            ):
+                connection.execute(f"SET {setting}")
+            yield Database(connection)
+        finally:
+            connection.close()
+
+
+def text(value: str) -> str:
+    """A text as SQL writes it."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def quoted(name: str) -> str:
+    """The name of a column as SQL writes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(value: float | None) -> str:
+    """A number as SQL writes it: as text and cast, for a bare number would be a DECIMAL, and comparisons round it."""
+    return f"CAST('{value!r}' AS DOUBLE)"

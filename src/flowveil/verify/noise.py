@@ -1,0 +1,163 @@
+"""The check of a written noisy release: its form, and that it tells nothing without noise.
+
+Noisy counts cannot be recounted: whoever could tell the noise from the count would have broken the promise. What can be
+checked is that the folder is the one that was written, that it has the form of its promise, that its report tells
+nothing that only the true counts could tell, and, for whoever has the raw trips, that what was added to them can be
+noise of the stated law (`flowveil.verify.law`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import h3.api.basic_int as h3_cells
+import numpy as np
+
+from flowveil.verify.database import Database
+from flowveil.verify.law import check_law
+from flowveil.verify.tables import check_ends
+
+if TYPE_CHECKING:
+    from flowveil.flows import Flows
+
+#: The measures that follow from the published table; any other number would tell about the true counts.
+_TOLD = {
+    "n_cells": "count(*)",
+    "n_origin_zones": "count(DISTINCT origin_zone)",
+    "n_destination_zones": "count(DISTINCT destination_zone)",
+    "published_trips": "coalesce(sum(trips), 0)",
+}
+_TOLERANCE = 1e-9
+#: More trips of one person, and more noise, than any release has; more zones than can be paired.
+_LARGEST, _MOST_ZONES = 1 << 31, 10_000_000
+#: With a larger ε hardly a count gets any noise.
+_LARGEST_EPSILON = 20
+#: Splits of a person's trips are tried up to this many; beyond, the two that can be worst.
+_MOST_SPLITS = 100_000
+
+
+def check_noise(db: Database, report: Mapping[str, Any], flows: Flows, *, law: bool = True) -> list[str]:
+    """Check the form of a noisy release, and whether its numbers can be noise on the raw counts.
+
+    Args:
+        db: with ``published_rows`` and ``zones``.
+        report: the content of report.json.
+        flows: the flows it was made from.
+        law: whether the numbers are looked at.
+
+    Returns:
+        One plain line for each contradiction.
+    """
+    promise = report["guarantee"]
+    problems = [*_check_promise(promise, flows), *_check_domain(promise["domain"], flows)]
+    if problems:
+        return problems
+    short = db.one(f"SELECT count(*) FROM published_rows WHERE trips < {promise['threshold'] or 1}")
+    if short:
+        problems.append(f"flows.parquet: {short} rows have fewer trips than may be published")
+    problems += check_ends(db, "published_rows")
+    problems += _check_region(promise, {zone for (zone,) in db.rows("SELECT DISTINCT zone FROM zones")})
+    problems += _check_report(db, report)
+    return problems or (list(check_law(promise, flows, db)) if law else [])
+
+
+def _check_promise(promise: Mapping[str, Any], flows: Flows) -> Iterator[str]:
+    epsilon, delta, bound, scale = (promise[name] for name in ("epsilon", "delta", "bound", "scale"))
+    in_range = epsilon > 0 and 0 <= delta < 1 and 1 <= bound <= _LARGEST and 0 < scale <= _LARGEST
+    if not in_range or (promise["threshold"] or 0) > _LARGEST:
+        yield "report.json: ε, δ, the bound or the scale of the noise is out of its range"
+        return
+    if epsilon > _LARGEST_EPSILON:
+        yield f"report.json: ε is above {_LARGEST_EPSILON}: noise that small hides nothing"
+    if epsilon * scale < bound * (1 - _TOLERANCE):
+        yield "report.json: noise of this scale does not keep the ε that is promised"
+    expected = "trip" if flows.people is None else "person"
+    if promise["unit"] != expected:
+        yield f"report.json: the unit is not '{expected}', which is what the input allows"
+    if expected == "trip" and bound != 1:
+        yield "report.json: the unit is a trip, but the bound is not 1"
+    threshold = promise["threshold"]
+    if delta == 0:
+        if threshold is not None:
+            yield "report.json: a threshold is told, though δ is 0"
+    elif threshold is None:
+        yield "report.json: δ is above 0, but no threshold is told"
+    elif _chance_of_showing(threshold, int(bound), scale) > delta * (1 + _TOLERANCE):
+        yield "report.json: the threshold lets a person's pairs show more often than δ"
+
+
+def _check_domain(domain: Mapping[str, Any], flows: Flows) -> Iterator[str]:
+    """Whether level and region can be those of zones of the input."""
+    level, tree = domain.get("level"), flows.origins
+    cells = tree.kind == "h3" and tree.code.dtype == np.uint64
+    if level is None or (cells and (level == "tiles" or level > tree.base_level + tree.max_depth)):
+        yield "report.json: the level of the zones is none that the input has"
+    elif cells:
+        steps = [level - _resolution(code) for code in domain.get("region", ())]
+        if min(steps, default=0) < 0 or sum(7**step for step in steps) > _MOST_ZONES:
+            yield "report.json: the region is none that the zones can lie in"
+
+
+def _resolution(code: str) -> int:
+    """The resolution of an H3 cell; more than any has, where a code is none."""
+    try:
+        cell = int(code, 16)
+        return h3_cells.get_resolution(cell) if h3_cells.is_valid_cell(cell) else 16
+    except (ValueError, OverflowError):
+        return 16
+
+
+def _chance_of_showing(threshold: int, bound: int, scale: float) -> float:
+    """The largest sum of P(c + X >= threshold) over pairs that one person can fill alone, split by split."""
+    q = math.exp(-1 / scale)
+
+    def tail(least: Any) -> Any:
+        m = np.asarray(least, dtype=np.float64)
+        up, down = q ** np.maximum(m, 1), q ** np.maximum(1 - m, 1)
+        return np.where(m >= 1, up / (1 + q), 1 - down / (1 + q))
+
+    pairs = np.arange(1, bound + 1) if bound <= _MOST_SPLITS else np.array([1, bound])
+    return float(np.max((pairs - 1) * tail(threshold - 1) + tail(threshold - (bound - pairs + 1))))
+
+
+def _check_region(promise: Mapping[str, Any], zones: set[str]) -> Iterator[str]:
+    """Whether H3 zones have the level and lie in the region that the report tells."""
+    region, level = promise["domain"].get("region"), promise["domain"].get("level")
+    try:
+        cells = [int(zone, 16) for zone in zones]
+        places = {int(place, 16) for place in region or ()}
+    except (TypeError, ValueError):
+        return
+    if not isinstance(level, int) or not places or not all(c >> 59 == 1 for c in places):
+        return
+    if any(c >> 52 & 15 != level for c in cells):
+        yield "zones.parquet: zones have another resolution than the report says"
+        return
+    steps = {place >> 52 & 15 for place in places}
+    outside = sum(all(_lifted(c, r) not in places for r in steps) for c in cells)
+    if outside:
+        yield f"zones.parquet: {outside} zones lie outside the region"
+
+
+def _lifted(cell: int, resolution: int) -> int:
+    """The cell's ancestor: its resolution replaced, and all digits below set."""
+    return cell & ~(15 << 52) | resolution << 52 | (1 << 3 * (15 - resolution)) - 1
+
+
+def _check_report(db: Database, report: Mapping[str, Any]) -> Iterator[str]:
+    said, promise = report["measures"]["trips"], report["guarantee"]
+    row = db.rows(f"SELECT {', '.join(_TOLD.values())} FROM published_rows")[0]
+    for name, counted in zip(_TOLD, row, strict=True):
+        if said[name] != counted:
+            yield f"report.json: {name} contradicts the published table"
+    told = sorted(name for name, value in said.items() if value is not None and name not in _TOLD)
+    if told:
+        yield f"report.json: {', '.join(told)} would reveal true counts; withhold them"
+    if promise["domain"]["zones_from_data"] and "zones" in promise["domain"]:
+        yield "report.json: the number of zones with trips is told, which is a count without noise"
+    if report["notes"]:
+        yield "report.json: notes are told, which may depend on the true counts"
+    if report["parameters"].get("options", {}).get("unsafe_seed_for_tests") is not None:
+        yield "report.json: the noise was drawn from a seed and hides nothing"

@@ -1,0 +1,114 @@
+"""The order in which a folder is checked: a step runs only on what the steps before it have made sure of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flowveil.slices import SlicedFlows
+from flowveil.verify.binaries import Tables, binary_exports, check_binaries
+from flowveil.verify.boxes import load_boxes
+from flowveil.verify.carriers import check_carriers
+from flowveil.verify.cells import assign_flows, check_cells, load_flows
+from flowveil.verify.claims import Claims, check_expected, check_guarantee, read_report
+from flowveil.verify.database import Database, opened
+from flowveil.verify.differences import check_differences
+from flowveil.verify.exports import EXPORTS, check_exports
+from flowveil.verify.files import check_folder
+from flowveil.verify.measures import check_measures
+from flowveil.verify.noise import check_noise
+from flowveil.verify.outlines import check_outlines
+from flowveil.verify.parquet import check_layouts, check_rewriting, read_layout, whole_table
+from flowveil.verify.raw import Raw, load_map, load_rows
+from flowveil.verify.rendering import check_rendering
+from flowveil.verify.slices import check_slices, load_slices
+from flowveil.verify.tables import NAMES, load_tables
+from flowveil.verify.zones import check_zones, list_cells, load_zones
+
+if TYPE_CHECKING:
+    from flowveil.flows import Flows
+
+
+def recount(
+    place: Path, flows: Flows | SlicedFlows, expect: Mapping[str, Any], unread: list[str], *, law: bool
+) -> list[str]:
+    """One plain line for each contradiction; see `flowveil.verify.verify_release`."""
+    if not place.is_dir():
+        return ["there is no such folder"]
+    # Until every file is known to be a regular one that the manifest lists and hashes, none is parsed.
+    findings = check_folder(place, exports=EXPORTS)
+    if findings:
+        return findings
+    report, findings = read_report(place)
+    if report is None:
+        return findings
+    raw, noisy = Raw.of(flows), report["kind"] == "noisy"
+    findings = check_layouts(place, most_rows=None if noisy else raw.most_rows)
+    if findings:
+        return findings
+    if tuple(report.get("slice_columns", ())) != raw.columns:
+        return ["report.json: its slice columns are not those of the input as it was read"]
+    with opened(place) as db:
+        readable, findings = load_tables(db, place, raw.whole, raw.columns, noisy=noisy)
+        zones = whole_table(db, place / NAMES[1]) if readable else None
+        if readable and zones is None:
+            findings.append(f"{NAMES[1]}: cannot be read")
+        if zones is None:
+            return findings
+        findings += check_carriers(place, report)
+        findings += check_exports(place, db, slice_columns=raw.columns)
+        findings += _check_bytes(db, place, zones, unread)
+        findings += check_outlines(zones, raw.whole, report["kind"])
+        if noisy:
+            missing = [name for name, value in expect.items() if value]
+            if missing:
+                promise = f"a noisy release promises no smallest cell, so {', '.join(missing)} cannot hold"
+                findings.append(f"report.json: {promise}")
+            findings += check_noise(db, report, raw.whole, law=law and not findings)
+        else:
+            findings += _check_counts(db, zones, report, flows, expect, sound=not findings)
+    # Last, and only where all else holds: what is rendered is then sound.
+    return findings or list(check_rendering(place, report))
+
+
+def _check_bytes(db: Database, place: Path, zones: Any, unread: list[str]) -> Iterator[str]:
+    """Whether the tables, and the exports that are not text, are to the last byte what their rows make."""
+    yield from check_rewriting(db, place, zones, unread)
+    if binary_exports(place):
+        flows = whole_table(db, place / NAMES[0])
+        written_by = read_layout(place / NAMES[0]).written_by
+        yield from check_binaries(place, Tables(flows=flows, zones=zones, written_by=written_by, unread=unread))
+
+
+def _check_counts(
+    db: Database,
+    zones: Any,
+    report: Mapping[str, Any],
+    flows: Flows | SlicedFlows,
+    expect: Mapping[str, Any],
+    *,
+    sound: bool,
+) -> list[str]:
+    """Everything that is counted: the guarantee, slices, zones, cells and measures."""
+    raw = Raw.of(flows)
+    whole, claims = raw.whole, Claims.of(report, raw.whole)
+    findings = [*check_guarantee(claims, whole), *check_expected(claims, expect, whole)]
+    findings += load_slices(db, claims, raw)
+    load_rows(db, raw)
+    load_map(db, whole)
+    if isinstance(flows, SlicedFlows):
+        findings += check_slices(db, claims, flows)
+    if claims.kind == "boxed":
+        findings += load_boxes(db, zones, claims, whole)
+    else:
+        load_zones(db)
+    list_cells(db)
+    load_flows(db, claims)
+    findings += check_zones(db, claims)
+    assign_flows(db, claims, whole)
+    findings += check_cells(db, claims, whole)
+    findings += check_measures(db, claims, whole, sound=sound and not findings)
+    if claims.kind == "sliced" and not claims.shared:
+        findings += check_differences(db, claims, people=whole.people is not None)
+    return findings

@@ -1,0 +1,135 @@
+"""The two tables of a release, read as they are: ``published_rows`` and ``zones``; and how a table may not look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from glob import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flowveil.verify.database import SOURCE, Database, quoted
+
+if TYPE_CHECKING:
+    from flowveil.flows import Flows
+
+NAMES = ("flows.parquet", "zones.parquet")
+_FLOW_COLUMNS = {"origin_zone": "VARCHAR", "destination_zone": "VARCHAR", "trips": "BIGINT", "weight": "DOUBLE"}
+_ZONE_COLUMNS: dict[str, str | None] = {
+    "zone": "VARCHAR",
+    "role": "VARCHAR",
+    "level": "INTEGER",
+    "tiles": "BIGINT",
+    "area_km2": "DOUBLE",
+    "lat": "DOUBLE",
+    "lon": "DOUBLE",
+    # Bytes or a type of its own, by the version of DuckDB; not looked into.
+    "geometry": None,
+}
+#: How many tiles a zone could hold is not known of boxes, nor without a map; a weight may be missing nowhere else.
+_MAY_BE_EMPTY = ("tiles", "weight")
+_LONGEST_TEXT = 4_096
+
+
+def load_tables(
+    db: Database, place: Path, flows: Flows, slice_columns: Sequence[str] = (), *, noisy: bool = False
+) -> tuple[bool, list[str]]:
+    """Read both tables; whether they could be read, and what is not as it should be.
+
+    Args:
+        db: gets ``published_rows``, slice columns as c0, c1, ..., and ``zones``.
+        place: the folder; its tables have passed the check of their layout.
+        flows: the input, which says whether there are weights.
+        slice_columns: text that may be empty.
+        noisy: noise is on trips alone.
+    """
+    weighted = flows.weight is not None and not noisy
+    columns = {name: kind for name, kind in _FLOW_COLUMNS.items() if name != "weight" or weighted}
+    first = list(_unreadable(db, place / NAMES[0], {**columns, **dict.fromkeys(slice_columns, "VARCHAR")}))
+    second = list(_unreadable(db, place / NAMES[1], _ZONE_COLUMNS))
+    if first or second:
+        return False, [*first, *second]
+    sliced = [f"{quoted(name)} AS c{i}" for i, name in enumerate(slice_columns)]
+    findings = [
+        *_load(db, place / NAMES[0], "published_rows", columns, sliced, slice_columns),
+        *_load(db, place / NAMES[1], "zones", _ZONE_COLUMNS),
+    ]
+    return all(db.one(f"SELECT count(*) FROM duckdb_tables() WHERE table_name = '{t}'") for t in _TABLES), findings
+
+
+_TABLES = ("published_rows", "zones")
+
+
+def _unreadable(db: Database, path: Path, expected: Mapping[str, str | None]) -> Iterator[str]:
+    """A finding where a table has other columns, or longer text than any code: repeated, it would fill the memory."""
+    import duckdb
+
+    try:
+        kinds = {name: kind for name, kind, *_ in db.rows(f"DESCRIBE SELECT * FROM {SOURCE}", [escape(str(path))])}
+        texts = [quoted(name) for name, kind in kinds.items() if kind == "VARCHAR"]
+        longest = ", ".join(f"max(strlen({name}))" for name in texts) or "0"
+        lengths = db.rows(f"SELECT {longest} FROM {SOURCE}", [escape(str(path))])[0]
+    except duckdb.Error:
+        yield f"{path.name}: cannot be read"
+        return
+    if max(n or 0 for n in lengths) > _LONGEST_TEXT:
+        yield f"{path.name}: has text longer than any code"
+    elif list(kinds) != list(expected) or any(kind and kinds[name] != kind for name, kind in expected.items()):
+        yield f"{path.name}: its columns are not {', '.join(expected)} in their types"
+
+
+def _load(
+    db: Database,
+    path: Path,
+    table: str,
+    columns: Mapping[str, str | None],
+    sliced: Sequence[str] = (),
+    slice_columns: Sequence[str] = (),
+) -> Iterator[str]:
+    import duckdb
+
+    picked = ", ".join([*(name for name, kind in columns.items() if kind is not None), *sliced])
+    source = "read_parquet(?, file_row_number = true, hive_partitioning = false)"
+    try:
+        db.create(table, f"SELECT {picked}, file_row_number AS row FROM {source}", [escape(str(path))])
+    except duckdb.Error:
+        yield f"{path.name}: cannot be read"
+        return
+    filled = [name for name, kind in columns.items() if kind in ("VARCHAR", "BIGINT") and name not in _MAY_BE_EMPTY]
+    if db.one(f"SELECT count(*) FROM {table} WHERE {' OR '.join(f'{name} IS NULL' for name in filled)}"):
+        yield f"{path.name}: has empty fields"
+    keys = list(columns)[:2]
+    of_slice = [f"c{i} IS NOT NULL, coalesce(c{i}, '')" for i in range(len(slice_columns))]
+    key = f"row({', '.join((*of_slice, *keys))})"
+    before = f"SELECT {key} AS key, lag({key}) OVER (ORDER BY row) AS before FROM {table}"
+    falls, same = db.rows(f"SELECT count(*) FILTER (key < before), count(*) FILTER (key = before) FROM ({before})")[0]
+    if falls:
+        yield f"{path.name}: not sorted by {' and '.join((*slice_columns, *keys))}"
+    if same:
+        yield f"{path.name}: {same} duplicate rows"
+
+
+def check_ends(db: Database, published: str) -> Iterator[str]:
+    """Whether the zones that are listed are those that cells use.
+
+    Args:
+        db: with ``zones``.
+        published: the table of cells.
+    """
+    strange = db.one("SELECT count(*) FROM zones WHERE role NOT IN ('origin', 'destination', 'both')")
+    if strange:
+        yield f"zones.parquet: {strange} rows have another role than origin, destination or both"
+    for role in ("origin", "destination"):
+        listed, used = listed_zones(role), f"(SELECT DISTINCT {role}_zone AS zone FROM {published})"
+        for problem, rows in {
+            f"{role} zones of flows.parquet are missing": f"{used} ANTI JOIN {listed} USING (zone)",
+            f"{role} zones are not used by any published flow": f"{listed} ANTI JOIN {used} USING (zone)",
+            f"{role} zones are listed twice": f"(SELECT zone FROM {listed} GROUP BY zone HAVING count(*) > 1)",
+        }.items():
+            n = db.one(f"SELECT count(*) FROM {rows}")
+            if n:
+                yield f"zones.parquet: {n} {problem}"
+
+
+def listed_zones(role: str) -> str:
+    """SQL: the rows of zones.parquet that are zones of this end."""
+    return f"(SELECT * FROM zones WHERE role IN ('{role}', 'both'))"

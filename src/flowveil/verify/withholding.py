@@ -1,0 +1,212 @@
+"""Whether a suppressed total would reveal single values, so that it must be withheld; and whether it may be.
+
+Written anew from the tables of the recount, sharing nothing with what decides to withhold. A total is like one more
+cell: it must be safe, and not the sum of one or two flows or cells. Nor may it be too much: a pair of zones that is not
+listed is short, so if c pairs can hold what is suppressed, a total above (c - 1)(k - 1) leaves none of them empty.
+
+Of zones of which nothing is published the files say nothing. So a total *must* be withheld where every number of such
+zones demands it, and *may* be withheld where the smallest does.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from flowveil.verify.cells import group
+from flowveil.verify.claims import UNITS, Claims
+from flowveil.verify.database import Database, literal
+
+if TYPE_CHECKING:
+    from flowveil.flows import Flows
+
+#: Below this many flows or cells, a total would reveal single values; with so many pairs, that as many cells are
+#: suppressed would reveal that none is empty.
+_FEWEST = 3
+_TOLERANCE = 1e-9
+
+
+def list_suppressed(db: Database, claims: Claims, flows: Flows) -> None:
+    """``suppressed``: the flows in no published cell; ``together`` (s, trips, weight, people): they as one cell.
+
+    Where boxes share flows, which are suppressed, or whose, cannot be known: only what all of them come to.
+    """
+    if claims.overlapping:
+        weight = "0" if flows.weight is None else "weight"
+        total = "SELECT sum(trips) AS trips, sum({}) AS weight FROM {}"
+        db.create(
+            "together",
+            "SELECT 0 AS s, r.trips - p.trips AS trips, r.weight - p.weight AS weight, NULL::DOUBLE AS people "
+            f"FROM ({total.format('weight', 'raw')}) r, ({total.format(weight, 'published')}) p",
+        )
+        return
+    db.create(
+        "suppressed", "SELECT flow, s, 0 AS a, 0 AS b, trips, weight, o, d FROM raw ANTI JOIN assigned USING (flow)"
+    )
+    group(db, "together", "suppressed", people=flows.people is not None)
+
+
+def count_pairs(db: Database, claims: Claims) -> None:
+    """``unlisted`` (s, most, least): how many pairs suppressed trips can lie in.
+
+    Pairs of the finest published zones, and of zones beside them in which trips were seen, without those that a
+    published cell covers. Zones beside are as many as their tiles at the most, and one at the least. Where hopeless
+    flows were taken out, a published cell holds all pairs of nodes its tiles are lifted to but one. For boxes, pairs of
+    tiles.
+    """
+    if claims.kind == "boxed":
+        pairs = "count(DISTINCT o) * count(DISTINCT d) - (SELECT count(*) FROM published)"
+        db.create("unlisted", f"SELECT s, {pairs} AS most, {pairs} AS least FROM raw GROUP BY s")
+        return
+    for end in "od":
+        db.create(
+            f"finest_{end}",
+            "SELECT s, z, any_value(tile) AS tile FROM (SELECT m.s, tile, z, tiles, "
+            "row_number() OVER (PARTITION BY m.s, tile ORDER BY tiles, level DESC) AS place "
+            f"FROM member_{end} m JOIN zone_{end} USING (z)) GROUP BY s, z, tiles "
+            "HAVING count(*) FILTER (place = 1) = tiles",
+        )
+        db.create(
+            f"holds_{end}",
+            f"SELECT m.z, count(*) AS n FROM member_{end} m "
+            f"JOIN finest_{end} f ON m.s = f.s AND m.tile = f.tile GROUP BY m.z",
+        )
+        beside = (
+            f"SELECT DISTINCT raw.s, raw.{end} FROM raw ANTI JOIN member_{end} m ON raw.s = m.s AND raw.{end} = m.tile"
+        )
+        db.create(
+            f"ends_{end}",
+            f"SELECT s, n + coalesce(more, 0) AS most, n + least(coalesce(more, 0), 1) AS least "
+            f"FROM (SELECT s, count(*) AS n FROM finest_{end} GROUP BY s) "
+            f"LEFT JOIN (SELECT s, count(*) AS more FROM ({beside}) GROUP BY s) USING (s)",
+        )
+    covered = (
+        "SELECT s, sum(a.n * b.n) AS n FROM cells JOIN zone_o z ON z.z = a "
+        "JOIN holds_o a ON a.z = cells.a JOIN holds_d b ON b.z = cells.b GROUP BY s"
+    )
+    db.create(
+        "unlisted",
+        "SELECT s, o.most * d.most - coalesce(c.n, 0) + coalesce(i.n, 0) AS most, "
+        "o.least * d.least - coalesce(c.n, 0) + coalesce(i.n, 0) AS least FROM ends_o o JOIN ends_d d USING (s) "
+        f"LEFT JOIN ({covered}) c USING (s) LEFT JOIN ({_pairs_inside(claims.levels)}) i USING (s)",
+    )
+
+
+def _pairs_inside(levels: int | None) -> str:
+    """SQL: pairs in which hopeless flows may lie inside published cells (s, n)."""
+    if levels is None:
+        return "SELECT 0 AS s, 0 AS n WHERE false"
+    lifts = (
+        f"(SELECT z, count(DISTINCT node) AS n FROM member_{end} "
+        f"JOIN (SELECT * FROM up_{end} WHERE step = least({levels}, top)) USING (tile) GROUP BY z)"
+        for end in "od"
+    )
+    a, b = lifts
+    return (
+        f"SELECT s, sum(a.n * b.n - 1) AS n FROM cells JOIN zone_o z ON z.z = a JOIN {a} a ON a.z = cells.a "
+        f"JOIN {b} b ON b.z = cells.b GROUP BY s"
+    )
+
+
+def must_withhold(db: Database, claims: Claims) -> set[int]:
+    """The slices in which the total of what is suppressed would reveal single values, whatever is not known."""
+    found = _too_little(db, claims) | _fills_pairs(db, claims, "most", -1)
+    if claims.levels is None and claims.homogeneous:
+        # Cells can be counted only where the zones of both ends are published.
+        found |= db.numbers(f"{_SUPPRESSED_CELLS} HAVING bool_and(known) AND count(DISTINCT pair) < {_FEWEST}")
+    return found
+
+
+def may_withhold(db: Database, claims: Claims) -> set[int]:
+    """The slices in which the total may have to be withheld, as far as the files can tell.
+
+    The cells that are suppressed are at least the known ones, one for each known zone with an end that is not known,
+    and one where neither is. Where zones overlap, none is known.
+    """
+    found = _too_little(db, claims) | _fills_pairs(db, claims, "least", 1)
+    if claims.overlapping:
+        return found | db.numbers("SELECT s FROM together WHERE trips > 0")
+    if claims.levels is None:
+        few = f" HAVING count(DISTINCT pair) < {_FEWEST}" if claims.homogeneous else ""
+        found |= db.numbers(_SUPPRESSED_CELLS + few)
+    return found
+
+
+#: The suppressed cells of each slice by the numbers of their zones, 0 where a zone is not published.
+_SUPPRESSED_CELLS = (
+    "SELECT s FROM (SELECT u.s, (coalesce(mo.z, 0), coalesce(md.z, 0)) AS pair, "
+    "mo.z IS NOT NULL AND md.z IS NOT NULL AS known FROM suppressed u "
+    "LEFT JOIN member_o mo ON o = mo.tile AND u.s = mo.s "
+    "LEFT JOIN member_d md ON d = md.tile AND u.s = md.s) GROUP BY s"
+)
+
+
+def _too_little(db: Database, claims: Claims) -> set[int]:
+    """The slices whose total is less than a safe cell, or of fewer than three flows."""
+    if claims.overlapping:
+        # Whose trips they are is not known.
+        safe = claims.safe(locations=False)
+        known = f"SELECT * REPLACE ({literal(math.inf)} AS people) FROM together"
+        return db.numbers(f"SELECT s FROM ({known}) WHERE trips > 0 AND NOT {safe}")
+    counts = f"SELECT s, count(*) < {_FEWEST} AS few FROM suppressed GROUP BY s"
+    safe = claims.safe(locations=False)
+    return db.numbers(f"SELECT s FROM together JOIN ({counts}) USING (s) WHERE few OR NOT {safe}")
+
+
+def _fills_pairs(db: Database, claims: Claims, pairs: str, sign: int) -> set[int]:
+    """The slices whose total would leave none of so many pairs empty."""
+    test = f"trips > 0 AND ({pairs} <= {_FEWEST} OR {_reaches_all(claims, pairs, sign)})"
+    return db.numbers(f"SELECT s FROM together JOIN unlisted USING (s) WHERE {test}")
+
+
+def _reaches_all(claims: Claims, pairs: str, sign: int = -1) -> str:
+    """SQL: whether a group (trips, people, weight) is more than all of so many pairs but one can hold.
+
+    Args:
+        claims: the thresholds, which no pair that is not listed reaches.
+        pairs: SQL of the number of pairs.
+        sign: whether a sum of weights that is rounded counts as the larger (1) or as the smaller (-1).
+    """
+    others, k = f"greatest({pairs} - 1, 0)", literal(max(claims.k, 1))
+    least = {unit: literal(claims.threshold(unit)) for unit in UNITS if claims.threshold(unit) is not None}
+    terms = ["false", *(f"{unit} > {others} * ({least[unit]} - 1)" for unit in ("trips", "people") if unit in least)]
+    if "population" in least:
+        # As if all weights were alike: of k of them that reach the threshold, a short pair holds k - 1.
+        most = f"{least['population']} * ({k} - 1) / {k}"
+        terms.append(f"weight * (1 + {sign * _TOLERANCE}) > {others} * {most}")
+    return "(" + " OR ".join(f"coalesce({term}, false)" for term in terms) + ")"
+
+
+def must_withhold_overall(db: Database, claims: Claims, flows: Flows, secret: set[int]) -> bool:
+    """Whether a total of slices would reveal what slices withhold: their sum follows by subtraction.
+
+    Where persons are known, that sum must be k people's like any slice.
+
+    Args:
+        db: the tables of the recount.
+        claims: the report.
+        flows: everything that was read.
+        secret: the slices that withhold theirs.
+    """
+    listed = ", ".join(map(str, sorted(secret))) or "-1"
+    db.create(
+        "pool",
+        "SELECT row, trips, weight FROM rows ANTI JOIN finest USING (m) "
+        "UNION ALL SELECT row, rows.trips, rows.weight FROM rows JOIN finest USING (m) "
+        f"JOIN suppressed u ON u.s = finest.s AND u.o = rows.o AND u.d = rows.d WHERE finest.s IN ({listed})",
+    )
+    n = db.one("SELECT count(*) FROM pool")
+    if n == 0:
+        return False
+    enough, people = claims.safe(locations=False), "NULL::BIGINT"
+    if flows.people is not None:
+        enough = f"{enough} AND people >= {literal(claims.k)}"
+        people = "(SELECT count(DISTINCT person) FROM persons SEMI JOIN pool USING (row))"
+    absent = db.one("SELECT count(*) FROM raw_slice ANTI JOIN finest USING (m)")
+    pairs = db.one(f"SELECT coalesce(sum(most), 0) FROM unlisted WHERE s IN ({listed})")
+    reaches = _reaches_all(claims, str(absent + pairs))
+    if not secret:
+        # Unpublished slices alone: more than each can hold, if it were short, is certain of none.
+        reaches = f"{reaches} AND NOT {_reaches_all(claims, str(absent + 1))}"
+    whole = f"SELECT sum(trips)::BIGINT AS trips, sum(weight) AS weight, {people} AS people FROM pool"
+    return bool(n < _FEWEST or db.one(f"SELECT NOT ({enough}) OR ({reaches}) FROM ({whole})"))

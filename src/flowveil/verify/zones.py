@@ -1,0 +1,63 @@
+"""The zones of a release against the map: which tiles each holds, how many there could be, at which level it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flowveil.verify.claims import Claims
+from flowveil.verify.database import Database
+from flowveil.verify.tables import check_ends, listed_zones
+
+ENDS = (("o", "origin"), ("d", "destination"))
+
+
+def load_zones(db: Database) -> None:
+    """``zone_*`` (z, s, zone, node, tiles, level, possible, coarse) and ``member_*`` (s, tile, z), for each end.
+
+    A zone of one slice is not that of another: cells of different slices never count as one.
+    """
+    for end, role in ENDS:
+        db.create(
+            f"zone_{end}",
+            f"SELECT row_number() OVER (ORDER BY s, zone) AS z, s, zone, node, n.tiles, n.level, possible, coarse "
+            f"FROM (SELECT DISTINCT s, {role}_zone AS zone FROM published) SEMI JOIN {listed_zones(role)} USING (zone) "
+            f"LEFT JOIN node_{end} n ON zone = text",
+        )
+        db.create(f"member_{end}", f"SELECT s, tile, z FROM up_{end} JOIN zone_{end} USING (node)")
+
+
+def list_cells(db: Database) -> None:
+    """``cells`` (a, b): the pairs of zones that are published."""
+    db.create(
+        "cells",
+        "SELECT DISTINCT o.z AS a, d.z AS b FROM published p JOIN zone_o o ON origin_zone = o.zone AND p.s = o.s "
+        "JOIN zone_d d ON destination_zone = d.zone AND p.s = d.s",
+    )
+
+
+def check_zones(db: Database, claims: Claims) -> Iterator[str]:
+    """Compare zones.parquet with the map, or with the boxes."""
+    yield from check_ends(db, "published")
+    for end, role in ENDS:
+        map_of_end = (
+            f"zone_{end} r ON l.zone = r.zone" if claims.kind == "boxed" else f"node_{end} r ON l.zone = r.text"
+        )
+        compared = f"{listed_zones(role)} l LEFT JOIN {map_of_end}"
+        for problem, test in {
+            "cover no tile of the input": "node IS NULL",
+            "have another number of possible tiles than the map": (
+                "node IS NOT NULL AND l.tiles IS DISTINCT FROM r.possible"
+            ),
+            "have another level than the map": "node IS NOT NULL AND l.level IS DISTINCT FROM r.level",
+        }.items():
+            n = db.one(f"SELECT count(*) FROM {compared} WHERE {test}")
+            if n:
+                yield f"zones.parquet: {n} {role} zones {problem}"
+        if claims.homogeneous:
+            twice = f"SELECT s, tile FROM member_{end} GROUP BY s, tile HAVING count(*) > 1"
+            overlaps = db.one(f"SELECT count(*) FROM ({twice})")
+            if overlaps:
+                yield (
+                    f"zones.parquet: {role} zones overlap in {overlaps} tiles, "
+                    "but report.json says that they are homogeneous"
+                )
