@@ -425,7 +425,8 @@ def test_measures_that_contradict_the_recount(city):
 
     def change(report):
         for basis, name in product(("trips", "weight"), names):
-            report["measures"][basis][name] *= 1.0001
+            value = report["measures"][basis][name]
+            report["measures"][basis][name] = value + 1 if isinstance(value, int) else value * 1.0001
 
     edit_report(folder, change)
     assert sorted(verify_release(folder, flows)) == sorted(
@@ -446,16 +447,17 @@ def test_a_basis_that_is_missing(city):
         (lambda r: r["parameters"].update(k=6), "guarantee in trips is weaker"),
         (lambda r: r["guarantee"].update(people=4), "guarantee in people is weaker"),
         (lambda r: r["guarantee"].pop("people"), "other units"),
-        (lambda r: r["parameters"].update(protect="population"), "protect other units"),
-        (lambda r: r["guarantee"].update(k=0), "no k of at least 1"),
+        (lambda r: r["parameters"].update(protect=["population"]), "protect other units"),
+        (lambda r: r["guarantee"].update(k=None), "no k of at least 1"),
         (lambda r: r["parameters"].update(k_population=1e9), "guarantee in population is weaker"),
         (lambda r: r["parameters"].update(l=2), "guarantee in locations is weaker"),
-        (lambda r: r.update(guarantee={"k": 5, "protect": []}, parameters={}), "protects no unit"),
-        (lambda r: r["guarantee"].update(trips="many"), "not a number"),
-        (lambda r: r["suppression"].update(rule="by hand"), "suppression rule is not known"),
-        (lambda r: r.update(suppression={"rule": "hopeless flows"}), "no valid levels"),
-        (lambda r: r.update(homogeneous="yes"), "homogeneous"),
-        (lambda r: r.pop("measures"), "not readable"),
+        (lambda r: [r["guarantee"].pop(unit, None) for unit in ("trips", "people")], "protects no unit"),
+        (lambda r: r["guarantee"].update(trips="many"), "'guarantee/trips' is not what report.schema.json asks for"),
+        (lambda r: r["suppression"].update(rule="by hand"), "'suppression'"),
+        (lambda r: r.update(suppression={"rule": "hopeless flows"}), "'suppression'"),
+        (lambda r: r.update(homogeneous="yes"), "'homogeneous'"),
+        (lambda r: r.pop("measures"), "it is not what report.schema.json asks for"),
+        (lambda r: r["measures"]["weight"].pop("c_dm"), "'measures/weight'"),
         (lambda r: r["measures"]["trips"].update(c_avg=float("nan")), "not readable"),
     ],
 )
