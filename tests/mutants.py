@@ -106,21 +106,21 @@ MUTANTS = (
     # ---- the recount
     Mutant(
         "verify: cells may hold more than is said",
-        "verify/release.py",
+        "verify/cells.py",
         '"true_trips <> trips"',
         '"true_trips < trips"',
         ("unit/verify/test_verify.py",),
     ),
     Mutant(
         "verify: nobody is enough people",
-        "verify/release.py",
-        'f"coalesce(people, 0) < {_literal(people)}"',
+        "verify/cells.py",
+        'f"coalesce(people, 0) < {literal(people)}"',
         '"coalesce(people, 0) < 0"',
         ("unit/verify/test_verify.py",),
     ),
     Mutant(
         "verify: hashes are not compared",
-        "verify/release.py",
+        "verify/files.py",
         "_sha256(place / name) != listed[name]",
         "listed[name] is None",
         ("unit/verify/test_verify.py",),
