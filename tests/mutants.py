@@ -47,12 +47,12 @@ CONTRACT = ("contract/test_methods.py", "-k", "twincut or odkanon or suppression
 
 MUTANTS = (
     # ---- the guarantee
-    Mutant("k-1 trips", "cells.trips >= self.trips", "cells.trips + 1 >= self.trips", CONTRACT),
-    Mutant("trips taken for people", "self._people_of(cells) >=", "cells.trips >=", CONTRACT),
+    Mutant("k-1 trips", ".of(cells) >= least", ".of(cells) + 1 >= least", CONTRACT),
+    Mutant("trips taken for people", "cells: cells.n_people()", "cells: cells.trips", CONTRACT),
     Mutant(
         "population threshold by flow",
-        "k * total / float(np.sum(flows.trips))",
-        "k * total / len(flows)",
+        '(flows.volume("weight"))) / float(np.sum(flows.trips))',
+        '(flows.volume("weight"))) / len(flows)',
         ("unit/test_guarantee.py",),
     ),
     # ---- merging
@@ -74,19 +74,25 @@ MUTANTS = (
         "one suppressed flow is disclosed",
         "\nFEWEST_SUPPRESSED = 3",
         "\nFEWEST_SUPPRESSED = 1",
-        ("unit/report/test_summary.py",),
+        ("unit/disclosure/test_withholding.py",),
     ),
     Mutant(
         "less than a cell is disclosed",
         "or not _reaches(release.guarantee, together)",
         "or not len(together)",
-        ("unit/report/test_summary.py",),
+        ("unit/disclosure/test_withholding.py",),
     ),
     Mutant(
         "losses inside few cells are disclosed",
-        "n_merged_cells(release) < FEWEST_MERGED",
-        "n_merged_cells(release) < 0",
-        ("unit/verify/test_verify.py",),
+        "if few and sum(few) < FEWEST_MERGED",
+        "if few and sum(few) < 0",
+        ("unit/disclosure/test_withholding.py",),
+    ),
+    Mutant(
+        "slices that withhold follow from the total",
+        "matrices.finest if reasons[i] is not None]",
+        "matrices.finest[:0] if reasons[i] is not None]",
+        ("unit/release/test_sliced_release.py", "-k", "follow"),
     ),
     # ---- the recount
     Mutant(
@@ -97,8 +103,8 @@ MUTANTS = (
     ),
     Mutant(
         "verify: nobody is enough people",
-        'f"coalesce(people, 0) < {',
-        'f"coalesce(people, 0) < 0 * {',
+        'f"coalesce(people, 0) < {literal(people)}"',
+        '"coalesce(people, 0) < 0"',
         ("unit/verify/test_verify.py",),
     ),
     Mutant(

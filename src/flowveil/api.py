@@ -203,8 +203,8 @@ def verify_folder(
             release is held against the guarantee that it claims.
         unread: gets a line for each part of a file that could not be compared, because another version of a library
             wrote it.
-        strict: whether it is a finding that another version made the release: its page, its texts and its text
-            exports can be made again, and compared byte by byte, by the version that made them alone.
+        strict: whether it is a finding that something could not be compared: the lines of ``unread``, and that another
+            version made the release, which alone could make its page, its texts and its text exports again.
         **reading: how to read them, where it should differ from what the release's report says.
 
     Returns:

@@ -23,10 +23,12 @@ from flowveil.zoning.h3 import h3_hierarchy
 
 
 @cache
-def city_flows(*, seed: int = 0, rows: int = 1500, weights: bool = True, persons: bool = True) -> Flows:
-    """Trips between 49 hexagons, most of them near the middle."""
+def city_flows(
+    *, seed: int = 0, rows: int = 1500, weights: bool = True, persons: bool = True, around: int = 6
+) -> Flows:
+    """Trips between 49 hexagons, most of them near the middle; 343, where they lie in a cell of resolution 5."""
     rng = np.random.default_rng(seed)
-    tiles = np.sort(np.array(h3.cell_to_children(h3.latlng_to_cell(48.85, 2.35, 6), 8), dtype=np.uint64))
+    tiles = np.sort(np.array(h3.cell_to_children(h3.latlng_to_cell(48.85, 2.35, around), 8), dtype=np.uint64))
     tree = h3_hierarchy(tiles)
     return Flows.from_pairs(
         (rng.beta(2, 4, rows) * len(tiles)).astype(np.int32),

@@ -26,7 +26,7 @@ from flowveil.guarantee import UNITS
 @click.option(
     "--strict",
     is_flag=True,
-    help="Fail where another version made the release, so that its page and texts cannot be made again and compared.",
+    help="Fail where something cannot be compared, because another version of flowveil or of a library wrote it.",
 )
 @reading
 @with_output

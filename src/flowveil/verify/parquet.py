@@ -303,7 +303,7 @@ def check_rewriting(db: Database, place: Path, zones: Any, unread: list[str]) ->
         del batches
         try:
             noted = not pq.read_schema(path).equals(schema, check_metadata=True)
-        except pa.ArrowException:
+        except (pa.ArrowException, OSError):
             noted = True
         if noted:
             yield f"{name}: its columns carry notes that no release has"

@@ -271,6 +271,7 @@ def test_files_of_other_versions_hold_and_what_is_left_unread_is_said(city):
     assert found(folder, flows, unread) == []
     assert {line.split(":")[0] for line in unread} <= set(UNREAD)
     assert {"flows.parquet", "zones.parquet"} <= {line.split(":")[0] for line in unread}
+    assert verify_release(folder, flows, strict=True) == unread
 
 
 def test_the_docs_name_what_is_left_unread():
