@@ -81,7 +81,7 @@ def _public() -> Iterator[tuple[str, list[str]]]:
     yield "cabs-people", [*cabs, "--protect", "people"]
     legs = ["anonymize", str(DATA / "montpellier_emd/legs.parquet"), "--origin-tile", "o_zone"]
     legs += ["--destination-tile", "d_zone", "--zones", str(DATA / "montpellier_emd/zone_hierarchy.csv")]
-    legs += ["--zones-levels", "dept,commune_insee,sector,zone", "--skip-unknown", "--max-dropped", "0.5"]
+    legs += ["--zones-levels", "sector,zone", "--skip-unknown", "--max-dropped", "0.5"]
     legs += ["--person", "person_id", "--weight", "w_person_COEP", "--protect", "people"]
     yield "montpellier", legs
     taxi = ["anonymize", str(DATA / "nyc_green_taxi_zones/trips.parquet"), "--origin-tile", "PULocationID"]
