@@ -99,9 +99,9 @@ def twincut(
         flows.origins, flows.destinations, trees.origins.to_full(origin), trees.destinations.to_full(destination)
     )
     notes = {"stopped_early": search.stopped_early}
-    plan = _plan_of(flows, guarantee, cuts, notes)
+    plan = plan_of_cuts(flows, guarantee, cuts, notes)
     # ODkAnon's cut may use nodes that are not in the safe pairs, or that a thinned tree does not have.
-    other = _plan_of(flows, guarantee, merged, notes)
+    other = plan_of_cuts(flows, guarantee, merged, notes)
     volume = flows.volume(guarantee.basis)
     if not other.kept.any() or float(np.sum(volume[~other.kept])) > budget:
         return plan
@@ -143,7 +143,7 @@ def score(flows: Flows, plan: Plan, basis: str, goal: Goal) -> float:
     return float(on_flows + on_empty_pairs) / float(np.sum(volume))
 
 
-def _plan_of(flows: Flows, guarantee: Guarantee, cuts: Cuts, notes: dict[str, Any]) -> Plan:
+def plan_of_cuts(flows: Flows, guarantee: Guarantee, cuts: Cuts, notes: dict[str, Any]) -> Plan:
     """The plan that publishes all safe cells of these cuts."""
     table = cuts.merge(flows, flows.origin, flows.destination)
     safe = guarantee.safe(table.cells)
