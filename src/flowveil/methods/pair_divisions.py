@@ -5,15 +5,19 @@ divided into the children of its origin node, divided into the children of its d
 cells of a division never intersect. Only safe pairs can be published, and every pair that holds a safe one is safe
 too, so the safe pairs are all that is needed: with a price ``m`` on a suppressed unit of volume,
 
-    saving(o, d) = max(m * v - cost,  sum over children c of o of saving(c, d),  sum over children c of d of saving(o, c),  0)
+    saving(o, d) = max(m * v - cost,
+                       sum over children c of o of saving(c, d),
+                       sum over children c of d of saving(o, c),
+                       0)
 
-where pairs that are not safe save nothing. One pass from the deepest pairs up finds the largest saving, exactly; a walk
-down from the root finds the cells. Pairs are numbered by the sum of their depths, so that both parents of a pair are one
-level above it and every pass is a few whole-column steps a level.
+where pairs that are not safe save nothing. One pass from the deepest pairs up finds the largest saving, exactly; a
+walk down from the root finds the cells. Pairs are numbered by the sum of their depths, so that both parents of a pair
+are one level above it and every pass is a few whole-column steps a level.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -28,6 +32,8 @@ from flowveil.methods.twin_trees import DEEPEST, Goal, Objective, PairCost
 
 Positions = NDArray[np.int64]
 Actions = NDArray[np.int8]
+#: Called with pairs of one level and the sums over their children at each end; returns what each pair is worth.
+Settle = Callable[[slice, Floats, Floats], Floats]
 
 #: What is done with a pair.
 SUPPRESS, PUBLISH, DIVIDE_ORIGIN, DIVIDE_DESTINATION = np.arange(4, dtype=np.int8)
@@ -143,9 +149,7 @@ class PairTable:
             finer = np.maximum(along_o, along_d)
             divided = np.where(along_o >= along_d, DIVIDE_ORIGIN, DIVIDE_DESTINATION)
             own = whole[here]
-            action[here] = np.where(
-                own >= np.maximum(finer, 0.0), PUBLISH, np.where(finer > 0.0, divided, SUPPRESS)
-            )
+            action[here] = np.where(own >= np.maximum(finer, 0.0), PUBLISH, np.where(finer > 0.0, divided, SUPPRESS))
             return np.maximum(np.maximum(own, finer), 0.0)
 
         self._upwards(settle)
@@ -200,24 +204,27 @@ class PairTable:
             cell[self.orders[level][position]] = np.repeat(own, length)
         return cell
 
-    def _upwards(self, settle: object) -> None:
+    def _upwards(self, settle: Settle) -> None:
         """Call ``settle(pairs, sum along origins, sum along destinations)`` from the deepest level up.
 
         It returns what each pair adds to the sums of the two pairs above it.
         """
-        above_o = above_d = np.zeros(0)
+        above_o: Floats = np.zeros(0)
+        above_d: Floats = np.zeros(0)
         for number in range(len(self.level) - 2, -1, -1):
             first, last = self.level[number], self.level[number + 1]
             here = slice(first, last)
             if number == len(self.level) - 2:
                 above_o = above_d = np.zeros(last - first)
-            value = settle(here, above_o, above_d)  # type: ignore[operator]
+            value = settle(here, above_o, above_d)
             if number:
                 before = self.level[number - 1]
                 size = first - before
                 # One place more for pairs that have none above them at an end.
                 above_o, above_d = (
-                    np.bincount(np.minimum(up[here] - before, size), weights=value, minlength=size + 1)[:size]
+                    np.bincount(np.minimum(up[here] - before, size), weights=value, minlength=size + 1)[:size].astype(
+                        np.float64, copy=False
+                    )
                     for up in (self.up_origin, self.up_destination)
                 )
 
