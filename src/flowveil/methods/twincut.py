@@ -75,7 +75,7 @@ def twincut(
         time_limit: seconds after which the best found so far is returned. A safety net: where it is reached, the
             notes say so and the result may differ between machines.
     """
-    _check_goal(objective)
+    check_goal(objective)
     if not (np.isfinite(effort) and effort >= 0):
         raise ParameterError(f"effort must be 0 or more; found {effort!r}.")
     if not time_limit > 0:
@@ -110,7 +110,8 @@ def twincut(
     return other if better else plan
 
 
-def _check_goal(goal: str) -> None:
+def check_goal(goal: str) -> None:
+    """Raise ParameterError for a goal that there is not."""
     if goal not in get_args(Goal):
         raise ParameterError(f"objective must be one of {', '.join(get_args(Goal))}; found {goal!r}.")
 
@@ -187,7 +188,7 @@ def frontier(flows: Flows, guarantee: Guarantee, *, objective: Goal = "error") -
     be, to so low that most is; at each price the two trees are pruned in turn. Of all maps met on the way those are
     kept that no other beats in both respects, finest last. For the data holder: it is computed from all flows.
     """
-    _check_goal(objective)
+    check_goal(objective)
     trees = TwinTrees.of(flows, guarantee, objective)
     if trees is None or trees.objective.total <= 0:
         return ()
