@@ -28,6 +28,7 @@ ZONE_SETS = {
 }
 RUNS: tuple[tuple[str, str, dict[str, object]], ...] = (
     ("TwinCut", "twincut", {}),
+    ("PairCut", "paircut", {}),
     ("ODkAnon", "odkanon", {}),
     ("ODkAnon, volume budget", "odkanon", {"budget": "volume"}),
     ("ATG-Dual", "atg-dual", {}),

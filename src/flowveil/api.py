@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from flowveil.anonymization import anonymize, anonymize_slices
 from flowveil.engines import read_flows, read_slices, read_trips
@@ -72,26 +72,32 @@ def describe(source: Any, *, k: int = 10, max_suppressed: float = 0.1, **reading
 def frontier(
     flows: Flows,
     *,
+    method: Literal["twincut", "paircut"] = "twincut",
     k: int = 10,
     protect: str | Sequence[str] = "trips",
     objective: Goal = "error",
     k_population: float | None = None,
     l: int | None = None,  # noqa: E741
 ) -> tuple[FrontierPoint, ...]:
-    """How fine homogeneous zones can be for every share that may be suppressed, in one run. Internal.
+    """How fine a release can be for every share that may be suppressed, in one run. Internal.
 
     Args:
         flows: what `read_trips` returns.
+        method: ``twincut`` for zones that do not overlap, ``paircut`` for cells that do not intersect.
         k: how many every cell must hide.
         protect: what is counted; see `anonymize`.
-        objective: what TwinCut makes small: ``error``, ``metres``, ``reconstruction`` or ``cells``.
+        objective: what is made small: ``error``, ``metres``, ``reconstruction`` or ``cells``.
         k_population: absolute threshold where the population is protected.
         l: fewest tiles in which the trips of a cell begin, and in which they end.
     """
-    from flowveil.methods.twincut import frontier as sweep
+    from flowveil.methods.paircut import frontier as of_cells
+    from flowveil.methods.twincut import frontier as of_zones
 
+    sweeps = {"twincut": of_zones, "paircut": of_cells}
+    if method not in sweeps:
+        raise ParameterError(f"method must be one of {', '.join(sweeps)}; found {method!r}.")
     guarantee = Guarantee.resolve(flows, k=k, protect=protect, k_population=k_population, l=l)
-    return sweep(guarantee.prepare(flows), guarantee, objective=objective)
+    return sweeps[method](guarantee.prepare(flows), guarantee, objective=objective)
 
 
 def compare(

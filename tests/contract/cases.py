@@ -60,6 +60,8 @@ RUNS = (
     # Neither asks for fine zones where coarse ones publish as many cells, or spread evenly what is even.
     Run("twincut", {"objective": "cells"}, limit="volume", finest=False),
     Run("twincut", {"objective": "reconstruction", "effort": 0.0}, limit="volume", finest=False),
+    Run("paircut", limit="volume"),
+    Run("paircut", {"objective": "metres", "spend": False}, limit="volume", finest=False),
     # The pre-filter may take flows that the one cell of everything would have needed.
     Run("odkanon", limit="flows", complete=False),
     Run("odkanon", {"budget": "volume"}, limit="volume"),

@@ -22,6 +22,7 @@ from flowveil.methods.laplace import laplace
 from flowveil.methods.mondrian import mondrian
 from flowveil.methods.odkanon import odkanon
 from flowveil.methods.oigh import oigh
+from flowveil.methods.paircut import paircut
 from flowveil.methods.suppression import suppression
 from flowveil.methods.twincut import twincut
 
@@ -121,6 +122,12 @@ METHODS: dict[str, Method] = {
             "the finest zones that do not overlap, within the limit on suppression (ours; the default)",
         ),
         Method("odkanon", odkanon, "greedy merging into zones that do not overlap (Armenante et al. 2025)"),
+        Method(
+            "paircut",
+            paircut,
+            "the finest cells that do not intersect, within the limit on suppression (ours)",
+            homogeneous=False,
+        ),
         Method(
             "oigh", oigh, "one level for all origins and one for all destinations (as adapted by Matet et al. 2023)"
         ),

@@ -44,6 +44,11 @@ class Objective:
     base: float
     mean: bool
 
+    @classmethod
+    def of(cls, goal: Goal, total: float) -> Objective:
+        """The objective of that name."""
+        return cls(goal=goal, total=total, base=float(goal == "reconstruction"), mean=goal in ("error", "metres"))
+
     def score(self, cost: float, suppressed: float) -> float:
         """The value to minimise."""
         if not self.mean:
@@ -157,7 +162,7 @@ class TwinTrees:
             for tree, tile in ((flows.origins, flows.origin), (flows.destinations, flows.destination))
         )
         total = float(np.sum(flows.volume(guarantee.basis)))
-        price = _Price(flows, guarantee.basis, goal, *sketches)
+        price = PairCost(flows, guarantee.basis, goal, *sketches)
         found = [
             (level.origin, level.destination, level.volume, price.cost(level))
             for level in safe_levels(flows, guarantee, *sketches)
@@ -186,10 +191,7 @@ class TwinTrees:
                     volume=volume[order].astype(np.float64),
                 )
             )
-        objective = Objective(
-            goal=goal, total=total, base=float(goal == "reconstruction"), mean=goal in ("error", "metres")
-        )
-        return cls(axes[0], axes[1], objective, thinned=any(s.thinned for s in sketches))
+        return cls(axes[0], axes[1], Objective.of(goal, total), thinned=any(s.thinned for s in sketches))
 
     def axis(self, end: int) -> TwinAxis:
         """Origins (0) or destinations (1)."""
@@ -293,7 +295,7 @@ class Half:
     divided: Floats
 
 
-class _Price:
+class PairCost:
     """The cost of safe pairs, level by level."""
 
     def __init__(self, flows: Flows, basis: str, goal: Goal, origins: Sketch, destinations: Sketch) -> None:

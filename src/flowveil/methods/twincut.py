@@ -75,7 +75,7 @@ def twincut(
         time_limit: seconds after which the best found so far is returned. A safety net: where it is reached, the
             notes say so and the result may differ between machines.
     """
-    _check_goal(objective)
+    check_goal(objective)
     if not (np.isfinite(effort) and effort >= 0):
         raise ParameterError(f"effort must be 0 or more; found {effort!r}.")
     if not time_limit > 0:
@@ -99,9 +99,9 @@ def twincut(
         flows.origins, flows.destinations, trees.origins.to_full(origin), trees.destinations.to_full(destination)
     )
     notes = {"stopped_early": search.stopped_early}
-    plan = _plan_of(flows, guarantee, cuts, notes)
+    plan = plan_of_cuts(flows, guarantee, cuts, notes)
     # ODkAnon's cut may use nodes that are not in the safe pairs, or that a thinned tree does not have.
-    other = _plan_of(flows, guarantee, merged, notes)
+    other = plan_of_cuts(flows, guarantee, merged, notes)
     volume = flows.volume(guarantee.basis)
     if not other.kept.any() or float(np.sum(volume[~other.kept])) > budget:
         return plan
@@ -110,7 +110,8 @@ def twincut(
     return other if better else plan
 
 
-def _check_goal(goal: str) -> None:
+def check_goal(goal: str) -> None:
+    """Raise ParameterError for a goal that there is not."""
     if goal not in get_args(Goal):
         raise ParameterError(f"objective must be one of {', '.join(get_args(Goal))}; found {goal!r}.")
 
@@ -143,7 +144,7 @@ def score(flows: Flows, plan: Plan, basis: str, goal: Goal) -> float:
     return float(on_flows + on_empty_pairs) / float(np.sum(volume))
 
 
-def _plan_of(flows: Flows, guarantee: Guarantee, cuts: Cuts, notes: dict[str, Any]) -> Plan:
+def plan_of_cuts(flows: Flows, guarantee: Guarantee, cuts: Cuts, notes: dict[str, Any]) -> Plan:
     """The plan that publishes all safe cells of these cuts."""
     table = cuts.merge(flows, flows.origin, flows.destination)
     safe = guarantee.safe(table.cells)
@@ -187,7 +188,7 @@ def frontier(flows: Flows, guarantee: Guarantee, *, objective: Goal = "error") -
     be, to so low that most is; at each price the two trees are pruned in turn. Of all maps met on the way those are
     kept that no other beats in both respects, finest last. For the data holder: it is computed from all flows.
     """
-    _check_goal(objective)
+    check_goal(objective)
     trees = TwinTrees.of(flows, guarantee, objective)
     if trees is None or trees.objective.total <= 0:
         return ()

@@ -26,6 +26,7 @@ _NOTES: Mapping[str, tuple[str, ...]] = {
     "origin_levels_up": (),
     "partitioning": ("relaxed", "strict"),
     "partitions": (),
+    "proven_gap": (),
     "roots_reached": (),
     "steps": (),
     "stopped_early": (),
