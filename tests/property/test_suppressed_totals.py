@@ -36,7 +36,7 @@ def tiles_of(trips: dict[tuple[int, int], int], k: int, *, unit: str = "trips") 
     )
     guarantee = Guarantee.resolve(flows, k=k, protect=unit, k_population=2.0 * k if unit == "population" else None)
     plan = find_method("suppression").plan(flows, guarantee)
-    parameters = {"k": k, "protect": unit, "k_population": guarantee.population}
+    parameters = {"k": k, "protect": [unit], "k_population": guarantee.population}
     return Release.from_plan(flows, plan, guarantee, method="suppression", parameters=parameters)
 
 
