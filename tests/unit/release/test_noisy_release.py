@@ -230,8 +230,14 @@ TAMPERED = {
         lambda f: rewrite_report(f, lambda r: r["measures"]["trips"].update(input_trips=1500)),
         "is not what report.schema.json asks for",
     ),
-    "an unknown entry": (lambda f: rewrite_report(f, lambda r: r.update(input_rows=1500)), "is not what report.schema.json asks for"),
-    "an unknown promise": (lambda f: rewrite_report(f, lambda r: r["guarantee"].update(people=75)), "is not what report.schema.json asks for"),
+    "an unknown entry": (
+        lambda f: rewrite_report(f, lambda r: r.update(input_rows=1500)),
+        "is not what report.schema.json asks for",
+    ),
+    "an unknown promise": (
+        lambda f: rewrite_report(f, lambda r: r["guarantee"].update(people=75)),
+        "is not what report.schema.json asks for",
+    ),
     "an unknown domain": (
         lambda f: rewrite_report(f, lambda r: r["guarantee"]["domain"].update(empty_pairs=75)),
         "is not what report.schema.json asks for",
@@ -240,12 +246,21 @@ TAMPERED = {
         lambda f: rewrite_report(f, lambda r: r["guarantee"]["domain"].update(zones_from_data=True)),
         "number of zones with trips",
     ),
-    "measures by weight": (lambda f: rewrite_report(f, lambda r: r["measures"].update(weight={})), "is not what report.schema.json asks for"),
+    "measures by weight": (
+        lambda f: rewrite_report(f, lambda r: r["measures"].update(weight={})),
+        "is not what report.schema.json asks for",
+    ),
     "notes": (lambda f: rewrite_report(f, lambda r: r["notes"].update(flows=12)), "notes"),
     "another unit": (lambda f: rewrite_report(f, lambda r: r["guarantee"].update(unit="trip")), "unit"),
     "too little noise": (lambda f: rewrite_report(f, lambda r: r["guarantee"].update(scale=1.0)), "scale"),
-    "no bound": (lambda f: rewrite_report(f, lambda r: r["guarantee"].pop("bound")), "is not what report.schema.json asks for"),
-    "no domain": (lambda f: rewrite_report(f, lambda r: r["guarantee"].pop("domain")), "is not what report.schema.json asks for"),
+    "no bound": (
+        lambda f: rewrite_report(f, lambda r: r["guarantee"].pop("bound")),
+        "is not what report.schema.json asks for",
+    ),
+    "no domain": (
+        lambda f: rewrite_report(f, lambda r: r["guarantee"].pop("domain")),
+        "is not what report.schema.json asks for",
+    ),
     "a low threshold": (
         lambda f: rewrite_report(f, lambda r: r["guarantee"].update(delta=1e-6, threshold=20)),
         "more often than δ",
