@@ -211,7 +211,7 @@ TAMPERED = {
         "fewer trips than may be published",
     ),
     "another order": (lambda f: change_flows(f, lambda t: t.take(np.arange(len(t))[::-1])), "not sorted"),
-    "a row twice": (lambda f: change_flows(f, lambda t: pa.concat_tables([t[:1], t])), "stand twice"),
+    "a row twice": (lambda f: change_flows(f, lambda t: pa.concat_tables([t[:1], t])), "1 duplicate rows"),
     "weights": (lambda f: change_flows(f, lambda t: t.append_column("weight", pa.array([1.0] * len(t)))), "columns"),
     "an empty field": (
         lambda f: change_flows(f, lambda t: with_trips(t, [None, *t["trips"].to_pylist()[1:]])),
@@ -224,28 +224,34 @@ TAMPERED = {
     "rows less": (lambda f: change_flows(f, lambda t: t[:-5]), "n_cells contradicts"),
     "a true measure": (
         lambda f: rewrite_report(f, lambda r: r["measures"]["trips"].update(suppressed_share=0.1)),
-        "suppressed_share would tell",
+        "suppressed_share would reveal",
     ),
     "an unknown measure": (
         lambda f: rewrite_report(f, lambda r: r["measures"]["trips"].update(input_trips=1500)),
-        "input_trips would tell",
+        "'measures/trips' is not what report.schema.json asks for",
     ),
-    "an unknown entry": (lambda f: rewrite_report(f, lambda r: r.update(input_rows=1500)), "does not have"),
-    "an unknown promise": (lambda f: rewrite_report(f, lambda r: r["guarantee"].update(people=75)), "does not have"),
+    "an unknown entry": (lambda f: rewrite_report(f, lambda r: r.update(input_rows=1500)), "it is not what"),
+    "an unknown promise": (
+        lambda f: rewrite_report(f, lambda r: r["guarantee"].update(people=75)),
+        "'guarantee' is not what",
+    ),
     "an unknown domain": (
         lambda f: rewrite_report(f, lambda r: r["guarantee"]["domain"].update(empty_pairs=75)),
-        "does not have",
+        "'guarantee/domain' is not what",
     ),
     "how many zones have trips": (
         lambda f: rewrite_report(f, lambda r: r["guarantee"]["domain"].update(zones_from_data=True)),
         "number of zones with trips",
     ),
-    "measures by weight": (lambda f: rewrite_report(f, lambda r: r["measures"].update(weight={})), "by trips alone"),
+    "measures by weight": (
+        lambda f: rewrite_report(f, lambda r: r["measures"].update(weight={})),
+        "'measures' is not what",
+    ),
     "notes": (lambda f: rewrite_report(f, lambda r: r["notes"].update(flows=12)), "notes"),
     "another unit": (lambda f: rewrite_report(f, lambda r: r["guarantee"].update(unit="trip")), "unit"),
     "too little noise": (lambda f: rewrite_report(f, lambda r: r["guarantee"].update(scale=1.0)), "scale"),
-    "no bound": (lambda f: rewrite_report(f, lambda r: r["guarantee"].pop("bound")), "missing"),
-    "no domain": (lambda f: rewrite_report(f, lambda r: r["guarantee"].pop("domain")), "domain"),
+    "no bound": (lambda f: rewrite_report(f, lambda r: r["guarantee"].pop("bound")), "'guarantee' is not what"),
+    "no domain": (lambda f: rewrite_report(f, lambda r: r["guarantee"].pop("domain")), "'guarantee' is not what"),
     "a low threshold": (
         lambda f: rewrite_report(f, lambda r: r["guarantee"].update(delta=1e-6, threshold=20)),
         "more often than δ",
