@@ -3,7 +3,7 @@
     python -m benchmarks laplace
 
 Two releases, each in a process of its own: all pairs of some 5,000 zones at ε = 1 (asked: at most 4 GB, streamed to
-Parquet), and from a threshold on over some 44,000 tiles, 1.9 billion pairs (asked: at most 4 GB). Times are told as
+Parquet), and from a threshold on over some 44,000 tiles, 1.9 billion pairs (asked: at most 4 GB). Times are given as
 multiples of one polars group-by of the same flows, measured in the same process just before; and the noise on all
 pairs also beside what OpenDP would take for a draw for every pair, which is worked out from a sample of draws. Then the
 table of the docs: what is left of the public data sets, where these are at hand.

@@ -38,7 +38,7 @@ SECONDS_ALONE = 3.0
 
 @dataclass(frozen=True)
 class Thresholds:
-    """What is asked of every cell; None where nothing was said, so that what was said can be told from a default."""
+    """What is asked of every cell; None where nothing was given, so that a given value differs from a default."""
 
     k: int | None = None
     protect: str | Sequence[str] | None = None

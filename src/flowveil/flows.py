@@ -251,7 +251,7 @@ class Groups:
 def exact_weights(weight: Floats) -> Floats:
     """Round weights to multiples of a power of two so that their sums are exact in any order.
 
-    The unit is so small that the total has 52 binary digits: the error is far below what a double can tell of the
+    The unit is so small that the total has 52 binary digits: the error is far below what a double can resolve of the
     total. Without this, the same cell would weigh a different last digit along different merges, and a cell that just
     reaches its threshold in one place would just miss it in another.
     """

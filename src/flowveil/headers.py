@@ -14,14 +14,14 @@ from functools import cached_property
 
 from flowveil.errors import did_you_mean
 
-#: Numbers, times, lists, geometries, addresses and identifiers are no names of columns.
+#: Numbers, times, lists, geometries, addresses and identifiers are not names of columns.
 _LIKE_DATA = re.compile(
     r"^\s*[+-]?\d+([.,:/-]\d+)*(e[+-]?\d+)?\s*$"
     r"|^\s*\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}[ t]\s*\d|^\s*[\[(]\s*[\[\d+-]|@|^8[0-9a-f]{14}$"
     r"|^\s*(?!(19|20)\d\d\s)[+-]?\d+([.,]\d+)?\s|://|^\s*(point|linestring|polygon|multi\w+)\s*\("
     r"|^\{?[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}\}?$"
     r"|^\d{1,2}[ .-]?(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)"
-    # Three digits in a row that are no year: a number of a person, a house, a zone.
+    # Three digits in a row that are not a year: a number of a person, a house, a zone.
     r"|(?<!\d)(?!(19|20)\d\d(?!\d))\d{3,}"
     r"|^\s*(true|false|yes|no|nan|null|none|unknown|missing|male|female|man|woman)\s*$",
     re.IGNORECASE,

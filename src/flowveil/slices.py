@@ -22,7 +22,7 @@ from flowveil.hierarchy import Hierarchy
 TIME = "time"
 #: Columns of a published matrix; a slice column cannot have one of these names.
 TAKEN = ("origin_zone", "destination_zone", "trips", "weight")
-#: More slices than this are no segments: somebody named an identifier.
+#: More slices than this are not segments: the column is probably an identifier.
 MOST_SLICES = 20_000
 #: A slice column may have so many values, and one for so many rows, unless the user confirms that it shall have more.
 MOST_VALUES = 50

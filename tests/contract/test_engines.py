@@ -184,7 +184,7 @@ def test_weights_add_up_exactly_in_any_order(engine: str) -> None:
         assert flows.weight[0] == float(exact)
 
 
-def test_no_message_tells_a_value_or_a_person(engine: str, tmp_path: Path) -> None:
+def test_no_message_discloses_a_value_or_a_person(engine: str, tmp_path: Path) -> None:
     header = ",".join(FIELDS)
     good = ",".join(GOOD_ROW)
     for bad in (

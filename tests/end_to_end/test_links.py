@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NAMES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")
+PAGES = (*(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks" / "results").glob("*.md"))
+DOCUMENTS = [*(ROOT / name for name in NAMES), *sorted(PAGES)]
 
 _CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\]\(\s*<?([^)\s>]+)|^\[[^\]]+\]:\s*(\S+)", re.MULTILINE)

@@ -25,7 +25,6 @@ LAYERS = (
     ("measures",),
     ("disclosure",),
     ("anonymization",),
-    ("anonymization",),
     ("verify",),
     ("report",),
     ("publish",),

@@ -12,6 +12,7 @@ from flowveil.cli.options import PLACE, SliceOptions, method_options, reading, r
 from flowveil.cli.output import Output, with_output
 from flowveil.cli.released import publish_one, publish_slices
 from flowveil.errors import ParameterError
+from flowveil.guarantee import UNITS
 from flowveil.methods import METHODS, Method, find_method
 
 #: What is asked of every cell, by the names of the library and of the command line.
@@ -52,7 +53,7 @@ class _Wanted:
 @click.option("--out", type=PLACE, required=True, help="Folder of the release; replaced if it is one already.")
 @click.option("--method", help=f"One of: {', '.join(METHODS)} [default: twincut; odkanon with --common-zones].")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Option of the method (repeatable).")
-@click.option("--protect", multiple=True, help="trips, people or population (repeatable) [default: trips].")
+@click.option("--protect", multiple=True, help=f"{', '.join(UNITS)} (repeatable) [default: trips].")
 @click.option("--k-population", type=float, help="Absolute threshold of the population.")
 @click.option("--l", "l", type=int, help="Fewest tiles in which the trips of a cell begin, and end.")
 @click.option("--max-suppressed", type=float, default=0.1, show_default=True, help="Share that may be suppressed.")

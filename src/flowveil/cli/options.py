@@ -78,7 +78,7 @@ reading = options(
     click.option(
         "--partition-columns",
         metavar="A,B,...",
-        help="Take these columns from the names of folders such as month=3/; other folders are only folders.",
+        help="Take these columns from the names of folders such as month=3/; all other folder names are ignored.",
     ),
     click.option("--engine", metavar="NAME", help="Engine that reads the input [default: duckdb]."),
 )

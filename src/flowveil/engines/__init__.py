@@ -84,7 +84,7 @@ def read_trips(
 
     Rows with a missing end, an end off the earth or an end at exactly 0,0 are left out, as are rows with a
     missing count or weight and rows that stand for no trip. Text in a number column, negative or fractional
-    counts, negative weights, tiles that are no H3 cells and tiles of several resolutions are errors. A row
+    counts, negative weights, tiles that are not H3 cells and tiles of several resolutions are errors. A row
     whose person is missing, or a placeholder such as ``unknown``, ``?`` or ``-1``, counts as a trip but adds nobody to
     the people of its flow; ``intake.nobody`` counts such rows.
 

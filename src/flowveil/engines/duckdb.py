@@ -125,7 +125,7 @@ def _holds_tiles(con: Any, table: Table, name: str, tiling: Tiling) -> bool:
 class _Query:
     """One SELECT over the source: numbers as doubles, tiles as 64-bit numbers, persons as text.
 
-    The column ``trouble`` has two bits for each number column that holds text: 1 for text that is no number,
+    The column ``trouble`` has two bits for each number column that holds text: 1 for text that is not a number,
     2 for a number with a decimal comma.
     """
 

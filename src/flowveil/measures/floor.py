@@ -38,7 +38,7 @@ def _floor(subject: Subject) -> float | None:
     """The floor of a release's input.
 
     What may be left out is max_suppressed, or what the release suppresses where that is more, so that no release of a
-    hierarchical method can be below. Boxes are no nodes: for them it is a reference, and the ratio may be below 1.
+    hierarchical method can be below. Boxes are not nodes: for them it is a reference, and the ratio may be below 1.
     """
     release = subject.release
     allowed = release.parameters.get("max_suppressed")

@@ -1,7 +1,7 @@
 """Suppression: tiles stay as they are, short cells are dropped. The baseline that needs no hierarchy.
 
 Nothing is generalised, so what is published is exact; what is not may be most of the matrix, and which trips are
-lost is no accident: long ones, and those of thinly peopled places, go first.
+lost is not random: long ones, and those of thinly peopled places, go first.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ def _centers(tree: Hierarchy) -> tuple[Floats, Floats]:
 
 
 def _tile_width_m(flows: Flows) -> float:
-    """Side of a square of the area of the median tile; a thousand tiles of each end tell it."""
+    """Side of a square of the area of the median tile; estimated from a thousand tiles of each end."""
     areas = []
     for tree in (flows.origins, flows.destinations):
         if tree.geography is not None:

@@ -64,7 +64,7 @@ class Publishable(ABC):
 
     @property
     def slice_columns(self) -> tuple[str, ...]:
-        """Names of the columns that tell the matrices apart; none for one matrix."""
+        """Names of the columns that distinguish the matrices; none for one matrix."""
         return ()
 
     @property

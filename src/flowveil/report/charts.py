@@ -300,7 +300,7 @@ _STEPS = tuple(float(f"{m}e{e}") for e in range(-9, 16) for m in (1, 2, 5))
 
 
 def _with_two_steps(low: float, high: float) -> tuple[float, float]:
-    """Widen a logarithmic range until two marks are in it: one alone is no scale."""
+    """Widen a logarithmic range until two marks are in it: one alone does not make a scale."""
     if sum(low <= s <= high for s in _STEPS) >= 2:
         return low, high
     below = max((s for s in _STEPS if s <= low), default=low)

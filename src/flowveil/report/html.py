@@ -104,7 +104,7 @@ def tile_server(given: str | None) -> str | None:
     rule. So the address is made of the plain signs of addresses, without a user's name, and nothing else.
 
     Raises:
-        ParameterError: it is no https address with ``{z}``, ``{x}`` and ``{y}``, or has other signs.
+        ParameterError: it is not an https address with ``{z}``, ``{x}`` and ``{y}``, or has other signs.
     """
     if given is None:
         return None

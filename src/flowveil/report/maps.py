@@ -280,7 +280,7 @@ def neutral_grid(zones: pa.Table, resolution: int | None, frame: Frame) -> dict[
     that themselves.
 
     Returns:
-        ``resolution`` and ``shapes``; None where the zones are no H3 cells or nothing lies below them.
+        ``resolution`` and ``shapes``; None where the zones are not H3 cells or nothing lies below them.
     """
     import h3.api.basic_str as h3
 
@@ -303,7 +303,7 @@ def grid_below_boxes(zones: pa.Table, resolution: int | None, frame: Frame) -> d
 
     Returns:
         ``resolution``, ``shapes``, and ``within``: the outline of all boxes together, to cut the cells off at; None
-        where the tiles are no H3 cells or no box has a place.
+        where the tiles are not H3 cells or no box has a place.
     """
     import h3.api.basic_str as h3
 

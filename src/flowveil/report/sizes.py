@@ -60,7 +60,7 @@ def _noisy_sizes(guarantee: Mapping[str, Any], flows: pa.Table) -> Figure:
     name = f"threshold {number(threshold)}"
     bars = size_histogram(flows["trips"].to_numpy().astype(np.float64), threshold=threshold, name=name)
     title = "Noisy counts"
-    note = "Noise included: most small counts may be nothing else." if threshold is None else "Noise included."
+    note = "Noise included: most small counts may be noise alone." if threshold is None else "Noise included."
     chart = bar_chart(bars, title=title, label="trips of the pair")
     return Figure(title, f"How many pairs show how many trips. {note}", [("", chart)])
 

@@ -99,7 +99,7 @@ def _about_suppressed_slices(report: Mapping[str, Any]) -> list[str]:
     return [
         said,
         f"Incomplete: {report['unpublished_slices']} slices could not be published at all; they are not named, "
-        "because that somebody is in them could reveal something.",
+        "because their names would disclose that somebody is in them.",
     ]
 
 
@@ -158,7 +158,7 @@ def _about_differences(report: Mapping[str, Any]) -> list[str]:
     if found["unchecked"]:
         return [
             "Not protected: subtraction. Matrices of the same trips are published beside each other, and what their "
-            "differences reveal could not be settled; that was accepted."
+            "differences reveal could not be determined; that was accepted."
         ]
     return [
         f"Protected: subtraction. {found['differences']} differences between published matrices that any reader can "
@@ -182,11 +182,11 @@ def _of_noise(promise: Mapping[str, Any]) -> list[str]:
             if promise["threshold"] is None
             else f"Pairs are listed only where the noisy count is at least {promise['threshold']:,}."
         ),
-        "Not protected: what holds for many. Differential privacy hides each one, not what is true whether or not "
-        "that one is in the data.",
+        "Not protected: what holds for many. Differential privacy hides single contributions, not what the data show "
+        "with or without them.",
         "Not protected: other releases. Each further release from the same people adds its ε and δ to these.",
-        "Not recounted: noise cannot be recognised from the outside, so the check of this folder covers its form, not "
-        "its counts.",
+        "Not recounted: from this folder alone nobody can see which part of a count is noise. Whoever holds the trips "
+        "can check with flowveil verify whether the counts can be noise of this law.",
     ]
 
 

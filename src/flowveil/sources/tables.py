@@ -41,7 +41,7 @@ class OpenTable:
         return name, _number
 
     def microseconds(self, name: str) -> Expression:
-        """Expression: the column as microseconds since 1970, NULL where it is no time."""
+        """Expression: the column as microseconds since 1970, NULL where it is not a time."""
         return name, _time
 
     def select(self, wanted: Mapping[str, Expression]) -> None:

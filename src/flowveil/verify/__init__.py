@@ -76,7 +76,7 @@ def verify_release(
         manifest, each published cell is exactly the sum of the raw flows that belong to it and reaches the
         guarantee, outlines and measures are those of the recount, nothing has entries or metadata that no release
         has, and the page, the texts and the text exports are, to the byte, what the tables and the report come to.
-        Of a noisy release, whose counts nobody can recount, the form is checked, that the report tells nothing
+        Of a noisy release, whose counts nobody can recount, the form is checked, that the report discloses nothing
         without noise, and that the counts can be noise of the stated law on the raw ones.
     """
     from flowveil.verify.recount import recount

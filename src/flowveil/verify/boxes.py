@@ -46,7 +46,7 @@ class Rectangles:
 
     @classmethod
     def of(cls, shapes: Sequence[bytes | None]) -> Rectangles:
-        """Read shapes in WKB; what is no rectangle has none."""
+        """Read shapes in WKB; what is not a rectangle has none."""
         shape = shapely.from_wkb(np.array(shapes, dtype=object), on_invalid="ignore")
         part, zone = shapely.get_parts(shape, return_index=True)
         bounds = shapely.bounds(part).reshape(-1, 4)
@@ -149,12 +149,12 @@ def _slices(rectangles: Rectangles, zone: Places) -> tuple[Any, Any]:
 def load_boxes(db: Database, zones: Any, claims: Claims, flows: Flows) -> Iterator[str]:
     """``zone_*`` with the tiles in each box, and ``inside`` (flow, a, b): which cells hold which flows.
 
-    ``member_*`` stays empty: it tells where zones overlap, and boxes do.
+    ``member_*`` stays empty: it is for finding zones that overlap, and boxes always may.
 
     Args:
         db: with ``published``.
         zones: the rows of zones.parquet, as Arrow.
-        claims: the report, which tells the grid.
+        claims: the report, which names the grid.
         flows: the input.
     """
     import pyarrow as pa

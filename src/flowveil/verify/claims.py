@@ -99,7 +99,7 @@ class Claims:
 
     @classmethod
     def of(cls, report: Mapping[str, Any], flows: Flows) -> Claims:
-        """The claims of a report; where the suppressed volume is withheld, a mean weight is not told as a number.
+        """The claims of a report; where the suppressed volume is withheld, a mean weight is not given as a number.
 
         The cells were held against it all the same, so the recount must be too.
         """
@@ -161,7 +161,7 @@ class Claims:
 
     @property
     def overlapping(self) -> bool:
-        """Whether a flow may lie in several published cells, so that nobody can tell in which it is counted."""
+        """Whether a flow may lie in several published cells, so that nobody can know in which it is counted."""
         return self.kind == "boxed" and not self.report["boxes"]["disjoint"]
 
     @property

@@ -1,4 +1,4 @@
-"""Recount what a family of published matrices tells by subtraction; of the slices of a release.
+"""Recount what a family of published matrices reveals by subtraction; of the slices of a release.
 
 For each cell of a coarser matrix: the raw trips that it counts, without those that published cells of finer matrices
 inside it count as well. What is left is known to any reader, so it must be nothing, or safe. This is done for each kind

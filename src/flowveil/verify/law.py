@@ -149,7 +149,7 @@ class _Zones:
 
     @classmethod
     def of(cls, flows: Flows, tree: Hierarchy, domain: Mapping[str, Any]) -> _Zones:
-        """Climb from the tiles to the level that the report tells, in the map where there is one."""
+        """Climb from the tiles to the level that the report names, in the map where there is one."""
         region = domain.get("region")
         names = None if region is None else set(map(str, region))
         if tree.kind == "h3" and tree.code.dtype == np.uint64:

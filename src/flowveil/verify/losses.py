@@ -50,7 +50,7 @@ class Between:
         if digits is not None:
             if float(f"{said:.{digits}g}") != said:
                 return False
-            # Half of the last digit that is told.
+            # Half of the last digit that is published.
             slack += 0.5 * 10.0 ** (np.floor(np.log10(abs(said))) - digits + 1) if said else 0.0
         return bool(self.low - slack <= said <= self.high + slack)
 

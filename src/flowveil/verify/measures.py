@@ -87,7 +87,7 @@ def _check_slices(
     parts = {numbers[key]: measures for key, measures in claims.slices if key in numbers}
     finest = db.numbers("SELECT s FROM finest")
     if len(finest) < len(numbers):
-        # Beside coarser matrices a suppressed volume is one more number to subtract cells from: none may be told.
+        # Beside coarser matrices a suppressed volume is one more number to subtract cells from: none may be published.
         absent = db.one("SELECT count(*) FROM raw_slice ANTI JOIN finest USING (m)")
         of_totals = bool(absent or db.one("SELECT count(*) FROM suppressed"))
         secret = set(numbers.values()) if of_totals else set()
@@ -248,7 +248,7 @@ def _suppressed_share(db: Database, claims: Claims, basis: str, where: str, unpu
 
 
 def _few_coarse_zones(db: Database, where: str, *, errors: int = 1) -> bool:
-    """Whether few zones of a role may hold several tiles: then so many mean errors would tell how many were seen."""
+    """Whether few zones of a role may hold several tiles: then so many mean errors would reveal how many were seen."""
     found = db.rows(
         "SELECT count(DISTINCT origin_zone) FILTER (coarse_o), count(DISTINCT destination_zone) FILTER (coarse_d) "
         f"FROM recount WHERE {where}"

@@ -1,9 +1,9 @@
-"""The check of a written noisy release: its form, and that it tells nothing without noise.
+"""The check of a written noisy release: its form, and that it discloses nothing without noise.
 
-Noisy counts cannot be recounted: whoever could tell the noise from the count would have broken the promise. What can be
-checked is that the folder is the one that was written, that it has the form of its promise, that its report tells
-nothing that only the true counts could tell, and, for whoever has the raw trips, that what was added to them can be
-noise of the stated law (`flowveil.verify.law`).
+Noisy counts cannot be recounted: whoever could separate the noise from the count would have broken the promise. What
+can be checked is that the folder is the one that was written, that it has the form of its promise, that its report
+discloses nothing that only the true counts could show, and, for whoever has the raw trips, that what was added to them
+can be noise of the stated law (`flowveil.verify.law`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from flowveil.verify.tables import check_ends
 if TYPE_CHECKING:
     from flowveil.flows import Flows
 
-#: The measures that follow from the published table; any other number would tell about the true counts.
+#: The measures that follow from the published table; any other number would reveal something about the true counts.
 _TOLD = {
     "n_cells": "count(*)",
     "n_origin_zones": "count(DISTINCT origin_zone)",
@@ -123,7 +123,7 @@ def _chance_of_showing(threshold: int, bound: int, scale: float) -> float:
 
 
 def _check_region(promise: Mapping[str, Any], zones: set[str]) -> Iterator[str]:
-    """Whether H3 zones have the level and lie in the region that the report tells."""
+    """Whether H3 zones have the level and lie in the region that the report names."""
     region, level = promise["domain"].get("region"), promise["domain"].get("level")
     try:
         cells = [int(zone, 16) for zone in zones]

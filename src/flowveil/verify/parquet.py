@@ -1,7 +1,7 @@
 """A Parquet file, byte by byte, before and after a reader has read its rows.
 
 Before: the footer and the header of every page are read here, with a reader of our own that allocates nothing a file
-asks for. It tells how many rows there are and what they unpack to, so that a small file that claims to be a huge table
+asks for. It says how many rows there are and what they unpack to, so that a small file that claims to be a huge table
 is refused unread, and it accounts for every byte: the file is its mark, the pages of each column one after the other,
 the footer, and nothing between them.
 

@@ -118,7 +118,7 @@ def must_withhold(db: Database, claims: Claims) -> set[int]:
 
 
 def may_withhold(db: Database, claims: Claims) -> set[int]:
-    """The slices in which the total may have to be withheld, as far as the files can tell.
+    """The slices in which the total may have to be withheld, as far as the files show.
 
     The cells that are suppressed are at least the known ones, one for each known zone with an end that is not known,
     and one where neither is. Where zones overlap, none is known.

@@ -149,4 +149,4 @@ def _refuse_doubles(columns: ZoneColumns, names: Sequence[str]) -> None:
     used = (*columns.textual(), columns.lat, columns.lon)
     doubled = [c for c in dict.fromkeys(used) if c and list(names).count(c) > 1]
     if doubled:
-        raise DataError(f"Column {listed(doubled)} stands more than once in the table. Hint: give each its own name.")
+        raise DataError(f"Column {listed(doubled)} is more than once in the table. Hint: give each its own name.")

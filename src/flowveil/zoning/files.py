@@ -80,7 +80,7 @@ class ZoneMap:
 
         Args:
             codes: any column: text, or numbers, which are compared as they would be written. A text such as ``264.0``
-                that is no code itself stands for ``264``. Each code is looked up alone, so a column may come in parts.
+                that is not a code itself stands for ``264``. Each code is looked up alone, so a column may be split.
         """
         texts = text_column(_arrow_column(codes), name="codes")
         known = pa.array(self.tile_codes, type=pa.string())

@@ -106,7 +106,7 @@ def test_named_columns_win_over_known_names_and_blanks_around_them_do_not_matter
     assert found.as_recorded() == {"origin": " a,b", "destination": "c,d", "person": "cab_id"}
 
 
-def test_a_column_that_stands_twice_is_refused_only_if_it_is_used() -> None:
+def test_a_duplicate_column_is_refused_only_if_it_is_used() -> None:
     with pytest.raises(DataError, match="more than once"):
         recognise("o_hex", "d_hex", "uid", "uid", wanted=ColumnMap(person="uid"))
     assert recognise("o_hex", "d_hex", "note", "note").ends == ("o_hex", "d_hex")

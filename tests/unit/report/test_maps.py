@@ -1,4 +1,4 @@
-"""What a page embeds: exactly what is published, and a grid that tells nothing."""
+"""What a page embeds: exactly what is published, and a grid that reveals nothing."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@
     scale = { of: {}, shown: {} };
     for (const [group, members] of Object.entries(groups)) {
       const byLevel = state.colour === "level" && !members[0].layer.values;
-      /* With a selection the selected end keeps its totals, faded and on a scale of its own; the legend tells the other end's. */
+      /* With a selection the selected end keeps its totals, faded and on a scale of its own; the legend shows the other end's. */
       const aside = state.selected && !byLevel ? members.filter((m) => (m.layer.end || m.name) === state.selected.end && !m.layer.fixed) : [];
       const shown = members.filter((m) => !aside.includes(m));
       scale.shown[group] = shown;
@@ -574,7 +574,7 @@
         if (!s.high) return "none";
         if (i === s.limits.length) return `${short(i ? s.limits[i - 1] : s.low)} or more`;
         if (i) return `${short(s.limits[i - 1])} – ${short(s.limits[i])}`;
-        /* The smallest value is told where it is a plain number, as k is; otherwise it would only look odd. */
+        /* The smallest value is shown where it is a plain number, as k is; a fraction would only confuse. */
         return Number.isInteger(s.low) && s.low < 1000 && s.low * 10 > s.limits[0] ? `${short(s.low)} – ${short(s.limits[0])}` : `under ${short(s.limits[0])}`;
       });
       const rows = s.levels ? [members[0]] : members.filter((m, i) => members.findIndex((o) => o.hue === m.hue) === i);
@@ -682,7 +682,7 @@
     const found = zonesAt(map, px, py).filter((f) => !data.layers[f.layer].fixed && !data.layers[f.layer].values);
     if (!found.length) {
       if (!keyboard) return;
-      /* Zones that cannot be selected can still be told. */
+      /* Zones that cannot be selected can still be described. */
       const here = zonesAt(map, px, py)[0];
       say(map, here ? describe(here.layer, here.zone).join(", ") + "." : "No zone lies under the cross. Move the map with the arrow keys, or choose a zone in the table.");
       return;
