@@ -28,7 +28,7 @@ from flowveil.release.noisy import NoisyRelease
 from flowveil.release.plan import Plan
 from flowveil.release.release import Release
 from flowveil.release.sliced import SlicedRelease, n_people
-from flowveil.slices import Every, Key, SlicedFlows
+from flowveil.slices import Every, Key, SlicedFlows, refuse_many_combinations
 from flowveil.workers import DONE, run_tasks
 
 DEFAULT_METHOD = "twincut"
@@ -223,7 +223,7 @@ def anonymize_slices(
 
     Raises:
         ParameterError: a parameter is out of range or unknown.
-        DataError: the data does not have what the guarantee needs.
+        DataError: the data does not have what the guarantee needs, or there are too many combinations of attributes.
         InfeasibleError: no slice can be published, or subtraction would reveal what the guarantee hides.
         GuaranteeError: a recount contradicts the method; nothing may be published.
     """
@@ -232,6 +232,7 @@ def anonymize_slices(
         raise ParameterError(
             f"anonymize_slices needs sliced flows; found {found}. Hint: pass what read_slices returns."
         )
+    refuse_many_combinations(flows)
     chosen = _method_of_slices(method, options, common_zones=common_zones)
     if workers < 1:
         raise ParameterError(f"workers must be at least 1; found {workers}.")

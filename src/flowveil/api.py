@@ -214,11 +214,14 @@ def verify_folder(
         **reading: how to read them, where it should differ from what the release's report says.
 
     Returns:
-        One plain line for each contradiction; empty when the release holds.
+        One plain line for each contradiction; empty when the release holds. Where people are protected, or expected to
+        be, upper and lower case of persons are one unless ``person_case="keep"`` is given here: the word of whoever
+        made the release is not enough. Findings then end with a line that says so.
     """
     from flowveil.verify import verify_release
     from flowveil.verify.exports import EXPORTS
     from flowveil.verify.files import check_folder
+    from flowveil.verify.persons import FOLDED, folds_instead
 
     folder = named_path(directory, what="the release")
     if not folder.is_dir():
@@ -229,9 +232,13 @@ def verify_folder(
         return findings
     recorded = _parameters_of(folder)
     engine = {name: reading.pop(name) for name in ("engine", "progress") if name in reading}
+    folds = folds_instead(folder, expect=expect, person_case=reading.get("person_case"))
+    if folds:
+        reading["person_case"] = "fold"
     sliced = read_flows(against, Reading.from_parameters(recorded, **reading), **engine)
     flows = sliced if recorded.get("slices") is not None else sliced.whole
-    return verify_release(folder, flows, expect=expect, unread=unread, strict=strict)
+    findings = verify_release(folder, flows, expect=expect, unread=unread, strict=strict)
+    return [*findings, FOLDED] if findings and folds else findings
 
 
 def _parameters_of(folder: Path) -> dict[str, Any]:

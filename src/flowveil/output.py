@@ -4,17 +4,21 @@ Everything is written into a hidden folder beside its place first (``.flowveil-d
 the same file system, so taking the place is a rename. The hidden folder is locked as long as its process lives. What
 a killed process leaves behind is not locked: the next run that writes beside it removes it, and puts the earlier
 result back if the kill came between moving that aside and putting the new one there.
+
+A folder that only looks like a draft, from an archive or a synchronised disk, is not touched. A draft has a note of the
+one name that may be put back and of the number that the file system gave to the folder, which no copy has.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import secrets
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -33,6 +37,8 @@ Content = str | Callable[[Path], object]
 _ROOM = re.compile(r"\.flowveil-draft-[0-9a-f]{16}")
 #: What a hidden folder may hold: the result, what stood in its place, and a result that was taken back.
 _NEW, _OLD, _BACK = "new", "old", "back"
+#: The note that makes a hidden folder a draft, and the most that is read of it.
+_NOTE, _NOTE_BYTES = "draft.json", 1 << 14
 
 
 # ---- places ------------------------------------------------------------------------------------------------------
@@ -198,7 +204,7 @@ class Draft:
 
     def __enter__(self) -> Draft:
         remove_stale_drafts(self.target.parent)
-        self._room, self._lock = _locked_room(self.target.parent)
+        self._room, self._lock = _locked_room(self.target)
         self.new = self._room / _NEW
         self._old = self._room / _OLD / self.target.name
         self._taking = False
@@ -227,17 +233,20 @@ class Draft:
         try:
             if kind is not None and self._taking and not os.path.lexists(self.new):
                 os.rename(self.target, self._room / _BACK)
-            _put_back(self._room)
+            _put_back(self._room, self.target.name)
         finally:
             # What stood there before is removed only where something stands there now.
             if os.path.lexists(self.target) or not os.path.lexists(self._old):
-                shutil.rmtree(self._room, ignore_errors=True)
+                _remove(self._room)
             if self._lock is not None:
                 os.close(self._lock)
 
 
 def remove_stale_drafts(folder: Path) -> None:
-    """Remove what killed processes left in a folder; drafts of living ones, of others and other things stay."""
+    """Remove what killed processes left in a folder; drafts of living ones, of others and other things stay.
+
+    An earlier result that had been moved aside comes back, under the name that its draft was begun for and no other.
+    """
     try:
         rooms = [folder / entry.name for entry in os.scandir(folder) if _ROOM.fullmatch(entry.name)]
     except OSError:
@@ -250,9 +259,10 @@ def remove_stale_drafts(folder: Path) -> None:
         except OSError:
             continue
         try:
-            if os.fstat(lock).st_uid == os.geteuid() and set(os.listdir(room)) <= {_NEW, _OLD, _BACK}:
-                _put_back(room)
-                shutil.rmtree(room, ignore_errors=True)
+            name = _noted_name(room) if os.fstat(lock).st_uid == os.geteuid() else None
+            if name is not None:
+                _put_back(room, name)
+                _remove(room)
         except OSError:
             continue
         finally:
@@ -281,19 +291,55 @@ def _keep(target: Path, aside: Path) -> None:
         os.rename(target, aside)
 
 
-def _put_back(room: Path) -> None:
+def _put_back(room: Path, name: str) -> None:
     """Put back what was moved aside, where its place is empty."""
-    aside = room / _OLD
-    for name in os.listdir(aside) if aside.is_dir() else ():
-        if not os.path.lexists(room.parent / name):
-            os.rename(aside / name, room.parent / name)
+    aside = room / _OLD / name
+    if os.path.lexists(aside) and not os.path.lexists(room.parent / name):
+        os.rename(aside, room.parent / name)
 
 
-def _locked_room(parent: Path) -> tuple[Path, int | None]:
+def _remove(room: Path) -> None:
+    """Remove a hidden folder, its note last: what is left of one whose removal is cut short is still a draft."""
+    for name in (_NEW, _OLD, _BACK):
+        inside = room / name
+        shutil.rmtree(inside, ignore_errors=True)
+        with suppress(OSError):
+            inside.unlink(missing_ok=True)
+    shutil.rmtree(room, ignore_errors=True)
+
+
+def _note(room: Path, target: Path) -> None:
+    """Note in a hidden folder for which name it was made, and the number of the folder in its file system."""
+    (room / _NOTE).write_text(json.dumps({"target": target.name, "folder": os.lstat(room).st_ino}), encoding="ascii")
+
+
+def _noted_name(room: Path) -> str | None:
+    """The name that a hidden folder was made for; None for a folder that no run of ours is known to have made."""
+    try:
+        entries, old = set(os.listdir(room)), room / _OLD
+        if not entries <= {_NEW, _OLD, _BACK, _NOTE} or not stat.S_ISREG(os.lstat(room / _NOTE).st_mode):
+            return None
+        with open(room / _NOTE, "rb") as file:
+            noted = json.loads(file.read(_NOTE_BYTES))
+        name, folder = noted["target"], noted["folder"]
+        moved = set(os.listdir(old)) if _OLD in entries and not old.is_symlink() else set()
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    plain = isinstance(name, str) and name not in ("", ".", "..") and name == os.path.basename(name)
+    ours = plain and folder == os.lstat(room).st_ino and not old.is_symlink() and moved <= {name}
+    return name if ours else None
+
+
+def _locked_room(target: Path) -> tuple[Path, int | None]:
     """A new hidden folder that only its owner may read, and its lock; None where the system has no locks."""
     while True:
-        room = parent / f".flowveil-draft-{secrets.token_hex(8)}"
+        room = target.parent / f".flowveil-draft-{secrets.token_hex(8)}"
         os.mkdir(room, 0o700)
+        try:
+            _note(room, target)
+        except BaseException:
+            shutil.rmtree(room, ignore_errors=True)
+            raise
         try:
             lock = _lock(room)
         except BlockingIOError:

@@ -275,6 +275,30 @@ def refuse_many_values(values: Mapping[str, int], *, rows: int) -> None:
         )
 
 
+def refuse_many_combinations(flows: SlicedFlows) -> None:
+    """Refuse to make a matrix of each combination of attributes where the combinations are as many as identifiers.
+
+    Two columns of forty values each pass for classes and, together, name every contributor. A study cuts by several
+    attributes as well but makes matrices of single ones, so this is no part of reading; single columns are, see
+    `refuse_many_values`. Flows that were not read, but made by the caller, have no rows to hold against.
+
+    Raises:
+        DataError: there is more than one combination for `ROWS_PER_VALUE` rows, and that is not confirmed.
+    """
+    intake = flows.intake
+    rows = intake.rows - sum(intake.left_out.values())
+    attributes = [at for at, name in enumerate(flows.columns) if name != TIME]
+    n = len({tuple(key[at] for at in attributes) for key in flows.keys})
+    if len(attributes) > 1 and intake.rows and not intake.by_many and n * ROWS_PER_VALUE > rows:
+        names = ", ".join(f"'{flows.columns[at]}'" for at in attributes)
+        raise DataError(
+            f"Too many combinations to make a matrix of each: {names} have {n:,} in {rows:,} rows. Allowed is one for "
+            f"{ROWS_PER_VALUE} rows: combinations of few rows make matrices of one contributor each, published under "
+            "their values. Hint: use fewer columns or classes that many people share, or confirm with --by-many "
+            "(by_many=True) that no combination stands for one person, vehicle or household."
+        )
+
+
 def stacked(parts: Sequence[Cells]) -> Cells:
     """The rows of all parts, one after the other."""
     weight = people = tiles = None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -70,6 +72,36 @@ def test_a_release_that_a_killed_run_had_moved_aside_comes_back(tmp_path):
     remove_stale_drafts(tmp_path)
     assert snapshot(target) == before
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_folder_that_only_looks_like_a_draft_is_neither_unpacked_nor_removed(tmp_path):
+    def room(number, name, note):
+        made = tmp_path / f".flowveil-draft-{number:016x}"
+        for part in ("old", "new"):
+            (made / part).mkdir(parents=True)
+            (made / part / name).write_text("planted")
+        if note is not None:
+            note.setdefault("folder", made.stat().st_ino)
+            (made / "draft.json").write_text(json.dumps(note))
+        return made
+
+    room(1, ".bashrc", None)
+    room(2, ".bashrc", {"target": ".bashrc", "folder": 1})
+    room(3, ".bashrc", {"target": "out"})
+    room(4, "up", {"target": "../up"})
+    room(5, "out", {"target": ["out"]})
+    (room(6, "out", {}) / "draft.json").write_text("[" * 10_000)
+    before = listing(tmp_path)
+    # Drafts of a killed run as they come out of an archive: another folder with the same content.
+    (tmp_path / "moved").mkdir()
+    kill(begin(tmp_path / "moved" / "release"))
+    (draft,) = (tmp_path / "moved").iterdir()
+    shutil.copytree(draft, tmp_path / draft.name)
+    before |= listing(tmp_path)
+    with Draft(tmp_path / "out") as own:
+        own.new.write_text("whole")
+        own.take_place()
+    assert listing(tmp_path) == before | {tmp_path / "out": b"whole"}
 
 
 def test_a_draft_that_somebody_tidies_up_before_it_is_locked_is_begun_again(tmp_path, monkeypatch):

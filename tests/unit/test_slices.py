@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -8,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from conftest import trip_table
+from flowveil.anonymization import anonymize_slices
 from flowveil.cli import main
 from flowveil.engines import read_slices, read_trips
 from flowveil.errors import DataError, ParameterError
@@ -118,6 +122,18 @@ def test_fifty_values_and_one_for_a_hundred_rows_are_allowed_and_times_are_not_c
     assert len(read_slices(table, by="sex", time="t", every="1h")) > 100
 
 
+def test_combinations_are_counted_too_where_a_matrix_of_each_is_made():
+    # Two and three values are few for 300 rows; their six pairs are one for 50 rows.
+    table = timed(300).append_column("area", pa.array([f"SECRET{i % 3}" for i in range(300)]))
+    reading = {"resolution": 6, "person": ""}
+    with pytest.raises(DataError, match=r"6 in 300 rows.*--by-many") as caught:
+        anonymize_slices(read_slices(table, by="sex,area", **reading), k=2)
+    assert "SECRET" not in str(caught.value)
+    assert len(anonymize_slices(read_slices(table, by="sex,area", by_many=True, **reading), k=2)) == 6
+    # Times make more slices, not more combinations.
+    assert len(anonymize_slices(read_slices(table, by="sex", time="t", every="6h", **reading), k=2)) > 3
+
+
 def test_commands_refuse_a_column_like_an_identifier_and_verify_reads_a_confirmed_one(tmp_path, capsys):
     table = timed(600)
     table = table.append_column("area", pa.array([f"a{i % 8}" for i in range(600)]))
@@ -196,3 +212,32 @@ def test_row_order_leaves_no_trace():
         assert np.array_equal(one.trips, two.trips)
         assert np.array_equal(one.weight, two.weight)
         assert np.array_equal(one.people.person, two.people.person)
+
+
+_ENDED_AMID_SLICES = """
+import os, signal, sys
+from flowveil import anonymization, workers
+from flowveil.cli import main
+
+anonymization.SECONDS_ALONE = 0.0
+run = workers._Child.run
+
+def end(child, *task):
+    # Asked to end while other slices wait for their process.
+    os.kill(os.getpid(), signal.SIGTERM)
+    return run(child, *task)
+
+workers._Child.run = end
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the signal is one of POSIX")
+def test_a_run_ended_amid_its_slices_says_one_line_and_writes_nothing(tmp_path):
+    path, out = tmp_path / "t.parquet", tmp_path / "out"
+    pq.write_table(timed(), path)
+    asked = ["anonymize", path, "--time", "t", "--every", "1h", "--resolution", "7", "--workers", "2", "--out", out]
+    ended = subprocess.run([sys.executable, "-c", _ENDED_AMID_SLICES, *asked], capture_output=True, text=True)
+    assert ended.returncode == 130
+    assert ended.stderr.strip() == "Error: Interrupted. Nothing was written."
+    assert list(tmp_path.iterdir()) == [path]

@@ -15,7 +15,7 @@ from flowveil.methods import find_method
 Command = TypeVar("Command", bound=Callable[..., Any])
 Taken = TypeVar("Taken")
 
-BY_MANY = "Allow --by a column with more than 50 values, or more than one for 100 rows."
+BY_MANY = "Allow --by a column with more than 50 values, or more than one value or combination for 100 rows."
 
 
 class _Place(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions only

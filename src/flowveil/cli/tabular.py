@@ -48,6 +48,7 @@ _MARGIN = "A margin to keep (repeatable); by default all pairs."
 _DOMAINS = "JSON: the categories of each column; null among them allows missing values."
 _BINS = "JSON: the edges of the bins of numeric columns."
 _GRID = "The edges of published ranges are multiples of STEP: 1000, 0.5, 6h, 7d (repeatable) [default: a round step]."
+_FINE = "Confirm a --grid of this column finer than the default: edges may be numbers of single people (repeatable)."
 _PUBLIC = "The range of its values, where that is public; either end may be left out (repeatable)."
 _ALLOW = "Publish this column as it is, although it identifies people (repeatable)."
 _CHOOSE = "Cut the widest quasi-identifier, or the one with the most distinct values."
@@ -60,6 +61,7 @@ _columns = options(
     click.option("--no-identifiers", is_flag=True, help=_NO_IDENTIFIERS),
     click.option("--allow-identifier", "allowed", multiple=True, metavar="COLUMN", help=_ALLOW),
     click.option("--grid", "grids", multiple=True, metavar="COLUMN=STEP", help=_GRID),
+    click.option("--fine-grid", "fine_grids", multiple=True, metavar="COLUMN", help=_FINE),
     click.option("--public-range", "ranges", multiple=True, metavar="COLUMN=MIN:MAX", help=_PUBLIC),
     click.option("--kind", "kinds", multiple=True, metavar="COLUMN=KIND", help=_KIND),
     click.option("--order", "orders", multiple=True, metavar="COLUMN=A,B,C", help=_ORDER),
@@ -78,6 +80,7 @@ class _Columns:
     no_identifiers: bool
     allowed: Sequence[str]
     grids: Sequence[str]
+    fine_grids: Sequence[str]
     ranges: Sequence[str]
     kinds: Sequence[str]
     orders: Sequence[str]
@@ -105,7 +108,7 @@ class _Columns:
         kind, order = _pairs(self.kinds, "--kind"), _pairs(self.orders, "--order")
         tree, grid = _pairs(self.hierarchies, "--hierarchy"), _pairs(self.grids, "--grid")
         public = {name: _range(text) for name, text in _pairs(self.ranges, "--public-range").items()}
-        strange = sorted({*kind, *order, *tree, *grid, *public} - set(self.quasi))
+        strange = sorted({*kind, *order, *tree, *grid, *self.fine_grids, *public} - set(self.quasi))
         if strange:
             raise ParameterError(f"Not among the quasi-identifiers: {', '.join(strange)}.")
         return [
@@ -115,6 +118,7 @@ class _Columns:
                 order=tuple(order[name].split(",")) if name in order else None,
                 hierarchy=read_value_hierarchy(tree[name]) if name in tree else None,
                 grid=grid.get(name),
+                fine_grid=name in self.fine_grids,
                 public_range=public.get(name),
             )
             for name in self.quasi

@@ -36,6 +36,7 @@ def verify(output: Output, directory: str, against: str, strict: bool, **given: 
     A release says itself what it guarantees. Say with --k and --protect what it must guarantee.
     """
     from flowveil.api import verify_folder
+    from flowveil.verify.persons import FOLDED, folds_instead
     from flowveil.verify.rendering import not_compared
 
     expect = {name: given.pop(name) for name in ("k", "protect", "k_population", "l")}
@@ -45,18 +46,23 @@ def verify(output: Output, directory: str, against: str, strict: bool, **given: 
             directory, against=against, expect=expect, unread=unread, strict=strict, **reading_of(given)
         )
     note = None if strict else not_compared(Path(directory))
-    output.result({"release": directory, "holds": not findings, "findings": findings, "unread": unread, "note": note})
+    case = given["person_case"]
+    persons = FOLDED if folds_instead(Path(directory), expect=expect, person_case=case) else None
+    said = {"findings": findings, "unread": unread, "note": note, "persons": persons}
+    output.result({"release": directory, "holds": not findings, **said})
     for finding in [*findings, *unread]:
         output.complain(finding)
     if findings:
         sys.exit(3)
     if note is not None:
         output.say(note)
-    output.say(*_what_holds(directory))
+    output.say(*_what_holds(directory, case="fold" if persons else case))
+    if persons is not None:
+        output.say(persons)
 
 
-def _what_holds(directory: str) -> Iterator[str]:
-    """What was proved, and how the input was read for it."""
+def _what_holds(directory: str, *, case: str | None) -> Iterator[str]:
+    """What was proved, and how the input was read for it; ``case`` is None where the release decided on that."""
     from flowveil.release.folder import ReleaseFolder
 
     report = ReleaseFolder(Path(directory)).report
@@ -73,5 +79,5 @@ def _what_holds(directory: str) -> Iterator[str]:
             yield f"But: {line}"
     columns = report["parameters"]["columns"]
     used = ", ".join(f"{role} from '{name}'" for role, name in columns.items() if name)
-    case = report["parameters"].get("person_case") if columns.get("person") else None
+    case = (case or report["parameters"].get("person_case")) if columns.get("person") else None
     yield f"Read as the release says: {used}{f'; upper and lower case of persons: {case}' if case else ''}."

@@ -174,7 +174,8 @@ def read_slices(
         every: step of time: minutes or hours that divide a day (``15min``, ``1h``), ``day``, ``month``, ``hour``,
             ``weekday``, or ``weekday-hour`` (168 slices, each collecting that hour of all weeks).
         by_many: allow attributes with more than 50 values, or more than one for 100 rows. They are refused otherwise: a
-            column like an identifier makes matrices of one contributor each. Times are not concerned.
+            column like an identifier makes matrices of one contributor each. `anonymize_slices` refuses more than one
+            combination of attributes for 100 rows likewise. Times are not concerned.
 
     All other arguments are those of `read_trips`.
 

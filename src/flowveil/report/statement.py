@@ -20,7 +20,8 @@ GIVEN = "a threshold given as a number; it is not k times the mean weight of a t
 
 def statement(report: Mapping[str, Any]) -> list[str]:
     """What is and is not protected, one sentence or two each."""
-    return _of_noise(report["guarantee"]) if report["kind"] == "noisy" else _of_counts(report)
+    said = _of_noise(report["guarantee"]) if report["kind"] == "noisy" else _of_counts(report)
+    return [*said, *_about_spelling(report["parameters"])]
 
 
 def _of_counts(report: Mapping[str, Any]) -> list[str]:
@@ -64,6 +65,16 @@ def _about_persons(guarantee: Mapping[str, Any]) -> list[str]:
     if persons:
         return [f"Protected: at least {max(persons)} different people are behind every published cell."]
     return [unit.caveat for unit in protected if unit.caveat]
+
+
+def _about_spelling(parameters: Mapping[str, Any]) -> list[str]:
+    """That two spellings of one person would count as two people, where the data holder chose so."""
+    if parameters.get("person_case") != "keep" or not parameters["columns"].get("person"):
+        return []
+    return [
+        "Not protected: one person in two spellings. Upper and lower case are taken as different persons "
+        "(--person-case keep): somebody who is spelled both A7 and a7 counts as two."
+    ]
 
 
 def _why_share_is_withheld(part: Mapping[str, Any]) -> str:

@@ -10,7 +10,8 @@ The lowest and the highest number of the table are somebody's as well. Unless th
 both ends are open: `(-inf, 20)` and `[90, inf)`, each with at least k records.
 
 A step that is not declared is round (1, 2 or 5 times a power of ten; for times a usual unit) and depends on the records
-through their number and the two k-th outermost values alone.
+through their number and the two k-th outermost values alone. A declared one that is finer has to be confirmed: with a
+step as fine as the numbers, every edge is somebody's number again.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ def encode_on_grid(table: pa.Table, attribute: Attribute, *, k: int, missing_lab
         The column and its grid; None for categories.
 
     Raises:
-        ParameterError: the step or the range cannot be, or is given for a column of categories.
+        ParameterError: the step or the range cannot be, is given for a column of categories, or the step is finer than
+            the default one and that is not confirmed.
         DataError: numbers lie outside the range that is declared public (counted, never quoted).
     """
     column = encode(table, attribute, missing_label=missing_label)
@@ -183,9 +185,23 @@ def _grid(attribute: Attribute, values: Any, kind: Any, k: int, low: Any, high: 
     name = attribute.name
     low_text, high_text = attribute.public_range or (None, None)
     ends = None if low_text is None else str(low_text), None if high_text is None else str(high_text)
-    if attribute.grid is not None:
-        text = str(attribute.grid)
-        return Grid(parse_step(text, kind, name), text, True, low, high, ends)
+    usual, usual_text = _default_step(values, kind, k, low, high)
+    if attribute.grid is None:
+        return Grid(usual, usual_text, False, low, high, ends)
+    text = str(attribute.grid)
+    step = parse_step(text, kind, name)
+    if step < usual and not attribute.fine_grid:
+        raise ParameterError(
+            f"The grid of column '{name}' is finer than the default: {text}, where {usual_text} leaves k records to a "
+            "cell on average. With cells of few records, the edges of ranges come near the numbers of single people, "
+            "or are these numbers. Hint: take a larger step or leave --grid out; where the numbers of this column may "
+            f"be published exactly, confirm with --fine-grid {name} (Attribute(..., fine_grid=True))."
+        )
+    return Grid(step, text, True, low, high, ends)
+
+
+def _default_step(values: Any, kind: Any, k: int, low: Any, high: Any) -> tuple[Fraction, str]:
+    """The smallest round step with few enough cells, and its text."""
     ordered = np.sort(values)
     n = len(ordered)
     middle = (n - 1) // 2
@@ -195,16 +211,14 @@ def _grid(attribute: Attribute, values: Any, kind: Any, k: int, low: Any, high: 
     cells = max(1, min(MOST_CELLS, n // k))
     least = (end / 2 - begin / 2) / cells * 2
     if pa.types.is_temporal(kind):
-        step, text = _time_step(least, kind)
-    else:
-        whole = pa.types.is_integer(kind)
-        # A column of one fraction: a hundredth of its size is as good a step as any.
-        step = _round_up(least or (0 if whole else max(abs(begin), abs(end)) / 100) or 1.0)
-        step = max(step, Fraction(1)) if whole else step
-        while max(abs(begin), abs(end)) / float(step) >= _MOST_STEPS / 4:
-            step *= 10
-        text = number_text(repr(float(step)))
-    return Grid(step, text, False, low, high, ends)
+        return _time_step(least, kind)
+    whole = pa.types.is_integer(kind)
+    # A column of one fraction: a hundredth of its size is as good a step as any.
+    step = _round_up(least or (0 if whole else max(abs(begin), abs(end)) / 100) or 1.0)
+    step = max(step, Fraction(1)) if whole else step
+    while max(abs(begin), abs(end)) / float(step) >= _MOST_STEPS / 4:
+        step *= 10
+    return step, number_text(repr(float(step)))
 
 
 def _round_up(least: float) -> Fraction:

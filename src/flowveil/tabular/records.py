@@ -52,6 +52,7 @@ class Attribute:
             with a unit, such as ``6h``. None: a round step is chosen.
         public_range: the lowest and the highest number that anybody can have, if they are public knowledge; None
             for an end that is not. See `flowveil.tabular.grid`.
+        fine_grid: confirms a ``grid`` finer than the default step, which may publish numbers of single people.
     """
 
     name: str
@@ -60,8 +61,11 @@ class Attribute:
     hierarchy: Hierarchy | None = None
     grid: str | float | None = None
     public_range: tuple[Any, Any] | None = None
+    fine_grid: bool = False
 
     def __post_init__(self) -> None:
+        if self.fine_grid and self.grid is None:
+            raise ParameterError(f"A fine grid is confirmed for column '{self.name}' (--fine-grid), but none is given.")
         if self.kind is not None and self.kind not in KINDS:
             raise ParameterError(
                 f"Unknown kind '{self.kind}' for column '{self.name}'; allowed: {', '.join(KINDS)}."

@@ -13,6 +13,7 @@ from flowveil.cli import main
 from flowveil.engines import read_slices, read_trips
 from flowveil.errors import ParameterError
 from flowveil.reading.persons import PLACEHOLDERS
+from flowveil.verify.persons import FOLDED
 
 CELL = "8a1fb46622dffff"
 
@@ -87,5 +88,33 @@ def test_the_release_says_how_persons_were_read_and_verify_reads_them_so(tmp_pat
     told = json.loads(capsys.readouterr().out)
     assert told["nobody"] == {"unknown": 5}
     assert told["person_case"] == told["parameters"]["person_case"] == "keep"
+    assert any("Upper and lower case are taken as different persons" in line for line in told["statement"])
+    assert verify_folder(out, against=path, person_case="keep") == []
+
+
+def test_verify_takes_upper_and_lower_case_for_one_unless_the_reader_says_otherwise(tmp_path, capsys):
+    path, out = tmp_path / "t.parquet", tmp_path / "out"
+    six = [f"p{i}" for i in range(6)]
+    pq.write_table(trips_of([*six, *map(str.upper, six)] * 5), path)
+    made = ["anonymize", str(path), "--out", str(out), "--person-case", "keep", "--k", "10", "--protect"]
+    checked = ["verify", str(out), "--against", str(path), "--protect"]
+    main([*made, "people"])
+    with pytest.raises(SystemExit) as stopped:
+        main([*checked, "people", "--k", "10"])
+    assert stopped.value.code == 3
+    assert FOLDED in capsys.readouterr().err
+    assert verify_folder(out, against=path)[-1] == FOLDED
+    main([*checked, "people", "--k", "10", "--person-case", "keep"])
+    said = capsys.readouterr().out
+    assert "persons: keep" in said
+    assert FOLDED not in said
+    # A release that protects trips counts people for a measure only: that is recounted as it was counted.
+    main([*made, "trips"])
     assert verify_folder(out, against=path) == []
-    assert verify_folder(out, against=path, person_case="fold") != []
+    assert verify_folder(out, against=path, expect={"k": 10, "protect": "people"})[-1] == FOLDED
+    # All spellings are of one case: nothing falls short, and the reader learns how people were counted.
+    pq.write_table(trips_of([f"p{i}" for i in range(12)] * 5), path)
+    main([*made, "people"])
+    capsys.readouterr()
+    main([*checked, "people"])
+    assert FOLDED in capsys.readouterr().out

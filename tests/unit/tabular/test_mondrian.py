@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -63,7 +64,7 @@ def test_published_text():
     release = anonymize_records(
         table,
         quasi_identifiers=[
-            Attribute("n", grid=1, public_range=(0, 9)),
+            Attribute("n", grid=1, public_range=(0, 9), fine_grid=True),
             Attribute("o", order=("low", "mid", "high")),
             "u",
             Attribute("h", hierarchy=tree),
@@ -164,7 +165,7 @@ def test_no_edge_is_somebodys_number_and_the_tails_are_open(strict):
     ],
 )  # fmt: skip
 def test_fractions_dates_and_times_have_grids(values, step, shown):
-    attribute = Attribute("v", grid=step)
+    attribute = Attribute("v", grid=step, fine_grid=True)
     release = anonymize_records(pa.table({"v": values}), quasi_identifiers=[attribute], direct_identifiers=[], k=2)
     assert set(release.table["v"].to_pylist()) == shown
 
@@ -176,6 +177,7 @@ def test_fractions_dates_and_times_have_grids(values, step, shown):
         (Attribute("v", grid=0), ParameterError, "above 0"),
         (Attribute("v", grid=0.5), ParameterError, "whole number"),
         (Attribute("v", grid="7d"), ParameterError, "a number above 0"),
+        (Attribute("v", grid=1), ParameterError, "finer than the default: 1, where 2"),
         (Attribute("v", public_range=(5, 1)), ParameterError, "lower end first"),
         (Attribute("v", public_range=("low", None)), ParameterError, "ends like its values"),
         (Attribute("v", public_range=(0, 50)), DataError, "49 records"),
@@ -187,6 +189,26 @@ def test_grids_that_cannot_be(attribute, error, message):
     table = pa.table({"v": list(range(100))})
     with pytest.raises(error, match=message):
         anonymize_records(table, quasi_identifiers=[attribute], direct_identifiers=[], k=2)
+
+
+def test_a_grid_as_fine_as_the_numbers_is_confirmed_or_refused():
+    income = np.random.default_rng(1).normal(30_000, 8_000, 600).round(2)
+    table = pa.table({"income": income})
+
+    def edges(**grid):
+        attribute = Attribute("income", **grid)
+        release = anonymize_records(table, quasi_identifiers=[attribute], direct_identifiers=[], k=5)
+        return {float(edge) for text in release.table["income"].to_pylist() for edge in re.findall(r"[\d.]+", text)}
+
+    usual = edges()
+    assert usual
+    assert not usual & set(income.tolist())
+    with pytest.raises(ParameterError, match="--fine-grid income"):
+        edges(grid=0.01)
+    assert edges(grid=0.01, fine_grid=True) & set(income.tolist())
+    assert edges(grid=5000)
+    with pytest.raises(ParameterError, match="none is given"):
+        Attribute("income", fine_grid=True)
 
 
 def test_the_recheck_of_ranges_finds_edges_that_give_somebody_away():
