@@ -122,7 +122,8 @@ def make(out: Path, only: str) -> None:
             if words[0] == "describe":
                 (target / "out.json").write_text(said.getvalue(), encoding="utf-8")
             if words[0] == "anonymize" and code == 0:
-                with contextlib.redirect_stdout(io.StringIO()):
+                # A map without coordinates has no picture.
+                with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
                     main(["picture", str(target / "out"), "--show", "both", "--out", str(target / "both.svg")])
             note = "" if code == 0 else f" exit {code}: {wrong.getvalue().strip()[:200]}"
             print(f"{name}: {time.perf_counter() - started:.1f} s{note}", flush=True)
