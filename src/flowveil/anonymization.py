@@ -214,8 +214,7 @@ def anonymize_slices(
         k, protect, max_suppressed, k_population, l: as for `anonymize`; the share is that of each slice.
         total: also publish the matrix of all slices together.
         also_every: also publish the matrices of these longer steps of time (``day`` beside ``1h``).
-        common_zones: give all slices the same zones, planned along ODkAnon's schedule so that they are safe in each.
-            Then nothing can be learnt by subtraction.
+        common_zones: give all slices the same zones, safe in each, by ODkAnon's schedule: subtraction reveals nothing.
         accept_differencing: publish although differences between matrices are short of the guarantee.
         workers: processes; more than one are started only where there is enough to do.
         progress: called with the share of the slices that is done.
