@@ -2,7 +2,8 @@
 
 Secrets are planted where they would go unnoticed: unused categories of dictionaries, columns nobody asked for, rows
 that are left out, file names, persons, and the metadata of Arrow and pandas. Then every file that a command writes is
-searched as it is, unpacked (zip, gzip, zlib) and decoded (Parquet and Arrow written again without compression).
+searched as it is, unpacked (zip, gzip, zlib, the zstd pages of Parquet) and decoded (Parquet and Arrow written again
+without compression; the dictionaries of Parquet whole, with entries that no row uses).
 """
 
 from __future__ import annotations
@@ -124,6 +125,10 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
 SILENT = {"demo", "describe", "verify"}
 
 
+#: How a zstd frame begins.
+ZSTD = b"\x28\xb5\x2f\xfd"
+
+
 def readings(content: bytes) -> Iterator[bytes]:
     """A file's bytes, and those of what is packed in it."""
     yield content
@@ -137,6 +142,12 @@ def readings(content: bytes) -> Iterator[bytes]:
     elif content[:4] == b"PAR1":
         file = pq.ParquetFile(io.BytesIO(content))
         yield str(file.metadata.metadata).encode() + str(file.schema_arrow).encode()
+        yield from pages(content)
+        # Whatever the pages are packed with: a dictionary as it stands in the file, not as far as rows use it.
+        kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_dictionary)
+        texts = [field.name for field in file.schema_arrow if any(is_kind(field.type) for is_kind in kinds)]
+        for column in pq.read_table(io.BytesIO(content), columns=texts, read_dictionary=texts).columns:
+            yield from (str(chunk.dictionary.to_pylist()).encode() for chunk in column.chunks)
         sink = io.BytesIO()
         pq.write_table(file.read(), sink, compression="none", use_dictionary=False)
         yield sink.getvalue()
@@ -156,6 +167,20 @@ def readings(content: bytes) -> Iterator[bytes]:
             with suppress(zlib.error):
                 yield zlib.decompressobj().decompress(content[start:])
             start = content.find(b"\x78", start + 1)
+
+
+def pages(content: bytes) -> Iterator[bytes]:
+    """What each zstd frame in a file unpacks to."""
+    start = content.find(ZSTD)
+    while start >= 0:
+        stream = pa.CompressedInputStream(pa.BufferReader(content[start:]), "zstd")
+        page = bytearray()
+        # What follows a frame is none, so it ends in an error; byte by byte nothing before that is lost.
+        with suppress(OSError):
+            while byte := stream.read(1):
+                page += byte
+        yield bytes(page)
+        start = content.find(ZSTD, start + 1)
 
 
 def secrets_in(path: Path) -> set[str]:
@@ -190,6 +215,21 @@ def test_nothing_but_what_is_published_is_in_any_file(command, words, inputs, tm
     assert {path.name: found for path in files if (found := secrets_in(path))} == {}
     printed = (said.out + said.err).replace(str(inputs["trips"].parent), "")
     assert not [name for name, text in SECRETS.items() if text in printed]
+
+
+@pytest.mark.parametrize("store_schema", [False, True])
+@pytest.mark.parametrize("compression", ["zstd", "snappy", "gzip"])
+def test_the_search_finds_an_entry_of_a_dictionary_that_no_row_uses(tmp_path, compression, store_schema):
+    # Zones as in a release, and a person between them: the rows alone do not show it.
+    zones = [f"86{i * 7919:05x}fffffff" for i in range(60)]
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 1] * 200, pa.int32()), [*zones, SECRETS["person"]])
+    path = tmp_path / "flows.parquet"
+    pq.write_table(pa.table({"origin_zone": column}), path, compression=compression, store_schema=store_schema)
+    assert SECRETS["person"] not in str(pq.read_table(path).to_pydict())
+    assert secrets_in(path) == {"person"}
+    if compression == "zstd":
+        assert SECRETS["person"].encode() not in path.read_bytes()
+        assert any(SECRETS["person"].encode() in page for page in pages(path.read_bytes()))
 
 
 def test_the_search_finds_what_is_packed(tmp_path):
