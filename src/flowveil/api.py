@@ -174,7 +174,7 @@ def prepare(name: str, source: Any, **options: Any) -> Prepared:
 def picture(
     release: Publishable | str | PathLike[str], path: str | PathLike[str], *, show: str = "origins", **style: Any
 ) -> Path:
-    """Draw a map of a release into a PNG, SVG or PDF file.
+    """Draw a map of a release into a PNG, SVG or PDF file; of slices, the sum of the finest, without totals.
 
     Args:
         release: a release, or the folder of one: published files are enough.
@@ -183,12 +183,21 @@ def picture(
         **style: see `flowveil.report.pictures.draw`.
     """
     from flowveil.report.pictures import draw
+    from flowveil.report.slices import overview, zones_in
 
     if isinstance(release, Publishable):
         release.check_publishable()
-        return draw(release.flows, release.zones, path, show=show, **style)
-    folder = ReleaseFolder(named_path(release, what="the release"))
-    return draw(folder.flows, folder.zones, path, show=show, **style)
+        flows, zones = release.flows, release.zones
+        columns, parameters = release.slice_columns, release.parameters
+    else:
+        folder = ReleaseFolder(named_path(release, what="the release"))
+        flows, zones = folder.flows, folder.zones
+        columns, parameters = folder.report.get("slice_columns") or (), folder.report["parameters"]
+    if columns:
+        # A total has the trips of its slices once more.
+        flows = overview(flows, columns, parameters["slices"].get("every"))
+        zones = zones_in(flows, zones)
+    return draw(flows, zones, path, show=show, **style)
 
 
 def verify_folder(

@@ -65,7 +65,9 @@ def render(
     parts = [protection_part(report), measures_part(report), parameters_part(report)]
     basemap = tile_server(report.get("basemap"))
     if flows is not None and zones is not None:
-        shown = overview(flows, report) if report.get("slices") else flows
+        shown = flows
+        if report.get("slices"):
+            shown = overview(flows, report["slice_columns"], report["parameters"]["slices"].get("every"))
         most = _COMPACT_FLOWS if compact else None
         parts.insert(0, maps_part(_as_mapped(report), shown, zones, basemap, max_flows=most))
         parts.insert(2, distribution_part(report, flows, zones))

@@ -12,9 +12,12 @@ import pytest
 import shapely
 
 import flowveil
+from flowveil.anonymization import anonymize_slices
+from flowveil.engines import read_slices
 from flowveil.errors import MissingExtraError, OutputError, ParameterError
 from flowveil.report.pictures import SHOWS, class_limits, draw
 from samples.releases import city_flows, region_flows, release_of
+from samples.segmented import survey
 
 pytest.importorskip("matplotlib")
 
@@ -40,6 +43,20 @@ def test_the_published_folder_is_enough_and_bytes_are_stable(release, tmp_path):
         a = flowveil.picture(out, tmp_path / f"a{suffix}", show="both")
         b = flowveil.picture(release, tmp_path / f"b{suffix}", show="both")
         assert a.read_bytes() == b.read_bytes()
+
+
+def test_a_total_is_not_added_to_its_slices(tmp_path):
+    flows = read_slices(survey(), by="sex", time="t", every="1h", resolution=8)
+    asked = {"k": 5, "method": "suppression", "accept_differencing": True}
+    alone = anonymize_slices(flows, **asked)
+    beside = anonymize_slices(flows, total=True, also_every=["day"], **asked)
+    # The total has zones of its own, and the days and the total have the trips of the hours once more.
+    assert set(alone.zones["zone"].to_pylist()) < set(beside.zones["zone"].to_pylist())
+    for show in SHOWS:
+        wanted = alone.picture(tmp_path / "a.svg", show=show).read_bytes()
+        assert beside.picture(tmp_path / "b.svg", show=show).read_bytes() == wanted
+    folder = beside.write(tmp_path / "out")
+    assert flowveil.picture(folder, tmp_path / "c.svg", show=show).read_bytes() == wanted
 
 
 def test_wrong_arguments_are_said(release, tmp_path):
