@@ -22,18 +22,19 @@ from flowveil.reading.database import MISSING
 PLACEHOLDERS = (
     "unknown", "unk", "missing", "anonymous", "anon", "undefined", "unspecified", "unidentified", "not available",
     "not applicable", "not known", "no id", "noid", "no_id", "nobody", "guest", "n.a.", "n.d.", "#n/a", "(null)",
-    "(none)", "(blank)", "(empty)", "<null>", "<none>", "[null]", "tbd", "inconnu", "unbekannt", "desconocido",
+    "(none)", "(blank)", "(empty)", "<null>", "<none>", "[null]", "tbd", "test", "inconnu", "unbekannt", "desconocido",
     "sconosciuto", "desconhecido",
 )  # fmt: skip
-#: The same as patterns: signs of any length, -1 and -9, -99, ..., two zeros or more (an empty UUID as well), and the
-#: smallest and largest whole numbers, which programs write for a missing one. A single 0 is a person: numbering often
-#: begins there.
+#: The same as patterns: signs and x of any length, -1 and -9, -99, ..., two zeros or more (an empty UUID as well), and
+#: the smallest and largest whole numbers, which programs write for a missing one. A single 0 is a person: numbering
+#: often begins there. So are 999 and 99999: where persons are numbered, somebody has these numbers.
 _SIGNS = {
     "?": r"[?]+",
     "-": r"-+",
     ".": r"[.]+",
     "*": r"[*]+",
     "_": r"_+",
+    "x": r"x+",
     "-1": r"-1",
     "-9": r"-9+",
     "00": r"0[0-]*0",

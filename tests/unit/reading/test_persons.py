@@ -41,7 +41,9 @@ def test_folding_does_not_depend_on_what_else_is_in_the_batch():
     assert n_people(["A7", "a7", None]) == 1
 
 
-@pytest.mark.parametrize("word", [*PLACEHOLDERS, "?", "???", "--", "..", "-1", "-999", "0000", "NULL", "n/a", "none"])
+@pytest.mark.parametrize(
+    "word", [*PLACEHOLDERS, "?", "???", "--", "..", "-1", "-999", "0000", "NULL", "n/a", "none", "x", "xxx"]
+)
 @pytest.mark.parametrize("case", ["fold", "keep"])
 def test_a_placeholder_is_nobody(word, case):
     spelled = [word, word.upper(), f" {word.title()} "]
@@ -53,6 +55,10 @@ def test_a_placeholder_is_nobody(word, case):
 )
 def test_negative_numbers_that_stand_for_nobody_are_no_person_and_zero_is_one(persons):
     assert n_people(persons) == 2
+
+
+def test_what_an_identifier_may_well_be_is_a_person():
+    assert n_people(["999", "99999", "0", "x1", "test1", "xy"]) == 6
 
 
 def test_an_empty_uuid_is_nobody():
