@@ -211,6 +211,7 @@ def verify_folder(
         One plain line for each contradiction; empty when the release holds.
     """
     from flowveil.verify import verify_release
+    from flowveil.verify.claims import read_report
     from flowveil.verify.exports import EXPORTS
     from flowveil.verify.files import check_folder
 
@@ -219,25 +220,17 @@ def verify_folder(
         raise ParameterError(f"'{folder.name}' is not a folder. Hint: name the folder that holds manifest.json.")
     findings = check_folder(folder, exports=EXPORTS)
     if findings:
-        # The report says how to read the trips; it is not asked before it is known to be the one that was published.
+        # The report says how to read the trips; it is not asked before it is known to be the one that was published,
+        # and has the form of a report.
         return findings
-    recorded = _parameters_of(folder)
+    report, findings = read_report(folder)
+    if report is None:
+        return findings
+    recorded = report["parameters"]
     engine = {name: reading.pop(name) for name in ("engine", "progress") if name in reading}
     sliced = read_flows(against, Reading.from_parameters(recorded, **reading), **engine)
     flows = sliced if recorded.get("slices") is not None else sliced.whole
     return verify_release(folder, flows, expect=expect, unread=unread, strict=strict)
-
-
-def _parameters_of(folder: Path) -> dict[str, Any]:
-    """What the release's own report says of how it was made."""
-    from flowveil.verify.files import read_json
-
-    try:
-        parameters = read_json(folder / "report.json")["parameters"]
-        return dict(parameters) if isinstance(parameters["columns"], dict) else {}
-    except (OSError, ValueError, KeyError, TypeError):
-        # A report that cannot be read is a finding; the verification itself says so.
-        return {}
 
 
 # ---- what releases do, by the rooms that do it ----------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Any
 from flowveil.guarantee import LOCATIONS, UNITS
 from flowveil.measures import MEASURES, listed
 from flowveil.measures.measure import Measure
+from flowveil.zoning.h3 import MAX_RESOLUTION
 
 Schema = dict[str, Any]
 
@@ -24,6 +25,7 @@ _TEXTS: Schema = {"type": "array", "items": _TEXT}
 _FLAG: Schema = {"type": "boolean"}
 _NUMBER: Schema = {"type": "number"}
 _COUNT: Schema = {"type": "integer", "minimum": 0}
+_SHARE: Schema = {"type": "number", "minimum": 0, "maximum": 1}
 _SCALAR: Schema = {"type": ["string", "number", "boolean", "null"]}
 _OPTION: Schema = {"anyOf": [_SCALAR, {"type": "array", "items": _SCALAR}]}
 _ROLES = ("origin", "destination", "origin_tile", "destination_tile", "person", "weight", "trips", "by", "time")
@@ -111,11 +113,11 @@ def _parameters(*, sliced: bool, noisy: bool) -> Schema:
     """What the user chose; what was not chosen may be left out."""
     entries: Schema = {
         "columns": _object(dict.fromkeys(_ROLES, _or_null(_TEXT)), optional=_ROLES),
-        "max_dropped": _NUMBER,
+        "max_dropped": _SHARE,
         "options": _named(_OPTION),
         "partition_columns": _TEXTS,
         "person_case": {"enum": ["fold", "keep"]},
-        "resolution": _or_null(_COUNT),
+        "resolution": _or_null({**_COUNT, "maximum": MAX_RESOLUTION}),
         "skip_unknown": _FLAG,
         "zones": _named(_OPTION),
     }
@@ -124,7 +126,7 @@ def _parameters(*, sliced: bool, noisy: bool) -> Schema:
             "k": {"type": "integer", "minimum": 1},
             "k_population": _or_null(_NUMBER),
             "l": {"type": ["integer", "null"], "minimum": 1},
-            "max_suppressed": _NUMBER,
+            "max_suppressed": _SHARE,
             "protect": {"type": "array", "items": {"enum": list(UNITS)}},
         }
     optional = list(entries)

@@ -66,3 +66,12 @@ def test_a_note_inside_the_metadata_of_the_map(city):
     pq.write_table(table.replace_schema_metadata({b"geo": json.dumps(geo).encode()}), place)
     rehash(folder)
     assert any("zones.parquet: has 1 entries in its metadata" in line for line in verify_release(folder, flows))
+
+
+@pytest.mark.parametrize("resolution", [10**9, 16, -1, 9])
+def test_a_resolution_that_the_input_was_not_read_with(city, resolution):
+    # A page drawn at such a resolution would never be finished; so nothing is drawn.
+    folder, flows = city
+    edit_report(folder, lambda r: r["parameters"].update(resolution=resolution))
+    (finding,) = verify_release(folder, flows)
+    assert "resolution'" in finding
