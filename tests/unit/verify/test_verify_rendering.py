@@ -278,7 +278,15 @@ def test_another_version_is_recounted_and_its_rendering_is_not(tmp_path, trips_c
     )
     capsys.readouterr()
     main(["verify", str(out), "--against", str(trips_csv)])
-    assert "rendering not compared: made by flowveil 99.0" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "rendering not compared: made by flowveil 99.0" in said.err
+    # What holds is said in the words of whoever counted it.
+    assert "at least 5 trips" in said.out
+    assert "as we say now" not in said.out
+    main(["verify", str(out), "--against", str(trips_csv), "--quiet"])
+    assert "rendering not compared: made by flowveil 99.0" in capsys.readouterr().err
+    main(["verify", str(out), "--against", str(trips_csv), "--json"])
+    assert json.loads(capsys.readouterr().out)["holds"] is None
     with pytest.raises(SystemExit) as left:
         main(["verify", str(out), "--against", str(trips_csv), "--strict"])
     assert left.value.code == 3
@@ -287,3 +295,17 @@ def test_another_version_is_recounted_and_its_rendering_is_not(tmp_path, trips_c
     with pytest.raises(SystemExit) as left:
         main(["verify", str(out), "--against", str(trips_csv)])
     assert left.value.code == 3
+
+
+def test_names_of_columns_give_the_terminal_no_orders(tmp_path, capsys):
+    table = trip_table(300)
+    named = [f"{name}\x07" if name == "start_lat" else name for name in table.column_names]
+    trips, out = tmp_path / "trips.parquet", tmp_path / "out"
+    pq.write_table(table.rename_columns(named), trips)
+    ends = ["--origin", "start_lat\x07,start_lon", "--destination", "end_lat,end_lon"]
+    main(["anonymize", str(trips), *ends, "--k", "5", "--resolution", "7", "--out", str(out), "--quiet"])
+    capsys.readouterr()
+    main(["verify", str(out), "--against", str(trips)])
+    said = capsys.readouterr().out
+    assert "origin from 'start_lat" in said
+    assert "\x07" not in said
