@@ -27,6 +27,11 @@ def check_reading(report: Mapping[str, Any], flows: Flows | SlicedFlows) -> Iter
     for name, value in flows.intake.parameters().items():
         if name in said and not _same(said[name], value, is_column=name == "columns"):
             yield f"report.json: its parameters say another '{name}' than the input was read with"
+    region = said.get("options", {}).get("region")
+    if isinstance(region, str) and region.strip() != "observed" and region != _PATH:
+        named = [name.strip() for name in region.split(",") if name.strip()]
+        if named != report["guarantee"]["domain"].get("region"):
+            yield "report.json: its parameters say another region than its promise"
     if isinstance(flows, SlicedFlows) and "slices" in said:
         every = flows.every.name if flows.every else None
         for name, value in {"every": every, "by_many": flows.intake.by_many}.items():

@@ -137,12 +137,12 @@ def test_a_report_written_otherwise(folder, findings):
 def test_a_note_that_no_method_makes(folder, findings):
     edit_report(folder, lambda r: r.update(notes={"steps": "three trips from 8a1fb46622dffff"}))
     make_again(folder)
-    assert any("notes" in line for line in findings())
+    assert any("report.schema.json" in line for line in findings())
 
 
 def test_a_reason_that_is_none(folder, findings):
     def change(report):
-        withheld = report["withheld"] or {"measures": {}}
+        withheld = report["withheld"] or {"measures": {"trips": []}}
         report["withheld"] = {**withheld, "reason": "one cell has 3 trips"}
 
     edit_report(folder, change)
