@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from flowveil import __version__
+from flowveil.verify.structure import check_structure
 
 #: Formats that are text, and so compared byte by byte; the others are read by readers of their own.
 _TEXT = (".csv", ".geojson", ".json")
@@ -42,6 +43,9 @@ def check_rendering(folder: Path, report: Mapping[str, Any]) -> Iterator[str]:
         report: the content of its report.json.
     """
     if not_compared(folder) is not None:
+        import pyarrow.parquet as pq
+
+        yield from check_structure(folder, pq.read_table(folder / "zones.parquet", partitioning=None, memory_map=False))
         return
     strange = [*_strange_reasons(report), *_strange_words(report)]
     yield from strange

@@ -309,3 +309,22 @@ def test_names_of_columns_give_the_terminal_no_orders(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "origin from 'start_lat" in said
     assert "\x07" not in said
+
+
+OTHERWISE = {
+    "report.html": ("</body>", '<script src="https://example.org/x.js"></script></body>'),
+    "zones.geojson": ('"features"', '"raw": 3, "features"'),
+    "flows.geojson": ('"coordinates":[[2', '"coordinates":[[3'),
+    "kepler.json": MORE["kepler.json"],
+    "flowmap_locations.csv": (",48.", ",47."),
+}
+
+
+def test_the_form_of_what_another_version_rendered(folder, findings):
+    edit_report(folder, lambda r: r.update(version="99.0"))
+    write_json(folder / "manifest.json", {**read_json(folder / "manifest.json"), "version": "99.0"})
+    assert findings() == []
+    changes = {name: change for name, change in OTHERWISE.items() if (folder / name).is_file()}
+    for name, (old, new) in changes.items():
+        edit_text(folder, name, old, new)
+    assert sorted(finding.partition(":")[0] for finding in findings()) == sorted(changes)
