@@ -228,6 +228,7 @@ def verify_folder(
         made the release is not enough. Findings then end with a line that says so.
     """
     from flowveil.verify import verify_release
+    from flowveil.verify.claims import read_report
     from flowveil.verify.exports import EXPORTS
     from flowveil.verify.files import check_folder
     from flowveil.verify.persons import FOLDED, folds_instead
@@ -237,9 +238,13 @@ def verify_folder(
         raise ParameterError(f"'{folder.name}' is not a folder. Hint: name the folder that holds manifest.json.")
     findings = check_folder(folder, exports=EXPORTS)
     if findings:
-        # The report says how to read the trips; it is not asked before it is known to be the one that was published.
+        # The report says how to read the trips; it is not asked before it is known to be the one that was published,
+        # and has the form of a report.
         return findings
-    recorded = _parameters_of(folder)
+    report, findings = read_report(folder)
+    if report is None:
+        return findings
+    recorded = report["parameters"]
     engine = {name: reading.pop(name) for name in ("engine", "progress") if name in reading}
     folds = folds_instead(folder, expect=expect, person_case=reading.get("person_case"))
     if folds:
@@ -248,18 +253,6 @@ def verify_folder(
     flows = sliced if recorded.get("slices") is not None else sliced.whole
     findings = verify_release(folder, flows, expect=expect, unread=unread, strict=strict)
     return [*findings, FOLDED] if findings and folds else findings
-
-
-def _parameters_of(folder: Path) -> dict[str, Any]:
-    """What the release's own report says of how it was made."""
-    from flowveil.verify.files import read_json
-
-    try:
-        parameters = read_json(folder / "report.json")["parameters"]
-        return dict(parameters) if isinstance(parameters["columns"], dict) else {}
-    except (OSError, ValueError, KeyError, TypeError):
-        # A report that cannot be read is a finding; the verification itself says so.
-        return {}
 
 
 # ---- what releases do, by the rooms that do it ----------------------------------------------------------------

@@ -96,7 +96,7 @@ def nested_release(*, short_cell: bool = False) -> Release:
         homogeneous=False,
     )
     guarantee = Guarantee.resolve(flows, k=5)
-    return Release.from_plan(flows, plan, guarantee, method="nested", parameters={"k": 5, "protect": ["trips"]})
+    return Release.from_plan(flows, plan, guarantee, method="atg-dual", parameters={"k": 5, "protect": ["trips"]})
 
 
 # ---- tampering ---------------------------------------------------------------------------------------------------
@@ -162,4 +162,4 @@ def tile_release(trips, *, weight=None, person=None, protect="trips", k=5, notes
     cut = tree.leaf_node
     plan = Plan.from_cuts(flows, cut, cut, guarantee.safe(flows), notes=notes)
     named = {"k": k, "protect": list(guarantee.units)} if parameters is None else parameters
-    return Release.from_plan(flows, plan, guarantee, method="tiles", parameters=named)
+    return Release.from_plan(flows, plan, guarantee, method="suppression", parameters=named)

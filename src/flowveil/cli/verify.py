@@ -48,22 +48,29 @@ def verify(output: Output, directory: str, against: str, strict: bool, **given: 
     note = None if strict else not_compared(Path(directory))
     case = given["person_case"]
     persons = FOLDED if folds_instead(Path(directory), expect=expect, person_case=case) else None
+    # Neither true nor false where nothing contradicts the release, but not all of it could be compared.
+    holds = False if findings else None if unread or note else True
     said = {"findings": findings, "unread": unread, "note": note, "persons": persons}
-    output.result({"release": directory, "holds": not findings, **said})
-    for finding in [*findings, *unread]:
-        output.complain(finding)
+    output.result({"release": directory, "holds": holds, **said})
+    for line in dict.fromkeys([*findings, *unread, *([note] if note else [])]):
+        output.complain(line)
     if findings:
         sys.exit(3)
-    if note is not None:
-        output.say(note)
-    output.say(*_what_holds(directory, case="fold" if persons else case))
+    output.say(*_what_holds(directory, case="fold" if persons else case, whole=holds is True))
     if persons is not None:
         output.say(persons)
 
 
-def _what_holds(directory: str, *, case: str | None) -> Iterator[str]:
-    """What was proved, and how the input was read for it; ``case`` is None where the release decided on that."""
+def _what_holds(directory: str, *, case: str | None, whole: bool) -> Iterator[str]:
+    """What was proved, and how the input was read for it, in words of this program: those of the folder are not asked.
+
+    Args:
+        directory: a release that nothing contradicts, so that its thresholds are recounted ones.
+        case: what was done with upper and lower case of persons; None where the release decided on that.
+        whole: whether all of it could be compared.
+    """
     from flowveil.release.folder import ReleaseFolder
+    from flowveil.report.statement import statement
 
     report = ReleaseFolder(Path(directory)).report
     proved = "every cell was recounted from the raw trips."
@@ -73,11 +80,17 @@ def _what_holds(directory: str, *, case: str | None) -> Iterator[str]:
         )
     if report["kind"] == "noisy":
         proved = "it has the form of its promise, and its counts can be noise of the stated law on the raw ones."
-    yield f"{directory} holds: {proved} {report['statement'][0]}"
-    for line in report["statement"][1:]:
+    first, *others = statement(report)
+    yield f"{directory} holds{'' if whole else ' as far as it could be compared'}: {proved} {first}"
+    for line in others:
         if line.startswith("Not protected: subtraction"):
             yield f"But: {line}"
     columns = report["parameters"]["columns"]
-    used = ", ".join(f"{role} from '{name}'" for role, name in columns.items() if name)
+    used = ", ".join(f"{role} from {_shown(name)}" for role, name in columns.items() if name)
     case = (case or report["parameters"].get("person_case")) if columns.get("person") else None
     yield f"Read as the release says: {used}{f'; upper and lower case of persons: {case}' if case else ''}."
+
+
+def _shown(name: str) -> str:
+    """A name from a folder, in quotation marks and without signs that a terminal obeys."""
+    return f"'{name}'" if name.isprintable() else ascii(name)

@@ -22,6 +22,7 @@ import shapely
 from numpy.typing import NDArray
 
 from flowveil.hierarchy import Floats
+from flowveil.zoning.h3 import MAX_RESOLUTION
 
 #: A page holds at most this many flows and zones of an end: the largest. More would make it slow and large, and nobody
 #: sees more; totals always count all.
@@ -288,7 +289,7 @@ def neutral_grid(zones: pa.Table, resolution: int | None, frame: Frame) -> dict[
     if resolution is None or not codes or not all(h3.is_valid_cell(code) for code in codes):
         return None
     levels = [h3.get_resolution(code) for code in codes]
-    for finest in range(resolution, min(levels), -1):
+    for finest in range(min(resolution, MAX_RESOLUTION), min(levels), -1):
         coarser = [(code, level) for code, level in zip(codes, levels, strict=True) if level < finest]
         if coarser and sum(7 ** (finest - level) for _, level in coarser) <= MAX_GRID_TILES:
             cells = sorted({child for code, _ in coarser for child in h3.cell_to_children(code, finest)})
@@ -313,7 +314,7 @@ def grid_below_boxes(zones: pa.Table, resolution: int | None, frame: Frame) -> d
         return None
     covered = shapely.union_all(known)
     area = _area_km2(shapely.get_parts(covered))
-    for finest in range(resolution, -1, -1):
+    for finest in range(min(resolution, MAX_RESOLUTION), -1, -1):
         # Far too many are not even listed.
         if area / h3.average_hexagon_area(finest, unit="km^2") > 2 * MAX_GRID_TILES:
             continue

@@ -1,4 +1,4 @@
-"""The form of report.json, as a JSON Schema made from the registries of measures and units.
+"""The form of report.json, as a JSON Schema made from the registries of measures, units and methods.
 
 It is shipped beside the verification, which reads the file and not this module:
 
@@ -8,12 +8,15 @@ It is shipped beside the verification, which reads the file and not this module:
 from __future__ import annotations
 
 import json
+import typing
 from collections.abc import Sequence
 from typing import Any
 
 from flowveil.guarantee import LOCATIONS, UNITS
 from flowveil.measures import MEASURES, listed
 from flowveil.measures.measure import Measure
+from flowveil.methods import METHODS, Method
+from flowveil.zoning.h3 import MAX_RESOLUTION
 
 Schema = dict[str, Any]
 
@@ -24,8 +27,31 @@ _TEXTS: Schema = {"type": "array", "items": _TEXT}
 _FLAG: Schema = {"type": "boolean"}
 _NUMBER: Schema = {"type": "number"}
 _COUNT: Schema = {"type": "integer", "minimum": 0}
-_SCALAR: Schema = {"type": ["string", "number", "boolean", "null"]}
-_OPTION: Schema = {"anyOf": [_SCALAR, {"type": "array", "items": _SCALAR}]}
+_SHARE: Schema = {"type": "number", "minimum": 0, "maximum": 1}
+#: Options are numbers of the user's own; larger ones, up or down, are none of a run.
+_LARGEST_OPTION = 10**12
+_OF_TYPE: dict[Any, Schema] = {
+    bool: _FLAG,
+    int: {"type": "integer", "minimum": -_LARGEST_OPTION, "maximum": _LARGEST_OPTION},
+    float: {"type": "number", "minimum": -_LARGEST_OPTION, "maximum": _LARGEST_OPTION},
+    type(None): {"type": "null"},
+    # The only option that is a text is the region of noise, which is compared with the promise.
+    str: _TEXT,
+}
+#: What each method notes of its run. Numbers are its own: no recount can have them.
+_STEPS: Schema = {"type": "integer", "minimum": 0, "maximum": 2**31}
+_LEVELS: Schema = {"type": "integer", "minimum": 0, "maximum": 64}
+_PRICE: Schema = {"type": ["number", "null"], "minimum": 0}
+_ATG: Schema = {"v_target": _PRICE, "lambda": _PRICE}
+_NOTES: dict[str, Schema] = {
+    "twincut": {"stopped_early": _FLAG},
+    "paircut": {"proven_gap": _PRICE},
+    "odkanon": {"steps": _STEPS, "roots_reached": _FLAG},
+    "oigh": {"origin_levels_up": _LEVELS, "destination_levels_up": _LEVELS},
+    "atg-dual": _ATG,
+    "atg-soft": _ATG,
+    "mondrian": {"partitioning": {"enum": ["relaxed", "strict"]}, "partitions": _STEPS},
+}
 _ROLES = ("origin", "destination", "origin_tile", "destination_tile", "person", "weight", "trips", "by", "time")
 
 
@@ -48,9 +74,30 @@ def _ref(name: str) -> Schema:
     return {"$ref": f"#/$defs/{name}"}
 
 
-def _named(values: Schema) -> Schema:
-    """An object whose entries a method or a map names."""
-    return {"type": "object", "patternProperties": {"^[a-z][a-z0-9_]*$": values}, "additionalProperties": False}
+def _some_of(properties: Schema) -> Schema:
+    """An object of some of these entries and no others."""
+    return _object(properties, optional=list(properties))
+
+
+def _type(hint: Any) -> Schema:
+    """What a hint of a signature allows."""
+    if typing.get_origin(hint) is typing.Literal:
+        return {"enum": list(typing.get_args(hint))}
+    if typing.get_args(hint):
+        return {"anyOf": [_type(inner) for inner in typing.get_args(hint)]}
+    return _OF_TYPE[hint]
+
+
+def _of_method(method: Method) -> Schema:
+    """The options that a method has, by its signature, and the notes that it makes."""
+    hints = typing.get_type_hints(method.plan)
+    options = _some_of({name: _type(hints[name]) for name in method.options})
+    return {
+        "properties": {
+            "parameters": {"properties": {"options": options}},
+            "notes": _some_of(_NOTES.get(method.name, {})),
+        }
+    }
 
 
 def _measure(measure: Measure) -> Schema:
@@ -111,20 +158,20 @@ def _parameters(*, sliced: bool, noisy: bool) -> Schema:
     """What the user chose; what was not chosen may be left out."""
     entries: Schema = {
         "columns": _object(dict.fromkeys(_ROLES, _or_null(_TEXT)), optional=_ROLES),
-        "max_dropped": _NUMBER,
-        "options": _named(_OPTION),
+        "max_dropped": _SHARE,
+        "options": {"type": "object"},
         "partition_columns": _TEXTS,
         "person_case": {"enum": ["fold", "keep"]},
-        "resolution": _or_null(_COUNT),
+        "resolution": _or_null({**_COUNT, "maximum": MAX_RESOLUTION}),
         "skip_unknown": _FLAG,
-        "zones": _named(_OPTION),
+        "zones": _some_of(dict.fromkeys(("tile", "parent", "levels", "lat", "lon", "name"), _TEXT)),
     }
     if not noisy:
         entries |= {
             "k": {"type": "integer", "minimum": 1},
             "k_population": _or_null(_NUMBER),
             "l": {"type": ["integer", "null"], "minimum": 1},
-            "max_suppressed": _NUMBER,
+            "max_suppressed": _SHARE,
             "protect": {"type": "array", "items": {"enum": list(UNITS)}},
         }
     optional = list(entries)
@@ -168,7 +215,7 @@ def _report(kind: str) -> Schema:
     entries: Schema = {
         "kind": {"const": kind},
         "version": _TEXT,
-        "method": {"type": "string", "pattern": "^[a-z][a-z0-9-]*$"},
+        "method": {"enum": [m.name for m in METHODS.values() if (m.promises == "epsilon") == noisy]},
         "parameters": _parameters(sliced=sliced, noisy=noisy),
         "guarantee": _ref("privacy_loss" if noisy else "guarantee"),
         "homogeneous": _FLAG,
@@ -176,7 +223,7 @@ def _report(kind: str) -> Schema:
         "suppression": _suppression(noisy=noisy),
         "measures": all_listed if noisy or sliced else _ref("measures"),
         "withheld": _ref("withheld") if noisy else no_or_some_withheld,
-        "notes": _named(_SCALAR),
+        "notes": {"type": "object"},
         "command": _TEXT,
         "statement": {**_TEXTS, "minItems": 1},
         "basemap": _TEXT,
@@ -211,6 +258,13 @@ def report_schema() -> Schema:
                 "then": _ref(kind),
             }
             for kind in KINDS
+        ]
+        + [
+            {
+                "if": {"properties": {"method": {"const": name}}, "required": ["method"]},
+                "then": _of_method(method),
+            }
+            for name, method in METHODS.items()
         ],
         "$defs": {
             **{kind: _report(kind) for kind in KINDS},

@@ -134,7 +134,12 @@ def _compare(kind: str, found: Columns | None, expected: Columns, slice_columns:
     if any(key not in found for key in keys):
         yield f"has no column {' or '.join(key for key in keys if key not in found)}"
         return
-    ours, theirs = (_sorted(columns, keys) for columns in (found, expected))
+    try:
+        ours, theirs = (_sorted(columns, keys) for columns in (found, expected))
+    except (ValueError, TypeError):
+        # Codes that are lists, or columns of different lengths.
+        yield f"its {kind} are not those of the release"
+        return
     if len(ours[0]) != len(theirs[0]) or any(np.any(ours[0][:, i] != theirs[0][:, i]) for i in range(len(keys))):
         yield f"its {kind} are not those of the release"
         return

@@ -19,6 +19,7 @@ from flowveil.verify.files import check_folder
 from flowveil.verify.measures import check_measures
 from flowveil.verify.noise import check_noise
 from flowveil.verify.outlines import check_outlines
+from flowveil.verify.parameters import check_reading
 from flowveil.verify.parquet import check_layouts, check_rewriting, read_layout, whole_table
 from flowveil.verify.raw import Raw, load_map, load_rows
 from flowveil.verify.rendering import check_rendering
@@ -44,6 +45,9 @@ def recount(
     if report is None:
         return findings
     raw, noisy = Raw.of(flows), report["kind"] == "noisy"
+    findings = list(check_reading(report, flows))
+    if findings:
+        return findings
     findings = check_layouts(place, most_rows=None if noisy else raw.most_rows)
     if findings:
         return findings

@@ -15,23 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from flowveil import __version__
+from flowveil.verify.structure import check_structure
 
 #: Formats that are text, and so compared byte by byte; the others are read by readers of their own.
 _TEXT = (".csv", ".geojson", ".json")
 _VERSION = re.compile(r"[0-9][0-9A-Za-z.+-]{0,39}")
-#: What methods note of their runs, and the words that such a note may be. Numbers are the method's own.
-_NOTES: Mapping[str, tuple[str, ...]] = {
-    "destination_levels_up": (),
-    "lambda": (),
-    "origin_levels_up": (),
-    "partitioning": ("relaxed", "strict"),
-    "partitions": (),
-    "proven_gap": (),
-    "roots_reached": (),
-    "steps": (),
-    "stopped_early": (),
-    "v_target": (),
-}
 
 
 def not_compared(folder: Path) -> str | None:
@@ -55,8 +43,11 @@ def check_rendering(folder: Path, report: Mapping[str, Any]) -> Iterator[str]:
         report: the content of its report.json.
     """
     if not_compared(folder) is not None:
+        import pyarrow.parquet as pq
+
+        yield from check_structure(folder, pq.read_table(folder / "zones.parquet", partitioning=None, memory_map=False))
         return
-    strange = [*_strange_notes(report["notes"]), *_strange_reasons(report), *_strange_words(report)]
+    strange = [*_strange_reasons(report), *_strange_words(report)]
     yield from strange
     # What is not a release's own may make a renderer fail.
     if not strange:
@@ -120,14 +111,3 @@ def _strange_reasons(report: Mapping[str, Any]) -> Iterator[str]:
         listed = withheld["measures"]
         if any(part["measures"][basis].get(name) is not None for basis in listed for name in listed[basis]):
             yield "report.json: a measure is listed as withheld and told"
-
-
-def _strange_notes(notes: Any) -> Iterator[str]:
-    """Notes are a method's own and cannot be recounted; so they are of known names, and numbers or known words."""
-    strange = [
-        name
-        for name, value in notes.items()
-        if name not in _NOTES or (not isinstance(value, int | float | None) and value not in _NOTES[name])
-    ]
-    if strange:
-        yield f"report.json: {len(strange)} of its notes are none that a method makes"

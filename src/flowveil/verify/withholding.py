@@ -180,7 +180,8 @@ def _reaches_all(claims: Claims, pairs: str, sign: int = -1) -> str:
 def must_withhold_overall(db: Database, claims: Claims, flows: Flows, secret: set[int]) -> bool:
     """Whether a total of slices would reveal what slices withhold: their sum follows by subtraction.
 
-    Where persons are known, that sum must be k people's like any slice.
+    The same is asked of that sum as of the total of one matrix: three terms at the least, and, where slices withhold
+    theirs, more than three pairs that it can lie in. Where persons are known, it must be k people's like any slice.
 
     Args:
         db: the tables of the recount.
@@ -209,4 +210,26 @@ def must_withhold_overall(db: Database, claims: Claims, flows: Flows, secret: se
         # Unpublished slices alone: more than each can hold, if it were short, is certain of none.
         reaches = f"{reaches} AND NOT {_reaches_all(claims, str(absent + 1))}"
     whole = f"SELECT sum(trips)::BIGINT AS trips, sum(weight) AS weight, {people} AS people FROM pool"
-    return bool(n < _FEWEST or db.one(f"SELECT NOT ({enough}) OR ({reaches}) FROM ({whole})"))
+    few = _most_terms(db, claims, listed) < _FEWEST or (bool(secret) and absent + pairs <= _FEWEST)
+    return bool(few or db.one(f"SELECT NOT ({enough}) OR ({reaches}) FROM ({whole})"))
+
+
+def _most_terms(db: Database, claims: Claims, listed: str) -> int:
+    """Of how many values the sum is at the most: flows of slices that are not published, and suppressed cells.
+
+    Where cells are suppressed as a whole and their zones are known they are counted as cells, else flow by flow.
+
+    Args:
+        db: the tables of the recount.
+        claims: the report.
+        listed: SQL of the slices that withhold their total.
+    """
+    absent = int(db.one("SELECT count(*) FROM rows ANTI JOIN finest USING (m)"))
+    if claims.levels is not None or not claims.homogeneous:
+        return absent + int(db.one(f"SELECT count(*) FROM suppressed WHERE s IN ({listed})"))
+    terms = (
+        "SELECT DISTINCT u.s, mo.z AS a, md.z AS b, CASE WHEN mo.z IS NULL OR md.z IS NULL THEN flow END AS alone "
+        "FROM suppressed u LEFT JOIN member_o mo ON o = mo.tile AND u.s = mo.s "
+        f"LEFT JOIN member_d md ON d = md.tile AND u.s = md.s WHERE u.s IN ({listed})"
+    )
+    return absent + int(db.one(f"SELECT count(*) FROM ({terms})"))

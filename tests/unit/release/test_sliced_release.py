@@ -192,13 +192,18 @@ def test_sums_over_slices_are_not_told_where_a_slice_withholds():
         assert report["measures"]["trips"][name] is None
 
 
-def test_what_one_slice_withholds_does_not_follow_from_the_total():
+def test_what_one_slice_withholds_does_not_follow_from_the_total(tmp_path: Path):
     """All three pairs of F that are not listed hold somebody: its suppressed volume says so, and that of all."""
     listed = {("a1", "b1"): 20, ("a2", "b2"): 25}
     few = {**listed, ("b1", "b1"): 26, ("a1", "b2"): 4, ("a2", "b1"): 4, ("b1", "b2"): 4}
-    report = summarize(anonymize_slices(segments(F=few, M=listed), "suppression", k=10, max_suppressed=0.3))
+    flows = segments(F=few, M=listed)
+    family = anonymize_slices(flows, "suppression", k=10, max_suppressed=0.3)
+    report = summarize(family)
     assert report["slices"][0]["measures"]["trips"]["suppressed_share"] is None
     assert report["measures"]["trips"]["suppressed_share"] is None
+    folder = family.write(tmp_path / "release")
+    amended(folder, lambda r: r["measures"]["trips"].update(suppressed_share=12 / 128))
+    assert any("withhold" in line for line in verify_release(folder, flows))
 
 
 def test_no_slice_tells_the_mean_weight_where_another_withholds():

@@ -15,6 +15,7 @@ from flowveil import anonymize
 from flowveil.anonymization import anonymize_slices
 from flowveil.disclosure.withholding import revealing
 from flowveil.measures import MEASURES
+from flowveil.methods import K_METHODS
 from flowveil.report.schema import KINDS, schema_text
 from flowveil.report.summary import json_text, summarize
 from flowveil.slices import SlicedFlows
@@ -78,3 +79,13 @@ def test_reports_have_that_form_and_no_other(kind):
         _at(carrier, *path)["Bob"] = 1
         spoilt.append(carrier)
     assert not any(FORM.is_valid(wrong) for wrong in spoilt)
+
+
+@pytest.mark.parametrize("method", K_METHODS)
+def test_options_and_notes_are_those_of_the_method(method):
+    options = {"lambda_": 20.0} if method == "atg-soft" else {}
+    report = json.loads(json_text(summarize(anonymize(city_flows(), method, 3, **options))))
+    FORM.validate(report)
+    assert not FORM.is_valid({**report, "notes": {**report["notes"], "Bob": 1}})
+    report["parameters"]["options"]["Bob"] = 1
+    assert not FORM.is_valid(report)

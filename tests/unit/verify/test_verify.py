@@ -522,7 +522,7 @@ def test_a_method_that_counts_wrongly_is_stopped_before_anything_is_published(tm
     largest = np.flatnonzero(good.cell_of_flow == good.cells.trips.argmax())
     kept[largest[0]] = False
     plan: Plan = dataclasses.replace(good.plan, kept=kept)
-    bad = Release.from_plan(flows, plan, good.guarantee, method="bad", parameters={})
+    bad = Release.from_plan(flows, plan, good.guarantee, method="odkanon", parameters={})
     with pytest.raises(GuaranteeError, match="another number of trips"):
         bad.write(tmp_path / "release")
     assert list(tmp_path.iterdir()) == []

@@ -25,13 +25,29 @@ def city(tmp_path):
         lambda r: r["measures"]["trips"].update(raw_total=123),
         lambda r: r["measures"].update(persons={"k_trips": 3}),
         lambda r: r["suppression"].update(cells=3),
+        lambda r: r["suppression"].update(beta="raw"),
+        lambda r: r.update(method="raw"),
+        lambda r: r["parameters"].update(raw="8a1fb46622dffff"),
+        lambda r: r["parameters"].update(columns={"raw": "8a1fb46622dffff"}),
+        lambda r: r["parameters"].update(zones={"raw": "8a1fb46622dffff"}),
+        lambda r: r["parameters"].update(max_dropped=31337),
+        lambda r: r["parameters"].update(person_case="raw"),
+        lambda r: r["parameters"]["options"].update(raw=3),
+        lambda r: r["parameters"]["options"].update(budget="raw"),
+        # An option and a note of another method.
+        lambda r: r["parameters"]["options"].update(objective="error"),
+        lambda r: r["notes"].update(stopped_early=True),
+        lambda r: r["notes"].update(steps=10**29),
+        lambda r: r["notes"].update(roots_reached=31337),
+        lambda r: r.update(withheld={"measures": {"raw": []}, "reason": "raw"}),
     ],
 )
 def test_an_entry_that_no_report_has(city, change):
     folder, flows = city
     edit_report(folder, change)
     findings = verify_release(folder, flows)
-    assert any("report.schema.json" in line for line in findings), findings
+    assert findings
+    assert all("report.schema.json" in line for line in findings), findings
     assert not any("raw" in line or "8a1fb46622dffff" in line for line in findings)
 
 
@@ -66,3 +82,23 @@ def test_a_note_inside_the_metadata_of_the_map(city):
     pq.write_table(table.replace_schema_metadata({b"geo": json.dumps(geo).encode()}), place)
     rehash(folder)
     assert any("zones.parquet: has 1 entries in its metadata" in line for line in verify_release(folder, flows))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("columns", {"person": "Bob"}), ("partition_columns", ["Bob"]), ("zones", {"name": "Bob"})]
+)
+def test_names_of_columns_that_the_input_was_not_read_with(city, name, value):
+    folder, flows = city
+    edit_report(folder, lambda r: r["parameters"].update({name: value}))
+    assert verify_release(folder, flows) == [
+        f"report.json: its parameters say another '{name}' than the input was read with"
+    ]
+
+
+@pytest.mark.parametrize("resolution", [10**9, 16, -1, 9])
+def test_a_resolution_that_the_input_was_not_read_with(city, resolution):
+    # A page drawn at such a resolution would never be finished; so nothing is drawn.
+    folder, flows = city
+    edit_report(folder, lambda r: r["parameters"].update(resolution=resolution))
+    (finding,) = verify_release(folder, flows)
+    assert "resolution'" in finding

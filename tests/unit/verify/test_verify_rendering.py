@@ -137,12 +137,12 @@ def test_a_report_written_otherwise(folder, findings):
 def test_a_note_that_no_method_makes(folder, findings):
     edit_report(folder, lambda r: r.update(notes={"steps": "three trips from 8a1fb46622dffff"}))
     make_again(folder)
-    assert any("notes" in line for line in findings())
+    assert any("report.schema.json" in line for line in findings())
 
 
 def test_a_reason_that_is_none(folder, findings):
     def change(report):
-        withheld = report["withheld"] or {"measures": {}}
+        withheld = report["withheld"] or {"measures": {"trips": []}}
         report["withheld"] = {**withheld, "reason": "one cell has 3 trips"}
 
     edit_report(folder, change)
@@ -278,7 +278,15 @@ def test_another_version_is_recounted_and_its_rendering_is_not(tmp_path, trips_c
     )
     capsys.readouterr()
     main(["verify", str(out), "--against", str(trips_csv)])
-    assert "rendering not compared: made by flowveil 99.0" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "rendering not compared: made by flowveil 99.0" in said.err
+    # What holds is said in the words of whoever counted it.
+    assert "at least 5 trips" in said.out
+    assert "as we say now" not in said.out
+    main(["verify", str(out), "--against", str(trips_csv), "--quiet"])
+    assert "rendering not compared: made by flowveil 99.0" in capsys.readouterr().err
+    main(["verify", str(out), "--against", str(trips_csv), "--json"])
+    assert json.loads(capsys.readouterr().out)["holds"] is None
     with pytest.raises(SystemExit) as left:
         main(["verify", str(out), "--against", str(trips_csv), "--strict"])
     assert left.value.code == 3
@@ -287,3 +295,36 @@ def test_another_version_is_recounted_and_its_rendering_is_not(tmp_path, trips_c
     with pytest.raises(SystemExit) as left:
         main(["verify", str(out), "--against", str(trips_csv)])
     assert left.value.code == 3
+
+
+def test_names_of_columns_give_the_terminal_no_orders(tmp_path, capsys):
+    table = trip_table(300)
+    named = [f"{name}\x07" if name == "start_lat" else name for name in table.column_names]
+    trips, out = tmp_path / "trips.parquet", tmp_path / "out"
+    pq.write_table(table.rename_columns(named), trips)
+    ends = ["--origin", "start_lat\x07,start_lon", "--destination", "end_lat,end_lon"]
+    main(["anonymize", str(trips), *ends, "--k", "5", "--resolution", "7", "--out", str(out), "--quiet"])
+    capsys.readouterr()
+    main(["verify", str(out), "--against", str(trips)])
+    said = capsys.readouterr().out
+    assert "origin from 'start_lat" in said
+    assert "\x07" not in said
+
+
+OTHERWISE = {
+    "report.html": ("</body>", '<script src="https://example.org/x.js"></script></body>'),
+    "zones.geojson": ('"features"', '"raw": 3, "features"'),
+    "flows.geojson": ('"coordinates":[[2', '"coordinates":[[3'),
+    "kepler.json": MORE["kepler.json"],
+    "flowmap_locations.csv": (",48.", ",47."),
+}
+
+
+def test_the_form_of_what_another_version_rendered(folder, findings):
+    edit_report(folder, lambda r: r.update(version="99.0"))
+    write_json(folder / "manifest.json", {**read_json(folder / "manifest.json"), "version": "99.0"})
+    assert findings() == []
+    changes = {name: change for name, change in OTHERWISE.items() if (folder / name).is_file()}
+    for name, (old, new) in changes.items():
+        edit_text(folder, name, old, new)
+    assert sorted(finding.partition(":")[0] for finding in findings()) == sorted(changes)

@@ -1,0 +1,57 @@
+"""The parameters of report.json that say how the input was read, held against how it was read for the recount.
+
+Whoever changes them changes what people read, and what the page draws. Names of columns are texts of the user's own:
+nothing but the input can say that they are names and not messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flowveil.flows import Flows
+from flowveil.slices import SlicedFlows
+
+#: What stands for a text that looks like a path, which no report shows.
+_PATH = "(a path; not published)"
+
+
+def check_reading(report: Mapping[str, Any], flows: Flows | SlicedFlows) -> Iterator[str]:
+    """Compare what a report says of the reading with the reading itself; what it does not say is no message.
+
+    Args:
+        report: the content of report.json; it has the form that the schema asks for.
+        flows: the input as it was read.
+    """
+    said = report["parameters"]
+    for name, value in flows.intake.parameters().items():
+        if name in said and not _same(said[name], value, is_column=name == "columns"):
+            yield f"report.json: its parameters say another '{name}' than the input was read with"
+    region = said.get("options", {}).get("region")
+    if isinstance(region, str) and region.strip() != "observed" and region != _PATH:
+        named = [name.strip() for name in region.split(",") if name.strip()]
+        if named != report["guarantee"]["domain"].get("region"):
+            yield "report.json: its parameters say another region than its promise"
+    if isinstance(flows, SlicedFlows) and "slices" in said:
+        every = flows.every.name if flows.every else None
+        for name, value in {"every": every, "by_many": flows.intake.by_many}.items():
+            if said["slices"][name] != value:
+                yield f"report.json: its slices have another '{name}' than the input was read with"
+
+
+def _same(said: Any, read: Any, *, is_column: bool) -> bool:
+    if isinstance(read, Mapping):
+        return (
+            isinstance(said, Mapping)
+            and set(said) == set(read)
+            and all(_same(said[role], read[role], is_column=is_column) for role in read)
+        )
+    if isinstance(read, list):
+        return (
+            isinstance(said, list)
+            and len(said) == len(read)
+            and all(_same(a, b, is_column=is_column) for a, b in zip(said, read, strict=True))
+        )
+    if isinstance(read, str) and not is_column and ("/" in read or "\\" in read):
+        return bool(said == _PATH)
+    return type(said) is type(read) and bool(said == read)
