@@ -14,9 +14,8 @@ The way of a folder, each step in a file of its own: ``files`` (nothing is parse
 hash), ``parquet`` (every byte accounted for), ``claims`` (the report against ``report.schema.json`` and its guarantee
 against the input), ``parameters``, ``tables``, ``carriers``, ``exports``, ``binaries``, then ``raw``, ``slices``,
 ``zones`` or ``boxes``, ``outlines``, ``cells``, ``measures`` (with ``withholding``, ``losses`` and ``floor``),
-``differences``; for noise ``noise`` and ``law``; last, ``rendering``, or ``structure`` for another version. ``recount`` has their order.
-A step writes tables of its own, each
-once, and can change none of another: see ``database``.
+``differences``; for noise ``noise`` and ``law``; last, ``rendering``, or ``structure`` for another version. ``recount``
+has their order. A step writes tables of its own, each once, and can change none of another: see ``database``.
 
 Findings never quote a value below the guarantee: they count cells, flows and zones.
 """

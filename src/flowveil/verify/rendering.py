@@ -109,5 +109,7 @@ def _strange_reasons(report: Mapping[str, Any]) -> Iterator[str]:
         if not set(withheld["reason"].split(AND)) <= set(REASONS):
             yield "report.json: a reason for withholding is none that a release has"
         listed = withheld["measures"]
+        if not any(listed.values()):
+            yield "report.json: a reason for withholding stands where nothing is withheld"
         if any(part["measures"][basis].get(name) is not None for basis in listed for name in listed[basis]):
             yield "report.json: a measure is listed as withheld and told"

@@ -17,7 +17,7 @@ from flowveil.cli import main
 from flowveil.engines import read_slices
 from flowveil.publish.exports import FORMATS
 from flowveil.report.html import render
-from flowveil.report.summary import json_text, words
+from flowveil.report.summary import REASONS, json_text, words
 from flowveil.verify import verify_release
 from samples.releases import city_flows, edit_report, edit_table, read_json, rehash, release_of, write_json
 from samples.segmented import survey
@@ -148,6 +148,14 @@ def test_a_reason_that_is_none(folder, findings):
     edit_report(folder, change)
     make_again(folder)
     assert any("reason for withholding" in line or "'withheld" in line for line in findings())
+
+
+@pytest.mark.parametrize("good", ["plain"], indirect=True)
+def test_a_reason_for_withholding_nothing(folder, findings):
+    withheld = {"measures": {"trips": [], "weight": []}, "reason": REASONS[0]}
+    edit_report(folder, lambda r: r.update(withheld=withheld))
+    make_again(folder)
+    assert any("where nothing is withheld" in line for line in findings())
 
 
 # ---- text exports -----------------------------------------------------------------------------------------------
