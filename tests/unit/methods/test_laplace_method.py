@@ -18,7 +18,6 @@ from flowveil.flows import Cells, People
 from flowveil.methods import METHODS
 from flowveil.methods.epsilon import WeakPromiseWarning
 from flowveil.methods.laplace import bounded_trips
-from flowveil.report.statement import statement
 from flowveil.zoning.h3 import h3_hierarchy
 from reference.goodness import FALSE_ALARM, fit, laplace_law
 
@@ -387,7 +386,7 @@ def test_a_large_epsilon_is_refused_and_a_weak_one_warned_of():
         anonymize(flows, "laplace", epsilon=1e-7, **options)
     with pytest.warns(WeakPromiseWarning, match="factor of"):
         release = anonymize(flows, "laplace", epsilon=12, **options)
-    said = statement({"kind": "noisy", "guarantee": release.guarantee.to_dict()})
+    said = release.summary()["statement"]
     assert any(line.startswith("Weak: ε = 12") for line in said)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -260,7 +260,7 @@ TAMPERED = {
     "a threshold too many": (lambda f: rewrite_report(f, lambda r: r["guarantee"].update(threshold=3)), "δ is 0"),
     "another region": (
         lambda f: rewrite_report(f, lambda r: r["guarantee"]["domain"].update(region=["851f8d3bfffffff"])),
-        "outside the region",
+        "another region than its promise",
     ),
     "another level": (
         lambda f: rewrite_report(f, lambda r: r["guarantee"]["domain"].update(level=6)),
