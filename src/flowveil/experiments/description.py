@@ -99,6 +99,7 @@ class Description:
         contributors: about people, or None where the input has none.
         floor: the mean generalisation error that no hierarchical method can beat at this k and suppression where trips
             are protected, whatever else the data could protect. None where it was not computed.
+        hierarchy: the tree that the floor is that of.
         max_suppressed: the share that may be suppressed, for the floor and the advice.
         advice: where to start, in sentences.
     """
@@ -119,6 +120,7 @@ class Description:
     levels: tuple[Level, ...]
     contributors: Contributors | None
     floor: float | None
+    hierarchy: str
     max_suppressed: float
     advice: tuple[str, ...]
 
@@ -154,9 +156,9 @@ class Description:
         if self.floor is not None:
             yield ""
             yield (
-                f"Floor where trips are protected: no hierarchical method gets below {self.floor:,.1f} tiles of mean "
-                f"generalisation error with {self.max_suppressed:.0%} of the trips suppressed."
-                + self._above_the_floor()
+                f"Floor where trips are protected, hierarchy {self.hierarchy}: no hierarchical method gets below "
+                f"{self.floor:,.1f} tiles of mean generalisation error with {self.max_suppressed:.0%} of the trips "
+                "suppressed." + self._above_the_floor()
             )
         yield ""
         yield "Where to start"
@@ -192,17 +194,21 @@ class Description:
         return f"<Description of {self.flows:,} flows, internal>"
 
 
-def describe_flows(flows: Flows, *, k: int = 10, max_suppressed: float = 0.1) -> Description:
+def describe_flows(
+    flows: Flows, *, k: int = 10, max_suppressed: float = 0.1, hierarchy: str | None = None
+) -> Description:
     """Describe flows before anything is anonymised.
 
     Args:
         flows: what `read_trips` returns.
         k: what safety is held against, in every unit that the data has.
         max_suppressed: share that may be suppressed, for the floor and the advice.
+        hierarchy: the tree that the floor is that of, ``h3`` or ``halves``; by default that of TwinCut. Levels are
+            those of the tree that the flows were read with.
 
     Raises:
         DataError: there are no flows.
-        ParameterError: k or the share is out of range.
+        ParameterError: k or the share is out of range, or the tree cannot be refined.
     """
     if len(flows) == 0:
         raise DataError("There are no flows to describe.")
@@ -212,6 +218,7 @@ def describe_flows(flows: Flows, *, k: int = 10, max_suppressed: float = 0.1) ->
     ]
     guarantees = {unit: Guarantee.resolve(flows, k=k, protect=unit) for unit in units}
     levels = tuple(_levels(flows, guarantees))
+    refined, on_tree = METHODS["twincut"].on_hierarchy(flows, hierarchy)
     trips = int(flows.trips.sum())
     weight = None if flows.weight is None else float(flows.weight.sum())
     return Description(
@@ -230,7 +237,8 @@ def describe_flows(flows: Flows, *, k: int = 10, max_suppressed: float = 0.1) ->
         density=len(flows) / (flows.origins.n_tiles * flows.destinations.n_tiles),
         levels=levels,
         contributors=_contributors(flows, k),
-        floor=generalization_floor(flows, guarantees["trips"], max_suppressed=max_suppressed),
+        floor=generalization_floor(refined, guarantees["trips"], max_suppressed=max_suppressed),
+        hierarchy=on_tree["hierarchy"],
         max_suppressed=max_suppressed,
         advice=tuple(_advice(flows, levels, max_suppressed)),
     )

@@ -16,13 +16,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from flowveil import __version__
 from flowveil.errors import InfeasibleError, OutputError, ParameterError
-from flowveil.experiments.attempts import FAILED, INFEASIBLE, attempt, check_runs, listed, methods_of, warm_up
+from flowveil.experiments.attempts import FAILED, INFEASIBLE, attempt, check_runs, listed, methods_of, on_tree, warm_up
 from flowveil.experiments.study_tables import write_study
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
@@ -30,6 +30,7 @@ from flowveil.output import real_place, try_place, write_files
 from flowveil.paths import named_path
 from flowveil.slices import SlicedFlows
 from flowveil.workers import LATE, LOST, run_tasks
+from flowveil.zoning.refinement import refined
 
 if TYPE_CHECKING:
     from flowveil.release.release import Release
@@ -103,6 +104,7 @@ def run_study(
     k: int = 10,
     max_suppressed: float = 0.1,
     time_limit: float = TIME_LIMIT,
+    hierarchy: str | None = None,
     workers: int = 1,
     progress: Callable[[float], None] | None = None,
 ) -> Study:
@@ -117,6 +119,7 @@ def run_study(
         k: how many every cell must hide.
         max_suppressed: share that may be suppressed.
         time_limit: seconds that one run may take.
+        hierarchy: ``h3`` or ``halves`` for all methods that work on a tree; by default what each one's page says.
         workers: processes that run side by side. Times are most comparable with one.
         progress: called with the share that is done.
 
@@ -132,14 +135,22 @@ def run_study(
     check_runs(flows.whole, chosen, k=[k], protect=units, max_suppressed=max_suppressed, time_limit=time_limit)
     if workers < 1:
         raise ParameterError(f"workers must be at least 1; found {workers}.")
+    # What cannot be refined is refused before anything is run.
+    refined(flows, hierarchy)
     flows, hidden = _nameable(flows, k)
     studied = _fingerprint(flows)
     folder = _opened(directory, studied)
     grid = [Run(by, value, method, protect) for by, value in _segments(flows) for method in chosen for protect in units]
-    setting = {"k": k, "max_suppressed": max_suppressed, "input": studied, "version": __version__}
+    setting = {
+        "k": k,
+        "max_suppressed": max_suppressed,
+        "hierarchy": hierarchy,
+        "input": studied,
+        "version": __version__,
+    }
     paths = [folder / RUNS / f"{_name(run, setting)}.json" for run in grid]
     left = [i for i, path in enumerate(paths) if not _is_done(path, time_limit)]
-    shared, todo = (flows, k, max_suppressed), [grid[i] for i in left]
+    shared, todo = (flows, k, max_suppressed, hierarchy), [grid[i] for i in left]
     running = run_tasks(_outcome, shared, todo, workers=workers, time_limit=time_limit, prepare=_prepare)
     with closing(running):
         for ended in running:
@@ -322,12 +333,16 @@ def _rows(run: Run, outcome: dict[str, Any]) -> Iterator[dict[str, Any]]:
 # ---- one run -----------------------------------------------------------------------------------------------------
 
 
-def _prepare(shared: tuple[SlicedFlows, int, float], run: Run) -> None:
+#: The flows, k, the share that may be suppressed, and the tree that was asked for.
+_Shared: TypeAlias = tuple[SlicedFlows, int, float, str | None]
+
+
+def _prepare(shared: _Shared, run: Run) -> None:
     """In a process: get ready for a run."""
     warm_up(*_asked(shared, run))
 
 
-def _outcome(shared: tuple[SlicedFlows, int, float], run: Run) -> dict[str, Any]:
+def _outcome(shared: _Shared, run: Run) -> dict[str, Any]:
     """In a process: one run."""
     made = attempt(*_asked(shared, run))
     if made.release is None:
@@ -337,10 +352,11 @@ def _outcome(shared: tuple[SlicedFlows, int, float], run: Run) -> dict[str, Any]
     return {"status": made.status, "seconds": made.seconds, "measures": plain, "withheld": hidden}
 
 
-def _asked(shared: tuple[SlicedFlows, int, float], run: Run) -> tuple[Flows, dict[str, Any]]:
+def _asked(shared: _Shared, run: Run) -> tuple[Flows, dict[str, Any]]:
     """The flows of a run, and what is asked of them."""
-    flows, k, max_suppressed = shared
+    flows, k, max_suppressed, hierarchy = shared
     asked = {"method": run.method, "k": k, "protect": run.protect, "max_suppressed": max_suppressed}
+    asked |= on_tree(run.method, hierarchy)
     if "population" in run.protect:
         # One threshold for all segments, so that they can be compared: k times the mean weight of everybody's trips.
         mean = float(np.sum(flows.whole.volume("weight"))) / float(np.sum(flows.whole.trips))

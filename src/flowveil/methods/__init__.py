@@ -25,6 +25,7 @@ from flowveil.methods.oigh import oigh
 from flowveil.methods.paircut import paircut
 from flowveil.methods.suppression import suppression
 from flowveil.methods.twincut import twincut
+from flowveil.zoning.refinement import Read, Refinement, check_hierarchy, refined
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class Method:
         homogeneous: its zones never overlap.
         promises: ``k``: every cell hides so many; or ``epsilon``: noisy counts under differential privacy, to which k,
             protect and max_suppressed mean nothing.
+        hierarchy: the tree it works on unless another is asked for; None for a method that works on no tree, to which
+            the question means nothing.
     """
 
     name: str
@@ -45,6 +48,7 @@ class Method:
     summary: str
     homogeneous: bool = True
     promises: Literal["k", "epsilon"] = "k"
+    hierarchy: Refinement | None = "h3"
 
     @property
     def options(self) -> dict[str, inspect.Parameter]:
@@ -73,6 +77,23 @@ class Method:
                 f"Method '{self.name}' adds noise and promises no smallest cell: {', '.join(given)} cannot be kept by "
                 "it. Hint: leave that out and give epsilon, and bound where persons are known."
             )
+
+    def on_hierarchy(self, flows: Read, asked: str | None) -> tuple[Read, dict[str, str]]:
+        """The flows on the tree that was asked for, or on the one that the method works on; and what to record of it.
+
+        Raises:
+            ParameterError: halves were asked for, and the method works on no tree, or this tree cannot be refined.
+        """
+        check_hierarchy(asked)
+        if self.hierarchy is None:
+            if asked == "halves":
+                raise ParameterError(
+                    f"Method '{self.name}' does not merge zones of a tree, so hierarchy='halves' means nothing to it. "
+                    "Hint: leave it out."
+                )
+            return flows, {}
+        flows, name = refined(flows, asked, default=self.hierarchy)
+        return flows, {"hierarchy": name}
 
     def parameters(self, flows: Flows, asked: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
         """Everything needed to run it again, defaults included. A threshold that was worked out is not a parameter."""
@@ -149,24 +170,28 @@ METHODS: dict[str, Method] = {
             mondrian,
             "median cuts of coordinates into boxes, nothing suppressed (LeFevre et al. 2006)",
             homogeneous=False,
+            hierarchy=None,
         ),
         Method(
             "glove",
             glove,
             "greedy merging of boxes that are short (Gramaglia and Fiore 2015, by Matet et al. 2023)",
             homogeneous=False,
+            hierarchy=None,
         ),
         Method(
             "glove-sk",
             glove_sk,
             "scikit-learn's clustering, blind to volumes (baseline, Matet et al. 2023)",
             homogeneous=False,
+            hierarchy=None,
         ),
         Method(
             "laplace",
             laplace,
             "noisy counts, differentially private; --option epsilon=1, no k (baseline, Matet et al. 2023)",
             promises="epsilon",
+            hierarchy=None,
         ),
     )
 }
