@@ -1,4 +1,4 @@
-"""Releases on trees of halves: published, verified by code that derives the tree itself, and refused where it cannot be."""
+"""Releases on trees of halves: published, verified by code of its own, and refused where there can be none."""
 
 from __future__ import annotations
 
@@ -95,8 +95,10 @@ def test_parts_of_a_map_owe_nothing_to_the_trips():
     up = {str(c): None if p < 0 else str(tree.code[p]) for c, p in zip(tree.code, tree.parent, strict=True)}
     assert up["t00"] == up["t01"] == "d0~1~1"
     assert up["t02"] == up["d0~1~1"] == "d0~1"
-    assert up["t05"] == "d0~2" and up["d0~2"] == up["d0~1"] == "d0"
-    assert up["d0"] == up["d1"] == "all~1~1" and up["all~1"] == "all"
+    assert up["t05"] == "d0~2"
+    assert up["d0~2"] == up["d0~1"] == "d0"
+    assert up["d0"] == up["d1"] == "all~1~1"
+    assert up["all~1"] == "all"
     assert dict(zip(tree.code.tolist(), tree.level.tolist(), strict=True))["d0~1~1"] == 0
 
 
