@@ -33,9 +33,7 @@ def publish_one(
         report = release.summary()
         folder = publish(release, out, private=pages, **(writing or {}))
     intake = _say_intake(output, flows, secret=bool(report["withheld"]))
-    for line in report["statement"]:
-        if line.startswith("Weak:"):
-            output.warn(line)
+    _warn_of_weakness(output, report)
     output.say(*_release_lines(report, folder))
     if internal_report is not None:
         output.say(f"Internal report, NOT for publication: {internal_report}")
@@ -62,6 +60,7 @@ def publish_slices(
     secret = report["withheld"] or any(part["withheld"] for part in report["slices"])
     intake = _say_intake(output, sliced, secret=bool(secret))
     n, unpublished = len(report["slices"]), report["unpublished_slices"]
+    _warn_of_weakness(output, report)
     output.say(f"{n:,} slices are published; {unpublished:,} hold too little to be published.")
     output.say(*_release_lines(report, folder))
     found = report["differencing"]
@@ -70,6 +69,12 @@ def publish_slices(
     if wanted is not None:
         output.say(f"Internal chart, NOT for publication: {wanted}")
     output.result({"release": str(folder), **intake, **report})
+
+
+def _warn_of_weakness(output: Output, report: Mapping[str, Any]) -> None:
+    for line in report["statement"]:
+        if line.startswith("Weak:"):
+            output.warn(line)
 
 
 def _say_intake(output: Output, flows: Any, *, secret: bool) -> dict[str, Any]:

@@ -22,7 +22,7 @@ import pyarrow as pa
 from flowveil import workers
 from flowveil.experiments.attempts import FAILED, attempt, check_runs, listed, methods_of, warm_up
 from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
+from flowveil.guarantee import Guarantee, default_units
 from flowveil.methods import find_method
 from flowveil.report.frontier import rounded_points
 from flowveil.report.summary import summarize
@@ -121,7 +121,7 @@ def compare_flows(
     *,
     methods: str | Sequence[str] = "all",
     k: int | Sequence[int] = (5, 10, 20),
-    protect: str | Sequence[str | Sequence[str]] = ("trips",),
+    protect: str | Sequence[str | Sequence[str]] | None = None,
     max_suppressed: float = 0.1,
     time_limit: float = 300.0,
     options: Mapping[str, Mapping[str, Any]] | None = None,
@@ -135,7 +135,8 @@ def compare_flows(
     """
     names = methods_of(methods)
     steps = sorted({k} if isinstance(k, int) else set(k))
-    protections = [tuple(listed(p, "+")) for p in ([protect] if isinstance(protect, str) else protect)]
+    wanted = default_units(flows) if protect is None else protect
+    protections = [tuple(listed(p, "+")) for p in ([wanted] if isinstance(wanted, str) else wanted)]
     for name, chosen in (options or {}).items():
         find_method(name).check_options(chosen)
     limits = {"max_suppressed": max_suppressed, "time_limit": time_limit}

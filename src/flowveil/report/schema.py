@@ -12,6 +12,7 @@ import typing
 from collections.abc import Sequence
 from typing import Any
 
+from flowveil.confirmation import CONFIRMATIONS
 from flowveil.guarantee import LOCATIONS, UNITS
 from flowveil.measures import MEASURES, listed
 from flowveil.measures.measure import Measure
@@ -172,6 +173,7 @@ def _parameters(*, sliced: bool, noisy: bool) -> Schema:
             "k_population": _or_null(_NUMBER),
             "l": {"type": ["integer", "null"], "minimum": 1},
             "max_suppressed": _SHARE,
+            "confirmed": {"type": "array", "items": {"enum": list(CONFIRMATIONS)}, "uniqueItems": True},
             "protect": {"type": "array", "items": {"enum": list(UNITS)}},
         }
     optional = list(entries)
@@ -227,6 +229,7 @@ def _report(kind: str) -> Schema:
         "command": _TEXT,
         "statement": {**_TEXTS, "minItems": 1},
         "basemap": _TEXT,
+        "replace_stronger": {"const": True},
     }
     if not noisy:
         entries["cross_check"] = _ref("cross_check")
@@ -240,7 +243,7 @@ def _report(kind: str) -> Schema:
             "unpublished_slices": _COUNT,
             "differencing": _object(dict.fromkeys(("comparisons", "differences", "short", "unchecked"), _COUNT)),
         }
-    return _object(entries, optional=("basemap",))
+    return _object(entries, optional=("basemap", "replace_stronger"))
 
 
 def report_schema() -> Schema:
