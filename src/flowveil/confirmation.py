@@ -73,7 +73,8 @@ def weaker_in(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
     Returns:
         A unit that the earlier release protects is missing, or its threshold lower; ε or δ is higher, or hides trips
-        where it hid persons; a k stands in place of an ε.
+        where it hid persons; a k stands in place of an ε. Trips are not missing where as many people are protected:
+        each of them made a trip.
     """
     old, new = earlier["guarantee"], now["guarantee"]
     if earlier["kind"] == "noisy":
@@ -87,6 +88,8 @@ def weaker_in(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 def _weaker_thresholds(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
     for unit in ALL_UNITS:
         if unit not in earlier["guarantee"]:
+            continue
+        if unit == "trips" and now["guarantee"].get("people", 0) >= earlier["guarantee"]["trips"]:
             continue
         if unit not in now["guarantee"]:
             yield f"{unit} not protected any more"

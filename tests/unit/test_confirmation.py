@@ -94,7 +94,7 @@ def test_a_stronger_release_is_not_replaced_by_a_weaker_one(flows, tmp_path):
     before = {p.name: p.read_bytes() for p in out.iterdir()}
     for weaker, why in (
         ({"k": 9, "protect": ("people", "trips")}, "lower"),
-        ({"k": 20, "protect": "people"}, "trips not"),
+        ({"k": 20, "protect": "trips"}, "people not"),
     ):
         with pytest.raises(flowveil.OutputError, match=f"{why}.*--replace-stronger"):
             flowveil.anonymize(flows, **weaker).write(out)
@@ -119,6 +119,10 @@ def noisy(epsilon=1.0, delta=0.0, unit="person"):
         (counted(trips=10), counted(trips=10), False),
         (counted(trips=10), counted(trips=9), True),
         (counted(trips=10, locations=2), counted(trips=10), True),
+        # Ten people made ten trips at least.
+        (counted(trips=10), counted(people=10), False),
+        (counted(trips=10), counted(people=9), True),
+        (counted(people=10), counted(trips=100), True),
         (counted(trips=10), counted(trips=10, locations=2), False),
         # The mean weight of another month is another one; k is what was asked for.
         (counted(population=1000.0), counted(population=998.0), False),

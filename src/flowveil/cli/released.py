@@ -103,6 +103,20 @@ def _intake_line(flows: Any) -> str:
     return text
 
 
+def _suppressed(report: Mapping[str, Any]) -> str:
+    """The suppressed share, first in the unit that the limit is a share of."""
+    basis = "weight" if "population" in report["guarantee"]["protect"] else "trips"
+    shares = {unit: report["measures"][unit]["suppressed_share"] for unit in report["measures"]}
+    if shares[basis] is None:
+        return f"Suppressed: withheld, because {(report['withheld'] or {}).get('reason', 'it would show')}"
+    ordered = sorted(shares, key=lambda unit: unit != basis)
+    said = ", ".join(f"{shares[unit]:.2%} of {unit}" for unit in ordered if shares[unit] is not None)
+    rule = report["suppression"]
+    return f"Suppressed: {said}" + (
+        f" (the limit is {rule['beta']:.0%} of the flows)" if rule["rule"] == "hopeless flows" else ""
+    )
+
+
 def _release_lines(report: dict[str, Any], folder: Path) -> Iterator[str]:
     m = report["measures"]["trips"]
     guarantee = report["guarantee"]
@@ -118,9 +132,7 @@ def _release_lines(report: dict[str, Any], folder: Path) -> Iterator[str]:
         f"Published {m['n_cells']:,} cells between {m['n_origin_zones']:,} origin and "
         f"{m['n_destination_zones']:,} destination zones. {report['statement'][0]}"
     )
-    share = m["suppressed_share"]
-    hidden = f"withheld, because {(report['withheld'] or {}).get('reason', 'it would show')}"
-    yield "Suppressed: " + (hidden if share is None else f"{share:.2%} of trips")
+    yield _suppressed(report)
     if m["generalization_distance_m"] is not None:
         yield f"Trip ends moved by {m['generalization_distance_m']:,.0f} m on average."
     if "people" not in guarantee["protect"]:
