@@ -116,7 +116,9 @@ class Run:
 
     def plan(self, flows: Flows) -> Plan:
         """What the method decides for these flows."""
-        plan: Plan = self.method.plan(flows, self.guarantee, max_suppressed=self.max_suppressed, **self.options)
+        plan = self.method.plan(flows, self.guarantee, max_suppressed=self.max_suppressed, **self.options)
+        if not isinstance(plan, Plan):
+            raise ParameterError(f"Method '{self.method.name}' must return a Plan; found {type(plan).__name__}.")
         return plan
 
     def release(self, flows: Flows, plan: Plan) -> Release:
@@ -136,7 +138,7 @@ def anonymize(flows: Flows, method: Literal["laplace"], **options: Any) -> Noisy
 @overload
 def anonymize(
     flows: Flows,
-    method: str = DEFAULT_METHOD,
+    method: str | Method | Callable[..., Plan] = DEFAULT_METHOD,
     k: int | None = None,
     protect: str | Sequence[str] | None = None,
     max_suppressed: float | None = None,
@@ -146,7 +148,7 @@ def anonymize(
 
 def anonymize(
     flows: Flows,
-    method: str = DEFAULT_METHOD,
+    method: str | Method | Callable[..., Plan] = DEFAULT_METHOD,
     k: int | None = None,
     protect: str | Sequence[str] | None = None,
     max_suppressed: float | None = None,
@@ -165,7 +167,8 @@ def anonymize(
 
     Args:
         flows: what `read_trips` returns.
-        method: name of a method; see `flowveil.METHODS`.
+        method: name of a method, see `flowveil.METHODS`; or one of your own: a function ``(flows, guarantee, *,
+            max_suppressed, **options) -> Plan``, or a `flowveil.Method`.
         k: how many every cell must hide; 10 by default.
         protect: what is counted: ``trips``, ``people`` or ``population``, or several of them; by default people where
             persons are known, else trips.
@@ -196,7 +199,7 @@ def anonymize(
     if chosen.promises == "epsilon":
         chosen.refuse_thresholds(asked.given)
         counts = chosen.plan(flows, **options)
-        return NoisyRelease.of(flows, counts, method=method, parameters=chosen.parameters(flows, {}, options))
+        return NoisyRelease.of(flows, counts, method=chosen.name, parameters=chosen.parameters(flows, {}, options))
     run = Run.of(chosen, flows, asked, options)
     flows = run.guarantee.prepare(flows)
     return run.release(flows, run.plan(flows))
@@ -207,7 +210,7 @@ def anonymize(
 
 def anonymize_slices(
     flows: SlicedFlows,
-    method: str | None = None,
+    method: str | Method | Callable[..., Plan] | None = None,
     k: int | None = None,
     protect: str | Sequence[str] | None = None,
     max_suppressed: float | None = None,
@@ -232,7 +235,7 @@ def anonymize_slices(
 
     Args:
         flows: what `read_slices` returns.
-        method: name of a method; by default ``twincut``, and ``odkanon`` where zones are common.
+        method: as for `anonymize`; by default ``twincut``, and ``odkanon`` where zones are common.
         k, protect, max_suppressed, k_population, l: as for `anonymize`; the share is that of each slice.
         total: also publish the matrix of all slices together.
         also_every: also publish the matrices of these longer steps of time (``day`` beside ``1h``).
@@ -300,8 +303,10 @@ def _nothing_left(n_slices: int, guarantee: Guarantee) -> InfeasibleError:
     )
 
 
-def _method_of_slices(name: str | None, options: Mapping[str, Any], *, common_zones: bool) -> Method:
-    chosen = find_method(name or ("odkanon" if common_zones else DEFAULT_METHOD))
+def _method_of_slices(
+    method: str | Method | Callable[..., Plan] | None, options: Mapping[str, Any], *, common_zones: bool
+) -> Method:
+    chosen = find_method(method or ("odkanon" if common_zones else DEFAULT_METHOD))
     chosen.check_options(options)
     if chosen.promises == "epsilon":
         raise ParameterError(

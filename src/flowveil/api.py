@@ -111,7 +111,7 @@ def frontier(
 def compare(
     source: Any,
     *,
-    methods: str | Sequence[str] = "all",
+    methods: Any = "all",
     k: int | Sequence[int] = (5, 10, 20),
     protect: str | Sequence[str | Sequence[str]] | None = None,
     max_suppressed: float = 0.1,
@@ -123,7 +123,8 @@ def compare(
 
     Args:
         source: flows, or trips in any form `read_trips` takes.
-        methods: names, or ``all``.
+        methods: names, or ``all``; methods of one's own (see `anonymize`) may stand among them, if their functions are
+            in a module that can be imported.
         k: one or several.
         protect: the protections to compare; each is a unit, or several units joined by ``+`` or in a sequence. By
             default people where persons are known, else trips.

@@ -17,6 +17,7 @@ from flowveil.guarantee import LOCATIONS, UNITS
 from flowveil.measures import MEASURES, listed
 from flowveil.measures.measure import Measure
 from flowveil.methods import METHODS, Method
+from flowveil.methods.plugins import NAME
 from flowveil.zoning.h3 import MAX_RESOLUTION
 
 Schema = dict[str, Any]
@@ -97,6 +98,24 @@ def _of_method(method: Method) -> Schema:
         "properties": {
             "parameters": {"properties": {"options": options}},
             "notes": _some_of(_NOTES.get(method.name, {})),
+        }
+    }
+
+
+def _method(*, noisy: bool) -> Schema:
+    """The name of a method: of noise one of ours, else any but those, because users may bring their own."""
+    of_noise = [m.name for m in METHODS.values() if m.promises == "epsilon"]
+    return {"enum": of_noise} if noisy else {**_TEXT, "pattern": f"^{NAME.pattern}$", "not": {"enum": of_noise}}
+
+
+def _of_own_method() -> Schema:
+    """What a method of the user's own may say of itself: short words and numbers."""
+    word = {"type": ["string", "number", "boolean", "null"], "pattern": "^[A-Za-z0-9_.,+-]{0,100}$"}
+    number = {"type": ["number", "boolean", "null"]}
+    return {
+        "properties": {
+            "parameters": {"properties": {"options": {"additionalProperties": word}}},
+            "notes": {"additionalProperties": number},
         }
     }
 
@@ -217,7 +236,7 @@ def _report(kind: str) -> Schema:
     entries: Schema = {
         "kind": {"const": kind},
         "version": _TEXT,
-        "method": {"enum": [m.name for m in METHODS.values() if (m.promises == "epsilon") == noisy]},
+        "method": _method(noisy=noisy),
         "parameters": _parameters(sliced=sliced, noisy=noisy),
         "guarantee": _ref("privacy_loss" if noisy else "guarantee"),
         "homogeneous": _FLAG,
@@ -268,6 +287,12 @@ def report_schema() -> Schema:
                 "then": _of_method(method),
             }
             for name, method in METHODS.items()
+        ]
+        + [
+            {
+                "if": {"properties": {"method": {"enum": list(METHODS)}}, "required": ["method"]},
+                "else": _of_own_method(),
+            }
         ],
         "$defs": {
             **{kind: _report(kind) for kind in KINDS},
