@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: Sums of weights may differ by this share: they pass through decimal text and other people's tools.
 TOLERANCE = 1e-9
 UNITS = ("trips", "people", "population")
-#: Squares of larger numbers are none that a computer has.
+#: Squares of larger numbers overflow.
 _LARGEST = 1e100
 _AXES = ("lon", "lat")
 #: The column of a group that each unit is counted in.

@@ -212,9 +212,9 @@ def _check_counts(
             yield f"report.json: suppressed_share by {basis} contradicts the recount"
         if few_merged and any(said.get(name) is not None for name in REVEAL_INSIDE):
             yield f"report.json: too few cells are merged to disclose losses and distances by {basis}; withhold them"
-        told = sorted(name for name in REVEAL_SUPPRESSED if said.get(name) is not None)
-        if withhold and told:
-            yield f"report.json: what is suppressed would follow from {', '.join(told)} by {basis}; withhold them"
+        disclosed = sorted(name for name in REVEAL_SUPPRESSED if said.get(name) is not None)
+        if withhold and disclosed:
+            yield f"report.json: what is suppressed would follow from {', '.join(disclosed)} by {basis}; withhold them"
 
 
 def _counts(db: Database, claims: Claims, where: str) -> dict[str, float | None]:
@@ -259,11 +259,11 @@ def _few_coarse_zones(db: Database, where: str, *, errors: int = 1) -> bool:
 def _check_error(measures: Measures, *, secret: bool) -> Iterator[str]:
     """The mean generalisation error counts tiles that were seen: four digits, and nothing of it where zones are few."""
     for basis, said in sorted(measures.items()):
-        told = sorted(name for name in REVEAL_SEEN if said.get(name) is not None)
-        if secret and told:
+        disclosed = sorted(name for name in REVEAL_SEEN if said.get(name) is not None)
+        if secret and disclosed:
             yield (
-                f"report.json: too few zones may hold more than one tile to disclose {', '.join(told)} by {basis}; "
-                "withhold them"
+                f"report.json: too few zones may hold more than one tile to disclose {', '.join(disclosed)} by {basis}"
+                "; withhold them"
             )
         error = said["mean_generalization_error"]
         if error is not None and error != float(f"{error:.4g}"):
@@ -311,12 +311,12 @@ def _may_be_null(claims: Claims, *, withhold: bool, inside: bool = False, few_zo
 def _compare(said: Measures, counted: Mapping[str, Counted], may_be_null: set[str]) -> Iterator[str]:
     for basis in sorted(set(said) & set(counted)):
         for name, value in counted[basis].items():
-            told = said[basis].get(name)
+            stated = said[basis].get(name)
             # Trips have no mean weight: what is withheld for its sake is withheld by weight.
             withheld = name in may_be_null and (name, basis) != ("c_avg", "trips")
-            if told is None and (value.low is None or withheld):
+            if stated is None and (value.low is None or withheld):
                 continue
-            if told is None:
+            if stated is None:
                 yield f"report.json: {name} by {basis} is withheld without a reason"
-            elif not value.agrees(told, DIGITS.get(name)):
+            elif not value.agrees(stated, DIGITS.get(name)):
                 yield f"report.json: {name} by {basis} contradicts the recount"
