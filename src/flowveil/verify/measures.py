@@ -13,6 +13,7 @@ import numpy as np
 from flowveil.verify.claims import TOLERANCE, Claims
 from flowveil.verify.database import Database, literal
 from flowveil.verify.losses import Counted, Recounted, combined, recounted
+from flowveil.verify.units import COUNTED_ONCE, UNITS
 from flowveil.verify.withholding import (
     count_pairs,
     list_suppressed,
@@ -200,10 +201,11 @@ def _check_counts(
     few_merged = coarse > 0 and merged < _FEWEST_MERGED
     for basis in sorted(set(expected) & set(measures)):
         said = measures[basis]
-        if claims.overlapping and (said["k_people"] or 0) > (counted["k_people"] or 0):
-            yield f"report.json: k_people by {basis} is more than lie in the boxes of a cell"
+        for name in (f"k_{unit}" for unit in COUNTED_ONCE):
+            if claims.overlapping and (said[name] or 0) > (counted[name] or 0):
+                yield f"report.json: {name} by {basis} is more than lie in the boxes of a cell"
         for name, value in counted.items():
-            if claims.overlapping and name in ("k_people", "cells_under_k_people"):
+            if claims.overlapping and name.endswith(tuple(f"k_{unit}" for unit in COUNTED_ONCE)):
                 continue
             if not _agrees(said[name], value):
                 yield f"report.json: {name} by {basis} contradicts the recount"
@@ -223,12 +225,13 @@ def _counts(db: Database, claims: Claims, where: str) -> dict[str, float | None]
         "n_cells": "count(*)",
         "n_origin_zones": "count(DISTINCT origin_zone)",
         "n_destination_zones": "count(DISTINCT destination_zone)",
-        "k_trips": "min(true_trips)",
-        "cells_under_k_trips": f"count(*) FILTER (true_trips < {k})",
-        "k_people": "min(people)",
-        "cells_under_k_people": f"CASE WHEN count(people) > 0 THEN count(*) FILTER (people < {k}) END",
-        "k_population": "min(true_weight)",
+        **{f"k_{name}": f"min({unit.recounted})" for name, unit in UNITS.items()},
     }
+    for name, unit in UNITS.items():
+        if not unit.weighed:
+            short = f"count(*) FILTER ({unit.recounted} < {k})"
+            known = f"CASE WHEN count({unit.recounted}) > 0 THEN {short} END"
+            names[f"cells_under_k_{name}"] = known if unit.members else short
     row = db.rows(f"SELECT {', '.join(names.values())} FROM recount WHERE {where}")[0]
     return dict(zip(names, row, strict=True))
 
