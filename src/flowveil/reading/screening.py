@@ -60,10 +60,10 @@ class Batch:
         points: latitude and longitude of the origin, then of the destination; or None.
         tiles: the two ends as numbers of the tiling; or None. One of the two is given.
         trips, weight: where there are such columns.
-        texts: for each number column with text in it, by name, which rows hold text that is no number.
+        texts: for each number column with text in it, by name, which rows hold text that is not a number.
         commas: whether such a text is a number with a decimal comma.
         no_time, no_attribute: rows whose time or one of whose attributes is missing, where slices are asked for.
-        times: for the time column, by name, which rows hold what is no time.
+        times: for the time column, by name, which rows hold what is not a time.
     """
 
     points: tuple[NDArray[np.float64], ...] | None = None

@@ -42,7 +42,7 @@ class Tiling(Protocol):
 
     @property
     def noun(self) -> str:
-        """What a value that is no tile is not: completes "a tile that is not ..."."""
+        """What a tile is, to complete the message "a tile that is not ..."."""
         ...
 
     @property
