@@ -97,8 +97,9 @@ class Description:
         density: flows over possible pairs of tiles.
         levels: the tiles and what they are merged into, finest first.
         contributors: about people, or None where the input has none.
-        floor: the mean generalisation error that no hierarchical method can beat at this k and suppression where trips
-            are protected, whatever else the data could protect. None where it was not computed.
+        protect: what the floor and the advice are for.
+        floor: the mean generalisation error that no hierarchical method can beat at this k and suppression where these
+            units are protected. None where it was not computed.
         hierarchy: the tree that the floor is that of.
         max_suppressed: the share that may be suppressed, for the floor and the advice.
         advice: where to start, in sentences.
@@ -119,6 +120,7 @@ class Description:
     density: float
     levels: tuple[Level, ...]
     contributors: Contributors | None
+    protect: tuple[str, ...]
     floor: float | None
     hierarchy: str
     max_suppressed: float
@@ -156,8 +158,9 @@ class Description:
         if self.floor is not None:
             yield ""
             yield (
-                f"Floor where trips are protected, hierarchy {self.hierarchy}: no hierarchical method gets below "
-                f"{self.floor:,.1f} tiles of mean generalisation error with {self.max_suppressed:.0%} of the trips "
+                f"Floor where {' and '.join(self.protect)} are protected, hierarchy {self.hierarchy}: no hierarchical "
+                f"method gets below {self.floor:,.1f} tiles of mean generalisation error with "
+                f"{self.max_suppressed:.0%} of the {'weight' if 'population' in self.protect else 'trips'} "
                 "suppressed." + self._above_the_floor()
             )
         yield ""
@@ -166,8 +169,9 @@ class Description:
             yield f"- {line}"
 
     def _above_the_floor(self) -> str:
-        others = [share.unit for share in self.levels[0].safe if share.unit != "trips"]
-        return f" It is for trips only: {' and '.join(others)} have floors of their own." if others else ""
+        others = [share.unit for share in self.levels[0].safe if share.unit not in self.protect]
+        mine = " and ".join(self.protect)
+        return f" It is for {mine} only: {' and '.join(others)} have floors of their own." if others else ""
 
     def _table(self) -> Iterator[str]:
         units = [share.unit for share in self.levels[0].safe]
@@ -195,13 +199,19 @@ class Description:
 
 
 def describe_flows(
-    flows: Flows, *, k: int = 10, max_suppressed: float = 0.1, hierarchy: str | None = None
+    flows: Flows,
+    *,
+    k: int = 10,
+    protect: str | Sequence[str] | None = None,
+    max_suppressed: float = 0.1,
+    hierarchy: str | None = None,
 ) -> Description:
     """Describe flows before anything is anonymised.
 
     Args:
         flows: what `read_trips` returns.
         k: what safety is held against, in every unit that the data has.
+        protect: what the floor and the advice are for; by default people where persons are known, else trips.
         max_suppressed: share that may be suppressed, for the floor and the advice.
         hierarchy: the tree that the floor is that of, ``h3`` or ``halves``; by default that of TwinCut. Levels are
             those of the tree that the flows were read with.
@@ -217,6 +227,7 @@ def describe_flows(
         u for u in UNITS if (u != "people" or flows.people is not None) and (u != "population" or _weighted(flows))
     ]
     guarantees = {unit: Guarantee.resolve(flows, k=k, protect=unit) for unit in units}
+    asked = Guarantee.resolve(flows, k=k, protect=protect)
     levels = tuple(_levels(flows, guarantees))
     refined, on_tree = METHODS["twincut"].on_hierarchy(flows, hierarchy)
     trips = int(flows.trips.sum())
@@ -237,10 +248,11 @@ def describe_flows(
         density=len(flows) / (flows.origins.n_tiles * flows.destinations.n_tiles),
         levels=levels,
         contributors=_contributors(flows, k),
-        floor=generalization_floor(refined, guarantees["trips"], max_suppressed=max_suppressed),
+        protect=asked.units,
+        floor=generalization_floor(refined, asked, max_suppressed=max_suppressed),
         hierarchy=on_tree["hierarchy"],
         max_suppressed=max_suppressed,
-        advice=tuple(_advice(flows, levels, max_suppressed)),
+        advice=tuple(_advice(flows, levels, asked.units, max_suppressed)),
     )
 
 
@@ -313,8 +325,11 @@ def _contributors(flows: Flows, k: int) -> Contributors | None:
 # ---- advice ------------------------------------------------------------------------------------------------------
 
 
-def _advice(flows: Flows, levels: Sequence[Level], max_suppressed: float) -> Iterator[str]:
-    enough = next((x for x in levels if all(share.volume >= 1 - max_suppressed for share in x.safe)), None)
+def _advice(flows: Flows, levels: Sequence[Level], protect: Sequence[str], max_suppressed: float) -> Iterator[str]:
+    def suffices(level: Level) -> bool:
+        return all(share.volume >= 1 - max_suppressed for share in level.safe if share.unit in protect)
+
+    enough = next((level for level in levels if suffices(level)), None)
     finest = levels[0]
     if enough is finest:
         yield (
@@ -342,7 +357,7 @@ def _advice(flows: Flows, levels: Sequence[Level], max_suppressed: float) -> Ite
         yield "Method: 'atg-dual' where the error of single flows matters more than one common map."
     yield from _advice_on_boxes(flows)
     if flows.people is not None:
-        yield "The data names people: protect them (--protect people), not only trips."
+        yield "Persons are known, and protected by default (--protect people); trips alone would not hide them."
     else:
         yield "The data names nobody: trips can be protected, people cannot; say so to your readers."
 
