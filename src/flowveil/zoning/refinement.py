@@ -40,7 +40,7 @@ def refined(flows: Read, hierarchy: str | None, *, default: Refinement = "h3") -
     """The flows on the tree that was asked for, and which one that is.
 
     Args:
-        flows: what `read_trips` or `read_slices` returns.
+        flows: what `read_trips` or `read_slices` returns; or those of a release on halves, which stay where they are.
         hierarchy: what was asked for; None for the default.
         default: what to take where nothing was asked for. Halves by default are taken where the tree can be refined:
             otherwise it stays as it is.
@@ -49,23 +49,18 @@ def refined(flows: Read, hierarchy: str | None, *, default: Refinement = "h3") -
         ParameterError: the name is none, or halves were asked for and the tree cannot be refined; the message says why.
     """
     check_hierarchy(hierarchy)
-    halved = _is_halved(flows.origins)
-    if (hierarchy or default) == "h3":
-        if halved:
+    if flows.origins.levels is not None:
+        if hierarchy == "h3":
             raise ParameterError("These flows stand on halves already. Hint: pass the flows as they were read.")
-        return flows, "h3"
-    if halved:
         return flows, "halves"
+    if (hierarchy or default) == "h3":
+        return flows, "h3"
     obstacle = _obstacle(flows)
     if obstacle is None:
         return _moved(flows), "halves"
     if hierarchy is not None:
         raise ParameterError(f"hierarchy='halves' cannot be: {obstacle} Hint: leave it out.")
     return flows, "h3"
-
-
-def _is_halved(tree: Hierarchy) -> bool:
-    return tree.levels is not None
 
 
 def _one(flows: Flows | SlicedFlows) -> Flows:
