@@ -33,6 +33,7 @@ METHODS: dict[str, Method] = {
             "twincut",
             twincut,
             "the finest zones that do not overlap, within the limit on suppression (ours; the default)",
+            hierarchy="halves",
         ),
         Method("odkanon", odkanon, "greedy merging into zones that do not overlap (Armenante et al. 2025)"),
         Method(
@@ -40,6 +41,7 @@ METHODS: dict[str, Method] = {
             paircut,
             "the finest cells that do not intersect, within the limit on suppression (ours)",
             homogeneous=False,
+            hierarchy="halves",
         ),
         Method(
             "oigh", oigh, "one level for all origins and one for all destinations (as adapted by Matet et al. 2023)"
