@@ -61,7 +61,9 @@ def test_a_release_on_halves_is_what_the_rule_says(method, tmp_path):
     flows = flowveil.read_trips(trips(), resolution=8)
     release = flowveil.anonymize(flows, method, k=10, hierarchy="halves")
     folder = release.write(tmp_path / "release", formats="csv,geojson,gpkg,arrow,kepler")
-    assert json.loads((folder / "report.json").read_text())["parameters"]["hierarchy"] == "halves"
+    report = json.loads((folder / "report.json").read_text())
+    assert report["parameters"]["hierarchy"] == "halves"
+    assert "--hierarchy halves" in report["command"]
     assert verify_release(folder, flows) == []
     zones = pq.read_table(folder / "zones.parquet")
     assert zones.schema.field("h3_cells").type == pa.list_(pa.string())
