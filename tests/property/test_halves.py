@@ -5,13 +5,17 @@ from __future__ import annotations
 import h3.api.basic_int as h3_int
 import h3.api.basic_str as h3
 import numpy as np
+import pyarrow as pa
 import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flowveil import read_trips, read_zones
 from flowveil.release.zones import NodeZones
+from flowveil.verify.halves import on_halves
 from flowveil.zoning.h3 import h3_hierarchy
 from flowveil.zoning.halves import halved_h3
+from flowveil.zoning.refinement import refined
 from reference.halves import cells_of, climb
 
 RESOLUTION = 4
@@ -79,3 +83,36 @@ def test_every_part_is_contiguous_and_the_union_of_its_children():
             flat = sum(shapely.Polygon([(x, y) for y, x in h3.cell_to_boundary(c)]).area for c in made_of)
             assert np.isclose(outline.area, flat, rtol=1e-9)
             assert np.isclose(area, sum(h3.cell_area(c, "km^2") for c in made_of))
+
+
+def by_code(tree):
+    code = tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist()
+    return {c: (None if p < 0 else code[p], v) for c, p, v in zip(code, tree.parent, tree.level.tolist(), strict=True)}
+
+
+#: Few different places, on both sides of 180 degrees, so that many are equal or equally far.
+places = st.tuples(st.integers(-3, 3), st.integers(-3, 3)).map(
+    lambda at: (at[0] / 8, (180 + at[1] / 8 + 180) % 360 - 180)
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), places), min_size=1, max_size=20), st.integers(0, 1000))
+def test_the_verifier_divides_a_map_as_the_methods_do(tiles, seed):
+    """Whichever tiles were seen, and whether the flows come with the map's own tree or on halves already."""
+    table = pa.table(
+        {
+            "tile": [f"t{i:02}" for i in range(len(tiles))],
+            "zone": [f"z{zone}" for zone, _ in tiles],
+            "lat": [lat for _, (lat, _) in tiles],
+            "lon": [lon for _, (_, lon) in tiles],
+        }
+    )
+    zones = read_zones(table, levels="zone,tile", lat="lat", lon="lon")
+    seen = np.random.default_rng(seed).choice(table["tile"].to_numpy(), (2, 5))
+    flows = read_trips(pa.table({"o": seen[0], "d": seen[1]}), zones=zones, origin_tile="o", destination_tile="d")
+    made, _ = refined(flows, "halves")
+    for derived in (on_halves(flows), on_halves(made)):
+        for end in ("origins", "destinations", "whole_map"):
+            assert by_code(getattr(derived, end)) == by_code(getattr(made, end))
+        assert derived.trips.sum() == made.trips.sum()
