@@ -89,6 +89,7 @@ class Run:
     def of(cls, method: Method, flows: Flows, asked: Thresholds, options: Mapping[str, Any]) -> Run:
         """Check what was asked, and turn it into thresholds for these flows."""
         check_max_suppressed(asked.share)
+        method.planner(flows)
         guarantee = asked.resolve(flows)
         thresholds = {
             "k": guarantee.k,
@@ -102,7 +103,9 @@ class Run:
 
     def plan(self, flows: Flows) -> Plan:
         """What the method decides for these flows."""
-        plan: Plan = self.method.plan(flows, self.guarantee, max_suppressed=self.max_suppressed, **self.options)
+        plan: Plan = self.method.planner(flows)(
+            flows, self.guarantee, max_suppressed=self.max_suppressed, **self.options
+        )
         return plan
 
     def release(self, flows: Flows, plan: Plan) -> Release:
@@ -175,7 +178,7 @@ def anonymize(
         raise DataError("There are no flows to anonymise.")
     if chosen.promises == "epsilon":
         chosen.refuse_thresholds(asked.given)
-        counts = chosen.plan(flows, **options)
+        counts = chosen.planner(flows)(flows, **options)
         return NoisyRelease.of(flows, counts, method=method, parameters=chosen.parameters(flows, {}, options))
     run = Run.of(chosen, flows, asked, options)
     flows = run.guarantee.prepare(flows)

@@ -21,7 +21,8 @@ from flowveil.methods.glove import glove, glove_sk
 from flowveil.methods.laplace import laplace
 from flowveil.methods.mondrian import mondrian
 from flowveil.methods.odkanon import odkanon
-from flowveil.methods.oigh import oigh
+from flowveil.methods.oigh import oigh, one_level
+from flowveil.methods.one_cut import one_cut
 from flowveil.methods.paircut import paircut
 from flowveil.methods.suppression import suppression
 from flowveil.methods.twincut import twincut
@@ -36,6 +37,7 @@ class Method:
         plan: the function, which returns a `Plan`, or `NoisyCounts` where it promises epsilon.
         summary: one line for the help.
         homogeneous: its zones never overlap.
+        one_cut: the function that gives both ends the same zones; None where the method cannot.
         promises: ``k``: every cell hides so many; or ``epsilon``: noisy counts under differential privacy, to which k,
             protect and max_suppressed mean nothing.
     """
@@ -45,6 +47,22 @@ class Method:
     summary: str
     homogeneous: bool = True
     promises: Literal["k", "epsilon"] = "k"
+    one_cut: Callable[..., Any] | None = None
+
+    def planner(self, flows: Flows) -> Callable[..., Any]:
+        """The function that plans for these flows.
+
+        Raises:
+            ParameterError: both ends are to have the same zones, and the method cannot do that.
+        """
+        if not flows.same_zones:
+            return self.plan
+        if self.one_cut is None:
+            able = ", ".join(m.name for m in METHODS.values() if m.one_cut is not None)
+            raise ParameterError(
+                f"Method '{self.name}' cannot give both ends the same zones (--same-zones); these can: {able}."
+            )
+        return self.one_cut
 
     @property
     def options(self) -> dict[str, inspect.Parameter]:
@@ -120,8 +138,11 @@ METHODS: dict[str, Method] = {
             "twincut",
             twincut,
             "the finest zones that do not overlap, within the limit on suppression (ours; the default)",
+            one_cut=one_cut,
         ),
-        Method("odkanon", odkanon, "greedy merging into zones that do not overlap (Armenante et al. 2025)"),
+        Method(
+            "odkanon", odkanon, "greedy merging into zones that do not overlap (Armenante et al. 2025)", one_cut=odkanon
+        ),
         Method(
             "paircut",
             paircut,
@@ -129,9 +150,17 @@ METHODS: dict[str, Method] = {
             homogeneous=False,
         ),
         Method(
-            "oigh", oigh, "one level for all origins and one for all destinations (as adapted by Matet et al. 2023)"
+            "oigh",
+            oigh,
+            "one level for all origins and one for all destinations (as adapted by Matet et al. 2023)",
+            one_cut=one_level,
         ),
-        Method("suppression", suppression, "tiles as they are, short cells dropped without limit (baseline)"),
+        Method(
+            "suppression",
+            suppression,
+            "tiles as they are, short cells dropped without limit (baseline)",
+            one_cut=suppression,
+        ),
         Method(
             "atg-dual",
             atg_dual,

@@ -145,6 +145,8 @@ def command(method: str, parameters: Mapping[str, Any], written: Mapping[str, st
         words += ["--protect", unit]
     if parameters.get("skip_unknown"):
         words.append("--skip-unknown")
+    if parameters.get("same_zones"):
+        words.append("--same-zones")
     if parameters.get("person_case") == "keep":
         words += ["--person-case", "keep"]
     if parameters.get("partition_columns"):
