@@ -179,3 +179,12 @@ def test_methods_that_cannot_have_the_same_zones_refuse(tmp_path, capsys) -> Non
     assert run("anonymize", trips, "--same-zones", "--method", "atg-dual", "--out", tmp_path / "r") == 2
     assert "cannot give both ends the same zones" in capsys.readouterr().err
     assert not (tmp_path / "r").exists()
+    compared = ["compare", trips, "--same-zones", "--resolution", 7, "--k", 5, "--json", "--out", tmp_path / "c"]
+    assert run(*compared) == 0
+    assert {r["method"] for r in json.loads(capsys.readouterr().out)["runs"]} == {
+        "twincut",
+        "odkanon",
+        "oigh",
+        "suppression",
+    }
+    assert run(*compared, "--methods", "twincut,mondrian") == 2

@@ -59,6 +59,7 @@ def check_runs(
         DataError: the data has no persons or weights that a protection needs.
     """
     for name in methods:
+        find_method(name).planner(flows)
         if find_method(name).promises != "k":
             raise ParameterError(
                 f"Method '{name}' cannot be compared: it promises no k, and its measures may not be published. "
@@ -74,9 +75,16 @@ def check_runs(
         raise ParameterError(f"The time limit must be above 0 seconds; found {time_limit!r}.")
 
 
-def methods_of(names: str | Sequence[str] | None) -> list[str]:
-    """The methods that are named, separated by commas or in a sequence; ``all`` and None are those that keep a k."""
-    return list(K_METHODS) if names is None or names == "all" else list(dict.fromkeys(listed(names)))
+def methods_of(names: str | Sequence[str] | None, *, same_zones: bool) -> list[str]:
+    """The methods that are named, separated by commas or in a sequence; ``all`` and None are those that keep a k.
+
+    Args:
+        names: the names.
+        same_zones: whether all are only those that can give both ends the same zones.
+    """
+    if names is None or names == "all":
+        return [name for name in K_METHODS if not same_zones or find_method(name).one_cut is not None]
+    return list(dict.fromkeys(listed(names)))
 
 
 def listed(names: str | Sequence[str], separator: str = ",") -> list[str]:

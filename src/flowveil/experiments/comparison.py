@@ -133,7 +133,7 @@ def compare_flows(
         ParameterError: a method, unit, option or number is wrong; nothing was run.
         DataError: the data has no persons or weights that a protection needs.
     """
-    names = methods_of(methods)
+    names = methods_of(methods, same_zones=flows.same_zones)
     steps = sorted({k} if isinstance(k, int) else set(k))
     protections = [tuple(listed(p, "+")) for p in ([protect] if isinstance(protect, str) else protect)]
     for name, chosen in (options or {}).items():

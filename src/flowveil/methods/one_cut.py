@@ -31,7 +31,7 @@ from flowveil.methods.twincut import check_goal, plan_of_cuts
 from flowveil.release.plan import Plan
 
 #: Work of the search at effort 1, in rows merged: some seconds.
-WORK = 1.5e8
+WORK = 1e8
 #: What a merge costs beside its rows.
 OVERHEAD = 2000
 #: How often the price is halved or doubled until the budget lies between two prices, and then moved between these.
