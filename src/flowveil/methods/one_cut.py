@@ -252,7 +252,7 @@ class CutTable:
             else:
                 share = volume / (size_o * size_d)
                 each = np.abs(np.append(share, 0.0)[row] - self.volume)
-            cost = np.bincount(row[within], weights=each[within], minlength=len(cells))
+            cost = np.bincount(row[within], weights=each[within], minlength=len(cells)).astype(np.float64)
             if self.goal == "reconstruction":
                 cost += (size_o * size_d - np.bincount(row[within], minlength=len(cells))) * share
         return Counted(row, safe, np.where(safe, cost, 0.0), np.where(safe, 0.0, volume))
