@@ -127,8 +127,8 @@ def test_the_same_zones_serve_both_ends_in_every_file(tmp_path, capsys, method, 
     write_rides(trips)
     write_districts(zones)
     of_map = ["--zones", zones, "--zones-levels", "borough,zone", "--max-dropped", 0.9]
-    reading = [*(of_map if tiles == "map" else ["--resolution", 9]), "--same-zones"]
-    k = 2 if method == "suppression" else 5
+    reading = [*(of_map if tiles == "map" else ["--resolution", 8]), "--same-zones"]
+    k = 3 if method == "suppression" else 5
     arguments = [*reading, "--k", k, "--method", method, "--format", "csv,geojson,omx,flowmap", "--out", out]
     assert run("anonymize", trips, *arguments) == 0, capsys.readouterr().err
     assert {row["role"] for row in zones_of(out)} == {"both"}
