@@ -22,6 +22,7 @@ class Method:
         plan: the function, which returns a `Plan`, or `NoisyCounts` where it promises epsilon.
         summary: one line for the help.
         homogeneous: its zones never overlap.
+        one_cut: the function that gives both ends the same zones, with the same options; None where the method cannot.
         promises: ``k``: every cell hides so many; or ``epsilon``: noisy counts under differential privacy, to which k,
             protect and max_suppressed mean nothing.
         hierarchy: the tree it works on unless another is asked for; None for a method that works on no tree, to which
@@ -33,7 +34,23 @@ class Method:
     summary: str
     homogeneous: bool = True
     promises: Literal["k", "epsilon"] = "k"
+    one_cut: Callable[..., Any] | None = None
     hierarchy: Refinement | None = "h3"
+
+    def planner(self, flows: Flows) -> Callable[..., Any]:
+        """The function that plans for these flows.
+
+        Raises:
+            ParameterError: both ends are to have the same zones, and the method cannot do that.
+        """
+        if not flows.same_zones:
+            return self.plan
+        if self.one_cut is None:
+            raise ParameterError(
+                f"Method '{self.name}' cannot give both ends the same zones (--same-zones). Hint: use twincut, "
+                "odkanon, oigh or suppression."
+            )
+        return self.one_cut
 
     @property
     def options(self) -> dict[str, inspect.Parameter]:

@@ -40,14 +40,17 @@ def on_halves(flows: Flows | SlicedFlows) -> Flows | SlicedFlows | None:
 
 def _trees(flows: Flows) -> tuple[Hierarchy, Hierarchy, Hierarchy | None] | None:
     both = (flows.origins, flows.destinations)
+    # One tree for both ends stays one.
+    trees = both[:1] if both[0] is both[1] else both
     if all(tree.kind in ("h3", "halves") and tree.code.dtype == np.uint64 for tree in both):
-        return _h3_tree(leaf_codes(both[0]).tolist()), _h3_tree(leaf_codes(both[1]).tolist()), None
+        cells = [_h3_tree(leaf_codes(tree).tolist()) for tree in trees]
+        return cells[0], cells[-1], None
     whole = flows.whole_map
     if whole is None or whole.kind != "table" or not isinstance(whole.geography, ZoneGeography):
         return None
     divided = _map_tree(whole)
-    ends = [_with_tiles(divided, set(leaf_codes(tree).tolist())) for tree in both]
-    return ends[0], ends[1], divided
+    ends = [_with_tiles(divided, set(leaf_codes(tree).tolist())) for tree in trees]
+    return ends[0], ends[-1], divided
 
 
 def _moved(flows: Flows, trees: tuple[Hierarchy, Hierarchy, Hierarchy | None]) -> Flows:

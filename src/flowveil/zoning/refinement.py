@@ -92,11 +92,13 @@ def _moved(flows: Any) -> Any:
 
 
 def _halved(flows: Flows | SlicedFlows) -> Trees:
+    """The trees refined; one tree for both ends where it was one before."""
     whole = _one(flows).whole_map
-    if whole is None:
-        return halved_h3(flows.origins), halved_h3(flows.destinations), None
-    whole = halved_map(whole)
-    return _restricted(whole, flows.origins), _restricted(whole, flows.destinations), whole
+    whole = None if whole is None else halved_map(whole)
+    origins = halved_h3(flows.origins) if whole is None else _restricted(whole, flows.origins)
+    if flows.destinations is flows.origins:
+        return origins, origins, whole
+    return origins, halved_h3(flows.destinations) if whole is None else _restricted(whole, flows.destinations), whole
 
 
 def _restricted(whole: Hierarchy, tree: Hierarchy) -> Hierarchy:

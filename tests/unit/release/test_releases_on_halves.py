@@ -90,6 +90,14 @@ def test_slices_and_maps_of_ones_own_are_refined_too(tmp_path):
     assert "h3_cells" not in zones.column_names
 
 
+def test_both_ends_can_have_the_same_parts(tmp_path):
+    flows = flowveil.read_trips(trips(), resolution=8, same_zones=True)
+    folder = flowveil.anonymize(flows, k=10).write(tmp_path / "release")
+    zones = pq.read_table(folder / "zones.parquet")
+    assert any("." in code for code in zones["zone"].to_pylist())
+    assert verify_release(folder, flows) == []
+
+
 def test_parts_of_a_map_owe_nothing_to_the_trips():
     """The same parts whichever tiles were seen: a row of six is cut in three and three, these in two and one."""
     flows = read_mapped()
