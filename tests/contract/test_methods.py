@@ -291,7 +291,7 @@ def test_releases_keep_the_promises(run, kind, table, asked, max_suppressed):
 
 
 @runs
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_releases_keep_the_promises_on_random_problems(run, data):
     flows = data.draw(flow_tables())

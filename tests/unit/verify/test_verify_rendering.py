@@ -102,12 +102,8 @@ def test_a_folder_made_again_holds(folder, findings):
 # ---- what people read -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [("</body>", '<script src="https://example.org/x.js"></script></body>'), ("<h2", "<p>3 trips went home.</p><h2")],
-)
-def test_a_script_or_a_number_in_the_page(folder, findings, old, new):
-    edit_text(folder, "report.html", old, new)
+def test_a_number_more_in_the_page(folder, findings):
+    edit_text(folder, "report.html", "<h2", "<p>3 trips went home.</p><h2")
     assert findings() == ["report.html: is not the page that report.json and the tables come to"]
 
 
@@ -122,10 +118,12 @@ def test_lies_in_the_words_of_the_report(folder, findings):
     assert all(f"report.json: its {entry} is not what its other entries come to" in found for entry in told)
 
 
-@pytest.mark.parametrize("change", [{"version": "0"}, {"format": "release"}])
-def test_another_word_in_the_manifest(folder, findings, change):
-    write_json(folder / "manifest.json", {**read_json(folder / "manifest.json"), **change})
-    assert [finding.partition(":")[0] for finding in findings()] == ["manifest.json"]
+@pytest.mark.parametrize("good", ["plain", "noisy"], indirect=True)
+def test_another_word_in_the_manifest(folder, findings):
+    manifest = read_json(folder / "manifest.json")
+    for change in ({"version": "0"}, {"format": "release"}):
+        write_json(folder / "manifest.json", {**manifest, **change})
+        assert findings() == ["manifest.json: its version or format is not that of report.json"]
 
 
 def test_a_report_written_otherwise(folder, findings):
@@ -147,7 +145,7 @@ def test_a_reason_that_is_none(folder, findings):
 
     edit_report(folder, change)
     make_again(folder)
-    assert any("reason for withholding" in line or "'withheld" in line for line in findings())
+    assert "report.json: a reason for withholding is not one that a release can have" in findings()
 
 
 @pytest.mark.parametrize("good", ["plain"], indirect=True)
@@ -184,22 +182,21 @@ def test_more_in_exports(folder, findings):
 # ---- shapes -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("column", "what"), [("lat", "centre"), ("area_km2", "area"), ("geometry", "outline")])
-def test_a_zone_elsewhere(folder, findings, column, what):
+def test_a_zone_elsewhere(folder, findings):
     def move(rows):
-        value = rows[0][column]
-        if column == "geometry":
-            # A corner more on an edge: the same area, but not the outline.
-            ring = shapely.get_coordinates(shapely.from_wkb(value)).tolist()
-            middle = [(a + b) / 2 for a, b in zip(ring[0], ring[1], strict=True)]
-            rows[0][column] = shapely.to_wkb(shapely.Polygon([ring[0], middle, *ring[1:]]), byte_order=1)
-        else:
-            rows[0][column] = value + 1e-4
+        rows[0]["lat"] += 1e-4
+        rows[0]["area_km2"] += 1e-4
+        # A corner more on an edge: the same area, but not the outline.
+        ring = shapely.get_coordinates(shapely.from_wkb(rows[0]["geometry"])).tolist()
+        middle = [(a + b) / 2 for a, b in zip(ring[0], ring[1], strict=True)]
+        rows[0]["geometry"] = shapely.to_wkb(shapely.Polygon([ring[0], middle, *ring[1:]]), byte_order=1)
         return rows
 
     edit_table(folder, "zones.parquet", move)
     make_again(folder)
-    assert any(f"another {what} than their code means" in line for line in findings())
+    found = findings()
+    for what in ("centre", "area", "outline"):
+        assert any(f"another {what} than their code means" in line for line in found)
 
 
 # ---- measures ---------------------------------------------------------------------------------------------------
