@@ -32,7 +32,8 @@ def run(*arguments: object) -> int:
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("written")
     csv.write_csv(trip_table(), place / "trips.csv")
-    assert run("anonymize", place / "trips.csv", "--k", 5, "--resolution", 8, "--out", place / "release") == 0
+    asked = ("--k", 5, "--protect", "trips", "--resolution", 8)
+    assert run("anonymize", place / "trips.csv", *asked, "--out", place / "release") == 0
     return place / "release"
 
 
@@ -72,7 +73,7 @@ def test_json_is_one_object(tmp_path, trips_csv, capsys):
 
 
 def test_prose_is_quiet_about_progress_when_not_in_a_terminal(tmp_path, trips_csv, capsys):
-    run("anonymize", trips_csv, "--k", 5, "--resolution", 8, "--out", tmp_path / "r")
+    run("anonymize", trips_csv, "--k", 5, "--protect", "trips", "--resolution", 8, "--out", tmp_path / "r")
     said = capsys.readouterr()
     assert said.err == ""
     assert "every published cell holds at least 5 trips" in said.out
@@ -85,7 +86,7 @@ def test_prose_is_quiet_about_progress_when_not_in_a_terminal(tmp_path, trips_cs
     [
         ["--protect", "people", "--seed", 3],
         ["--protect", "trips", "--protect", "people", "--protect", "population"],
-        ["--protect", "population", "--k-population", 700],
+        ["--protect", "population", "--population-only", "--k-population", 700],
         ["--l", 2, "--max-suppressed", 0],
         ["--option", "effort=0", "--option", "objective=metres"],
         ["--method", "odkanon", "--option", "budget=volume"],
