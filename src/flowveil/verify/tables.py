@@ -26,12 +26,18 @@ _ZONE_COLUMNS: dict[str, str | None] = {
     "geometry": None,
 }
 #: How many tiles a zone could hold is not known of boxes, nor without a map; a weight may be missing nowhere else.
-_MAY_BE_EMPTY = ("tiles", "weight")
+_MAY_BE_EMPTY = ("tiles", "weight", "name")
 _LONGEST_TEXT = 4_096
 
 
 def load_tables(
-    db: Database, place: Path, flows: Flows, slice_columns: Sequence[str] = (), *, noisy: bool = False
+    db: Database,
+    place: Path,
+    flows: Flows,
+    slice_columns: Sequence[str] = (),
+    *,
+    noisy: bool = False,
+    named: bool = False,
 ) -> tuple[bool, list[str]]:
     """Read both tables; whether they could be read, and what is not as it should be.
 
@@ -41,17 +47,19 @@ def load_tables(
         flows: the input, which says whether there are weights.
         slice_columns: text that may be empty.
         noisy: noise is on trips alone.
+        named: whether zones have names.
     """
+    of_zones = {**_ZONE_COLUMNS, **({"name": "VARCHAR"} if named else {})}
     weighted = flows.weight is not None and not noisy
     columns = {name: kind for name, kind in _FLOW_COLUMNS.items() if name != "weight" or weighted}
     first = list(_unreadable(db, place / NAMES[0], {**columns, **dict.fromkeys(slice_columns, "VARCHAR")}))
-    second = list(_unreadable(db, place / NAMES[1], _ZONE_COLUMNS))
+    second = list(_unreadable(db, place / NAMES[1], of_zones))
     if first or second:
         return False, [*first, *second]
     sliced = [f"{quoted(name)} AS c{i}" for i, name in enumerate(slice_columns)]
     findings = [
         *_load(db, place / NAMES[0], "published_rows", columns, sliced, slice_columns),
-        *_load(db, place / NAMES[1], "zones", _ZONE_COLUMNS),
+        *_load(db, place / NAMES[1], "zones", of_zones),
     ]
     return all(db.one(f"SELECT count(*) FROM duckdb_tables() WHERE table_name = '{t}'") for t in _TABLES), findings
 

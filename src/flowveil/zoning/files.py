@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -42,6 +42,7 @@ from flowveil.zoning.geometry import (
     places_from_points,
 )
 from flowveil.zoning.locating import Locator
+from flowveil.zoning.naming import names_of_zones
 from flowveil.zoning.table import Texts, chain_above, first_of_runs, nested_hierarchy, parent_hierarchy
 
 _CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz")
@@ -137,6 +138,7 @@ class ZoneMap:
             base_level=int(tree.level[kept[0]]),
             geography=where.take(kept) if isinstance(where, ZoneGeography) else None,
             kind=tree.kind,
+            names=None if tree.names is None else tree.names[kept],
         )
         return ZoneMap(hierarchy=restricted, names=self.names[kept], columns=self.columns)
 
@@ -288,7 +290,8 @@ def _assembled(
         )
     names = np.full(tree.n_nodes, "", dtype=np.str_)
     if columns.name:
-        names = _names_of_nodes(tree, texts[columns.tile], texts[columns.name])
+        names = names_of_zones(tree, _names_of_nodes(tree, texts[columns.tile], texts[columns.name]))
+        tree = replace(tree, names=names)
     return ZoneMap(hierarchy=tree, names=names, columns=columns.as_recorded())
 
 
