@@ -206,7 +206,9 @@ def read_zones(
             f"{header.described()} "
             "Hint: name the columns: parent, or levels from coarsest to finest, or lat and lon."
         )
-    return _mapped(table, drawn, columns, root)
+    made = _mapped(table, drawn, columns, root)
+    # With the columns, so that the map is read the same again.
+    return made if root is None else replace(made, columns={**made.columns, "root": root})
 
 
 def read_outlines(source: Any) -> Outlines:
