@@ -92,44 +92,55 @@ class _Shares:
 
 def _shares(folder: ReleaseFolder, zones: int | ZoneMap, end: str) -> _Shares:
     listed = folder.zones
-    roles = zip(listed["zone"].to_pylist(), listed["role"].to_pylist(), strict=True)
-    codes = [zone for zone, role in roles if role in (end, "both")]
+    rows = [i for i, role in enumerate(listed["role"].to_pylist()) if role in (end, "both")]
+    codes = [listed["zone"][i].as_py() for i in rows]
     resolution = folder.report["parameters"].get("resolution")
-    if isinstance(zones, int):
-        if resolution is None or not 0 <= zones <= resolution:
-            raise ParameterError(
-                "A number is an H3 resolution, from 0 to that of the release's tiles"
-                + (", but this release is on a map of its own. Hint: name the map." if resolution is None else ".")
-            )
-        return _Shares({code: _of_cell(code, zones, resolution) for code in codes})
-    return _Shares(dict(_of_map(folder, zones, end, codes)))
+    if not isinstance(zones, int):
+        return _Shares(dict(_of_map(folder, zones, end, codes)))
+    if resolution is None or not 0 <= zones <= resolution:
+        raise ParameterError(
+            "A number is an H3 resolution, from 0 to that of the release's tiles"
+            + (", but this release is on a map of its own. Hint: name the map." if resolution is None else ".")
+        )
+    # A part of a cell lists the cells that it is made of.
+    parts = (
+        listed["h3_cells"].to_pylist()
+        if "h3_cells" in listed.column_names
+        else [[c] for c in listed["zone"].to_pylist()]
+    )
+    return _Shares({code: _of_cells(parts[i], zones, resolution) for code, i in zip(codes, rows, strict=True)})
 
 
-def _of_cell(code: str, level: int, resolution: int) -> tuple[NDArray[np.str_], NDArray[np.float64]]:
-    """The cells of a level that a cell lies in, or that lie in it, by their tiles."""
-    try:
-        cell = int(code, 16)
-        own = h3_int.get_resolution(cell)
-    except ValueError:
-        raise ParameterError("Some zones of this release are no single H3 cells; they cannot be spread.") from None
-    if own >= level:
-        return np.array([format(h3_int.cell_to_parent(cell, level), "x")]), np.ones(1)
-    below = sorted(h3_int.cell_to_children(cell, level))
-    tiles = np.array([h3_int.cell_to_children_size(c, resolution) for c in below], dtype=np.float64)
-    return np.array([format(c, "x") for c in below]), tiles / tiles.sum()
+def _of_cells(cells: Sequence[str], level: int, resolution: int) -> tuple[NDArray[np.str_], NDArray[np.float64]]:
+    """The cells of a level that a zone lies in, or that lie in it, by their tiles."""
+    tiles: dict[int, float] = {}
+    for code in cells:
+        try:
+            cell = int(code, 16)
+            coarse = h3_int.get_resolution(cell) >= level
+        except ValueError:
+            raise ParameterError("Some zones of this release are no H3 cells; they cannot be spread.") from None
+        for area in [h3_int.cell_to_parent(cell, level)] if coarse else h3_int.cell_to_children(cell, level):
+            within = cell if coarse else area
+            tiles[area] = tiles.get(area, 0) + h3_int.cell_to_children_size(within, resolution)
+    areas = sorted(tiles)
+    counts = np.array([tiles[area] for area in areas], dtype=np.float64)
+    return np.array([format(area, "x") for area in areas]), counts / counts.sum()
 
 
 def _of_map(folder: ReleaseFolder, zones: ZoneMap, end: str, codes: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """The tiles of each zone, by the map: each has an equal share."""
-    tree = zones.hierarchy
-    number = {code: node for node, code in enumerate(tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist())}
-    strange = [code for code in codes if code not in number]
-    if folder.report["parameters"].get("resolution") is not None or strange:
+    """The tiles of each zone, by the release's own table of them: each has an equal share."""
+    tiles: dict[str, list[str]] = {}
+    for row in folder.lookup.to_pylist():
+        if row["role"] in (end, "both"):
+            tiles.setdefault(row["zone"], []).append(row["tile"])
+    known = set(zones.tile_codes.astype(np.str_).tolist())
+    strange = {tile for below in tiles.values() for tile in below} - known
+    if strange or set(codes) - set(tiles):
         raise ParameterError(
-            f"{len(strange) or 'All'} {end} zones of the release are not zones of this map. Hint: name the map that "
-            "the release was made on, with the same columns."
+            "The release has tiles that this map does not have. Hint: name the map that the release was made on, with "
+            "the same columns."
         )
     for code in codes:
-        node = number[code]
-        tiles = zones.tile_codes[tree.leaf_start[node] : tree.leaf_stop[node]].astype(np.str_)
-        yield code, (tiles, np.full(len(tiles), 1 / len(tiles)))
+        below = sorted(tiles[code])
+        yield code, (np.array(below), np.full(len(below), 1 / len(below)))

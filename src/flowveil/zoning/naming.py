@@ -5,6 +5,8 @@ Names follow from the map alone, seen or unseen tiles alike: they reveal nothing
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -36,6 +38,20 @@ def names_of_zones(tree: Hierarchy, given: NDArray[np.str_]) -> NDArray[np.str_]
     for node in inner[best[inner] >= 0].tolist():
         out[node] = f"{int(tree.size[node]):,} zones {word} {tile_name[best[node]]}"
     return out.astype(np.str_)
+
+
+def named_like(tree: Hierarchy, other: Hierarchy) -> Hierarchy:
+    """A tree whose nodes are called as those of the same code in another; what is new is named after its tiles."""
+    if other.names is None:
+        return tree
+    of_code = dict(zip(_codes(other), other.names.tolist(), strict=True))
+    given = np.array([of_code.get(code, "") for code in _codes(tree)], dtype=np.str_)
+    return replace(tree, names=names_of_zones(tree, given))
+
+
+def _codes(tree: Hierarchy) -> list[str]:
+    codes: list[str] = tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist()
+    return codes
 
 
 def _named_tile_in(tree: Hierarchy, named: Ints, tile_name: NDArray[np.str_]) -> Ints:
