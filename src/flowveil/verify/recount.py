@@ -16,6 +16,7 @@ from flowveil.verify.database import Database, opened
 from flowveil.verify.differences import check_differences
 from flowveil.verify.exports import EXPORTS, check_exports
 from flowveil.verify.files import check_folder
+from flowveil.verify.frozen import check_frozen
 from flowveil.verify.halves import on_halves
 from flowveil.verify.lookup import check_lookup, check_names, has_names
 from flowveil.verify.measures import check_measures
@@ -28,13 +29,20 @@ from flowveil.verify.rendering import check_rendering
 from flowveil.verify.slices import check_slices, load_slices
 from flowveil.verify.tables import NAMES, load_tables
 from flowveil.verify.zones import check_zones, list_cells, load_zones
+from flowveil.zoning.top import to_the_top
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
 
 
 def recount(
-    place: Path, flows: Flows | SlicedFlows, expect: Mapping[str, Any], unread: list[str], *, law: bool
+    place: Path,
+    flows: Flows | SlicedFlows,
+    expect: Mapping[str, Any],
+    unread: list[str],
+    *,
+    law: bool,
+    zones_of: Any = None,
 ) -> list[str]:
     """One plain line for each contradiction; see `flowveil.verify.verify_release`."""
     if not place.is_dir():
@@ -51,10 +59,13 @@ def recount(
     if findings:
         return findings
     if report["parameters"].get("hierarchy") == "halves":
-        halved = on_halves(flows)
+        halved = on_halves(flows, to_the_top="zones_of" in report["parameters"])
         if halved is None:
             return ["report.json: says that its zones are parts of zones, but the map of the input has none"]
         flows = halved
+    elif "zones_of" in report["parameters"]:
+        # Zones of other data may lie above everything that this input has.
+        flows = to_the_top(flows)
     raw = Raw.of(flows)
     findings = check_layouts(place, most_rows=None if noisy else raw.most_rows)
     if findings:
@@ -91,6 +102,7 @@ def recount(
         findings += check_outlines(zones, raw.whole, report["kind"])
         findings += check_names(zones, raw.whole, report["kind"])
         findings += check_lookup(place, zones, raw.whole, report["kind"])
+        findings += check_frozen(db, zones, report, raw.whole, zones_of, unread)
         if not noisy:
             findings += _check_counts(db, zones, report, flows, expect, sound=not findings)
     # Last, and only where all else holds: what is rendered is then sound.
