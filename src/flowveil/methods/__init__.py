@@ -38,6 +38,7 @@ class Method:
         homogeneous: its zones never overlap.
         promises: ``k``: every cell hides so many; or ``epsilon``: noisy counts under differential privacy, to which k,
             protect and max_suppressed mean nothing.
+        folds: it can put steps of time together, cell by cell.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Method:
     summary: str
     homogeneous: bool = True
     promises: Literal["k", "epsilon"] = "k"
+    folds: bool = False
 
     @property
     def options(self) -> dict[str, inspect.Parameter]:
@@ -61,6 +63,16 @@ class Method:
                     f"Method '{self.name}' has no option '{name}'; allowed: {allowed}."
                     + did_you_mean(name, self.options)
                 )
+
+    def check_times(self, flows: Flows) -> None:
+        """Refuse times that fold where the method cannot put them together.
+
+        Raises:
+            ParameterError: the flows have times, and the method does not fold them.
+        """
+        if flows.times is not None and not self.folds:
+            folding = ", ".join(m.name for m in METHODS.values() if m.folds)
+            raise ParameterError(f"Method '{self.name}' cannot fold time; allowed with --fold-time: {folding}.")
 
     def refuse_thresholds(self, given: Sequence[str]) -> None:
         """Say that a method that adds noise keeps no thresholds, rather than ignore that somebody asked for them.
@@ -81,6 +93,7 @@ class Method:
             **asked,
             "options": {**defaults, **options},
             **flows.intake.parameters(),
+            **({} if flows.times is None else {"slices": {"every": flows.times.every, "fold_time": True}}),
         }
 
     def parse_option(self, name: str, text: str) -> Any:
@@ -127,6 +140,7 @@ METHODS: dict[str, Method] = {
             paircut,
             "the finest cells that do not intersect, within the limit on suppression (ours)",
             homogeneous=False,
+            folds=True,
         ),
         Method(
             "oigh", oigh, "one level for all origins and one for all destinations (as adapted by Matet et al. 2023)"

@@ -9,6 +9,7 @@ zones only.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -162,7 +163,7 @@ class TwinTrees:
             for tree, tile in ((flows.origins, flows.origin), (flows.destinations, flows.destination))
         )
         total = float(np.sum(flows.volume(guarantee.basis)))
-        price = PairCost(flows, guarantee.basis, goal, *sketches)
+        price = PairCost(flows, guarantee.basis, goal, sketches)
         found = [
             (level.origin, level.destination, level.volume, price.cost(level))
             for level in safe_levels(flows, guarantee, *sketches)
@@ -296,13 +297,30 @@ class Half:
 
 
 class PairCost:
-    """The cost of safe pairs, level by level."""
+    """The cost of safe pairs, level by level.
 
-    def __init__(self, flows: Flows, basis: str, goal: Goal, origins: Sketch, destinations: Sketch) -> None:
+    Where time is an end, an hour of a pair's time costs as much as ``time_weight`` tiles, and a flow is spread over the
+    steps of its time as it is over tiles.
+    """
+
+    def __init__(
+        self,
+        flows: Flows,
+        basis: str,
+        goal: Goal,
+        sketches: Sequence[Sketch],
+        *,
+        time_weight: float = 0.0,
+    ) -> None:
         self.goal = goal
         self.flows = flows
         self.volume = flows.volume(basis).astype(np.float64)
-        self.sketches = (origins, destinations)
+        self.sketches = sketches
+        self.steps: Floats = np.ones(1)
+        self.time_cost: Floats = np.zeros(1)
+        if len(sketches) > 2 and flows.times is not None:
+            self.steps = sketches[2].size.astype(np.float64)
+            self.time_cost = time_weight * flows.times.hours[sketches[2].node]
         self.moved: dict[tuple[int, int], Floats] = {}
 
     def cost(self, level: Level) -> Floats:
@@ -312,10 +330,12 @@ class PairCost:
         if self.goal == "cells":
             return np.full(len(size_o), -1.0)
         if self.goal == "error":
-            cost: Floats = level.volume * (size_o + size_d)
+            wide = 0.0 if level.time is None else self.time_cost[level.time]
+            cost: Floats = level.volume * (size_o + size_d + wide)
             return cost
         if self.goal == "reconstruction":
-            return self._scattered(level, size_o * size_d)
+            steps = 1.0 if level.time is None else self.steps[level.time]
+            return self._scattered(level, size_o * size_d * steps)
         return self._moved(level)
 
     def _scattered(self, level: Level, places: Floats) -> Floats:

@@ -116,8 +116,11 @@ def check_goal(goal: str) -> None:
         raise ParameterError(f"objective must be one of {', '.join(get_args(Goal))}; found {goal!r}.")
 
 
-def score(flows: Flows, plan: Plan, basis: str, goal: Goal) -> float:
-    """What a plan of whole cells comes to, counted anew from the flows and not by the search; smaller is better."""
+def score(flows: Flows, plan: Plan, basis: str, goal: Goal, *, time_weight: float = 0.0) -> float:
+    """What a plan of whole cells comes to, counted anew from the flows and not by the search; smaller is better.
+
+    Where cells have times, an hour of them counts as much as ``time_weight`` tiles, and they are spread over steps too.
+    """
     kept = plan.kept
     volume = flows.volume(basis).astype(np.float64)
     published = float(np.sum(volume[kept]))
@@ -125,7 +128,8 @@ def score(flows: Flows, plan: Plan, basis: str, goal: Goal) -> float:
         return np.inf
     size_o, size_d = plan.origin_zones.size[plan.origin_zone], plan.destination_zones.size[plan.destination_zone]
     if goal == "error":
-        return float(np.sum((volume * (size_o + size_d))[kept])) / published
+        hours = 0.0 if plan.timed is None else time_weight * plan.timed.hours[plan.origin_zone]
+        return float(np.sum((volume * (size_o + size_d + hours))[kept])) / published
     if goal == "metres":
         metres = metres_moved(flows.origins, flows.origin, plan.origin_zones.centers(plan.origin_zone))
         metres += metres_moved(
@@ -138,6 +142,8 @@ def score(flows: Flows, plan: Plan, basis: str, goal: Goal) -> float:
         return -float(len(cells.origin))
     # Each pair of tiles of a cell gets an even share of it; flows that are not published get nothing.
     pairs = plan.origin_zones.size[cells.origin].astype(np.float64) * plan.destination_zones.size[cells.destination]
+    if plan.timed is not None:
+        pairs = pairs * plan.timed.steps[cells.origin]
     each = cells.sum(volume) / pairs
     on_flows = np.abs(np.append(each, 0.0)[cells.row] - volume).sum()
     on_empty_pairs = np.sum((pairs - np.bincount(cells.row[kept], minlength=len(each))) * each)
