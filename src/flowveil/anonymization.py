@@ -148,7 +148,7 @@ def anonymize(
     protect, max_suppressed and l do not apply; giving them is refused.
 
     Args:
-        flows: what `read_trips` returns.
+        flows: what `read_trips` returns; or what ``read_slices(...).folded()`` returns, for cells of places and times.
         method: name of a method; see `flowveil.METHODS`.
         k: how many every cell must hide; 10 by default.
         protect: what is counted: ``trips`` (the default), ``people`` or ``population``, or several of them.
@@ -171,6 +171,7 @@ def anonymize(
     chosen.check_options(options)
     asked = Thresholds(k, protect, max_suppressed, k_population, l)
     check_max_suppressed(asked.share)
+    chosen.check_times(flows)
     if len(flows) == 0:
         raise DataError("There are no flows to anonymise.")
     if chosen.promises == "epsilon":

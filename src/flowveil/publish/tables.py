@@ -18,6 +18,7 @@ import shapely
 from numpy.typing import NDArray
 
 from flowveil.hierarchy import Ints
+from flowveil.times import TIME_COLUMNS
 
 if TYPE_CHECKING:
     from flowveil.release.release import Matrix, Publishable
@@ -42,7 +43,7 @@ def flows_table(release: Publishable) -> pa.Table:
     Returns:
         ``origin_zone`` and ``destination_zone`` (text), ``trips`` (int64), where the input has weights ``weight``
         (float64), and one text column for each slice column; empty there means all values, so rows of a total come
-        first.
+        first. Where time is folded, ``time_from`` and ``time_to`` stand there, and the rows are sorted by them first.
     """
     ordered = sorted(release.parts, key=lambda part: tuple((value is not None, value or "") for value in part[0]))
     tables = []
@@ -61,6 +62,10 @@ def _matrix_tables(matrix: Matrix) -> Iterator[pa.Table]:
     origin, origin_rank = _codes_of(plan.origin_zones, cells.origin)
     destination, destination_rank = _codes_of(plan.destination_zones, cells.destination)
     order = _sorted_order(origin_rank[cells.origin], destination_rank[cells.destination])
+    timed = plan.timed
+    if timed is not None:
+        ends = (origin_rank[cells.origin], destination_rank[cells.destination])
+        order = np.lexsort((*ends[::-1], timed.stop[cells.origin], timed.start[cells.origin]))
     for first in range(0, len(cells), _ROWS_AT_ONCE):
         rows = slice(first, first + _ROWS_AT_ONCE) if order is None else order[first : first + _ROWS_AT_ONCE]
         columns: dict[str, pa.Array] = {
@@ -70,6 +75,9 @@ def _matrix_tables(matrix: Matrix) -> Iterator[pa.Table]:
         }
         if cells.weight is not None:
             columns["weight"] = pa.array(cells.weight[rows], type=pa.float64())
+        if timed is not None:
+            for name, texts in zip(TIME_COLUMNS, (timed.start, timed.stop), strict=True):
+                columns[name] = pa.array(texts[cells.origin[rows]].tolist(), type=pa.string())
         yield pa.table(columns)
 
 

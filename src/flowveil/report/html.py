@@ -20,6 +20,8 @@ from flowveil.report.maps import ENDS, map_of_release
 from flowveil.report.noise import figures_of_noise, is_noisy, promise_of_noise, rows_of_noise
 from flowveil.report.sizes import BASES, distribution_part
 from flowveil.report.slices import overview, short_number, slices_part
+from flowveil.report.times import times_part
+from flowveil.times import TIME_COLUMNS
 
 if TYPE_CHECKING:
     from flowveil.release.release import Release
@@ -68,6 +70,8 @@ def render(
         shown = flows
         if report.get("slices"):
             shown = overview(flows, report["slice_columns"], report["parameters"]["slices"].get("every"))
+        elif report["kind"] == "folded":
+            shown = overview(flows, TIME_COLUMNS, None)
         most = _COMPACT_FLOWS if compact else None
         parts.insert(0, maps_part(_as_mapped(report), shown, zones, basemap, max_flows=most))
         parts.insert(2, distribution_part(report, flows, zones))
@@ -79,6 +83,8 @@ def render(
             parts[0] = replace(parts[0], map_data=data)
     if report.get("slices"):
         parts.insert(1, slices_part(report))
+    if report["kind"] == "folded" and flows is not None:
+        parts.insert(1, times_part(report, flows))
     if compact:
         parts = [part for part in parts if part.name in ("maps", "measures")]
     return page(

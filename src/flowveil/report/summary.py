@@ -170,7 +170,9 @@ def _slice_words(slices: Mapping[str, Any]) -> list[str]:
     words = []
     for step in [slices.get("every"), *slices.get("also_every", ())]:
         words += ["--every", step] if step else []
-    words += [f"--{name.replace('_', '-')}" for name in ("by_many", "total", "common_zones") if slices.get(name)]
+    words += [
+        f"--{name.replace('_', '-')}" for name in ("by_many", "total", "common_zones", "fold_time") if slices.get(name)
+    ]
     return words
 
 
