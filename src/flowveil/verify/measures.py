@@ -29,6 +29,7 @@ Measures = Mapping[str, Mapping[str, Any]]
 #: Significant digits of published measures that are computed from tiles. Others are exact, but for a billionth.
 DIGITS = {
     "mean_generalization_error": 4,
+    "mean_time_width_h": 4,
     "reconstruction_loss": 4,
     "distribution_distance": 4,
     "floor_generalization_error": 3,
@@ -47,7 +48,7 @@ REVEAL_SUPPRESSED = {
     "suppressed_share",
 }
 #: Measures that reveal how trips are spread inside a cell, where few cells cover more than one pair of tiles.
-REVEAL_INSIDE = set(DIGITS) - {"mean_generalization_error"}
+REVEAL_INSIDE = set(DIGITS) - {"mean_generalization_error", "mean_time_width_h"}
 #: Measures that reveal how many tiles were seen in a zone, where few zones may hold more than one.
 REVEAL_SEEN = {"floor_ratio", "mean_generalization_error"}
 #: So many cells or zones are few.
@@ -194,7 +195,8 @@ def _check_counts(
         yield f"report.json: measures are not given by {' and by '.join(expected)}"
     counted = _counts(db, claims, where)
     merged, coarse = db.rows(
-        "SELECT count(*) FILTER (tiles_o * tiles_d > 1), count(*) FILTER (coarse_o OR coarse_d) FROM recount "
+        "SELECT count(*) FILTER (tiles_o * tiles_d * steps > 1), "
+        "count(*) FILTER (coarse_o OR coarse_d OR steps > 1) FROM recount "
         f"WHERE {among or where}"
     )[0]
     few_merged = coarse > 0 and merged < _FEWEST_MERGED

@@ -41,6 +41,11 @@ class Raw:
     whole: Flows
 
     @property
+    def folded(self) -> bool:
+        """Whether time is an end of the flows, like the two places."""
+        return self.whole.times is not None
+
+    @property
     def most_rows(self) -> int:
         """More cells than any release of these flows has: each holds a flow of its own slice, at some level."""
         flows = sum(len(part) for part in self.slices)
@@ -55,17 +60,24 @@ class Raw:
 
 
 def load_rows(db: Database, raw: Raw) -> None:
-    """``rows`` (row, m, o, d, trips, weight): every flow of every raw slice; ``persons`` (row, person)."""
+    """``rows`` (row, m, o, d, t, trips, weight): every flow of every raw slice; ``persons`` (row, person).
+
+    ``t`` is the step of time where time folds, and empty elsewhere.
+    """
     import pyarrow as pa
 
     start = np.concatenate(([0], np.cumsum([len(part) for part in raw.slices]))).astype(np.int32)
     origin, destination = (codes_of(leaf_codes(tree)) for tree in (raw.whole.origins, raw.whole.destinations))
+    whole, time = raw.whole, pa.nulls(int(start[-1]), pa.string())
+    if whole.times is not None and whole.time is not None:
+        time = pa.array(whole.times.labels.tolist(), pa.string()).take(pa.array(whole.time))
     weight = [pa.nulls(len(p), pa.float64()) if p.weight is None else pa.array(p.weight) for p in raw.slices]
     rows = {
         "row": np.arange(start[-1], dtype=np.int32),
         "m": np.repeat(np.arange(len(raw.slices), dtype=np.int32), np.diff(start)),
         "o": origin.take(pa.array(np.concatenate([p.origin for p in raw.slices]))),
         "d": destination.take(pa.array(np.concatenate([p.destination for p in raw.slices]))),
+        "t": time,
         "trips": np.concatenate([p.trips for p in raw.slices]),
         "weight": pa.chunked_array(weight, pa.float64()),
     }

@@ -25,6 +25,7 @@ from flowveil.verify.raw import Raw, load_map, load_rows
 from flowveil.verify.rendering import check_rendering
 from flowveil.verify.slices import check_slices, load_slices
 from flowveil.verify.tables import NAMES, load_tables
+from flowveil.verify.times import TIME_COLUMNS, check_intervals, load_intervals
 from flowveil.verify.zones import check_zones, list_cells, load_zones
 
 if TYPE_CHECKING:
@@ -51,10 +52,11 @@ def recount(
     findings = check_layouts(place, most_rows=None if noisy else raw.most_rows)
     if findings:
         return findings
-    if tuple(report.get("slice_columns", ())) != raw.columns:
+    if tuple(report.get("slice_columns", ())) != raw.columns or (report["kind"] == "folded") != raw.folded:
         return ["report.json: its slice columns are not those of the input as it was read"]
+    further = TIME_COLUMNS if raw.folded else raw.columns
     with opened(place) as db:
-        readable, findings = load_tables(db, place, raw.whole, raw.columns, noisy=noisy)
+        readable, findings = load_tables(db, place, raw.whole, further, noisy=noisy)
         zones = whole_table(db, place / NAMES[1]) if readable else None
         if readable and zones is None:
             findings.append(f"{NAMES[1]}: cannot be read")
@@ -69,7 +71,7 @@ def recount(
             if findings:
                 return findings
         findings += check_carriers(place, report)
-        findings += check_exports(place, db, slice_columns=raw.columns)
+        findings += check_exports(place, db, slice_columns=further)
         findings += _check_bytes(db, place, zones, unread)
         findings += check_outlines(zones, raw.whole, report["kind"])
         if not noisy:
@@ -105,6 +107,9 @@ def _check_counts(
     load_map(db, whole)
     if isinstance(flows, SlicedFlows):
         findings += check_slices(db, claims, flows)
+    if raw.folded:
+        load_intervals(db, whole)
+        findings += check_intervals(db, claims, whole)
     if claims.kind == "boxed":
         findings += load_boxes(db, zones, claims, whole)
     else:

@@ -16,9 +16,9 @@ from flowveil.verify.raw import Raw
 def load_slices(db: Database, claims: Claims, raw: Raw) -> Iterator[str]:
     """``slice`` (c0, c1, ..., s): the published slices; ``part`` (s, m): the raw slices that each is made of.
 
-    ``finest`` (s, m) are those of one raw slice, by its own values; ``published`` is ``published_rows`` with s. A value
-    of a slice column stands for the raw slices that have it, an empty one for all. The time of a longer step is how the
-    times of its shorter steps begin. One matrix is a family of one slice without columns.
+    ``finest`` (s, m) are those of one raw slice, by its own values; ``published`` is ``published_rows`` with s and i.
+    A value of a slice column stands for the raw slices that have it, an empty one for all. The time of a longer step is
+    how the times of its shorter steps begin. One matrix is a family of one slice without columns.
     """
     import pyarrow as pa
 
@@ -37,7 +37,9 @@ def load_slices(db: Database, claims: Claims, raw: Raw) -> Iterator[str]:
     either = " AND ".join(["true", *(f"p.{name} IS NOT DISTINCT FROM q.{name}" for name in names)])
     db.create("part", f"SELECT s, m FROM slice p JOIN raw_slice m ON {' AND '.join(matches)}")
     db.create("finest", f"SELECT s, m FROM slice p JOIN raw_slice m ON {exact}")
-    db.create("published", f"SELECT p.*, s FROM published_rows p JOIN slice q ON {either}")
+    # Where time folds, i is the interval of a cell.
+    interval = "dense_rank() OVER (ORDER BY c0, c1)" if raw.folded else "0::BIGINT"
+    db.create("published", f"SELECT p.*, s, {interval} AS i FROM published_rows p JOIN slice q ON {either}")
     strange = db.one("SELECT count(*) FROM slice ANTI JOIN part USING (s)")
     if strange:
         yield f"flows.parquet: {strange} slices are not in the input"
