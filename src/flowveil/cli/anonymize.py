@@ -51,7 +51,10 @@ class _Wanted:
 @click.argument("source", type=PLACE, metavar="INPUT")
 @click.option("--k", type=int, default=10, show_default=True, help="How many every cell must hide.")
 @click.option("--out", type=PLACE, required=True, help="Folder of the release; replaced if it is one already.")
-@click.option("--method", help=f"One of: {', '.join(METHODS)} [default: twincut; odkanon with --common-zones].")
+@click.option(
+    "--method",
+    help=f"One of: {', '.join(METHODS)} [default: twincut; odkanon with --common-zones, paircut with --fold-time].",
+)
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Option of the method (repeatable).")
 @click.option("--protect", multiple=True, help=f"{', '.join(UNITS)} (repeatable) [default: trips].")
 @click.option("--k-population", type=float, help="Absolute threshold of the population.")
@@ -95,6 +98,11 @@ def anonymize(output: Output, source: str, **given: Any) -> None:
         publish_one(output, flows, wanted.out, asked, writing=writing, internal_report=wanted.internal_report)
         return
     slices.check()
+    if slices.fold_time:
+        with output.working("Reading") as progress:
+            timed = read_slices(source, progress=progress, **slices.reading(), **how).folded()
+        publish_one(output, timed, wanted.out, asked, writing=writing, internal_report=wanted.internal_report)
+        return
     if wanted.internal_report is not None:
         raise ParameterError("--internal-report is for a single matrix. Hint: for slices use --internal-profile.")
     with output.working("Reading") as progress:
@@ -104,7 +112,7 @@ def anonymize(output: Output, source: str, **given: Any) -> None:
 
 def _asked(wanted: _Wanted, slices: SliceOptions, thresholds: dict[str, Any]) -> dict[str, Any]:
     """What the library is asked for: the method, its options and the thresholds."""
-    name = wanted.method or ("odkanon" if slices.common_zones else "twincut")
+    name = wanted.method or ("odkanon" if slices.common_zones else "paircut" if slices.fold_time else "twincut")
     method, parsed = find_method(name), method_options(name, wanted.options)
     _refuse_thresholds(method)
     if wanted.seed is not None and "seed" in method.options:
