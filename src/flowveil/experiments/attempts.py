@@ -106,5 +106,7 @@ def warm_up(flows: Flows, asked: Mapping[str, Any]) -> None:
     """
     cells = flows.select(np.arange(len(flows)) < WARM_UP_FLOWS)
     columns = (cells.origin, cells.destination, cells.trips, cells.weight, cells.people)
-    small = Flows(*columns, origins=flows.origins, destinations=flows.destinations, intake=flows.intake)
+    trees = {"origins": flows.origins, "destinations": flows.destinations, "times": flows.times}
+    time_of = None if flows.time is None else flows.time[: len(cells)]
+    small = Flows(*columns, **trees, time=time_of, intake=flows.intake)
     attempt(small, {**asked, "k": 2})

@@ -111,10 +111,15 @@ def _time_weight(
         raise ParameterError(f"time_weight must be a number of tiles from 0 on; found {given}.")
     if given is not None or objective != "error":
         return float(given or 0.0)
+    return usual_time_weight(flows, guarantee, max_suppressed)
+
+
+def usual_time_weight(flows: Flows, guarantee: Guarantee, max_suppressed: float) -> float:
+    """How many tiles an hour is worth where nobody says: the error of the matrix of all times, to a power of two."""
     whole, _ = _at_all_times(flows)
     plan = paircut(whole, guarantee, max_suppressed=max_suppressed, spend=False)
     # Coarse, so that the weight says little of the error, which is not always published.
-    return float(2.0 ** np.rint(np.log2(score(whole, plan, guarantee.basis, objective))))
+    return float(2.0 ** np.rint(np.log2(score(whole, plan, guarantee.basis, "error"))))
 
 
 def proven_score(table: PairTable, price: float, budget: float) -> float:
