@@ -13,6 +13,7 @@ import numpy as np
 
 from flowveil.slices import SlicedFlows
 from flowveil.verify.database import Database
+from flowveil.verify.units import COUNTED_ONCE
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
@@ -60,9 +61,9 @@ class Raw:
 
 
 def load_rows(db: Database, raw: Raw) -> None:
-    """``rows`` (row, m, o, d, t, trips, weight): every flow of every raw slice; ``persons`` (row, person).
+    """``rows`` (row, m, o, d, t, trips, weight): every flow of every raw slice; ``people_row`` (row, member): persons.
 
-    ``t`` is the step of time where time folds, and empty elsewhere.
+    Each unit whose members are counted once has such a table. ``t`` is the step of time where time folds, else empty.
     """
     import pyarrow as pa
 
@@ -83,9 +84,11 @@ def load_rows(db: Database, raw: Raw) -> None:
     }
     db.store("rows", pa.table(rows))
     none = np.zeros(0, np.int32)
-    people = [(p.people, first) for p, first in zip(raw.slices, start[:-1], strict=True) if p.people is not None]
-    cell = np.concatenate([none, *(who.cell + first for who, first in people)])
-    db.store("persons", pa.table({"row": cell, "person": np.concatenate([none, *(who.person for who, _ in people)])}))
+    for unit, members in COUNTED_ONCE.items():
+        found = [(first, *(members(p) or (none, none))) for p, first in zip(raw.slices, start[:-1], strict=True)]
+        cell = np.concatenate([none, *(row + first for first, row, _ in found)])
+        member = np.concatenate([none, *(member for _, _, member in found)])
+        db.store(f"{unit}_row", pa.table({"row": cell, "member": member}))
 
 
 def load_map(db: Database, flows: Flows) -> None:

@@ -78,7 +78,7 @@ def check_intervals(db: Database, claims: Claims, flows: Flows) -> Iterator[str]
     if flows.people is None:
         return
     enough = (
-        "SELECT i FROM (SELECT DISTINCT i, person FROM during JOIN rows USING (t) JOIN persons USING (row)) "
+        "SELECT i FROM (SELECT DISTINCT i, member FROM during JOIN rows USING (t) JOIN people_row USING (row)) "
         f"GROUP BY i HAVING count(*) >= {literal(claims.k)}"
     )
     few = db.one(f"SELECT count(*) FROM interval ANTI JOIN ({enough}) USING (i)")
