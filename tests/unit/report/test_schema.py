@@ -19,7 +19,7 @@ from flowveil.measures import MEASURES
 from flowveil.methods import K_METHODS
 from flowveil.report.schema import KINDS, schema_text
 from flowveil.report.summary import json_text, summarize
-from flowveil.slices import SlicedFlows
+from flowveil.slices import Every, SlicedFlows
 from flowveil.verify import units as recounted
 from flowveil.verify.measures import DIGITS, REVEAL_INSIDE, REVEAL_SEEN, REVEAL_SUPPRESSED
 from samples.releases import city_flows, release_of
