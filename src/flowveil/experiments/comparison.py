@@ -23,8 +23,8 @@ from flowveil import workers
 from flowveil.errors import InfeasibleError
 from flowveil.experiments.attempts import FAILED, attempt, check_runs, listed, methods_of, warm_up
 from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
-from flowveil.methods import METHODS, find_method
+from flowveil.guarantee import Guarantee, default_units
+from flowveil.methods import find_method
 from flowveil.methods.paircut import usual_time_weight
 from flowveil.report.frontier import rounded_points
 from flowveil.report.slices import overview
@@ -116,6 +116,13 @@ class Comparison:
     max_suppressed: float
     frontiers: tuple[Frontier, ...] = ()
 
+    @property
+    def table(self) -> pa.Table:
+        """One row a run, with all digits: what comparison.csv has. Not for publication."""
+        from flowveil.experiments.comparison_tables import to_table
+
+        return to_table(self)
+
     def write(self, directory: str | PathLike[str]) -> Path:
         """Write comparison.csv, .md, .tex and .html into a folder that is new, empty or an earlier comparison."""
         from flowveil.experiments.comparison_tables import write_comparison
@@ -132,9 +139,9 @@ class Comparison:
 def compare_flows(
     flows: Flows,
     *,
-    methods: str | Sequence[str] = "all",
+    methods: Any = "all",
     k: int | Sequence[int] = (5, 10, 20),
-    protect: str | Sequence[str | Sequence[str]] = ("trips",),
+    protect: str | Sequence[str | Sequence[str]] | None = None,
     max_suppressed: float = 0.1,
     time_limit: float = 300.0,
     options: Mapping[str, Mapping[str, Any]] | None = None,
@@ -146,23 +153,27 @@ def compare_flows(
         ParameterError: a method, unit, option or number is wrong; nothing was run.
         DataError: the data has no persons or weights that a protection needs.
     """
-    names = [name for name in methods_of(methods) if flows.times is None or methods != "all" or METHODS[name].folds]
-    for name in names:
-        find_method(name).check_times(flows)
+    wanted_methods = methods_of(methods)
+    if methods == "all" and flows.times is not None:
+        wanted_methods = [method for method in wanted_methods if method.folds]
+    for method in wanted_methods:
+        method.check_times(flows)
     steps = sorted({k} if isinstance(k, int) else set(k))
-    protections = [tuple(listed(p, "+")) for p in ([protect] if isinstance(protect, str) else protect)]
+    wanted = default_units(flows) if protect is None else protect
+    protections = [tuple(listed(p, "+")) for p in ([wanted] if isinstance(wanted, str) else wanted)]
+    of_name = {method.name: method for method in wanted_methods}
     for name, chosen in (options or {}).items():
-        find_method(name).check_options(chosen)
+        (of_name.get(name) or find_method(name)).check_options(chosen)
     limits = {"max_suppressed": max_suppressed, "time_limit": time_limit}
-    check_runs(flows, names, k=steps, protect=protections, **limits)
+    check_runs(flows, wanted_methods, k=steps, protect=protections, **limits)
     asked = [
-        {"method": name, "k": step, "protect": units, "max_suppressed": max_suppressed, **own}
+        {"method": m, "k": step, "protect": units, "max_suppressed": max_suppressed, **own}
         for units in protections
         for step in steps
-        for name in names
-        for own in _weighed(flows, step, units, max_suppressed, (options or {}).get(name, {}))
+        for m in wanted_methods
+        for own in _weighed(flows, step, units, max_suppressed, (options or {}).get(m.name, {}))
     ]
-    swept = [{"k": a["k"], "protect": a["protect"]} for a in asked if a["method"] == "twincut"]
+    swept = [{"k": a["k"], "protect": a["protect"]} for a in asked if a["method"].name == "twincut"]
     tasks: list[dict[str, Any]] = [*asked, *swept]
     ended = []
     # One at a time, each in a process of its own: what one leaves behind would make another faster.
@@ -203,7 +214,7 @@ def _weighed(
 
 def _run(asked: Mapping[str, Any], ended: workers.Ended, time_limit: float) -> Run:
     """What came of a task."""
-    named = {name: asked.get(name) for name in ("method", "k", "protect", "time_weight")}
+    named = {"method": asked["method"].name, **{name: asked.get(name) for name in ("k", "protect", "time_weight")}}
     if ended.how == workers.LATE:
         return Run(**named, status=TIMED_OUT, reason=f"stopped after {time_limit:,g} seconds")
     if ended.how == workers.LOST:

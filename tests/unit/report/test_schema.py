@@ -59,6 +59,12 @@ def report_of(kind):
             release = anonymize(flows, "mondrian", 5)
         case "noisy":
             release = anonymize(flows, "laplace", epsilon=1, bound=3, region="observed", unsafe_seed_for_tests=1)
+        case "folded":
+            parts = tuple(city_flows(seed=seed, rows=900) for seed in (0, 1))
+            parts = tuple(replace(part, origins=flows.origins, destinations=flows.destinations) for part in parts)
+            hours = (("07:00",), ("08:00",))
+            timed = SlicedFlows(columns=("time",), keys=hours, slices=parts, every=Every.parse("hour"))
+            release = anonymize(timed.folded(), "paircut", 5)
         case "sliced":
             parts = tuple(city_flows(seed=seed, rows=900) for seed in (0, 1))
             parts = tuple(replace(part, origins=flows.origins, destinations=flows.destinations) for part in parts)
