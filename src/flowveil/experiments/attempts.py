@@ -146,7 +146,12 @@ def warm_up(flows: Flows, asked: Mapping[str, Any]) -> None:
     """
     cells = flows.select(np.arange(len(flows)) < WARM_UP_FLOWS)
     columns = (cells.origin, cells.destination, cells.trips, cells.weight, cells.people)
-    trees = {"origins": flows.origins, "destinations": flows.destinations, "times": flows.times}
-    time_of = None if flows.time is None else flows.time[: len(cells)]
-    small = Flows(*columns, **trees, time=time_of, intake=flows.intake)
+    small = Flows(
+        *columns,
+        origins=flows.origins,
+        destinations=flows.destinations,
+        intake=flows.intake,
+        times=flows.times,
+        time=None if flows.time is None else flows.time[: len(cells)],
+    )
     attempt(small, {**asked, "k": 2})
