@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from flowveil import anonymize, read_slices
-from flowveil.cli import main
 from flowveil.errors import ParameterError
 from flowveil.times import Times
 from flowveil.verify import verify_release
+from samples.hourly import hourly_trips
 from samples.releases import edit_report, edit_table, read_json
 
 EXPORTS = "csv,geojson,gpkg,kepler,arrow"
@@ -21,21 +21,9 @@ EXPORTS = "csv,geojson,gpkg,kepler,arrow"
 
 @pytest.fixture(scope="module")
 def trips() -> pa.Table:
-    """Trips of 300 people around a city over three weeks, most of them in the morning."""
-    rng, n = np.random.default_rng(5), 1_800
-    hours = np.clip(rng.normal(9, 4, n), 0, 23.99) + 24 * rng.integers(0, 21, n)
-    places = {name: base + rng.normal(0, 0.02, n) for name, base in PLACES.items()}
-    return pa.table(
-        {
-            **places,
-            "who": [f"P{i}" for i in rng.integers(0, 300, n)],
-            "w": rng.uniform(0.5, 3, n),
-            "start": (np.datetime64("2022-10-24T00:00:00") + (hours * 3600).astype("timedelta64[s]")),
-        }
-    )
+    return hourly_trips()
 
 
-PLACES = {"origin_lat": 48.85, "origin_lon": 2.35, "destination_lat": 48.86, "destination_lon": 2.36}
 HOW = {"time": "start", "resolution": 7, "weight": "w"}
 
 
@@ -159,50 +147,12 @@ def test_verify_finds_another_width_another_step_and_another_kind(folder):
     assert verify_release(place, flows) != []
 
 
-# ---- the command line ----------------------------------------------------------------------------------------------
-
-
-def test_the_command_line_folds_and_verifies(trips, tmp_path, capsys):
-    pq.write_table(trips, tmp_path / "trips.parquet")
-    asked = ["--method", "paircut", "--time", "start", "--every", "hour", "--fold-time", "--resolution", "7"]
-    out = str(tmp_path / "out")
-    main(["anonymize", str(tmp_path / "trips.parquet"), *asked, "--k", "6", "--out", out])
-    assert "--every hour --fold-time" in read_json(tmp_path / "out" / "report.json")["command"]
-    page = (tmp_path / "out" / "report.html").read_text("utf-8")
-    assert "When trips from" in page
-    main(["verify", out, "--against", str(tmp_path / "trips.parquet")])
-    assert "holds: every cell was recounted" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        (["--every", "hour", "--by", "who", "--by-many"], "found --by"),
-        (["--every", "hour", "--total"], "found --total"),
-        (["--every", "day", "--every", "1h"], "a second --every"),
-        (["--every", "weekday"], "cannot be folded"),
-        (["--every", "hour", "--method", "twincut"], "cannot fold time"),
-        (["--every", "hour", "--format", "omx"], "no place for the times"),
-        (["--every", "hour", "--format", "flowmap"], "no place for the times"),
-    ],
-    ids=lambda more: " ".join(more) if isinstance(more, list) else "",
-)
-def test_what_does_not_fold_is_refused(trips, more, words, tmp_path, capsys):
-    pq.write_table(trips, tmp_path / "trips.parquet")
-    asked = ["--time", "start", "--fold-time", "--resolution", "7", "--out", str(tmp_path / "out")]
-    with pytest.raises(SystemExit) as ended:
-        main(["anonymize", str(tmp_path / "trips.parquet"), *asked, *more])
-    assert ended.value.code == 2
-    assert words in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
+# ---- the tree ------------------------------------------------------------------------------------------------------
 
 
 def test_slices_by_more_than_time_do_not_fold(trips):
     with pytest.raises(ParameterError, match="no --by"):
         read_slices(trips, by="who", by_many=True, every="hour", **HOW).folded()
-
-
-# ---- the tree ------------------------------------------------------------------------------------------------------
 
 
 def test_weeks_end_with_their_month_and_a_day_at_24():
