@@ -76,8 +76,8 @@ def test_every_step_is_published_and_recounted(trips, every, tmp_path):
 
 
 def test_people_are_counted_once_over_the_hours_of_a_cell(trips):
-    flows = folded(trips, person="who")
-    release = anonymize(flows, "paircut", k=6, protect="people")
+    release = anonymize(folded(trips, person="who"), "paircut", k=6, protect="people")
+    flows = release.input
     person = dict(zip(range(len(flows)), [set() for _ in range(len(flows))], strict=True))
     for row, who in zip(flows.people.cell.tolist(), flows.people.person.tolist(), strict=True):
         person[row].add(who)
