@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from flowveil.cli.options import PLACE, method_options, reading, reading_of
+from flowveil.cli.options import PLACE, hierarchy, method_options, reading, reading_of
 from flowveil.cli.output import Output, with_output
 from flowveil.errors import ParameterError
 
 #: Options that go to the library as they are.
-_SETTINGS = ("methods", "max_suppressed", "time_limit")
+_SETTINGS = ("methods", "max_suppressed", "time_limit", "hierarchy")
 
 
 @click.command()
@@ -32,6 +32,7 @@ _SETTINGS = ("methods", "max_suppressed", "time_limit")
 @click.option("--time", metavar="COLUMN", help="Column of the time, with --every and --fold-time.")
 @click.option("--every", metavar="STEP", help="Step of time that is folded: hour, weekday-hour, 1h, ...")
 @click.option("--fold-time", is_flag=True, help="Compare several weights of an hour: fine places against short times.")
+@hierarchy
 @click.option("--out", type=PLACE, required=True, help="Folder of the tables and the page; not for publication.")
 @reading
 @with_output

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from flowveil.errors import ParameterError, did_you_mean
 from flowveil.flows import Flows
+from flowveil.zoning.refinement import Read, Refinement, check_hierarchy, refined
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,8 @@ class Method:
         promises: ``k``: every cell hides so many; or ``epsilon``: noisy counts under differential privacy, to which k,
             protect and max_suppressed mean nothing.
         folds: it can put steps of time together, cell by cell.
+        hierarchy: the tree it works on unless another is asked for; None for a method that works on no tree, to which
+            the question means nothing.
     """
 
     name: str
@@ -34,6 +37,7 @@ class Method:
     promises: Literal["k", "epsilon"] = "k"
     folds: bool = False
     one_cut: Callable[..., Any] | None = None
+    hierarchy: Refinement | None = "h3"
 
     def planner(self, flows: Flows) -> Callable[..., Any]:
         """The function that plans for these flows.
@@ -86,6 +90,23 @@ class Method:
                 f"Method '{self.name}' adds noise and promises no smallest cell: {', '.join(given)} cannot be kept by "
                 "it. Hint: leave that out and give epsilon, and bound where persons are known."
             )
+
+    def on_hierarchy(self, flows: Read, asked: str | None) -> tuple[Read, dict[str, str]]:
+        """The flows on the tree that was asked for, or on the one that the method works on; and what to record of it.
+
+        Raises:
+            ParameterError: halves were asked for, and the method works on no tree, or this tree cannot be refined.
+        """
+        check_hierarchy(asked)
+        if self.hierarchy is None:
+            if asked == "halves":
+                raise ParameterError(
+                    f"Method '{self.name}' does not merge zones of a tree, so hierarchy='halves' means nothing to it. "
+                    "Hint: leave it out."
+                )
+            return flows, {}
+        flows, name = refined(flows, asked, default=self.hierarchy)
+        return flows, {"hierarchy": name}
 
     def parameters(self, flows: Flows, asked: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
         """Everything needed to run it again, defaults included. A threshold that was worked out is not a parameter."""
