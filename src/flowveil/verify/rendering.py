@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from flowveil import __version__
+from flowveil.verify.files import read_json
 from flowveil.verify.structure import check_structure
 
 #: Formats that are text, and so compared byte by byte; the others are read by readers of their own.
@@ -25,7 +26,7 @@ _VERSION = re.compile(r"[0-9][0-9A-Za-z.+-]{0,39}")
 def not_compared(folder: Path) -> str | None:
     """Why the rendering of a folder cannot be compared, or None where it can be: another version made it."""
     try:
-        version = json.loads((folder / "report.json").read_text(encoding="utf-8"))["version"]
+        version = read_json(folder / "report.json")["version"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     if version == __version__:

@@ -37,7 +37,7 @@ def city(tmp_path):
         # An option and a note of another method.
         lambda r: r["parameters"]["options"].update(objective="error"),
         lambda r: r["notes"].update(stopped_early=True),
-        lambda r: r["notes"].update(steps=10**29),
+        lambda r: r["notes"].update(steps=2**62),
         lambda r: r["notes"].update(roots_reached=31337),
         lambda r: r.update(withheld={"measures": {"raw": []}, "reason": "raw"}),
     ],
