@@ -95,14 +95,15 @@ def load_map(db: Database, flows: Flows) -> None:
         else:
             _climb_tree(db, end, tree)
         text = "node" if tiles.dtype.kind == "U" else "CASE WHEN node = 0 THEN 'all' ELSE format('{:x}', node) END"
-        seen = (
+        db.create(
+            f"seen_{end}",
             f"SELECT node, {text} AS text, count(*) AS tiles, any_value(top - step) + {tree.base_level} AS level "
-            f"FROM up_{end} GROUP BY node"
+            f"FROM up_{end} GROUP BY node",
         )
         db.create(
             f"node_{end}",
             f"SELECT v.*, n::BIGINT AS possible, coalesce(n > 1, node NOT IN (SELECT tile FROM tile_{end})) AS coarse "
-            f"FROM ({seen}) v LEFT JOIN ({_possible(seen, tiles, flows.whole_map)}) USING (node)",
+            f"FROM seen_{end} v LEFT JOIN ({_possible(f'seen_{end}', tiles, flows.whole_map)}) USING (node)",
         )
 
 
@@ -160,14 +161,13 @@ def _possible(seen: str, tiles: Any, whole_map: Hierarchy | None) -> str:
     """
     if tiles.dtype.kind == "U":
         counted = "SELECT node, count(*) AS n FROM up_map GROUP BY node"
-        return counted if whole_map is not None else f"SELECT node, NULL::BIGINT AS n FROM ({seen})"
+        return counted if whole_map is not None else f"SELECT node, NULL::BIGINT AS n FROM {seen}"
     finest = int(tiles[0]) >> 52 & 15
-    below = {r: 7 ** (finest - r) for r in range(finest + 1)}
     pentagon = (
         f"((node >> 45) & 127) IN {_PENTAGONS} "
         "AND (node & ((1::UBIGINT << 45) - 1)) = ((1::UBIGINT << (3 * (15 - level))) - 1)"
     )
-    by_level = " ".join(
-        f"WHEN level = {r} THEN CASE WHEN {pentagon} THEN {1 + 5 * (n - 1) // 6} ELSE {n} END" for r, n in below.items()
-    )
-    return f"SELECT node, CASE WHEN node = 0 THEN {2 + 120 * below[0]} {by_level} END AS n FROM ({seen})"
+    hexagons = [7 ** (finest - r) for r in range(finest + 1)]
+    pentagons = [1 + 5 * (n - 1) // 6 for n in hexagons]
+    below = f"(CASE WHEN {pentagon} THEN {pentagons} ELSE {hexagons} END)[level + 1]"
+    return f"SELECT node, CASE WHEN node = 0 THEN {2 + 120 * hexagons[0]} ELSE {below} END AS n FROM {seen}"
