@@ -129,6 +129,15 @@ class Claims:
             (tuple(part["slice"].get(c) for c in columns), part["measures"]) for part in self.report.get("slices", ())
         ]
 
+    def withheld(self, key: tuple[str | None, ...] | None = None) -> Mapping[str, list[str]]:
+        """The measures that are listed as withheld, by basis; of one slice, or of all of the release."""
+        part = self.report
+        if key is not None:
+            columns = self.slice_columns
+            part = next(s for s in part["slices"] if tuple(s["slice"].get(c) for c in columns) == key)
+        found = part["withheld"]
+        return {} if found is None else found["measures"]
+
     @property
     def levels(self) -> int | None:
         """How far the rule that takes out hopeless flows lifts them; None where cells are suppressed as a whole."""
