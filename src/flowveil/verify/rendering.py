@@ -49,12 +49,17 @@ def check_rendering(folder: Path, report: Mapping[str, Any], unread: list[str]) 
     if not_compared(folder) is not None:
         import pyarrow.parquet as pq
 
-        from flowveil.report.summary import words
+        from flowveil.report.html import tile_server
+        from flowveil.report.summary import cross_check
 
-        if report["kind"] != "noisy" and report["cross_check"] != words(report, ())["cross_check"]:
+        if report["kind"] != "noisy" and report["cross_check"] != cross_check(report):
             yield "report.json: its cross_check is not what its other entries come to"
-        yield from _strange_words(report)
-        yield from check_structure(folder, pq.read_table(folder / "zones.parquet", partitioning=None, memory_map=False))
+        strange = list(_strange_words(report))
+        yield from strange
+        if strange:
+            return
+        zones = pq.read_table(folder / "zones.parquet", partitioning=None, memory_map=False)
+        yield from check_structure(folder, zones, basemap=tile_server(report.get("basemap")))
         unread += not_read(folder)
         return
     strange = [*_strange_reasons(report), *_strange_words(report)]

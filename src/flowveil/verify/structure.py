@@ -22,7 +22,7 @@ from flowveil.verify.files import read_json
 #: prints the lines of the files that a folder has; docs/threat-model.md has them all.
 _TEXTS = "text exports"
 NOT_READ: Mapping[str, str] = {
-    "report.html": "words, numbers and pictures of the page; only that it fetches nothing from elsewhere",
+    "report.html": "words, numbers, pictures and scripts of the page; only that its policy lets it fetch nothing",
     "report.json": "words of 'statement', 'command' and the reasons for withholding",
     "kepler.json": "'config' and 'info': how the map is drawn",
     _TEXTS: "how rows are ordered and numbers are written, beyond a hundred-thousandth of a degree or square kilometre",
@@ -35,24 +35,39 @@ _FIELD, _FIELD_WORDS = {"name", "type", "format", "analyzerType"}, {"", "integer
 #: Degrees, or square kilometres, by which places and areas may differ: exports round them.
 _TOLERANCE = 1e-5
 _PLACES = ("lat", "lon", "area_km2")
+#: How a page begins, up to the policy that browsers hold it to. Nothing here, nor below, looks further than a tag: a
+#: page may be long, and made to be looked at for ever.
+_POLICY = re.compile(
+    r"\s{0,9}<!doctype html>\s{0,9}<html[^<>]{0,99}>\s{0,9}<head>\s{0,9}"
+    r"(?:<meta (?!http-equiv)[^<>]{0,199}>\s{0,9}){0,9}"
+    r"<meta http-equiv=\"Content-Security-Policy\" content=\"([^\"<>]{1,999})\">",
+    re.IGNORECASE,
+)
+#: What the policy of a page of a release allows: what the page itself holds, and pictures of its background map.
+_INLINE = {"style-src": {"'unsafe-inline'", "'none'"}, "script-src": {"'unsafe-inline'", "'none'"}}
+_CLOSED = ("default-src", "base-uri", "form-action")
 _FETCHED = re.compile(
-    r"<(script|link|iframe|frame|img|image|object|embed|audio|video|source|base|form)\b[^>]*?"
-    r"(src|href|data|action|srcset)\s*=\s*[\"']?\s*(https?:|//)|<meta[^>]*http-equiv\s*=\s*[\"']?refresh",
+    r"<(?:script|link|iframe|frame|img|image|object|embed|audio|video|source|base|form)\b[^<>]{0,999}?"
+    r"\b(?:src|href|data|action|srcset)\s{0,9}=\s{0,9}[\"']?\s{0,9}(?:https?:|//)"
+    r"|http-equiv\s{0,9}=\s{0,9}[\"']?\s{0,9}refresh",
     re.IGNORECASE,
 )
 
 Places = Mapping[tuple[str, str], Any]
 
 
-def check_structure(folder: Path, zones: Any) -> Iterator[str]:
+def check_structure(folder: Path, zones: Any, *, basemap: str | None) -> Iterator[str]:
     """Findings on the page and the text exports of another version.
 
     Args:
         folder: a release that holds in everything else.
         zones: its table of zones.
+        basemap: the address of its background map.
     """
-    if _FETCHED.search((folder / "report.html").read_text(encoding="utf-8", errors="replace")):
-        yield "report.html: fetches something from elsewhere"
+    page = (folder / "report.html").read_text(encoding="utf-8", errors="replace")
+    if not _keeps_to_itself(page, basemap) or _FETCHED.search(page):
+        yield "report.html: fetches something from elsewhere, or may"
+    del page
     for name, problems in _CHECKS.items():
         if not (folder / name).is_file():
             continue
@@ -61,6 +76,22 @@ def check_structure(folder: Path, zones: Any) -> Iterator[str]:
         except Exception:
             # Whatever a broken file makes a reader raise may quote its content.
             yield f"{name}: cannot be read"
+
+
+def _keeps_to_itself(page: str, basemap: str | None) -> bool:
+    """Whether a page begins with a policy by which browsers let it fetch nothing but pictures of its background map."""
+    found = _POLICY.match(page)
+    if found is None:
+        return False
+    pictures = {"'none'", "data:"} if basemap is None else {"https://" + basemap.split("/")[2]}
+    allowed = {**{name: {"'none'"} for name in _CLOSED}, **_INLINE, "img-src": pictures}
+    rules = [rule.split() for rule in found[1].split(";") if rule.strip()]
+    names = [rule[0].lower() for rule in rules]
+    return (
+        len(names) == len(set(names))
+        and set(_CLOSED) <= set(names) <= set(allowed)
+        and all(set(rule[1:]) <= allowed[name] for name, rule in zip(names, rules, strict=True))
+    )
 
 
 def not_read(folder: Path) -> list[str]:

@@ -9,7 +9,3 @@ fuzz = pytest.importorskip("benchmarks.fuzz_verify", reason="needs the repositor
 
 def test_changed_folders_never_hold_and_never_crash():
     assert fuzz.run(0, 100) == []
-
-
-def test_a_report_without_one_of_its_measures():
-    assert fuzz.run(20014, 1) == []

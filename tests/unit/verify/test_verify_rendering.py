@@ -20,7 +20,7 @@ from flowveil.publish.exports import FORMATS
 from flowveil.report.html import render
 from flowveil.report.summary import REASONS, json_text, words
 from flowveil.verify import verify_release
-from flowveil.verify.structure import NOT_READ
+from flowveil.verify.structure import _FETCHED, NOT_READ, _keeps_to_itself
 from samples.releases import city_flows, edit_report, edit_table, read_json, rehash, release_of, write_json
 from samples.segmented import survey
 
@@ -351,6 +351,31 @@ def test_the_form_of_what_another_version_rendered(folder, findings):
     for name, (old, new) in changes.items():
         edit_text(folder, name, old, new)
     assert sorted(finding.partition(":")[0] for finding in findings()) == sorted(changes)
+
+
+@pytest.mark.parametrize("good", ["plain"], indirect=True)
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Content-Security-Policy", "Content-Policy"),
+        ("default-src 'none'", "default-src *"),
+        ("script-src 'unsafe-inline'", "script-src https://example.org"),
+        ("img-src https://tiles.example", "img-src https://tiles.example https://example.org"),
+        ("base-uri 'none'", "base-uri 'none'; connect-src https://example.org"),
+        ("<head>", "<head><script>3</script>"),
+        ("</body>", '<meta http-equiv="refresh" content="0; url=//example.org"></body>'),
+    ],
+)
+def test_a_page_of_another_version_that_may_fetch(folder, findings, old, new):
+    _of_another_version(folder)
+    edit_text(folder, "report.html", old, new)
+    assert findings() == ["report.html: fetches something from elsewhere, or may"]
+
+
+def test_a_page_made_to_be_looked_at_for_ever():
+    """Each of many beginnings of a tag is looked at once; with looking ahead to the end this would take hours."""
+    assert _FETCHED.search("<img " * 1_000_000) is None
+    assert not _keeps_to_itself("<!doctype html><html><head>" + "<meta " * 1_000_000, None)
 
 
 @pytest.mark.parametrize("good", ["plain"], indirect=True)
