@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from flowveil.errors import ParameterError, did_you_mean
 from flowveil.flows import Flows
+from flowveil.progress import lines_every
 from flowveil.reading import Reading
 from flowveil.slices import SlicedFlows, check_slice_columns
 
@@ -54,7 +55,7 @@ def read_flows(
         ParameterError: there is no such engine, or nothing to read at the path.
         DataError: the table cannot be used; the message has all problems found.
     """
-    return load_engine(engine)(source, reading, progress=progress)
+    return load_engine(engine)(source, reading, progress=progress or lines_every("Reading"))
 
 
 def read_trips(
@@ -69,10 +70,12 @@ def read_trips(
     weight: str | None = None,
     trips: str | None = None,
     zones: Any = None,
+    within: Any = None,
     max_dropped: float = 0.05,
     skip_unknown: bool = False,
     partition_columns: str | Sequence[str] = (),
     person_case: str = "fold",
+    same_zones: bool = False,
     engine: str = "duckdb",
     progress: Progress | None = None,
 ) -> Flows:
@@ -105,13 +108,19 @@ def read_trips(
         trips: column that says how many trips a row stands for. ``trips``, ``n_trips`` and ``count`` are
             recognised beside tile columns only; an empty text means none.
         zones: a map of the user's own whose zones are the tiles, instead of H3 cells: what `read_zones` returns, or
-            what it takes. The ends must then be codes of its zones.
+            what it takes. The ends are then codes of its zones, or, where the map has outlines, coordinates: a point on
+            a border belongs to the zone with the smallest code, rows with a point in no zone are left out and counted.
+        within: the study area: ``"west,south,east,north"`` in degrees, H3 cells separated by commas, a file with
+            polygons or a geopandas table. A tile is in it when its centre is; rows with an end outside are left out,
+            counted, and not held against ``max_dropped``.
         max_dropped: share of the rows that may be left out; rows that stand for no trip are not counted.
         skip_unknown: leave out rows with a tile that is not an H3 cell, instead of refusing them.
         partition_columns: columns come from the contents of files. These come from folders such as ``month=3``,
             ``"a,b"`` or a list; they may cut trips (``by``, ``time``) and be nothing else.
         person_case: ``fold`` takes persons that differ in upper and lower case only for one, which counts fewer people
             and so is the safe side; ``keep`` counts them as different.
+        same_zones: give both ends one tree, over the tiles seen at either. Methods then make one set of zones for both
+            ends; those that cannot refuse.
         engine: who reads; see `ENGINES`.
         progress: called now and then with the share that is read, from 0 to 1.
 
@@ -130,10 +139,12 @@ def read_trips(
         weight=weight,
         trips=trips,
         zones=zones,
+        within=within,
         max_dropped=max_dropped,
         skip_unknown=skip_unknown,
         partition_columns=partition_columns,
         person_case=person_case,
+        same_zones=same_zones,
     )
     return read_flows(source, reading, engine=engine, progress=progress).whole
 
@@ -154,10 +165,12 @@ def read_slices(
     weight: str | None = None,
     trips: str | None = None,
     zones: Any = None,
+    within: Any = None,
     max_dropped: float = 0.05,
     skip_unknown: bool = False,
     partition_columns: str | Sequence[str] = (),
     person_case: str = "fold",
+    same_zones: bool = False,
     engine: str = "duckdb",
     progress: Progress | None = None,
 ) -> SlicedFlows:
@@ -197,10 +210,12 @@ def read_slices(
         weight=weight,
         trips=trips,
         zones=zones,
+        within=within,
         max_dropped=max_dropped,
         skip_unknown=skip_unknown,
         partition_columns=partition_columns,
         person_case=person_case,
+        same_zones=same_zones,
     )
     # A reading may have no slices; who asks for slices without naming any has forgotten something.
     check_slice_columns(reading.columns.by, time=reading.columns.time, every=reading.every)

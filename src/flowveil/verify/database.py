@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from flowveil.errors import DataError
+from flowveil.limits import duckdb_settings
 
 #: The folder's name is a name, not a pattern, and 'k=10' in it is not a column.
 SOURCE = "read_parquet(?, hive_partitioning = false)"
@@ -102,8 +103,8 @@ def opened(place: Path) -> Iterator[Database]:
     import duckdb
 
     with tempfile.TemporaryDirectory(prefix="flowveil-") as spill:
-        limits: dict[str, Any] = {"memory_limit": _MEMORY, "max_temp_directory_size": _DISK, "temp_directory": spill}
-        connection = duckdb.connect(":memory:", config=limits)
+        limits = {"memory_limit": _MEMORY, "max_temp_directory_size": _DISK, "temp_directory": spill}
+        connection = duckdb.connect(":memory:", config={**limits, **duckdb_settings()})
         try:
             for setting in (
                 "autoinstall_known_extensions = false",
@@ -116,7 +117,7 @@ def opened(place: Path) -> Iterator[Database]:
             yield Database(connection)
         except duckdb.OutOfMemoryException:
             raise DataError(
-                f"The recount does not fit into {_MEMORY} of the memory and {_DISK} of temporary disk space. "
+                f"The recount does not fit into the memory it may take and {_DISK} of temporary disk space. "
                 "Hint: free some, or set TMPDIR to a folder with more space."
             ) from None
         finally:

@@ -141,11 +141,11 @@ def _known(zones: Any, *, csv: bool = False) -> dict[tuple[str, str], dict[str, 
     return {((csv_text(row["zone"]) if csv else row["zone"]), row["role"]): row for row in zones.to_pylist()}
 
 
-def _as_known(row: Mapping[str, Any], told: Mapping[str, Any], geometry: Any) -> bool:
+def _as_known(row: Mapping[str, Any], said: Mapping[str, Any], geometry: Any) -> bool:
     """Whether an export places a zone as its row does: centre and area as far as it has them, and the outline."""
     import shapely
 
-    if not all(_near(_number(told[name]), _number(row[name])) for name in _PLACES if name in told):
+    if not all(_near(_number(said[name]), _number(row[name])) for name in _PLACES if name in said):
         return False
     if isinstance(geometry, str):
         shape = shapely.from_wkt(geometry) if geometry else None
@@ -155,8 +155,8 @@ def _as_known(row: Mapping[str, Any], told: Mapping[str, Any], geometry: Any) ->
     return shape is outline if shape is None or outline is None else _same_shape(shape, outline)
 
 
-def _number(told: Any) -> float:
-    return float("nan" if told is None or told == "" else told)
+def _number(said: Any) -> float:
+    return float("nan" if said is None or said == "" else said)
 
 
 def _zones_csv(path: Path, zones: Any) -> Iterator[str]:
