@@ -26,7 +26,7 @@ def city(tmp_path):
         lambda r: r["measures"].update(persons={"k_trips": 3}),
         lambda r: r["suppression"].update(cells=3),
         lambda r: r["suppression"].update(beta="raw"),
-        lambda r: r.update(method="raw"),
+        lambda r: r.update(method="raw trips"),
         lambda r: r["parameters"].update(raw="8a1fb46622dffff"),
         lambda r: r["parameters"].update(columns={"raw": "8a1fb46622dffff"}),
         lambda r: r["parameters"].update(zones={"raw": "8a1fb46622dffff"}),

@@ -291,7 +291,7 @@ def test_another_version_is_recounted_and_its_rendering_is_not(tmp_path, trips_c
     said = capsys.readouterr()
     assert "rendering not compared: made by flowveil 99.0" in said.err
     # What holds is said in the words of whoever counted it.
-    assert "at least 5 trips" in said.out
+    assert "at least 5 people" in said.out
     assert "as we say now" not in said.out
     main(["verify", str(out), "--against", str(trips_csv), "--quiet"])
     assert "rendering not compared: made by flowveil 99.0" in capsys.readouterr().err
@@ -409,13 +409,11 @@ def test_what_is_not_read_of_another_version_is_said_and_documented(folder, find
 
 
 @pytest.mark.parametrize("good", ["sliced"], indirect=True)
-@pytest.mark.parametrize("change", [{"unchecked": 5}, {"differences": 31337}, {"short": 1}])
-def test_differences_that_there_cannot_be(folder, findings, change):
-    edit_report(folder, lambda r: r["differencing"].update(change))
+def test_differences_that_there_cannot_be(folder, findings):
+    edit_report(folder, lambda r: r["differencing"].update(differences=31337))
     make_again(folder)
-    assert (
-        "report.json: its numbers of differences between matrices are none that these matrices can have" in findings()
-    )
+    line = "report.json: its numbers of differences between matrices are none that these matrices can have"
+    assert findings() == [line]
 
 
 def _one_more(listed):
