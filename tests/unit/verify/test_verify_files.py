@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import flowveil.verify.database
+import flowveil.verify.exports
 import flowveil.verify.recount
 from flowveil.api import verify_folder
 from flowveil.errors import DataError
@@ -136,6 +137,15 @@ def test_many_rows_in_few_bytes_are_refused_unread(city, monkeypatch):
     assert verify_release(folder, flows) == refused
     # Noise may have more rows than the input, but not so many in so few bytes.
     assert check_layouts(folder, most_rows=None) == refused
+
+
+def test_an_export_longer_than_its_rows_is_refused_unread(made, tmp_path, monkeypatch):
+    folder = release_of(made[1], budget="volume").write(tmp_path / "release", formats="geojson")
+    with (folder / "flows.geojson").open("a", encoding="utf-8") as file:
+        file.write(" " * 8_000_000)
+    rehash(folder)
+    monkeypatch.setitem(flowveil.verify.exports._READERS, ".geojson", None)
+    assert "flows.geojson: is larger than the rows of a release make it" in verify_release(folder, made[1])
 
 
 def test_text_that_would_fill_the_memory_when_repeated(city):
