@@ -81,7 +81,7 @@ def small_flows() -> Flows:
 
 def _plain(folder: Path) -> Flows:
     flows = small_flows()
-    flowveil.anonymize(flows, method="odkanon", k=4, budget="volume").write(folder, formats=FORMATS)
+    flowveil.anonymize(flows, method="odkanon", k=5, budget="volume").write(folder, formats=FORMATS)
     return flows
 
 
@@ -100,13 +100,13 @@ def _sliced(folder: Path) -> SlicedFlows:
     other = Flows.from_pairs(one.destination, one.origin, origins=one.origins, destinations=one.destinations)
     first = Flows.from_pairs(one.origin, one.destination, origins=one.origins, destinations=one.destinations)
     flows = SlicedFlows(("purpose",), (("home",), ("work",)), (first, other))
-    flowveil.anonymize_slices(flows, k=2, accept_differencing=True, total=True).write(folder, formats="csv,arrow")
+    flowveil.anonymize_slices(flows, k=5, accept_differencing=True, total=True).write(folder, formats="csv,arrow")
     return flows
 
 
 def _boxed(folder: Path) -> Flows:
     flows = small_flows()
-    flowveil.anonymize(flows, method="mondrian", k=4).write(folder, formats="csv,geojson,kepler")
+    flowveil.anonymize(flows, method="mondrian", k=5).write(folder, formats="csv,geojson,kepler")
     return flows
 
 
