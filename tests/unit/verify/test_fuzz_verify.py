@@ -8,4 +8,4 @@ fuzz = pytest.importorskip("benchmarks.fuzz_verify", reason="needs the repositor
 
 
 def test_changed_folders_never_hold_and_never_crash():
-    assert fuzz.run(0, 100) == []
+    assert fuzz.run(0, 200) == []
