@@ -77,7 +77,7 @@ def recount(
             if findings:
                 return findings
         findings += check_carriers(place, report)
-        findings += check_exports(place, db, outlines=zones["geometry"].nbytes, slice_columns=raw.columns)
+        findings += check_exports(place, db, slice_columns=raw.columns)
         findings += _check_bytes(db, place, zones, unread)
         findings += check_outlines(zones, raw.whole, report["kind"])
         if not noisy:
