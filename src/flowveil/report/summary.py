@@ -157,8 +157,11 @@ def command(
         words += ["--protect", unit]
     if parameters.get("skip_unknown"):
         words.append("--skip-unknown")
-    if parameters.get("same_zones"):
-        words.append("--same-zones")
+    words += [f"--{name.replace('_', '-')}" for name in ("same_zones", "wide") if parameters.get(name)]
+    if parameters.get("matrix"):
+        words += ["--matrix", ",".join(parameters["matrix"])]
+    if parameters.get("lookup"):
+        words += ["--lookup", parameters["lookup"]]
     if parameters.get("person_case") == "keep":
         words += ["--person-case", "keep"]
     if parameters.get("partition_columns"):
