@@ -77,6 +77,8 @@ reading = options(
     click.option("--zones-tile", metavar="COLUMN", help="The map's column of zone codes."),
     click.option("--zones-parent", metavar="COLUMN", help="The map's column of each zone's parent."),
     click.option("--zones-levels", metavar="A,B,...", help="The map's nested codes, coarsest to finest."),
+    click.option("--zones-lat", metavar="COLUMN", help="The map's column of the latitude of each zone's centre."),
+    click.option("--zones-lon", metavar="COLUMN", help="The map's column of the longitude."),
     click.option("--zones-name", metavar="COLUMN", help="The map's column of zone names."),
     click.option("--zones-root", metavar="CODE", help="Code of a root above several topmost zones."),
     click.option(

@@ -191,7 +191,7 @@ def _parameters(*, sliced: bool, noisy: bool) -> Schema:
         "matrix": _TEXTS,
         "lookup": _or_null(_TEXT),
         "wide": _FLAG,
-        "zones": _some_of(dict.fromkeys(("tile", "parent", "levels", "lat", "lon", "name"), _TEXT)),
+        "zones": _some_of(dict.fromkeys(("tile", "parent", "levels", "lat", "lon", "name", "root"), _TEXT)),
     }
     if not noisy:
         entries |= {

@@ -173,7 +173,9 @@ def command(
         words += ["--zones", "MAP"]
     for name, value in _named(parameters, "zones"):
         words += [f"--zones-{name}", _word(value)]
-    for name, value in _named(parameters, "options"):
+    # Common zones have no options: those that stand there are defaults.
+    own = [] if (parameters.get("slices") or {}).get("common_zones") else _named(parameters, "options")
+    for name, value in own:
         if value is not None:
             words += ["--option", f"{name}={_word(value)}"]
     for name, text in written.items():
