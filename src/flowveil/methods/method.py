@@ -118,6 +118,9 @@ class Method:
         if text.lower() in ("none", "") and len(choices) < len(typing.get_args(hint)):
             return None
         for kind in choices:
+            # One of several forms may be a word, such as the 'auto' of a number that is chosen by the method.
+            if typing.get_origin(kind) is Literal and text in typing.get_args(kind):
+                return text
             try:
                 return _PARSERS[kind](text)
             except (ValueError, KeyError):

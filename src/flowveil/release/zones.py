@@ -39,6 +39,10 @@ class Zones(Protocol):
         """Published codes."""
         ...
 
+    def names(self, zones: Ints) -> NDArray[np.str_] | None:
+        """What people call the zones, empty where nothing is said; None where no map says so."""
+        ...
+
     def centers(self, zones: Ints) -> tuple[Floats, Floats] | None:
         """Latitude and longitude of the centres, or None where the map is unknown."""
         ...
@@ -95,6 +99,11 @@ class NodeZones:
     def codes(self, zones: Ints) -> NDArray[np.str_]:
         """Published codes."""
         return self.hierarchy.code_text(self.nodes[zones])
+
+    def names(self, zones: Ints) -> NDArray[np.str_] | None:
+        """What the map calls the zones; None where it has no names."""
+        names = self.hierarchy.names
+        return None if names is None else names[self.nodes[zones]]
 
     def centers(self, zones: Ints) -> tuple[Floats, Floats] | None:
         """Latitude and longitude of the centres, or None where the map is unknown."""

@@ -188,7 +188,10 @@ def _parameters(*, sliced: bool, noisy: bool) -> Schema:
         "skip_unknown": _FLAG,
         "within": _or_null(_TEXT),
         "same_zones": _FLAG,
-        "zones": _some_of(dict.fromkeys(("tile", "parent", "levels", "lat", "lon", "name"), _TEXT)),
+        "matrix": _TEXTS,
+        "lookup": _or_null(_TEXT),
+        "wide": _FLAG,
+        "zones": _some_of(dict.fromkeys(("tile", "parent", "levels", "lat", "lon", "name", "root"), _TEXT)),
     }
     if not noisy:
         entries |= {

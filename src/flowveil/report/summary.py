@@ -167,8 +167,11 @@ def command(
         words += ["--protect", unit]
     if parameters.get("skip_unknown"):
         words.append("--skip-unknown")
-    if parameters.get("same_zones"):
-        words.append("--same-zones")
+    words += [f"--{name.replace('_', '-')}" for name in ("same_zones", "wide") if parameters.get(name)]
+    if parameters.get("matrix"):
+        words += ["--matrix", ",".join(parameters["matrix"])]
+    if parameters.get("lookup"):
+        words += ["--lookup", parameters["lookup"]]
     if parameters.get("person_case") == "keep":
         words += ["--person-case", "keep"]
     if parameters.get("partition_columns"):
@@ -180,7 +183,9 @@ def command(
         words += ["--zones", "MAP"]
     for name, value in _named(parameters, "zones"):
         words += [f"--zones-{name}", _word(value)]
-    for name, value in _named(parameters, "options"):
+    # Common zones have no options: those that stand there are defaults.
+    own = [] if (parameters.get("slices") or {}).get("common_zones") else _named(parameters, "options")
+    for name, value in own:
         if value is not None:
             words += ["--option", f"{name}={_word(value)}"]
     for name, text in written.items():

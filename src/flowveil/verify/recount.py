@@ -17,6 +17,7 @@ from flowveil.verify.differences import check_differences
 from flowveil.verify.exports import EXPORTS, check_exports
 from flowveil.verify.files import check_folder
 from flowveil.verify.halves import on_halves
+from flowveil.verify.lookup import check_lookup, check_names, has_names
 from flowveil.verify.measures import check_measures
 from flowveil.verify.noise import check_noise
 from flowveil.verify.outlines import check_outlines, made_of_cells
@@ -62,7 +63,15 @@ def recount(
         return ["report.json: its slice columns are not those of the input as it was read"]
     with opened(place) as db:
         in_cells = report["kind"] != "boxed" and made_of_cells(raw.whole)
-        readable, findings = load_tables(db, place, raw.whole, raw.columns, noisy=noisy, in_cells=in_cells)
+        readable, findings = load_tables(
+            db,
+            place,
+            raw.whole,
+            raw.columns,
+            noisy=noisy,
+            in_cells=in_cells,
+            named=has_names(raw.whole, report["kind"]),
+        )
         zones = whole_table(db, place / NAMES[1]) if readable else None
         if readable and zones is None:
             findings.append(f"{NAMES[1]}: cannot be read")
@@ -80,6 +89,8 @@ def recount(
         findings += check_exports(place, db, slice_columns=raw.columns)
         findings += _check_bytes(db, place, zones, unread)
         findings += check_outlines(zones, raw.whole, report["kind"])
+        findings += check_names(zones, raw.whole, report["kind"])
+        findings += check_lookup(place, zones, raw.whole, report["kind"])
         if not noisy:
             findings += _check_counts(db, zones, report, flows, expect, sound=not findings)
     # Last, and only where all else holds: what is rendered is then sound.

@@ -27,7 +27,7 @@ _ZONE_COLUMNS: dict[str, str | None] = {
 }
 _CELLS: dict[str, str | None] = {"h3_cells": "VARCHAR[]"}
 #: How many tiles a zone could hold is not known of boxes, nor without a map; a weight may be missing nowhere else.
-_MAY_BE_EMPTY = ("tiles", "weight")
+_MAY_BE_EMPTY = ("tiles", "weight", "name")
 _LONGEST_TEXT = 4_096
 
 
@@ -39,6 +39,7 @@ def load_tables(
     *,
     noisy: bool = False,
     in_cells: bool = False,
+    named: bool = False,
 ) -> tuple[bool, list[str]]:
     """Read both tables; whether they could be read, and what is not as it should be.
 
@@ -49,8 +50,9 @@ def load_tables(
         slice_columns: text that may be empty.
         noisy: noise is on trips alone.
         in_cells: zones are made of H3 cells, which are listed.
+        named: whether zones have names.
     """
-    of_zones = {**_ZONE_COLUMNS, **(_CELLS if in_cells else {})}
+    of_zones = {**_ZONE_COLUMNS, **({"name": "VARCHAR"} if named else {}), **(_CELLS if in_cells else {})}
     weighted = flows.weight is not None and not noisy
     columns = {name: kind for name, kind in _FLOW_COLUMNS.items() if name != "weight" or weighted}
     first = list(_unreadable(db, place / NAMES[0], {**columns, **dict.fromkeys(slice_columns, "VARCHAR")}))
