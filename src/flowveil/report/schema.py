@@ -188,6 +188,9 @@ def _parameters(*, sliced: bool, noisy: bool, folded: bool) -> Schema:
         "skip_unknown": _FLAG,
         "within": _or_null(_TEXT),
         "same_zones": _FLAG,
+        "matrix": _TEXTS,
+        "lookup": _or_null(_TEXT),
+        "wide": _FLAG,
         "zones": _some_of(dict.fromkeys(("tile", "parent", "levels", "lat", "lon", "name", "root"), _TEXT)),
     }
     if not noisy:

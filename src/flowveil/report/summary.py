@@ -24,7 +24,17 @@ if TYPE_CHECKING:
     from flowveil.release.release import Publishable
     from flowveil.release.sliced import SlicedRelease
 
-__all__ = ["AND", "FORMAT", "REASONS", "json_text", "manifest", "published_parameters", "summarize", "words"]
+__all__ = [
+    "AND",
+    "FORMAT",
+    "REASONS",
+    "cross_check",
+    "json_text",
+    "manifest",
+    "published_parameters",
+    "summarize",
+    "words",
+]
 
 #: What a manifest.json of ours says of itself; a folder without it is never overwritten.
 FORMAT = "flowveil release"
@@ -157,8 +167,11 @@ def command(
         words += ["--protect", unit]
     if parameters.get("skip_unknown"):
         words.append("--skip-unknown")
-    if parameters.get("same_zones"):
-        words.append("--same-zones")
+    words += [f"--{name.replace('_', '-')}" for name in ("same_zones", "wide") if parameters.get(name)]
+    if parameters.get("matrix"):
+        words += ["--matrix", ",".join(parameters["matrix"])]
+    if parameters.get("lookup"):
+        words += ["--lookup", parameters["lookup"]]
     if parameters.get("person_case") == "keep":
         words += ["--person-case", "keep"]
     if parameters.get("partition_columns"):
