@@ -10,7 +10,7 @@ from flowveil.sources.synthetic import synthetic_flows
 
 #: What the project asks of each method: at most so many group-bys on a million flows. TwinCut without its local search,
 #: PairCut without spending the rest of its budget.
-ASKED = {"odkanon": 6, "atg-dual": 10, "atg-soft": 10, "oigh": 6, "twincut": 40, "paircut": 15}
+ASKED = {"odkanon": 6, "atg-dual": 10, "atg-soft": 10, "oigh": 6, "twincut": 40, "paircut": 15, "curvecut": 60}
 OPTIONS: dict[str, dict[str, float]] = {"twincut": {"effort": 0.0}, "paircut": {"spend": False}}
 
 #: With its local search, TwinCut is asked to take less than so many seconds on a million flows.

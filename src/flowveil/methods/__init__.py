@@ -17,6 +17,7 @@ from typing import Any, Literal
 from flowveil.errors import ParameterError, did_you_mean
 from flowveil.flows import Flows
 from flowveil.methods.atg import atg_dual, atg_soft
+from flowveil.methods.curvecut import curvecut
 from flowveil.methods.glove import glove, glove_sk
 from flowveil.methods.laplace import laplace
 from flowveil.methods.mondrian import mondrian
@@ -126,6 +127,12 @@ METHODS: dict[str, Method] = {
             "paircut",
             paircut,
             "the finest cells that do not intersect, within the limit on suppression (ours)",
+            homogeneous=False,
+        ),
+        Method(
+            "curvecut",
+            curvecut,
+            "the finest boxes, which overlap, within the limit on suppression (ours, after Ghinita et al. 2007)",
             homogeneous=False,
         ),
         Method(
