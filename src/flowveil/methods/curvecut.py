@@ -260,8 +260,7 @@ class Curve:
         while within.mean(self.total) > within.price * (1 + 1e-12):
             # Leaving out more would not make the mean smaller.
             over, within = None, self.at(within.mean(self.total))
-        pieces = within.pieces if over is None else self._spent(within.pieces, over.pieces, budget - within.left)
-        return within.price, pieces
+        return within.price, within.pieces if over is None else self._spent(within, over, budget)
 
     @property
     def total(self) -> float:
@@ -292,21 +291,23 @@ class Curve:
         some = self.boxes[self.ends <= n][::101].astype(np.int64)
         return 3.0 * float(np.median((some[:, DIMENSIONS:] - some[:, :DIMENSIONS] + 1) @ self.points.step))
 
-    def _spent(self, within: Pieces, over: Pieces, left: float) -> Pieces:
+    def _spent(self, within: Cut, over: Cut, budget: float) -> Pieces:
         """Pieces within the limit, but of those over it where they save most for what they leave out.
 
-        Between two places where a piece begins in both, the pieces of one can stand for those of the other.
+        Between two places where a piece begins in both, the pieces of one can stand for those of the other. Only where
+        that makes the mean smaller: what is left out has to cost more than the mean.
         """
-        begins = within.begins() & over.begins()
+        begins = within.pieces.begins() & over.pieces.begins()
         segment = np.cumsum(begins) - 1
         saved, more = np.zeros(segment[-1] + 1), np.zeros(segment[-1] + 1)
-        for pieces, sign in ((within, 1.0), (over, -1.0)):
+        for pieces, sign in ((within.pieces, 1.0), (over.pieces, -1.0)):
             at, held = segment[pieces.first], self.points.held(pieces)
             cost = np.where(pieces.published, held * self.points.sides(pieces), 0.0)
             saved += sign * np.bincount(at, weights=cost, minlength=len(saved))
             more -= sign * np.bincount(at, weights=np.where(pieces.published, 0.0, held), minlength=len(more))
-        taken = chosen_within(saved, more, left)
-        return within.exchanged(over, taken[segment])
+        worth = saved > more * within.mean(self.total) * (1 + 1e-9)
+        taken = chosen_within(np.where(worth, saved, 0.0), more, budget - within.left)
+        return within.pieces.exchanged(over.pieces, taken[segment])
 
 
 def chosen_within(saved: Floats, more: Floats, left: float) -> Mask:
