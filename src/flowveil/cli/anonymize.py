@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
+from flowveil.cli.help import GroupedCommand
 from flowveil.cli.options import PLACE, SliceOptions, method_options, reading, reading_of, slicing, taken
 from flowveil.cli.output import Output, with_output
 from flowveil.cli.released import publish_one, publish_slices
@@ -18,6 +19,7 @@ from flowveil.methods import METHODS, Method, find_method
 #: What is asked of every cell, by the names of the library and of the command line.
 _THRESHOLDS = {"k": "--k", "protect": "--protect", "max_suppressed": "--max-suppressed"}
 _THRESHOLDS |= {"k_population": "--k-population", "l": "--l"}
+_THRESHOLDS |= {"allow_small_k": "--yes-k-below-3", "population_only": "--population-only"}
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class _Wanted:
     formats: Sequence[str]
     basemap: str | None
     internal_report: str | None
+    replace_stronger: bool
 
     def check(self, *, internal: Sequence[str | None]) -> dict[str, Any]:
         """Refuse what cannot be written, before anything is read; return what writing needs to know."""
@@ -44,19 +47,57 @@ class _Wanted:
         for path in internal:
             if path is not None:
                 check_place(path, release=self.out)
-        return {"formats": self.formats, "basemap": tile_server(self.basemap)}
+        return {
+            "formats": self.formats,
+            "basemap": tile_server(self.basemap),
+            "replace_stronger": self.replace_stronger,
+        }
 
 
-@click.command()
+class _Anonymize(GroupedCommand):
+    groups: ClassVar[Mapping[str, Sequence[str]]] = {
+        "Most used": (
+            "--k", "--out", "--protect", "--method", "--max-suppressed", "--resolution", "--origin", "--destination",
+            "--zones", "--format",
+        ),
+        "Input": (),
+        "Protection": ("--k-population", "--l", "--yes-k-below-3", "--population-only"),
+        "Method": ("--option", "--seed", "--same-zones", "--hierarchy", "--context", "--zones-of"),
+        "Slices": (
+            "--by", "--by-many", "--time", "--every", "--total", "--common-zones", "--fold-time",
+            "--accept-differencing", "--workers",
+        ),
+        "Output": (
+            "--basemap", "--replace-stronger", "--internal-report", "--internal-profile", "--json", "--quiet", "--help",
+        ),
+    }  # fmt: skip
+
+
+@click.command(cls=_Anonymize)
 @click.argument("source", type=PLACE, metavar="INPUT")
 @click.option("--k", type=int, default=10, show_default=True, help="How many every cell must hide.")
 @click.option("--out", type=PLACE, required=True, help="Folder of the release; replaced if it is one already.")
 @click.option("--method", help=f"One of: {', '.join(METHODS)} [default: twincut; odkanon with --common-zones].")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Option of the method (repeatable).")
-@click.option("--protect", multiple=True, help=f"{', '.join(UNITS)} (repeatable) [default: trips].")
+@click.option(
+    "--protect",
+    multiple=True,
+    help=f"{', '.join(UNITS)} (repeatable) [default: people where a person column is known, else trips].",
+)
 @click.option("--k-population", type=float, help="Absolute threshold of the population.")
 @click.option("--l", "l", type=int, help="Fewest tiles in which the trips of a cell begin, and end.")
 @click.option("--max-suppressed", type=float, default=0.1, show_default=True, help="Share that may be suppressed.")
+@click.option("--yes-k-below-3", "allow_small_k", is_flag=True, help="Confirm a k below 3, which is refused otherwise.")
+@click.option(
+    "--population-only",
+    is_flag=True,
+    help="Confirm that the population alone is protected although persons are known.",
+)
+@click.option(
+    "--replace-stronger",
+    is_flag=True,
+    help="Confirm that an earlier release with a stronger guarantee may be replaced.",
+)
 @click.option("--seed", type=int, help="Seed, for methods that draw random numbers.")
 @slicing
 @click.option(
@@ -111,7 +152,7 @@ def _asked(wanted: _Wanted, slices: SliceOptions, thresholds: dict[str, Any]) ->
         parsed["seed"] = wanted.seed
     if method.promises != "k":
         return {"method": name, **parsed}
-    return {"method": name, **thresholds, "protect": thresholds["protect"] or ("trips",), **parsed}
+    return {"method": name, **thresholds, "protect": thresholds["protect"] or None, **parsed}
 
 
 def _refuse_thresholds(method: Method) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from flowveil.errors import ParameterError, did_you_mean
 from flowveil.flows import Flows
+from flowveil.progress import lines_every
 from flowveil.reading import Reading
 from flowveil.slices import SlicedFlows, check_slice_columns
 
@@ -54,7 +55,7 @@ def read_flows(
         ParameterError: there is no such engine, or nothing to read at the path.
         DataError: the table cannot be used; the message has all problems found.
     """
-    return load_engine(engine)(source, reading, progress=progress)
+    return load_engine(engine)(source, reading, progress=progress or lines_every("Reading"))
 
 
 def read_trips(
@@ -69,6 +70,7 @@ def read_trips(
     weight: str | None = None,
     trips: str | None = None,
     zones: Any = None,
+    within: Any = None,
     max_dropped: float = 0.05,
     skip_unknown: bool = False,
     partition_columns: str | Sequence[str] = (),
@@ -105,7 +107,11 @@ def read_trips(
         trips: column that says how many trips a row stands for. ``trips``, ``n_trips`` and ``count`` are
             recognised beside tile columns only; an empty text means none.
         zones: a map of the user's own whose zones are the tiles, instead of H3 cells: what `read_zones` returns, or
-            what it takes. The ends must then be codes of its zones.
+            what it takes. The ends are then codes of its zones, or, where the map has outlines, coordinates: a point on
+            a border belongs to the zone with the smallest code, rows with a point in no zone are left out and counted.
+        within: the study area: ``"west,south,east,north"`` in degrees, H3 cells separated by commas, a file with
+            polygons or a geopandas table. A tile is in it when its centre is; rows with an end outside are left out,
+            counted, and not held against ``max_dropped``.
         max_dropped: share of the rows that may be left out; rows that stand for no trip are not counted.
         skip_unknown: leave out rows with a tile that is not an H3 cell, instead of refusing them.
         partition_columns: columns come from the contents of files. These come from folders such as ``month=3``,
@@ -130,6 +136,7 @@ def read_trips(
         weight=weight,
         trips=trips,
         zones=zones,
+        within=within,
         max_dropped=max_dropped,
         skip_unknown=skip_unknown,
         partition_columns=partition_columns,
@@ -154,6 +161,7 @@ def read_slices(
     weight: str | None = None,
     trips: str | None = None,
     zones: Any = None,
+    within: Any = None,
     max_dropped: float = 0.05,
     skip_unknown: bool = False,
     partition_columns: str | Sequence[str] = (),
@@ -197,6 +205,7 @@ def read_slices(
         weight=weight,
         trips=trips,
         zones=zones,
+        within=within,
         max_dropped=max_dropped,
         skip_unknown=skip_unknown,
         partition_columns=partition_columns,

@@ -10,7 +10,7 @@ from flowveil.slices import Every
 #: Unix numbers from these sizes on are milliseconds and microseconds: as seconds they would lie past the year 5000.
 _MILLISECONDS_FROM = 10**11
 _MICROSECONDS_FROM = 10**14
-#: Beyond this a number is no time that a calendar of four digits can name.
+#: Later times have years of more than four digits, which a calendar here cannot name.
 _LAST_MICROSECOND = 253_402_300_799_999_999
 
 
@@ -36,7 +36,7 @@ def microseconds_sql(column: str, kind: str, *, missing: str) -> str:
 
 
 def time_state_sql(microseconds: str, column: str, kind: str, *, missing: str) -> str:
-    """SQL: 0 for a time that can be read, 1 for one that is missing, 2 for what is no time."""
+    """SQL: 0 for a time that can be read, 1 for one that is missing, 2 for what is not a time."""
     gone = f"{column} IS NULL"
     if kind.startswith(("VARCHAR", "ENUM")):
         gone += f" OR regexp_full_match(lower(trim(CAST({column} AS VARCHAR))), {missing})"

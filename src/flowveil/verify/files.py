@@ -96,7 +96,7 @@ def parse_json(content: bytes) -> Any:
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("an entry stands twice")
+        raise ValueError("duplicate entries")
     return found
 
 
@@ -146,6 +146,16 @@ def _compared(
             yield f"{MANIFEST}: does not list '{name}'"
         elif _sha256(place / name) != listed[name]:
             yield f"{name}: its sha256 is not the one in {MANIFEST}"
+
+
+def hashes(place: Path) -> dict[str, str]:
+    """The sha256 of every regular file of a folder, by name."""
+    try:
+        names = sorted(_entries(place))
+    except OSError:
+        return {}
+    found = {_shown(name): _sha256(place / name) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _shown(name: str) -> str:
