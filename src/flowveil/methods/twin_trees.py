@@ -9,7 +9,7 @@ zones only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -241,12 +241,21 @@ class Costs:
     """What the nodes of one tree cost and publish, the other cut being fixed. One tree's half of the problem.
 
     The three-fold view (``evaluate``, ``lost``) is what `dual_multiplier` asks for.
+
+    Attributes:
+        axis: the tree.
+        objective: what is minimised.
+        cost, volume: of each node.
+        evaluated: priced cost and suppressed volume by price, as far as they were asked for.
+        halves: best cuts by price, as far as somebody keeps them here.
     """
 
     axis: TwinAxis
     objective: Objective
     cost: Floats
     volume: Floats
+    evaluated: dict[float, tuple[float, float]] = field(default_factory=dict)
+    halves: dict[float, Half] = field(default_factory=dict)
 
     @property
     def lost(self) -> float:
@@ -267,8 +276,10 @@ class Costs:
 
     def evaluate(self, multiplier: float) -> tuple[float, float]:
         """Smallest cost with this price on what is suppressed, and the volume suppressed."""
-        half = self.at(multiplier)
-        return half.cost + multiplier * half.suppressed, half.suppressed
+        if multiplier not in self.evaluated:
+            half = self.halves.get(multiplier) or self.at(multiplier)
+            self.evaluated[multiplier] = half.cost + multiplier * half.suppressed, half.suppressed
+        return self.evaluated[multiplier]
 
     def of(self, cut: Positions) -> tuple[float, float]:
         """Cost and suppressed volume of a cut."""
