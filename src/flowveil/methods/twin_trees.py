@@ -248,6 +248,7 @@ class Costs:
         cost, volume: of each node.
         evaluated: priced cost and suppressed volume by price, as far as they were asked for.
         halves: best cuts by price, as far as somebody keeps them here.
+        answered: what `best_within` found, by price, score to beat and number of choices, likewise.
     """
 
     axis: TwinAxis
@@ -256,6 +257,7 @@ class Costs:
     volume: Floats
     evaluated: dict[float, tuple[float, float]] = field(default_factory=dict)
     halves: dict[float, Half] = field(default_factory=dict)
+    answered: dict[tuple[float, float, int | None], Any] = field(default_factory=dict)
 
     @property
     def lost(self) -> float:

@@ -279,6 +279,7 @@ class Search:
         if self.remembered > MOST_REMEMBERED:
             for costs in self.known.values():
                 costs.halves.clear()
+                costs.answered.clear()
             self.known.clear()
             self.remembered = numbers
 
@@ -477,7 +478,11 @@ class Search:
             half = self._at(costs, self.trees.objective.least_price(self.best.score))
         if not self._may_improve(half):
             return improved
-        within = best_within(costs, half, self.budget, self.best.score, most_choices=most_choices)
+        question = half.price, self.best.score, most_choices
+        within = costs.answered.get(question)
+        if within is None:
+            within = best_within(costs, half, self.budget, self.best.score, most_choices=most_choices)
+            costs.answered[question] = within
         self.work += 10 * OVERHEAD + 10.0 * len(costs.axis) + within.work[0] * OVERHEAD / 2 + within.work[1] * 10.0
         return (within.found is not None and self._offer(end, cut, *within.found)) or improved
 
