@@ -321,6 +321,7 @@ class Intake:
         partition_columns: columns that were taken from the paths of the files.
         by_many: whether attributes with many values were allowed to make slices.
         person_case: ``fold`` if persons that differ in upper and lower case only were taken for one, else ``keep``.
+        same_zones: whether both ends have one tree, over the tiles seen at either, and are to have the same zones.
         nobody: rows that were used although nobody is known to have made their trips, by what stands for the person.
     """
 
@@ -335,6 +336,7 @@ class Intake:
     partition_columns: tuple[str, ...] = ()
     by_many: bool = False
     person_case: str = "fold"
+    same_zones: bool = False
     nobody: dict[str, int] = field(default_factory=dict)
 
     def parameters(self) -> dict[str, Any]:
@@ -348,6 +350,7 @@ class Intake:
             "person_case": self.person_case,
             "zones": dict(self.zones),
             "within": self.within,
+            "same_zones": self.same_zones,
         }
 
     def about_persons(self, *, counted: bool = True) -> list[str]:
@@ -386,6 +389,8 @@ class Flows(Cells):
 
     def __post_init__(self) -> None:
         n = len(self.origin)
+        if self.intake.same_zones and self.origins is not self.destinations:
+            raise DataError("Flows with the same zones at both ends need one tree for both.")
         columns = (self.origin, self.destination, self.trips)
         if any(len(c) != n for c in columns) or (self.weight is not None and len(self.weight) != n):
             raise DataError("The columns of the flows have different lengths.")
@@ -456,6 +461,11 @@ class Flows(Cells):
             intake=intake or Intake(rows=len(o)),
             whole_map=whole_map,
         )
+
+    @property
+    def same_zones(self) -> bool:
+        """Whether one cut of one tree is to serve both ends; asked for when the trips are read."""
+        return self.intake.same_zones
 
     def located(self) -> Flows:
         """The same flows, which carry the tiles they begin and end in through every merge."""

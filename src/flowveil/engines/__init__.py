@@ -75,6 +75,7 @@ def read_trips(
     skip_unknown: bool = False,
     partition_columns: str | Sequence[str] = (),
     person_case: str = "fold",
+    same_zones: bool = False,
     engine: str = "duckdb",
     progress: Progress | None = None,
 ) -> Flows:
@@ -118,6 +119,8 @@ def read_trips(
             ``"a,b"`` or a list; they may cut trips (``by``, ``time``) and be nothing else.
         person_case: ``fold`` takes persons that differ in upper and lower case only for one, which counts fewer people
             and so is the safe side; ``keep`` counts them as different.
+        same_zones: give both ends one tree, over the tiles seen at either. Methods then make one set of zones for both
+            ends; those that cannot refuse.
         engine: who reads; see `ENGINES`.
         progress: called now and then with the share that is read, from 0 to 1.
 
@@ -141,6 +144,7 @@ def read_trips(
         skip_unknown=skip_unknown,
         partition_columns=partition_columns,
         person_case=person_case,
+        same_zones=same_zones,
     )
     return read_flows(source, reading, engine=engine, progress=progress).whole
 
@@ -166,6 +170,7 @@ def read_slices(
     skip_unknown: bool = False,
     partition_columns: str | Sequence[str] = (),
     person_case: str = "fold",
+    same_zones: bool = False,
     engine: str = "duckdb",
     progress: Progress | None = None,
 ) -> SlicedFlows:
@@ -210,6 +215,7 @@ def read_slices(
         skip_unknown=skip_unknown,
         partition_columns=partition_columns,
         person_case=person_case,
+        same_zones=same_zones,
     )
     # A reading may have no slices; who asks for slices without naming any has forgotten something.
     check_slice_columns(reading.columns.by, time=reading.columns.time, every=reading.every)

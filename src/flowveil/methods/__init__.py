@@ -19,7 +19,8 @@ from flowveil.methods.laplace import laplace
 from flowveil.methods.method import Method
 from flowveil.methods.mondrian import mondrian
 from flowveil.methods.odkanon import odkanon
-from flowveil.methods.oigh import oigh
+from flowveil.methods.oigh import oigh, one_level
+from flowveil.methods.one_cut import one_cut
 from flowveil.methods.paircut import paircut
 from flowveil.methods.plugins import method_of, registered, registered_names
 from flowveil.methods.suppression import suppression
@@ -34,8 +35,11 @@ METHODS: dict[str, Method] = {
             "twincut",
             twincut,
             "the finest zones that do not overlap, within the limit on suppression (ours; the default)",
+            one_cut=one_cut,
         ),
-        Method("odkanon", odkanon, "greedy merging into zones that do not overlap (Armenante et al. 2025)"),
+        Method(
+            "odkanon", odkanon, "greedy merging into zones that do not overlap (Armenante et al. 2025)", one_cut=odkanon
+        ),
         Method(
             "paircut",
             paircut,
@@ -43,15 +47,17 @@ METHODS: dict[str, Method] = {
             homogeneous=False,
         ),
         Method(
-            "curvecut",
-            curvecut,
-            "the finest boxes, which overlap, within the limit on suppression (ours, after Ghinita et al. 2007)",
-            homogeneous=False,
+            "oigh",
+            oigh,
+            "one level for all origins and one for all destinations (as adapted by Matet et al. 2023)",
+            one_cut=one_level,
         ),
         Method(
-            "oigh", oigh, "one level for all origins and one for all destinations (as adapted by Matet et al. 2023)"
+            "suppression",
+            suppression,
+            "tiles as they are, short cells dropped without limit (baseline)",
+            one_cut=suppression,
         ),
-        Method("suppression", suppression, "tiles as they are, short cells dropped without limit (baseline)"),
         Method(
             "atg-dual",
             atg_dual,
@@ -80,6 +86,12 @@ METHODS: dict[str, Method] = {
             "glove-sk",
             glove_sk,
             "scikit-learn's clustering, blind to volumes (baseline, Matet et al. 2023)",
+            homogeneous=False,
+        ),
+        Method(
+            "curvecut",
+            curvecut,
+            "the finest boxes, which overlap, within the limit on suppression (ours, after Ghinita et al. 2007)",
             homogeneous=False,
         ),
         Method(

@@ -9,7 +9,7 @@ zones only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -205,7 +205,7 @@ class TwinTrees:
         # Without rows `bincount` forgets that weights are floats.
         cost = np.bincount(node, weights=fixed.cost[rows], minlength=len(free)).astype(np.float64)
         volume = np.bincount(node, weights=fixed.volume[rows], minlength=len(free)).astype(np.float64)
-        return Costs(free, self.objective, cost, volume)
+        return Costs(free, self.objective, cost, volume, evaluated={}, halves={}, answered={})
 
 
 def _occurring(reduced: Sketch, nodes: Ints) -> tuple[Positions, Positions]:
@@ -255,9 +255,9 @@ class Costs:
     objective: Objective
     cost: Floats
     volume: Floats
-    evaluated: dict[float, tuple[float, float]] = field(default_factory=dict)
-    halves: dict[float, Half] = field(default_factory=dict)
-    answered: dict[tuple[float, float, int | None], Any] = field(default_factory=dict)
+    evaluated: dict[float, tuple[float, float]]
+    halves: dict[float, Half]
+    answered: dict[tuple[float, float, int | None], Any]
 
     @property
     def lost(self) -> float:

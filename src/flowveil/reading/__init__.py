@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PERSON_CASES = ("fold", "keep")
 #: What a report records under the name by which users give it; columns, zones and slices are recorded apart.
-_PLAIN = ("resolution", "within", "max_dropped", "skip_unknown", "partition_columns", "person_case")
+_PLAIN = ("resolution", "within", "max_dropped", "skip_unknown", "partition_columns", "person_case", "same_zones")
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ class Reading:
         max_dropped: share of the rows that may be left out, from 0 to 1.
         skip_unknown: leave out rows with an unknown tile, instead of refusing them.
         partition_columns: columns that come from the folders of the files.
+        same_zones: whether both ends get one tree, over the tiles seen at either, and so one set of zones.
         person_case: one of `PERSON_CASES`: whether persons that differ in upper and lower case only are one.
     """
 
@@ -50,6 +51,7 @@ class Reading:
     skip_unknown: bool = False
     partition_columns: tuple[str, ...] = ()
     person_case: str = "fold"
+    same_zones: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.resolution, bool) or not isinstance(self.resolution, int | np.integer):

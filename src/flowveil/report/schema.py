@@ -185,6 +185,7 @@ def _parameters(*, sliced: bool, noisy: bool) -> Schema:
         "resolution": _or_null({**_COUNT, "maximum": MAX_RESOLUTION}),
         "skip_unknown": _FLAG,
         "within": _or_null(_TEXT),
+        "same_zones": _FLAG,
         "zones": _some_of(dict.fromkeys(("tile", "parent", "levels", "lat", "lon", "name"), _TEXT)),
     }
     if not noisy:
