@@ -13,6 +13,7 @@ from flowveil.errors import ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.measures import measure
+from flowveil.methods import find_method
 from flowveil.paths import named_path
 from flowveil.publish.tables import flows_table, zones_table
 from flowveil.reading import Reading
@@ -21,6 +22,8 @@ from flowveil.release.release import Publishable
 from flowveil.slices import SlicedFlows
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from flowveil.experiments.comparison import Comparison
     from flowveil.experiments.description import Description
     from flowveil.experiments.study import Study
@@ -41,6 +44,7 @@ __all__ = [
     "read_slices",
     "read_trips",
     "read_zones",
+    "reconstruct",
     "run_study",
     "verify_folder",
     "zones_table",
@@ -60,6 +64,7 @@ def describe(
     k: int = 10,
     protect: str | Sequence[str] | None = None,
     max_suppressed: float = 0.1,
+    hierarchy: str | None = None,
     **reading: Any,
 ) -> Description:
     """What is in the data, and how much of it is safe already. Internal: counted from raw data, not for publication.
@@ -69,12 +74,13 @@ def describe(
         k: what safety is held against.
         protect: what the floor and the advice are for; by default people where persons are known, else trips.
         max_suppressed: share that may be suppressed, for the floor and the advice.
+        hierarchy: ``h3`` or ``halves``: the tree that the floor is that of; by default that of TwinCut.
         **reading: how to read the trips; see `read_trips`.
     """
     from flowveil.experiments.description import describe_flows
 
     flows = source if isinstance(source, Flows) else read_trips(source, **reading)
-    return describe_flows(flows, k=k, protect=protect, max_suppressed=max_suppressed)
+    return describe_flows(flows, k=k, protect=protect, max_suppressed=max_suppressed, hierarchy=hierarchy)
 
 
 def frontier(
@@ -86,6 +92,7 @@ def frontier(
     objective: Goal = "error",
     k_population: float | None = None,
     l: int | None = None,  # noqa: E741
+    hierarchy: str | None = None,
 ) -> tuple[FrontierPoint, ...]:
     """How fine a release can be for every share that may be suppressed, in one run. Internal.
 
@@ -97,6 +104,7 @@ def frontier(
         objective: what is made small: ``error``, ``metres``, ``reconstruction`` or ``cells``.
         k_population: absolute threshold where the population is protected.
         l: fewest tiles in which the trips of a cell begin, and in which they end.
+        hierarchy: ``h3`` or ``halves``; by default what the method's page says.
     """
     from flowveil.methods.paircut import frontier as of_cells
     from flowveil.methods.twincut import frontier as of_zones
@@ -104,6 +112,7 @@ def frontier(
     sweeps = {"twincut": of_zones, "paircut": of_cells}
     if method not in sweeps:
         raise ParameterError(f"method must be one of {', '.join(sweeps)}; found {method!r}.")
+    flows, _ = find_method(method).on_hierarchy(flows, hierarchy)
     guarantee = Guarantee.resolve(flows, k=k, protect=protect, k_population=k_population, l=l)
     return sweeps[method](guarantee.prepare(flows), guarantee, objective=objective)
 
@@ -117,6 +126,7 @@ def compare(
     max_suppressed: float = 0.1,
     time_limit: float = 300.0,
     options: Mapping[str, Mapping[str, Any]] | None = None,
+    hierarchy: str | None = None,
     **reading: Any,
 ) -> Comparison:
     """Run several methods, several k and several protections on the same input.
@@ -132,6 +142,7 @@ def compare(
         time_limit: seconds that one run may take, not counting the start of its process; it is then stopped and shown
             as such.
         options: options by method.
+        hierarchy: ``h3`` or ``halves`` for all methods that work on a tree; by default what each one's page says.
         **reading: how to read the trips; see `read_trips`.
 
     Returns:
@@ -148,6 +159,7 @@ def compare(
         max_suppressed=max_suppressed,
         time_limit=time_limit,
         options=options,
+        hierarchy=hierarchy,
     )
 
 
@@ -208,6 +220,34 @@ def picture(
         flows = overview(flows, columns, parameters["slices"].get("every"))
         zones = zones_in(flows, zones)
     return draw(flows, zones, path, show=show, **style)
+
+
+def reconstruct(release: str | PathLike[str], zones: Any, *, out: str | PathLike[str] | None = None) -> pa.Table:
+    """Estimate the flows of a published release between areas of choice, each cell spread evenly over its tiles.
+
+    Args:
+        release: the folder; its published files are enough. A release in memory has `Release.reconstruct`, which
+            knows the tiles that have trips.
+        zones: an H3 resolution; or, for a release on a map of one's own, that map, whose tiles are the areas: what
+            `read_zones` returns, or what it takes.
+        out: also write the table: .parquet, .csv or .omx.
+
+    Returns:
+        ``origin``, ``destination``, slice columns, ``trips`` and, where known, ``weight``, which are not whole.
+    """
+    from flowveil.publish.reconstructed import check_out, write_reconstructed
+    from flowveil.release.spreading import reconstruct_folder
+    from flowveil.zoning.files import ZoneMap
+
+    if out is not None:
+        check_out(out)
+    folder = ReleaseFolder(named_path(release, what="the release"))
+    own = folder.report["parameters"].get("zones") or {}
+    is_map = isinstance(zones, int | ZoneMap)
+    table = reconstruct_folder(folder, zones if is_map else read_zones(zones, **own))
+    if out is not None:
+        write_reconstructed(table, out, sliced=bool(folder.report.get("slice_columns")))
+    return table
 
 
 def verify_folder(

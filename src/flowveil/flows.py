@@ -322,6 +322,7 @@ class Intake:
         by_many: whether attributes with many values were allowed to make slices.
         person_case: ``fold`` if persons that differ in upper and lower case only were taken for one, else ``keep``.
         same_zones: whether both ends have one tree, over the tiles seen at either, and are to have the same zones.
+        matrix, lookup, wide: which matrices of a file were read, and how its zones were named.
         nobody: rows that were used although nobody is known to have made their trips, by what stands for the person.
     """
 
@@ -337,6 +338,9 @@ class Intake:
     by_many: bool = False
     person_case: str = "fold"
     same_zones: bool = False
+    matrix: tuple[str, ...] = ()
+    lookup: str | None = None
+    wide: bool = False
     nobody: dict[str, int] = field(default_factory=dict)
 
     def parameters(self) -> dict[str, Any]:
@@ -351,6 +355,9 @@ class Intake:
             "zones": dict(self.zones),
             "within": self.within,
             "same_zones": self.same_zones,
+            "matrix": list(self.matrix),
+            "lookup": self.lookup,
+            "wide": self.wide,
         }
 
     def about_persons(self, *, counted: bool = True) -> list[str]:

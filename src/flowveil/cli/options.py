@@ -11,6 +11,7 @@ import click
 
 from flowveil.errors import ParameterError
 from flowveil.methods import find_method
+from flowveil.zoning.refinement import HIERARCHIES
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Taken = TypeVar("Taken")
@@ -76,6 +77,8 @@ reading = options(
     click.option("--zones-tile", metavar="COLUMN", help="The map's column of zone codes."),
     click.option("--zones-parent", metavar="COLUMN", help="The map's column of each zone's parent."),
     click.option("--zones-levels", metavar="A,B,...", help="The map's nested codes, coarsest to finest."),
+    click.option("--zones-lat", metavar="COLUMN", help="The map's column of the latitude of each zone's centre."),
+    click.option("--zones-lon", metavar="COLUMN", help="The map's column of the longitude."),
     click.option("--zones-name", metavar="COLUMN", help="The map's column of zone names."),
     click.option("--zones-root", metavar="CODE", help="Code of a root above several topmost zones."),
     click.option(
@@ -83,6 +86,10 @@ reading = options(
         metavar="AREA",
         help="Only trips inside west,south,east,north, H3 cells separated by commas, or the polygons of a file.",
     ),
+    click.option("--matrix", metavar="A,B,...", help="Matrices of an OMX file [default: all, each as a slice]."),
+    click.option("--lookup", metavar="NAME", help="Lookup of an OMX file that has the codes of the zones."),
+    click.option("--wide", is_flag=True, default=None, help="INPUT is a CSV matrix: a column for each destination."),
+    click.option("--remote", is_flag=True, default=None, help="Allow INPUT to be an address: s3:// or https://."),
     click.option("--same-zones", is_flag=True, default=None, help="One set of zones for origins and destinations."),
     click.option("--max-dropped", type=float, help="Largest share of unusable rows [default: 0.05]."),
     click.option("--skip-unknown", is_flag=True, default=None, help="Leave out rows whose tile is unknown."),
@@ -109,6 +116,12 @@ def reading_of(given: dict[str, Any]) -> dict[str, Any]:
         given["zones"] = read_zones(given["zones"], **of_map)
     return given
 
+
+hierarchy = click.option(
+    "--hierarchy",
+    metavar="|".join(HIERARCHIES),
+    help="Tree above the tiles: as it is (h3), or refined in steps of two [default: what the method's page says].",
+)
 
 # ---- slices ------------------------------------------------------------------------------------------------------
 

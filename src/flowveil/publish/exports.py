@@ -133,7 +133,16 @@ def _write_csv(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
     geometry = pa.array(
         [text if raw is not None else None for text, raw in zip(wkt, outlines, strict=True)], pa.string()
     )
-    write_csv(zones.drop_columns(["geometry"]).append_column("geometry", geometry), folder / "zones.csv")
+    flat = _with_listed_cells(zones).drop_columns(["geometry"])
+    write_csv(flat.append_column("geometry", geometry), folder / "zones.csv")
+
+
+def _with_listed_cells(zones: pa.Table) -> pa.Table:
+    """Zones for formats that know no lists: their H3 cells as one text, with blanks between."""
+    if "h3_cells" not in zones.column_names:
+        return zones
+    at = zones.schema.get_field_index("h3_cells")
+    return zones.set_column(at, "h3_cells", pc.binary_join(zones["h3_cells"], " "))
 
 
 def _write_arrow(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
@@ -196,7 +205,7 @@ def _write_gpkg(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
     outlines = shapely.from_wkb(zones["geometry"].to_numpy(zero_copy_only=False))
     parts = np.array([_as_multi(shape) for shape in outlines], dtype=object)
     layers = {
-        "zones": (zones.drop_columns(["geometry"]), parts, "MULTIPOLYGON"),
+        "zones": (_with_listed_cells(zones).drop_columns(["geometry"]), parts, "MULTIPOLYGON"),
         "flows": (flows, _lines(flows, zones), "LINESTRING"),
     }
     write_geopackage(folder / "release.gpkg", layers)
@@ -252,7 +261,22 @@ def _write_omx(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
                 matrix[start : start + _OMX_PIECE] = block
         lookup.create_dataset("index", data=numbers, track_times=False)
         lookup.create_dataset("zone_code", data=np.char.encode(codes, "utf-8"), track_times=False)
-    write_csv(pa.table({"index": numbers, "zone": value_set}), folder / "omx_zones.csv")
+        names = names_by_code(zones)
+        if names:
+            said = np.char.encode([names.get(code, "") for code in codes.tolist()], "utf-8")
+            lookup.create_dataset("zone_name", data=said, track_times=False)
+    listed: dict[str, Any] = {"index": numbers, "zone": value_set}
+    if names:
+        listed["name"] = pa.array([names.get(code) for code in codes.tolist()], pa.string())
+    write_csv(pa.table(listed), folder / "omx_zones.csv")
+
+
+def names_by_code(zones: pa.Table) -> dict[str, str]:
+    """What the zones that have a name are called; empty where none has."""
+    if "name" not in zones.column_names:
+        return {}
+    pairs = zip(zones["zone"].to_pylist(), zones["name"].to_pylist(), strict=True)
+    return {code: name for code, name in pairs if name}
 
 
 def _write_flowmap(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
@@ -262,7 +286,9 @@ def _write_flowmap(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
         places.setdefault(zone, (lat, lon))
     ids = pa.array(list(places), pa.string())
     lat, lon = (pa.array([place[i] for place in places.values()], pa.float64()) for i in (0, 1))
-    write_csv(pa.table({"id": ids, "name": ids, "lat": lat, "lon": lon}), folder / "flowmap_locations.csv")
+    names = names_by_code(zones)
+    called = pa.array([names.get(code, code) for code in places], pa.string())
+    write_csv(pa.table({"id": ids, "name": called, "lat": lat, "lon": lon}), folder / "flowmap_locations.csv")
     table = pa.table({"origin": flows["origin_zone"], "dest": flows["destination_zone"], "count": flows["trips"]})
     write_csv(table, folder / "flowmap_flows.csv")
 
@@ -284,7 +310,11 @@ def _write_kepler(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
         shapely.from_wkb(zones["geometry"].to_numpy(zero_copy_only=False)), lambda xy: np.round(xy, 6)
     )
     zone_columns = {
-        **{c: zones[c].to_pylist() for c in ("zone", "role", "level", "tiles", "area_km2")},
+        **{
+            c: zones[c].to_pylist()
+            for c in ("zone", "name", "role", "level", "tiles", "area_km2")
+            if c in zones.schema.names
+        },
         "_geojson": [
             None if g is None else {"type": "Feature", "properties": {}, "geometry": json.loads(shapely.to_geojson(g))}
             for g in shapes

@@ -31,7 +31,9 @@ _ZONE_FIELDS = (
     ("lat", pa.float64()),
     ("lon", pa.float64()),
     ("geometry", pa.binary()),
+    ("name", pa.string()),
 )
+_H3_CELLS = ("h3_cells", pa.list_(pa.string()))
 #: Rows that are turned into text at a time: of noise there are millions.
 _ROWS_AT_ONCE = 1 << 20
 
@@ -86,7 +88,8 @@ def zones_table(release: Publishable) -> pa.Table:
 
     ``tiles`` counts those that a zone could hold, seen or not; it is empty where that is not known. A zone used at both
     ends is one row of role ``both``; where both ends have the same zones each is, whichever end uses it. Slices share
-    trees, so their zones agree.
+    trees, so their zones agree. Where zones are made of H3 cells, the last column ``h3_cells`` lists those of each, as
+    few and as coarse as there can be.
     """
     origins, destinations = [], []
     same = release.input.intake.same_zones
@@ -100,7 +103,45 @@ def zones_table(release: Publishable) -> pa.Table:
         table = table.set_column(column, "role", pa.array(["both"] * len(table), type=pa.string()))
     else:
         table = _join_roles(_distinct_zones(origins), _distinct_zones(destinations))
+    if not _named(release):
+        table = table.drop_columns(["name"])
     return _with_geo_metadata(table.sort_by([("zone", "ascending"), ("role", "ascending")]))
+
+
+def _named(release: Publishable) -> bool:
+    """Whether zones have names: the map does, and the zones are its own."""
+    return any(matrix.plan.origin_zones.names(np.zeros(0, np.int32)) is not None for _, matrix in release.parts)
+
+
+def lookup_table(release: Publishable) -> pa.Table | None:
+    """Which tiles of the user's own map each published zone holds, seen or not: the map is public, the trips are not.
+
+    Returns:
+        ``zone``, ``role``, ``tile``, and ``tile_name`` where the map has names; sorted. None where there is no map, or
+        the zones are not its own.
+    """
+    tree = getattr(release.input, "whole", release.input).whole_map
+    if tree is None or any(part.kind == "boxed" for _, part in release.parts):
+        return None
+    zones = release.zones
+    number = {code: node for node, code in enumerate(tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist())}
+    node = np.array([number[code] for code in zones["zone"].to_pylist()], dtype=np.int64)
+    length = tree.size[node].astype(np.int64)
+    row = np.repeat(np.arange(len(node)), length)
+    ahead = np.repeat(np.cumsum(length) - length, length)
+    tile = tree.leaf_node[np.repeat(tree.leaf_start[node].astype(np.int64), length) + np.arange(len(row)) - ahead]
+    columns = {
+        "zone": zones["zone"].take(pa.array(row)),
+        "role": zones["role"].take(pa.array(row)),
+        "tile": pa.array(tree.code_text(tile).tolist(), pa.string()),
+    }
+    if tree.names is not None:
+        columns["tile_name"] = _texts(tree.names[tile])
+    return pa.table(columns).sort_by([(name, "ascending") for name in ("zone", "role", "tile")]).combine_chunks()
+
+
+def _texts(names: NDArray[Any]) -> pa.Array:
+    return pa.array([name or None for name in names.tolist()], pa.string())
 
 
 def _distinct_zones(tables: Sequence[pa.Table]) -> pa.Table:
@@ -125,6 +166,7 @@ def _zone_rows(zones: Zones, number: Ints, tiles: NDArray[Any] | None, role: str
     used = used[first]
     center, area, outline = zones.centers(used), zones.areas_km2(used), zones.polygons(used)
     lat, lon = (None, None) if center is None else center
+    names = zones.names(used)
     known: dict[str, Any] = {
         "level": zones.level[used],
         "tiles": None if tiles is None else tiles[used],
@@ -133,6 +175,7 @@ def _zone_rows(zones: Zones, number: Ints, tiles: NDArray[Any] | None, role: str
         "lon": lon,
         # Little-endian and flat whatever the machine, for identical bytes.
         "geometry": None if outline is None else shapely.to_wkb(outline, output_dimension=2, byte_order=1),
+        "name": None if names is None else [name or None for name in names.tolist()],
     }
     columns = {
         "zone": pa.array(codes.tolist(), type=pa.string()),
@@ -141,6 +184,9 @@ def _zone_rows(zones: Zones, number: Ints, tiles: NDArray[Any] | None, role: str
     for name, kind in _ZONE_FIELDS:
         values = known[name]
         columns[name] = pa.nulls(len(used), kind) if values is None else pa.array(values, type=kind)
+    made_of = zones.h3_cells(used)
+    if made_of is not None:
+        columns[_H3_CELLS[0]] = pa.array(made_of, type=_H3_CELLS[1])
     return pa.table(columns)
 
 

@@ -303,6 +303,10 @@ class BoxZones:
         """0: boxes are in no hierarchy."""
         return np.zeros(len(self), dtype=np.int32)
 
+    def names(self, zones: Ints) -> None:  # noqa: ARG002
+        """Boxes have no names."""
+        return
+
     def possible(self, whole_map: Hierarchy | None) -> None:  # noqa: ARG002
         """Not counted: the tiles of a box, seen or not, cannot be listed in bounded work. Its area is published."""
         return
@@ -326,6 +330,9 @@ class BoxZones:
         width = np.where(east < west, east + _TURN, east) - west
         between = _area_below(north) - _area_below(south)
         return width / UNITS_PER_DEGREE / 360 * between
+
+    def h3_cells(self, zones: Ints) -> None:
+        """None: boxes are not made of cells."""
 
     def polygons(self, zones: Ints) -> NDArray[np.object_]:
         """The rectangles (longitude, latitude); two where a box lies across 180 degrees."""

@@ -149,7 +149,7 @@ def command(
     Made from the published parameters, so it reveals nothing that they do not.
     """
     words = ["flowveil", "anonymize", "INPUT", "--method", method]
-    for name in ("k", "k_population", "l", "max_suppressed", "resolution", "within", "max_dropped"):
+    for name in ("k", "k_population", "l", "max_suppressed", "resolution", "within", "max_dropped", "hierarchy"):
         if parameters.get(name) is not None:
             words += [f"--{name.replace('_', '-')}", str(parameters[name])]
     protect = parameters.get("protect") or []
@@ -157,8 +157,11 @@ def command(
         words += ["--protect", unit]
     if parameters.get("skip_unknown"):
         words.append("--skip-unknown")
-    if parameters.get("same_zones"):
-        words.append("--same-zones")
+    words += [f"--{name.replace('_', '-')}" for name in ("same_zones", "wide") if parameters.get(name)]
+    if parameters.get("matrix"):
+        words += ["--matrix", ",".join(parameters["matrix"])]
+    if parameters.get("lookup"):
+        words += ["--lookup", parameters["lookup"]]
     if parameters.get("person_case") == "keep":
         words += ["--person-case", "keep"]
     if parameters.get("partition_columns"):
@@ -170,7 +173,9 @@ def command(
         words += ["--zones", "MAP"]
     for name, value in _named(parameters, "zones"):
         words += [f"--zones-{name}", _word(value)]
-    for name, value in _named(parameters, "options"):
+    # Common zones have no options: those that stand there are defaults.
+    own = [] if (parameters.get("slices") or {}).get("common_zones") else _named(parameters, "options")
+    for name, value in own:
         if value is not None:
             words += ["--option", f"{name}={_word(value)}"]
     for name, text in written.items():

@@ -18,6 +18,8 @@ from typing import Any
 
 FILES = ("flows.parquet", "zones.parquet", "report.json", "report.html")
 MANIFEST = "manifest.json"
+#: Which tiles of a map of one's own each zone holds; only a release on such a map has it.
+LOOKUP = "lookup.csv"
 #: More bytes than any release has; hashing them is still a matter of a minute.
 _LARGEST = {MANIFEST: 1 << 20, "report.json": 1 << 28, "report.html": 1 << 30}
 _LARGEST_OTHER = 1 << 33
@@ -134,7 +136,7 @@ def _listed(place: Path) -> dict[str, str] | None:
 def _compared(
     place: Path, present: set[str], listed: dict[str, str], exports: Collection[str], strange: set[str]
 ) -> Iterator[str]:
-    parts = set(FILES) | (set(listed) & set(exports))
+    parts = set(FILES) | (set(listed) & {*exports, LOOKUP})
     for name in sorted(parts - present):
         yield f"{name}: missing"
     for name in sorted(present - parts - {MANIFEST}):

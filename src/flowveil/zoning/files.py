@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -42,6 +42,7 @@ from flowveil.zoning.geometry import (
     places_from_points,
 )
 from flowveil.zoning.locating import Locator
+from flowveil.zoning.naming import names_of_zones
 from flowveil.zoning.table import Texts, chain_above, first_of_runs, nested_hierarchy, parent_hierarchy
 
 _CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz")
@@ -114,31 +115,39 @@ class ZoneMap:
             DataError: no tile is left.
             ParameterError: a number is not that of a tile.
         """
-        tree, chosen = self.hierarchy, np.asarray(tiles, dtype=np.int64).ravel()
-        if len(chosen) == 0:
-            raise DataError("There is no tile to restrict the map to.")
-        if chosen.min() < 0 or chosen.max() >= tree.n_tiles:
-            raise ParameterError(
-                f"Tile numbers must be 0 to {tree.n_tiles - 1}. "
-                "Hint: tiles_of gives -1 for codes that the map does not have."
-            )
-        seen = np.zeros(tree.n_tiles, dtype=np.int64)
-        seen[chosen] = 1
-        stays = tree.sum_over(seen) > 0
-        kept: Ints = np.flatnonzero(stays).astype(np.int32)
-        parent = (np.cumsum(stays) - 1)[np.maximum(tree.parent[kept], 0)]
-        skipped = chain_above(np.bincount(parent[1:], minlength=len(kept)))
-        kept, parent = kept[skipped:], parent[skipped:] - skipped
-        parent[0] = -1
-        where = tree.geography
-        restricted = Hierarchy(
-            parent=parent.astype(np.int32),
-            code=tree.code[kept],
-            base_level=int(tree.level[kept[0]]),
-            geography=where.take(kept) if isinstance(where, ZoneGeography) else None,
-            kind=tree.kind,
-        )
+        restricted, kept = restricted_tree(self.hierarchy, tiles)
         return ZoneMap(hierarchy=restricted, names=self.names[kept], columns=self.columns)
+
+
+def restricted_tree(tree: Hierarchy, tiles: ArrayLike) -> tuple[Hierarchy, Ints]:
+    """A tree over some of its tiles, and the nodes that are left; see `ZoneMap.restrict`."""
+    chosen = np.asarray(tiles, dtype=np.int64).ravel()
+    if len(chosen) == 0:
+        raise DataError("There is no tile to restrict the map to.")
+    if chosen.min() < 0 or chosen.max() >= tree.n_tiles:
+        raise ParameterError(
+            f"Tile numbers must be 0 to {tree.n_tiles - 1}. "
+            "Hint: tiles_of gives -1 for codes that the map does not have."
+        )
+    seen = np.zeros(tree.n_tiles, dtype=np.int64)
+    seen[chosen] = 1
+    stays = tree.sum_over(seen) > 0
+    kept: Ints = np.flatnonzero(stays).astype(np.int32)
+    parent = (np.cumsum(stays) - 1)[np.maximum(tree.parent[kept], 0)]
+    skipped = chain_above(np.bincount(parent[1:], minlength=len(kept)))
+    kept, parent = kept[skipped:], parent[skipped:] - skipped
+    parent[0] = -1
+    where = tree.geography
+    restricted = Hierarchy(
+        parent=parent.astype(np.int32),
+        code=tree.code[kept],
+        base_level=int(tree.level[kept[0]]),
+        geography=where.take(kept) if isinstance(where, ZoneGeography) else None,
+        kind=tree.kind,
+        levels=None if tree.levels is None else tree.levels[kept],
+        names=None if tree.names is None else tree.names[kept],
+    )
+    return restricted, kept
 
 
 def read_zones(
@@ -204,7 +213,9 @@ def read_zones(
             f"{header.described()} "
             "Hint: name the columns: parent, or levels from coarsest to finest, or lat and lon."
         )
-    return _mapped(table, drawn, columns, root)
+    made = _mapped(table, drawn, columns, root)
+    # With the columns, so that the map is read the same again.
+    return made if root is None else replace(made, columns={**made.columns, "root": root})
 
 
 def read_outlines(source: Any) -> Outlines:
@@ -288,7 +299,8 @@ def _assembled(
         )
     names = np.full(tree.n_nodes, "", dtype=np.str_)
     if columns.name:
-        names = _names_of_nodes(tree, texts[columns.tile], texts[columns.name])
+        names = names_of_zones(tree, _names_of_nodes(tree, texts[columns.tile], texts[columns.name]))
+        tree = replace(tree, names=names)
     return ZoneMap(hierarchy=tree, names=names, columns=columns.as_recorded())
 
 

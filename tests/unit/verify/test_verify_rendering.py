@@ -298,7 +298,7 @@ def test_another_version_is_recounted_and_its_rendering_is_not(tmp_path, trips_c
     said = capsys.readouterr()
     assert "rendering not compared: made by flowveil 99.0" in said.err
     # What holds is said in the words of whoever counted it.
-    assert "at least 5 trips" in said.out
+    assert "at least 5 people" in said.out
     assert "as we say now" not in said.out
     main(["verify", str(out), "--against", str(trips_csv), "--quiet"])
     assert "rendering not compared: made by flowveil 99.0" in capsys.readouterr().err
