@@ -24,7 +24,17 @@ if TYPE_CHECKING:
     from flowveil.release.release import Publishable
     from flowveil.release.sliced import SlicedRelease
 
-__all__ = ["AND", "FORMAT", "REASONS", "json_text", "manifest", "published_parameters", "summarize", "words"]
+__all__ = [
+    "AND",
+    "FORMAT",
+    "REASONS",
+    "cross_check",
+    "json_text",
+    "manifest",
+    "published_parameters",
+    "summarize",
+    "words",
+]
 
 #: What a manifest.json of ours says of itself; a folder without it is never overwritten.
 FORMAT = "flowveil release"

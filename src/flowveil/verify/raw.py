@@ -107,15 +107,18 @@ def load_map(db: Database, flows: Flows) -> None:
             # Where parts of zones are nodes, a level is not a number of steps.
             db.store(f"level_{end}", pa.table({"node": codes_of(tree.code), "level": tree.levels}))
             level = f"any_value((SELECT l.level FROM level_{end} l WHERE l.node = u.node))"
-        seen = f"SELECT node, {text} AS text, count(*) AS tiles, {level} AS level FROM up_{end} u GROUP BY node"
-        possible = _possible(seen, tiles, flows.whole_map)
+        db.create(
+            f"seen_{end}",
+            f"SELECT node, {text} AS text, count(*) AS tiles, {level} AS level FROM up_{end} u GROUP BY node",
+        )
+        possible = _possible(f"seen_{end}", tiles, flows.whole_map)
         if tree.kind == "halves" and tiles.dtype.kind == "U":
             db.store(f"possible_{end}", _possible_in_parts(tree))
             possible = f"SELECT * FROM possible_{end}"
         db.create(
             f"node_{end}",
             f"SELECT v.*, n::BIGINT AS possible, coalesce(n > 1, node NOT IN (SELECT tile FROM tile_{end})) AS coarse "
-            f"FROM ({seen}) v LEFT JOIN ({possible}) USING (node)",
+            f"FROM seen_{end} v LEFT JOIN ({possible}) USING (node)",
         )
 
 
@@ -182,14 +185,13 @@ def _possible(seen: str, tiles: Any, whole_map: Hierarchy | None) -> str:
     """
     if tiles.dtype.kind == "U":
         counted = "SELECT node, count(*) AS n FROM up_map GROUP BY node"
-        return counted if whole_map is not None else f"SELECT node, NULL::BIGINT AS n FROM ({seen})"
+        return counted if whole_map is not None else f"SELECT node, NULL::BIGINT AS n FROM {seen}"
     finest = int(tiles[0]) >> 52 & 15
-    below = {r: 7 ** (finest - r) for r in range(finest + 1)}
     pentagon = (
         f"((node >> 45) & 127) IN {_PENTAGONS} "
         "AND (node & ((1::UBIGINT << 45) - 1)) = ((1::UBIGINT << (3 * (15 - level))) - 1)"
     )
-    by_level = " ".join(
-        f"WHEN level = {r} THEN CASE WHEN {pentagon} THEN {1 + 5 * (n - 1) // 6} ELSE {n} END" for r, n in below.items()
-    )
-    return f"SELECT node, CASE WHEN node = 0 THEN {2 + 120 * below[0]} {by_level} END AS n FROM ({seen})"
+    hexagons = [7 ** (finest - r) for r in range(finest + 1)]
+    pentagons = [1 + 5 * (n - 1) // 6 for n in hexagons]
+    below = f"(CASE WHEN {pentagon} THEN {pentagons} ELSE {hexagons} END)[level + 1]"
+    return f"SELECT node, CASE WHEN node = 0 THEN {2 + 120 * hexagons[0]} ELSE {below} END AS n FROM {seen}"

@@ -94,7 +94,7 @@ def recount(
         if not noisy:
             findings += _check_counts(db, zones, report, flows, expect, sound=not findings)
     # Last, and only where all else holds: what is rendered is then sound.
-    return findings or list(check_rendering(place, report))
+    return findings or list(check_rendering(place, report, unread))
 
 
 def _check_bytes(db: Database, place: Path, zones: Any, unread: list[str]) -> Iterator[str]:
