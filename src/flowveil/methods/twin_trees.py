@@ -206,7 +206,7 @@ class TwinTrees:
         # Without rows `bincount` forgets that weights are floats.
         cost = np.bincount(node, weights=fixed.cost[rows], minlength=len(free)).astype(np.float64)
         volume = np.bincount(node, weights=fixed.volume[rows], minlength=len(free)).astype(np.float64)
-        return Costs(free, self.objective, cost, volume)
+        return Costs(free, self.objective, cost, volume, evaluated={}, halves={}, answered={})
 
 
 def _occurring(reduced: Sketch, nodes: Ints) -> tuple[Positions, Positions]:
@@ -242,12 +242,23 @@ class Costs:
     """What the nodes of one tree cost and publish, the other cut being fixed. One tree's half of the problem.
 
     The three-fold view (``evaluate``, ``lost``) is what `dual_multiplier` asks for.
+
+    Attributes:
+        axis: the tree.
+        objective: what is minimised.
+        cost, volume: of each node.
+        evaluated: priced cost and suppressed volume by price, as far as they were asked for.
+        halves: best cuts by price, as far as somebody keeps them here.
+        answered: what `best_within` found, by price, score to beat and number of choices, likewise.
     """
 
     axis: TwinAxis
     objective: Objective
     cost: Floats
     volume: Floats
+    evaluated: dict[float, tuple[float, float]]
+    halves: dict[float, Half]
+    answered: dict[tuple[float, float, int | None], Any]
 
     @property
     def lost(self) -> float:
@@ -268,8 +279,10 @@ class Costs:
 
     def evaluate(self, multiplier: float) -> tuple[float, float]:
         """Smallest cost with this price on what is suppressed, and the volume suppressed."""
-        half = self.at(multiplier)
-        return half.cost + multiplier * half.suppressed, half.suppressed
+        if multiplier not in self.evaluated:
+            half = self.halves.get(multiplier) or self.at(multiplier)
+            self.evaluated[multiplier] = half.cost + multiplier * half.suppressed, half.suppressed
+        return self.evaluated[multiplier]
 
     def of(self, cut: Positions) -> tuple[float, float]:
         """Cost and suppressed volume of a cut."""

@@ -46,6 +46,9 @@ PATIENCE = 30
 #: Nearly tied nodes that are combined when a changed cut is tried out.
 PROBED = 40
 
+#: Numbers of earlier evaluations that the search remembers: 128 MB.
+MOST_REMEMBERED = 16_000_000
+
 #: Steps of the path of prices, and how far it reaches from where it starts.
 PATH = np.exp2(np.arange(-6, 7) / 4)
 
@@ -247,6 +250,8 @@ class Search:
     stopped_early: bool = False
     keep_points: bool = True
     points: list[tuple[float, float]] = field(default_factory=list)
+    known: dict[tuple[int, bytes], Costs] = field(default_factory=dict)
+    remembered: int = 0
 
     def __post_init__(self) -> None:
         roots = (np.zeros(1, np.int64), np.zeros(1, np.int64))
@@ -255,14 +260,34 @@ class Search:
     # ---- evaluating ------------------------------------------------------------------------------------------
 
     def _given(self, end: int, cut: Positions) -> Costs:
-        costs = self.trees.given(end, cut)
+        """What the other tree costs with this cut fixed. The search comes back to few cuts again and again."""
+        key = end, cut.tobytes()
+        costs = self.known.get(key)
+        if costs is None:
+            self._make_room(2 * len(self.trees.axis(1 - end)))
+            costs = self.known[key] = self.trees.given(end, cut)
         axis = self.trees.axis(end)
+        # Work is what the search would do without memory, so that remembering changes no result.
         self.work += OVERHEAD + float(np.sum(axis.first[cut + 1] - axis.first[cut])) + len(costs.axis)
         return costs
 
     def _at(self, costs: Costs, price: float) -> Half:
         self.work += OVERHEAD + 8.0 * len(costs.axis)
-        return costs.at(price)
+        half = costs.halves.get(price)
+        if half is None:
+            self._make_room(2 * len(costs.axis))
+            half = costs.halves[price] = costs.at(price)
+        return half
+
+    def _make_room(self, numbers: int) -> None:
+        """Forget everything where so many more numbers would be too many to remember."""
+        self.remembered += numbers
+        if self.remembered > MOST_REMEMBERED:
+            for costs in self.known.values():
+                costs.halves.clear()
+                costs.answered.clear()
+            self.known.clear()
+            self.remembered = numbers
 
     def _solution(self, cuts: tuple[Positions, Positions], cost: float, suppressed: float) -> Solution:
         return Solution(cuts, cost, suppressed, self.trees.objective.score(cost, suppressed))
@@ -459,7 +484,11 @@ class Search:
             half = self._at(costs, self.trees.objective.least_price(self.best.score))
         if not self._may_improve(half):
             return improved
-        within = best_within(costs, half, self.budget, self.best.score, most_choices=most_choices)
+        question = half.price, self.best.score, most_choices
+        within = costs.answered.get(question)
+        if within is None:
+            within = best_within(costs, half, self.budget, self.best.score, most_choices=most_choices)
+            costs.answered[question] = within
         self.work += 10 * OVERHEAD + 10.0 * len(costs.axis) + within.work[0] * OVERHEAD / 2 + within.work[1] * 10.0
         return (within.found is not None and self._offer(end, cut, *within.found)) or improved
 
