@@ -20,6 +20,7 @@ from flowveil.reading import Reading
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.release import Publishable
 from flowveil.slices import SlicedFlows
+from flowveil.times import TIME_COLUMNS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -221,6 +222,8 @@ def picture(
         # A total has the trips of its slices once more.
         flows = overview(flows, columns, parameters["slices"].get("every"))
         zones = zones_in(flows, zones)
+    elif TIME_COLUMNS[0] in flows.column_names:
+        flows = overview(flows, TIME_COLUMNS, None)
     return draw(flows, zones, path, show=show, **style)
 
 
@@ -322,7 +325,10 @@ def verify_folder(
     if folds:
         reading["person_case"] = "fold"
     sliced = read_flows(against, Reading.from_parameters(recorded, **reading), **engine)
-    flows = sliced if recorded.get("slices") is not None else sliced.whole
+    if report["kind"] == "folded":
+        flows: Flows | SlicedFlows = sliced.folded()
+    else:
+        flows = sliced if recorded.get("slices") is not None else sliced.whole
     findings = verify_release(folder, flows, expect=expect, unread=unread, strict=strict, zones_of=zones_of)
     return [*findings, FOLDED] if findings and folds else findings
 

@@ -79,7 +79,13 @@ def publish(
     basemap = tile_server(basemap)
     check_target(directory, overwrite=overwrite)
     zones = release.zones
-    check_formats(wanted, zones=len(zones), mapped=zones["lat"].null_count == 0, sliced=bool(release.slice_columns))
+    check_formats(
+        wanted,
+        zones=len(zones),
+        mapped=zones["lat"].null_count == 0,
+        sliced=bool(release.slice_columns),
+        folded=release.kind == "folded",
+    )
     for path in private or ():
         check_place(path, release=directory)
     try:

@@ -109,8 +109,8 @@ def _of_folder(folder: ReleaseFolder) -> FrozenMap:
         kind, parameters, homogeneous = report["kind"], report["parameters"], report["homogeneous"]
     except KeyError:
         raise ParameterError(f"'{folder.path}' holds no release that can be read.") from None
-    if kind in ("boxed", "noisy"):
-        what = "boxes" if kind == "boxed" else "noisy counts"
+    if kind not in ("plain", "sliced"):
+        what = {"boxed": "boxes", "noisy": "noisy counts"}.get(kind, "cells of places and times")
         raise ParameterError(f"The zones of a release of {what} cannot be kept: only zones of a tree can.")
     if kind == "sliced" and not parameters["slices"]["common_zones"] and "zones_of" not in parameters:
         raise ParameterError(

@@ -82,6 +82,7 @@ def _moved(flows: Flows, trees: tuple[Hierarchy, Hierarchy, Hierarchy | None]) -
         weight=None if flows.weight is None else flows.weight[order],
         people=people,
         tiles=None,
+        time=None if flows.time is None else flows.time[order],
         origins=trees[0],
         destinations=trees[1],
         whole_map=trees[2],
