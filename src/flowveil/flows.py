@@ -320,6 +320,8 @@ class Intake:
         partition_columns: columns that were taken from the paths of the files.
         by_many: whether attributes with many values were allowed to make slices.
         person_case: ``fold`` if persons that differ in upper and lower case only were taken for one, else ``keep``.
+        time_format, timezone: how times were read, where the user said so.
+        notes: sentences on how the input was taken that whoever gave it should read; never published.
         nobody: rows that were used although nobody is known to have made their trips, by what stands for the person.
     """
 
@@ -333,11 +335,16 @@ class Intake:
     partition_columns: tuple[str, ...] = ()
     by_many: bool = False
     person_case: str = "fold"
+    time_format: str | None = None
+    timezone: str | None = None
+    notes: tuple[str, ...] = ()
     nobody: dict[str, int] = field(default_factory=dict)
 
     def parameters(self) -> dict[str, Any]:
         """How the input was read, as a report records it; `Reading.from_parameters` reads it the same again."""
+        said = {"time_format": self.time_format, "timezone": self.timezone}
         return {
+            **{name: value for name, value in said.items() if value is not None},
             "resolution": self.resolution,
             "columns": dict(self.columns),
             "max_dropped": self.max_dropped,
@@ -346,6 +353,15 @@ class Intake:
             "person_case": self.person_case,
             "zones": dict(self.zones),
         }
+
+    def about_reading(self, *, counted: bool = True) -> list[str]:
+        """Sentences on how the input was read, for whoever gave it: which column served as what, and what to know.
+
+        Args:
+            counted: whether they may say how many rows have no person.
+        """
+        used = "; ".join(f"{role} from {name}" for role, name in self.columns.items() if name)
+        return [*([f"Columns: {used}."] if used else []), *self.notes, *self.about_persons(counted=counted)]
 
     def about_persons(self, *, counted: bool = True) -> list[str]:
         """Sentences on whom the people are counted by; none where no column says who travelled.

@@ -111,6 +111,8 @@ slicing = options(
         metavar="STEP",
         help="One matrix for each step: 15min, 1h, day, weekday-hour, ... (repeatable: days and their hours).",
     ),
+    click.option("--time-format", metavar="FORMAT", help="How times are written, as for strptime: '%d/%m/%y %H:%M'."),
+    click.option("--timezone", metavar="NAME", help="Local time for Unix times and times with a zone [UTC]."),
     click.option("--total", is_flag=True, help="Also publish the matrix of all slices together."),
     click.option("--common-zones", is_flag=True, help="The same zones for all slices; totals are sums of them."),
     click.option("--accept-differencing", is_flag=True, help="Publish although subtraction reveals small groups."),
@@ -132,6 +134,8 @@ class SliceOptions:
     by_many: bool
     time: str | None
     every: tuple[str, ...]
+    time_format: str | None
+    timezone: str | None
     total: bool
     common_zones: bool
     accept_differencing: bool
@@ -141,7 +145,7 @@ class SliceOptions:
     @property
     def asked_for(self) -> bool:
         """Whether there is anything to cut by, or an option that needs it."""
-        needing = self.total or self.common_zones or self.internal_profile is not None
+        needing = self.total or self.common_zones or self.internal_profile or self.time_format or self.timezone
         return bool(self._attributes() or self.time or self.every or needing)
 
     def check(self) -> None:
@@ -155,7 +159,14 @@ class SliceOptions:
     def reading(self) -> dict[str, Any]:
         """What reading needs to know."""
         every = self._steps()[0] if self.every else None
-        return {"by": self._attributes(), "by_many": self.by_many, "time": self.time, "every": every}
+        return {
+            "by": self._attributes(),
+            "by_many": self.by_many,
+            "time": self.time,
+            "every": every,
+            "time_format": self.time_format,
+            "timezone": self.timezone,
+        }
 
     def publishing(self) -> dict[str, Any]:
         """What anonymising needs to know."""

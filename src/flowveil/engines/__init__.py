@@ -145,6 +145,8 @@ def read_slices(
     time: str | None = None,
     every: str | None = None,
     by_many: bool = False,
+    time_format: str | None = None,
+    timezone: str | None = None,
     resolution: int = 10,
     origin: str | Sequence[str] | None = None,
     destination: str | Sequence[str] | None = None,
@@ -164,8 +166,8 @@ def read_slices(
     """Read a trip table into the flows of each slice: of each segment, each step of time, or both.
 
     All slices are over the same two hierarchies. Rows whose time or attribute is missing are left out and counted.
-    Times may be timestamps, dates, text, or Unix seconds (milliseconds and microseconds are recognised by their size);
-    those with a zone are taken in UTC, those without as they stand.
+    Times may be timestamps, dates, text in one of the usual forms, or Unix seconds, milliseconds or microseconds; the
+    whole column must have one form (see `flowveil.reading.times`).
 
     Args:
         source: as for `read_trips`.
@@ -176,6 +178,9 @@ def read_slices(
         by_many: allow attributes with more than 50 values, or more than one for 100 rows. They are refused otherwise: a
             column like an identifier makes matrices of one contributor each. `anonymize_slices` refuses more than one
             combination of attributes for 100 rows likewise. Times are not concerned.
+        time_format: format of ``strptime`` for times in text that are not recognised, or could be read in two ways.
+        timezone: name such as ``Europe/Paris``: times with a zone and Unix times are taken in its local time, in UTC
+            without it. Times without a zone are taken as they stand.
 
     All other arguments are those of `read_trips`.
 
@@ -188,6 +193,8 @@ def read_slices(
         time=time,
         every=every,
         by_many=by_many,
+        time_format=time_format,
+        timezone=timezone,
         resolution=resolution,
         origin=origin,
         destination=destination,

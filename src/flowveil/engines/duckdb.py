@@ -30,9 +30,10 @@ from flowveil.reading.columns import ColumnMap, complete
 from flowveil.reading.database import MISSING_PATTERN, fetch_table, in_own_words, open_database
 from flowveil.reading.persons import Nobody, folded, person_sql, placeholder_sql
 from flowveil.reading.screening import WEIGHT_UNITS, Batch, Kept, Screening
-from flowveil.reading.slicing import attribute_sql, label_sql, microseconds_sql, time_state_sql
+from flowveil.reading.slicing import attribute_sql, label_sql
 from flowveil.reading.tables import Table, open_table
 from flowveil.reading.tiling import NO_TILE, UNREADABLE_TILE, H3Tiling, MapTiling, Tiling, is_cell, tiling_of
+from flowveil.reading.times import MICROSECONDS, TimeForm, decide
 from flowveil.slices import MOST_SLICES, TIME, SlicedFlows, refuse_many_values
 from flowveil.zoning.h3 import Cells64
 
@@ -80,7 +81,7 @@ def read(
             query = _Query.over(con, table, reading, tiling)
             # The stream of batches holds its connection, so they are staged through another one.
             staged = _Staged(con.cursor(), reading, tiling)
-        screening = Screening(reading, tiling)
+        screening = Screening(reading, tiling, times=query.times)
         for batch in _batches(con, query.sql, table.label):
             kept = screening.pass_batch(query.columns_of(batch))
             with in_own_words(table.label):
@@ -133,6 +134,7 @@ class _Query:
     used: ColumnMap
     tiling: Tiling
     texts: tuple[str, ...]
+    times: TimeForm | None = None
 
     @classmethod
     def over(cls, con: Any, table: Table, reading: Reading, tiling: Tiling) -> _Query:
@@ -160,16 +162,21 @@ class _Query:
             select.append(f"{placeholder_sql(person)} AS placeholder")
         for i, name in enumerate(used.by):
             select.append(f"{attribute_sql(at[name], types[name], missing=MISSING_PATTERN)} AS slice{i}")
+        times: TimeForm | None = None
         if used.time and reading.every is not None:
-            moment = microseconds_sql(at[used.time], types[used.time], missing=MISSING_PATTERN)
-            state = time_state_sql(moment, at[used.time], types[used.time], missing=MISSING_PATTERN)
-            select.append(f"{label_sql(moment, reading.every)} AS slice{len(used.by)}")
-            select.append(f"{state} AS time_state")
+            relation = table.kept(con, relation)
+            said = {"time_format": reading.time_format, "timezone": reading.timezone}
+            times = decide(con, relation, at[used.time], types[used.time], **said)
+            relation = times.over(relation)
+            select.append(f"{label_sql(MICROSECONDS, reading.every)} AS slice{len(used.by)}")
+            select += [f"{times.state} AS time_state", f"{times.shape} AS time_shape"]
         texts = tuple(dict.fromkeys(name for name in numbers if _TEXT_TYPE.match(types[name])))
         if texts:
             bits = [f"({_trouble_sql(at[name])} << {2 * i})" for i, name in enumerate(texts)]
             select.append(f"CAST({' | '.join(bits)} AS INTEGER) AS trouble")
-        return cls(sql=f"SELECT {', '.join(select)} FROM {relation}", used=used, tiling=tiling, texts=texts)
+        return cls(
+            sql=f"SELECT {', '.join(select)} FROM {relation}", used=used, tiling=tiling, texts=texts, times=times
+        )
 
     def columns_of(self, batch: pa.RecordBatch) -> Batch:
         """A batch of this query, ready to be screened."""
@@ -205,7 +212,9 @@ class _Query:
         if not self.used.time:
             return {}
         state = _numpy(batch, "time_state")
-        return {"no_time": state == 1, "times": {self.used.time: state == 2}}
+        strange = state == 2
+        shapes = batch.column("time_shape").take(pa.array(np.flatnonzero(strange))).to_pylist()
+        return {"no_time": state == 1, "times": strange, "time_shapes": shapes}
 
 
 def _check_types(used: ColumnMap, types: dict[str, str], numbers: list[str], tiling: Tiling) -> None:

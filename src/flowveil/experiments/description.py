@@ -90,6 +90,7 @@ class Description:
         person_case: ``fold`` if persons that differ in upper and lower case only are one, else ``keep``.
         nobody: rows without a known person, by what stands there instead.
         columns: which column served as what.
+        notes: what to know about how the input was taken.
         trips: number of trips.
         weight: sum of the weights, or None.
         mean_weight: mean weight of a trip, or None.
@@ -109,6 +110,7 @@ class Description:
     person_case: str
     nobody: Mapping[str, int]
     columns: Mapping[str, str]
+    notes: tuple[str, ...]
     trips: int
     weight: float | None
     mean_weight: float | None
@@ -135,6 +137,7 @@ class Description:
             yield f"  left out       {count:,} {reason}"
         used = ", ".join(f"{role} = {column}" for role, column in self.columns.items())
         yield f"Columns          {used or 'given as flows'}"
+        yield from self.notes
         yield f"Trips            {self.trips:,}"
         if self.contributors is not None:
             yield f"People           {self.contributors.people:,}, upper and lower case: {self.person_case}"
@@ -219,6 +222,7 @@ def describe_flows(flows: Flows, *, k: int = 10, max_suppressed: float = 0.1) ->
         rows=flows.intake.rows,
         left_out=dict(flows.intake.left_out),
         columns=dict(flows.intake.columns),
+        notes=flows.intake.notes,
         person_case=flows.intake.person_case,
         nobody=dict(flows.intake.nobody),
         trips=trips,

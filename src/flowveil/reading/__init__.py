@@ -11,6 +11,7 @@ import numpy as np
 from flowveil.errors import ParameterError
 from flowveil.reading.columns import ROLES, ColumnMap
 from flowveil.reading.partitions import parse_partition_columns
+from flowveil.reading.times import check_time_options
 from flowveil.slices import Every, check_slice_columns
 from flowveil.zoning.h3 import MAX_RESOLUTION
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 PERSON_CASES = ("fold", "keep")
 #: What a report records under the name by which users give it; columns, zones and slices are recorded apart.
-_PLAIN = ("resolution", "max_dropped", "skip_unknown", "partition_columns", "person_case")
+_PLAIN = ("resolution", "max_dropped", "skip_unknown", "partition_columns", "person_case", "time_format", "timezone")
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class Reading:
         skip_unknown: leave out rows with an unknown tile, instead of refusing them.
         partition_columns: columns that come from the folders of the files.
         person_case: one of `PERSON_CASES`: whether persons that differ in upper and lower case only are one.
+        time_format: the format of strptime by which times are read, instead of the recognised forms.
+        timezone: the zone in whose local time instants are taken: Unix times, and times with a zone. UTC without it.
     """
 
     columns: ColumnMap = field(default_factory=ColumnMap)
@@ -47,6 +50,8 @@ class Reading:
     skip_unknown: bool = False
     partition_columns: tuple[str, ...] = ()
     person_case: str = "fold"
+    time_format: str | None = None
+    timezone: str | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.resolution, bool) or not isinstance(self.resolution, int | np.integer):
@@ -59,6 +64,9 @@ class Reading:
             raise ParameterError(
                 f"person_case (--person-case) must be one of {', '.join(PERSON_CASES)}; found {self.person_case!r}."
             )
+        check_time_options(self.time_format, self.timezone)
+        if (self.time_format or self.timezone) and not self.columns.time:
+            raise ParameterError("time_format and timezone (--time-format, --timezone) need a time (--time).")
         if self.columns.slice_names() or self.every is not None:
             check_slice_columns(self.columns.by, time=self.columns.time, every=self.every)
 

@@ -9,6 +9,7 @@ never values.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
@@ -19,6 +20,7 @@ from flowveil.errors import DataError
 from flowveil.flows import Intake
 from flowveil.reading import Reading
 from flowveil.reading.tiling import NO_TILE, H3Tiling, Mask, Tiling, index_points
+from flowveil.reading.times import TimeForm
 from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64
 
 #: One row may stand for at most this many trips and for at most this weight: sums of whole numbers stay
@@ -59,7 +61,8 @@ class Batch:
         texts: for each number column with text in it, by name, which rows hold text that is no number.
         commas: whether such a text is a number with a decimal comma.
         no_time, no_attribute: rows whose time or one of whose attributes is missing, where slices are asked for.
-        times: for the time column, by name, which rows hold what is no time.
+        times: rows whose time is none, where slices of time are asked for.
+        time_shapes: how these look; see `flowveil.reading.times`.
     """
 
     points: tuple[NDArray[np.float64], ...] | None = None
@@ -70,7 +73,8 @@ class Batch:
     commas: bool = False
     no_time: Mask | None = None
     no_attribute: Mask | None = None
-    times: dict[str, Mask] = field(default_factory=dict)
+    times: Mask | None = None
+    time_shapes: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.points[0] if self.points is not None else self.tiles[0])  # type: ignore[index]
@@ -113,7 +117,9 @@ class _Finding:
 class Screening:
     """Passes batches in the order of the table, keeps the counts, and speaks once at the end."""
 
-    def __init__(self, reading: Reading, tiling: Tiling) -> None:
+    def __init__(self, reading: Reading, tiling: Tiling, *, times: TimeForm | None = None) -> None:
+        self._times = times
+        self._time_shapes: Counter[str] = Counter()
         self._reading = reading
         self._tiling = tiling
         self._rows = 0
@@ -139,9 +145,10 @@ class Screening:
         for column, text in batch.texts.items():
             self._find(f"text that is not a number in column {column!r}", text)
             unusable |= text
-        for column, strange in batch.times.items():
-            self._find(f"a time that cannot be read in column {column!r}", strange)
-            unusable |= strange
+        if batch.times is not None:
+            self._find(self._no_time, batch.times)
+            self._time_shapes.update(batch.time_shapes)
+            unusable |= batch.times
         unusable |= self._check_amounts(batch) | self._check_tiles(batch)
         gaps = self._gaps(batch)
         for reason in REASONS:
@@ -176,7 +183,9 @@ class Screening:
             DataError: with everything that was found, if there are errors, too many gaps, or no row is left.
         """
         resolutions = np.flatnonzero(self._resolutions)
-        problems = [f"{what}: {found}" for what, found in self._errors.items()]
+        problems = [f"{what}: {found}{self._like(what)}" for what, found in self._errors.items()]
+        if self._times is not None and self._times.problem is not None:
+            problems.append(f"column {self._reading.columns.time!r} has no one reading as times: {self._times.problem}")
         if len(resolutions) > 1:
             shares = ", ".join(f"{r}: {self._resolutions[r]:,} ends" for r in resolutions)
             problems.append(f"several H3 resolutions, all tiles must have the same ({shares})")
@@ -198,7 +207,19 @@ class Screening:
         # Given cells that are coarser than asked for keep their own resolution: that is the one that was read.
         as_read = replace(self._reading, resolution=min([*resolutions.tolist(), self._reading.resolution]))
         left_out = {reason: n for reason, n in self._left_out.items() if n}
-        return Intake(rows=self._rows, left_out=left_out, nobody=nobody, **as_read.to_dict())
+        notes = (self._times.note,) if self._times is not None and self._times.note else ()
+        return Intake(rows=self._rows, left_out=left_out, nobody=nobody, notes=notes, **as_read.to_dict())
+
+    @property
+    def _no_time(self) -> str:
+        return f"a time of another form than most, or on no calendar, in column {self._reading.columns.time!r}"
+
+    def _like(self, what: str) -> str:
+        """The shapes of the times that cannot be read, the most frequent first."""
+        if what != self._no_time:
+            return ""
+        shapes = sorted(self._time_shapes, key=lambda shape: (-self._time_shapes[shape], shape))
+        return ", such as " + ", ".join(f"'{shape}'" for shape in shapes[:_EXAMPLES]) + " (9 a digit, A a letter)"
 
     def _find(self, what: str, mask: Mask) -> None:
         if mask.any():
@@ -282,6 +303,11 @@ class Screening:
             hints.append("numbers with a decimal comma must be written with a point.")
         if any("a tile that is not" in p for p in problems):
             hints.append("leave rows with unknown tiles out with skip_unknown (--skip-unknown).")
+        if self._time_shapes:
+            hints.append(
+                "times need a date with a year of four digits from 1900 to 2100, all in one form; other forms are read "
+                "with time_format (--time-format), such as '%m/%d/%y %H:%M'."
+            )
         if self._left_out_text():
             problems = [*problems, f"besides, rows with gaps: {self._left_out_text()}"]
         name = label[:1].upper() + label[1:]

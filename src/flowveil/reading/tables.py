@@ -77,6 +77,10 @@ class Table(Protocol):
         """Make these columns readable as c0, c1, ...; return a FROM clause."""
         ...
 
+    def kept(self, con: Any, relation: str) -> str:
+        """A FROM clause of the same rows that can be read more than once."""
+        ...
+
 
 def open_table(con: Any, source: Any, *, partition_columns: Sequence[str] = ()) -> Table:
     """Find out what the source is and which columns it has.
@@ -255,6 +259,10 @@ class FileTable:
         selected = ", ".join(f"{self.identifiers[p]} AS c{i}" for i, p in enumerate(positions))
         return f"(SELECT {selected} FROM {self.relation})"
 
+    def kept(self, con: Any, relation: str) -> str:  # noqa: ARG002  the interface of `Table`
+        """Files can be read again."""
+        return relation
+
 
 # ---- tables in memory --------------------------------------------------------------------------------------
 
@@ -287,6 +295,13 @@ class MemoryTable:
         """Register the selected columns, without a copy where the table is Arrow."""
         con.register(_NAME_IN_DUCKDB, self.columns.select(positions))
         return _NAME_IN_DUCKDB
+
+    def kept(self, con: Any, relation: str) -> str:
+        """A stream is gone once it is read, so DuckDB keeps its rows, on disk where they outgrow the memory."""
+        if isinstance(self.columns, _ReaderColumns | _DatasetColumns):
+            con.execute(f"CREATE TEMP TABLE {_NAME_IN_DUCKDB}_kept AS SELECT * FROM {relation}")
+            return f"{_NAME_IN_DUCKDB}_kept"
+        return relation
 
 
 def _numbered(positions: Sequence[int]) -> list[str]:

@@ -73,6 +73,8 @@ def prepare_gps(
     gap: float = 180.0,
     dwell: float | None = 300.0,
     dwell_radius: float = 100.0,
+    time_format: str | None = None,
+    timezone: str | None = None,
 ) -> Prepared:
     """Make trips from points.
 
@@ -85,6 +87,8 @@ def prepare_gps(
         gap: seconds without a point after which a trip has ended.
         dwell: seconds within ``dwell_radius`` after which a trip has ended; None for gaps only.
         dwell_radius: metres.
+        time_format: format of ``strptime`` for times that are not recognised; see `flowveil.reading.times`.
+        timezone: local time for Unix times and times with a zone, which are taken in UTC without it.
 
     Returns:
         Trips with the columns of `TRIPS`, in the order of persons and times.
@@ -94,7 +98,7 @@ def prepare_gps(
         DataError: columns are missing, or no point can be used.
     """
     _check_rules(gap, dwell, dwell_radius)
-    with opened(source) as table:
+    with opened(source, time_format=time_format, timezone=timezone) as table:
         columns = choose_columns(
             {"person": person, "time": time, "lat": lat, "lon": lon},
             {"person": PERSONS, "time": TIMES, "lat": LATITUDES, "lon": LONGITUDES},

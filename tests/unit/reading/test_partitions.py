@@ -51,7 +51,7 @@ def test_other_readers_see_no_column_either(tmp_path):
     zones = write(pa.table({"zone": ["a", "b"], "lat": [48.0, 48.1], "lon": [2.0, 2.1]}), folder / "z.parquet")
     assert "name" not in read_zones(zones).columns
     assert read_records(zones).column_names == ["zone", "lat", "lon"]
-    points = {"person": ["p", "p"], "time": [0, 60], "lat": [48.0, 48.1], "lon": [2.0, 2.1]}
+    points = {"person": ["p", "p"], "time": [1_700_000_000, 1_700_000_060], "lat": [48.0, 48.1], "lon": [2.0, 2.1]}
     for ending in ("csv", "parquet"):
         trips = prepare("gps", write(pa.table(points), folder / f"g.{ending}"), dwell=None).trips
         assert trips["person_id"].to_pylist() == ["p"]

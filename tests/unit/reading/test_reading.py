@@ -9,8 +9,10 @@ from flowveil.engines import read_flows
 from flowveil.errors import ParameterError
 from flowveil.reading import Reading
 
-CELL = "8a1fb46622dffff"
-TABLE = pa.table({"a": [CELL] * 200, "b": [CELL] * 200, "w": [2.5] * 200, "sex": ["f", "m"] * 100, "at": [0] * 200})
+CELL, AT = "8a1fb46622dffff", 1_700_000_000
+TABLE = pa.table(
+    {"a": [CELL] * 200, "b": [CELL] * 200, "w": [2.5] * 200, "sex": ["f", "m"] * 100, "at": [1_700_000_000] * 200}
+)
 
 
 def test_what_a_report_records_reads_the_same_again():
