@@ -103,8 +103,8 @@ MUTANTS = (
     ),
     Mutant(
         "verify: nobody is enough people",
-        'f"coalesce(people, 0) < {literal(people)}"',
-        '"coalesce(people, 0) < 0"',
+        'f"coalesce({unit.recounted}, 0) < {enough}"',
+        'f"coalesce({unit.recounted}, 0) < {0 if unit.members else enough}"',
         ("unit/verify/test_verify.py",),
     ),
     Mutant(

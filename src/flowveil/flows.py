@@ -316,6 +316,7 @@ class Intake:
         columns: which input column served as what.
         resolution: H3 resolution of the tiles, or None for tiles of the user's own.
         zones: which column of the user's own map served as what.
+        within: the study area as text; a placeholder where it came from a file; None where there was none.
         max_dropped, skip_unknown: how tolerant the reading was.
         partition_columns: columns that were taken from the paths of the files.
         by_many: whether attributes with many values were allowed to make slices.
@@ -330,6 +331,7 @@ class Intake:
     columns: dict[str, str] = field(default_factory=dict)
     resolution: int | None = None
     zones: dict[str, str] = field(default_factory=dict)
+    within: str | None = None
     max_dropped: float = 0.05
     skip_unknown: bool = False
     partition_columns: tuple[str, ...] = ()
@@ -352,6 +354,7 @@ class Intake:
             "partition_columns": list(self.partition_columns),
             "person_case": self.person_case,
             "zones": dict(self.zones),
+            "within": self.within,
         }
 
     def about_reading(self, *, counted: bool = True) -> list[str]:

@@ -4,7 +4,7 @@ A guarantee is a set of thresholds, one for each unit it protects. A cell is saf
 unit is monotone (merging cells never lowers a value), and that is all the methods rely on, so every method works
 for every guarantee.
 
-What a unit is stands in `UNITS`: how a cell's value is taken, what k asks of it, what the data must have, and its
+`UNITS` says what a unit is: how a cell's value is taken, what k asks of it, what the data must have, and its
 words. To add one, add it there, give `Guarantee` a field of its name, and let `flowveil.flows.Cells` carry its value.
 """
 
@@ -307,7 +307,7 @@ def _given_population(least: float) -> float:
 
 
 def check_max_suppressed(share: float) -> None:
-    """Refuse a share of suppression that is none.
+    """Refuse a max_suppressed that is not a share.
 
     Raises:
         ParameterError: it is not a number of at least 0 and below 1.

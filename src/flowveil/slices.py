@@ -52,7 +52,7 @@ class Every:
         """Read a step of time.
 
         Raises:
-            ParameterError: it is none.
+            ParameterError: it is not one of these.
         """
         name = text.strip().lower()
         if name in _LABELS:
@@ -279,7 +279,7 @@ def refuse_many_combinations(flows: SlicedFlows) -> None:
     """Refuse to make a matrix of each combination of attributes where the combinations are as many as identifiers.
 
     Two columns of forty values each pass for classes and, together, name every contributor. A study cuts by several
-    attributes as well but makes matrices of single ones, so this is no part of reading; single columns are, see
+    attributes as well but makes matrices of single ones, so reading does not check this; it checks single columns, see
     `refuse_many_values`. Flows that were not read, but made by the caller, have no rows to hold against.
 
     Raises:

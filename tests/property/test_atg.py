@@ -18,7 +18,7 @@ from reference import prunings as slow
 from reference.trees import children
 from samples.strategies import flow_tables, hierarchies
 
-SEARCH = settings(max_examples=100, deadline=None)
+SEARCH = settings(max_examples=50, deadline=None)
 
 
 def widest(tree: Hierarchy, nodes: np.ndarray) -> set[int]:
@@ -130,7 +130,7 @@ def test_a_tie_that_rounding_hides_is_still_the_optimum():
     assert found == pytest.approx((9 * weight.sum() - 5 * weight[1:].sum()) / weight[0])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(problems(), st.sampled_from([0.0, 0.1, 0.3]), st.sampled_from(["auto", 1.0, 4.0, 100.0]))
 def test_dual_never_exceeds_its_budget(problem, max_suppressed, v_target):
     flows, guarantee = problem
@@ -142,7 +142,7 @@ def test_dual_never_exceeds_its_budget(problem, max_suppressed, v_target):
     assert volume[~plan.kept].sum() <= max_suppressed * volume.sum()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(problems(), st.sampled_from([0.0, 1.0, 2.0, 5.0, None]))
 def test_soft_keeps_nothing_larger_than_lambda_that_can_be_split(problem, lambda_):
     flows, guarantee = problem

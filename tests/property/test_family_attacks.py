@@ -22,7 +22,7 @@ from flowveil.verify import verify_release
 from reference.differencing import attacks
 from samples.strategies import hierarchies
 
-QUICK = settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+QUICK = settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
 TREE_METHODS = ("odkanon", "oigh", "suppression", "atg-dual")
 
 
@@ -138,7 +138,7 @@ def cells_by_zone(release) -> Counter:
     return Counter(dict(zip(pairs, cells.trips.tolist(), strict=True)))
 
 
-@settings(QUICK, max_examples=8)
+@settings(QUICK, max_examples=5)
 @given(hours(), st.integers(2, 4), st.sampled_from(TREE_METHODS), st.booleans(), st.booleans())
 def test_whatever_family_is_published_holds(flows, k, method, people, shared):
     family = family_of(

@@ -44,7 +44,7 @@ def together(frame: Frame, groups: set[frozenset[int]]) -> set[frozenset[int]]:
     return set(cells.values())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(placed_problems(max_rows=16), SHARES, st.sampled_from([1, 2, 4, 100]))
 def test_same_boxes_as_the_plain_loop(problem, max_suppressed, neighbors):
     flows, guarantee = problem
@@ -58,7 +58,7 @@ def test_same_boxes_as_the_plain_loop(problem, max_suppressed, neighbors):
     assert published(plan) == together(frame, want)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(placed_problems(), st.sampled_from([1, 3, 100]))
 def test_the_graph_is_symmetric_and_of_nearest_neighbours(problem, neighbors):
     flows, _ = problem
@@ -75,7 +75,7 @@ def test_the_graph_is_symmetric_and_of_nearest_neighbours(problem, neighbors):
         assert set(nearer) <= set(mine)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(placed_problems(), SHARES, st.sampled_from([glove, glove_sk]), st.sampled_from([2, 100]))
 def test_boxes_are_safe_and_suppression_stays_within_its_limit(problem, max_suppressed, method, neighbors):
     flows, guarantee = problem
@@ -91,7 +91,7 @@ def test_boxes_are_safe_and_suppression_stays_within_its_limit(problem, max_supp
         assert is_safe(flows, guarantee, cell)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(placed_problems(max_rows=16), SHARES)
 def test_glove_sk_cuts_as_low_as_it_may(problem, max_suppressed):
     flows, guarantee = problem
@@ -164,7 +164,7 @@ def test_neighbors_is_a_positive_number(method):
 def test_the_order_of_the_published_comparison(shared_data, file, resolution, columns):
     """GLOVE is finer than ATG-Dual, and scikit-learn's clustering much coarser than GLOVE."""
     table = pq.read_table(shared_data / file)
-    some = table.take(np.sort(np.random.default_rng(1).permutation(len(table))[:6000]))
+    some = table.take(np.sort(np.random.default_rng(1).permutation(len(table))[:2500]))
     flows = read_trips(some, resolution=resolution, **columns)
     error = {
         method: anonymize(flows, method, k=10).metrics()["trips"]["mean_generalization_error"]

@@ -26,7 +26,7 @@ def counts_by_code(flows: Flows, bound: int | None) -> dict[tuple[str, str], int
     return {pair: int(n) for pair, n in zip(ends, trips, strict=True) if n}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_no_person_changes_the_counts_by_more_than_the_bound(data):
     origins, destinations = data.draw(hierarchies()), data.draw(hierarchies())

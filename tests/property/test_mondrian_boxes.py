@@ -28,7 +28,7 @@ def partitions(flows: Flows, guarantee: Guarantee, partitioning: str) -> set[fro
     return {frozenset(np.flatnonzero(group == g).tolist()) for g in range(int(group.max()) + 1)}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(placed_problems(), PARTITIONINGS)
 def test_same_partitions_as_the_recursion(problem, partitioning):
     flows, guarantee = problem
@@ -38,7 +38,7 @@ def test_same_partitions_as_the_recursion(problem, partitioning):
     assert got == slow_mondrian(flows, guarantee, frame, strict=partitioning == "strict")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(placed_problems(), PARTITIONINGS)
 def test_every_partition_is_safe_and_no_cut_is_left(problem, partitioning):
     flows, guarantee = problem
@@ -50,7 +50,7 @@ def test_every_partition_is_safe_and_no_cut_is_left(problem, partitioning):
             assert not (is_safe(flows, guarantee, left) and is_safe(flows, guarantee, right))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(placed_problems())
 def test_with_trips_alone_not_even_a_cut_off_the_median_is_left(problem):
     flows, guarantee = problem
@@ -64,7 +64,7 @@ def test_with_trips_alone_not_even_a_cut_off_the_median_is_left(problem):
                 assert min(left, flows.trips[members].sum() - left) < guarantee.k
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(placed_problems(), PARTITIONINGS)
 def test_the_plan_publishes_the_boxes_of_the_partitions(problem, partitioning):
     flows, guarantee = problem
@@ -90,7 +90,7 @@ def bounds(plan: Plan, flow: int):
     return (o.x0[a], o.x1[a]), (o.y0[a], o.y1[a]), (d.x0[b], d.x1[b]), (d.y0[b], d.y1[b])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(placed_problems())
 def test_strict_boxes_share_no_flow(problem):
     flows, guarantee = problem

@@ -15,7 +15,7 @@ from flowveil.methods.pair_divisions import PairTable
 from flowveil.methods.paircut import frontier, paircut
 from reference import paircut as slow
 
-SEARCH = settings(max_examples=60, deadline=None)
+SEARCH = settings(max_examples=40, deadline=None)
 CLASS = [("odkanon", {"budget": "volume"}), ("atg-dual", {}), ("oigh", {}), ("twincut", {"effort": 0.0})]
 
 

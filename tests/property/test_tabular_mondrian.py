@@ -55,7 +55,7 @@ def tables(draw):
     return pa.table(arrays), names
 
 
-settings_ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings_ = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @settings_

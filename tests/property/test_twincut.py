@@ -24,7 +24,7 @@ from reference import twincut as slow
 from reference.prunings import all_cuts
 from samples.strategies import flow_tables
 
-SEARCH = settings(max_examples=80, deadline=None)
+SEARCH = settings(max_examples=40, deadline=None)
 BUDGETS = st.sampled_from([0.0, 0.05, 0.1, 0.3, 0.6])
 
 
@@ -144,7 +144,7 @@ def test_never_below_the_best_map_and_never_over_the_budget(problem, share):
         assert mean_error(flows, guarantee, plan) >= want * (1 - 1e-9)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(problems(), BUDGETS, st.sampled_from([0.0, 1.0]))
 def test_never_worse_than_odkanon_with_the_same_budget(problem, share, effort):
     flows, guarantee = problem
@@ -166,7 +166,7 @@ def measured(flows, guarantee, plan, objective):
     return -value if objective == "cells" else value
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(problems(), BUDGETS, st.sampled_from(list(MEASURES)))
 def test_other_objectives_are_no_worse_than_odkanon_either(problem, share, objective):
     flows, guarantee = problem
@@ -201,7 +201,7 @@ def test_the_floor_is_exact(problem, share):
         assert floor == pytest.approx(mean / spent)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(problems(), BUDGETS, st.sampled_from(["twincut", "odkanon", "atg-dual", "oigh", "suppression"]))
 def test_no_release_is_below_the_floor(problem, share, method):
     flows, guarantee = problem

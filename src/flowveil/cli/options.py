@@ -67,12 +67,22 @@ reading = options(
     click.option("--weight", metavar="COLUMN", help="Column of the weight (represented inhabitants)."),
     click.option("--person", metavar="COLUMN", help="Column that identifies the person."),
     click.option("--person-case", metavar="fold|keep", help="Take A7 and a7 for one person, or for two [fold]."),
-    click.option("--zones", type=PLACE, metavar="FILE", help="Map whose zones are the tiles (CSV, GeoJSON, ...)."),
+    click.option(
+        "--zones",
+        type=PLACE,
+        metavar="FILE",
+        help="Map whose zones are the tiles: codes, or polygons for coordinates (CSV, GeoJSON, ...).",
+    ),
     click.option("--zones-tile", metavar="COLUMN", help="The map's column of zone codes."),
     click.option("--zones-parent", metavar="COLUMN", help="The map's column of each zone's parent."),
     click.option("--zones-levels", metavar="A,B,...", help="The map's nested codes, coarsest to finest."),
     click.option("--zones-name", metavar="COLUMN", help="The map's column of zone names."),
     click.option("--zones-root", metavar="CODE", help="Code of a root above several topmost zones."),
+    click.option(
+        "--within",
+        metavar="AREA",
+        help="Only trips inside west,south,east,north, H3 cells separated by commas, or the polygons of a file.",
+    ),
     click.option("--max-dropped", type=float, help="Largest share of unusable rows [default: 0.05]."),
     click.option("--skip-unknown", is_flag=True, default=None, help="Leave out rows whose tile is unknown."),
     click.option(

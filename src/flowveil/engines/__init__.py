@@ -69,6 +69,7 @@ def read_trips(
     weight: str | None = None,
     trips: str | None = None,
     zones: Any = None,
+    within: Any = None,
     max_dropped: float = 0.05,
     skip_unknown: bool = False,
     partition_columns: str | Sequence[str] = (),
@@ -105,7 +106,11 @@ def read_trips(
         trips: column that says how many trips a row stands for. ``trips``, ``n_trips`` and ``count`` are
             recognised beside tile columns only; an empty text means none.
         zones: a map of the user's own whose zones are the tiles, instead of H3 cells: what `read_zones` returns, or
-            what it takes. The ends must then be codes of its zones.
+            what it takes. The ends are then codes of its zones, or, where the map has outlines, coordinates: a point on
+            a border belongs to the zone with the smallest code, rows with a point in no zone are left out and counted.
+        within: the study area: ``"west,south,east,north"`` in degrees, H3 cells separated by commas, a file with
+            polygons or a geopandas table. A tile is in it when its centre is; rows with an end outside are left out,
+            counted, and not held against ``max_dropped``.
         max_dropped: share of the rows that may be left out; rows that stand for no trip are not counted.
         skip_unknown: leave out rows with a tile that is not an H3 cell, instead of refusing them.
         partition_columns: columns come from the contents of files. These come from folders such as ``month=3``,
@@ -130,6 +135,7 @@ def read_trips(
         weight=weight,
         trips=trips,
         zones=zones,
+        within=within,
         max_dropped=max_dropped,
         skip_unknown=skip_unknown,
         partition_columns=partition_columns,
@@ -156,6 +162,7 @@ def read_slices(
     weight: str | None = None,
     trips: str | None = None,
     zones: Any = None,
+    within: Any = None,
     max_dropped: float = 0.05,
     skip_unknown: bool = False,
     partition_columns: str | Sequence[str] = (),
@@ -204,6 +211,7 @@ def read_slices(
         weight=weight,
         trips=trips,
         zones=zones,
+        within=within,
         max_dropped=max_dropped,
         skip_unknown=skip_unknown,
         partition_columns=partition_columns,

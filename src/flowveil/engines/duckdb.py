@@ -72,7 +72,7 @@ def read(
                 reading.columns,
                 table.names,
                 holds_tiles=lambda name: _holds_tiles(con, table, name, tiling),
-                points=tiling.takes_points,
+                cells=isinstance(tiling, H3Tiling),
                 partitions=table.partitions,
                 header=lambda: table.header(con),
             )
@@ -99,8 +99,9 @@ def read(
 def _refuse_points(used: ColumnMap, tiling: Tiling) -> None:
     if not used.has_tiles and not tiling.takes_points:
         raise ParameterError(
-            "With a map of zones the ends must be codes of its zones; found coordinates. "
-            "Hint: name the columns with origin_tile and destination_tile (--origin-tile, --destination-tile)."
+            "The ends are coordinates, and the map has no outlines to find them in. Hint: give a map with polygons "
+            "(GeoJSON, GeoPackage, GeoParquet), or name columns with codes of its zones: origin_tile and "
+            "destination_tile (--origin-tile, --destination-tile)."
         )
 
 

@@ -17,8 +17,8 @@ from flowveil.publish.spreadsheets import write_csv
 if TYPE_CHECKING:
     from flowveil.experiments.study import Study
 
-#: Who is protected, in the papers' words.
-_PROTECTED = {"trips": "participants", "population": "population", "people": "people"}
+#: Who is protected, in the papers' words where they have some.
+_PROTECTED = {"trips": "the participants", "population": "the population"}
 _BASES = {"trips": "participants", "weight": "population"}
 _MEASURES = ("c_dm", "c_avg", "mean_generalization_error", "reconstruction_loss")
 #: How coarse a segment became; less is better for both.
@@ -84,7 +84,7 @@ def _of(study: Study, **wanted: Any) -> list[dict[str, Any]]:
 
 
 def _protected(protect: str) -> str:
-    return " and ".join(f"the {_PROTECTED[unit]}" if unit != "people" else "people" for unit in protect.split("+"))
+    return " and ".join(_PROTECTED.get(unit, unit) for unit in protect.split("+"))
 
 
 def _cross_check(study: Study) -> Sheet:

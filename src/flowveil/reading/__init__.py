@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flowveil.errors import ParameterError
+from flowveil.reading.areas import Area, parse_area
 from flowveil.reading.columns import ROLES, ColumnMap
 from flowveil.reading.partitions import parse_partition_columns
 from flowveil.reading.times import check_time_options
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
 
 PERSON_CASES = ("fold", "keep")
 #: What a report records under the name by which users give it; columns, zones and slices are recorded apart.
-_PLAIN = ("resolution", "max_dropped", "skip_unknown", "partition_columns", "person_case", "time_format", "timezone")
+_PLAIN = (
+    "resolution", "within", "max_dropped", "skip_unknown", "partition_columns", "person_case", "time_format",
+    "timezone",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class Reading:
         by_many: whether attributes with many values may make slices; see `flowveil.slices.refuse_many_values`.
         resolution: H3 resolution of the tiles, from 0 to 15; given tiles that are coarser keep their own.
         zones: the map whose zones are the tiles, instead of H3 cells.
+        within: the study area; trips with an end outside are left out.
         max_dropped: share of the rows that may be left out, from 0 to 1.
         skip_unknown: leave out rows with an unknown tile, instead of refusing them.
         partition_columns: columns that come from the folders of the files.
@@ -46,6 +51,7 @@ class Reading:
     by_many: bool = False
     resolution: int = 10
     zones: ZoneMap | None = None
+    within: Area | None = None
     max_dropped: float = 0.05
     skip_unknown: bool = False
     partition_columns: tuple[str, ...] = ()
@@ -72,7 +78,13 @@ class Reading:
 
     @classmethod
     def of(
-        cls, *, zones: Any = None, every: str | None = None, partition_columns: str | Iterable[str] = (), **given: Any
+        cls,
+        *,
+        zones: Any = None,
+        within: Any = None,
+        every: str | None = None,
+        partition_columns: str | Iterable[str] = (),
+        **given: Any,
     ) -> Reading:
         """From what users give by name; see `flowveil.read_slices`.
 
@@ -84,6 +96,7 @@ class Reading:
             columns=columns,
             every=None if every is None else Every.parse(every),
             zones=_map_of(zones),
+            within=parse_area(within),
             partition_columns=parse_partition_columns(partition_columns),
             **given,
         )
@@ -122,7 +135,8 @@ class Reading:
             "resolution": self.resolution if self.zones is None else None,
             "zones": {} if self.zones is None else self.zones.columns,
             "by_many": self.by_many,
-            **{name: getattr(self, name) for name in _PLAIN if name != "resolution"},
+            "within": None if self.within is None else self.within.text,
+            **{name: getattr(self, name) for name in _PLAIN if name not in ("resolution", "within")},
         }
 
 

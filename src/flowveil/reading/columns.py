@@ -183,7 +183,7 @@ def complete(
     names: Sequence[str],
     *,
     holds_tiles: Callable[[str], bool],
-    points: bool = True,
+    cells: bool = True,
     partitions: Sequence[str] = (),
     header: Callable[[], Header] | None = None,
 ) -> ColumnMap:
@@ -194,8 +194,8 @@ def complete(
         names: the columns of the table.
         holds_tiles: whether a column's first values are tiles; asked only where a name alone leaves
             it open.
-        points: whether the ends may be coordinates, and tiles H3 cells; otherwise only columns that hold tiles
-            are recognised.
+        cells: whether tiles are H3 cells, which have names of their own. Tiles of a map have not: columns that hold
+            them are recognised, and before coordinates.
         partitions: those of the columns that come from the path of a file: trips may be cut by them, and nothing else.
         header: whether messages may repeat the names; by default what the names alone say.
 
@@ -211,7 +211,7 @@ def complete(
     _refuse_partitions(named, partitions)
     in_files = [name for name in names if name not in partitions]
     if not named.ends:
-        named = _recognise_ends(named, in_files, holds_tiles, header, points=points)
+        named = _recognise_ends(named, in_files, holds_tiles, header, cells=cells)
     if named.person is None:
         named = replace(named, person=_recognise_one("person", _PERSONS, named, in_files))
     if named.weight is None:
@@ -258,28 +258,31 @@ def _recognise_ends(
     holds_tiles: Callable[[str], bool],
     header: Callable[[], Header],
     *,
-    points: bool,
+    cells: bool,
 ) -> ColumnMap:
     by_key: dict[str, list[str]] = {}
     for name in names:
         by_key.setdefault(plain_name(name), []).append(name)
-    found: list[ColumnMap] = []
-    for start, end in _ENDS if points else ():
-        found += [
+
+    def coordinates() -> list[ColumnMap]:
+        return [
             replace(named, origin=o, destination=d)
+            for start, end in _ENDS
             for o, d in _alike(_coordinates(by_key, start), _coordinates(by_key, end))
         ]
-        found += [
-            replace(named, origin_tile=o, destination_tile=d)
-            for o, d in _alike(_spelled(by_key, start, _TILES), _spelled(by_key, end, _TILES))
-        ]
-    if not found:
-        found = [
+
+    def tiles(words: Iterable[str], holds: Callable[[str], bool] = lambda _: True) -> list[ColumnMap]:
+        return [
             replace(named, origin_tile=o, destination_tile=d)
             for start, end in _ENDS
-            for o, d in _alike(_spelled(by_key, start, _TILES_IF_HELD), _spelled(by_key, end, _TILES_IF_HELD))
-            if holds_tiles(o) and holds_tiles(d)
+            for o, d in _alike(_spelled(by_key, start, words), _spelled(by_key, end, words))
+            if holds(o) and holds(d)
         ]
+
+    if cells:
+        found = coordinates() + tiles(_TILES) or tiles(_TILES_IF_HELD, holds_tiles)
+    else:
+        found = tiles(_TILES_IF_HELD, holds_tiles) or coordinates()
     found = list(dict.fromkeys(found))
     if not found:
         raise DataError(

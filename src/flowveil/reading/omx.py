@@ -62,7 +62,7 @@ def open_omx(path: str | PathLike[str], *, most_zones: int) -> Iterator[Omx]:
         most_zones: how many zones are allowed; a matrix has the square of it.
 
     Raises:
-        DataError: it is no HDF5 file, or not of the plain form above. Nothing in the message is from the file.
+        DataError: it is not an HDF5 file, or not of the plain form above. Nothing in the message is from the file.
         MissingExtraError: h5py is not installed.
     """
     try:

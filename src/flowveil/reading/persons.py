@@ -2,8 +2,9 @@
 
 Taking one person for two, or nobody for somebody, would count people who are not there, and a cell would pass for
 safer than it is. So every doubt ends in fewer people: blanks and characters that nobody sees are taken off, upper and
-lower case are the same unless the user says otherwise, and words that stand for nobody are no person. Folding case is
-done on Arrow columns, by Python's tables of Unicode, so that every engine that hands over Arrow gives the same people.
+lower case are the same unless the user says otherwise, and words for a missing value do not count as a person. Folding
+case is done on Arrow columns, by Python's tables of Unicode, so that every engine that hands over Arrow gives the same
+people.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from flowveil.errors import DataError
 from flowveil.flows import Intake
 from flowveil.reading import Reading
-from flowveil.reading.tiling import NO_TILE, H3Tiling, Mask, Tiling, index_points
+from flowveil.reading.tiling import NO_TILE, Inside, Mask, Tiling
 from flowveil.reading.times import TimeForm
 from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64
 
@@ -41,11 +41,15 @@ MISSING_COUNT = "missing count"
 MISSING_WEIGHT = "missing weight"
 MISSING_TIME = "missing time"
 MISSING_ATTRIBUTE = "missing attribute"
+OUTSIDE_ZONES = "outside every zone"
+OUTSIDE_AREA = "outside the area"
 #: In order of precedence: a row with several gaps is counted under the first.
 REASONS = (
     NO_TRIPS, MISSING_END, OFF_EARTH, AT_ZERO, UNKNOWN_TILE, MISSING_COUNT, MISSING_WEIGHT, MISSING_TIME,
-    MISSING_ATTRIBUTE,
+    MISSING_ATTRIBUTE, OUTSIDE_ZONES, OUTSIDE_AREA,
 )  # fmt: skip
+#: Rows that nobody expects to count: they say nothing, or were asked to be left out.
+_NOT_EXPECTED = (NO_TRIPS, OUTSIDE_AREA)
 
 _EXAMPLES = 5
 
@@ -58,7 +62,7 @@ class Batch:
         points: latitude and longitude of the origin, then of the destination; or None.
         tiles: the two ends as numbers of the tiling; or None. One of the two is given.
         trips, weight: where there are such columns.
-        texts: for each number column with text in it, by name, which rows hold text that is no number.
+        texts: for each number column with text in it, by name, which rows hold text that is not a number.
         commas: whether such a text is a number with a decimal comma.
         no_time, no_attribute: rows whose time or one of whose attributes is missing, where slices are asked for.
         times: rows whose time is none, where slices of time are asked for.
@@ -132,6 +136,7 @@ class Screening:
         self._commas = False
         self._weight = 0.0
         self._rounding = 0.0
+        self._inside = Inside(reading.within, tiling)
 
     @property
     def rows(self) -> int:
@@ -156,8 +161,7 @@ class Screening:
                 gap = gaps[reason] & ~unusable
                 self._left_out[reason] += int(np.count_nonzero(gap))
                 unusable |= gap
-        rows = np.flatnonzero(~unusable)
-        origin, destination = self._ends(batch, rows)
+        rows, origin, destination = self._placed(batch, np.flatnonzero(~unusable))
         trips = np.ones(len(rows), np.int64) if batch.trips is None else batch.trips[rows].astype(np.int64)
         weight = None
         if batch.weight is not None:
@@ -281,14 +285,26 @@ class Screening:
                 gaps[UNKNOWN_TILE] = self._unknown(batch.tiles)
         return gaps
 
+    def _placed(self, batch: Batch, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], Cells64, Cells64]:
+        """Those of the rows that are where they should be, with the tiles of both ends."""
+        origin, destination = self._ends(batch, rows)
+        for reason, outside in (
+            (OUTSIDE_ZONES, [tiles == NO_TILE for tiles in (origin, destination)]),
+            (OUTSIDE_AREA, [~self._inside.of(tiles) for tiles in (origin, destination)]),
+        ):
+            lost = _any_of(outside)
+            if lost.any():
+                self._left_out[reason] += int(np.count_nonzero(lost))
+                rows, origin, destination = rows[~lost], origin[~lost], destination[~lost]
+        return rows, origin, destination
+
     def _ends(self, batch: Batch, rows: NDArray[np.int64]) -> tuple[Cells64, Cells64]:
-        if batch.points is not None and isinstance(self._tiling, H3Tiling):
-            resolution = self._tiling.resolution
+        if batch.points is not None:
             points = batch.points if len(rows) == len(batch) else tuple(p[rows] for p in batch.points)
             origin_lat, origin_lon, destination_lat, destination_lon = points
             return (
-                index_points(origin_lat, origin_lon, resolution),
-                index_points(destination_lat, destination_lon, resolution),
+                self._tiling.tiles_at(origin_lat, origin_lon),
+                self._tiling.tiles_at(destination_lat, destination_lon),
             )
         lifted = []
         for tiles in batch.tiles:  # type: ignore[union-attr]  # one of points and tiles is there
@@ -319,9 +335,8 @@ class Screening:
         )
 
     def _refuse_too_many_gaps(self, label: str) -> None:
-        # A row without trips says nothing, so it is neither lost nor expected.
-        left_out = sum(n for reason, n in self._left_out.items() if reason != NO_TRIPS)
-        expected = self._rows - self._left_out[NO_TRIPS]
+        left_out = sum(n for reason, n in self._left_out.items() if reason not in _NOT_EXPECTED)
+        expected = self._rows - sum(self._left_out[reason] for reason in _NOT_EXPECTED)
         if left_out <= self._reading.max_dropped * expected:
             return
         hint = "give a larger max_dropped (--max-dropped) if so many rows may be missing."
@@ -330,6 +345,11 @@ class Screening:
             hint = (
                 f"{self._on_earth_if_swapped:,} of the {off:,} rows off the earth would be on it with the "
                 "axes exchanged: are latitude and longitude swapped?"
+            )
+        if 2 * self._left_out[OUTSIDE_ZONES] > left_out:
+            hint = (
+                "is the map one of the same place? If it covers a part only, choose that part (--within), or give a "
+                "larger max_dropped (--max-dropped)."
             )
         raise DataError(
             f"Too many rows of {label} cannot be used: {left_out:,} of {expected:,} "

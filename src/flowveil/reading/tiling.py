@@ -15,10 +15,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from flowveil.errors import ParameterError
 from flowveil.hierarchy import Hierarchy
 from flowveil.reading import Reading
+from flowveil.reading.areas import Area
 from flowveil.zoning.files import ZoneMap
 from flowveil.zoning.h3 import MAX_RESOLUTION, PENTAGON_BASE_CELLS, Cells64, h3_hierarchy, parent_of, resolution_of
+from flowveil.zoning.locating import NOWHERE
 
 Mask = NDArray[np.bool_]
 
@@ -39,7 +42,7 @@ class Tiling(Protocol):
 
     @property
     def noun(self) -> str:
-        """What a value that is no tile is not: completes "a tile that is not ..."."""
+        """What a tile is, to complete the message "a tile that is not ..."."""
         ...
 
     @property
@@ -55,8 +58,16 @@ class Tiling(Protocol):
         """Which numbers are tiles."""
         ...
 
+    def tiles_at(self, lat: NDArray[np.float64], lon: NDArray[np.float64]) -> Cells64:
+        """The tile of each point on the earth; `NO_TILE` where none holds it. Only where points are taken."""
+        ...
+
     def lift(self, numbers: Cells64) -> Cells64:
         """The tiles to count by, where those given are finer."""
+        ...
+
+    def in_area(self, numbers: Cells64, area: Area) -> Mask:
+        """Which tiles have their centres in an area."""
         ...
 
     def resolutions(self, numbers: Cells64) -> NDArray[np.int64]:
@@ -89,9 +100,17 @@ class H3Tiling:
         """Valid cells."""
         return is_cell(numbers)
 
+    def tiles_at(self, lat: NDArray[np.float64], lon: NDArray[np.float64]) -> Cells64:
+        """The cell of each point: H3 covers the earth."""
+        return index_points(lat, lon, self.resolution)
+
     def lift(self, numbers: Cells64) -> Cells64:
         """Cells finer than the resolution become their ancestors."""
         return np.where(resolution_of(numbers) > self.resolution, parent_of(numbers, self.resolution), numbers)
+
+    def in_area(self, numbers: Cells64, area: Area) -> Mask:
+        """By the cells themselves."""
+        return area.holds_cells(numbers)
 
     def resolutions(self, numbers: Cells64) -> NDArray[np.int64]:
         """Counted as given, before anything is lifted."""
@@ -113,7 +132,18 @@ class MapTiling:
 
     zone_map: ZoneMap
     noun: str = "on the map"
-    takes_points: bool = False
+
+    @property
+    def takes_points(self) -> bool:
+        """Where the map has outlines, points can be found in them."""
+        return self.zone_map.locator is not None
+
+    def tiles_at(self, lat: NDArray[np.float64], lon: NDArray[np.float64]) -> Cells64:
+        """The zone whose outline holds each point."""
+        if self.zone_map.locator is None:
+            raise ParameterError("The map has no outlines, so points cannot be found on it.")
+        zone = self.zone_map.locator.zones_of(lat, lon).astype(np.int64)
+        return np.where(zone == NOWHERE, NO_TILE, zone + _FIRST_OF_MAP).astype(np.uint64)
 
     def tile_numbers(self, column: pa.Array) -> Cells64:
         """Look every code up on the map."""
@@ -130,6 +160,13 @@ class MapTiling:
     def lift(self, numbers: Cells64) -> Cells64:
         """Tiles of a map are what they are."""
         return numbers
+
+    def in_area(self, numbers: Cells64, area: Area) -> Mask:
+        """By the centres of the zones on the map."""
+        tree = self.zone_map.hierarchy
+        if tree.geography is None:
+            raise ParameterError("The map has no places, so none of its zones can be said to lie in the area.")
+        return area.holds(*tree.geography.centers(tree.leaf_node[numbers.astype(np.int64) - _FIRST_OF_MAP]))
 
     def resolutions(self, numbers: Cells64) -> NDArray[np.int64]:  # noqa: ARG002
         """A map has none."""
@@ -148,6 +185,27 @@ class MapTiling:
 def tiling_of(reading: Reading) -> Tiling:
     """What the tiles are, as a reading says."""
     return H3Tiling(reading.resolution) if reading.zones is None else MapTiling(reading.zones)
+
+
+class Inside:
+    """Which tiles lie in an area; each tile is asked about once."""
+
+    def __init__(self, area: Area | None, tiling: Tiling) -> None:
+        self._area, self._tiling = area, tiling
+        self._known = np.zeros(0, dtype=np.uint64)
+        self._inside = np.zeros(0, dtype=np.bool_)
+
+    def of(self, tiles: Cells64) -> Mask:
+        """Whether each tile lies in the area; all do where there is none."""
+        if self._area is None:
+            return np.ones(len(tiles), dtype=np.bool_)
+        new = np.setdiff1d(tiles, self._known)
+        if len(new):
+            known = np.concatenate((self._known, new))
+            inside = np.concatenate((self._inside, self._tiling.in_area(new, self._area)))
+            order = np.argsort(known)
+            self._known, self._inside = known[order], inside[order]
+        return self._inside[np.searchsorted(self._known, tiles)]
 
 
 def is_cell(cells: Cells64) -> Mask:

@@ -166,6 +166,7 @@ def _parameters(*, sliced: bool, noisy: bool) -> Schema:
         "skip_unknown": _FLAG,
         "time_format": {**_TEXT, "maxLength": 120},
         "timezone": {**_TEXT, "pattern": r"^[A-Za-z0-9_+/-]{1,64}$"},
+        "within": _or_null(_TEXT),
         "zones": _some_of(dict.fromkeys(("tile", "parent", "levels", "lat", "lon", "name"), _TEXT)),
     }
     if not noisy:

@@ -137,7 +137,7 @@ def command(method: str, parameters: Mapping[str, Any], written: Mapping[str, st
     Made from the published parameters, so it reveals nothing that they do not.
     """
     words = ["flowveil", "anonymize", "INPUT", "--method", method]
-    for name in ("k", "k_population", "l", "max_suppressed", "resolution", "max_dropped"):
+    for name in ("k", "k_population", "l", "max_suppressed", "resolution", "within", "max_dropped"):
         if parameters.get(name) is not None:
             words += [f"--{name.replace('_', '-')}", str(parameters[name])]
     protect = parameters.get("protect") or []

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from flowveil.verify.claims import TOLERANCE, Claims
 from flowveil.verify.database import Database, literal
+from flowveil.verify.units import COUNTED_ONCE, UNITS, counted_once
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
 
 
 def load_flows(db: Database, claims: Claims) -> None:
-    """``raw`` (flow, s, o, d, trips, weight): the flows that each published slice is held against; ``who``: persons.
+    """``raw`` (flow, s, o, d, trips, weight): the flows that each published slice is held against.
 
+    ``people_flow`` (flow, member): their persons; each unit whose members are counted once has such a table.
     Coarser matrices over common zones are sums: they are held against the rows that published cells of the finest
     slices count.
     """
     if claims.kind != "sliced":
         # Flows of one matrix are rows already, and keep their place in the input, by which boxes find them.
         db.define("raw", "SELECT row AS flow, 0::BIGINT AS s, o, d, trips, weight FROM rows")
-        db.define("who", "SELECT row AS flow, person FROM persons")
+        for unit in COUNTED_ONCE:
+            db.define(f"{unit}_flow", f"SELECT row AS flow, member FROM {unit}_row")
         return
     counted = "part JOIN rows USING (m)"
     if claims.shared:
@@ -38,21 +41,22 @@ def load_flows(db: Database, claims: Claims) -> None:
         "SELECT row_number() OVER (ORDER BY s, o, d) - 1 AS flow, * FROM (SELECT s, o, d, sum(trips)::BIGINT AS trips, "
         "sum(weight) AS weight FROM counted_row GROUP BY s, o, d)",
     )
-    db.create(
-        "who",
-        "SELECT DISTINCT flow, person FROM persons JOIN counted_row USING (row) JOIN raw USING (s, o, d)",
-    )
+    for unit in COUNTED_ONCE:
+        db.create(
+            f"{unit}_flow",
+            f"SELECT DISTINCT flow, member FROM {unit}_row JOIN counted_row USING (row) JOIN raw USING (s, o, d)",
+        )
 
 
-def group(db: Database, name: str, rows: str, *, people: bool, tiles: bool = False) -> None:
+def group(db: Database, name: str, rows: str, *, once: Collection[str], tiles: bool = False) -> None:
     """Count groups: ``rows`` has (flow, s, a, b, trips, weight), ``name`` gets (s, a, b, trips, weight) and more.
 
-    ``people`` are the distinct persons, ``begin_tiles`` and ``end_tiles`` the distinct tiles in which the trips begin
-    and end; each is empty where it is not asked for.
+    Of each unit in ``once`` the distinct members, such as ``people``; ``begin_tiles`` and ``end_tiles`` are the
+    distinct tiles in which the trips begin and end. Each is empty where it is not asked for.
     """
     found = f"SELECT s, a, b, sum(trips)::BIGINT AS trips, sum(weight) AS weight FROM {rows} GROUP BY s, a, b"
     counted = (
-        ("people", "person", "who", people),
+        *((UNITS[unit].column, "member", f"{unit}_flow", unit in once) for unit in COUNTED_ONCE),
         ("begin_tiles", "o", "(SELECT flow, o FROM raw)", tiles),
         ("end_tiles", "d", "(SELECT flow, d FROM raw)", tiles),
     )
@@ -87,10 +91,11 @@ def assign_flows(db: Database, claims: Claims, flows: Flows) -> None:
         )
     db.create("assigned", "SELECT * FROM located SEMI JOIN cells USING (a, b)")
     tiles = claims.threshold("locations") is not None
-    group(db, "counted", "assigned", people=flows.people is not None, tiles=tiles)
+    group(db, "counted", "assigned", once=counted_once(flows), tiles=tiles)
+    members = ", ".join(f"c.{UNITS[unit].column}" for unit in COUNTED_ONCE)
     db.create(
         "held",
-        "SELECT p.*, a, b, c.trips AS true_trips, c.weight AS true_weight, c.people, begin_tiles, end_tiles, "
+        f"SELECT p.*, a, b, c.trips AS true_trips, c.weight AS true_weight, {members}, begin_tiles, end_tiles, "
         "o.tiles AS tiles_o, d.tiles AS tiles_d, o.coarse AS coarse_o, d.coarse AS coarse_d FROM published p "
         "JOIN zone_o o ON origin_zone = o.zone AND p.s = o.s "
         "JOIN zone_d d ON destination_zone = d.zone AND p.s = d.s LEFT JOIN counted c ON c.a = o.z AND c.b = d.z",
@@ -117,8 +122,8 @@ def _list_hopeless(db: Database, claims: Claims) -> None:
         f"JOIN (SELECT * FROM up_o WHERE step = least({level}, top)) a ON raw.o = a.tile "
         f"JOIN (SELECT * FROM up_d WHERE step = least({level}, top)) b ON raw.d = b.tile",
     )
-    people, tiles = (claims.threshold(unit) is not None for unit in ("people", "locations"))
-    group(db, "lifted_cell", "lifted", people=people, tiles=tiles)
+    once = [unit for unit in COUNTED_ONCE if claims.threshold(unit) is not None]
+    group(db, "lifted_cell", "lifted", once=once, tiles=claims.threshold("locations") is not None)
     volume = "trips" if claims.threshold("population") is None else "weight"
     # Python's product and floor, so that a share of rows is rounded as the method rounds it.
     allowed = {s: math.floor(n * claims.beta) for s, n in db.rows("SELECT s, count(*) FROM raw GROUP BY s")}
@@ -154,7 +159,7 @@ def check_cells(db: Database, claims: Claims, flows: Flows) -> Iterator[str]:
     if claims.homogeneous:
         db.create("elsewhere", "SELECT * FROM located ANTI JOIN cells USING (a, b)")
         tiles = claims.threshold("locations") is not None
-        group(db, "unpublished", "elsewhere", people=flows.people is not None, tiles=tiles)
+        group(db, "unpublished", "elsewhere", once=counted_once(flows), tiles=tiles)
         missing = db.one(f"SELECT count(*) FROM unpublished WHERE {claims.safe()}")
         if missing:
             yield f"flows.parquet: {missing} cells that reach the guarantee are missing"
@@ -203,18 +208,14 @@ def _counted(db: Database, conditions: dict[str, str], *, table: str = "recount"
 
 def _short(claims: Claims) -> Iterator[tuple[str, str]]:
     """For each protected unit, how a cell falls short of it: in words and in SQL."""
-    trips, people = claims.threshold("trips"), claims.threshold("people")
-    population, locations = claims.threshold("population"), claims.threshold("locations")
-    if trips is not None:
-        yield f"have fewer than {trips} trips", f"true_trips < {literal(trips)}"
-    if people is not None:
-        yield f"have fewer than {people} people", f"coalesce(people, 0) < {literal(people)}"
-    if population is not None:
-        least = literal(population * (1 - TOLERANCE))
-        yield "have less than the population of the guarantee", f"coalesce(true_weight, 0) < {least}"
+    for name, unit in UNITS.items():
+        least = claims.threshold(name)
+        if least is not None:
+            enough = literal(least * (1 - TOLERANCE) if unit.weighed else least)
+            yield unit.short.format(least=least), f"coalesce({unit.recounted}, 0) < {enough}"
+    locations = claims.threshold("locations")
     if locations is not None:
-        least = literal(locations)
         yield (
             f"have trips that begin, or end, in fewer than {locations} tiles",
-            f"coalesce(least(begin_tiles, end_tiles), 0) < {least}",
+            f"coalesce(least(begin_tiles, end_tiles), 0) < {literal(locations)}",
         )

@@ -18,18 +18,16 @@ import numpy as np
 
 from flowveil.verify.database import literal
 from flowveil.verify.files import read_json
+from flowveil.verify.units import UNITS
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
 
 #: Sums of weights may differ by this share: they pass through decimal text and other people's tools.
 TOLERANCE = 1e-9
-UNITS = ("trips", "people", "population")
-#: Squares of larger numbers are none that a computer has.
+#: Squares of larger numbers overflow.
 _LARGEST = 1e100
 _AXES = ("lon", "lat")
-#: The column of a group that each unit is counted in.
-_COLUMN = {"trips": "trips", "people": "people", "population": "weight"}
 
 
 @cache
@@ -181,9 +179,9 @@ class Claims:
     def safe(self, *, locations: bool = True) -> str:
         """SQL: whether a group with trips, people, weight, begin_tiles, end_tiles reaches every threshold."""
         terms = ["true"]
-        for unit, name in _COLUMN.items():
-            if self.threshold(unit) is not None:
-                terms.append(f"coalesce({name}, 0) >= {literal(self.threshold(unit))}")
+        for name, unit in UNITS.items():
+            if self.threshold(name) is not None:
+                terms.append(f"coalesce({unit.column}, 0) >= {literal(self.threshold(name))}")
         if locations and self.threshold("locations") is not None:
             least = literal(self.threshold("locations"))
             terms.append(f"begin_tiles >= {least} AND end_tiles >= {least}")
@@ -211,10 +209,9 @@ def check_guarantee(claims: Claims, flows: Flows) -> Iterator[str]:
         yield "report.json: the guarantee protects no unit"
     if sorted(guarantee.get("protect", protected)) != sorted(protected):
         yield "report.json: the guarantee has thresholds for other units than it says it protects"
-    if "people" in protected and flows.people is None:
-        yield "report.json: the guarantee protects people, but the input has no persons to count"
-    if "population" in protected and flows.weight is None:
-        yield "report.json: the guarantee protects the population, but the input has no weights to count"
+    for unit in protected:
+        if not UNITS[unit].known(flows):
+            yield f"report.json: the guarantee protects {UNITS[unit].missing}"
     if protected == ["population"] and claims.population_is_given:
         if guarantee.get("k") is not None:
             yield "report.json: the guarantee calls k what is a population given as a number"
@@ -239,7 +236,8 @@ def check_expected(claims: Claims, expect: Mapping[str, Any], flows: Flows) -> I
             yield f"report.json: the release does not protect {unit}"
     if k is not None:
         enough = expect.get("k_population")
-        asked = {"trips": k, "people": k, "population": enough or _mean_population(flows, k) or math.inf}
+        weight = enough or _mean_population(flows, k) or math.inf
+        asked = {name: weight if unit.weighed else k for name, unit in UNITS.items()}
         claimed = [unit for unit in named or UNITS if claims.threshold(unit) is not None]
         short = [unit for unit in claimed if (claims.threshold(unit) or 0) < asked[unit] * (1 - TOLERANCE)]
         if short and (named or short == claimed):
@@ -259,7 +257,11 @@ def _asked_for(claims: Claims, flows: Flows) -> dict[str, float]:
     """The least thresholds that the parameters, and the guarantee's own k, ask for."""
     units = _asked_units(claims)
     k = max(claims.k, claims.parameters.get("k") or 0)
-    asked = {unit: k for unit in ("trips", "people") if unit in units or claims.threshold(unit) is not None}
+    asked = {
+        name: k
+        for name, unit in UNITS.items()
+        if not unit.weighed and (name in units or claims.threshold(name) is not None)
+    }
     absolute = claims.parameters.get("k_population")
     mean = _mean_population(flows, k)
     if absolute is not None:

@@ -8,19 +8,24 @@ of finer matrices by itself (all days, all hours) and for all kinds at once. It 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from flowveil.verify.claims import Claims
 from flowveil.verify.database import Database
+from flowveil.verify.units import COUNTED_ONCE, UNITS, counted_once
+
+if TYPE_CHECKING:
+    from flowveil.flows import Flows
 
 
-def check_differences(db: Database, claims: Claims, *, people: bool) -> Iterator[str]:
+def check_differences(db: Database, claims: Claims, flows: Flows) -> Iterator[str]:
     """Hold the slices against what their own report says of subtraction.
 
     Args:
-        db: with ``slice``, ``part``, ``rows``, ``persons``, ``raw``, ``assigned``, ``zone_*`` and ``up_*``.
+        db: with ``slice``, ``part``, ``rows``, ``people_row``, ``raw``, ``assigned``, ``zone_*`` and ``up_*``.
         claims: the report.
-        people: whether persons are known.
+        flows: everything that was read.
     """
     kinds = _number_kinds(db, claims.slice_columns)
     if len(kinds) < 2:
@@ -36,11 +41,11 @@ def check_differences(db: Database, claims: Claims, *, people: bool) -> Iterator
             "kinds, but it does not say that subtraction is unsettled"
         )
     _list_covered(db)
-    tiles = claims.threshold("locations") is not None
+    tiles, once = claims.threshold("locations") is not None, counted_once(flows)
     each = [(kind,) for kind in kinds[1:]]
     chosen = [*each, *([tuple(kinds[1:])] if len(kinds) > 2 else [])]
     found = max(
-        db.one(f"SELECT count(*) FROM ({_differences(kinds, tiles=tiles, people=people)}) WHERE NOT {claims.safe()}")
+        db.one(f"SELECT count(*) FROM ({_differences(kinds, tiles=tiles, once=once)}) WHERE NOT {claims.safe()}")
         for kinds in chosen
     )
     if found > said["short"]:
@@ -50,7 +55,7 @@ def check_differences(db: Database, claims: Claims, *, people: bool) -> Iterator
         )
 
 
-def _differences(kinds: Sequence[int], *, tiles: bool, people: bool) -> str:
+def _differences(kinds: Sequence[int], *, tiles: bool, once: Collection[str]) -> str:
     """SQL: what is left of each cell of a coarser matrix without the finer cells of these kinds, counted."""
     listed = ", ".join(map(str, kinds))
     remainder = (
@@ -59,13 +64,17 @@ def _differences(kinds: Sequence[int], *, tiles: bool, people: bool) -> str:
     )
     ends = ", count(DISTINCT o) AS begin_tiles, count(DISTINCT d) AS end_tiles" if tiles else ""
     sums = f"SELECT s, a, b, sum(trips)::BIGINT AS trips, sum(weight) AS weight{ends} FROM {remainder} GROUP BY s, a, b"
-    if not people:
-        return f"SELECT *, NULL::BIGINT AS people FROM ({sums})"
-    persons = f"SELECT DISTINCT s, a, b, person FROM {remainder} JOIN persons USING (row)"
-    return (
-        f"SELECT * REPLACE (coalesce(people, 0) AS people) FROM ({sums}) LEFT JOIN "
-        f"(SELECT s, a, b, count(*) AS people FROM ({persons}) GROUP BY s, a, b) USING (s, a, b)"
-    )
+    for unit in COUNTED_ONCE:
+        column = UNITS[unit].column
+        if unit not in once:
+            sums = f"SELECT *, NULL::BIGINT AS {column} FROM ({sums})"
+            continue
+        members = f"SELECT DISTINCT s, a, b, member FROM {remainder} JOIN {unit}_row USING (row)"
+        sums = (
+            f"SELECT * REPLACE (coalesce({column}, 0) AS {column}) FROM ({sums}) LEFT JOIN "
+            f"(SELECT s, a, b, count(*) AS {column} FROM ({members}) GROUP BY s, a, b) USING (s, a, b)"
+        )
+    return sums
 
 
 def _number_kinds(db: Database, columns: Sequence[str]) -> list[int]:

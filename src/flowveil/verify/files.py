@@ -96,7 +96,7 @@ def parse_json(content: bytes) -> Any:
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("an entry stands twice")
+        raise ValueError("duplicate entries")
     return found
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.verify.raw import leaves
+from flowveil.verify.units import UNITS
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
@@ -19,13 +20,14 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
+Members = Mapping[str, tuple[Any, Any]]
 
 #: Flows times pairs of depths beyond which the floor is not recounted: it would take minutes.
 MOST_WORK = 2_000_000_000
 
 
 def smallest_safe(
-    flows: Flows, raw: Mapping[str, Any], guarantee: Mapping[str, Any], persons: tuple[Any, Any] | None
+    flows: Flows, raw: Mapping[str, Any], guarantee: Mapping[str, Any], members: Members
 ) -> Floats | None:
     """For each flow the fewest tiles |o| + |d| over pairs of nodes that hold it and whose cell is safe.
 
@@ -36,7 +38,7 @@ def smallest_safe(
         flows: their two trees.
         raw: slice (s), tiles (o, d), trips and weight of each flow; slices are counted apart.
         guarantee: the thresholds.
-        persons: flow and person, one row for each person of a flow; None where people are not protected.
+        members: by protected unit whose members are counted once: flow and member, one row for each of a flow.
     """
     above_o, above_d = _ancestors(flows.origins, raw["o"]), _ancestors(flows.destinations, raw["d"])
     if len(raw["s"]) * len(above_o) * len(above_d) > MOST_WORK:
@@ -49,7 +51,7 @@ def smallest_safe(
     for node_o, tiles_o in zip(rank_o, size_o, strict=True):
         safe = np.ones(len(raw["s"]), dtype=np.bool_)
         for j, (node_d, tiles_d) in enumerate(zip(rank_d, size_d, strict=True)):
-            safe = ways[j] = _safe(raw, (node_o, node_d), safe & ways[j], persons, guarantee)
+            safe = ways[j] = _safe(raw, (node_o, node_d), safe & ways[j], members, guarantee)
             if not safe.any():
                 ways[j:] = [safe] * (len(rank_d) - j)
                 break
@@ -94,7 +96,7 @@ def _safe(
     raw: Mapping[str, Any],
     node: tuple[Places, Places],
     tried: NDArray[np.bool_],
-    persons: tuple[Any, Any] | None,
+    members: Members,
     guarantee: Mapping[str, Any],
 ) -> NDArray[np.bool_]:
     """Which of the tried flows lie in a safe pair of these nodes."""
@@ -104,23 +106,23 @@ def _safe(
         return out
     number, n = _numbered(raw["s"][at], node[0][at], node[1][at])
     good = np.ones(n, dtype=np.bool_)
-    for unit, basis in (("trips", "trips"), ("population", "weight")):
-        if guarantee.get(unit) is not None:
-            good &= np.bincount(number, weights=raw[basis][at].astype(np.float64), minlength=n) >= guarantee[unit]
+    for name, unit in UNITS.items():
+        if unit.members is None and guarantee.get(name) is not None:
+            good &= np.bincount(number, weights=raw[unit.column][at].astype(np.float64), minlength=n) >= guarantee[name]
     if guarantee.get("locations") is not None:
         # The tiles in which the trips of the pair begin, and those in which they end.
         for tile in (raw["o"][at], raw["d"][at]):
             wide = int(tile.max()) + 1
             distinct = np.unique(number * wide + tile.astype(np.int64))
             good &= np.bincount(distinct // wide, minlength=n) >= guarantee["locations"]
-    if persons is not None:
+    for name, (flow, member) in members.items():
         pair_of_flow = np.full(len(tried), -1, dtype=np.int64)
         pair_of_flow[at] = np.where(good[number], number, -1)
-        pair = pair_of_flow[persons[0]]
+        pair = pair_of_flow[flow]
         inside = pair >= 0
-        wide = int(persons[1].max(initial=0)) + 1
-        distinct = np.unique(pair[inside] * wide + persons[1][inside])
-        good &= np.bincount(distinct // wide, minlength=n) >= guarantee["people"]
+        wide = int(member.max(initial=0)) + 1
+        distinct = np.unique(pair[inside] * wide + member[inside])
+        good &= np.bincount(distinct // wide, minlength=n) >= guarantee[name]
     out[at] = good[number]
     return out
 

@@ -23,6 +23,7 @@ from flowveil.verify.claims import Claims
 from flowveil.verify.database import Database
 from flowveil.verify.floor import smallest_safe
 from flowveil.verify.raw import leaves
+from flowveil.verify.units import COUNTED_ONCE
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
@@ -312,10 +313,11 @@ def recounted(db: Database, claims: Claims, flows: Flows) -> Recounted:
         "(SELECT tile, row_number() OVER () - 1 AS n FROM tile_d) nd ON raw.d = nd.tile ORDER BY flow",
     )
     weighted = flows.weight is not None
-    who = None
-    if guarantee.get("people") is not None:
-        found = db.columns("SELECT flow, person FROM who ORDER BY flow")
-        who = np.searchsorted(raw["flow"], found["flow"]), found["person"].astype(np.int64)
+    members = {}
+    for unit in COUNTED_ONCE:
+        if guarantee.get(unit) is not None:
+            found = db.columns(f"SELECT flow, member FROM {unit}_flow ORDER BY flow")
+            members[unit] = np.searchsorted(raw["flow"], found["flow"]), found["member"].astype(np.int64)
     cells = db.columns(
         "SELECT r.s AS s, r.a AS a, r.b AS b, r.trips AS trips, "
         f"{'r.weight' if weighted else '0'} AS weight, o.tiles AS size_o, d.tiles AS size_d, "
@@ -347,7 +349,7 @@ def recounted(db: Database, claims: Claims, flows: Flows) -> Recounted:
         covering=covering,
         assigned=assigned,
         metres=_metres(flows, origin, destination, cells, assigned),
-        smallest=smallest_safe(flows, raw, guarantee, who),
+        smallest=smallest_safe(flows, raw, guarantee, members),
         overlapping=claims.overlapping,
     )
 

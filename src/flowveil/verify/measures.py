@@ -13,6 +13,7 @@ import numpy as np
 from flowveil.verify.claims import TOLERANCE, Claims
 from flowveil.verify.database import Database, literal
 from flowveil.verify.losses import Counted, Recounted, combined, recounted
+from flowveil.verify.units import COUNTED_ONCE, UNITS
 from flowveil.verify.withholding import (
     count_pairs,
     list_suppressed,
@@ -200,10 +201,11 @@ def _check_counts(
     few_merged = coarse > 0 and merged < _FEWEST_MERGED
     for basis in sorted(set(expected) & set(measures)):
         said = measures[basis]
-        if claims.overlapping and (said["k_people"] or 0) > (counted["k_people"] or 0):
-            yield f"report.json: k_people by {basis} is more than lie in the boxes of a cell"
+        for name in (f"k_{unit}" for unit in COUNTED_ONCE):
+            if claims.overlapping and (said[name] or 0) > (counted[name] or 0):
+                yield f"report.json: {name} by {basis} is more than lie in the boxes of a cell"
         for name, value in counted.items():
-            if claims.overlapping and name in ("k_people", "cells_under_k_people"):
+            if claims.overlapping and name.endswith(tuple(f"k_{unit}" for unit in COUNTED_ONCE)):
                 continue
             if not _agrees(said[name], value):
                 yield f"report.json: {name} by {basis} contradicts the recount"
@@ -212,9 +214,9 @@ def _check_counts(
             yield f"report.json: suppressed_share by {basis} contradicts the recount"
         if few_merged and any(said.get(name) is not None for name in REVEAL_INSIDE):
             yield f"report.json: too few cells are merged to disclose losses and distances by {basis}; withhold them"
-        told = sorted(name for name in REVEAL_SUPPRESSED if said.get(name) is not None)
-        if withhold and told:
-            yield f"report.json: what is suppressed would follow from {', '.join(told)} by {basis}; withhold them"
+        disclosed = sorted(name for name in REVEAL_SUPPRESSED if said.get(name) is not None)
+        if withhold and disclosed:
+            yield f"report.json: what is suppressed would follow from {', '.join(disclosed)} by {basis}; withhold them"
 
 
 def _counts(db: Database, claims: Claims, where: str) -> dict[str, float | None]:
@@ -223,12 +225,13 @@ def _counts(db: Database, claims: Claims, where: str) -> dict[str, float | None]
         "n_cells": "count(*)",
         "n_origin_zones": "count(DISTINCT origin_zone)",
         "n_destination_zones": "count(DISTINCT destination_zone)",
-        "k_trips": "min(true_trips)",
-        "cells_under_k_trips": f"count(*) FILTER (true_trips < {k})",
-        "k_people": "min(people)",
-        "cells_under_k_people": f"CASE WHEN count(people) > 0 THEN count(*) FILTER (people < {k}) END",
-        "k_population": "min(true_weight)",
+        **{f"k_{name}": f"min({unit.recounted})" for name, unit in UNITS.items()},
     }
+    for name, unit in UNITS.items():
+        if not unit.weighed:
+            short = f"count(*) FILTER ({unit.recounted} < {k})"
+            known = f"CASE WHEN count({unit.recounted}) > 0 THEN {short} END"
+            names[f"cells_under_k_{name}"] = known if unit.members else short
     row = db.rows(f"SELECT {', '.join(names.values())} FROM recount WHERE {where}")[0]
     return dict(zip(names, row, strict=True))
 
@@ -259,11 +262,11 @@ def _few_coarse_zones(db: Database, where: str, *, errors: int = 1) -> bool:
 def _check_error(measures: Measures, *, secret: bool) -> Iterator[str]:
     """The mean generalisation error counts tiles that were seen: four digits, and nothing of it where zones are few."""
     for basis, said in sorted(measures.items()):
-        told = sorted(name for name in REVEAL_SEEN if said.get(name) is not None)
-        if secret and told:
+        disclosed = sorted(name for name in REVEAL_SEEN if said.get(name) is not None)
+        if secret and disclosed:
             yield (
-                f"report.json: too few zones may hold more than one tile to disclose {', '.join(told)} by {basis}; "
-                "withhold them"
+                f"report.json: too few zones may hold more than one tile to disclose {', '.join(disclosed)} by {basis}"
+                "; withhold them"
             )
         error = said["mean_generalization_error"]
         if error is not None and error != float(f"{error:.4g}"):
@@ -311,12 +314,12 @@ def _may_be_null(claims: Claims, *, withhold: bool, inside: bool = False, few_zo
 def _compare(said: Measures, counted: Mapping[str, Counted], may_be_null: set[str]) -> Iterator[str]:
     for basis in sorted(set(said) & set(counted)):
         for name, value in counted[basis].items():
-            told = said[basis].get(name)
+            stated = said[basis].get(name)
             # Trips have no mean weight: what is withheld for its sake is withheld by weight.
             withheld = name in may_be_null and (name, basis) != ("c_avg", "trips")
-            if told is None and (value.low is None or withheld):
+            if stated is None and (value.low is None or withheld):
                 continue
-            if told is None:
+            if stated is None:
                 yield f"report.json: {name} by {basis} is withheld without a reason"
-            elif not value.agrees(told, DIGITS.get(name)):
+            elif not value.agrees(stated, DIGITS.get(name)):
                 yield f"report.json: {name} by {basis} contradicts the recount"

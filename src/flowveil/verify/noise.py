@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from flowveil.flows import Flows
 
 #: The measures that follow from the published table; any other number would reveal something about the true counts.
-_TOLD = {
+_DISCLOSED = {
     "n_cells": "count(*)",
     "n_origin_zones": "count(DISTINCT origin_zone)",
     "n_destination_zones": "count(DISTINCT destination_zone)",
@@ -81,9 +81,9 @@ def _check_promise(promise: Mapping[str, Any], flows: Flows) -> Iterator[str]:
     threshold = promise["threshold"]
     if delta == 0:
         if threshold is not None:
-            yield "report.json: a threshold is told, though δ is 0"
+            yield "report.json: has a threshold, though δ is 0"
     elif threshold is None:
-        yield "report.json: δ is above 0, but no threshold is told"
+        yield "report.json: δ is above 0, but the report has no threshold"
     elif _chance_of_showing(threshold, int(bound), scale) > delta * (1 + _TOLERANCE):
         yield "report.json: the threshold lets a person's pairs show more often than δ"
 
@@ -93,15 +93,15 @@ def _check_domain(domain: Mapping[str, Any], flows: Flows) -> Iterator[str]:
     level, tree = domain.get("level"), flows.origins
     cells = tree.kind == "h3" and tree.code.dtype == np.uint64
     if level is None or (cells and (level == "tiles" or level > tree.base_level + tree.max_depth)):
-        yield "report.json: the level of the zones is none that the input has"
+        yield "report.json: the input has no zones of this level"
     elif cells:
         steps = [level - _resolution(code) for code in domain.get("region", ())]
         if min(steps, default=0) < 0 or sum(7**step for step in steps) > _MOST_ZONES:
-            yield "report.json: the region is none that the zones can lie in"
+            yield "report.json: the zones cannot lie in this region"
 
 
 def _resolution(code: str) -> int:
-    """The resolution of an H3 cell; more than any has, where a code is none."""
+    """The resolution of an H3 cell; more than any cell has, where a code is not a cell."""
     try:
         cell = int(code, 16)
         return h3_cells.get_resolution(cell) if h3_cells.is_valid_cell(cell) else 16
@@ -148,16 +148,16 @@ def _lifted(cell: int, resolution: int) -> int:
 
 def _check_report(db: Database, report: Mapping[str, Any]) -> Iterator[str]:
     said, promise = report["measures"]["trips"], report["guarantee"]
-    row = db.rows(f"SELECT {', '.join(_TOLD.values())} FROM published_rows")[0]
-    for name, counted in zip(_TOLD, row, strict=True):
+    row = db.rows(f"SELECT {', '.join(_DISCLOSED.values())} FROM published_rows")[0]
+    for name, counted in zip(_DISCLOSED, row, strict=True):
         if said[name] != counted:
             yield f"report.json: {name} contradicts the published table"
-    told = sorted(name for name, value in said.items() if value is not None and name not in _TOLD)
-    if told:
-        yield f"report.json: {', '.join(told)} would reveal true counts; withhold them"
+    disclosed = sorted(name for name, value in said.items() if value is not None and name not in _DISCLOSED)
+    if disclosed:
+        yield f"report.json: {', '.join(disclosed)} would reveal true counts; withhold them"
     if promise["domain"]["zones_from_data"] and "zones" in promise["domain"]:
-        yield "report.json: the number of zones with trips is told, which is a count without noise"
+        yield "report.json: discloses the number of zones with trips, which is a count without noise"
     if report["notes"]:
-        yield "report.json: notes are told, which may depend on the true counts"
+        yield "report.json: has notes, which may depend on the true counts"
     if report["parameters"].get("options", {}).get("unsafe_seed_for_tests") is not None:
         yield "report.json: the noise was drawn from a seed and hides nothing"

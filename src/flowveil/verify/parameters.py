@@ -17,7 +17,7 @@ _PATH = "(a path; not published)"
 
 
 def check_reading(report: Mapping[str, Any], flows: Flows | SlicedFlows) -> Iterator[str]:
-    """Compare what a report says of the reading with the reading itself; what it does not say is no message.
+    """Compare what a report says of the reading with the reading itself; what it leaves out cannot mislead.
 
     Args:
         report: the content of report.json; it has the form that the schema asks for.

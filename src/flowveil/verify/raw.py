@@ -13,6 +13,7 @@ import numpy as np
 
 from flowveil.slices import SlicedFlows
 from flowveil.verify.database import Database
+from flowveil.verify.units import COUNTED_ONCE
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
@@ -55,7 +56,10 @@ class Raw:
 
 
 def load_rows(db: Database, raw: Raw) -> None:
-    """``rows`` (row, m, o, d, trips, weight): every flow of every raw slice; ``persons`` (row, person)."""
+    """``rows`` (row, m, o, d, trips, weight): every flow of every raw slice; ``people_row`` (row, member): persons.
+
+    Each unit whose members are counted once has such a table.
+    """
     import pyarrow as pa
 
     start = np.concatenate(([0], np.cumsum([len(part) for part in raw.slices]))).astype(np.int32)
@@ -71,9 +75,11 @@ def load_rows(db: Database, raw: Raw) -> None:
     }
     db.store("rows", pa.table(rows))
     none = np.zeros(0, np.int32)
-    people = [(p.people, first) for p, first in zip(raw.slices, start[:-1], strict=True) if p.people is not None]
-    cell = np.concatenate([none, *(who.cell + first for who, first in people)])
-    db.store("persons", pa.table({"row": cell, "person": np.concatenate([none, *(who.person for who, _ in people)])}))
+    for unit, members in COUNTED_ONCE.items():
+        found = [(first, *(members(p) or (none, none))) for p, first in zip(raw.slices, start[:-1], strict=True)]
+        cell = np.concatenate([none, *(row + first for first, row, _ in found)])
+        member = np.concatenate([none, *(member for _, _, member in found)])
+        db.store(f"{unit}_row", pa.table({"row": cell, "member": member}))
 
 
 def load_map(db: Database, flows: Flows) -> None:

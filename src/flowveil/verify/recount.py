@@ -116,5 +116,5 @@ def _check_counts(
     findings += check_cells(db, claims, whole)
     findings += check_measures(db, claims, whole, sound=sound and not findings)
     if claims.kind == "sliced" and not claims.shared:
-        findings += check_differences(db, claims, people=whole.people is not None)
+        findings += check_differences(db, claims, whole)
     return findings

@@ -30,7 +30,7 @@ def not_compared(folder: Path) -> str | None:
         return None
     if version == __version__:
         return None
-    # A version that is none may be a message.
+    # What is not a version may be a message.
     known = isinstance(version, str) and _VERSION.fullmatch(version)
     return f"rendering not compared: made by {f'flowveil {version}' if known else 'an unknown version'}"
 
@@ -95,7 +95,7 @@ def _strange_words(report: Mapping[str, Any]) -> Iterator[str]:
     try:
         tile_server(report.get("basemap"))
     except ParameterError:
-        yield "report.json: the address of its background map is none that a release has"
+        yield "report.json: the address of its background map is not one that a release can have"
 
 
 def _strange_reasons(report: Mapping[str, Any]) -> Iterator[str]:
@@ -107,9 +107,9 @@ def _strange_reasons(report: Mapping[str, Any]) -> Iterator[str]:
         if withheld is None:
             continue
         if not set(withheld["reason"].split(AND)) <= set(REASONS):
-            yield "report.json: a reason for withholding is none that a release has"
+            yield "report.json: a reason for withholding is not one that a release can have"
         listed = withheld["measures"]
         if not any(listed.values()):
-            yield "report.json: a reason for withholding stands where nothing is withheld"
+            yield "report.json: has a reason for withholding where nothing is withheld"
         if any(part["measures"][basis].get(name) is not None for basis in listed for name in listed[basis]):
-            yield "report.json: a measure is listed as withheld and told"
+            yield "report.json: a measure is listed as withheld, but has a value"

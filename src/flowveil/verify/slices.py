@@ -51,13 +51,13 @@ def check_slices(db: Database, claims: Claims, flows: SlicedFlows) -> Iterator[s
     """What is said of the slices as a whole, and that each may be named: where persons are known, k of them are in it.
 
     Args:
-        db: with ``rows`` and ``persons`` besides.
+        db: with ``rows`` and ``people_row`` besides.
         claims: the report.
         flows: the raw slices.
     """
     if flows.whole.people is not None:
         enough = (
-            "SELECT s FROM (SELECT DISTINCT s, person FROM part JOIN rows USING (m) JOIN persons USING (row)) "
+            "SELECT s FROM (SELECT DISTINCT s, member FROM part JOIN rows USING (m) JOIN people_row USING (row)) "
             f"GROUP BY s HAVING count(*) >= {literal(claims.k)}"
         )
         n = db.one(f"SELECT count(*) FROM slice ANTI JOIN ({enough}) USING (s)")

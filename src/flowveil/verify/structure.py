@@ -81,10 +81,10 @@ def _zones_geojson(path: Path, zones: Any) -> Iterator[str]:
     outlines = {(row["zone"], row["role"]): row["geometry"] for row in zones.to_pylist()}
     elsewhere = 0
     for feature in features:
-        told = feature["geometry"] and shapely.from_geojson(json.dumps(feature["geometry"]))
+        said = feature["geometry"] and shapely.from_geojson(json.dumps(feature["geometry"]))
         known = outlines[feature["properties"]["zone"], feature["properties"]["role"]]
         shape = None if known is None else shapely.from_wkb(known)
-        same = told is shape if told is None or shape is None else _same_shape(told, shape)
+        same = said is shape if said is None or shape is None else _same_shape(said, shape)
         elsewhere += not same
     yield from _said(strange, elsewhere)
 

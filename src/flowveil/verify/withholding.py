@@ -14,8 +14,9 @@ import math
 from typing import TYPE_CHECKING
 
 from flowveil.verify.cells import group
-from flowveil.verify.claims import UNITS, Claims
+from flowveil.verify.claims import Claims
 from flowveil.verify.database import Database, literal
+from flowveil.verify.units import COUNTED_ONCE, UNITS, counted_once
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
@@ -34,16 +35,17 @@ def list_suppressed(db: Database, claims: Claims, flows: Flows) -> None:
     if claims.overlapping:
         weight = "0" if flows.weight is None else "weight"
         total = "SELECT sum(trips) AS trips, sum({}) AS weight FROM {}"
+        members = ", ".join(f"NULL::DOUBLE AS {UNITS[unit].column}" for unit in COUNTED_ONCE)
         db.create(
             "together",
-            "SELECT 0 AS s, r.trips - p.trips AS trips, r.weight - p.weight AS weight, NULL::DOUBLE AS people "
+            f"SELECT 0 AS s, r.trips - p.trips AS trips, r.weight - p.weight AS weight, {members} "
             f"FROM ({total.format('weight', 'raw')}) r, ({total.format(weight, 'published')}) p",
         )
         return
     db.create(
         "suppressed", "SELECT flow, s, 0 AS a, 0 AS b, trips, weight, o, d FROM raw ANTI JOIN assigned USING (flow)"
     )
-    group(db, "together", "suppressed", people=flows.people is not None)
+    group(db, "together", "suppressed", once=counted_once(flows))
 
 
 def count_pairs(db: Database, claims: Claims) -> None:
@@ -167,13 +169,16 @@ def _reaches_all(claims: Claims, pairs: str, sign: int = -1) -> str:
         pairs: SQL of the number of pairs.
         sign: whether a sum of weights that is rounded counts as the larger (1) or as the smaller (-1).
     """
-    others, k = f"greatest({pairs} - 1, 0)", literal(max(claims.k, 1))
-    least = {unit: literal(claims.threshold(unit)) for unit in UNITS if claims.threshold(unit) is not None}
-    terms = ["false", *(f"{unit} > {others} * ({least[unit]} - 1)" for unit in ("trips", "people") if unit in least)]
-    if "population" in least:
-        # As if all weights were alike: of k of them that reach the threshold, a short pair holds k - 1.
-        most = f"{least['population']} * ({k} - 1) / {k}"
-        terms.append(f"weight * (1 + {sign * _TOLERANCE}) > {others} * {most}")
+    others, k, terms = f"greatest({pairs} - 1, 0)", literal(max(claims.k, 1)), ["false"]
+    for name, unit in UNITS.items():
+        if claims.threshold(name) is None:
+            continue
+        least = literal(claims.threshold(name))
+        if unit.weighed:
+            # As if all weights were alike: of k of them that reach the threshold, a short pair holds k - 1.
+            terms.append(f"{unit.column} * (1 + {sign * _TOLERANCE}) > {others} * {least} * ({k} - 1) / {k}")
+        else:
+            terms.append(f"{unit.column} > {others} * ({least} - 1)")
     return "(" + " OR ".join(f"coalesce({term}, false)" for term in terms) + ")"
 
 
@@ -199,17 +204,20 @@ def must_withhold_overall(db: Database, claims: Claims, flows: Flows, secret: se
     n = db.one("SELECT count(*) FROM pool")
     if n == 0:
         return False
-    enough, people = claims.safe(locations=False), "NULL::BIGINT"
+    enough, known = claims.safe(locations=False), counted_once(flows)
     if flows.people is not None:
         enough = f"{enough} AND people >= {literal(claims.k)}"
-        people = "(SELECT count(DISTINCT person) FROM persons SEMI JOIN pool USING (row))"
+    distinct = "(SELECT count(DISTINCT member) FROM {}_row SEMI JOIN pool USING (row))"
+    members = ", ".join(
+        f"{distinct.format(unit) if unit in known else 'NULL::BIGINT'} AS {UNITS[unit].column}" for unit in COUNTED_ONCE
+    )
     absent = db.one("SELECT count(*) FROM raw_slice ANTI JOIN finest USING (m)")
     pairs = db.one(f"SELECT coalesce(sum(most), 0) FROM unlisted WHERE s IN ({listed})")
     reaches = _reaches_all(claims, str(absent + pairs))
     if not secret:
         # Unpublished slices alone: more than each can hold, if it were short, is certain of none.
         reaches = f"{reaches} AND NOT {_reaches_all(claims, str(absent + 1))}"
-    whole = f"SELECT sum(trips)::BIGINT AS trips, sum(weight) AS weight, {people} AS people FROM pool"
+    whole = f"SELECT sum(trips)::BIGINT AS trips, sum(weight) AS weight, {members} FROM pool"
     few = _most_terms(db, claims, listed) < _FEWEST or (bool(secret) and absent + pairs <= _FEWEST)
     return bool(few or db.one(f"SELECT NOT ({enough}) OR ({reaches}) FROM ({whole})"))
 

@@ -31,6 +31,7 @@ from flowveil.paths import named_path
 from flowveil.zoning.columns import ZoneColumns
 from flowveil.zoning.dendrogram import ward_hierarchy
 from flowveil.zoning.geometry import (
+    POLYGONAL,
     Outlines,
     TilePlaces,
     ZoneGeography,
@@ -40,6 +41,7 @@ from flowveil.zoning.geometry import (
     places_from_outlines,
     places_from_points,
 )
+from flowveil.zoning.locating import Locator
 from flowveil.zoning.table import Texts, chain_above, first_of_runs, nested_hierarchy, parent_hierarchy
 
 _CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz")
@@ -74,6 +76,14 @@ class ZoneMap:
     def tile_names(self) -> Texts:
         """What the user calls each tile, in leaf order."""
         return self.names[self.hierarchy.leaf_node]
+
+    @cached_property
+    def locator(self) -> Locator | None:
+        """Finds the tiles that points lie in; None where the map has no outlines."""
+        where = self.hierarchy.geography
+        if not isinstance(where, ZoneGeography) or where.places.drawn is None:
+            return None
+        return Locator(where.places.drawn[where.start[self.hierarchy.leaf_node]], self.tile_codes)
 
     def tiles_of(self, codes: ArrayLike) -> Ints:
         """The tile number of each code, -1 where the map has no such tile.
@@ -195,6 +205,20 @@ def read_zones(
             "Hint: name the columns: parent, or levels from coarsest to finest, or lat and lon."
         )
     return _mapped(table, drawn, columns, root)
+
+
+def read_outlines(source: Any) -> Outlines:
+    """The polygons of a file or a table, in degrees, whatever its columns say.
+
+    Raises:
+        DataError: it cannot be read, or holds something that is no polygon.
+    """
+    _, drawn, label = _load(source)
+    present = None if drawn is None else drawn[~shapely.is_missing(drawn)]
+    if present is None or len(present) == 0 or not np.all(np.isin(shapely.get_type_id(present), POLYGONAL)):
+        raise DataError(f"{label} must hold polygons and nothing else to be an area.")
+    valid: Outlines = shapely.make_valid(present)
+    return valid
 
 
 def _mapped(table: pa.Table, drawn: Outlines | None, columns: ZoneColumns, root: str | None) -> ZoneMap:

@@ -30,7 +30,7 @@ _GEOCENTRIC = CRS.from_epsg(4978)
 _LONE_RADIUS_M = 500.0
 #: Of the azimuthal plane, well within the earth's 12,700 km: its rim is one point.
 _LAEA_RADIUS_M = 12_000_000.0
-_POLYGONAL = (shapely.GeometryType.POLYGON, shapely.GeometryType.MULTIPOLYGON)
+POLYGONAL = (shapely.GeometryType.POLYGON, shapely.GeometryType.MULTIPOLYGON)
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,9 +317,9 @@ def _repaired(geometry: Outlines) -> Outlines:
 def _polygonal(geometry: Outlines) -> Outlines:
     """The polygons in each geometry: repairing may leave lines and points beside them."""
     out = np.array(geometry, dtype=object)
-    for i in np.flatnonzero(~np.isin(shapely.get_type_id(out), _POLYGONAL) & ~shapely.is_missing(out)).tolist():
+    for i in np.flatnonzero(~np.isin(shapely.get_type_id(out), POLYGONAL) & ~shapely.is_missing(out)).tolist():
         parts = shapely.get_parts(out[i])
-        out[i] = shapely.union_all(parts[np.isin(shapely.get_type_id(parts), _POLYGONAL)])
+        out[i] = shapely.union_all(parts[np.isin(shapely.get_type_id(parts), POLYGONAL)])
     return out
 
 

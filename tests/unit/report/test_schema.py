@@ -14,11 +14,13 @@ import pytest
 from flowveil import anonymize
 from flowveil.anonymization import anonymize_slices
 from flowveil.disclosure.withholding import revealing
+from flowveil.guarantee import UNITS
 from flowveil.measures import MEASURES
 from flowveil.methods import K_METHODS
 from flowveil.report.schema import KINDS, schema_text
 from flowveil.report.summary import json_text, summarize
 from flowveil.slices import SlicedFlows
+from flowveil.verify import units as recounted
 from flowveil.verify.measures import DIGITS, REVEAL_INSIDE, REVEAL_SEEN, REVEAL_SUPPRESSED
 from samples.releases import city_flows, release_of
 
@@ -29,6 +31,15 @@ FORM = jsonschema.Draft202012Validator(json.loads(SHIPPED))
 def test_the_shipped_schema_is_that_of_the_registries():
     assert schema_text() == SHIPPED, "python -m flowveil.report.schema > src/flowveil/verify/report.schema.json"
     FORM.check_schema(json.loads(SHIPPED))
+
+
+def test_verify_has_the_same_units_in_a_list_of_its_own():
+    assert list(recounted.UNITS) == list(UNITS)
+    flows, bare = city_flows(), city_flows(weights=False, persons=False)
+    for name, unit in UNITS.items():
+        assert recounted.UNITS[name].weighed == (not unit.asks_k)
+        for given in (flows, bare):
+            assert recounted.UNITS[name].known(given) == (unit.value(given) is not None)
 
 
 def test_verify_has_the_same_measures_in_a_list_of_its_own():

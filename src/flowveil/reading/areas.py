@@ -1,0 +1,206 @@
+"""A study area: which tiles lie in it.
+
+A tile is in the area when its centre is. So the area is a set of whole tiles: two areas with nearly the same line
+differ in whole tiles or in nothing, and a line drawn through a tile cannot be used to single out the trips on one side.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+
+from flowveil.errors import ParameterError
+from flowveil.hierarchy import Floats
+from flowveil.zoning.h3 import Cells64, parent_of, resolution_of
+
+Mask = NDArray[np.bool_]
+
+#: What a report says of an area that came from a file: neither its name nor its outline.
+AREA = "AREA"
+#: What happens to a trip with one end outside.
+OUTSIDE = ("drop", "keep")
+_ALLOWED = (
+    "Allowed: west,south,east,north in degrees, H3 cells separated by commas, or a file with polygons "
+    "(GeoJSON, GeoPackage, shapefile, GeoParquet)."
+)
+
+
+class Area(Protocol):
+    """Where centres of tiles may lie."""
+
+    @property
+    def text(self) -> str:
+        """What a report says of it; the same text makes the same area again, but for `AREA`."""
+        ...
+
+    def holds(self, lat: Floats, lon: Floats) -> Mask:
+        """Which points lie in it; the border belongs to it."""
+        ...
+
+    def holds_cells(self, cells: Cells64) -> Mask:
+        """Which H3 cells have their centres in it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Box:
+    """From west to east and from south to north; across the 180th meridian where west is the larger."""
+
+    west: float
+    south: float
+    east: float
+    north: float
+
+    def __post_init__(self) -> None:
+        if not (-90 <= self.south < self.north <= 90):
+            raise ParameterError(
+                "The area's south and north must be degrees from -90 to 90, south the smaller. "
+                f"Hint: the order is west,south,east,north. {_ALLOWED}"
+            )
+        if not (abs(self.west) <= 180 and abs(self.east) <= 180 and self.west != self.east):
+            raise ParameterError(f"The area's west and east must be different degrees from -180 to 180. {_ALLOWED}")
+
+    @property
+    def text(self) -> str:
+        """The four numbers."""
+        return ",".join(f"{edge:.15g}" for edge in (self.west, self.south, self.east, self.north))
+
+    def holds(self, lat: Floats, lon: Floats) -> Mask:
+        """Which points lie between the four lines."""
+        between = (lon >= self.west, lon <= self.east)
+        across = np.logical_and(*between) if self.west < self.east else np.logical_or(*between)
+        inside: Mask = (lat >= self.south) & (lat <= self.north) & across
+        return inside
+
+    def holds_cells(self, cells: Cells64) -> Mask:
+        """Which cells have their centres between the four lines."""
+        return self.holds(*centers_of(cells))
+
+
+@dataclass(frozen=True, eq=False)
+class CellArea:
+    """H3 cells of any resolutions; a tile below one of them is in the area, as H3 nests them."""
+
+    cells: Cells64
+
+    @property
+    def text(self) -> str:
+        """The cells in their usual form and order."""
+        return ",".join(format(c, "x") for c in np.sort(self.cells).tolist())
+
+    def holds(self, lat: Floats, lon: Floats) -> Mask:
+        """Which points lie in one of the cells."""
+        from flowveil.reading.tiling import index_points
+
+        inside = np.zeros(len(lat), dtype=np.bool_)
+        for resolution in np.unique(resolution_of(self.cells)).tolist():
+            inside |= np.isin(index_points(lat, lon, resolution), self.cells)
+        return inside
+
+    def holds_cells(self, cells: Cells64) -> Mask:
+        """Which cells are below one of the area, or one of them.
+
+        Raises:
+            ParameterError: a cell of the area is finer than the tiles, so that no tile lies in it.
+        """
+        inside = np.zeros(len(cells), dtype=np.bool_)
+        for resolution in np.unique(resolution_of(self.cells)).tolist():
+            if len(cells) and resolution > int(resolution_of(cells).min()):
+                raise ParameterError(
+                    f"The area has H3 cells of resolution {resolution}, finer than the tiles. Hint: use coarser cells, "
+                    "or a finer resolution (--resolution)."
+                )
+            inside |= np.isin(parent_of(cells, resolution), self.cells)
+        return inside
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnArea:
+    """Polygons of a file, in degrees."""
+
+    outline: Any
+
+    @property
+    def text(self) -> str:
+        """A placeholder: whoever reads the report does not get the file."""
+        return AREA
+
+    def holds(self, lat: Floats, lon: Floats) -> Mask:
+        """Which points lie in one of the polygons."""
+        shapely.prepare(self.outline)
+        inside: Mask = np.asarray(shapely.intersects_xy(self.outline, lon, lat), dtype=np.bool_)
+        return inside
+
+    def holds_cells(self, cells: Cells64) -> Mask:
+        """Which cells have their centres in one of the polygons."""
+        return self.holds(*centers_of(cells))
+
+
+def centers_of(cells: Cells64) -> tuple[Floats, Floats]:
+    """Latitude and longitude of the centres of H3 cells."""
+    from flowveil.zoning.h3 import H3Geography
+
+    none = np.full(len(cells), -1, dtype=np.int32)
+    return H3Geography(code=cells, parent=none).centers(np.arange(len(cells), dtype=np.int32))
+
+
+def parse_area(given: Any) -> Area | None:
+    """An area from what users give: four degrees, H3 cells, a file, or a table with polygons.
+
+    Raises:
+        ParameterError: it is none of these.
+        DataError: the file holds no polygons.
+    """
+    if given is None or isinstance(given, Box | CellArea | DrawnArea):
+        return given
+    if isinstance(given, str):
+        parts = [part.strip() for part in given.split(",")]
+        numbers = _numbers(parts)
+        if numbers is not None and len(parts) > 1:
+            if len(numbers) != 4:
+                raise ParameterError(f"The area has {len(numbers)} numbers; four are needed. {_ALLOWED}")
+            return Box(*numbers)
+        cells = _cells(parts)
+        if cells is not None:
+            return CellArea(cells)
+        if given.strip() == AREA and not Path(given).exists():
+            raise ParameterError("The area came from a file, which a report does not name. Hint: give it (--within).")
+        if not Path(given).expanduser().is_file():
+            raise ParameterError(f"The area is neither degrees, nor H3 cells, nor a file. {_ALLOWED}")
+    elif isinstance(given, tuple | list) and len(given) == 4:
+        numbers = _numbers([str(edge) for edge in given])
+        if numbers is not None:
+            return Box(*numbers)
+    return _drawn(given)
+
+
+def _numbers(parts: list[str]) -> list[float] | None:
+    try:
+        numbers = [float(part) for part in parts]
+    except ValueError:
+        return None
+    return numbers if np.isfinite(numbers).all() else None
+
+
+def _cells(parts: list[str]) -> Cells64 | None:
+    from flowveil.reading.tiling import is_cell
+
+    try:
+        cells = np.array([int(part, 16) for part in parts], dtype=np.uint64)
+    except (ValueError, OverflowError):
+        return None
+    return cells if is_cell(cells).all() else None
+
+
+def _drawn(source: Any) -> DrawnArea:
+    from flowveil.zoning.files import read_outlines
+
+    if not isinstance(source, str | os.PathLike) and not hasattr(source, "geometry") and not hasattr(source, "schema"):
+        raise ParameterError(f"A {type(source).__name__} is no area. {_ALLOWED}")
+    return DrawnArea(shapely.union_all(read_outlines(source)))
