@@ -21,8 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flowveil.errors import DataError, ParameterError, did_you_mean
-from flowveil.reading.database import MISSING_PATTERN
-from flowveil.reading.sql import quoted_text
+from flowveil.reading.sql import MISSING_PATTERN, quoted_text
 
 #: The first microsecond of 1900, and the first after 2100.
 FIRST_MICROSECOND, END_MICROSECOND = -2_208_988_800_000_000, 4_133_980_800_000_000
