@@ -38,10 +38,12 @@ from flowveil.errors import (
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
-from flowveil.methods import METHODS
+from flowveil.methods import METHODS, Method
 from flowveil.release.noisy import NoisyRelease
+from flowveil.release.plan import Plan, Suppression
 from flowveil.release.release import Release
 from flowveil.release.sliced import SlicedRelease
+from flowveil.release.zones import NodeZones, Zones
 from flowveil.slices import SlicedFlows
 
 __version__ = "0.1.0"
@@ -56,13 +58,18 @@ __all__ = [
     "Hierarchy",
     "HierarchyError",
     "InfeasibleError",
+    "Method",
     "MissingExtraError",
+    "NodeZones",
     "NoisyRelease",
     "OutputError",
     "ParameterError",
+    "Plan",
     "Release",
     "SlicedFlows",
     "SlicedRelease",
+    "Suppression",
+    "Zones",
     "__version__",
     "anonymize",
     "anonymize_slices",

@@ -17,6 +17,7 @@ from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any, Literal, overload
 
+from flowveil.confirmation import DIFFERENCING, confirmed
 from flowveil.disclosure.layers import differences, refuse_differences
 from flowveil.errors import DataError, InfeasibleError, ParameterError
 from flowveil.flows import Flows
@@ -38,18 +39,25 @@ SECONDS_ALONE = 3.0
 
 @dataclass(frozen=True)
 class Thresholds:
-    """What is asked of every cell; None where nothing was given, so that a given value differs from a default."""
+    """What is asked of every cell; None where nothing was given, so that a given value differs from a default.
+
+    Attributes:
+        allow_small_k, population_only: what is confirmed; see `flowveil.confirmation`.
+    """
 
     k: int | None = None
     protect: str | Sequence[str] | None = None
     max_suppressed: float | None = None
     k_population: float | None = None
     l: int | None = None  # noqa: E741  # the papers' letter
+    allow_small_k: bool | None = None
+    population_only: bool | None = None
 
     @property
     def given(self) -> list[str]:
         """The names of those that were given."""
-        return [field.name for field in fields(self) if getattr(self, field.name) is not None]
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return [name for name, value in values.items() if value is not None and value is not False]
 
     @property
     def share(self) -> float:
@@ -61,7 +69,7 @@ class Thresholds:
         return Guarantee.resolve(
             flows,
             k=10 if self.k is None else self.k,
-            protect="trips" if self.protect is None else self.protect,
+            protect=self.protect,
             k_population=self.k_population,
             l=self.l,
         )
@@ -96,13 +104,21 @@ class Run:
             "k_population": asked.k_population,
             "l": asked.l,
             "max_suppressed": asked.share,
+            "confirmed": confirmed(
+                guarantee,
+                flows,
+                allow_small_k=bool(asked.allow_small_k),
+                population_only=bool(asked.population_only),
+            ),
         }
         parameters = method.parameters(flows, thresholds, options)
         return cls(method, guarantee, asked.share, dict(options), parameters)
 
     def plan(self, flows: Flows) -> Plan:
         """What the method decides for these flows."""
-        plan: Plan = self.method.plan(flows, self.guarantee, max_suppressed=self.max_suppressed, **self.options)
+        plan = self.method.plan(flows, self.guarantee, max_suppressed=self.max_suppressed, **self.options)
+        if not isinstance(plan, Plan):
+            raise ParameterError(f"Method '{self.method.name}' must return a Plan; found {type(plan).__name__}.")
         return plan
 
     def release(self, flows: Flows, plan: Plan) -> Release:
@@ -122,7 +138,7 @@ def anonymize(flows: Flows, method: Literal["laplace"], **options: Any) -> Noisy
 @overload
 def anonymize(
     flows: Flows,
-    method: str = DEFAULT_METHOD,
+    method: str | Method | Callable[..., Plan] = DEFAULT_METHOD,
     k: int | None = None,
     protect: str | Sequence[str] | None = None,
     max_suppressed: float | None = None,
@@ -132,13 +148,15 @@ def anonymize(
 
 def anonymize(
     flows: Flows,
-    method: str = DEFAULT_METHOD,
+    method: str | Method | Callable[..., Plan] = DEFAULT_METHOD,
     k: int | None = None,
     protect: str | Sequence[str] | None = None,
     max_suppressed: float | None = None,
     *,
     k_population: float | None = None,
     l: int | None = None,  # noqa: E741  # the papers' letter
+    allow_small_k: bool = False,
+    population_only: bool = False,
     **options: Any,
 ) -> Release | NoisyRelease:
     """Make an OD matrix publishable.
@@ -149,17 +167,22 @@ def anonymize(
 
     Args:
         flows: what `read_trips` returns.
-        method: name of a method; see `flowveil.METHODS`.
+        method: name of a method, see `flowveil.METHODS`; or one of your own: a function ``(flows, guarantee, *,
+            max_suppressed, **options) -> Plan``, or a `flowveil.Method`.
         k: how many every cell must hide; 10 by default.
-        protect: what is counted: ``trips`` (the default), ``people`` or ``population``, or several of them.
+        protect: what is counted: ``trips``, ``people`` or ``population``, or several of them; by default people where
+            persons are known, else trips.
         max_suppressed: share that may be suppressed, 0.1 by default: of the volume, unless the method's page says
             otherwise.
         k_population: absolute threshold where the population is protected; by default k times the mean weight.
         l: fewest tiles in which the trips of a cell begin, and in which they end.
+        allow_small_k: confirms a k below 3, which is refused otherwise.
+        population_only: confirms that the population alone is protected although persons are known, which is refused
+            otherwise.
         **options: options of the method.
 
     Raises:
-        ParameterError: a parameter is out of range or unknown.
+        ParameterError: a parameter is out of range or unknown, or a confirmation is missing.
         DataError: the data does not have what the guarantee needs, or has no flows.
         InfeasibleError: no release can meet the guarantee.
         GuaranteeError: the recount contradicts the method; nothing may be published.
@@ -169,14 +192,14 @@ def anonymize(
         raise ParameterError(f"anonymize needs flows; found {type(flows).__name__}. Hint: {hint}.")
     chosen = find_method(method)
     chosen.check_options(options)
-    asked = Thresholds(k, protect, max_suppressed, k_population, l)
+    asked = Thresholds(k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
     check_max_suppressed(asked.share)
     if len(flows) == 0:
         raise DataError("There are no flows to anonymise.")
     if chosen.promises == "epsilon":
         chosen.refuse_thresholds(asked.given)
         counts = chosen.plan(flows, **options)
-        return NoisyRelease.of(flows, counts, method=method, parameters=chosen.parameters(flows, {}, options))
+        return NoisyRelease.of(flows, counts, method=chosen.name, parameters=chosen.parameters(flows, {}, options))
     run = Run.of(chosen, flows, asked, options)
     flows = run.guarantee.prepare(flows)
     return run.release(flows, run.plan(flows))
@@ -187,7 +210,7 @@ def anonymize(
 
 def anonymize_slices(
     flows: SlicedFlows,
-    method: str | None = None,
+    method: str | Method | Callable[..., Plan] | None = None,
     k: int | None = None,
     protect: str | Sequence[str] | None = None,
     max_suppressed: float | None = None,
@@ -198,6 +221,8 @@ def anonymize_slices(
     also_every: Sequence[str] = (),
     common_zones: bool = False,
     accept_differencing: bool = False,
+    allow_small_k: bool = False,
+    population_only: bool = False,
     workers: int = 1,
     progress: Callable[[float], None] | None = None,
     **options: Any,
@@ -210,12 +235,13 @@ def anonymize_slices(
 
     Args:
         flows: what `read_slices` returns.
-        method: name of a method; by default ``twincut``, and ``odkanon`` where zones are common.
+        method: as for `anonymize`; by default ``twincut``, and ``odkanon`` where zones are common.
         k, protect, max_suppressed, k_population, l: as for `anonymize`; the share is that of each slice.
         total: also publish the matrix of all slices together.
         also_every: also publish the matrices of these longer steps of time (``day`` beside ``1h``).
         common_zones: give all slices the same zones, safe in each, by ODkAnon's schedule: subtraction reveals nothing.
         accept_differencing: publish although differences between matrices are short of the guarantee.
+        allow_small_k, population_only: as for `anonymize`.
         workers: processes; more than one are started only where there is enough to do.
         progress: called with the share of the slices that is done.
         **options: options of the method.
@@ -235,7 +261,8 @@ def anonymize_slices(
     chosen = _method_of_slices(method, options, common_zones=common_zones)
     if workers < 1:
         raise ParameterError(f"workers must be at least 1; found {workers}.")
-    run = Run.of(chosen, flows.whole, Thresholds(k, protect, max_suppressed, k_population, l), options)
+    asked = Thresholds(k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
+    run = Run.of(chosen, flows.whole, asked, options)
     if run.guarantee.locations is not None:
         flows = replace(flows, slices=tuple(run.guarantee.prepare(part) for part in flows.slices))
     steps = [Every.parse(text) for text in also_every]
@@ -254,6 +281,8 @@ def anonymize_slices(
         raise _nothing_left(len(keys), run.guarantee)
     differencing = differences(flows, coarser, published, common_zones=common_zones)
     refuse_differences(differencing, accepted=accept_differencing)
+    if differencing.short or differencing.unchecked:
+        run.parameters["confirmed"].append(DIFFERENCING)
     return SlicedRelease(
         input=flows,
         keys=tuple(published),
@@ -274,8 +303,10 @@ def _nothing_left(n_slices: int, guarantee: Guarantee) -> InfeasibleError:
     )
 
 
-def _method_of_slices(name: str | None, options: Mapping[str, Any], *, common_zones: bool) -> Method:
-    chosen = find_method(name or ("odkanon" if common_zones else DEFAULT_METHOD))
+def _method_of_slices(
+    method: str | Method | Callable[..., Plan] | None, options: Mapping[str, Any], *, common_zones: bool
+) -> Method:
+    chosen = find_method(method or ("odkanon" if common_zones else DEFAULT_METHOD))
     chosen.check_options(options)
     if chosen.promises == "epsilon":
         raise ParameterError(

@@ -54,19 +54,27 @@ def read_zones(source: Any, **columns: Any) -> Any:
     return read(source, **columns)
 
 
-def describe(source: Any, *, k: int = 10, max_suppressed: float = 0.1, **reading: Any) -> Description:
+def describe(
+    source: Any,
+    *,
+    k: int = 10,
+    protect: str | Sequence[str] | None = None,
+    max_suppressed: float = 0.1,
+    **reading: Any,
+) -> Description:
     """What is in the data, and how much of it is safe already. Internal: counted from raw data, not for publication.
 
     Args:
         source: flows, or trips in any form `read_trips` takes.
         k: what safety is held against.
+        protect: what the floor and the advice are for; by default people where persons are known, else trips.
         max_suppressed: share that may be suppressed, for the floor and the advice.
         **reading: how to read the trips; see `read_trips`.
     """
     from flowveil.experiments.description import describe_flows
 
     flows = source if isinstance(source, Flows) else read_trips(source, **reading)
-    return describe_flows(flows, k=k, max_suppressed=max_suppressed)
+    return describe_flows(flows, k=k, protect=protect, max_suppressed=max_suppressed)
 
 
 def frontier(
@@ -74,7 +82,7 @@ def frontier(
     *,
     method: Literal["twincut", "paircut"] = "twincut",
     k: int = 10,
-    protect: str | Sequence[str] = "trips",
+    protect: str | Sequence[str] | None = None,
     objective: Goal = "error",
     k_population: float | None = None,
     l: int | None = None,  # noqa: E741
@@ -103,9 +111,9 @@ def frontier(
 def compare(
     source: Any,
     *,
-    methods: str | Sequence[str] = "all",
+    methods: Any = "all",
     k: int | Sequence[int] = (5, 10, 20),
-    protect: Sequence[str | Sequence[str]] = ("trips",),
+    protect: str | Sequence[str | Sequence[str]] | None = None,
     max_suppressed: float = 0.1,
     time_limit: float = 300.0,
     options: Mapping[str, Mapping[str, Any]] | None = None,
@@ -115,9 +123,11 @@ def compare(
 
     Args:
         source: flows, or trips in any form `read_trips` takes.
-        methods: names, or ``all``.
+        methods: names, or ``all``; methods of one's own (see `anonymize`) may stand among them, if their functions are
+            in a module that can be imported.
         k: one or several.
-        protect: the protections to compare; each is a unit, or several units joined by ``+`` or in a sequence.
+        protect: the protections to compare; each is a unit, or several units joined by ``+`` or in a sequence. By
+            default people where persons are known, else trips.
         max_suppressed: share that may be suppressed.
         time_limit: seconds that one run may take, not counting the start of its process; it is then stopped and shown
             as such.

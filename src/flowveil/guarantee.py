@@ -167,6 +167,11 @@ LOCATIONS = Unit(
 ALL_UNITS: dict[str, Unit] = {**UNITS, LOCATIONS.name: LOCATIONS}
 
 
+def default_units(flows: Cells) -> tuple[str, ...]:
+    """What is protected unless somebody chooses: people where persons are known, else trips."""
+    return ("trips",) if flows.people is None else ("people",)
+
+
 @dataclass(frozen=True)
 class Guarantee:
     """Thresholds by unit; None where a unit is not protected.
@@ -194,7 +199,7 @@ class Guarantee:
         flows: Cells,
         *,
         k: int,
-        protect: str | Sequence[str] = "trips",
+        protect: str | Sequence[str] | None = None,
         k_population: float | None = None,
         l: int | None = None,  # noqa: E741  # the papers' letter
     ) -> Guarantee:
@@ -203,7 +208,7 @@ class Guarantee:
         Args:
             flows: what will be protected; needed to see which units the data has, and their mean weight.
             k: at least 1.
-            protect: one or several of `UNITS`.
+            protect: one or several of `UNITS`; by default `default_units`.
             k_population: absolute threshold of the population; by default k times the mean weight of a trip.
             l: fewest tiles in which a cell's trips begin, and in which they end.
 
@@ -212,6 +217,7 @@ class Guarantee:
             DataError: the data has no persons or no weights.
         """
         _check_whole(k, "k")
+        protect = default_units(flows) if protect is None else protect
         units = (protect,) if isinstance(protect, str) else tuple(protect)
         if not units:
             raise ParameterError(f"Nothing is protected; name at least one of {', '.join(UNITS)}.")

@@ -274,11 +274,11 @@ def flows_of(table: str, kind: str, *, shuffled: int | None = None) -> Flows:
 
 #: Arguments of `flowveil.anonymize`, by name of the guarantee.
 GUARANTEES: dict[str, dict[str, Any]] = {
-    "trips": {"k": 6},
+    "trips": {"k": 6, "protect": "trips"},
     "people": {"k": 4, "protect": "people"},
     "population": {"k": 5, "protect": "population"},
     "population-absolute": {"k": 5, "protect": "population", "k_population": 17.5},
-    "locations": {"k": 3, "l": 2},
+    "locations": {"k": 3, "protect": "trips", "l": 2},
     "combined": {"k": 4, "protect": ("trips", "people", "population")},
 }
 

@@ -54,7 +54,7 @@ def sliced_flows(draw, *, persons: bool = True, max_slices: int = 3) -> SlicedFl
 
 def family_of(flows: SlicedFlows, **parameters) -> SlicedRelease:
     try:
-        return anonymize_slices(flows, max_suppressed=0.3, **parameters)
+        return anonymize_slices(flows, max_suppressed=0.3, allow_small_k=True, population_only=True, **parameters)
     except InfeasibleError:
         assume(False)
         raise

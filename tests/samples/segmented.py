@@ -15,3 +15,10 @@ def survey(n: int = 900) -> pa.Table:
     rare = sorted(set(person))[:2]
     sex = ["X" if p in rare else ("F" if i % 2 else "M") for i, p in enumerate(person)]
     return table.append_column("t", pa.array(hour)).append_column("sex", pa.array(sex))
+
+
+def own_method(flows, guarantee, *, max_suppressed, flag: bool = False):  # noqa: ARG001
+    """A method of one's own, in a module that other processes can import: tiles, short cells suppressed."""
+    from flowveil import Plan
+
+    return Plan.from_cuts(flows, flows.origins.leaf_node, flows.destinations.leaf_node, guarantee.safe(flows))

@@ -15,7 +15,7 @@ SOURCE = Path(flowveil.__file__).parent
 
 #: The rooms, top to bottom: each imports only rooms above it, and itself. Imports inside functions count.
 LAYERS = (
-    ("errors", "hierarchy", "flows", "slices", "guarantee", "headers", "output", "paths", "workers"),
+    ("errors", "hierarchy", "flows", "slices", "guarantee", "confirmation", "headers", "output", "paths", "workers"),
     ("zoning",),
     ("reading",),
     ("engines",),

@@ -126,12 +126,13 @@ def test_combinations_are_counted_too_where_a_matrix_of_each_is_made():
     # Two and three values are few for 300 rows; their six pairs are one for 50 rows.
     table = timed(300).append_column("area", pa.array([f"SECRET{i % 3}" for i in range(300)]))
     reading = {"resolution": 6, "person": ""}
+    few = {"k": 2, "allow_small_k": True}
     with pytest.raises(DataError, match=r"6 in 300 rows.*--by-many") as caught:
-        anonymize_slices(read_slices(table, by="sex,area", **reading), k=2)
+        anonymize_slices(read_slices(table, by="sex,area", **reading), **few)
     assert "SECRET" not in str(caught.value)
-    assert len(anonymize_slices(read_slices(table, by="sex,area", by_many=True, **reading), k=2)) == 6
+    assert len(anonymize_slices(read_slices(table, by="sex,area", by_many=True, **reading), **few)) == 6
     # Times make more slices, not more combinations.
-    assert len(anonymize_slices(read_slices(table, by="sex", time="t", every="6h", **reading), k=2)) > 3
+    assert len(anonymize_slices(read_slices(table, by="sex", time="t", every="6h", **reading), **few)) > 3
 
 
 def test_commands_refuse_a_column_like_an_identifier_and_verify_reads_a_confirmed_one(tmp_path, capsys):

@@ -19,6 +19,7 @@ import click
 
 from flowveil import __version__
 from flowveil.cli import anonymize, compare, demo, describe, picture, prepare, study, tabular, verify
+from flowveil.confirmation import SmallKWarning
 from flowveil.errors import FlowveilError
 from flowveil.methods.epsilon import WeakPromiseWarning
 
@@ -57,6 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         with warnings.catch_warnings():
             # Commands say it in their own words.
             warnings.simplefilter("ignore", WeakPromiseWarning)
+            warnings.simplefilter("ignore", SmallKWarning)
             code = cli.main(args=words, standalone_mode=False)
         if code:
             sys.exit(code)

@@ -18,6 +18,7 @@ from flowveil.methods import METHODS, Method, find_method
 #: What is asked of every cell, by the names of the library and of the command line.
 _THRESHOLDS = {"k": "--k", "protect": "--protect", "max_suppressed": "--max-suppressed"}
 _THRESHOLDS |= {"k_population": "--k-population", "l": "--l"}
+_THRESHOLDS |= {"allow_small_k": "--yes-k-below-3", "population_only": "--population-only"}
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class _Wanted:
     formats: Sequence[str]
     basemap: str | None
     internal_report: str | None
+    replace_stronger: bool
 
     def check(self, *, internal: Sequence[str | None]) -> dict[str, Any]:
         """Refuse what cannot be written, before anything is read; return what writing needs to know."""
@@ -44,7 +46,11 @@ class _Wanted:
         for path in internal:
             if path is not None:
                 check_place(path, release=self.out)
-        return {"formats": self.formats, "basemap": tile_server(self.basemap)}
+        return {
+            "formats": self.formats,
+            "basemap": tile_server(self.basemap),
+            "replace_stronger": self.replace_stronger,
+        }
 
 
 @click.command()
@@ -53,10 +59,25 @@ class _Wanted:
 @click.option("--out", type=PLACE, required=True, help="Folder of the release; replaced if it is one already.")
 @click.option("--method", help=f"One of: {', '.join(METHODS)} [default: twincut; odkanon with --common-zones].")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Option of the method (repeatable).")
-@click.option("--protect", multiple=True, help=f"{', '.join(UNITS)} (repeatable) [default: trips].")
+@click.option(
+    "--protect",
+    multiple=True,
+    help=f"{', '.join(UNITS)} (repeatable) [default: people where a person column is known, else trips].",
+)
 @click.option("--k-population", type=float, help="Absolute threshold of the population.")
 @click.option("--l", "l", type=int, help="Fewest tiles in which the trips of a cell begin, and end.")
 @click.option("--max-suppressed", type=float, default=0.1, show_default=True, help="Share that may be suppressed.")
+@click.option("--yes-k-below-3", "allow_small_k", is_flag=True, help="Confirm a k below 3, which is refused otherwise.")
+@click.option(
+    "--population-only",
+    is_flag=True,
+    help="Confirm that the population alone is protected although persons are known.",
+)
+@click.option(
+    "--replace-stronger",
+    is_flag=True,
+    help="Confirm that an earlier release with a stronger guarantee may be replaced.",
+)
 @click.option("--seed", type=int, help="Seed, for methods that draw random numbers.")
 @slicing
 @click.option(
@@ -111,7 +132,7 @@ def _asked(wanted: _Wanted, slices: SliceOptions, thresholds: dict[str, Any]) ->
         parsed["seed"] = wanted.seed
     if method.promises != "k":
         return {"method": name, **parsed}
-    return {"method": name, **thresholds, "protect": thresholds["protect"] or ("trips",), **parsed}
+    return {"method": name, **thresholds, "protect": thresholds["protect"] or None, **parsed}
 
 
 def _refuse_thresholds(method: Method) -> None:

@@ -19,7 +19,11 @@ _SETTINGS = ("methods", "max_suppressed", "time_limit")
 @click.argument("source", type=PLACE, metavar="INPUT")
 @click.option("--methods", default="all", show_default=True, help="Methods, comma-separated.")
 @click.option("--k", default="5,10,20", show_default=True, help="One or several k, comma-separated.")
-@click.option("--protect", multiple=True, help="A protection to compare (repeatable), units joined by + [trips].")
+@click.option(
+    "--protect",
+    multiple=True,
+    help="A protection to compare (repeatable), units joined by + [people where persons are known, else trips].",
+)
 @click.option("--max-suppressed", type=float, default=0.1, show_default=True, help="Share that may be suppressed.")
 @click.option("--time-limit", type=float, default=300, show_default=True, help="Seconds that one run may take.")
 @click.option(
@@ -36,7 +40,7 @@ def compare(output: Output, source: str, out: str, **given: Any) -> None:
 
     settings: dict[str, Any] = {name: given.pop(name) for name in _SETTINGS}
     settings["k"] = _steps(given.pop("k"))
-    settings["protect"] = given.pop("protect") or ("trips",)
+    settings["protect"] = given.pop("protect") or None
     settings["options"] = _options_by_method(given.pop("options"))
     check_folder(out)
     with output.working("Reading") as progress:

@@ -8,19 +8,27 @@ import click
 
 from flowveil.cli.options import PLACE, reading, reading_of
 from flowveil.cli.output import Output, with_output
+from flowveil.guarantee import UNITS
 
 
 @click.command()
 @click.argument("source", type=PLACE, metavar="INPUT")
 @click.option("--k", type=int, default=10, show_default=True, help="How many a flow must hide to be safe.")
+@click.option(
+    "--protect",
+    multiple=True,
+    help=f"What the floor and the advice are for: {', '.join(UNITS)} (repeatable) [people where known, else trips].",
+)
 @click.option("--max-suppressed", type=float, default=0.1, show_default=True, help="Share that may be suppressed.")
 @reading
 @with_output
-def describe(output: Output, source: str, k: int, max_suppressed: float, **how: Any) -> None:
+def describe(output: Output, source: str, k: int, protect: tuple[str, ...], max_suppressed: float, **how: Any) -> None:
     """Say what is in INPUT and how much of it is safe already. Internal: counted from raw data."""
     from flowveil.api import describe as look
 
     with output.working("Reading") as progress:
-        found = look(source, k=k, max_suppressed=max_suppressed, progress=progress, **reading_of(how))
+        found = look(
+            source, k=k, protect=protect or None, max_suppressed=max_suppressed, progress=progress, **reading_of(how)
+        )
     output.result(found.to_dict())
     output.say(*found.lines())

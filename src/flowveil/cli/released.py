@@ -33,9 +33,7 @@ def publish_one(
         report = release.summary()
         folder = publish(release, out, private=pages, **(writing or {}))
     intake = _say_intake(output, flows, secret=bool(report["withheld"]))
-    for line in report["statement"]:
-        if line.startswith("Weak:"):
-            output.warn(line)
+    _warn_of_weakness(output, report)
     output.say(*_release_lines(report, folder))
     if internal_report is not None:
         output.say(f"Internal report, NOT for publication: {internal_report}")
@@ -62,6 +60,7 @@ def publish_slices(
     secret = report["withheld"] or any(part["withheld"] for part in report["slices"])
     intake = _say_intake(output, sliced, secret=bool(secret))
     n, unpublished = len(report["slices"]), report["unpublished_slices"]
+    _warn_of_weakness(output, report)
     output.say(f"{n:,} slices are published; {unpublished:,} hold too little to be published.")
     output.say(*_release_lines(report, folder))
     found = report["differencing"]
@@ -70,6 +69,12 @@ def publish_slices(
     if wanted is not None:
         output.say(f"Internal chart, NOT for publication: {wanted}")
     output.result({"release": str(folder), **intake, **report})
+
+
+def _warn_of_weakness(output: Output, report: Mapping[str, Any]) -> None:
+    for line in report["statement"]:
+        if line.startswith("Weak:"):
+            output.warn(line)
 
 
 def _say_intake(output: Output, flows: Any, *, secret: bool) -> dict[str, Any]:
@@ -99,6 +104,20 @@ def _intake_line(flows: Any) -> str:
     return text
 
 
+def _suppressed(report: Mapping[str, Any]) -> str:
+    """The suppressed share, first in the unit that the limit is a share of."""
+    basis = "weight" if "population" in report["guarantee"]["protect"] else "trips"
+    shares = {unit: report["measures"][unit]["suppressed_share"] for unit in report["measures"]}
+    if shares[basis] is None:
+        return f"Suppressed: withheld, because {(report['withheld'] or {}).get('reason', 'it would show')}"
+    ordered = sorted(shares, key=lambda unit: unit != basis)
+    said = ", ".join(f"{shares[unit]:.2%} of {unit}" for unit in ordered if shares[unit] is not None)
+    rule = report["suppression"]
+    return f"Suppressed: {said}" + (
+        f" (the limit is {rule['beta']:.0%} of the flows)" if rule["rule"] == "hopeless flows" else ""
+    )
+
+
 def _release_lines(report: dict[str, Any], folder: Path) -> Iterator[str]:
     m = report["measures"]["trips"]
     guarantee = report["guarantee"]
@@ -114,9 +133,7 @@ def _release_lines(report: dict[str, Any], folder: Path) -> Iterator[str]:
         f"Published {m['n_cells']:,} cells between {m['n_origin_zones']:,} origin and "
         f"{m['n_destination_zones']:,} destination zones. {report['statement'][0]}"
     )
-    share = m["suppressed_share"]
-    hidden = f"withheld, because {(report['withheld'] or {}).get('reason', 'it would show')}"
-    yield "Suppressed: " + (hidden if share is None else f"{share:.2%} of trips")
+    yield _suppressed(report)
     if m["generalization_distance_m"] is not None:
         yield f"Trip ends moved by {m['generalization_distance_m']:,.0f} m on average."
     if "people" not in guarantee["protect"]:

@@ -27,10 +27,11 @@ from flowveil.flows import Flows, Intake, People
 from flowveil.hierarchy import Ints
 from flowveil.reading import Reading
 from flowveil.reading.columns import ColumnMap, complete
-from flowveil.reading.database import MISSING_PATTERN, fetch_table, in_own_words, open_database
+from flowveil.reading.database import fetch_table, in_own_words, open_database
 from flowveil.reading.persons import Nobody, folded, person_sql, placeholder_sql
 from flowveil.reading.screening import WEIGHT_UNITS, Batch, Kept, Screening
 from flowveil.reading.slicing import attribute_sql, label_sql
+from flowveil.reading.sql import MISSING_PATTERN
 from flowveil.reading.tables import Table, open_table
 from flowveil.reading.tiling import NO_TILE, UNREADABLE_TILE, H3Tiling, MapTiling, Tiling, is_cell, tiling_of
 from flowveil.reading.times import MICROSECONDS, TimeForm, decide

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flowveil.anonymization import anonymize
+from flowveil.confirmation import SmallKWarning
 from flowveil.errors import FlowveilError, InfeasibleError, ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee, check_max_suppressed
-from flowveil.methods import K_METHODS, find_method
+from flowveil.methods import Method, find_method, k_methods
 
 if TYPE_CHECKING:
     from flowveil.release.release import Release
@@ -45,7 +48,7 @@ class Attempt:
 
 def check_runs(
     flows: Flows,
-    methods: Sequence[str],
+    methods: Sequence[Method],
     *,
     k: Sequence[int],
     protect: Sequence[Sequence[str]],
@@ -58,12 +61,13 @@ def check_runs(
         ParameterError: a name or number is not allowed.
         DataError: the data has no persons or weights that a protection needs.
     """
-    for name in methods:
-        if find_method(name).promises != "k":
+    for method in methods:
+        if method.promises != "k":
             raise ParameterError(
-                f"Method '{name}' cannot be compared: it promises no k, and its measures may not be published. "
+                f"Method '{method.name}' cannot be compared: it promises no k, and its measures may not be published. "
                 "Hint: run it alone; Release.metrics() has its measures for you."
             )
+        _check_sendable(method)
     if not methods or not k or not protect:
         raise ParameterError("There is nothing to compare: name at least one method, one k and one protection.")
     for step in k:
@@ -74,9 +78,42 @@ def check_runs(
         raise ParameterError(f"The time limit must be above 0 seconds; found {time_limit!r}.")
 
 
-def methods_of(names: str | Sequence[str] | None) -> list[str]:
-    """The methods that are named, separated by commas or in a sequence; ``all`` and None are those that keep a k."""
-    return list(K_METHODS) if names is None or names == "all" else list(dict.fromkeys(listed(names)))
+def _check_sendable(method: Method) -> None:
+    """Refuse a function that another process could not find.
+
+    Raises:
+        ParameterError: it cannot be pickled, or stands in the program that was started.
+    """
+    where = getattr(method.plan, "__module__", None)
+    try:
+        if where == "__main__":
+            raise pickle.PicklingError
+        pickle.dumps(method)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        raise ParameterError(
+            f"Method '{method.name}' cannot be run in a process of its own: its function must stand in a module that "
+            "can be imported. Hint: move it into a file and import it from there; anonymize takes it as it is."
+        ) from None
+
+
+def methods_of(names: Any) -> list[Method]:
+    """The methods that are named, separated by commas or in a sequence; ``all`` and None are those that keep a k.
+
+    A function or a `Method` may stand for a name, alone or among names.
+
+    Raises:
+        ParameterError: one is not known, or two have the same name.
+    """
+    if names is None or names == "all":
+        names = k_methods()
+    parts = listed(names) if isinstance(names, str) else names if isinstance(names, Sequence) else [names]
+    chosen: dict[str, Method] = {}
+    for method in map(find_method, parts):
+        if chosen.setdefault(method.name, method) != method:
+            raise ParameterError(
+                f"Two different methods are called '{method.name}'. Hint: Method('another-name', ...)."
+            )
+    return list(chosen.values())
 
 
 def listed(names: str | Sequence[str], separator: str = ",") -> list[str]:
@@ -89,7 +126,10 @@ def attempt(flows: Flows, asked: Mapping[str, Any]) -> Attempt:
     """Anonymise, whatever happens."""
     begun = time.perf_counter()
     try:
-        release = anonymize(flows, **asked)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SmallKWarning)
+            # Nothing that is tried here is published.
+            release = anonymize(flows, **{"allow_small_k": True, "population_only": True, **asked})
     except Exception as problem:
         error = type(problem).__name__
         # The message of a foreign error may quote the input: name its kind and nothing else.

@@ -22,7 +22,7 @@ import pyarrow as pa
 from flowveil import workers
 from flowveil.experiments.attempts import FAILED, attempt, check_runs, listed, methods_of, warm_up
 from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
+from flowveil.guarantee import Guarantee, default_units
 from flowveil.methods import find_method
 from flowveil.report.frontier import rounded_points
 from flowveil.report.summary import summarize
@@ -103,6 +103,13 @@ class Comparison:
     max_suppressed: float
     frontiers: tuple[Frontier, ...] = ()
 
+    @property
+    def table(self) -> pa.Table:
+        """One row a run, with all digits: what comparison.csv has. Not for publication."""
+        from flowveil.experiments.comparison_tables import to_table
+
+        return to_table(self)
+
     def write(self, directory: str | PathLike[str]) -> Path:
         """Write comparison.csv, .md, .tex and .html into a folder that is new, empty or an earlier comparison."""
         from flowveil.experiments.comparison_tables import write_comparison
@@ -119,9 +126,9 @@ class Comparison:
 def compare_flows(
     flows: Flows,
     *,
-    methods: str | Sequence[str] = "all",
+    methods: Any = "all",
     k: int | Sequence[int] = (5, 10, 20),
-    protect: str | Sequence[str | Sequence[str]] = ("trips",),
+    protect: str | Sequence[str | Sequence[str]] | None = None,
     max_suppressed: float = 0.1,
     time_limit: float = 300.0,
     options: Mapping[str, Mapping[str, Any]] | None = None,
@@ -133,20 +140,22 @@ def compare_flows(
         ParameterError: a method, unit, option or number is wrong; nothing was run.
         DataError: the data has no persons or weights that a protection needs.
     """
-    names = methods_of(methods)
+    wanted_methods = methods_of(methods)
     steps = sorted({k} if isinstance(k, int) else set(k))
-    protections = [tuple(listed(p, "+")) for p in ([protect] if isinstance(protect, str) else protect)]
+    wanted = default_units(flows) if protect is None else protect
+    protections = [tuple(listed(p, "+")) for p in ([wanted] if isinstance(wanted, str) else wanted)]
+    of_name = {method.name: method for method in wanted_methods}
     for name, chosen in (options or {}).items():
-        find_method(name).check_options(chosen)
+        (of_name.get(name) or find_method(name)).check_options(chosen)
     limits = {"max_suppressed": max_suppressed, "time_limit": time_limit}
-    check_runs(flows, names, k=steps, protect=protections, **limits)
+    check_runs(flows, wanted_methods, k=steps, protect=protections, **limits)
     asked = [
-        {"method": name, "k": step, "protect": units, "max_suppressed": max_suppressed, **(options or {}).get(name, {})}
+        {"method": m, "k": step, "protect": units, "max_suppressed": max_suppressed, **(options or {}).get(m.name, {})}
         for units in protections
         for step in steps
-        for name in names
+        for m in wanted_methods
     ]
-    swept = [{"k": a["k"], "protect": a["protect"]} for a in asked if a["method"] == "twincut"]
+    swept = [{"k": a["k"], "protect": a["protect"]} for a in asked if a["method"].name == "twincut"]
     tasks: list[dict[str, Any]] = [*asked, *swept]
     ended = []
     # One at a time, each in a process of its own: what one leaves behind would make another faster.
@@ -170,7 +179,7 @@ def compare_flows(
 
 def _run(asked: Mapping[str, Any], ended: workers.Ended, time_limit: float) -> Run:
     """What came of a task."""
-    named = {name: asked[name] for name in ("method", "k", "protect")}
+    named = {"method": asked["method"].name, "k": asked["k"], "protect": asked["protect"]}
     if ended.how == workers.LATE:
         return Run(**named, status=TIMED_OUT, reason=f"stopped after {time_limit:,g} seconds")
     if ended.how == workers.LOST:

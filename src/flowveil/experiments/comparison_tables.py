@@ -67,8 +67,8 @@ def check_folder(directory: str | PathLike[str]) -> None:
     output.check_folder(directory, refuse=refuse)
 
 
-def to_csv(comparison: Comparison) -> str:
-    """One row a run; full digits; a measure that is withheld is empty and named in the last column."""
+def to_table(comparison: Comparison) -> pa.Table:
+    """One row a run; full digits; a measure that is withheld is empty and named in the last column but one."""
     runs = comparison.runs
     columns = {
         "method": [run.method for run in runs],
@@ -81,8 +81,13 @@ def to_csv(comparison: Comparison) -> str:
         "withheld": [" ".join(run.withheld) for run in runs],
         "reason": [run.reason for run in runs],
     }
+    return pa.table(columns)
+
+
+def to_csv(comparison: Comparison) -> str:
+    """The same as text."""
     out = io.BytesIO()
-    write_csv(pa.table(columns), out)
+    write_csv(to_table(comparison), out)
     return out.getvalue().decode("utf-8")
 
 

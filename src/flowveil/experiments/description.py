@@ -98,8 +98,9 @@ class Description:
         density: flows over possible pairs of tiles.
         levels: the tiles and what they are merged into, finest first.
         contributors: about people, or None where the input has none.
-        floor: the mean generalisation error that no hierarchical method can beat at this k and suppression where trips
-            are protected, whatever else the data could protect. None where it was not computed.
+        protect: what the floor and the advice are for.
+        floor: the mean generalisation error that no hierarchical method can beat at this k and suppression where these
+            units are protected. None where it was not computed.
         max_suppressed: the share that may be suppressed, for the floor and the advice.
         advice: where to start, in sentences.
     """
@@ -120,6 +121,7 @@ class Description:
     density: float
     levels: tuple[Level, ...]
     contributors: Contributors | None
+    protect: tuple[str, ...]
     floor: float | None
     max_suppressed: float
     advice: tuple[str, ...]
@@ -157,9 +159,9 @@ class Description:
         if self.floor is not None:
             yield ""
             yield (
-                f"Floor where trips are protected: no hierarchical method gets below {self.floor:,.1f} tiles of mean "
-                f"generalisation error with {self.max_suppressed:.0%} of the trips suppressed."
-                + self._above_the_floor()
+                f"Floor where {' and '.join(self.protect)} are protected: no hierarchical method gets below "
+                f"{self.floor:,.1f} tiles of mean generalisation error with {self.max_suppressed:.0%} of the "
+                f"{'weight' if 'population' in self.protect else 'trips'} suppressed." + self._above_the_floor()
             )
         yield ""
         yield "Where to start"
@@ -167,8 +169,9 @@ class Description:
             yield f"- {line}"
 
     def _above_the_floor(self) -> str:
-        others = [share.unit for share in self.levels[0].safe if share.unit != "trips"]
-        return f" It is for trips only: {' and '.join(others)} have floors of their own." if others else ""
+        others = [share.unit for share in self.levels[0].safe if share.unit not in self.protect]
+        mine = " and ".join(self.protect)
+        return f" It is for {mine} only: {' and '.join(others)} have floors of their own." if others else ""
 
     def _table(self) -> Iterator[str]:
         units = [share.unit for share in self.levels[0].safe]
@@ -195,12 +198,15 @@ class Description:
         return f"<Description of {self.flows:,} flows, internal>"
 
 
-def describe_flows(flows: Flows, *, k: int = 10, max_suppressed: float = 0.1) -> Description:
+def describe_flows(
+    flows: Flows, *, k: int = 10, protect: str | Sequence[str] | None = None, max_suppressed: float = 0.1
+) -> Description:
     """Describe flows before anything is anonymised.
 
     Args:
         flows: what `read_trips` returns.
         k: what safety is held against, in every unit that the data has.
+        protect: what the floor and the advice are for; by default people where persons are known, else trips.
         max_suppressed: share that may be suppressed, for the floor and the advice.
 
     Raises:
@@ -214,6 +220,7 @@ def describe_flows(flows: Flows, *, k: int = 10, max_suppressed: float = 0.1) ->
         u for u in UNITS if (u != "people" or flows.people is not None) and (u != "population" or _weighted(flows))
     ]
     guarantees = {unit: Guarantee.resolve(flows, k=k, protect=unit) for unit in units}
+    asked = Guarantee.resolve(flows, k=k, protect=protect)
     levels = tuple(_levels(flows, guarantees))
     trips = int(flows.trips.sum())
     weight = None if flows.weight is None else float(flows.weight.sum())
@@ -234,9 +241,10 @@ def describe_flows(flows: Flows, *, k: int = 10, max_suppressed: float = 0.1) ->
         density=len(flows) / (flows.origins.n_tiles * flows.destinations.n_tiles),
         levels=levels,
         contributors=_contributors(flows, k),
-        floor=generalization_floor(flows, guarantees["trips"], max_suppressed=max_suppressed),
+        protect=asked.units,
+        floor=generalization_floor(flows, asked, max_suppressed=max_suppressed),
         max_suppressed=max_suppressed,
-        advice=tuple(_advice(flows, levels, max_suppressed)),
+        advice=tuple(_advice(flows, levels, asked.units, max_suppressed)),
     )
 
 
@@ -309,8 +317,11 @@ def _contributors(flows: Flows, k: int) -> Contributors | None:
 # ---- advice ------------------------------------------------------------------------------------------------------
 
 
-def _advice(flows: Flows, levels: Sequence[Level], max_suppressed: float) -> Iterator[str]:
-    enough = next((x for x in levels if all(share.volume >= 1 - max_suppressed for share in x.safe)), None)
+def _advice(flows: Flows, levels: Sequence[Level], protect: Sequence[str], max_suppressed: float) -> Iterator[str]:
+    def suffices(level: Level) -> bool:
+        return all(share.volume >= 1 - max_suppressed for share in level.safe if share.unit in protect)
+
+    enough = next((level for level in levels if suffices(level)), None)
     finest = levels[0]
     if enough is finest:
         yield (
@@ -338,7 +349,7 @@ def _advice(flows: Flows, levels: Sequence[Level], max_suppressed: float) -> Ite
         yield "Method: 'atg-dual' where the error of single flows matters more than one common map."
     yield from _advice_on_boxes(flows)
     if flows.people is not None:
-        yield "The data names people: protect them (--protect people), not only trips."
+        yield "Persons are known, and protected by default (--protect people); trips alone would not hide them."
     else:
         yield "The data names nobody: trips can be protected, people cannot; say so to your readers."
 

@@ -10,8 +10,9 @@ and left out of every run.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from os import PathLike
@@ -26,6 +27,7 @@ from flowveil.experiments.attempts import FAILED, INFEASIBLE, attempt, check_run
 from flowveil.experiments.study_tables import write_study
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
+from flowveil.methods import METHODS, Method
 from flowveil.output import real_place, try_place, write_files
 from flowveil.paths import named_path
 from flowveil.slices import SlicedFlows
@@ -98,7 +100,7 @@ def run_study(
     flows: SlicedFlows,
     directory: str | PathLike[str],
     *,
-    methods: Sequence[str] | None = None,
+    methods: Any = None,
     protections: Sequence[str] = ("trips", "population"),
     k: int = 10,
     max_suppressed: float = 0.1,
@@ -112,7 +114,7 @@ def run_study(
         flows: the flows by all attributes; what `flowveil.read_slices` returns.
         directory: where results go: a new folder, an empty one, or an earlier study of the same data, which is
             continued.
-        methods: names of methods; all that keep a k by default.
+        methods: names of methods, or methods of one's own; all that keep a k by default.
         protections: each a unit, or several joined by ``+`` (``trips+population``).
         k: how many every cell must hide.
         max_suppressed: share that may be suppressed.
@@ -129,17 +131,18 @@ def run_study(
         OutputError: the folder cannot be used, or holds a study of other data.
     """
     chosen, units = tuple(methods_of(methods)), tuple(tuple(listed(text, "+")) for text in protections)
+    own = {method.name: method for method in chosen}
     check_runs(flows.whole, chosen, k=[k], protect=units, max_suppressed=max_suppressed, time_limit=time_limit)
     if workers < 1:
         raise ParameterError(f"workers must be at least 1; found {workers}.")
     flows, hidden = _nameable(flows, k)
     studied = _fingerprint(flows)
     folder = _opened(directory, studied)
-    grid = [Run(by, value, method, protect) for by, value in _segments(flows) for method in chosen for protect in units]
+    grid = [Run(by, value, name, protect) for by, value in _segments(flows) for name in own for protect in units]
     setting = {"k": k, "max_suppressed": max_suppressed, "input": studied, "version": __version__}
-    paths = [folder / RUNS / f"{_name(run, setting)}.json" for run in grid]
+    paths = [folder / RUNS / f"{_name(run, {**setting, **_code(own[run.method])})}.json" for run in grid]
     left = [i for i, path in enumerate(paths) if not _is_done(path, time_limit)]
-    shared, todo = (flows, k, max_suppressed), [grid[i] for i in left]
+    shared, todo = _Shared(flows, k, max_suppressed, own), [grid[i] for i in left]
     running = run_tasks(_outcome, shared, todo, workers=workers, time_limit=time_limit, prepare=_prepare)
     with closing(running):
         for ended in running:
@@ -149,7 +152,7 @@ def run_study(
     rows = [
         row for run, path in zip(grid, paths, strict=True) for row in _rows(run, json.loads(path.read_text("utf-8")))
     ]
-    study = Study(tuple(rows), flows.columns, chosen, units, k, hidden, time_limit)
+    study = Study(tuple(rows), flows.columns, tuple(own), units, k, hidden, time_limit)
     write_study(study, folder)
     return study
 
@@ -243,6 +246,17 @@ def _name(run: Run, setting: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:32]
 
 
+def _code(method: Method) -> dict[str, str]:
+    """What decides the results of a method of one's own; of ours it is the version."""
+    if METHODS.get(method.name) == method:
+        return {}
+    try:
+        source = inspect.getsource(method.plan)
+    except (OSError, TypeError):
+        source = ""
+    return {"code": f"{method.plan.__module__}:{getattr(method.plan, '__qualname__', '')}:{source}"}
+
+
 def check_folder(directory: str | PathLike[str]) -> None:
     """Refuse a folder that cannot be written, before anything is read; folders above it may be missing.
 
@@ -322,12 +336,22 @@ def _rows(run: Run, outcome: dict[str, Any]) -> Iterator[dict[str, Any]]:
 # ---- one run -----------------------------------------------------------------------------------------------------
 
 
-def _prepare(shared: tuple[SlicedFlows, int, float], run: Run) -> None:
+@dataclass(frozen=True, eq=False)
+class _Shared:
+    """What every run of a study needs."""
+
+    flows: SlicedFlows
+    k: int
+    max_suppressed: float
+    methods: Mapping[str, Method]
+
+
+def _prepare(shared: _Shared, run: Run) -> None:
     """In a process: get ready for a run."""
     warm_up(*_asked(shared, run))
 
 
-def _outcome(shared: tuple[SlicedFlows, int, float], run: Run) -> dict[str, Any]:
+def _outcome(shared: _Shared, run: Run) -> dict[str, Any]:
     """In a process: one run."""
     made = attempt(*_asked(shared, run))
     if made.release is None:
@@ -337,10 +361,11 @@ def _outcome(shared: tuple[SlicedFlows, int, float], run: Run) -> dict[str, Any]
     return {"status": made.status, "seconds": made.seconds, "measures": plain, "withheld": hidden}
 
 
-def _asked(shared: tuple[SlicedFlows, int, float], run: Run) -> tuple[Flows, dict[str, Any]]:
+def _asked(shared: _Shared, run: Run) -> tuple[Flows, dict[str, Any]]:
     """The flows of a run, and what is asked of them."""
-    flows, k, max_suppressed = shared
-    asked = {"method": run.method, "k": k, "protect": run.protect, "max_suppressed": max_suppressed}
+    flows, k = shared.flows, shared.k
+    method = shared.methods[run.method]
+    asked = {"method": method, "k": k, "protect": run.protect, "max_suppressed": shared.max_suppressed}
     if "population" in run.protect:
         # One threshold for all segments, so that they can be compared: k times the mean weight of everybody's trips.
         mean = float(np.sum(flows.whole.volume("weight"))) / float(np.sum(flows.whole.trips))

@@ -8,110 +8,23 @@ from the function's signature.
 
 from __future__ import annotations
 
-import inspect
-import typing
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any
 
 from flowveil.errors import ParameterError, did_you_mean
-from flowveil.flows import Flows
 from flowveil.methods.atg import atg_dual, atg_soft
 from flowveil.methods.glove import glove, glove_sk
 from flowveil.methods.laplace import laplace
+from flowveil.methods.method import Method
 from flowveil.methods.mondrian import mondrian
 from flowveil.methods.odkanon import odkanon
 from flowveil.methods.oigh import oigh
 from flowveil.methods.paircut import paircut
+from flowveil.methods.plugins import method_of, registered, registered_names
 from flowveil.methods.suppression import suppression
 from flowveil.methods.twincut import twincut
 
-
-@dataclass(frozen=True)
-class Method:
-    """A registered method.
-
-    Attributes:
-        name: what users write.
-        plan: the function, which returns a `Plan`, or `NoisyCounts` where it promises epsilon.
-        summary: one line for the help.
-        homogeneous: its zones never overlap.
-        promises: ``k``: every cell hides so many; or ``epsilon``: noisy counts under differential privacy, to which k,
-            protect and max_suppressed mean nothing.
-    """
-
-    name: str
-    plan: Callable[..., Any]
-    summary: str
-    homogeneous: bool = True
-    promises: Literal["k", "epsilon"] = "k"
-
-    @property
-    def options(self) -> dict[str, inspect.Parameter]:
-        """The method's own options, by name."""
-        parameters = inspect.signature(self.plan).parameters
-        return {n: p for n, p in parameters.items() if p.kind is p.KEYWORD_ONLY and n != "max_suppressed"}
-
-    def check_options(self, options: Mapping[str, Any]) -> None:
-        """Raise ParameterError for an option the method does not have."""
-        for name in options:
-            if name not in self.options:
-                allowed = ", ".join(self.options) or "none"
-                raise ParameterError(
-                    f"Method '{self.name}' has no option '{name}'; allowed: {allowed}."
-                    + did_you_mean(name, self.options)
-                )
-
-    def refuse_thresholds(self, given: Sequence[str]) -> None:
-        """Say that a method that adds noise keeps no thresholds, rather than ignore that somebody asked for them.
-
-        Raises:
-            ParameterError: some were given, and the method promises no k.
-        """
-        if given and self.promises != "k":
-            raise ParameterError(
-                f"Method '{self.name}' adds noise and promises no smallest cell: {', '.join(given)} cannot be kept by "
-                "it. Hint: leave that out and give epsilon, and bound where persons are known."
-            )
-
-    def parameters(self, flows: Flows, asked: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-        """Everything needed to run it again, defaults included. A threshold that was worked out is not a parameter."""
-        defaults = {n: p.default for n, p in self.options.items() if p.default is not inspect.Parameter.empty}
-        return {
-            **asked,
-            "options": {**defaults, **options},
-            **flows.intake.parameters(),
-        }
-
-    def parse_option(self, name: str, text: str) -> Any:
-        """Read an option that was given as text, by the type of the signature."""
-        self.check_options({name: text})
-        hint = typing.get_type_hints(self.plan)[name]
-        choices = [a for a in (typing.get_args(hint) or (hint,)) if a is not type(None)]
-        if typing.get_origin(hint) is Literal:
-            if text not in choices:
-                raise ParameterError(f"Option '{name}' must be one of {', '.join(choices)}; found '{text}'.")
-            return text
-        if text.lower() in ("none", "") and len(choices) < len(typing.get_args(hint)):
-            return None
-        for kind in choices:
-            try:
-                return _PARSERS[kind](text)
-            except (ValueError, KeyError):
-                continue
-        wanted = " or ".join(getattr(k, "__name__", str(k)) for k in choices)
-        raise ParameterError(f"Option '{name}' must be {wanted}; found '{text}'.")
-
-
-def _parse_bool(text: str) -> bool:
-    if text.lower() in ("true", "yes", "1"):
-        return True
-    if text.lower() in ("false", "no", "0"):
-        return False
-    raise ValueError(text)
-
-
-_PARSERS: dict[Any, Callable[[str], Any]] = {bool: _parse_bool, int: int, float: float, str: str}
+__all__ = ["K_METHODS", "METHODS", "Method", "find_method", "k_methods"]
 
 METHODS: dict[str, Method] = {
     m.name: m
@@ -170,19 +83,32 @@ METHODS: dict[str, Method] = {
         ),
     )
 }
-#: The names of the methods that promise k: they can be compared, and anonymise slices.
+#: The names of our methods that promise k: they can be compared, and anonymise slices.
 K_METHODS = tuple(name for name, method in METHODS.items() if method.promises == "k")
 
 
-def find_method(name: str) -> Method:
-    """The method of that name.
+def find_method(method: str | Method | Callable[..., Any]) -> Method:
+    """The method that is meant: a name of ours or of another package, a `Method`, or a function.
 
     Raises:
-        ParameterError: there is none; the message lists those there are.
+        ParameterError: there is none of that name, with those there are; or it would be taken for one of ours.
     """
-    try:
-        return METHODS[name]
-    except KeyError:
-        raise ParameterError(
-            f"Unknown method '{name}'; allowed: {', '.join(METHODS)}." + did_you_mean(name, METHODS)
-        ) from None
+    if not isinstance(method, str):
+        found = method_of(method)
+        if found.name in METHODS and found.plan is not METHODS[found.name].plan:
+            raise ParameterError(
+                f"A method of one's own cannot be called '{found.name}': one of flowveil's is. "
+                "Hint: Method('another-name', function, 'what it does')."
+            )
+        return found
+    known = METHODS.get(method) or registered(method)
+    if known is None:
+        names = (*METHODS, *registered_names())
+        raise ParameterError(f"Unknown method '{method}'; allowed: {', '.join(names)}." + did_you_mean(method, names))
+    return known
+
+
+def k_methods() -> tuple[str, ...]:
+    """The names of all methods that promise k, those of other packages last."""
+    others = [name for name in registered_names() if name not in METHODS]
+    return (*K_METHODS, *(name for name in others if find_method(name).promises == "k"))

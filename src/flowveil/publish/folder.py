@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from os import PathLike
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from flowveil.confirmation import weaker_in
 from flowveil.errors import GuaranteeError, OutputError
 from flowveil.output import Draft, Place, real_place, sync_folder, try_place
 from flowveil.publish.exports import Format, check_formats, parse_formats
@@ -43,6 +44,7 @@ def publish(
     overwrite: bool = True,
     formats: str | Iterable[str] = (),
     basemap: str | None = None,
+    replace_stronger: bool = False,
     private: Mapping[str, str] | None = None,
 ) -> Path:
     """Write a release into a folder.
@@ -53,6 +55,7 @@ def publish(
         overwrite: whether an earlier release may be replaced.
         formats: exports to write beside the tables; names of `flowveil.publish.exports.FORMATS`.
         basemap: address of a tile server for the report's optional background map.
+        replace_stronger: confirms that an earlier release with a stronger guarantee may be replaced.
         private: documents of raw counts to write with it, by their file outside of the release; only their owner may
             read them. They and the release appear together or not at all.
 
@@ -63,7 +66,8 @@ def publish(
         ParameterError: a format is not known, or cannot hold this release; the background map's address is not plain;
             the noise of a noisy release could be repeated.
         MissingExtraError: a format needs a library that is not installed.
-        OutputError: the folder may not or cannot be written. What was there is untouched.
+        OutputError: the folder may not or cannot be written, or holds a release with a stronger guarantee. What was
+            there is untouched.
         GuaranteeError: the files, read back and recounted, contradict the release. What was there is untouched.
     """
     release.check_publishable()
@@ -82,10 +86,17 @@ def publish(
             # A link to a folder stays a link: what it points to is replaced.
             draft = drafts.enter_context(Draft(directory))
             os.mkdir(draft.new)
-            _write_files(release, draft.new, wanted, basemap)
+            report = summarize(
+                release, formats=[f.name for f in wanted], basemap=basemap, replace_stronger=replace_stronger
+            )
+            if not replace_stronger:
+                _refuse_weaker(directory, report)
+            _write_files(release, draft.new, wanted, json_text(report))
             _check_draft(release, draft.new, directory)
             # The run was long: somebody may have put something there since the first look.
             check_target(directory, overwrite=overwrite)
+            if not replace_stronger:
+                _refuse_weaker(directory, report)
             for begun in (*documents, draft):
                 begun.take_place()
     except OutputError:
@@ -153,6 +164,27 @@ def _check_content(directory: str | PathLike[str], target: Path, *, overwrite: b
         )
 
 
+def _refuse_weaker(directory: Place, report: Mapping[str, Any]) -> None:
+    """Refuse to replace a release whose guarantee is stronger, or cannot be read.
+
+    Raises:
+        OutputError: the release that is there promises more than this one.
+    """
+    target = real_place(directory)
+    if not (target / MANIFEST).exists():
+        return
+    try:
+        weaker = weaker_in(read_json(target / "report.json"), report)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        weaker = ["a guarantee that cannot be compared: that of the earlier release cannot be read"]
+    if weaker:
+        raise OutputError(
+            f"'{directory}' holds a release with a stronger guarantee; the new one would have {', '.join(weaker)}. "
+            "Nothing was changed. Hint: name a new folder; if you mean it, confirm it with --replace-stronger "
+            "(replace_stronger=True)."
+        )
+
+
 def _files_of_release(folder: Path) -> set[str] | None:
     """The files that a manifest of ours lists, itself included; None where there is no such manifest."""
     try:
@@ -168,10 +200,8 @@ def _write_files(
     release: Publishable,
     folder: Path,
     formats: Sequence[Format],
-    basemap: str | None,
+    said: str,
 ) -> None:
-    written = [f.name for f in formats]
-    said = json_text(summarize(release, formats=written, basemap=basemap))
     # The page is made from what the file says, to the order of its entries: whoever reads it can make the page again.
     report = json.loads(said)
     content: dict[str, Callable[[IO[bytes]], None]] = {

@@ -99,6 +99,7 @@ class Publishable(ABC):
         overwrite: bool = True,
         formats: str | Iterable[str] = (),
         basemap: str | None = None,
+        replace_stronger: bool = False,
     ) -> Path:
         """Publish into a folder, atomically: it appears whole and verified, or not at all.
 
@@ -108,10 +109,18 @@ class Publishable(ABC):
             formats: exports beside the two tables: ``csv``, ``geojson``, ``gpkg``, ``omx``, ``flowmap``, ``kepler``,
                 ``arrow``; a comma-separated text or several names. Slices allow ``csv`` and ``arrow``.
             basemap: address of a tile server for the report's background map, which readers may switch on.
+            replace_stronger: confirms that an earlier release with a stronger guarantee may be replaced.
         """
         from flowveil import api
 
-        return api.publish(self, directory, overwrite=overwrite, formats=formats, basemap=basemap)
+        return api.publish(
+            self,
+            directory,
+            overwrite=overwrite,
+            formats=formats,
+            basemap=basemap,
+            replace_stronger=replace_stronger,
+        )
 
     def picture(self, path: str | PathLike[str], *, show: str = "origins", **style: Any) -> Path:
         """Draw a map into a PNG, SVG or PDF file: ``origins``, ``destinations``, ``both`` or ``flows``.

@@ -12,10 +12,12 @@ import typing
 from collections.abc import Sequence
 from typing import Any
 
+from flowveil.confirmation import CONFIRMATIONS
 from flowveil.guarantee import LOCATIONS, UNITS
 from flowveil.measures import MEASURES, listed
 from flowveil.measures.measure import Measure
 from flowveil.methods import METHODS, Method
+from flowveil.methods.plugins import NAME
 from flowveil.zoning.h3 import MAX_RESOLUTION
 
 Schema = dict[str, Any]
@@ -100,6 +102,24 @@ def _of_method(method: Method) -> Schema:
     }
 
 
+def _method(*, noisy: bool) -> Schema:
+    """The name of a method: of noise one of ours, else any but those, because users may bring their own."""
+    of_noise = [m.name for m in METHODS.values() if m.promises == "epsilon"]
+    return {"enum": of_noise} if noisy else {**_TEXT, "pattern": f"^{NAME.pattern}$", "not": {"enum": of_noise}}
+
+
+def _of_own_method() -> Schema:
+    """What a method of the user's own may say of itself: short words and numbers."""
+    word = {"type": ["string", "number", "boolean", "null"], "pattern": "^[A-Za-z0-9_.,+-]{0,100}$"}
+    number = {"type": ["number", "boolean", "null"]}
+    return {
+        "properties": {
+            "parameters": {"properties": {"options": {"additionalProperties": word}}},
+            "notes": {"additionalProperties": number},
+        }
+    }
+
+
 def _measure(measure: Measure) -> Schema:
     return {
         "title": measure.title,
@@ -175,6 +195,7 @@ def _parameters(*, sliced: bool, noisy: bool) -> Schema:
             "k_population": _or_null(_NUMBER),
             "l": {"type": ["integer", "null"], "minimum": 1},
             "max_suppressed": _SHARE,
+            "confirmed": {"type": "array", "items": {"enum": list(CONFIRMATIONS)}, "uniqueItems": True},
             "protect": {"type": "array", "items": {"enum": list(UNITS)}},
         }
     optional = list(entries)
@@ -218,7 +239,7 @@ def _report(kind: str) -> Schema:
     entries: Schema = {
         "kind": {"const": kind},
         "version": _TEXT,
-        "method": {"enum": [m.name for m in METHODS.values() if (m.promises == "epsilon") == noisy]},
+        "method": _method(noisy=noisy),
         "parameters": _parameters(sliced=sliced, noisy=noisy),
         "guarantee": _ref("privacy_loss" if noisy else "guarantee"),
         "homogeneous": _FLAG,
@@ -230,6 +251,7 @@ def _report(kind: str) -> Schema:
         "command": _TEXT,
         "statement": {**_TEXTS, "minItems": 1},
         "basemap": _TEXT,
+        "replace_stronger": {"const": True},
     }
     if not noisy:
         entries["cross_check"] = _ref("cross_check")
@@ -243,7 +265,7 @@ def _report(kind: str) -> Schema:
             "unpublished_slices": _COUNT,
             "differencing": _object(dict.fromkeys(("comparisons", "differences", "short", "unchecked"), _COUNT)),
         }
-    return _object(entries, optional=("basemap",))
+    return _object(entries, optional=("basemap", "replace_stronger"))
 
 
 def report_schema() -> Schema:
@@ -268,6 +290,12 @@ def report_schema() -> Schema:
                 "then": _of_method(method),
             }
             for name, method in METHODS.items()
+        ]
+        + [
+            {
+                "if": {"properties": {"method": {"enum": list(METHODS)}}, "required": ["method"]},
+                "else": _of_own_method(),
+            }
         ],
         "$defs": {
             **{kind: _report(kind) for kind in KINDS},

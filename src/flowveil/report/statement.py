@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from flowveil import confirmation
 from flowveil.disclosure.withholding import AND, BESIDE_OTHERS
 from flowveil.guarantee import UNITS
 from flowveil.methods.epsilon import weakness
@@ -28,7 +29,9 @@ def _of_counts(report: Mapping[str, Any]) -> list[str]:
     sliced = report["kind"] == "sliced"
     cell = "every published cell of every slice" if sliced else "every published cell"
     said = [f"Protected: {cell} holds at least {_thresholds_in_words(report)}."]
-    said += _about_persons(report["guarantee"])
+    weak = confirmation.weakness(report["guarantee"]["k"])
+    said += [weak] if weak else []
+    said += _about_persons(report)
     said += _about_suppressed_slices(report) if sliced else [_about_suppression(report)]
     said += _about_places(report)
     if sliced:
@@ -59,12 +62,18 @@ def _thresholds_in_words(report: Mapping[str, Any]) -> str:
     return " and ".join(parts)
 
 
-def _about_persons(guarantee: Mapping[str, Any]) -> list[str]:
+def _about_persons(report: Mapping[str, Any]) -> list[str]:
+    guarantee = report["guarantee"]
     protected = [unit for unit in UNITS.values() if unit.name in guarantee]
     persons = [guarantee[unit.name] for unit in protected if unit.counts_persons]
     if persons:
         return [f"Protected: at least {max(persons)} different people are behind every published cell."]
-    return [unit.caveat for unit in protected if unit.caveat]
+    chosen = []
+    if report["parameters"].get("columns", {}).get("person"):
+        # The default would have been people: whoever reads the release must see that it was not forgotten but decided.
+        units = " ".join(f"--protect {unit.name}" for unit in protected)
+        chosen = [f"Chosen: the input distinguishes persons, and whoever made this release chose {units} all the same."]
+    return [*chosen, *(unit.caveat for unit in protected if unit.caveat)]
 
 
 def _about_spelling(parameters: Mapping[str, Any]) -> list[str]:

@@ -30,21 +30,28 @@ __all__ = ["AND", "FORMAT", "REASONS", "json_text", "manifest", "published_param
 FORMAT = "flowveil release"
 
 
-def summarize(release: Publishable, *, formats: Sequence[str] = (), basemap: str | None = None) -> dict[str, Any]:
+def summarize(
+    release: Publishable,
+    *,
+    formats: Sequence[str] = (),
+    basemap: str | None = None,
+    replace_stronger: bool = False,
+) -> dict[str, Any]:
     """The content of report.json: plain, finite, and safe to publish. Its form is that of report.schema.json.
 
     Args:
         release: what is published.
         formats: exports that are written beside it; they are part of the command only.
         basemap: address of the tile server of the report's background map.
+        replace_stronger: whether it was confirmed that a stronger release may be replaced.
 
     Returns:
         ``version``, ``kind``, ``method``, ``parameters``, ``guarantee``, ``homogeneous``, ``boxes`` (None, or their
         grid and whether a flow may lie in two), ``suppression``, ``measures`` (by basis), ``withheld`` (None, or which
-        measures are withheld and why), ``notes``, ``basemap`` where there is one, and the `words`. Where there are
-        slices, the measures are those of all finest slices together (of all matrices, where no finest slice can be
-        published), and there are ``slice_columns``, ``slices`` (``slice``, ``measures``, ``withheld`` of each
-        published slice), ``unpublished_slices`` (how many hold too little) and ``differencing``.
+        measures are withheld and why), ``notes``, ``basemap`` and ``replace_stronger`` where given, and the `words`.
+        Where there are slices, the measures are those of all finest slices together (of all matrices, where no finest
+        slice can be published), and there are ``slice_columns``, ``slices`` (``slice``, ``measures``, ``withheld`` of
+        each published slice), ``unpublished_slices`` (how many hold too little) and ``differencing``.
     """
     disclosed = disclose(release)
     plans = [part.plan for _, part in release.parts]
@@ -81,6 +88,8 @@ def summarize(release: Publishable, *, formats: Sequence[str] = (), basemap: str
     plain = {key: _plain(value) for key, value in report.items()}
     if basemap is not None:
         plain["basemap"] = basemap
+    if replace_stronger:
+        plain["replace_stronger"] = True
     # In the order of the file, so that whoever reads it finds the same words.
     plain = json.loads(json_text(plain))
     return {**plain, **words(plain, formats)}
@@ -97,8 +106,9 @@ def words(report: Mapping[str, Any], formats: Sequence[str]) -> dict[str, Any]:
         ``statement``; ``command``, which makes the release again; and, but for noise, ``cross_check``.
     """
     written = {"format": ",".join(formats), "basemap": report.get("basemap")}
+    confirmed = ["replace-stronger"] if report.get("replace_stronger") else []
     said = {
-        "command": command(report["method"], report["parameters"], written),
+        "command": command(report["method"], report["parameters"], written, confirmed),
         "statement": statement(report),
     }
     return said if report["kind"] == "noisy" else {**said, "cross_check": cross_check(report)}
@@ -131,7 +141,9 @@ def cross_check(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
-def command(method: str, parameters: Mapping[str, Any], written: Mapping[str, str | None]) -> str:
+def command(
+    method: str, parameters: Mapping[str, Any], written: Mapping[str, str | None], confirmed: Sequence[str] = ()
+) -> str:
     """The command that makes this release again, for whoever holds the trips; the input's own name is not published.
 
     Made from the published parameters, so it reveals nothing that they do not.
@@ -165,6 +177,7 @@ def command(method: str, parameters: Mapping[str, Any], written: Mapping[str, st
     for name, text in written.items():
         if text:
             words += [f"--{name}", text]
+    words += [f"--{name}" for name in (*parameters.get("confirmed", ()), *confirmed)]
     return " ".join(shlex.quote(word) for word in [*words, "--out", "DIR"])
 
 

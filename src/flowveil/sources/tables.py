@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from flowveil.headers import Header
-from flowveil.reading.database import MISSING_PATTERN, in_own_words, open_database
+from flowveil.reading.database import in_own_words, open_database
+from flowveil.reading.sql import MISSING_PATTERN
 from flowveil.reading.tables import Table, open_table
 from flowveil.reading.times import MICROSECONDS, check_time_options, decide
 

@@ -36,6 +36,8 @@ def check_reading(report: Mapping[str, Any], flows: Flows | SlicedFlows) -> Iter
             and not _same(said[name], value, is_column=name == "columns")
         ):
             yield f"report.json: its parameters say another '{name}' than the input was read with"
+    if said.get("confirmed", _confirmed(report, flows)) != _confirmed(report, flows):
+        yield "report.json: its parameters say that something else was confirmed than had to be"
     region = said.get("options", {}).get("region")
     if isinstance(region, str) and region.strip() != "observed" and region != _PATH:
         named = [name.strip() for name in region.split(",") if name.strip()]
@@ -46,6 +48,18 @@ def check_reading(report: Mapping[str, Any], flows: Flows | SlicedFlows) -> Iter
         for name, value in {"every": every, "by_many": flows.intake.by_many}.items():
             if said["slices"][name] != value:
                 yield f"report.json: its slices have another '{name}' than the input was read with"
+
+
+def _confirmed(report: Mapping[str, Any], flows: Flows | SlicedFlows) -> list[str]:
+    """What had to be confirmed: a small k, the population alone where persons are known, what subtraction reveals."""
+    said, found = report["parameters"], report.get("differencing") or {}
+    whole = flows.whole if isinstance(flows, SlicedFlows) else flows
+    needed = {
+        "yes-k-below-3": said.get("k") is not None and said["k"] < 3,
+        "population-only": said.get("protect") == ["population"] and whole.people is not None,
+        "accept-differencing": bool(found.get("short") or found.get("unchecked")),
+    }
+    return [name for name, is_needed in needed.items() if is_needed]
 
 
 def _same(said: Any, read: Any, *, is_column: bool) -> bool:

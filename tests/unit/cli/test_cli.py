@@ -30,7 +30,7 @@ def run(*arguments: object) -> int:
 @pytest.fixture
 def release(tmp_path: Path, trips_csv: Path) -> Path:
     out = tmp_path / "release"
-    assert run("anonymize", trips_csv, "--k", 5, "--resolution", 8, "--out", out) == 0
+    assert run("anonymize", trips_csv, "--k", 5, "--protect", "trips", "--resolution", 8, "--out", out) == 0
     return out
 
 
@@ -65,7 +65,7 @@ def test_json_is_one_object(tmp_path, trips_csv, capsys):
 
 
 def test_prose_is_quiet_about_progress_when_not_in_a_terminal(tmp_path, trips_csv, capsys):
-    run("anonymize", trips_csv, "--k", 5, "--resolution", 8, "--out", tmp_path / "r")
+    run("anonymize", trips_csv, "--k", 5, "--protect", "trips", "--resolution", 8, "--out", tmp_path / "r")
     said = capsys.readouterr()
     assert said.err == ""
     assert "every published cell holds at least 5 trips" in said.out
@@ -77,9 +77,9 @@ def test_prose_is_quiet_about_progress_when_not_in_a_terminal(tmp_path, trips_cs
     "arguments",
     [
         ["--protect", "people"],
-        ["--protect", "population"],
+        ["--protect", "population", "--population-only"],
         ["--protect", "trips", "--protect", "people", "--protect", "population"],
-        ["--protect", "population", "--k-population", 700],
+        ["--protect", "population", "--population-only", "--k-population", 700],
         ["--l", 2],
         ["--option", "effort=0", "--option", "objective=metres"],
         ["--method", "odkanon", "--option", "budget=volume"],

@@ -18,6 +18,10 @@ def test_the_demo_shows_twincut_and_odkanon_side_by_side(tmp_path, capsys):
     said = capsys.readouterr().out
     report = json.loads((out / "report.json").read_text(encoding="utf-8"))
     assert report["method"] == "twincut"
+    # Persons are known, so they are what is protected; nothing says that a cell is one person's.
+    assert report["guarantee"]["protect"] == ["people"]
+    assert "every published cell holds at least 10 people" in said
+    assert "fewest people" not in said
     page = (tmp_path / "demo-beside.html").read_text(encoding="utf-8")
     assert "twincut and odkanon side by side" in re.findall(r"<h2[^>]*>([^<]*)</h2>", page)
     flows = flowveil.read_trips(synthetic_survey())

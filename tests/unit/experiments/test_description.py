@@ -117,8 +117,12 @@ def test_flows_that_do_not_know_the_trips_of_a_person_say_less():
     assert "A person is in" in text
 
 
-def test_the_floor_says_that_it_is_for_trips():
+def test_the_floor_says_what_it_is_for():
+    """By default people where persons are known."""
     text = "\n".join(flowveil.describe(city_flows(), k=10).lines())
+    assert "Floor where people are protected" in text
+    assert "trips and population have floors of their own" in text
+    text = "\n".join(flowveil.describe(city_flows(), k=10, protect="trips").lines())
     assert "Floor where trips are protected" in text
     assert "people and population have floors of their own" in text
     alone = "\n".join(flowveil.describe(city_flows(persons=False, weights=False), k=10).lines())

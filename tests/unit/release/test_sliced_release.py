@@ -326,7 +326,7 @@ def test_a_changed_slice_is_found(by_sex, tmp_path: Path, change, finding):
 
 def test_profiles_show_before_and_after(trips):
     hours = read_slices(trips, time="t", every="1h", resolution=7)
-    family = anonymize_slices(hours, k=2, method="suppression")
+    family = anonymize_slices(hours, k=2, allow_small_k=True, protect="trips", method="suppression")
     profiles = largest_profiles(family, zones=int(hours.origins.level.min()), n=1)
     assert profiles[0].before.sum() == len(trips)
     published = sum(int(r.cells.trips.sum()) for r in family.releases)

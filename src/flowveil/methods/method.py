@@ -1,0 +1,99 @@
+"""A method as users name it: its function, what it promises, and its options, read from the signature."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from flowveil.errors import ParameterError, did_you_mean
+from flowveil.flows import Flows
+
+
+@dataclass(frozen=True)
+class Method:
+    """A registered method.
+
+    Attributes:
+        name: what users write.
+        plan: the function, which returns a `Plan`, or `NoisyCounts` where it promises epsilon.
+        summary: one line for the help.
+        homogeneous: its zones never overlap.
+        promises: ``k``: every cell hides so many; or ``epsilon``: noisy counts under differential privacy, to which k,
+            protect and max_suppressed mean nothing.
+    """
+
+    name: str
+    plan: Callable[..., Any]
+    summary: str
+    homogeneous: bool = True
+    promises: Literal["k", "epsilon"] = "k"
+
+    @property
+    def options(self) -> dict[str, inspect.Parameter]:
+        """The method's own options, by name."""
+        parameters = inspect.signature(self.plan).parameters
+        return {n: p for n, p in parameters.items() if p.kind is p.KEYWORD_ONLY and n != "max_suppressed"}
+
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        """Raise ParameterError for an option the method does not have."""
+        for name in options:
+            if name not in self.options:
+                allowed = ", ".join(self.options) or "none"
+                raise ParameterError(
+                    f"Method '{self.name}' has no option '{name}'; allowed: {allowed}."
+                    + did_you_mean(name, self.options)
+                )
+
+    def refuse_thresholds(self, given: Sequence[str]) -> None:
+        """Say that a method that adds noise keeps no thresholds, rather than ignore that somebody asked for them.
+
+        Raises:
+            ParameterError: some were given, and the method promises no k.
+        """
+        if given and self.promises != "k":
+            raise ParameterError(
+                f"Method '{self.name}' adds noise and promises no smallest cell: {', '.join(given)} cannot be kept by "
+                "it. Hint: leave that out and give epsilon, and bound where persons are known."
+            )
+
+    def parameters(self, flows: Flows, asked: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+        """Everything needed to run it again, defaults included. A threshold that was worked out is not a parameter."""
+        defaults = {n: p.default for n, p in self.options.items() if p.default is not inspect.Parameter.empty}
+        return {
+            **asked,
+            "options": {**defaults, **options},
+            **flows.intake.parameters(),
+        }
+
+    def parse_option(self, name: str, text: str) -> Any:
+        """Read an option that was given as text, by the type of the signature."""
+        self.check_options({name: text})
+        hint = typing.get_type_hints(self.plan)[name]
+        choices = [a for a in (typing.get_args(hint) or (hint,)) if a is not type(None)]
+        if typing.get_origin(hint) is Literal:
+            if text not in choices:
+                raise ParameterError(f"Option '{name}' must be one of {', '.join(choices)}; found '{text}'.")
+            return text
+        if text.lower() in ("none", "") and len(choices) < len(typing.get_args(hint)):
+            return None
+        for kind in choices:
+            try:
+                return _PARSERS[kind](text)
+            except (ValueError, KeyError):
+                continue
+        wanted = " or ".join(getattr(k, "__name__", str(k)) for k in choices)
+        raise ParameterError(f"Option '{name}' must be {wanted}; found '{text}'.")
+
+
+def _parse_bool(text: str) -> bool:
+    if text.lower() in ("true", "yes", "1"):
+        return True
+    if text.lower() in ("false", "no", "0"):
+        return False
+    raise ValueError(text)
+
+
+_PARSERS: dict[Any, Callable[[str], Any]] = {bool: _parse_bool, int: int, float: float, str: str}
