@@ -25,6 +25,7 @@ from flowveil.guarantee import Guarantee, check_max_suppressed
 from flowveil.methods import Method, find_method
 from flowveil.methods.common_zones import common_cuts
 from flowveil.methods.odkanon import Cuts
+from flowveil.progress import lines_every, log
 from flowveil.release.noisy import NoisyRelease
 from flowveil.release.plan import Plan
 from flowveil.release.release import Release
@@ -196,6 +197,7 @@ def anonymize(
     check_max_suppressed(asked.share)
     if len(flows) == 0:
         raise DataError("There are no flows to anonymise.")
+    log.info("Anonymising with %s", chosen.name)
     if chosen.promises == "epsilon":
         chosen.refuse_thresholds(asked.given)
         counts = chosen.plan(flows, **options)
@@ -261,6 +263,7 @@ def anonymize_slices(
     chosen = _method_of_slices(method, options, common_zones=common_zones)
     if workers < 1:
         raise ParameterError(f"workers must be at least 1; found {workers}.")
+    progress = progress or lines_every("Anonymising slices")
     asked = Thresholds(k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
     run = Run.of(chosen, flows.whole, asked, options)
     if run.guarantee.locations is not None:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from flowveil.errors import ParameterError, did_you_mean
 from flowveil.flows import Flows
+from flowveil.progress import lines_every
 from flowveil.reading import Reading
 from flowveil.slices import SlicedFlows, check_slice_columns
 
@@ -54,7 +55,7 @@ def read_flows(
         ParameterError: there is no such engine, or nothing to read at the path.
         DataError: the table cannot be used; the message has all problems found.
     """
-    return load_engine(engine)(source, reading, progress=progress)
+    return load_engine(engine)(source, reading, progress=progress or lines_every("Reading"))
 
 
 def read_trips(
