@@ -101,10 +101,10 @@ def read_trips(
         destination_tile: the same for the destination.
         person: column that says who travelled; usual names are recognised, an empty text means none.
         weight: column with the weight of a row: of its one trip, or of all its trips where there is a trips
-            column. Usual names are recognised, an empty text means none. Weights are summed in steps of
-            2**-20.
-        trips: column that says how many trips a row stands for. ``trips``, ``n_trips`` and ``count`` are
-            recognised beside tile columns only; an empty text means none.
+            column. Never guessed: columns that may hold one are named in ``intake.notes``, unless an empty text
+            says that there is none. Weights are summed in steps of 2**-20.
+        trips: column that says how many trips a row stands for; without it a row is one trip. Never guessed, like the
+            weight.
         zones: a map of the user's own whose zones are the tiles, instead of H3 cells: what `read_zones` returns, or
             what it takes. The ends are then codes of its zones, or, where the map has outlines, coordinates: a point on
             a border belongs to the zone with the smallest code, rows with a point in no zone are left out and counted.
