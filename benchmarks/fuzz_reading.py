@@ -3,10 +3,10 @@
     python -m benchmarks.fuzz_reading --count 20000
 
 Half of the files are CSV, whose header and rows are changed as files of the world are (encodings, byte order marks,
-quotes, other delimiters, decimal commas, blank lines, columns twice, missing and strange values, huge numbers), and then
-byte by byte; half are Parquet with the same values in other types, dictionaries, lists and structs among them. What is
-accepted must equal what Python's own csv module and h3 make of the same bytes, row by row; everything that is raised must
-be a `FlowveilError`.
+quotes, other delimiters, decimal commas, blank lines, columns twice, missing and strange values, huge numbers), and
+then byte by byte; half are Parquet with the same values in other types, dictionaries, lists and structs among them.
+What is accepted must equal what Python's own csv module and h3 make of the same bytes, row by row; everything that is
+raised must be a `FlowveilError`.
 """
 
 from __future__ import annotations

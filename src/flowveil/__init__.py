@@ -38,6 +38,7 @@ from flowveil.errors import (
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
+from flowveil.limits import limits
 from flowveil.methods import METHODS, Method
 from flowveil.release.noisy import NoisyRelease
 from flowveil.release.plan import Plan, Suppression
@@ -76,6 +77,7 @@ __all__ = [
     "compare",
     "describe",
     "frontier",
+    "limits",
     "picture",
     "prepare",
     "read_slices",

@@ -25,6 +25,7 @@ from flowveil.guarantee import Guarantee, check_max_suppressed
 from flowveil.methods import Method, find_method
 from flowveil.methods.common_zones import common_cuts
 from flowveil.methods.odkanon import Cuts
+from flowveil.progress import lines_every, log
 from flowveil.release.noisy import NoisyRelease
 from flowveil.release.plan import Plan
 from flowveil.release.release import Release
@@ -97,6 +98,7 @@ class Run:
     def of(cls, method: Method, flows: Flows, asked: Thresholds, options: Mapping[str, Any]) -> Run:
         """Check what was asked, and turn it into thresholds for these flows."""
         check_max_suppressed(asked.share)
+        method.planner(flows)
         guarantee = asked.resolve(flows)
         thresholds = {
             "k": guarantee.k,
@@ -116,7 +118,8 @@ class Run:
 
     def plan(self, flows: Flows) -> Plan:
         """What the method decides for these flows."""
-        plan = self.method.plan(flows, self.guarantee, max_suppressed=self.max_suppressed, **self.options)
+        decide = self.method.planner(flows)
+        plan = decide(flows, self.guarantee, max_suppressed=self.max_suppressed, **self.options)
         if not isinstance(plan, Plan):
             raise ParameterError(f"Method '{self.method.name}' must return a Plan; found {type(plan).__name__}.")
         return plan
@@ -196,9 +199,10 @@ def anonymize(
     check_max_suppressed(asked.share)
     if len(flows) == 0:
         raise DataError("There are no flows to anonymise.")
+    log.info("Anonymising with %s", chosen.name)
     if chosen.promises == "epsilon":
         chosen.refuse_thresholds(asked.given)
-        counts = chosen.plan(flows, **options)
+        counts = chosen.planner(flows)(flows, **options)
         return NoisyRelease.of(flows, counts, method=chosen.name, parameters=chosen.parameters(flows, {}, options))
     run = Run.of(chosen, flows, asked, options)
     flows = run.guarantee.prepare(flows)
@@ -261,6 +265,7 @@ def anonymize_slices(
     chosen = _method_of_slices(method, options, common_zones=common_zones)
     if workers < 1:
         raise ParameterError(f"workers must be at least 1; found {workers}.")
+    progress = progress or lines_every("Anonymising slices")
     asked = Thresholds(k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
     run = Run.of(chosen, flows.whole, asked, options)
     if run.guarantee.locations is not None:

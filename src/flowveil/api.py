@@ -282,6 +282,13 @@ def publish(release: Publishable, directory: str | PathLike[str], **writing: Any
     return write(release, directory, **writing)
 
 
+def frame(release: Publishable, table: str, library: str) -> Any:
+    """A published table as one of another library; see `flowveil.publish.frames.frame`."""
+    from flowveil.publish.frames import frame as make
+
+    return make(release, table, library)
+
+
 def notebook_view(release: Publishable) -> str:
     """Maps and measures as HTML for a notebook."""
     from flowveil.report.document import frame

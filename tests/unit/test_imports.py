@@ -15,7 +15,20 @@ SOURCE = Path(flowveil.__file__).parent
 
 #: The rooms, top to bottom: each imports only rooms above it, and itself. Imports inside functions count.
 LAYERS = (
-    ("errors", "hierarchy", "flows", "slices", "guarantee", "confirmation", "headers", "output", "paths", "workers"),
+    (
+        "errors",
+        "hierarchy",
+        "flows",
+        "slices",
+        "guarantee",
+        "confirmation",
+        "headers",
+        "limits",
+        "output",
+        "paths",
+        "progress",
+        "workers",
+    ),
     ("zoning",),
     ("reading",),
     ("engines",),
@@ -30,7 +43,7 @@ LAYERS = (
     ("publish",),
     ("experiments",),
     ("tabular",),
-)
+)  # fmt: skip
 #: May import everything. The methods of release types that write, draw and measure go through it.
 DOOR = ("api", "cli", "__init__", "__main__")
 #: What the verification must not share with what it verifies.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
+from flowveil.cli.help import GroupedCommand
 from flowveil.cli.options import PLACE, SliceOptions, method_options, reading, reading_of, slicing, taken
 from flowveil.cli.output import Output, with_output
 from flowveil.cli.released import publish_one, publish_slices
@@ -53,7 +54,26 @@ class _Wanted:
         }
 
 
-@click.command()
+class _Anonymize(GroupedCommand):
+    groups: ClassVar[Mapping[str, Sequence[str]]] = {
+        "Most used": (
+            "--k", "--out", "--protect", "--method", "--max-suppressed", "--resolution", "--origin", "--destination",
+            "--zones", "--format",
+        ),
+        "Input": (),
+        "Protection": ("--k-population", "--l", "--yes-k-below-3", "--population-only"),
+        "Method": ("--option", "--seed", "--same-zones", "--hierarchy", "--context", "--zones-of"),
+        "Slices": (
+            "--by", "--by-many", "--time", "--every", "--total", "--common-zones", "--fold-time",
+            "--accept-differencing", "--workers",
+        ),
+        "Output": (
+            "--basemap", "--replace-stronger", "--internal-report", "--internal-profile", "--json", "--quiet", "--help",
+        ),
+    }  # fmt: skip
+
+
+@click.command(cls=_Anonymize)
 @click.argument("source", type=PLACE, metavar="INPUT")
 @click.option("--k", type=int, default=10, show_default=True, help="How many every cell must hide.")
 @click.option("--out", type=PLACE, required=True, help="Folder of the release; replaced if it is one already.")

@@ -13,6 +13,9 @@ from typing import Any
 
 import click
 
+from flowveil.limits import limits
+from flowveil.progress import lines_every
+
 
 class Output:
     """Where a command prints.
@@ -48,9 +51,12 @@ class Output:
 
     @contextmanager
     def working(self, label: str) -> Iterator[Callable[[float], None]]:
-        """Show that something long is going on, in a terminal only, once it has taken a second."""
-        if self.quiet or not sys.stderr.isatty():
+        """Show that something long is going on: a bar in a terminal, elsewhere a line every few seconds."""
+        if self.quiet:
             yield lambda _: None
+            return
+        if not sys.stderr.isatty():
+            yield lines_every(label, lambda line: click.echo(line, err=True))
             return
         from rich.console import Console
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -66,8 +72,11 @@ def with_output(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of prose.")
     @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
-    def wrapped(*, as_json: bool, quiet: bool, **arguments: Any) -> Any:
-        return command(Output(as_json=as_json, quiet=quiet), **arguments)
+    @click.option("--memory-limit", metavar="SIZE", help="Most memory for tables that are read, such as 4GB.")
+    @click.option("--threads", type=int, help="Most threads for tables that are read.")
+    def wrapped(*, as_json: bool, quiet: bool, memory_limit: str | None, threads: int | None, **arguments: Any) -> Any:
+        with limits(memory=memory_limit, threads=threads):
+            return command(Output(as_json=as_json, quiet=quiet), **arguments)
 
     wrapped.__name__ = command.__name__
     wrapped.__doc__ = command.__doc__

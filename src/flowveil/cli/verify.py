@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,15 @@ from flowveil.guarantee import UNITS
     is_flag=True,
     help="Fail where something cannot be compared, because another version of flowveil or of a library wrote it.",
 )
+@click.option(
+    "--certificate",
+    "certificates",
+    multiple=True,
+    type=PLACE,
+    metavar="FILE",
+    help="Also write what was verified and found, for the files: .json or .html (repeatable).",
+)
+@click.option("--certificate-date", metavar="TEXT", help="A date for the certificate; it has none otherwise.")
 @reading
 @with_output
 def verify(output: Output, directory: str, against: str, strict: bool, **given: Any) -> None:
@@ -39,6 +48,8 @@ def verify(output: Output, directory: str, against: str, strict: bool, **given: 
     from flowveil.verify.persons import FOLDED, folds_instead
     from flowveil.verify.rendering import not_compared
 
+    certificates, date = given.pop("certificates"), given.pop("certificate_date")
+    _check_certificates(certificates, directory)
     expect = {name: given.pop(name) for name in ("k", "protect", "k_population", "l")}
     unread: list[str] = []
     with output.working("Recounting"):
@@ -52,6 +63,8 @@ def verify(output: Output, directory: str, against: str, strict: bool, **given: 
     holds = False if findings else None if unread or note else True
     said = {"findings": findings, "unread": unread, "note": note, "persons": persons}
     output.result({"release": directory, "holds": holds, **said})
+    noted = [*unread, *([note] if note else [])]
+    _write_certificates(certificates, directory, against, expect, findings, noted, date)
     for line in dict.fromkeys([*findings, *unread, *([note] if note else [])]):
         output.complain(line)
     if findings:
@@ -59,6 +72,44 @@ def verify(output: Output, directory: str, against: str, strict: bool, **given: 
     output.say(*_what_holds(directory, case="fold" if persons else case, whole=holds is True))
     if persons is not None:
         output.say(persons)
+
+
+def _check_certificates(paths: Sequence[str], directory: str) -> None:
+    """Refuse what cannot be written, before anything is recounted."""
+    from flowveil.report.certificate import check_suffix
+    from flowveil.report.internal import check_place
+
+    for path in paths:
+        check_suffix(path)
+        check_place(path, release=directory)
+
+
+def _write_certificates(
+    paths: Sequence[str],
+    directory: str,
+    against: str,
+    expect: Mapping[str, Any],
+    findings: Sequence[str],
+    unread: Sequence[str],
+    date: str | None,
+) -> None:
+    from flowveil.output import write_files
+    from flowveil.release.folder import ReleaseFolder
+    from flowveil.report.certificate import certificate, certificate_text
+    from flowveil.verify.files import hashes
+
+    if not paths:
+        return
+    content = certificate(
+        sha256=hashes(Path(directory)),
+        report=None if findings else ReleaseFolder(Path(directory)).report,
+        expected=expect,
+        findings=findings,
+        unread=unread,
+        source=against,
+        date=date,
+    )
+    write_files({path: certificate_text(content, path) for path in paths})
 
 
 def _what_holds(directory: str, *, case: str | None, whole: bool) -> Iterator[str]:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from flowveil.errors import ParameterError, did_you_mean
 from flowveil.flows import Flows
+from flowveil.progress import lines_every
 from flowveil.reading import Reading
 from flowveil.slices import SlicedFlows, check_slice_columns
 
@@ -54,7 +55,7 @@ def read_flows(
         ParameterError: there is no such engine, or nothing to read at the path.
         DataError: the table cannot be used; the message has all problems found.
     """
-    return load_engine(engine)(source, reading, progress=progress)
+    return load_engine(engine)(source, reading, progress=progress or lines_every("Reading"))
 
 
 def read_trips(
@@ -74,6 +75,7 @@ def read_trips(
     skip_unknown: bool = False,
     partition_columns: str | Sequence[str] = (),
     person_case: str = "fold",
+    same_zones: bool = False,
     engine: str = "duckdb",
     progress: Progress | None = None,
 ) -> Flows:
@@ -117,6 +119,8 @@ def read_trips(
             ``"a,b"`` or a list; they may cut trips (``by``, ``time``) and be nothing else.
         person_case: ``fold`` takes persons that differ in upper and lower case only for one, which counts fewer people
             and so is the safe side; ``keep`` counts them as different.
+        same_zones: give both ends one tree, over the tiles seen at either. Methods then make one set of zones for both
+            ends; those that cannot refuse.
         engine: who reads; see `ENGINES`.
         progress: called now and then with the share that is read, from 0 to 1.
 
@@ -140,6 +144,7 @@ def read_trips(
         skip_unknown=skip_unknown,
         partition_columns=partition_columns,
         person_case=person_case,
+        same_zones=same_zones,
     )
     return read_flows(source, reading, engine=engine, progress=progress).whole
 
@@ -167,6 +172,7 @@ def read_slices(
     skip_unknown: bool = False,
     partition_columns: str | Sequence[str] = (),
     person_case: str = "fold",
+    same_zones: bool = False,
     engine: str = "duckdb",
     progress: Progress | None = None,
 ) -> SlicedFlows:
@@ -216,6 +222,7 @@ def read_slices(
         skip_unknown=skip_unknown,
         partition_columns=partition_columns,
         person_case=person_case,
+        same_zones=same_zones,
     )
     # A reading may have no slices; who asks for slices without naming any has forgotten something.
     check_slice_columns(reading.columns.by, time=reading.columns.time, every=reading.every)

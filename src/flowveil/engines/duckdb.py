@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 
 from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Flows, Intake, People
-from flowveil.hierarchy import Ints
 from flowveil.reading import Reading
 from flowveil.reading.candidates import hints
 from flowveil.reading.columns import ColumnMap, complete
@@ -420,15 +419,20 @@ class _Staged:
             values = {name: pc.count_distinct(grouped.column(s)).as_py() for name, s in self._attributes()}
             refuse_many_values(values, rows=intake.rows - sum(intake.left_out.values()))
         keys, start = self._numbered_slices(grouped)
-        origin, origins = _numbered(grouped.column("origin").to_numpy())
-        destination, destinations = _numbered(grouped.column("destination").to_numpy())
+        ends = (grouped.column("origin").to_numpy(), grouped.column("destination").to_numpy())
+        origins, destinations = map(_distinct, ends)
+        if self._reading.same_zones:
+            origins = destinations = np.union1d(origins, destinations)
+        origin = np.searchsorted(origins, ends[0]).astype(np.int32)
+        destination = np.searchsorted(destinations, ends[1]).astype(np.int32)
         trips = grouped.column("trips").to_numpy()
         weight = grouped.column("weight").to_numpy() / WEIGHT_UNITS if self._has_weight else None
         people: People | None = None
         if self._has_person:
             number = np.repeat(np.arange(len(keys)), np.diff(start))
             people = self._people((number, origin, destination), (np.arange(len(keys)), origins, destinations), keys)
-        tree_o, tree_d = self._tiling.hierarchy(origins), self._tiling.hierarchy(destinations)
+        tree_o = self._tiling.hierarchy(origins)
+        tree_d = tree_o if self._reading.same_zones else self._tiling.hierarchy(destinations)
         slices = tuple(
             Flows(
                 origin[a:b].copy(),
@@ -510,10 +514,9 @@ class _Staged:
         )
 
 
-def _numbered(cells: Cells64) -> tuple[Ints, Cells64]:
-    """The position of each cell among the distinct ones, and these in order."""
+def _distinct(cells: Cells64) -> Cells64:
+    """The distinct cells in order."""
     ordered = np.sort(cells)
     first = np.ones(len(ordered), dtype=np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
-    distinct = ordered[first]
-    return np.searchsorted(distinct, cells).astype(np.int32), distinct
+    return ordered[first]

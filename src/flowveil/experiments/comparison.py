@@ -24,6 +24,7 @@ from flowveil.experiments.attempts import FAILED, attempt, check_runs, listed, m
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee, default_units
 from flowveil.methods import find_method
+from flowveil.progress import lines_every
 from flowveil.report.frontier import rounded_points
 from flowveil.report.summary import summarize
 
@@ -140,7 +141,7 @@ def compare_flows(
         ParameterError: a method, unit, option or number is wrong; nothing was run.
         DataError: the data has no persons or weights that a protection needs.
     """
-    wanted_methods = methods_of(methods)
+    wanted_methods = methods_of(methods, same_zones=flows.same_zones)
     steps = sorted({k} if isinstance(k, int) else set(k))
     wanted = default_units(flows) if protect is None else protect
     protections = [tuple(listed(p, "+")) for p in ([wanted] if isinstance(wanted, str) else wanted)]
@@ -157,14 +158,14 @@ def compare_flows(
     ]
     swept = [{"k": a["k"], "protect": a["protect"]} for a in asked if a["method"].name == "twincut"]
     tasks: list[dict[str, Any]] = [*asked, *swept]
+    progress = progress or lines_every("Comparing")
     ended = []
     # One at a time, each in a process of its own: what one leaves behind would make another faster.
     running = workers.run_tasks(_work, flows, tasks, time_limit=time_limit, prepare=_prepare, fresh=True, in_order=True)
     with closing(running):
         for one in running:
             ended.append(one)
-            if progress is not None:
-                progress(len(ended) / len(tasks))
+            progress(len(ended) / len(tasks))
     runs, sweeps = ended[: len(asked)], ended[len(asked) :]
     return Comparison(
         runs=tuple(_run(task, one, time_limit) for task, one in zip(asked, runs, strict=True)),

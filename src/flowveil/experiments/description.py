@@ -194,6 +194,12 @@ class Description:
                 "people: protecting trips does not hide them."
             )
 
+    def _repr_html_(self) -> str:
+        """The same for a notebook. Internal like the rest: a notebook that shows it is not for publication."""
+        from flowveil.report.description import description_view
+
+        return description_view(self)
+
     def __repr__(self) -> str:
         return f"<Description of {self.flows:,} flows, internal>"
 

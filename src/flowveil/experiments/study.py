@@ -30,6 +30,7 @@ from flowveil.hierarchy import Hierarchy
 from flowveil.methods import METHODS, Method
 from flowveil.output import real_place, try_place, write_files
 from flowveil.paths import named_path
+from flowveil.progress import lines_every
 from flowveil.slices import SlicedFlows
 from flowveil.workers import LATE, LOST, run_tasks
 
@@ -130,7 +131,8 @@ def run_study(
         DataError: the data has no persons or weights that a protection needs.
         OutputError: the folder cannot be used, or holds a study of other data.
     """
-    chosen, units = tuple(methods_of(methods)), tuple(tuple(listed(text, "+")) for text in protections)
+    chosen = tuple(methods_of(methods, same_zones=flows.intake.same_zones))
+    units = tuple(tuple(listed(text, "+")) for text in protections)
     own = {method.name: method for method in chosen}
     check_runs(flows.whole, chosen, k=[k], protect=units, max_suppressed=max_suppressed, time_limit=time_limit)
     if workers < 1:
@@ -143,12 +145,12 @@ def run_study(
     paths = [folder / RUNS / f"{_name(run, {**setting, **_code(own[run.method])})}.json" for run in grid]
     left = [i for i, path in enumerate(paths) if not _is_done(path, time_limit)]
     shared, todo = _Shared(flows, k, max_suppressed, own), [grid[i] for i in left]
+    progress = progress or lines_every("Studying")
     running = run_tasks(_outcome, shared, todo, workers=workers, time_limit=time_limit, prepare=_prepare)
     with closing(running):
         for ended in running:
             _store(paths[left[ended.number]], ended.result or {**_ENDED[ended.how], "limit": time_limit})
-            if progress is not None:
-                progress(sum(map(Path.exists, paths)) / len(paths))
+            progress(sum(map(Path.exists, paths)) / len(paths))
     rows = [
         row for run, path in zip(grid, paths, strict=True) for row in _rows(run, json.loads(path.read_text("utf-8")))
     ]

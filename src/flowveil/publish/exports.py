@@ -158,7 +158,7 @@ def _without_hidden(table: pa.Table) -> pa.Table:
 # ---- places ------------------------------------------------------------------------------------------------------
 
 
-def _centers(flows: pa.Table, zones: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+def centers(flows: pa.Table, zones: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     """Longitude and latitude of both ends of every flow."""
     ends = []
     for end in ("origin", "destination"):
@@ -170,7 +170,7 @@ def _centers(flows: pa.Table, zones: pa.Table) -> tuple[np.ndarray, np.ndarray]:
 
 def _lines(flows: pa.Table, zones: pa.Table) -> Any:
     """A straight line from centre to centre for every flow."""
-    start, stop = _centers(flows, zones)
+    start, stop = centers(flows, zones)
     return shapely.linestrings(np.stack((start, stop), axis=1))
 
 
@@ -269,7 +269,7 @@ def _write_flowmap(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
 
 def _write_kepler(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
     """A map of kepler.gl that opens by drag and drop: two data sets and two layers."""
-    start, stop = _centers(flows, zones)
+    start, stop = centers(flows, zones)
     volumes = [v for v in _VOLUMES if v in flows.column_names]
     flow_columns = {
         "origin_zone": flows["origin_zone"].to_pylist(),

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from flowveil.confirmation import weaker_in
 from flowveil.errors import GuaranteeError, OutputError
 from flowveil.output import Draft, Place, real_place, sync_folder, try_place
+from flowveil.progress import log
 from flowveil.publish.exports import Format, check_formats, parse_formats
 from flowveil.release.release import Publishable
 from flowveil.report.html import render, tile_server
@@ -71,6 +72,7 @@ def publish(
         GuaranteeError: the files, read back and recounted, contradict the release. What was there is untouched.
     """
     release.check_publishable()
+    log.info("Verifying and writing")
     wanted = parse_formats(formats)
     basemap = tile_server(basemap)
     check_target(directory, overwrite=overwrite)

@@ -15,6 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from flowveil.errors import DataError, FlowveilError
+from flowveil.limits import duckdb_settings
 
 #: DuckDB's own default is four fifths of the memory; the flows need room beside it.
 MEMORY_SHARE = 0.6
@@ -29,12 +30,14 @@ def open_database(threads: int | None) -> Iterator[Any]:
         # Closed before its folder is removed. Windows may hold a file a moment longer: nothing to fail for.
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="flowveil-", ignore_cleanup_errors=True))
         config: dict[str, Any] = {"temp_directory": folder, "autoinstall_known_extensions": False}
+        config |= duckdb_settings()
         if threads is not None:
             config["threads"] = threads
         con = stack.enter_context(closing(duckdb.connect(":memory:", config=config)))
-        limit = con.execute("SELECT current_setting('memory_limit')").fetchall()[0][0]
-        amount, unit = limit.split()
-        con.execute(f"SET memory_limit = '{float(amount) * MEMORY_SHARE:.3f} {unit}'")
+        if "memory_limit" not in config:
+            limit = con.execute("SELECT current_setting('memory_limit')").fetchall()[0][0]
+            amount, unit = limit.split()
+            con.execute(f"SET memory_limit = '{float(amount) * MEMORY_SHARE:.3f} {unit}'")
         yield con
 
 

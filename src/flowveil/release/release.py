@@ -122,6 +122,24 @@ class Publishable(ABC):
             replace_stronger=replace_stronger,
         )
 
+    def to_pandas(self, table: str = "flows") -> Any:
+        """The published ``flows`` or ``zones`` as a pandas table."""
+        from flowveil import api
+
+        return api.frame(self, table, "pandas")
+
+    def to_polars(self, table: str = "flows") -> Any:
+        """The published ``flows`` or ``zones`` as a polars table."""
+        from flowveil import api
+
+        return api.frame(self, table, "polars")
+
+    def to_geopandas(self, table: str = "zones") -> Any:
+        """The published ``zones`` with their outlines, or ``flows`` as lines, as a geopandas table in EPSG:4326."""
+        from flowveil import api
+
+        return api.frame(self, table, "geopandas")
+
     def picture(self, path: str | PathLike[str], *, show: str = "origins", **style: Any) -> Path:
         """Draw a map into a PNG, SVG or PDF file: ``origins``, ``destinations``, ``both`` or ``flows``.
 

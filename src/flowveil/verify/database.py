@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from flowveil.limits import duckdb_settings
+
 #: The folder's name is a name, not a pattern, and 'k=10' in it is not a column.
 SOURCE = "read_parquet(?, hive_partitioning = false)"
 
@@ -92,7 +94,7 @@ def opened(place: Path) -> Iterator[Database]:
     import duckdb
 
     with tempfile.TemporaryDirectory(prefix="flowveil-") as spill:
-        connection = duckdb.connect(":memory:", config={"temp_directory": spill})
+        connection = duckdb.connect(":memory:", config={"temp_directory": spill, **duckdb_settings()})
         try:
             for setting in (
                 "autoinstall_known_extensions = false",

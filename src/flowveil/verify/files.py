@@ -148,6 +148,16 @@ def _compared(
             yield f"{name}: its sha256 is not the one in {MANIFEST}"
 
 
+def hashes(place: Path) -> dict[str, str]:
+    """The sha256 of every regular file of a folder, by name."""
+    try:
+        names = sorted(_entries(place))
+    except OSError:
+        return {}
+    found = {_shown(name): _sha256(place / name) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
+
+
 def _shown(name: str) -> str:
     """A name that somebody else has chosen, on one line and without signs that a terminal obeys."""
     return name if name.isprintable() else ascii(name)

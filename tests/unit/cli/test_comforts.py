@@ -1,0 +1,64 @@
+"""Help in groups, lines of progress, and limits on memory and threads."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+import flowveil
+from flowveil.cli import cli, main
+from flowveil.cli.anonymize import anonymize
+from flowveil.limits import duckdb_settings
+from flowveil.progress import lines_every
+from flowveil.reading.database import open_database
+
+
+def test_the_help_of_anonymize_lists_every_option_once_the_most_used_first(capsys):
+    main(["anonymize", "--help"])
+    said = capsys.readouterr().out
+    titles = ["Most used:", "Input:", "Protection:", "Method:", "Slices:", "Output:"]
+    places = [said.index(f"\n{title}\n") for title in titles]
+    assert places == sorted(places)
+    first = said[places[0] : places[1]]
+    assert first.count("\n  --") == 10
+    for option in (p.opts[-1] for p in anonymize.params if p.param_type_name == "option"):
+        assert sum(line.startswith((f"  {option} ", f"  {option}\n")) for line in said.splitlines()) == 1, option
+
+
+def test_limits_reach_duckdb_and_end_with_their_block():
+    with flowveil.limits(memory="300MB", threads=1), open_database(None) as con:
+        ((threads, memory),) = con.execute(
+            "SELECT current_setting('threads'), current_setting('memory_limit')"
+        ).fetchall()
+        assert threads == 1
+        assert float(memory.split()[0]) == pytest.approx(286.1, abs=0.1)
+    assert duckdb_settings() == {}
+    for wrong in ({"memory": "much"}, {"memory": "0GB"}, {"threads": 0}, {"threads": True}):
+        with pytest.raises(flowveil.ParameterError), flowveil.limits(**wrong):
+            pass
+
+
+def test_every_command_takes_limits():
+    for command in ("anonymize", "describe", "compare", "study", "verify"):
+        assert {"memory_limit", "threads"} <= {p.name for p in cli.commands[command].params}
+
+
+def test_progress_is_a_line_now_and_then(caplog):
+    caplog.set_level(logging.INFO, logger="flowveil")
+    progress = lines_every("Reading", seconds=0.0)
+    for share in (0.1, 0.1001, 0.5):
+        progress(share)
+    assert [record.getMessage() for record in caplog.records] == ["Reading: 10 %", "Reading: 50 %"]
+    caplog.clear()
+    lines_every("Reading", seconds=60)(0.5)
+    assert caplog.records == []
+
+
+def test_a_description_shows_itself_without_letting_markup_through(trips):
+    name = "<b>weight</b>"
+    renamed = trips.rename_columns([name if column == "weight" else column for column in trips.column_names])
+    shown = flowveil.describe(renamed, k=5, resolution=7, weight=name)._repr_html_()
+    assert "Do not publish" in shown
+    assert "resolution 7" in shown
+    assert "<b>" not in shown
