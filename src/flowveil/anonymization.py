@@ -98,6 +98,7 @@ class Run:
     def of(cls, method: Method, flows: Flows, asked: Thresholds, options: Mapping[str, Any]) -> Run:
         """Check what was asked, and turn it into thresholds for these flows."""
         check_max_suppressed(asked.share)
+        method.planner(flows)
         guarantee = asked.resolve(flows)
         thresholds = {
             "k": guarantee.k,
@@ -117,7 +118,8 @@ class Run:
 
     def plan(self, flows: Flows) -> Plan:
         """What the method decides for these flows."""
-        plan = self.method.plan(flows, self.guarantee, max_suppressed=self.max_suppressed, **self.options)
+        decide = self.method.planner(flows)
+        plan = decide(flows, self.guarantee, max_suppressed=self.max_suppressed, **self.options)
         if not isinstance(plan, Plan):
             raise ParameterError(f"Method '{self.method.name}' must return a Plan; found {type(plan).__name__}.")
         return plan
@@ -200,7 +202,7 @@ def anonymize(
     log.info("Anonymising with %s", chosen.name)
     if chosen.promises == "epsilon":
         chosen.refuse_thresholds(asked.given)
-        counts = chosen.plan(flows, **options)
+        counts = chosen.planner(flows)(flows, **options)
         return NoisyRelease.of(flows, counts, method=chosen.name, parameters=chosen.parameters(flows, {}, options))
     run = Run.of(chosen, flows, asked, options)
     flows = run.guarantee.prepare(flows)

@@ -18,6 +18,7 @@ value below the guarantee: an error is printed, logged and pasted into tickets.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
 from difflib import get_close_matches
 
 
@@ -81,6 +82,25 @@ class GuaranteeError(FlowveilError):
     def __init__(self, message: str, *, findings: Iterable[str] = ()) -> None:
         super().__init__(message)
         self.findings = tuple(findings)
+
+
+#: How options are called in messages: as arguments of Python, or as flags once the command line has said so.
+_flags: ContextVar[bool] = ContextVar("flags", default=False)
+
+
+def speak_of_flags() -> None:
+    """Call options by their flags from now on; the command line does."""
+    _flags.set(True)
+
+
+def option(name: str, *, flag: str | None = None) -> str:
+    """What an option is called in the interface that is used.
+
+    Args:
+        name: the argument in Python.
+        flag: the flag of the command line, where it is more than the argument's name.
+    """
+    return (flag or f"--{name.replace('_', '-')}") if _flags.get() else name
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -323,6 +323,7 @@ class Intake:
         person_case: ``fold`` if persons that differ in upper and lower case only were taken for one, else ``keep``.
         time_format, timezone: how times were read, where the user said so.
         notes: sentences on how the input was taken that whoever gave it should read; never published.
+        same_zones: whether both ends have one tree, over the tiles seen at either, and are to have the same zones.
         nobody: rows that were used although nobody is known to have made their trips, by what stands for the person.
     """
 
@@ -340,6 +341,7 @@ class Intake:
     time_format: str | None = None
     timezone: str | None = None
     notes: tuple[str, ...] = ()
+    same_zones: bool = False
     nobody: dict[str, int] = field(default_factory=dict)
 
     def parameters(self) -> dict[str, Any]:
@@ -355,6 +357,7 @@ class Intake:
             "person_case": self.person_case,
             "zones": dict(self.zones),
             "within": self.within,
+            "same_zones": self.same_zones,
         }
 
     def about_reading(self, *, counted: bool = True) -> list[str]:
@@ -402,6 +405,8 @@ class Flows(Cells):
 
     def __post_init__(self) -> None:
         n = len(self.origin)
+        if self.intake.same_zones and self.origins is not self.destinations:
+            raise DataError("Flows with the same zones at both ends need one tree for both.")
         columns = (self.origin, self.destination, self.trips)
         if any(len(c) != n for c in columns) or (self.weight is not None and len(self.weight) != n):
             raise DataError("The columns of the flows have different lengths.")
@@ -472,6 +477,11 @@ class Flows(Cells):
             intake=intake or Intake(rows=len(o)),
             whole_map=whole_map,
         )
+
+    @property
+    def same_zones(self) -> bool:
+        """Whether one cut of one tree is to serve both ends; asked for when the trips are read."""
+        return self.intake.same_zones
 
     def located(self) -> Flows:
         """The same flows, which carry the tiles they begin and end in through every merge."""

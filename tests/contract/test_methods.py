@@ -24,7 +24,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contract.cases import GUARANTEES, K_METHODS, RUNS, TABLES, TREES, UNDECLARED, Run, flows_of, on_a_map, pairwise
-from flowveil import METHODS, DataError, Flows, Guarantee, Hierarchy, InfeasibleError, Release, anonymize
+from flowveil import (
+    METHODS,
+    DataError,
+    Flows,
+    Guarantee,
+    Hierarchy,
+    InfeasibleError,
+    ParameterError,
+    Release,
+    anonymize,
+)
+from flowveil.flows import Intake
 from flowveil.release.zones import NodeZones, Zones
 from reference.trees import ancestors, is_safe, leaf_nodes, persons_by_flow
 from samples.strategies import flow_tables
@@ -288,6 +299,46 @@ def test_releases_keep_the_promises(run, kind, table, asked, max_suppressed):
     if release is not None:
         check_all(release, run, max_suppressed)
     check_same(release, again)
+
+
+@pytest.mark.parametrize("run", [run for run in RUNS if METHODS[run.method].one_cut is not None], ids=str)
+@pytest.mark.parametrize("kind", ["h3", "h3-several-base-cells", "ragged", "dendrogram"])
+@pytest.mark.parametrize("asked", ["people", "combined"])
+def test_releases_with_the_same_zones_keep_the_promises(run, kind, asked):
+    one, two = (with_one_tree(flows_of("uneven", kind, shuffled=seed)) for seed in (None, 11))
+    release, again = (attempt(f, run, **GUARANTEES[asked]) for f in (one, two))
+    check_existence(release, one, run, **GUARANTEES[asked])
+    if release is not None:
+        check_all(release, run, 0.1)
+        assert release.plan.origin_zones.nodes.tolist() == release.plan.destination_zones.nodes.tolist()
+    check_same(release, again)
+
+
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.one_cut is None])
+def test_methods_that_cannot_have_the_same_zones_refuse(name):
+    with pytest.raises(ParameterError, match="cannot give both ends the same zones"):
+        anonymize(with_one_tree(flows_of("uneven", "h3")), name)
+
+
+def with_one_tree(flows: Flows) -> Flows:
+    """The same trips between tiles of the first tree, which serves both ends."""
+    tree = flows.origins
+    rows = np.repeat(np.arange(len(flows)), flows.people.count(len(flows)) + 1)
+    person = np.full(len(rows), -1)
+    first = np.concatenate(([0], np.cumsum(flows.people.count(len(flows)) + 1)[:-1]))
+    person[np.setdiff1d(np.arange(len(rows)), first)] = flows.people.person
+    trips, weight = np.ones(len(rows), int), np.zeros(len(rows))
+    trips[first], weight[first] = flows.trips, flows.weight
+    return Flows.from_pairs(
+        flows.origin[rows],
+        flows.destination[rows] % tree.n_tiles,
+        trips,
+        origins=tree,
+        destinations=tree,
+        weight=weight,
+        person=person,
+        intake=Intake(rows=len(rows), same_zones=True),
+    )
 
 
 @runs

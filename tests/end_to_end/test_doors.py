@@ -1,4 +1,4 @@
-"""What people bring: coordinates with zones of their own, and study areas; each read, published and verified."""
+"""What people bring and need: zones of their own, study areas, one set of zones; each read, published, verified."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import shapely
 from pyarrow import csv
 
 from flowveil.cli import main
+from samples.releases import edit_report, edit_table
 
 geopandas = pytest.importorskip("geopandas")
 
@@ -113,3 +114,77 @@ def test_a_study_area_is_in_the_report_and_verify_reads_it_again(tmp_path, capsy
         assert run("verify", out, "--against", trips, "--within", "-79.5,43.5,-79.3,43.8") == 3
     assert run("describe", trips, *arguments) == 0
     assert "outside the area" in capsys.readouterr().out
+
+
+def zones_of(folder: Path) -> list[dict]:
+    return pq.read_table(folder / "zones.parquet", columns=["zone", "role"]).to_pylist()
+
+
+@pytest.mark.parametrize("method", ["twincut", "odkanon", "oigh", "suppression"])
+@pytest.mark.parametrize("tiles", ["h3", "map"])
+def test_the_same_zones_serve_both_ends_in_every_file(tmp_path, capsys, method, tiles) -> None:
+    trips, zones, out = tmp_path / "rides.csv", tmp_path / "zones.gpkg", tmp_path / "release"
+    write_rides(trips)
+    write_districts(zones)
+    of_map = ["--zones", zones, "--zones-levels", "borough,zone", "--max-dropped", 0.9]
+    reading = [*(of_map if tiles == "map" else ["--resolution", 8]), "--same-zones"]
+    k = 3 if method == "suppression" else 5
+    arguments = [*reading, "--k", k, "--method", method, "--format", "csv,geojson,omx,flowmap", "--out", out]
+    assert run("anonymize", trips, *arguments) == 0, capsys.readouterr().err
+    assert {row["role"] for row in zones_of(out)} == {"both"}
+    flows = pq.read_table(out / "flows.parquet").to_pydict()
+    used = {*flows["origin_zone"], *flows["destination_zone"]}
+    assert {row["zone"] for row in zones_of(out)} == used
+    report = json.loads((out / "report.json").read_text())
+    assert report["parameters"]["same_zones"] is True
+    assert "--same-zones" in report["command"]
+    map_again = ["--zones", zones] if tiles == "map" else []
+    assert run("verify", out, "--against", trips, *map_again) == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("how", [[], ["--common-zones"]])
+def test_slices_have_the_same_zones_at_both_ends(tmp_path, capsys, how) -> None:
+    trips, out = tmp_path / "rides.csv", tmp_path / "release"
+    write_rides(trips, 900)
+    table = csv.read_csv(trips)
+    csv.write_csv(table.append_column("member", pa.array(["yes", "no", "yes"] * 300)), trips)
+    arguments = ["--by", "member", *how, "--same-zones", "--resolution", 8, "--k", 5, "--accept-differencing"]
+    assert run("anonymize", trips, *arguments, "--out", out) == 0, capsys.readouterr().err
+    assert {row["role"] for row in zones_of(out)} == {"both"}
+    assert run("verify", out, "--against", trips) == 0, capsys.readouterr().err
+
+
+def test_verify_finds_zones_that_differ_between_the_ends(tmp_path, capsys) -> None:
+    trips, out = tmp_path / "rides.csv", tmp_path / "release"
+    write_rides(trips)
+    assert run("anonymize", trips, "--same-zones", "--resolution", 8, "--k", 5, "--out", out) == 0
+    edit_table(out, "zones.parquet", lambda rows: [{**rows[0], "role": "origin"}, *rows[1:]])
+    assert run("verify", out, "--against", trips) == 3
+    assert "1 rows have another role than both" in capsys.readouterr().err
+    # A release of two cuts that says it has one.
+    assert run("anonymize", trips, "--resolution", 8, "--k", 5, "--out", out) == 0
+    edit_report(out, lambda report: report["parameters"].update(same_zones=True))
+    edit_table(out, "zones.parquet", lambda rows: one_role(rows))
+    assert run("verify", out, "--against", trips) == 3
+    assert "tiles are in different zones as origin and as destination" in capsys.readouterr().err
+
+
+def one_role(rows: list[dict]) -> list[dict]:
+    return list({row["zone"]: {**row, "role": "both"} for row in rows}.values())
+
+
+def test_methods_that_cannot_have_the_same_zones_refuse(tmp_path, capsys) -> None:
+    trips = tmp_path / "rides.csv"
+    write_rides(trips, 100)
+    assert run("anonymize", trips, "--same-zones", "--method", "atg-dual", "--out", tmp_path / "r") == 2
+    assert "cannot give both ends the same zones" in capsys.readouterr().err
+    assert not (tmp_path / "r").exists()
+    compared = ["compare", trips, "--same-zones", "--resolution", 7, "--k", 5, "--json", "--out", tmp_path / "c"]
+    assert run(*compared) == 0
+    assert {r["method"] for r in json.loads(capsys.readouterr().out)["runs"]} == {
+        "twincut",
+        "odkanon",
+        "oigh",
+        "suppression",
+    }
+    assert run(*compared, "--methods", "twincut,mondrian") == 2

@@ -83,6 +83,7 @@ reading = options(
         metavar="AREA",
         help="Only trips inside west,south,east,north, H3 cells separated by commas, or the polygons of a file.",
     ),
+    click.option("--same-zones", is_flag=True, default=None, help="One set of zones for origins and destinations."),
     click.option("--max-dropped", type=float, help="Largest share of unusable rows [default: 0.05]."),
     click.option("--skip-unknown", is_flag=True, default=None, help="Leave out rows whose tile is unknown."),
     click.option(

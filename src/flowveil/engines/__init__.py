@@ -75,6 +75,7 @@ def read_trips(
     skip_unknown: bool = False,
     partition_columns: str | Sequence[str] = (),
     person_case: str = "fold",
+    same_zones: bool = False,
     engine: str = "duckdb",
     progress: Progress | None = None,
 ) -> Flows:
@@ -102,10 +103,10 @@ def read_trips(
         destination_tile: the same for the destination.
         person: column that says who travelled; usual names are recognised, an empty text means none.
         weight: column with the weight of a row: of its one trip, or of all its trips where there is a trips
-            column. Usual names are recognised, an empty text means none. Weights are summed in steps of
-            2**-20.
-        trips: column that says how many trips a row stands for. ``trips``, ``n_trips`` and ``count`` are
-            recognised beside tile columns only; an empty text means none.
+            column. Never guessed: columns that may hold one are named in ``intake.notes``, unless an empty text
+            says that there is none. Weights are summed in steps of 2**-20.
+        trips: column that says how many trips a row stands for; without it a row is one trip. Never guessed, like the
+            weight.
         zones: a map of the user's own whose zones are the tiles, instead of H3 cells: what `read_zones` returns, or
             what it takes. The ends are then codes of its zones, or, where the map has outlines, coordinates: a point on
             a border belongs to the zone with the smallest code, rows with a point in no zone are left out and counted.
@@ -118,6 +119,8 @@ def read_trips(
             ``"a,b"`` or a list; they may cut trips (``by``, ``time``) and be nothing else.
         person_case: ``fold`` takes persons that differ in upper and lower case only for one, which counts fewer people
             and so is the safe side; ``keep`` counts them as different.
+        same_zones: give both ends one tree, over the tiles seen at either. Methods then make one set of zones for both
+            ends; those that cannot refuse.
         engine: who reads; see `ENGINES`.
         progress: called now and then with the share that is read, from 0 to 1.
 
@@ -141,6 +144,7 @@ def read_trips(
         skip_unknown=skip_unknown,
         partition_columns=partition_columns,
         person_case=person_case,
+        same_zones=same_zones,
     )
     return read_flows(source, reading, engine=engine, progress=progress).whole
 
@@ -168,6 +172,7 @@ def read_slices(
     skip_unknown: bool = False,
     partition_columns: str | Sequence[str] = (),
     person_case: str = "fold",
+    same_zones: bool = False,
     engine: str = "duckdb",
     progress: Progress | None = None,
 ) -> SlicedFlows:
@@ -217,6 +222,7 @@ def read_slices(
         skip_unknown=skip_unknown,
         partition_columns=partition_columns,
         person_case=person_case,
+        same_zones=same_zones,
     )
     # A reading may have no slices; who asks for slices without naming any has forgotten something.
     check_slice_columns(reading.columns.by, time=reading.columns.time, every=reading.every)

@@ -12,6 +12,7 @@ Messages of DuckDB quote the input, so none is let through: errors are reported 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -24,8 +25,8 @@ from numpy.typing import NDArray
 
 from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Flows, Intake, People
-from flowveil.hierarchy import Ints
 from flowveil.reading import Reading
+from flowveil.reading.candidates import hints
 from flowveil.reading.columns import ColumnMap, complete
 from flowveil.reading.database import fetch_table, in_own_words, open_database
 from flowveil.reading.persons import Nobody, folded, person_sql, placeholder_sql
@@ -78,6 +79,7 @@ def read(
                 header=lambda: table.header(con),
             )
             _refuse_points(columns, tiling)
+            notes = tuple(_hints(con, table, columns))
             reading = replace(reading, columns=columns)
             query = _Query.over(con, table, reading, tiling)
             # The stream of batches holds its connection, so they are staged through another one.
@@ -89,12 +91,27 @@ def read(
                 staged.add(kept, batch)
             if progress is not None and table.n_rows:
                 progress(min(screening.rows / table.n_rows, 0.99))
-        intake = screening.finish(label=table.label, nobody=staged.nobody.as_recorded())
+        intake = screening.finish(label=table.label, nobody=staged.nobody.as_recorded(), notes=notes)
         with in_own_words(table.label):
             flows = staged.sliced(intake)
     if progress is not None:
         progress(1.0)
     return flows
+
+
+def _hints(con: Any, table: Table, used: ColumnMap) -> Iterator[str]:
+    """What may have been forgotten."""
+    names = [name for name in table.names if name not in table.partitions]
+
+    def peek(name: str) -> list[Any]:
+        # Columns that are not used need not be sound, and are then not looked at.
+        try:
+            with in_own_words(table.label):
+                return table.peek(con, list(table.names).index(name))
+        except DataError:
+            return []
+
+    return hints(used, names, peek=peek, header=lambda: table.header(con))
 
 
 def _refuse_points(used: ColumnMap, tiling: Tiling) -> None:
@@ -197,11 +214,22 @@ class _Query:
             tiles=None if tiles is None else (tiles[0], tiles[1]),
             trips=_numpy(batch, "trips") if self.used.trips else None,
             weight=_numpy(batch, "weight") if self.used.weight else None,
+            unknown_codes=self._unknown_codes(columns, tiles or []),
             texts=texts,
             commas=commas,
             no_attribute=self._no_attribute(batch) if self.used.by else None,
             **self._times_of(batch),
         )
+
+    def _unknown_codes(self, columns: list[Any], tiles: list[Cells64]) -> dict[str, int]:
+        """Codes of ends that are not on the map, and how many ends have each; H3 cells are not listed."""
+        found: Counter[str] = Counter()
+        if isinstance(self.tiling, MapTiling):
+            for column, numbers in zip(columns, tiles, strict=True):
+                strange = pa.array(~self.tiling.is_tile(numbers) & (numbers != NO_TILE))
+                for entry in pc.value_counts(column.filter(strange)):
+                    found[str(entry["values"].as_py())] += entry["counts"].as_py()
+        return dict(found)
 
     def _no_attribute(self, batch: pa.RecordBatch) -> NDArray[np.bool_]:
         missing = np.zeros(len(batch), dtype=np.bool_)
@@ -391,15 +419,20 @@ class _Staged:
             values = {name: pc.count_distinct(grouped.column(s)).as_py() for name, s in self._attributes()}
             refuse_many_values(values, rows=intake.rows - sum(intake.left_out.values()))
         keys, start = self._numbered_slices(grouped)
-        origin, origins = _numbered(grouped.column("origin").to_numpy())
-        destination, destinations = _numbered(grouped.column("destination").to_numpy())
+        ends = (grouped.column("origin").to_numpy(), grouped.column("destination").to_numpy())
+        origins, destinations = map(_distinct, ends)
+        if self._reading.same_zones:
+            origins = destinations = np.union1d(origins, destinations)
+        origin = np.searchsorted(origins, ends[0]).astype(np.int32)
+        destination = np.searchsorted(destinations, ends[1]).astype(np.int32)
         trips = grouped.column("trips").to_numpy()
         weight = grouped.column("weight").to_numpy() / WEIGHT_UNITS if self._has_weight else None
         people: People | None = None
         if self._has_person:
             number = np.repeat(np.arange(len(keys)), np.diff(start))
             people = self._people((number, origin, destination), (np.arange(len(keys)), origins, destinations), keys)
-        tree_o, tree_d = self._tiling.hierarchy(origins), self._tiling.hierarchy(destinations)
+        tree_o = self._tiling.hierarchy(origins)
+        tree_d = tree_o if self._reading.same_zones else self._tiling.hierarchy(destinations)
         slices = tuple(
             Flows(
                 origin[a:b].copy(),
@@ -481,10 +514,9 @@ class _Staged:
         )
 
 
-def _numbered(cells: Cells64) -> tuple[Ints, Cells64]:
-    """The position of each cell among the distinct ones, and these in order."""
+def _distinct(cells: Cells64) -> Cells64:
+    """The distinct cells in order."""
     ordered = np.sort(cells)
     first = np.ones(len(ordered), dtype=np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
-    distinct = ordered[first]
-    return np.searchsorted(distinct, cells).astype(np.int32), distinct
+    return ordered[first]

@@ -62,6 +62,7 @@ def check_runs(
         DataError: the data has no persons or weights that a protection needs.
     """
     for method in methods:
+        method.planner(flows)
         if method.promises != "k":
             raise ParameterError(
                 f"Method '{method.name}' cannot be compared: it promises no k, and its measures may not be published. "
@@ -96,16 +97,20 @@ def _check_sendable(method: Method) -> None:
         ) from None
 
 
-def methods_of(names: Any) -> list[Method]:
+def methods_of(names: Any, *, same_zones: bool = False) -> list[Method]:
     """The methods that are named, separated by commas or in a sequence; ``all`` and None are those that keep a k.
 
     A function or a `Method` may stand for a name, alone or among names.
+
+    Args:
+        names: the names.
+        same_zones: whether all are only those that can give both ends the same zones.
 
     Raises:
         ParameterError: one is not known, or two have the same name.
     """
     if names is None or names == "all":
-        names = k_methods()
+        names = [name for name in k_methods() if not same_zones or find_method(name).one_cut is not None]
     parts = listed(names) if isinstance(names, str) else names if isinstance(names, Sequence) else [names]
     chosen: dict[str, Method] = {}
     for method in map(find_method, parts):

@@ -141,7 +141,7 @@ def compare_flows(
         ParameterError: a method, unit, option or number is wrong; nothing was run.
         DataError: the data has no persons or weights that a protection needs.
     """
-    wanted_methods = methods_of(methods)
+    wanted_methods = methods_of(methods, same_zones=flows.same_zones)
     steps = sorted({k} if isinstance(k, int) else set(k))
     wanted = default_units(flows) if protect is None else protect
     protections = [tuple(listed(p, "+")) for p in ([wanted] if isinstance(wanted, str) else wanted)]

@@ -357,7 +357,7 @@ def _advice(flows: Flows, levels: Sequence[Level], protect: Sequence[str], max_s
     if flows.people is not None:
         yield "Persons are known, and protected by default (--protect people); trips alone would not hide them."
     else:
-        yield "The data names nobody: trips can be protected, people cannot; say so to your readers."
+        yield "No person column was recognised: trips can be protected, people cannot; say so to your readers."
 
 
 def _advice_on_boxes(flows: Flows) -> Iterator[str]:

@@ -131,7 +131,8 @@ def run_study(
         DataError: the data has no persons or weights that a protection needs.
         OutputError: the folder cannot be used, or holds a study of other data.
     """
-    chosen, units = tuple(methods_of(methods)), tuple(tuple(listed(text, "+")) for text in protections)
+    chosen = tuple(methods_of(methods, same_zones=flows.intake.same_zones))
+    units = tuple(tuple(listed(text, "+")) for text in protections)
     own = {method.name: method for method in chosen}
     check_runs(flows.whole, chosen, k=[k], protect=units, max_suppressed=max_suppressed, time_limit=time_limit)
     if workers < 1:

@@ -18,7 +18,8 @@ from flowveil.methods.laplace import laplace
 from flowveil.methods.method import Method
 from flowveil.methods.mondrian import mondrian
 from flowveil.methods.odkanon import odkanon
-from flowveil.methods.oigh import oigh
+from flowveil.methods.oigh import oigh, one_level
+from flowveil.methods.one_cut import one_cut
 from flowveil.methods.paircut import paircut
 from flowveil.methods.plugins import method_of, registered, registered_names
 from flowveil.methods.suppression import suppression
@@ -33,8 +34,11 @@ METHODS: dict[str, Method] = {
             "twincut",
             twincut,
             "the finest zones that do not overlap, within the limit on suppression (ours; the default)",
+            one_cut=one_cut,
         ),
-        Method("odkanon", odkanon, "greedy merging into zones that do not overlap (Armenante et al. 2025)"),
+        Method(
+            "odkanon", odkanon, "greedy merging into zones that do not overlap (Armenante et al. 2025)", one_cut=odkanon
+        ),
         Method(
             "paircut",
             paircut,
@@ -42,9 +46,17 @@ METHODS: dict[str, Method] = {
             homogeneous=False,
         ),
         Method(
-            "oigh", oigh, "one level for all origins and one for all destinations (as adapted by Matet et al. 2023)"
+            "oigh",
+            oigh,
+            "one level for all origins and one for all destinations (as adapted by Matet et al. 2023)",
+            one_cut=one_level,
         ),
-        Method("suppression", suppression, "tiles as they are, short cells dropped without limit (baseline)"),
+        Method(
+            "suppression",
+            suppression,
+            "tiles as they are, short cells dropped without limit (baseline)",
+            one_cut=suppression,
+        ),
         Method(
             "atg-dual",
             atg_dual,

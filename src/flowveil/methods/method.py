@@ -21,6 +21,7 @@ class Method:
         plan: the function, which returns a `Plan`, or `NoisyCounts` where it promises epsilon.
         summary: one line for the help.
         homogeneous: its zones never overlap.
+        one_cut: the function that gives both ends the same zones, with the same options; None where the method cannot.
         promises: ``k``: every cell hides so many; or ``epsilon``: noisy counts under differential privacy, to which k,
             protect and max_suppressed mean nothing.
     """
@@ -30,6 +31,22 @@ class Method:
     summary: str
     homogeneous: bool = True
     promises: Literal["k", "epsilon"] = "k"
+    one_cut: Callable[..., Any] | None = None
+
+    def planner(self, flows: Flows) -> Callable[..., Any]:
+        """The function that plans for these flows.
+
+        Raises:
+            ParameterError: both ends are to have the same zones, and the method cannot do that.
+        """
+        if not flows.same_zones:
+            return self.plan
+        if self.one_cut is None:
+            raise ParameterError(
+                f"Method '{self.name}' cannot give both ends the same zones (--same-zones). Hint: use twincut, "
+                "odkanon, oigh or suppression."
+            )
+        return self.one_cut
 
     @property
     def options(self) -> dict[str, inspect.Parameter]:

@@ -186,16 +186,25 @@ class Axis:
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """The whole sequence of merges on both axes; ``origin_merges[t]`` of the first t are on origins."""
+    """The whole sequence of merges on both axes; ``origin_merges[t]`` of the first t are on origins.
+
+    Where both ends have the same zones there is one axis: every merge is one of both ends, and the next group is that
+    with the smallest total of both.
+    """
 
     origins: Axis
     destinations: Axis
     origin_merges: Ints
+    one_axis: bool = False
 
     @classmethod
     def of(cls, flows: Flows, rest: Cells, guarantee: Guarantee) -> Schedule:
         """Compute the schedule from the marginals of the flows that are left."""
         volume = rest.volume(guarantee.basis)
+        if flows.same_zones:
+            ends = np.concatenate((rest.origin, rest.destination))
+            both = Axis.of(flows.origins, ends, np.concatenate((volume, volume)))
+            return cls(both, both, np.arange(len(both.order) + 1, dtype=np.int32), one_axis=True)
         origins = Axis.of(flows.origins, rest.origin, volume)
         destinations = Axis.of(flows.destinations, rest.destination, volume)
         return cls(origins, destinations, _interleave(origins.zones_left, destinations.zones_left))
@@ -212,13 +221,14 @@ class Schedule:
             self.origins.hierarchy,
             self.destinations.hierarchy,
             self.origins.cut(i),
-            self.destinations.cut(step - i),
+            self.destinations.cut(i if self.one_axis else step - i),
         )
 
     def table_size(self) -> NDArray[np.int64]:
         """Entries of the dense OD table at each step."""
         i = self.origin_merges
-        entries: NDArray[np.int64] = self.origins.zones_left[i] * self.destinations.zones_left[np.arange(len(i)) - i]
+        j = i if self.one_axis else np.arange(len(i)) - i
+        entries: NDArray[np.int64] = self.origins.zones_left[i] * self.destinations.zones_left[j]
         return entries
 
 

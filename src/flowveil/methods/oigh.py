@@ -57,6 +57,31 @@ def oigh(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1) -> 
     return Plan.from_cuts(flows, cut_o, cut_d, kept, notes=notes)
 
 
+def one_level(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1) -> Plan:
+    """Plan zones of one level that serve both ends: the lowest at which few enough trips are in short cells.
+
+    Args:
+        flows: what to anonymise; both ends are tiles of one tree.
+        guarantee: what every cell must satisfy.
+        max_suppressed: share of the volume that may lie in short cells, which are suppressed.
+    """
+    levels = Levels.of(flows.origins)
+    allowed = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
+    lattice = Lattice(origins=levels, destinations=levels, guarantee=guarantee, allowed=allowed)
+    below = lattice.ground(flows)
+    low, high = (-1, 0) if below.verdict.good else (0, levels.top)
+    while high - low > 1:
+        middle = (low + high) // 2
+        table = lattice.count(middle, middle, below)
+        if table.verdict.good:
+            high = middle
+        else:
+            low, below = middle, table
+    cut = levels.cut(high)
+    notes = {"origin_levels_up": high, "destination_levels_up": high}
+    return Plan.from_cuts(flows, cut, cut, lattice.kept_flows(flows, cut, cut), notes=notes)
+
+
 @dataclass(frozen=True, eq=False)
 class Levels:
     """The cuts of one axis, from the tiles (0 levels up) to the root (``top`` levels up).

@@ -85,14 +85,21 @@ def zones_table(release: Publishable) -> pa.Table:
     """The zones that published cells use, sorted by zone then role; GeoParquet 1.1 where the map is known.
 
     ``tiles`` counts those that a zone could hold, seen or not; it is empty where that is not known. A zone used at both
-    ends is one row of role ``both``. Slices share trees, so their zones agree.
+    ends is one row of role ``both``; where both ends have the same zones each is, whichever end uses it. Slices share
+    trees, so their zones agree.
     """
     origins, destinations = [], []
+    same = release.input.intake.same_zones
     for _, matrix in release.parts:
         plan, cells, (tiles_o, tiles_d) = matrix.plan, matrix.cells, matrix.possible_tiles
         origins.append(_zone_rows(plan.origin_zones, cells.origin, tiles_o, "origin"))
         destinations.append(_zone_rows(plan.destination_zones, cells.destination, tiles_d, "destination"))
-    table = _join_roles(_distinct_zones(origins), _distinct_zones(destinations))
+    if same:
+        table = _distinct_zones([*origins, *destinations])
+        column = table.schema.get_field_index("role")
+        table = table.set_column(column, "role", pa.array(["both"] * len(table), type=pa.string()))
+    else:
+        table = _join_roles(_distinct_zones(origins), _distinct_zones(destinations))
     return _with_geo_metadata(table.sort_by([("zone", "ascending"), ("role", "ascending")]))
 
 

@@ -23,7 +23,7 @@ PERSON_CASES = ("fold", "keep")
 #: What a report records under the name by which users give it; columns, zones and slices are recorded apart.
 _PLAIN = (
     "resolution", "within", "max_dropped", "skip_unknown", "partition_columns", "person_case", "time_format",
-    "timezone",
+    "timezone", "same_zones",
 )  # fmt: skip
 
 
@@ -41,6 +41,7 @@ class Reading:
         max_dropped: share of the rows that may be left out, from 0 to 1.
         skip_unknown: leave out rows with an unknown tile, instead of refusing them.
         partition_columns: columns that come from the folders of the files.
+        same_zones: whether both ends get one tree, over the tiles seen at either, and so one set of zones.
         person_case: one of `PERSON_CASES`: whether persons that differ in upper and lower case only are one.
         time_format: the format of strptime by which times are read, instead of the recognised forms.
         timezone: the zone in whose local time instants are taken: Unix times, and times with a zone. UTC without it.
@@ -58,6 +59,7 @@ class Reading:
     person_case: str = "fold"
     time_format: str | None = None
     timezone: str | None = None
+    same_zones: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.resolution, bool) or not isinstance(self.resolution, int | np.integer):

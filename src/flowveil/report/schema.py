@@ -187,6 +187,7 @@ def _parameters(*, sliced: bool, noisy: bool) -> Schema:
         "time_format": {**_TEXT, "maxLength": 120},
         "timezone": {**_TEXT, "pattern": r"^[A-Za-z0-9_+/-]{1,64}$"},
         "within": _or_null(_TEXT),
+        "same_zones": _FLAG,
         "zones": _some_of(dict.fromkeys(("tile", "parent", "levels", "lat", "lon", "name"), _TEXT)),
     }
     if not noisy:

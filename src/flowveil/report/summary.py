@@ -157,6 +157,8 @@ def command(
         words += ["--protect", unit]
     if parameters.get("skip_unknown"):
         words.append("--skip-unknown")
+    if parameters.get("same_zones"):
+        words.append("--same-zones")
     if parameters.get("person_case") == "keep":
         words += ["--person-case", "keep"]
     for name in ("time_format", "timezone"):

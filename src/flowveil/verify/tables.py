@@ -108,21 +108,25 @@ def _load(
         yield f"{path.name}: {same} duplicate rows"
 
 
-def check_ends(db: Database, published: str) -> Iterator[str]:
+def check_ends(db: Database, published: str, *, same_zones: bool = False) -> Iterator[str]:
     """Whether the zones that are listed are those that cells use.
 
     Args:
         db: with ``zones``.
         published: the table of cells.
+        same_zones: both ends have the same zones: each is listed for both, and used at one at least.
     """
-    strange = db.one("SELECT count(*) FROM zones WHERE role NOT IN ('origin', 'destination', 'both')")
+    roles = ("both",) if same_zones else ("origin", "destination", "both")
+    strange = db.one(f"SELECT count(*) FROM zones WHERE role NOT IN {str(roles).replace(',)', ')')}")
     if strange:
-        yield f"zones.parquet: {strange} rows have another role than origin, destination or both"
-    for role in ("origin", "destination"):
-        listed, used = listed_zones(role), f"(SELECT DISTINCT {role}_zone AS zone FROM {published})"
+        yield f"zones.parquet: {strange} rows have another role than {' or '.join(roles)}"
+    of_end = {role: f"SELECT DISTINCT {role}_zone AS zone FROM {published}" for role in ("origin", "destination")}
+    for role, used in of_end.items():
+        listed = listed_zones(role)
+        expected = f"({' UNION '.join(of_end.values()) if same_zones else used})"
         for problem, rows in {
-            f"{role} zones of flows.parquet are missing": f"{used} ANTI JOIN {listed} USING (zone)",
-            f"{role} zones are not used by any published flow": f"{listed} ANTI JOIN {used} USING (zone)",
+            f"{role} zones of flows.parquet are missing": f"({used}) ANTI JOIN {listed} USING (zone)",
+            f"{role} zones are not used by any published flow": f"{listed} ANTI JOIN {expected} USING (zone)",
             f"{role} zones are listed twice": f"(SELECT zone FROM {listed} GROUP BY zone HAVING count(*) > 1)",
         }.items():
             n = db.one(f"SELECT count(*) FROM {rows}")

@@ -37,7 +37,10 @@ def list_cells(db: Database) -> None:
 
 def check_zones(db: Database, claims: Claims) -> Iterator[str]:
     """Compare zones.parquet with the map, or with the boxes."""
-    yield from check_ends(db, "published")
+    same_zones = claims.parameters.get("same_zones") is True
+    yield from check_ends(db, "published", same_zones=same_zones)
+    if same_zones:
+        yield from _check_one_cut(db, claims)
     for end, role in ENDS:
         map_of_end = (
             f"zone_{end} r ON l.zone = r.zone" if claims.kind == "boxed" else f"node_{end} r ON l.zone = r.text"
@@ -61,3 +64,19 @@ def check_zones(db: Database, claims: Claims) -> Iterator[str]:
                     f"zones.parquet: {role} zones overlap in {overlaps} tiles, "
                     "but report.json says that they are homogeneous"
                 )
+
+
+def _check_one_cut(db: Database, claims: Claims) -> Iterator[str]:
+    """Whether a tile is in the same zone as an origin and as a destination, as the report says."""
+    if not claims.homogeneous:
+        yield "report.json: says that both ends have the same zones, and that zones may overlap"
+        return
+    named = {end: f"SELECT s, tile, zone FROM member_{end} JOIN zone_{end} USING (s, z)" for end, _ in ENDS}
+    apart = db.one(
+        f"SELECT count(*) FROM ({named['o']}) o JOIN ({named['d']}) d USING (s, tile) WHERE o.zone <> d.zone"
+    )
+    if apart:
+        yield (
+            f"zones.parquet: {apart} tiles are in different zones as origin and as destination, "
+            "but report.json says that both ends have the same zones"
+        )

@@ -30,7 +30,8 @@ def run(*arguments: object) -> int:
 @pytest.fixture
 def release(tmp_path: Path, trips_csv: Path) -> Path:
     out = tmp_path / "release"
-    assert run("anonymize", trips_csv, "--k", 5, "--protect", "trips", "--resolution", 8, "--out", out) == 0
+    asked = ["--k", 5, "--protect", "trips", "--resolution", 8, "--weight", "weight"]
+    assert run("anonymize", trips_csv, *asked, "--out", out) == 0
     return out
 
 
@@ -77,9 +78,9 @@ def test_prose_is_quiet_about_progress_when_not_in_a_terminal(tmp_path, trips_cs
     "arguments",
     [
         ["--protect", "people"],
-        ["--protect", "population", "--population-only"],
-        ["--protect", "trips", "--protect", "people", "--protect", "population"],
-        ["--protect", "population", "--population-only", "--k-population", 700],
+        ["--protect", "population", "--population-only", "--weight", "weight"],
+        ["--protect", "trips", "--protect", "people", "--protect", "population", "--weight", "weight"],
+        ["--protect", "population", "--population-only", "--k-population", 700, "--weight", "weight"],
         ["--l", 2],
         ["--option", "effort=0", "--option", "objective=metres"],
         ["--method", "odkanon", "--option", "budget=volume"],

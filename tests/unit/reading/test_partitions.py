@@ -43,7 +43,7 @@ def test_a_folder_is_no_column(tmp_path, folder, ending):
 def test_a_folder_does_not_replace_a_column(tmp_path):
     write(TRIPS.append_column("weight", pa.array([1.0, 2.0, 3.0])), tmp_path / "weight=100000" / "t.parquet")
     write(TRIPS.append_column("weight", pa.array([1.0, 2.0, 3.0])), tmp_path / "weight=100000" / "u.parquet")
-    assert read_trips(tmp_path).weight.tolist() == [12.0]
+    assert read_trips(tmp_path, weight="weight").weight.tolist() == [12.0]
 
 
 def test_other_readers_see_no_column_either(tmp_path):

@@ -26,9 +26,9 @@ def test_what_a_report_records_reads_the_same_again():
 
 
 def test_columns_that_were_recognised_are_recorded():
-    table = TABLE.rename_columns(["o_h3", "d_h3", "weight", "sex", "at"])
+    table = TABLE.rename_columns(["o_h3", "d_h3", "uid", "sex", "at"])
     again = Reading.from_parameters(read_flows(table, Reading()).intake.parameters())
-    assert again.columns.names() == ("o_h3", "d_h3", "weight")
+    assert again.columns.names() == ("o_h3", "d_h3", "uid")
 
 
 def test_a_map_is_not_in_the_report_and_must_be_given_again():
