@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
 
 #: Fixtures of the browser: loaded here, so that there is one browser for all modules.
 pytest_plugins = ["browser.pages"]
+
+#: On tables of a few hundred rows the threads of a database cost more than they save. Tests that ask for threads get
+#: them.
+_connect = duckdb.connect
+
+
+def _connect_with_one_thread(*where, config=None, **how):
+    return _connect(*where, config={"threads": 1, **(config or {})}, **how)
+
+
+duckdb.connect = _connect_with_one_thread
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 

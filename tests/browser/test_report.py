@@ -12,6 +12,7 @@ from conftest import trip_table
 from flowveil import anonymize, compare, read_trips
 from flowveil.flows import Flows
 from flowveil.zoning.h3 import h3_hierarchy
+from samples.processes import in_this_process
 from samples.releases import city_flows, region_flows, release_of
 
 
@@ -274,7 +275,8 @@ def test_the_internal_report_is_marked_and_draws_before_and_after(release, open_
 
 
 def test_the_comparison_shows_runs_that_failed(flows, open_page, tmp_path):
-    found = compare(flows, methods="odkanon,suppression", k=[10, 100_000], time_limit=60)
+    with in_this_process():
+        found = compare(flows, methods="odkanon,suppression", k=[10, 100_000], time_limit=60)
     out = found.write(tmp_path / "out")
     with open_page(out / "comparison.html") as opened:
         page = opened.page

@@ -207,7 +207,7 @@ class Rows:
 def _uneven(origins: int, destinations: int) -> Rows:
     """Many trips between few tiles, few between many; some persons unknown; weights that are not integers."""
     rng = np.random.default_rng(7)
-    n = 220
+    n = 140
     trips = rng.integers(1, 4, n)
     return Rows(
         np.minimum(rng.geometric(0.25, n) - 1, origins - 1),

@@ -342,7 +342,7 @@ def with_one_tree(flows: Flows) -> Flows:
 
 
 @runs
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_releases_keep_the_promises_on_random_problems(run, data):
     flows = data.draw(flow_tables())

@@ -14,6 +14,7 @@ from flowveil.experiments import comparison
 from flowveil.experiments.attempts import WARM_UP_FLOWS
 from flowveil.experiments.comparison_tables import FILES, to_csv, to_html, to_latex, to_markdown
 from flowveil.report.summary import summarize
+from samples.processes import in_this_process
 from samples.releases import city_flows, region_flows
 
 #: What a run calls.
@@ -27,14 +28,15 @@ def flows():
 
 @pytest.fixture(scope="module")
 def found(flows):
-    return flowveil.compare(
-        flows,
-        methods="odkanon,suppression",
-        k=(10, 5, 100_000),
-        protect=("trips", "trips+people"),
-        options={"odkanon": {"budget": "volume"}},
-        time_limit=120,
-    )
+    with in_this_process():
+        return flowveil.compare(
+            flows,
+            methods="odkanon,suppression",
+            k=(10, 5, 100_000),
+            protect=("trips", "trips+people"),
+            options={"odkanon": {"budget": "volume"}},
+            time_limit=120,
+        )
 
 
 def test_every_combination_is_run_in_order(found):
@@ -126,7 +128,8 @@ def test_nothing_below_k_leaves_a_run(found):
 def test_what_a_release_would_withhold_is_withheld():
     # One flow of one trip beside many large ones: its share would tell it.
     flows = region_flows()
-    found = flowveil.compare(flows, methods="suppression,odkanon,oigh", k=(2, 3), max_suppressed=0.5)
+    with in_this_process():
+        found = flowveil.compare(flows, methods="suppression,odkanon,oigh", k=(2, 3), max_suppressed=0.5)
     for run in found.runs:
         for name in run.withheld:
             assert run.measures[name] is None
@@ -179,7 +182,8 @@ def test_wrong_arguments_stop_before_anything_runs(flows, monkeypatch):
 
 
 def test_twincut_brings_the_frontier_along(flows, tmp_path):
-    found = flowveil.compare(flows, methods="twincut,odkanon", k=10, options={"twincut": {"effort": 0.0}})
+    with in_this_process():
+        found = flowveil.compare(flows, methods="twincut,odkanon", k=10, options={"twincut": {"effort": 0.0}})
     (frontier,) = found.frontiers
     assert (frontier.k, frontier.protect) == (10, ("people",))
     exact = flowveil.frontier(flows, k=10)

@@ -14,7 +14,14 @@ from flowveil.cli import main
 from flowveil.engines import read_slices
 from flowveil.errors import OutputError, ParameterError
 from flowveil.experiments.study import _publishable, run_study
+from samples.processes import in_this_process
 from samples.segmented import survey
+
+
+@pytest.fixture
+def one_process():
+    with in_this_process():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +55,7 @@ def test_all_runs_are_in_the_tables_and_done_only_once(flows, tmp_path: Path):
     assert "SECRET" not in text
 
 
+@pytest.mark.usefixtures("one_process")
 def test_what_a_segment_too_small_to_be_named_holds_cannot_be_computed(flows, tmp_path: Path):
     found = run_study(flows, tmp_path / "study", methods=["mondrian"], protections=["trips"], k=5)
     total = {
@@ -68,6 +76,7 @@ def test_a_run_that_is_late_is_not_available_and_tried_again_with_more_time(flow
     assert {row["status"] for row in done.rows} == {"done"}
 
 
+@pytest.mark.usefixtures("one_process")
 def test_what_cannot_be_studied_is_refused(flows, tmp_path: Path):
     with pytest.raises(ParameterError, match="allowed"):
         run_study(flows, tmp_path / "a", protections=["everybody"])
@@ -79,6 +88,7 @@ def test_what_cannot_be_studied_is_refused(flows, tmp_path: Path):
         run_study(flows, tmp_path / "b")
 
 
+@pytest.mark.usefixtures("one_process")
 def test_from_trips_in_one_call(tmp_path: Path):
     found = flowveil.run_study(
         survey(300), tmp_path / "study", by="sex", resolution=6, methods=["oigh"], protections=["people"], k=3
@@ -115,6 +125,7 @@ def test_a_study_goes_on_after_its_processes_were_killed(flows, tmp_path: Path):
     assert {path: path.stat().st_mtime_ns for path in done} == done
 
 
+@pytest.mark.usefixtures("one_process")
 def test_what_a_method_withholds_does_not_follow_from_another(flows, tmp_path: Path):
     """A method that suppresses nothing tells how much there is; so no other may tell how much it published."""
     out = tmp_path / "study"
@@ -192,6 +203,7 @@ def _on_a_map(shift: float, *, more: int = 0):
     )
 
 
+@pytest.mark.usefixtures("one_process")
 def test_a_study_of_other_data_or_of_another_map_is_refused(tmp_path: Path):
     out = tmp_path / "study"
     grid = {"methods": ["oigh"], "protections": ["trips"], "k": 5}

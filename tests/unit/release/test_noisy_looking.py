@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 
 import h3
 import numpy as np
@@ -32,9 +33,15 @@ def release() -> NoisyRelease:
     return anonymize(read_trips(trip_table(1500), resolution=9), "laplace", **ASKED)
 
 
+@pytest.fixture(scope="module")
+def written(release, tmp_path_factory):
+    place = tmp_path_factory.mktemp("written") / "out"
+    return release.write(place, formats=list(FORMATS), basemap="https://tiles.example/{z}/{x}/{y}.png")
+
+
 @pytest.fixture
-def folder(release, tmp_path):
-    return release.write(tmp_path / "out", formats=list(FORMATS), basemap="https://tiles.example/{z}/{x}/{y}.png")
+def folder(written, tmp_path):
+    return shutil.copytree(written, tmp_path / "out")
 
 
 # ---- exports ---------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -309,19 +310,19 @@ def rewritten(folder: Path, **columns) -> None:
     (folder / "manifest.json").write_text(json.dumps(manifest), "utf-8")
 
 
-@pytest.mark.parametrize(
-    ("change", "finding"),
-    [
-        ({"trips": lambda values: [values[0] + 1, *values[1:]]}, "another number of trips"),
-        ({"sex": lambda values: ["M" if v == "F" else "F" for v in values]}, "another number of trips"),
-        ({"sex": lambda values: ["X" if v == "M" else v for v in values]}, "slices"),
-    ],
-)
-def test_a_changed_slice_is_found(by_sex, tmp_path: Path, change, finding):
-    folder = anonymize_slices(by_sex, k=5).write(tmp_path / "release")
-    rewritten(folder, **change)
-    found = verify_release(folder, by_sex)
-    assert any(finding in line for line in found)
+def test_a_changed_slice_is_found(by_sex, tmp_path: Path):
+    written = anonymize_slices(by_sex, k=5).write(tmp_path / "release")
+    for i, (change, finding) in enumerate(
+        [
+            ({"trips": lambda values: [values[0] + 1, *values[1:]]}, "another number of trips"),
+            ({"sex": lambda values: ["M" if v == "F" else "F" for v in values]}, "another number of trips"),
+            ({"sex": lambda values: ["X" if v == "M" else v for v in values]}, "slices"),
+        ]
+    ):
+        folder = shutil.copytree(written, tmp_path / str(i))
+        rewritten(folder, **change)
+        found = verify_release(folder, by_sex)
+        assert any(finding in line for line in found)
 
 
 def test_profiles_show_before_and_after(trips):

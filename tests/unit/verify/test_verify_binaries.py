@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from contract.cases import pairwise
 from flowveil.publish.folder import publish
 from flowveil.verify import verify_release
 from flowveil.verify.binaries import UNREAD
@@ -60,9 +61,9 @@ class Evil:
         return open, (self.path, "w")
 
 
-@pytest.mark.parametrize("other", [False, True])
-@pytest.mark.parametrize("place", ["/", "/data", "/data/trips"])
-@pytest.mark.parametrize("name", ["TITLE", "FILTERS"])
+@pytest.mark.parametrize(
+    ("name", "place", "other"), pairwise(["TITLE", "FILTERS"], ["/", "/data", "/data/trips"], [False, True])
+)
 def test_a_pickled_object_in_an_attribute_runs_no_code_and_is_found(city, tmp_path, name, place, other):
     folder, flows = city
     planted = pickle.dumps(Evil(str(tmp_path / "ran")), protocol=0)

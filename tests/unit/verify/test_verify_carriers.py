@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pyarrow.parquet as pq
 import pytest
@@ -11,10 +12,15 @@ from flowveil.verify import verify_release
 from samples.releases import city_flows, edit_report, rehash, release_of
 
 
-@pytest.fixture
-def city(tmp_path):
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
     release = release_of(city_flows())
-    return release.write(tmp_path / "release"), release.input
+    return release.write(tmp_path_factory.mktemp("written") / "release"), release.input
+
+
+@pytest.fixture
+def city(written, tmp_path):
+    return shutil.copytree(written[0], tmp_path / "release"), written[1]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,34 @@
+"""Work that goes to other processes, done in this one.
+
+A process takes more than a second to start. Tests of what a comparison or a study comes to need none; that tasks end
+in time, and what happens where a process does not, is for `unit/test_workers.py` and the tests of late runs.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from flowveil.workers import DONE, LOST, Ended, _result
+
+
+def run_here(work, shared, tasks, *, prepare=None, **_):
+    """The same as `flowveil.workers.run_tasks`, pickles included, for tasks that are in time."""
+    work, prepare, shared = pickle.loads(pickle.dumps((work, prepare, shared)))
+    for number, task in enumerate(pickle.loads(pickle.dumps(tasks))):
+        if prepare is not None:
+            prepare(shared, task)
+        result = pickle.loads(pickle.dumps(_result(work, shared, task)))
+        yield Ended(number, LOST, error=result) if isinstance(result, Exception) else Ended(number, DONE, result)
+
+
+@contextmanager
+def in_this_process() -> Iterator[None]:
+    """Comparisons and studies start no process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("flowveil.workers.run_tasks", run_here)
+        patch.setattr("flowveil.experiments.study.run_tasks", run_here)
+        yield
