@@ -17,7 +17,8 @@ value below the guarantee: an error is printed, logged and pasted into tickets.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from difflib import get_close_matches
 
@@ -88,9 +89,14 @@ class GuaranteeError(FlowveilError):
 _flags: ContextVar[bool] = ContextVar("flags", default=False)
 
 
-def speak_of_flags() -> None:
-    """Call options by their flags from now on; the command line does."""
-    _flags.set(True)
+@contextmanager
+def speaking_of_flags() -> Iterator[None]:
+    """Call options by their flags in messages, as the command line does."""
+    before = _flags.set(True)
+    try:
+        yield
+    finally:
+        _flags.reset(before)
 
 
 def option(name: str, *, flag: str | None = None) -> str:

@@ -20,7 +20,7 @@ import click
 from flowveil import __version__
 from flowveil.cli import anonymize, compare, demo, describe, picture, prepare, study, tabular, verify
 from flowveil.confirmation import SmallKWarning
-from flowveil.errors import FlowveilError, speak_of_flags
+from flowveil.errors import FlowveilError, speaking_of_flags
 from flowveil.methods.epsilon import WeakPromiseWarning
 
 INTERRUPTED = 130
@@ -53,10 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if threading.current_thread() is threading.main_thread():
         # A polite kill is an interrupt: it must leave the old release in place and no draft behind.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-    speak_of_flags()
     try:
         # Without its own error handling click returns the code of an Exit instead of raising it.
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), speaking_of_flags():
             # Commands say it in their own words.
             warnings.simplefilter("ignore", WeakPromiseWarning)
             warnings.simplefilter("ignore", SmallKWarning)
