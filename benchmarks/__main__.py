@@ -10,7 +10,7 @@ from pathlib import Path
 PRIVATE = {"__main__", "same_releases", "stopwatch"}
 
 #: Takes about an hour: run only when named.
-LONG = {"twincut_table"}
+LONG = {"halves_table", "twincut_table"}
 
 
 def main() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import flowveil
 from benchmarks.tables import DATA
 
@@ -11,7 +13,12 @@ SETS = {
     "San Francisco, resolution 10": ("cabspotting_sf/trips.parquet", {"resolution": 10}, (0.0, 0.0142, 0.05, 0.1)),
 }
 #: TwinCut without its local search, which takes longer than everything else here.
-METHODS = {"odkanon": {"budget": "volume"}, "atg-dual": {}, "twincut": {"effort": 0.0}, "paircut": {}}
+METHODS: dict[str, dict[str, Any]] = {
+    "odkanon": {"budget": "volume"},
+    "atg-dual": {},
+    "twincut": {"effort": 0.0, "hierarchy": "h3"},
+    "paircut": {"hierarchy": "h3"},
+}
 K = 10
 
 

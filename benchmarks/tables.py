@@ -27,8 +27,8 @@ ZONE_SETS = {
     ),
 }
 RUNS: tuple[tuple[str, str, dict[str, object]], ...] = (
-    ("TwinCut", "twincut", {}),
-    ("PairCut", "paircut", {}),
+    ("TwinCut", "twincut", {"hierarchy": "h3"}),
+    ("PairCut", "paircut", {"hierarchy": "h3"}),
     ("ODkAnon", "odkanon", {}),
     ("ODkAnon, volume budget", "odkanon", {"budget": "volume"}),
     ("ATG-Dual", "atg-dual", {}),

@@ -87,7 +87,9 @@ def main(instances: int = INSTANCES) -> None:
             if not np.isfinite(best):
                 continue
             for effort, kept in ((1.0, gaps), (0.0, plain)):
-                release = flowveil.anonymize(flows, "twincut", guarantee.k, max_suppressed=share, effort=effort)
+                release = flowveil.anonymize(
+                    flows, "twincut", guarantee.k, max_suppressed=share, effort=effort, hierarchy="h3"
+                )
                 error = release.metrics()["trips"]["mean_generalization_error"]
                 kept[share].append(float(error or np.inf) / best - 1)
             floor = homogeneous_floor(flows, guarantee, max_suppressed=share)

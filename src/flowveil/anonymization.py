@@ -158,6 +158,7 @@ def anonymize(
     *,
     k_population: float | None = None,
     l: int | None = None,  # noqa: E741  # the papers' letter
+    hierarchy: str | None = None,
     allow_small_k: bool = False,
     population_only: bool = False,
     **options: Any,
@@ -179,6 +180,8 @@ def anonymize(
             otherwise.
         k_population: absolute threshold where the population is protected; by default k times the mean weight.
         l: fewest tiles in which the trips of a cell begin, and in which they end.
+        hierarchy: ``h3`` for the tree of the flows as it is, ``halves`` for the same refined in steps of two; by
+            default what the method's page says.
         allow_small_k: confirms a k below 3, which is refused otherwise.
         population_only: confirms that the population alone is protected although persons are known, which is refused
             otherwise.
@@ -199,12 +202,14 @@ def anonymize(
     check_max_suppressed(asked.share)
     if len(flows) == 0:
         raise DataError("There are no flows to anonymise.")
+    flows, on_tree = chosen.on_hierarchy(flows, hierarchy)
     log.info("Anonymising with %s", chosen.name)
     if chosen.promises == "epsilon":
         chosen.refuse_thresholds(asked.given)
         counts = chosen.planner(flows)(flows, **options)
         return NoisyRelease.of(flows, counts, method=chosen.name, parameters=chosen.parameters(flows, {}, options))
     run = Run.of(chosen, flows, asked, options)
+    run.parameters.update(on_tree)
     flows = run.guarantee.prepare(flows)
     return run.release(flows, run.plan(flows))
 
@@ -221,6 +226,7 @@ def anonymize_slices(
     *,
     k_population: float | None = None,
     l: int | None = None,  # noqa: E741  # the papers' letter
+    hierarchy: str | None = None,
     total: bool = False,
     also_every: Sequence[str] = (),
     common_zones: bool = False,
@@ -240,7 +246,7 @@ def anonymize_slices(
     Args:
         flows: what `read_slices` returns.
         method: as for `anonymize`; by default ``twincut``, and ``odkanon`` where zones are common.
-        k, protect, max_suppressed, k_population, l: as for `anonymize`; the share is that of each slice.
+        k, protect, max_suppressed, k_population, l, hierarchy: as for `anonymize`; the share is that of each slice.
         total: also publish the matrix of all slices together.
         also_every: also publish the matrices of these longer steps of time (``day`` beside ``1h``).
         common_zones: give all slices the same zones, safe in each, by ODkAnon's schedule: subtraction reveals nothing.
@@ -265,9 +271,11 @@ def anonymize_slices(
     chosen = _method_of_slices(method, options, common_zones=common_zones)
     if workers < 1:
         raise ParameterError(f"workers must be at least 1; found {workers}.")
+    flows, on_tree = chosen.on_hierarchy(flows, hierarchy)
     progress = progress or lines_every("Anonymising slices")
     asked = Thresholds(k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
     run = Run.of(chosen, flows.whole, asked, options)
+    run.parameters.update(on_tree)
     if run.guarantee.locations is not None:
         flows = replace(flows, slices=tuple(run.guarantee.prepare(part) for part in flows.slices))
     steps = [Every.parse(text) for text in also_every]

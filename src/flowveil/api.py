@@ -13,6 +13,7 @@ from flowveil.errors import ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.measures import measure
+from flowveil.methods import find_method
 from flowveil.paths import named_path
 from flowveil.publish.tables import flows_table, zones_table
 from flowveil.reading import Reading
@@ -60,6 +61,7 @@ def describe(
     k: int = 10,
     protect: str | Sequence[str] | None = None,
     max_suppressed: float = 0.1,
+    hierarchy: str | None = None,
     **reading: Any,
 ) -> Description:
     """What is in the data, and how much of it is safe already. Internal: counted from raw data, not for publication.
@@ -69,12 +71,13 @@ def describe(
         k: what safety is held against.
         protect: what the floor and the advice are for; by default people where persons are known, else trips.
         max_suppressed: share that may be suppressed, for the floor and the advice.
+        hierarchy: ``h3`` or ``halves``: the tree that the floor is that of; by default that of TwinCut.
         **reading: how to read the trips; see `read_trips`.
     """
     from flowveil.experiments.description import describe_flows
 
     flows = source if isinstance(source, Flows) else read_trips(source, **reading)
-    return describe_flows(flows, k=k, protect=protect, max_suppressed=max_suppressed)
+    return describe_flows(flows, k=k, protect=protect, max_suppressed=max_suppressed, hierarchy=hierarchy)
 
 
 def frontier(
@@ -86,6 +89,7 @@ def frontier(
     objective: Goal = "error",
     k_population: float | None = None,
     l: int | None = None,  # noqa: E741
+    hierarchy: str | None = None,
 ) -> tuple[FrontierPoint, ...]:
     """How fine a release can be for every share that may be suppressed, in one run. Internal.
 
@@ -97,6 +101,7 @@ def frontier(
         objective: what is made small: ``error``, ``metres``, ``reconstruction`` or ``cells``.
         k_population: absolute threshold where the population is protected.
         l: fewest tiles in which the trips of a cell begin, and in which they end.
+        hierarchy: ``h3`` or ``halves``; by default what the method's page says.
     """
     from flowveil.methods.paircut import frontier as of_cells
     from flowveil.methods.twincut import frontier as of_zones
@@ -104,6 +109,7 @@ def frontier(
     sweeps = {"twincut": of_zones, "paircut": of_cells}
     if method not in sweeps:
         raise ParameterError(f"method must be one of {', '.join(sweeps)}; found {method!r}.")
+    flows, _ = find_method(method).on_hierarchy(flows, hierarchy)
     guarantee = Guarantee.resolve(flows, k=k, protect=protect, k_population=k_population, l=l)
     return sweeps[method](guarantee.prepare(flows), guarantee, objective=objective)
 
@@ -117,6 +123,7 @@ def compare(
     max_suppressed: float = 0.1,
     time_limit: float = 300.0,
     options: Mapping[str, Mapping[str, Any]] | None = None,
+    hierarchy: str | None = None,
     **reading: Any,
 ) -> Comparison:
     """Run several methods, several k and several protections on the same input.
@@ -132,6 +139,7 @@ def compare(
         time_limit: seconds that one run may take, not counting the start of its process; it is then stopped and shown
             as such.
         options: options by method.
+        hierarchy: ``h3`` or ``halves`` for all methods that work on a tree; by default what each one's page says.
         **reading: how to read the trips; see `read_trips`.
 
     Returns:
@@ -148,6 +156,7 @@ def compare(
         max_suppressed=max_suppressed,
         time_limit=time_limit,
         options=options,
+        hierarchy=hierarchy,
     )
 
 

@@ -24,6 +24,11 @@ Floats = NDArray[np.float64]
 
 #: Text of a root that stands above several trees and has no name of its own.
 VIRTUAL_ROOT = "all"
+#: What is written behind the cell for each part of an H3 cell: the digits of its children, in ascending order. The
+#: number of a part stands in the three bits that H3 reserves (0: the cell itself); the last is that of a pentagon,
+#: which has no child 1.
+H3_PARTS = ("", ".0246", ".135", ".04", ".26", ".13", ".35")
+H3_PART_SHIFT = 56
 
 
 class Geography(Protocol):
@@ -59,7 +64,9 @@ class Hierarchy:
         base_level: what `level` says of the root (the resolution of an H3 root, -1 for a virtual root above
             several base cells, 0 for a tree with no numbering of its own).
         geography: where the nodes lie, if known.
-        kind: what the tiles are: ``"h3"``, ``"table"``, ``"dendrogram"``; ``"tree"`` if nobody said.
+        kind: what the tiles are: ``"h3"``, ``"halves"`` (H3 cells, and parts of them between), ``"table"``,
+            ``"dendrogram"``; ``"tree"`` if nobody said.
+        levels: int32; the level of each node where it is not its depth: a part of a zone has that of the zone.
         depth: int16; the parent's plus one.
         stop: int32; the subtree of v is the slice ``v:stop[v]``.
         leaf_start, leaf_stop: int32; the leaves below v are that slice of the leaf order.
@@ -72,6 +79,7 @@ class Hierarchy:
     base_level: int = 0
     geography: Geography | None = None
     kind: str = "tree"
+    levels: Ints | None = None
     depth: NDArray[np.int16] = field(init=False)
     stop: Ints = field(init=False)
     leaf_start: Ints = field(init=False)
@@ -151,7 +159,9 @@ class Hierarchy:
 
     @cached_property
     def level(self) -> Ints:
-        """Depth counted from `base_level`: the resolution, for H3."""
+        """Depth counted from `base_level`, or what `levels` says: the resolution, for H3."""
+        if self.levels is not None:
+            return _read_only(self.levels, np.int32)
         return _read_only(self.depth.astype(np.int32) + self.base_level, np.int32)
 
     @cached_property
@@ -223,11 +233,17 @@ class Hierarchy:
             raise HierarchyError("These nodes are not a cut: they must be disjoint and cover every tile.")
 
     def code_text(self, nodes: Ints) -> NDArray[np.str_]:
-        """The codes as they are published: hexadecimal for H3, 'all' for a virtual root, else as given."""
+        """The codes as they are published: hexadecimal for H3, 'all' for a virtual root, else as given.
+
+        A part of an H3 cell is the cell, a dot and the digits of the children it holds.
+        """
         code = self.code[nodes]
         if code.dtype.kind == "U":
             return code
-        text = np.array([format(c, "x") for c in code.tolist()], dtype=np.str_).reshape(len(code))
+        part = code >> np.uint64(H3_PART_SHIFT) & np.uint64(7 if self.kind == "halves" else 0)
+        cell = code ^ part << np.uint64(H3_PART_SHIFT)
+        named = [f"{c:x}{H3_PARTS[p]}" for c, p in zip(cell.tolist(), part.tolist(), strict=True)]
+        text = np.array(named, dtype=np.str_).reshape(len(code))
         return np.where(code == 0, VIRTUAL_ROOT, text) if len(code) else text
 
     # ---- builders --------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods import METHODS
 from flowveil.zoning.h3 import h3_hierarchy
+from flowveil.zoning.halves import halved_h3
 
 # ---- what each method promises --------------------------------------------------------------------------------
 
@@ -134,6 +135,10 @@ def _h3_around(places: list[tuple[float, float]], rings: int) -> Hierarchy:
     return h3_hierarchy(np.array(sorted(cells), dtype=np.uint64))
 
 
+def _halves_around(places: list[tuple[float, float]], rings: int) -> Hierarchy:
+    return halved_h3(_h3_around(places, rings))
+
+
 def _ragged(n: int, seed: int) -> Hierarchy:
     rng = np.random.default_rng(seed)
     return _tree([-1] + [int(rng.integers(max(0, i - 6), i)) for i in range(1, n)])
@@ -157,6 +162,7 @@ TREES: dict[str, tuple[Hierarchy, Hierarchy]] = {
         _h3_around([(48.85, 2.35), (-33.45, -70.66)], 1),
         _h3_around([(48.85, 2.35), (37.77, -122.42), (35.68, 139.69)], 1),
     ),
+    "halves": (_halves_around([(48.85, 2.35)], 2), _halves_around([(48.86, 2.33), (48.90, 2.40)], 1)),
     "ragged": (_ragged(30, 1), _ragged(25, 2)),
     "chain": (_tree([-1, 0, 1, 2]), _tree([-1, 0, 1, 2, 3])),
     "star": (_tree([-1] + [0] * 9), _tree([-1] + [0] * 7)),

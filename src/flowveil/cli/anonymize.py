@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import click
 
 from flowveil.cli.help import GroupedCommand
-from flowveil.cli.options import PLACE, SliceOptions, method_options, reading, reading_of, slicing, taken
+from flowveil.cli.options import PLACE, SliceOptions, hierarchy, method_options, reading, reading_of, slicing, taken
 from flowveil.cli.output import Output, with_output
 from flowveil.cli.released import publish_one, publish_slices
 from flowveil.errors import ParameterError
@@ -29,6 +29,7 @@ class _Wanted:
     out: str
     method: str | None
     options: Sequence[str]
+    hierarchy: str | None
     seed: int | None
     formats: Sequence[str]
     basemap: str | None
@@ -79,6 +80,7 @@ class _Anonymize(GroupedCommand):
 @click.option("--out", type=PLACE, required=True, help="Folder of the release; replaced if it is one already.")
 @click.option("--method", help=f"One of: {', '.join(METHODS)} [default: twincut; odkanon with --common-zones].")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Option of the method (repeatable).")
+@hierarchy
 @click.option(
     "--protect",
     multiple=True,
@@ -146,13 +148,14 @@ def anonymize(output: Output, source: str, **given: Any) -> None:
 def _asked(wanted: _Wanted, slices: SliceOptions, thresholds: dict[str, Any]) -> dict[str, Any]:
     """What the library is asked for: the method, its options and the thresholds."""
     name = wanted.method or ("odkanon" if slices.common_zones else "twincut")
+    on_tree = {} if wanted.hierarchy is None else {"hierarchy": wanted.hierarchy}
     method, parsed = find_method(name), method_options(name, wanted.options)
     _refuse_thresholds(method)
     if wanted.seed is not None and "seed" in method.options:
         parsed["seed"] = wanted.seed
     if method.promises != "k":
-        return {"method": name, **parsed}
-    return {"method": name, **thresholds, "protect": thresholds["protect"] or None, **parsed}
+        return {"method": name, **on_tree, **parsed}
+    return {"method": name, **on_tree, **thresholds, "protect": thresholds["protect"] or None, **parsed}
 
 
 def _refuse_thresholds(method: Method) -> None:

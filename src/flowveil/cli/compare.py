@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from flowveil.cli.options import PLACE, method_options, reading, reading_of
+from flowveil.cli.options import PLACE, hierarchy, method_options, reading, reading_of
 from flowveil.cli.output import Output, with_output
 from flowveil.errors import ParameterError
 
 #: Options that go to the library as they are.
-_SETTINGS = ("methods", "max_suppressed", "time_limit")
+_SETTINGS = ("methods", "max_suppressed", "time_limit", "hierarchy")
 
 
 @click.command()
@@ -29,6 +29,7 @@ _SETTINGS = ("methods", "max_suppressed", "time_limit")
 @click.option(
     "--option", "options", multiple=True, metavar="METHOD.NAME=VALUE", help="Option of a method (repeatable)."
 )
+@hierarchy
 @click.option("--out", type=PLACE, required=True, help="Folder of the tables and the page; not for publication.")
 @reading
 @with_output

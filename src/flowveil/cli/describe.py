@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from flowveil.cli.options import PLACE, reading, reading_of
+from flowveil.cli.options import PLACE, hierarchy, reading, reading_of
 from flowveil.cli.output import Output, with_output
 from flowveil.guarantee import UNITS
 
@@ -20,15 +20,16 @@ from flowveil.guarantee import UNITS
     help=f"What the floor and the advice are for: {', '.join(UNITS)} (repeatable) [people where known, else trips].",
 )
 @click.option("--max-suppressed", type=float, default=0.1, show_default=True, help="Share that may be suppressed.")
+@hierarchy
 @reading
 @with_output
-def describe(output: Output, source: str, k: int, protect: tuple[str, ...], max_suppressed: float, **how: Any) -> None:
+def describe(output: Output, source: str, **given: Any) -> None:
     """Say what is in INPUT and how much of it is safe already. Internal: counted from raw data."""
     from flowveil.api import describe as look
 
     with output.working("Reading") as progress:
-        found = look(
-            source, k=k, protect=protect or None, max_suppressed=max_suppressed, progress=progress, **reading_of(how)
-        )
+        asked = {name: given.pop(name) for name in ("k", "max_suppressed", "hierarchy")}
+        asked["protect"] = given.pop("protect") or None
+        found = look(source, **asked, progress=progress, **reading_of(given))
     output.result(found.to_dict())
     output.say(*found.lines())

@@ -11,6 +11,7 @@ import click
 
 from flowveil.errors import ParameterError
 from flowveil.methods import find_method
+from flowveil.zoning.refinement import HIERARCHIES
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Taken = TypeVar("Taken")
@@ -109,6 +110,12 @@ def reading_of(given: dict[str, Any]) -> dict[str, Any]:
         given["zones"] = read_zones(given["zones"], **of_map)
     return given
 
+
+hierarchy = click.option(
+    "--hierarchy",
+    metavar="|".join(HIERARCHIES),
+    help="Tree above the tiles: as it is (h3), or refined in steps of two [default: what the method's page says].",
+)
 
 # ---- slices ------------------------------------------------------------------------------------------------------
 

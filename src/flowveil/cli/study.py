@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from flowveil.cli.options import BY_MANY, PLACE, listed, reading, reading_of, workers_of
+from flowveil.cli.options import BY_MANY, PLACE, hierarchy, listed, reading, reading_of, workers_of
 from flowveil.cli.output import Output, with_output
 
 #: Options that go to the library as they are.
-_SETTINGS = ("k", "max_suppressed", "time_limit")
+_SETTINGS = ("k", "max_suppressed", "time_limit", "hierarchy")
 
 
 @click.command()
@@ -27,6 +27,7 @@ _SETTINGS = ("k", "max_suppressed", "time_limit")
 @click.option("--k", type=int, default=10, show_default=True, help="How many every cell must hide.")
 @click.option("--max-suppressed", type=float, default=0.1, show_default=True, help="Share that may be suppressed.")
 @click.option("--time-limit", type=float, default=7200, show_default=True, help="Seconds that one run may take.")
+@hierarchy
 @click.option("--workers", type=int, help="Runs side by side [default: one for each core].")
 @reading
 @with_output

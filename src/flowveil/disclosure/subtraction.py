@@ -43,8 +43,9 @@ from flowveil.slices import stacked
 
 Rows = NDArray[np.int64]
 
-#: Pairs of depths that are looked at one by one: the trees of H3 have a dozen levels at most, dendrograms dozens.
-MOST_LEVEL_PAIRS = 256
+#: Pairs of depths that are looked at one by one: the trees of H3 have a dozen levels at most, three times as many where
+#: they are refined into halves, dendrograms dozens.
+MOST_LEVEL_PAIRS = 1_024
 
 
 @dataclass(frozen=True)

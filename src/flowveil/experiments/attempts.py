@@ -127,6 +127,11 @@ def listed(names: str | Sequence[str], separator: str = ",") -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
+def on_tree(method: Method, hierarchy: str | None) -> dict[str, str]:
+    """What to ask of a method where a tree is asked of all: nothing of those that work on no tree."""
+    return {} if hierarchy is None or method.hierarchy is None else {"hierarchy": hierarchy}
+
+
 def attempt(flows: Flows, asked: Mapping[str, Any]) -> Attempt:
     """Anonymise, whatever happens."""
     begun = time.perf_counter()
@@ -151,5 +156,11 @@ def warm_up(flows: Flows, asked: Mapping[str, Any]) -> None:
     """
     cells = flows.select(np.arange(len(flows)) < WARM_UP_FLOWS)
     columns = (cells.origin, cells.destination, cells.trips, cells.weight, cells.people)
-    small = Flows(*columns, origins=flows.origins, destinations=flows.destinations, intake=flows.intake)
+    small = Flows(
+        *columns,
+        origins=flows.origins,
+        destinations=flows.destinations,
+        intake=flows.intake,
+        whole_map=flows.whole_map,
+    )
     attempt(small, {**asked, "k": 2})

@@ -20,13 +20,14 @@ import numpy as np
 import pyarrow as pa
 
 from flowveil import workers
-from flowveil.experiments.attempts import FAILED, attempt, check_runs, listed, methods_of, warm_up
+from flowveil.experiments.attempts import FAILED, attempt, check_runs, listed, methods_of, on_tree, warm_up
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee, default_units
 from flowveil.methods import find_method
 from flowveil.progress import lines_every
 from flowveil.report.frontier import rounded_points
 from flowveil.report.summary import summarize
+from flowveil.zoning.refinement import refined
 
 if TYPE_CHECKING:
     from flowveil.release.release import Release
@@ -133,6 +134,7 @@ def compare_flows(
     max_suppressed: float = 0.1,
     time_limit: float = 300.0,
     options: Mapping[str, Mapping[str, Any]] | None = None,
+    hierarchy: str | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Comparison:
     """Run every combination on the same flows; see `flowveil.compare`.
@@ -150,14 +152,23 @@ def compare_flows(
         (of_name.get(name) or find_method(name)).check_options(chosen)
     limits = {"max_suppressed": max_suppressed, "time_limit": time_limit}
     check_runs(flows, wanted_methods, k=steps, protect=protections, **limits)
+    # What cannot be refined is refused before anything is run.
+    refined(flows, hierarchy)
     asked = [
-        {"method": m, "k": step, "protect": units, "max_suppressed": max_suppressed, **(options or {}).get(m.name, {})}
+        {
+            "method": m,
+            "k": step,
+            "protect": units,
+            "max_suppressed": max_suppressed,
+            **on_tree(m, hierarchy),
+            **(options or {}).get(m.name, {}),
+        }
         for units in protections
         for step in steps
         for m in wanted_methods
     ]
     swept = [{"k": a["k"], "protect": a["protect"]} for a in asked if a["method"].name == "twincut"]
-    tasks: list[dict[str, Any]] = [*asked, *swept]
+    tasks: list[dict[str, Any]] = [*asked, *({**s, "hierarchy": hierarchy} for s in swept)]
     progress = progress or lines_every("Comparing")
     ended = []
     # One at a time, each in a process of its own: what one leaves behind would make another faster.
@@ -200,9 +211,10 @@ def _work(flows: Flows, task: Mapping[str, Any]) -> Any:
     return _result(flows, task) if "method" in task else _points(flows, **task)
 
 
-def _points(flows: Flows, *, k: int, protect: Sequence[str]) -> tuple[tuple[float, float], ...]:
+def _points(flows: Flows, *, k: int, protect: Sequence[str], hierarchy: str | None) -> tuple[tuple[float, float], ...]:
     from flowveil.methods.twincut import frontier
 
+    flows, _ = find_method("twincut").on_hierarchy(flows, hierarchy)
     guarantee = Guarantee.resolve(flows, k=k, protect=protect)
     return rounded_points(frontier(guarantee.prepare(flows), guarantee, objective="error"))
 

@@ -101,6 +101,7 @@ class Description:
         protect: what the floor and the advice are for.
         floor: the mean generalisation error that no hierarchical method can beat at this k and suppression where these
             units are protected. None where it was not computed.
+        hierarchy: the tree that the floor is that of.
         max_suppressed: the share that may be suppressed, for the floor and the advice.
         advice: where to start, in sentences.
     """
@@ -123,6 +124,7 @@ class Description:
     contributors: Contributors | None
     protect: tuple[str, ...]
     floor: float | None
+    hierarchy: str
     max_suppressed: float
     advice: tuple[str, ...]
 
@@ -159,9 +161,10 @@ class Description:
         if self.floor is not None:
             yield ""
             yield (
-                f"Floor where {' and '.join(self.protect)} are protected: no hierarchical method gets below "
-                f"{self.floor:,.1f} tiles of mean generalisation error with {self.max_suppressed:.0%} of the "
-                f"{'weight' if 'population' in self.protect else 'trips'} suppressed." + self._above_the_floor()
+                f"Floor where {' and '.join(self.protect)} are protected, hierarchy {self.hierarchy}: no hierarchical "
+                f"method gets below {self.floor:,.1f} tiles of mean generalisation error with "
+                f"{self.max_suppressed:.0%} of the {'weight' if 'population' in self.protect else 'trips'} "
+                "suppressed." + self._above_the_floor()
             )
         yield ""
         yield "Where to start"
@@ -205,7 +208,12 @@ class Description:
 
 
 def describe_flows(
-    flows: Flows, *, k: int = 10, protect: str | Sequence[str] | None = None, max_suppressed: float = 0.1
+    flows: Flows,
+    *,
+    k: int = 10,
+    protect: str | Sequence[str] | None = None,
+    max_suppressed: float = 0.1,
+    hierarchy: str | None = None,
 ) -> Description:
     """Describe flows before anything is anonymised.
 
@@ -214,10 +222,12 @@ def describe_flows(
         k: what safety is held against, in every unit that the data has.
         protect: what the floor and the advice are for; by default people where persons are known, else trips.
         max_suppressed: share that may be suppressed, for the floor and the advice.
+        hierarchy: the tree that the floor is that of, ``h3`` or ``halves``; by default that of TwinCut. Levels are
+            those of the tree that the flows were read with.
 
     Raises:
         DataError: there are no flows.
-        ParameterError: k or the share is out of range.
+        ParameterError: k or the share is out of range, or the tree cannot be refined.
     """
     if len(flows) == 0:
         raise DataError("There are no flows to describe.")
@@ -228,6 +238,7 @@ def describe_flows(
     guarantees = {unit: Guarantee.resolve(flows, k=k, protect=unit) for unit in units}
     asked = Guarantee.resolve(flows, k=k, protect=protect)
     levels = tuple(_levels(flows, guarantees))
+    refined, on_tree = METHODS["twincut"].on_hierarchy(flows, hierarchy)
     trips = int(flows.trips.sum())
     weight = None if flows.weight is None else float(flows.weight.sum())
     return Description(
@@ -248,7 +259,8 @@ def describe_flows(
         levels=levels,
         contributors=_contributors(flows, k),
         protect=asked.units,
-        floor=generalization_floor(flows, asked, max_suppressed=max_suppressed),
+        floor=generalization_floor(refined, asked, max_suppressed=max_suppressed),
+        hierarchy=on_tree["hierarchy"],
         max_suppressed=max_suppressed,
         advice=tuple(_advice(flows, levels, asked.units, max_suppressed)),
     )

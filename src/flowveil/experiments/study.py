@@ -23,7 +23,7 @@ import numpy as np
 
 from flowveil import __version__
 from flowveil.errors import InfeasibleError, OutputError, ParameterError
-from flowveil.experiments.attempts import FAILED, INFEASIBLE, attempt, check_runs, listed, methods_of, warm_up
+from flowveil.experiments.attempts import FAILED, INFEASIBLE, attempt, check_runs, listed, methods_of, on_tree, warm_up
 from flowveil.experiments.study_tables import write_study
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
@@ -33,6 +33,7 @@ from flowveil.paths import named_path
 from flowveil.progress import lines_every
 from flowveil.slices import SlicedFlows
 from flowveil.workers import LATE, LOST, run_tasks
+from flowveil.zoning.refinement import refined
 
 if TYPE_CHECKING:
     from flowveil.release.release import Release
@@ -106,6 +107,7 @@ def run_study(
     k: int = 10,
     max_suppressed: float = 0.1,
     time_limit: float = TIME_LIMIT,
+    hierarchy: str | None = None,
     workers: int = 1,
     progress: Callable[[float], None] | None = None,
 ) -> Study:
@@ -120,6 +122,7 @@ def run_study(
         k: how many every cell must hide.
         max_suppressed: share that may be suppressed.
         time_limit: seconds that one run may take.
+        hierarchy: ``h3`` or ``halves`` for all methods that work on a tree; by default what each one's page says.
         workers: processes that run side by side. Times are most comparable with one.
         progress: called with the share that is done.
 
@@ -137,14 +140,17 @@ def run_study(
     check_runs(flows.whole, chosen, k=[k], protect=units, max_suppressed=max_suppressed, time_limit=time_limit)
     if workers < 1:
         raise ParameterError(f"workers must be at least 1; found {workers}.")
+    # What cannot be refined is refused before anything is run.
+    refined(flows, hierarchy)
     flows, hidden = _nameable(flows, k)
     studied = _fingerprint(flows)
     folder = _opened(directory, studied)
     grid = [Run(by, value, name, protect) for by, value in _segments(flows) for name in own for protect in units]
-    setting = {"k": k, "max_suppressed": max_suppressed, "input": studied, "version": __version__}
+    setting = {"k": k, "max_suppressed": max_suppressed, "hierarchy": hierarchy}
+    setting |= {"input": studied, "version": __version__}
     paths = [folder / RUNS / f"{_name(run, {**setting, **_code(own[run.method])})}.json" for run in grid]
     left = [i for i, path in enumerate(paths) if not _is_done(path, time_limit)]
-    shared, todo = _Shared(flows, k, max_suppressed, own), [grid[i] for i in left]
+    shared, todo = _Shared(flows, k, max_suppressed, own, hierarchy), [grid[i] for i in left]
     progress = progress or lines_every("Studying")
     running = run_tasks(_outcome, shared, todo, workers=workers, time_limit=time_limit, prepare=_prepare)
     with closing(running):
@@ -346,6 +352,7 @@ class _Shared:
     k: int
     max_suppressed: float
     methods: Mapping[str, Method]
+    hierarchy: str | None
 
 
 def _prepare(shared: _Shared, run: Run) -> None:
@@ -368,6 +375,7 @@ def _asked(shared: _Shared, run: Run) -> tuple[Flows, dict[str, Any]]:
     flows, k = shared.flows, shared.k
     method = shared.methods[run.method]
     asked = {"method": method, "k": k, "protect": run.protect, "max_suppressed": shared.max_suppressed}
+    asked |= on_tree(method, shared.hierarchy)
     if "population" in run.protect:
         # One threshold for all segments, so that they can be compared: k times the mean weight of everybody's trips.
         mean = float(np.sum(flows.whole.volume("weight"))) / float(np.sum(flows.whole.trips))

@@ -35,6 +35,7 @@ METHODS: dict[str, Method] = {
             twincut,
             "the finest zones that do not overlap, within the limit on suppression (ours; the default)",
             one_cut=one_cut,
+            hierarchy="halves",
         ),
         Method(
             "odkanon", odkanon, "greedy merging into zones that do not overlap (Armenante et al. 2025)", one_cut=odkanon
@@ -44,6 +45,7 @@ METHODS: dict[str, Method] = {
             paircut,
             "the finest cells that do not intersect, within the limit on suppression (ours)",
             homogeneous=False,
+            hierarchy="halves",
         ),
         Method(
             "oigh",
@@ -74,24 +76,28 @@ METHODS: dict[str, Method] = {
             mondrian,
             "median cuts of coordinates into boxes, nothing suppressed (LeFevre et al. 2006)",
             homogeneous=False,
+            hierarchy=None,
         ),
         Method(
             "glove",
             glove,
             "greedy merging of boxes that are short (Gramaglia and Fiore 2015, by Matet et al. 2023)",
             homogeneous=False,
+            hierarchy=None,
         ),
         Method(
             "glove-sk",
             glove_sk,
             "scikit-learn's clustering, blind to volumes (baseline, Matet et al. 2023)",
             homogeneous=False,
+            hierarchy=None,
         ),
         Method(
             "laplace",
             laplace,
             "noisy counts, differentially private; --option epsilon=1, no k (baseline, Matet et al. 2023)",
             promises="epsilon",
+            hierarchy=None,
         ),
     )
 }

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from flowveil.errors import ParameterError, did_you_mean
 from flowveil.flows import Flows
+from flowveil.zoning.refinement import Read, Refinement, check_hierarchy, refined
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,8 @@ class Method:
         one_cut: the function that gives both ends the same zones, with the same options; None where the method cannot.
         promises: ``k``: every cell hides so many; or ``epsilon``: noisy counts under differential privacy, to which k,
             protect and max_suppressed mean nothing.
+        hierarchy: the tree it works on unless another is asked for; None for a method that works on no tree, to which
+            the question means nothing.
     """
 
     name: str
@@ -32,6 +35,7 @@ class Method:
     homogeneous: bool = True
     promises: Literal["k", "epsilon"] = "k"
     one_cut: Callable[..., Any] | None = None
+    hierarchy: Refinement | None = "h3"
 
     def planner(self, flows: Flows) -> Callable[..., Any]:
         """The function that plans for these flows.
@@ -75,6 +79,23 @@ class Method:
                 f"Method '{self.name}' adds noise and promises no smallest cell: {', '.join(given)} cannot be kept by "
                 "it. Hint: leave that out and give epsilon, and bound where persons are known."
             )
+
+    def on_hierarchy(self, flows: Read, asked: str | None) -> tuple[Read, dict[str, str]]:
+        """The flows on the tree that was asked for, or on the one that the method works on; and what to record of it.
+
+        Raises:
+            ParameterError: halves were asked for, and the method works on no tree, or this tree cannot be refined.
+        """
+        check_hierarchy(asked)
+        if self.hierarchy is None:
+            if asked == "halves":
+                raise ParameterError(
+                    f"Method '{self.name}' does not merge zones of a tree, so hierarchy='halves' means nothing to it. "
+                    "Hint: leave it out."
+                )
+            return flows, {}
+        flows, name = refined(flows, asked, default=self.hierarchy)
+        return flows, {"hierarchy": name}
 
     def parameters(self, flows: Flows, asked: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
         """Everything needed to run it again, defaults included. A threshold that was worked out is not a parameter."""

@@ -133,7 +133,16 @@ def _write_csv(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
     geometry = pa.array(
         [text if raw is not None else None for text, raw in zip(wkt, outlines, strict=True)], pa.string()
     )
-    write_csv(zones.drop_columns(["geometry"]).append_column("geometry", geometry), folder / "zones.csv")
+    flat = _with_listed_cells(zones).drop_columns(["geometry"])
+    write_csv(flat.append_column("geometry", geometry), folder / "zones.csv")
+
+
+def _with_listed_cells(zones: pa.Table) -> pa.Table:
+    """Zones for formats that know no lists: their H3 cells as one text, with blanks between."""
+    if "h3_cells" not in zones.column_names:
+        return zones
+    at = zones.schema.get_field_index("h3_cells")
+    return zones.set_column(at, "h3_cells", pc.binary_join(zones["h3_cells"], " "))
 
 
 def _write_arrow(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
@@ -196,7 +205,7 @@ def _write_gpkg(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
     outlines = shapely.from_wkb(zones["geometry"].to_numpy(zero_copy_only=False))
     parts = np.array([_as_multi(shape) for shape in outlines], dtype=object)
     layers = {
-        "zones": (zones.drop_columns(["geometry"]), parts, "MULTIPOLYGON"),
+        "zones": (_with_listed_cells(zones).drop_columns(["geometry"]), parts, "MULTIPOLYGON"),
         "flows": (flows, _lines(flows, zones), "LINESTRING"),
     }
     write_geopackage(folder / "release.gpkg", layers)

@@ -32,6 +32,7 @@ _ZONE_FIELDS = (
     ("lon", pa.float64()),
     ("geometry", pa.binary()),
 )
+_H3_CELLS = ("h3_cells", pa.list_(pa.string()))
 #: Rows that are turned into text at a time: of noise there are millions.
 _ROWS_AT_ONCE = 1 << 20
 
@@ -86,7 +87,8 @@ def zones_table(release: Publishable) -> pa.Table:
 
     ``tiles`` counts those that a zone could hold, seen or not; it is empty where that is not known. A zone used at both
     ends is one row of role ``both``; where both ends have the same zones each is, whichever end uses it. Slices share
-    trees, so their zones agree.
+    trees, so their zones agree. Where zones are made of H3 cells, the last column ``h3_cells`` lists those of each, as
+    few and as coarse as there can be.
     """
     origins, destinations = [], []
     same = release.input.intake.same_zones
@@ -141,6 +143,9 @@ def _zone_rows(zones: Zones, number: Ints, tiles: NDArray[Any] | None, role: str
     for name, kind in _ZONE_FIELDS:
         values = known[name]
         columns[name] = pa.nulls(len(used), kind) if values is None else pa.array(values, type=kind)
+    made_of = zones.h3_cells(used)
+    if made_of is not None:
+        columns[_H3_CELLS[0]] = pa.array(made_of, type=_H3_CELLS[1])
     return pa.table(columns)
 
 

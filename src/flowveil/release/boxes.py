@@ -327,6 +327,9 @@ class BoxZones:
         between = _area_below(north) - _area_below(south)
         return width / UNITS_PER_DEGREE / 360 * between
 
+    def h3_cells(self, zones: Ints) -> None:
+        """None: boxes are not made of cells."""
+
     def polygons(self, zones: Ints) -> NDArray[np.object_]:
         """The rectangles (longitude, latitude); two where a box lies across 180 degrees."""
         west, south, east, north = (u / UNITS_PER_DEGREE for u in self._units(zones))

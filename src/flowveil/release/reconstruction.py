@@ -78,7 +78,8 @@ class Zoning:
 def _level(tree: Hierarchy, level: int) -> tuple[Ints, NDArray[np.str_]]:
     node = tree.leaf_node.copy()
     for _ in range(tree.max_depth):
-        above = tree.level[node] > level
+        # Not below the level, and not a part of a zone of this level.
+        above = (tree.parent[node] >= 0) & (tree.level[tree.lift(node)] >= level)
         node = np.where(above, tree.lift(node), node)
     cut, area = np.unique(node, return_inverse=True)
     return area.astype(np.int32), tree.code_text(cut.astype(np.int32))

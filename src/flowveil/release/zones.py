@@ -51,6 +51,10 @@ class Zones(Protocol):
         """Shapely geometries, or None where the map is unknown."""
         ...
 
+    def h3_cells(self, zones: Ints) -> list[list[str]] | None:
+        """The H3 cells that each zone consists of, as few as there can be; None where zones are not made of them."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class NodeZones:
@@ -74,11 +78,12 @@ class NodeZones:
 
     def possible(self, whole_map: Hierarchy | None) -> NDArray[np.int64] | None:
         """All tiles below each node: H3 cells, or those of the map; None for a tree that comes with no map."""
-        from flowveil.zoning.h3 import n_descendants, resolution_of
+        from flowveil.zoning.h3 import resolution_of
+        from flowveil.zoning.halves import n_descendants_of_parts
 
         tree, code = self.hierarchy, self.hierarchy.code[self.nodes]
-        if tree.kind == "h3" and code.dtype == np.uint64:
-            return n_descendants(code, int(resolution_of(tree.code[tree.leaf_node[:1]])[0]))
+        if tree.kind in ("h3", "halves") and code.dtype == np.uint64:
+            return n_descendants_of_parts(code, int(resolution_of(tree.code[tree.leaf_node[:1]])[0]))
         if whole_map is None:
             return None
         by_code = np.argsort(whole_map.code)
@@ -105,3 +110,9 @@ class NodeZones:
         """Shapely geometries, or None where the map is unknown."""
         where = self.hierarchy.geography
         return None if where is None else where.polygons(self.nodes[zones])
+
+    def h3_cells(self, zones: Ints) -> list[list[str]] | None:
+        """The H3 cells that each zone consists of; None where the tree is not made of them."""
+        cells = getattr(self.hierarchy.geography, "h3_cells", None)
+        found: list[list[str]] | None = None if cells is None else cells(self.nodes[zones])
+        return found

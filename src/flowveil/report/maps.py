@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import shapely
 from numpy.typing import NDArray
 
-from flowveil.hierarchy import Floats
+from flowveil.hierarchy import VIRTUAL_ROOT, Floats
 from flowveil.zoning.h3 import MAX_RESOLUTION
 
 #: A page holds at most this many flows and zones of an end: the largest. More would make it slow and large, and nobody
@@ -285,8 +285,10 @@ def neutral_grid(zones: pa.Table, resolution: int | None, frame: Frame) -> dict[
     """
     import h3.api.basic_str as h3
 
-    codes = sorted(set(zones["zone"].to_pylist()))
-    if resolution is None or not codes or not all(h3.is_valid_cell(code) for code in codes):
+    if resolution is None or "h3_cells" not in zones.column_names or VIRTUAL_ROOT in zones["zone"].to_pylist():
+        return None
+    codes = sorted({cell for cells in zones["h3_cells"].to_pylist() for cell in cells})
+    if not codes:
         return None
     levels = [h3.get_resolution(code) for code in codes]
     for finest in range(min(resolution, MAX_RESOLUTION), min(levels), -1):

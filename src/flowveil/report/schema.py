@@ -19,6 +19,7 @@ from flowveil.measures.measure import Measure
 from flowveil.methods import METHODS, Method
 from flowveil.methods.plugins import NAME
 from flowveil.zoning.h3 import MAX_RESOLUTION
+from flowveil.zoning.refinement import HIERARCHIES
 
 Schema = dict[str, Any]
 
@@ -42,7 +43,8 @@ _OF_TYPE: dict[Any, Schema] = {
 }
 #: What each method notes of its run. Numbers are its own: no recount can have them.
 _STEPS: Schema = {"type": "integer", "minimum": 0, "maximum": 2**31}
-_LEVELS: Schema = {"type": "integer", "minimum": 0, "maximum": 64}
+#: Trees whose tiles are not equally deep have a level for each size of a zone (`flowveil.methods.oigh`).
+_LEVELS: Schema = {"type": "integer", "minimum": 0, "maximum": 1_000_000}
 _PRICE: Schema = {"type": ["number", "null"], "minimum": 0}
 _ATG: Schema = {"v_target": _PRICE, "lambda": _PRICE}
 _NOTES: dict[str, Schema] = {
@@ -192,6 +194,7 @@ def _parameters(*, sliced: bool, noisy: bool) -> Schema:
     }
     if not noisy:
         entries |= {
+            "hierarchy": {"enum": list(HIERARCHIES)},
             "k": {"type": "integer", "minimum": 1},
             "k_population": _or_null(_NUMBER),
             "l": {"type": ["integer", "null"], "minimum": 1},

@@ -149,7 +149,7 @@ def command(
     Made from the published parameters, so it reveals nothing that they do not.
     """
     words = ["flowveil", "anonymize", "INPUT", "--method", method]
-    for name in ("k", "k_population", "l", "max_suppressed", "resolution", "within", "max_dropped"):
+    for name in ("k", "k_population", "l", "max_suppressed", "resolution", "within", "max_dropped", "hierarchy"):
         if parameters.get(name) is not None:
             words += [f"--{name.replace('_', '-')}", str(parameters[name])]
     protect = parameters.get("protect") or []

@@ -37,7 +37,7 @@ _NUMBERS = {"flows": ("trips", "weight"), "zones": ("level", "tiles"), "codes": 
 #: Columns an export may have, beside keys and numbers: all are functions of the published zones.
 _ALSO = {
     "flows": {"geometry", "geom", "fid", "origin_lat", "origin_lng", "destination_lat", "destination_lng"},
-    "zones": {"geometry", "geom", "fid", "area_km2", "lat", "lon", "_geojson"},
+    "zones": {"geometry", "geom", "fid", "area_km2", "lat", "lon", "h3_cells", "_geojson"},
     "codes": {"index", "name", "lat", "lon"},
 }
 _TOLERANCE = 1e-9

@@ -21,6 +21,7 @@ import shapely
 from numpy.typing import NDArray
 
 from flowveil.verify.boxes import bounds_in
+from flowveil.verify.h3_parts import cells_in
 from flowveil.verify.raw import leaf_codes
 from flowveil.zoning.geometry import ZoneGeography
 
@@ -90,8 +91,13 @@ def _wrong(rows: Any, tree: Hierarchy, boxes: bool, chosen: bool) -> Iterator[tu
     odd = np.array([a != b or a is None for a, b in zip(raw, plain, strict=True)], dtype=np.bool_)
     if boxes:
         expected = _boxes(codes, published)
-    elif tree.kind == "h3" and (chosen or tree.code.dtype == np.uint64):
-        expected = _cells(codes, published, tree)
+    elif _in_cells(tree) or (chosen and tree.kind == "h3"):
+        expected, made_of = _cells(codes, published, tree)
+        if "h3_cells" in rows.column_names:
+            listed = rows["h3_cells"].to_pylist()
+            n = sum(found != cells for found, cells in zip(listed, made_of, strict=True))
+            if n:
+                yield "list other H3 cells than their code means", n
     else:
         expected = _nodes(codes, published, tree)
     near = expected.center_tolerance
@@ -106,12 +112,24 @@ def _wrong(rows: Any, tree: Hierarchy, boxes: bool, chosen: bool) -> Iterator[tu
     yield from ((what, int(np.sum(wrong))) for what, wrong in counts.items() if wrong.any())
 
 
+def made_of_cells(flows: Flows) -> bool:
+    """Whether zones of both ends are H3 cells or parts of them, and known to lie somewhere."""
+    return all(_in_cells(tree) and tree.geography is not None for tree in (flows.origins, flows.destinations))
+
+
+def _in_cells(tree: Hierarchy) -> bool:
+    return tree.kind == "halves" or (tree.kind == "h3" and tree.code.dtype == np.uint64)
+
+
 # ---- H3 ------------------------------------------------------------------------------------------------------
 
 
-def _cells(codes: Sequence[str], published: NDArray[Any], tree: Hierarchy) -> _Expected:
-    """Each zone is a cell; ``all`` is every base cell that holds a tile of the tree."""
-    below = [_base_cells(tree) if code == "all" else _cell(code) for code in codes]
+def _cells(codes: Sequence[str], published: NDArray[Any], tree: Hierarchy) -> tuple[_Expected, list[list[str]]]:
+    """Where zones lie and the cells that they are made of.
+
+    Each zone is a cell or some children of one; ``all`` is every base cell that holds a tile of the tree.
+    """
+    below = [_base_cells(tree) if code == "all" else cells_in(code) for code in codes]
     lat, lon, area = (np.full(len(codes), np.nan) for _ in range(3))
     wrong = np.ones(len(codes), dtype=np.bool_)
     for i, cells in enumerate(below):
@@ -121,19 +139,12 @@ def _cells(codes: Sequence[str], published: NDArray[Any], tree: Hierarchy) -> _E
             lon[i] = np.degrees(np.arctan2(towards[1], towards[0]))
             area[i] = sum(h3_int.cell_area(c, "km^2") for c in cells)
             wrong[i] = not _drawn_around(published[i], cells)
-    return _Expected(lat, lon, area, wrong)
-
-
-def _cell(code: str) -> list[int]:
-    try:
-        cell = int(code, 16)
-    except ValueError:
-        return []
-    return [cell] if format(cell, "x") == code and h3_int.is_valid_cell(cell) else []
+    return _Expected(lat, lon, area, wrong), [[format(cell, "x") for cell in cells] for cells in below]
 
 
 def _base_cells(tree: Hierarchy) -> list[int]:
-    return sorted({h3_int.cell_to_parent(cell, 0) for cell in leaf_codes(tree).tolist()})
+    tiles = (int(code, 16) if isinstance(code, str) else code for code in leaf_codes(tree).tolist())
+    return sorted({h3_int.cell_to_parent(cell, 0) for cell in tiles})
 
 
 def _direction(lat: Any, lon: Any) -> tuple[Any, Any, Any]:
@@ -154,7 +165,17 @@ def _drawn_around(outline: Any, cells: Sequence[int]) -> bool:
     gap = np.abs(at[:, None, :] - corner[None, :, :])
     gap[..., 0] = np.minimum(gap[..., 0], np.abs(360 - gap[..., 0]))
     known = (gap.max(axis=2) <= _CORNER).any(axis=1)
-    return bool(np.all(on_edge | known) and known.any())
+    if not (np.all(on_edge | known) and known.any()):
+        return False
+    # The corners may be right and the outline still leave a cell out, except at the edge of the map.
+    return np.ptp(corner[:, 0]) > 180 or np.abs(corner[:, 1]).max() >= 80 or _covers(outline, cells)
+
+
+def _covers(outline: Any, cells: Sequence[int]) -> bool:
+    drawn = [shapely.Polygon([(lon, lat) for lat, lon in h3_int.cell_to_boundary(c)]) for c in cells]
+    whole = shapely.union_all(np.array(drawn, dtype=object))
+    gap = shapely.symmetric_difference(outline, whole).area if shapely.is_valid(outline) else np.inf
+    return bool(gap <= _SHARE * whole.area)
 
 
 # ---- boxes and other maps ------------------------------------------------------------------------------------

@@ -360,9 +360,11 @@ def _with_geo(batches: Iterable[Any]) -> Iterator[Any]:
             column = {"encoding": "WKB", "geometry_types": kinds}
             geo = {"columns": {"geometry": column}, "primary_column": "geometry", "version": "1.1.0"}
             metadata = {"geo": json.dumps(geo, sort_keys=True)} if kinds else None
-        # Of the fields only names and types: what a reader notes beside them is not in the file.
-        plain = [pa.field(name, table.schema.field(name).type) for name in table.column_names]
-        yield pa.table(table.columns, schema=pa.schema(plain, metadata=metadata))
+        # Of the fields only names and types: what a reader notes beside them, or calls the elements of a list, is not
+        # in the file.
+        columns = [c.cast(pa.list_(pa.string())) if pa.types.is_list(c.type) else c for c in table.columns]
+        plain = [pa.field(name, column.type) for name, column in zip(table.column_names, columns, strict=True)]
+        yield pa.table(columns, schema=pa.schema(plain, metadata=metadata))
 
 
 class _Comparison:

@@ -13,6 +13,7 @@ import numpy as np
 
 from flowveil.slices import SlicedFlows
 from flowveil.verify.database import Database
+from flowveil.verify.h3_parts import possible_tiles
 from flowveil.verify.units import COUNTED_ONCE
 
 if TYPE_CHECKING:
@@ -101,14 +102,20 @@ def load_map(db: Database, flows: Flows) -> None:
         else:
             _climb_tree(db, end, tree)
         text = "node" if tiles.dtype.kind == "U" else "CASE WHEN node = 0 THEN 'all' ELSE format('{:x}', node) END"
-        seen = (
-            f"SELECT node, {text} AS text, count(*) AS tiles, any_value(top - step) + {tree.base_level} AS level "
-            f"FROM up_{end} GROUP BY node"
-        )
+        level = f"any_value(top - step) + {tree.base_level}"
+        if tree.levels is not None:
+            # Where parts of zones are nodes, a level is not a number of steps.
+            db.store(f"level_{end}", pa.table({"node": codes_of(tree.code), "level": tree.levels}))
+            level = f"any_value((SELECT l.level FROM level_{end} l WHERE l.node = u.node))"
+        seen = f"SELECT node, {text} AS text, count(*) AS tiles, {level} AS level FROM up_{end} u GROUP BY node"
+        possible = _possible(seen, tiles, flows.whole_map)
+        if tree.kind == "halves" and tiles.dtype.kind == "U":
+            db.store(f"possible_{end}", _possible_in_parts(tree))
+            possible = f"SELECT * FROM possible_{end}"
         db.create(
             f"node_{end}",
             f"SELECT v.*, n::BIGINT AS possible, coalesce(n > 1, node NOT IN (SELECT tile FROM tile_{end})) AS coarse "
-            f"FROM ({seen}) v LEFT JOIN ({_possible(seen, tiles, flows.whole_map)}) USING (node)",
+            f"FROM ({seen}) v LEFT JOIN ({possible}) USING (node)",
         )
 
 
@@ -156,6 +163,15 @@ def _climb_tree(db: Database, end: str, tree: Hierarchy) -> None:
         f"SELECT tile, parent, step + 1 FROM climb JOIN parent_{end} ON node = child) "
         "SELECT *, max(step) OVER (PARTITION BY tile) AS top FROM climb",
     )
+
+
+def _possible_in_parts(tree: Hierarchy) -> Any:
+    """How many tiles (n) there are below each node of a tree of H3 cells and parts of them."""
+    import pyarrow as pa
+
+    finest = int(tree.level[leaves(tree)[0]])
+    n = [possible_tiles(code, finest) for code in tree.code.tolist()]
+    return pa.table({"node": codes_of(tree.code), "n": pa.array(n, pa.int64())})
 
 
 def _possible(seen: str, tiles: Any, whole_map: Hierarchy | None) -> str:

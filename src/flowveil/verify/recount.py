@@ -16,9 +16,10 @@ from flowveil.verify.database import Database, opened
 from flowveil.verify.differences import check_differences
 from flowveil.verify.exports import EXPORTS, check_exports
 from flowveil.verify.files import check_folder
+from flowveil.verify.halves import on_halves
 from flowveil.verify.measures import check_measures
 from flowveil.verify.noise import check_noise
-from flowveil.verify.outlines import check_outlines
+from flowveil.verify.outlines import check_outlines, made_of_cells
 from flowveil.verify.parameters import check_reading
 from flowveil.verify.parquet import check_layouts, check_rewriting, read_layout, whole_table
 from flowveil.verify.raw import Raw, load_map, load_rows
@@ -44,17 +45,24 @@ def recount(
     report, findings = read_report(place)
     if report is None:
         return findings
-    raw, noisy = Raw.of(flows), report["kind"] == "noisy"
+    noisy = report["kind"] == "noisy"
     findings = list(check_reading(report, flows))
     if findings:
         return findings
+    if report["parameters"].get("hierarchy") == "halves":
+        halved = on_halves(flows)
+        if halved is None:
+            return ["report.json: says that its zones are parts of zones, but the map of the input has none"]
+        flows = halved
+    raw = Raw.of(flows)
     findings = check_layouts(place, most_rows=None if noisy else raw.most_rows)
     if findings:
         return findings
     if tuple(report.get("slice_columns", ())) != raw.columns:
         return ["report.json: its slice columns are not those of the input as it was read"]
     with opened(place) as db:
-        readable, findings = load_tables(db, place, raw.whole, raw.columns, noisy=noisy)
+        in_cells = report["kind"] != "boxed" and made_of_cells(raw.whole)
+        readable, findings = load_tables(db, place, raw.whole, raw.columns, noisy=noisy, in_cells=in_cells)
         zones = whole_table(db, place / NAMES[1]) if readable else None
         if readable and zones is None:
             findings.append(f"{NAMES[1]}: cannot be read")

@@ -25,13 +25,20 @@ _ZONE_COLUMNS: dict[str, str | None] = {
     # Bytes or a type of its own, by the version of DuckDB; not looked into.
     "geometry": None,
 }
+_CELLS: dict[str, str | None] = {"h3_cells": "VARCHAR[]"}
 #: How many tiles a zone could hold is not known of boxes, nor without a map; a weight may be missing nowhere else.
 _MAY_BE_EMPTY = ("tiles", "weight")
 _LONGEST_TEXT = 4_096
 
 
 def load_tables(
-    db: Database, place: Path, flows: Flows, slice_columns: Sequence[str] = (), *, noisy: bool = False
+    db: Database,
+    place: Path,
+    flows: Flows,
+    slice_columns: Sequence[str] = (),
+    *,
+    noisy: bool = False,
+    in_cells: bool = False,
 ) -> tuple[bool, list[str]]:
     """Read both tables; whether they could be read, and what is not as it should be.
 
@@ -41,17 +48,19 @@ def load_tables(
         flows: the input, which says whether there are weights.
         slice_columns: text that may be empty.
         noisy: noise is on trips alone.
+        in_cells: zones are made of H3 cells, which are listed.
     """
+    of_zones = {**_ZONE_COLUMNS, **(_CELLS if in_cells else {})}
     weighted = flows.weight is not None and not noisy
     columns = {name: kind for name, kind in _FLOW_COLUMNS.items() if name != "weight" or weighted}
     first = list(_unreadable(db, place / NAMES[0], {**columns, **dict.fromkeys(slice_columns, "VARCHAR")}))
-    second = list(_unreadable(db, place / NAMES[1], _ZONE_COLUMNS))
+    second = list(_unreadable(db, place / NAMES[1], of_zones))
     if first or second:
         return False, [*first, *second]
     sliced = [f"{quoted(name)} AS c{i}" for i, name in enumerate(slice_columns)]
     findings = [
         *_load(db, place / NAMES[0], "published_rows", columns, sliced, slice_columns),
-        *_load(db, place / NAMES[1], "zones", _ZONE_COLUMNS),
+        *_load(db, place / NAMES[1], "zones", of_zones),
     ]
     return all(db.one(f"SELECT count(*) FROM duckdb_tables() WHERE table_name = '{t}'") for t in _TABLES), findings
 
@@ -66,7 +75,10 @@ def _unreadable(db: Database, path: Path, expected: Mapping[str, str | None]) ->
     try:
         kinds = {name: kind for name, kind, *_ in db.rows(f"DESCRIBE SELECT * FROM {SOURCE}", [escape(str(path))])}
         texts = [quoted(name) for name, kind in kinds.items() if kind == "VARCHAR"]
-        longest = ", ".join(f"max(strlen({name}))" for name in texts) or "0"
+        lists = [quoted(name) for name, kind in kinds.items() if kind == "VARCHAR[]"]
+        lengths_of = [f"max(strlen({name}))" for name in texts]
+        lengths_of += [f"max(strlen(array_to_string({name}, ',')))" for name in lists]
+        longest = ", ".join(lengths_of) or "0"
         lengths = db.rows(f"SELECT {longest} FROM {SOURCE}", [escape(str(path))])[0]
     except duckdb.Error:
         yield f"{path.name}: cannot be read"

@@ -114,31 +114,38 @@ class ZoneMap:
             DataError: no tile is left.
             ParameterError: a number is not that of a tile.
         """
-        tree, chosen = self.hierarchy, np.asarray(tiles, dtype=np.int64).ravel()
-        if len(chosen) == 0:
-            raise DataError("There is no tile to restrict the map to.")
-        if chosen.min() < 0 or chosen.max() >= tree.n_tiles:
-            raise ParameterError(
-                f"Tile numbers must be 0 to {tree.n_tiles - 1}. "
-                "Hint: tiles_of gives -1 for codes that the map does not have."
-            )
-        seen = np.zeros(tree.n_tiles, dtype=np.int64)
-        seen[chosen] = 1
-        stays = tree.sum_over(seen) > 0
-        kept: Ints = np.flatnonzero(stays).astype(np.int32)
-        parent = (np.cumsum(stays) - 1)[np.maximum(tree.parent[kept], 0)]
-        skipped = chain_above(np.bincount(parent[1:], minlength=len(kept)))
-        kept, parent = kept[skipped:], parent[skipped:] - skipped
-        parent[0] = -1
-        where = tree.geography
-        restricted = Hierarchy(
-            parent=parent.astype(np.int32),
-            code=tree.code[kept],
-            base_level=int(tree.level[kept[0]]),
-            geography=where.take(kept) if isinstance(where, ZoneGeography) else None,
-            kind=tree.kind,
-        )
+        restricted, kept = restricted_tree(self.hierarchy, tiles)
         return ZoneMap(hierarchy=restricted, names=self.names[kept], columns=self.columns)
+
+
+def restricted_tree(tree: Hierarchy, tiles: ArrayLike) -> tuple[Hierarchy, Ints]:
+    """A tree over some of its tiles, and the nodes that are left; see `ZoneMap.restrict`."""
+    chosen = np.asarray(tiles, dtype=np.int64).ravel()
+    if len(chosen) == 0:
+        raise DataError("There is no tile to restrict the map to.")
+    if chosen.min() < 0 or chosen.max() >= tree.n_tiles:
+        raise ParameterError(
+            f"Tile numbers must be 0 to {tree.n_tiles - 1}. "
+            "Hint: tiles_of gives -1 for codes that the map does not have."
+        )
+    seen = np.zeros(tree.n_tiles, dtype=np.int64)
+    seen[chosen] = 1
+    stays = tree.sum_over(seen) > 0
+    kept: Ints = np.flatnonzero(stays).astype(np.int32)
+    parent = (np.cumsum(stays) - 1)[np.maximum(tree.parent[kept], 0)]
+    skipped = chain_above(np.bincount(parent[1:], minlength=len(kept)))
+    kept, parent = kept[skipped:], parent[skipped:] - skipped
+    parent[0] = -1
+    where = tree.geography
+    restricted = Hierarchy(
+        parent=parent.astype(np.int32),
+        code=tree.code[kept],
+        base_level=int(tree.level[kept[0]]),
+        geography=where.take(kept) if isinstance(where, ZoneGeography) else None,
+        kind=tree.kind,
+        levels=None if tree.levels is None else tree.levels[kept],
+    )
+    return restricted, kept
 
 
 def read_zones(

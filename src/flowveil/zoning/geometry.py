@@ -355,7 +355,8 @@ def _nearest_cells(lat: Floats, lon: Floats) -> tuple[Outlines, Floats]:
         diagram = shapely.get_parts(shapely.voronoi_polygons(shapely.multipoints(points), extend_to=frame))
         cell, point = shapely.STRtree(points).query(diagram, predicate="intersects")
         pieces = np.empty(len(points), dtype=object)
-        pieces[point] = shapely.normalize(shapely.intersection(diagram[cell], frame))
+        # Where a cell only touches the frame, the two share a line besides.
+        pieces[point] = shapely.normalize(_polygonal(shapely.intersection(diagram[cell], frame)))
     area = shapely.area(pieces) / 1e6 / np.bincount(number)
     degrees = np.asarray(shapely.transform(pieces, plane.to_degrees), dtype=object)
     west, _, east, _ = shapely.bounds(degrees).T

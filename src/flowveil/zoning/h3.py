@@ -51,11 +51,16 @@ def n_descendants(cells: Cells64, resolution: int) -> NDArray[np.int64]:
     own = resolution_of(cells)
     hexagon = 7 ** np.maximum(resolution - own, 0)
     pentagon = 1 + 5 * ((hexagon - 1) // 6)
-    unused = (np.uint64(1) << (3 * (MAX_RESOLUTION - own)).astype(np.uint64)) - np.uint64(1)
-    base = (cells >> _BASE_CELL_SHIFT & np.uint64(0x7F)).astype(np.int64)
-    is_pentagon = np.isin(base, PENTAGON_BASE_CELLS) & (cells & _ALL_DIGITS == unused)
     on_earth = 2 + 120 * 7**resolution
-    return np.where(cells == VIRTUAL_ROOT_CODE, on_earth, np.where(is_pentagon, pentagon, hexagon))
+    return np.where(cells == VIRTUAL_ROOT_CODE, on_earth, np.where(is_pentagon(cells), pentagon, hexagon))
+
+
+def is_pentagon(cells: Cells64) -> NDArray[np.bool_]:
+    """Which cells are pentagons: those in the centre of a base cell that is one."""
+    unused = (np.uint64(1) << (3 * (MAX_RESOLUTION - resolution_of(cells))).astype(np.uint64)) - np.uint64(1)
+    base = (cells >> _BASE_CELL_SHIFT & np.uint64(0x7F)).astype(np.int64)
+    pentagon: NDArray[np.bool_] = np.isin(base, PENTAGON_BASE_CELLS) & (cells & _ALL_DIGITS == unused)
+    return pentagon
 
 
 def h3_hierarchy(tiles: Cells64) -> Hierarchy:
@@ -105,6 +110,12 @@ def h3_hierarchy(tiles: Cells64) -> Hierarchy:
     return tree
 
 
+def cells_of_nodes(code: Cells64, parent: Ints, nodes: Ints) -> list[list[str]]:
+    """Each node's own cell in hexadecimal; of a virtual root, the base cells below it."""
+    base = [f"{c:x}" for c in code[parent == 0].tolist()]
+    return [[f"{c:x}"] if c else base for c in code[nodes].tolist()]
+
+
 @dataclass(frozen=True, eq=False)
 class H3Geography:
     """Where H3 nodes lie. A virtual root is the union of the base cells below it."""
@@ -128,6 +139,10 @@ class H3Geography:
         for i, cell in enumerate(self.code[nodes].tolist()):
             out[i] = _outline(cell) if cell else shapely.union_all(self.polygons(self._base_cells))
         return out
+
+    def h3_cells(self, nodes: Ints) -> list[list[str]]:
+        """The H3 cells that each node consists of: itself, or the base cells below a virtual root."""
+        return cells_of_nodes(self.code, self.parent, nodes)
 
     @property
     def _base_cells(self) -> Ints:
@@ -192,6 +207,10 @@ class H3Zones:
     def polygons(self, zones: Ints) -> NDArray[np.object_]:
         """Outlines."""
         return self._geography.polygons(zones)
+
+    def h3_cells(self, zones: Ints) -> list[list[str]]:
+        """Each zone is a cell."""
+        return self._geography.h3_cells(zones)
 
     @cached_property
     def _geography(self) -> H3Geography:

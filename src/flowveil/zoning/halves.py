@@ -1,0 +1,187 @@
+"""H3 refined into halves: between a cell and its seven children stand parts of two to four of them.
+
+Seven children at a time are a coarse step: where one child is short, a method has to take the whole cell. So every cell
+is divided in two parts, these in two, and so on down to the children, always the same ones: of the digits of the
+children {0,4,6,2} and {3,1,5}; then {0,4}, {6,2} and {3,1}, {5}; then single children. The digits of H3 go around the
+centre (0) in the order 4, 6, 2, 3, 1, 5, so every part is contiguous. A pentagon has no child 1; 3 and 5 are neighbours
+there.
+
+Guaranteed: the division owes nothing to the data and is the same everywhere on earth; every cell of H3 is a node as
+before; a part of one child is that child.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import h3.api.basic_int as h3_int
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+
+from flowveil.hierarchy import H3_PART_SHIFT, H3_PARTS, Floats, Hierarchy, Ints
+from flowveil.zoning.h3 import (
+    MAX_RESOLUTION,
+    Cells64,
+    H3Geography,
+    cells_of_nodes,
+    is_pentagon,
+    n_descendants,
+    resolution_of,
+)
+from flowveil.zoning.table import without_chain_above
+
+_SHIFT = np.uint64(H3_PART_SHIFT)
+_PART_BITS = np.uint64(7) << _SHIFT
+#: The parts that hold the child of each digit, the larger first; 0 where there is none. In a pentagon the second is the
+#: part of 3 and 5, below which single children stand.
+_LARGE = np.array([1, 2, 1, 2, 1, 2, 1])
+_SMALL = np.array([3, 5, 4, 5, 3, 0, 4])
+_ODD, _ODD_OF_PENTAGON = 2, 6
+#: In degrees: corners that neighbours share differ in their last digits; a micrometre makes them one.
+_SAME_CORNER = 1e-11
+
+
+def halved_h3(tree: Hierarchy) -> Hierarchy:
+    """An H3 tree with the parts of its cells between them and their children.
+
+    Args:
+        tree: what `h3_hierarchy` builds. A virtual root has its base cells as children before and after.
+
+    Returns:
+        A hierarchy of kind ``halves`` over the same tiles, which stand in another order. Its root is the smallest cell
+        or part that holds all tiles. The level of a part is the resolution of its cell.
+    """
+    cell = tree.code.astype(np.uint64)
+    inner = np.flatnonzero((tree.parent >= 0) & (cell[np.maximum(tree.parent, 0)] != 0))
+    above = cell[tree.parent[inner]]
+    large, small = _parts_of_children(above, cell[inner])
+    part_codes, parents = _parts(above, large, small)
+    code = np.concatenate((cell, part_codes))
+    order = np.argsort(code)
+    parent_code = np.concatenate((np.where(tree.parent < 0, 0, cell[np.maximum(tree.parent, 0)]), parents))
+    parent_code[inner] = np.where(small > 0, _part(above, small), _part(above, large))
+    parent = order[np.searchsorted(code, parent_code, sorter=order).clip(max=len(code) - 1)]
+    parent[0] = -1
+    built, _ = Hierarchy.from_parents(parent, code, base_level=tree.base_level, kind="halves")
+    built = without_chain_above(built)
+    codes = built.code
+    level = np.where(codes == 0, -1, resolution_of(codes)).astype(np.int32)
+    return Hierarchy(
+        parent=built.parent,
+        code=codes,
+        base_level=int(level[0]),
+        geography=PartGeography(code=codes, parent=built.parent),
+        kind="halves",
+        levels=level,
+    )
+
+
+def _parts_of_children(above: Cells64, child: Cells64) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Numbers of the larger and of the smaller part that a child of each cell lies in; 0 for no smaller one."""
+    place = (3 * (MAX_RESOLUTION - resolution_of(child))).astype(np.uint64)
+    digit = (child >> place & np.uint64(7)).astype(np.int64)
+    large, small = _LARGE[digit], _SMALL[digit]
+    odd = is_pentagon(above) & (large == _ODD)
+    return np.where(odd, _ODD_OF_PENTAGON, large), np.where(odd, 0, small)
+
+
+def _part(cell: Cells64, number: NDArray[np.int64]) -> Cells64:
+    return cell | number.astype(np.uint64) << _SHIFT
+
+
+def _parts(above: Cells64, large: NDArray[np.int64], small: NDArray[np.int64]) -> tuple[Cells64, Cells64]:
+    """The distinct parts that hold a child, and the code of what each lies in."""
+    halves = np.unique(_part(above, large))
+    has_quarter = small > 0
+    quarters, first = np.unique(_part(above, small)[has_quarter], return_index=True)
+    return (
+        np.concatenate((halves, quarters)),
+        np.concatenate((halves & ~_PART_BITS, _part(above, large)[has_quarter][first])),
+    )
+
+
+def children_in(part: int) -> list[int]:
+    """The cells that a part consists of, or the cell itself, in increasing order."""
+    number = part >> H3_PART_SHIFT & 7
+    cell = part ^ number << H3_PART_SHIFT
+    if number == 0:
+        return [cell]
+    finer = h3_int.get_resolution(cell) + 1
+    place = 3 * (MAX_RESOLUTION - finer)
+    digits = {int(d) for d in H3_PARTS[number][1:]}
+    return sorted(c for c in h3_int.cell_to_children(cell, finer) if c >> place & 7 in digits)
+
+
+def n_descendants_of_parts(codes: Cells64, resolution: int) -> NDArray[np.int64]:
+    """How many cells of a resolution there are in each cell or part of one, seen or not."""
+    number = (codes & _PART_BITS) >> _SHIFT
+    cell = codes & ~_PART_BITS
+    whole = n_descendants(cell, resolution)
+    hexagon = 7 ** np.maximum(resolution - resolution_of(codes) - 1, 0)
+    length = np.array([len(p) - 1 if p else 0 for p in H3_PARTS])[number.astype(np.int64)]
+    # The child in the centre of a pentagon is a pentagon: what it lacks, the parts that hold it lack.
+    lacking = np.where(np.isin(number, (1, 3)) & is_pentagon(cell), 6 * hexagon - whole, 0)
+    return np.where(number == 0, whole, length * hexagon - lacking)
+
+
+@dataclass(frozen=True, eq=False)
+class PartGeography:
+    """Where H3 cells and their parts lie: a part is the union of its children."""
+
+    code: Cells64
+    parent: Ints
+
+    def centers(self, nodes: Ints) -> tuple[Floats, Floats]:
+        """Latitude and longitude of each node's centre; of a part, in the middle of its children's."""
+        lat, lon = np.empty(len(nodes)), np.empty(len(nodes))
+        parts = self._is_part(nodes)
+        lat[~parts], lon[~parts] = self._cells.centers(nodes[~parts])
+        middles = [_middle(children_in(c)) for c in self.code[nodes[parts]].tolist()]
+        lat[parts], lon[parts] = np.array(middles, dtype=np.float64).reshape(-1, 2).T
+        return lat, lon
+
+    def areas_km2(self, nodes: Ints) -> Floats:
+        """Area of each node in square kilometres: of a part, the sum over its children."""
+        area = np.empty(len(nodes))
+        parts = self._is_part(nodes)
+        area[~parts] = self._cells.areas_km2(nodes[~parts])
+        codes = self.code[nodes[parts]].tolist()
+        area[parts] = [sum(h3_int.cell_area(c, "km^2") for c in children_in(code)) for code in codes]
+        return area
+
+    def polygons(self, nodes: Ints) -> NDArray[np.object_]:
+        """The outline of each node; of a part, the union of its children's."""
+        out = np.empty(len(nodes), dtype=object)
+        parts = self._is_part(nodes)
+        out[~parts] = self._cells.polygons(nodes[~parts])
+        for i, code in zip(np.flatnonzero(parts), self.code[nodes[parts]].tolist(), strict=True):
+            cells = np.array(children_in(code), dtype=np.uint64)
+            of_children = H3Geography(code=cells, parent=np.full(len(cells), -1, np.int32))
+            outlines = of_children.polygons(np.arange(len(cells), dtype=np.int32))
+            out[i] = shapely.normalize(shapely.union_all(outlines, grid_size=_SAME_CORNER))
+        return out
+
+    def h3_cells(self, nodes: Ints) -> list[list[str]]:
+        """The H3 cells that each node consists of: as few and as coarse as there can be."""
+        whole = cells_of_nodes(self.code, self.parent, nodes)
+        parts = self._is_part(nodes).tolist()
+        return [
+            [f"{c:x}" for c in children_in(code)] if is_part else of_cell
+            for of_cell, is_part, code in zip(whole, parts, self.code[nodes].tolist(), strict=True)
+        ]
+
+    def _is_part(self, nodes: Ints) -> NDArray[np.bool_]:
+        is_part: NDArray[np.bool_] = (self.code[nodes] & _PART_BITS) != 0
+        return is_part
+
+    @property
+    def _cells(self) -> H3Geography:
+        return H3Geography(code=self.code, parent=self.parent)
+
+
+def _middle(cells: list[int]) -> tuple[float, float]:
+    """The direction of the mean of the cells' centres, in degrees."""
+    lat, lon = np.radians(np.array([h3_int.cell_to_latlng(c) for c in cells])).T
+    x, y, z = (np.cos(lat) * np.cos(lon)).mean(), (np.cos(lat) * np.sin(lon)).mean(), np.sin(lat).mean()
+    return float(np.degrees(np.arctan2(z, np.hypot(x, y)))), float(np.degrees(np.arctan2(y, x)))

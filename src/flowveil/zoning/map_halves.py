@@ -1,0 +1,99 @@
+"""A user's own map refined into halves: between a zone and its children stand parts, by a rule on the map alone.
+
+The children of a zone are put in order along the longer side of the area that their points span, from south to north or
+from west to east, and cut in the middle; the first half is larger by one where their number is odd. Each half is cut so
+again until single children are left. The point of a zone is the mean of its tiles' centres, which are counted in whole
+ten-millionths of a degree: sums of whole numbers do not depend on their order, so nobody who derives the parts anew can
+come to others because of a last digit.
+
+Guaranteed: the parts owe nothing to the trips; every zone of the map is a node as before; a part of one zone is that
+zone.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowveil.hierarchy import Hierarchy
+from flowveil.zoning.geometry import ZoneGeography
+
+#: Between the code of a zone and the number of a half.
+MARK = "~"
+_UNITS = 10_000_000
+_CIRCLE = 360 * _UNITS
+
+Whole = NDArray[np.int64]
+
+
+def halved_map(tree: Hierarchy) -> Hierarchy:
+    """A map with parts of its zones between them and their children.
+
+    Args:
+        tree: the whole map, with its geography, and without `MARK` in its codes.
+
+    Returns:
+        A hierarchy of the same kind over the same tiles, which may stand in another order; parts are called ``CODE~1``,
+        ``CODE~2``, ``CODE~1~1``. The level of a part is that of its zone.
+    """
+    where = tree.geography
+    assert isinstance(where, ZoneGeography)
+    parent: list[int] = tree.parent.tolist()
+    code: list[str] = tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist()
+    level: list[int] = tree.level.tolist()
+    lat, lon = _points(tree, where)
+    children = np.argsort(tree.parent, kind="stable")
+    start = np.searchsorted(tree.parent[children], np.arange(tree.n_nodes + 1))
+    waiting = [(v, children[start[v] : start[v + 1]]) for v in np.flatnonzero(tree.n_children > 2).tolist()]
+    while waiting:
+        above, zones = waiting.pop()
+        for number, half in enumerate(_halves(zones, lat, lon, code), start=1):
+            if len(half) == 1:
+                parent[int(half[0])] = above
+                continue
+            parent.append(above)
+            code.append(f"{code[above]}{MARK}{number}")
+            level.append(level[above])
+            waiting.append((len(parent) - 1, half))
+    built, node = Hierarchy.from_parents(np.array(parent), np.array(code), kind=tree.kind)
+    levels = np.empty(built.n_nodes, dtype=np.int32)
+    levels[node] = level
+    # Tiles in their new order, as the tiles of the map are slices of it.
+    tile_at = np.full(built.n_nodes, -1, dtype=np.int64)
+    tile_at[node[tree.leaf_node]] = np.arange(tree.n_tiles)
+    return Hierarchy(
+        parent=built.parent,
+        code=built.code,
+        base_level=int(levels[0]),
+        geography=ZoneGeography.of(built, where.places.take(tile_at[built.leaf_node])),
+        kind=tree.kind,
+        levels=levels,
+    )
+
+
+def _points(tree: Hierarchy, where: ZoneGeography) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean latitude and longitude of the tiles of each node, in units; longitudes go on beyond 180 degrees.
+
+    They are counted from that of the tile whose code comes first, so that a map across 180 degrees is not torn.
+    """
+    at = where.start[tree.leaf_node]
+    lat = np.rint(where.places.lat[at] * _UNITS).astype(np.int64)
+    lon = np.rint(where.places.lon[at] * _UNITS).astype(np.int64)
+    first = int(lon[np.argmin(tree.code_rank[tree.leaf_node])])
+    lon = (lon - first + _CIRCLE // 2) % _CIRCLE - _CIRCLE // 2
+    size = tree.size.astype(np.float64)
+    return tree.sum_over(lat) / size, tree.sum_over(lon) / size
+
+
+def _halves(zones: Whole, lat: NDArray[np.float64], lon: NDArray[np.float64], code: list[str]) -> tuple[Whole, Whole]:
+    """Zones in two halves, along the longer side of what their points span."""
+    y, x = lat[zones], lon[zones]
+    south, north = float(y.min()), float(y.max())
+    narrowing = math.cos(math.radians((south + north) / 2 / _UNITS))
+    wide = float(x.max() - x.min()) * narrowing > north - south
+    names = np.array([code[z] for z in zones.tolist()])
+    order = zones[np.lexsort((names, y, x) if wide else (names, x, y))]
+    middle = (len(order) + 1) // 2
+    return order[:middle], order[middle:]
