@@ -178,11 +178,25 @@ def _open_parquet(con: Any, label: str, files: list[Path], partition_columns: tu
         ) from None
     if partition_columns:
         names.remove(_PATH_COLUMN)
+    identifiers = [quoted_name(name) for name in names]
+    names = _as_written(label, files, names)
     columns = (
-        *(quoted_name(name) for name in names),
+        *identifiers,
         *(partition_sql(files, name, _PATH_COLUMN) for name in partition_columns),
     )
     return FileTable(f"'{label}'", [*names, *partition_columns], n_rows, relation, columns, partition_columns)
+
+
+def _as_written(label: str, files: list[Path], names: list[str]) -> list[str]:
+    """The names as they stand in the files: DuckDB gives a name that is there twice a number, and nobody would know."""
+    import pyarrow.parquet as pq
+
+    written = [pq.read_schema(path).names for path in files]
+    if len(written) == 1 and len(written[0]) == len(names):
+        return list(written[0])
+    if any(len({name.casefold() for name in one}) < len(one) for one in written):
+        raise DataError(f"'{label}' has a column more than once. Hint: give every column a name of its own.")
+    return names
 
 
 def _open_csv(path: Path, partition_columns: tuple[str, ...]) -> FileTable:

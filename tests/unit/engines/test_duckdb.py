@@ -428,3 +428,10 @@ def test_public_data(
     if "weight" in options:
         assert flows.weight is not None
         assert flows.weight.sum() == 35_661_166
+
+
+def test_a_column_that_is_twice_in_a_parquet_file_is_refused(tmp_path: Path) -> None:
+    columns = [*points(o_lat=[48.85]).columns, pa.array([1.0])]
+    pq.write_table(pa.table(columns, names=["o_lat", "o_lon", "d_lat", "d_lon", "o_lon"]), tmp_path / "t.parquet")
+    said = {"origin": "o_lat,o_lon", "destination": "d_lat,d_lon"}
+    assert "'o_lon' is there more than once" in message_of(tmp_path / "t.parquet", **said)
