@@ -29,7 +29,7 @@ from typing import Any
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 ALL_FORMATS = "csv,geojson,gpkg,omx,flowmap,kepler,arrow"
 TREE_METHODS = ("twincut", "odkanon", "atg-dual", "atg-soft", "oigh", "suppression")
-BOX_METHODS = ("mondrian", "glove", "glove-sk")
+BOX_METHODS = ("mondrian", "glove", "glove-sk", "curvecut")
 
 #: Entries of report.json that hold sentences, or whose form may change.
 WORDS = {"statement", "notes", "withheld", "command", "title"}

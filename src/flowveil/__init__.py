@@ -22,6 +22,7 @@ from flowveil.api import (
     read_slices,
     read_trips,
     read_zones,
+    reconstruct,
     run_study,
     verify_folder,
 )
@@ -83,6 +84,7 @@ __all__ = [
     "read_slices",
     "read_trips",
     "read_zones",
+    "reconstruct",
     "run_study",
     "verify_folder",
 ]

@@ -170,7 +170,7 @@ def anonymize(
     protect, max_suppressed and l do not apply; giving them is refused.
 
     Args:
-        flows: what `read_trips` returns.
+        flows: what `read_trips` returns; or what ``read_slices(...).folded()`` returns, for cells of places and times.
         method: name of a method, see `flowveil.METHODS`; or one of your own: a function ``(flows, guarantee, *,
             max_suppressed, **options) -> Plan``, or a `flowveil.Method`.
         k: how many every cell must hide; 10 by default.
@@ -200,6 +200,7 @@ def anonymize(
     chosen.check_options(options)
     asked = Thresholds(k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
     check_max_suppressed(asked.share)
+    chosen.check_times(flows)
     if len(flows) == 0:
         raise DataError("There are no flows to anonymise.")
     flows, on_tree = chosen.on_hierarchy(flows, hierarchy)

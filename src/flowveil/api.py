@@ -20,8 +20,11 @@ from flowveil.reading import Reading
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.release import Publishable
 from flowveil.slices import SlicedFlows
+from flowveil.times import TIME_COLUMNS
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from flowveil.experiments.comparison import Comparison
     from flowveil.experiments.description import Description
     from flowveil.experiments.study import Study
@@ -42,6 +45,7 @@ __all__ = [
     "read_slices",
     "read_trips",
     "read_zones",
+    "reconstruct",
     "run_study",
     "verify_folder",
     "zones_table",
@@ -216,7 +220,37 @@ def picture(
         # A total has the trips of its slices once more.
         flows = overview(flows, columns, parameters["slices"].get("every"))
         zones = zones_in(flows, zones)
+    elif TIME_COLUMNS[0] in flows.column_names:
+        flows = overview(flows, TIME_COLUMNS, None)
     return draw(flows, zones, path, show=show, **style)
+
+
+def reconstruct(release: str | PathLike[str], zones: Any, *, out: str | PathLike[str] | None = None) -> pa.Table:
+    """Estimate the flows of a published release between areas of choice, each cell spread evenly over its tiles.
+
+    Args:
+        release: the folder; its published files are enough. A release in memory has `Release.reconstruct`, which
+            knows the tiles that have trips.
+        zones: an H3 resolution; or, for a release on a map of one's own, that map, whose tiles are the areas: what
+            `read_zones` returns, or what it takes.
+        out: also write the table: .parquet, .csv or .omx.
+
+    Returns:
+        ``origin``, ``destination``, slice columns, ``trips`` and, where known, ``weight``, which are not whole.
+    """
+    from flowveil.publish.reconstructed import check_out, write_reconstructed
+    from flowveil.release.spreading import reconstruct_folder
+    from flowveil.zoning.files import ZoneMap
+
+    if out is not None:
+        check_out(out)
+    folder = ReleaseFolder(named_path(release, what="the release"))
+    own = folder.report["parameters"].get("zones") or {}
+    is_map = isinstance(zones, int | ZoneMap)
+    table = reconstruct_folder(folder, zones if is_map else read_zones(zones, **own))
+    if out is not None:
+        write_reconstructed(table, out, sliced=bool(folder.report.get("slice_columns")))
+    return table
 
 
 def verify_folder(
@@ -269,7 +303,10 @@ def verify_folder(
     if folds:
         reading["person_case"] = "fold"
     sliced = read_flows(against, Reading.from_parameters(recorded, **reading), **engine)
-    flows = sliced if recorded.get("slices") is not None else sliced.whole
+    if report["kind"] == "folded":
+        flows: Flows | SlicedFlows = sliced.folded()
+    else:
+        flows = sliced if recorded.get("slices") is not None else sliced.whole
     findings = verify_release(folder, flows, expect=expect, unread=unread, strict=strict)
     return [*findings, FOLDED] if findings and folds else findings
 

@@ -18,6 +18,7 @@ LAYERS = (
     (
         "errors",
         "hierarchy",
+        "times",
         "flows",
         "slices",
         "guarantee",

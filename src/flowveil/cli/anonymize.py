@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import click
 
 from flowveil.cli.help import GroupedCommand
-from flowveil.cli.options import PLACE, SliceOptions, hierarchy, method_options, reading, reading_of, slicing, taken
+from flowveil.cli.options import (
+    PLACE,
+    SliceOptions,
+    hierarchy,
+    listed,
+    method_options,
+    reading,
+    reading_of,
+    slicing,
+    taken,
+)
 from flowveil.cli.output import Output, with_output
 from flowveil.cli.released import publish_one, publish_slices
 from flowveil.errors import ParameterError
@@ -78,7 +89,10 @@ class _Anonymize(GroupedCommand):
 @click.argument("source", type=PLACE, metavar="INPUT")
 @click.option("--k", type=int, default=10, show_default=True, help="How many every cell must hide.")
 @click.option("--out", type=PLACE, required=True, help="Folder of the release; replaced if it is one already.")
-@click.option("--method", help=f"One of: {', '.join(METHODS)} [default: twincut; odkanon with --common-zones].")
+@click.option(
+    "--method",
+    help=f"One of: {', '.join(METHODS)} [default: twincut; odkanon with --common-zones, paircut with --fold-time].",
+)
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Option of the method (repeatable).")
 @hierarchy
 @click.option(
@@ -125,10 +139,14 @@ class _Anonymize(GroupedCommand):
 @reading
 @with_output
 def anonymize(output: Output, source: str, **given: Any) -> None:
-    """Anonymise the trips of INPUT (CSV or Parquet) and publish them into a folder."""
+    """Anonymise the trips of INPUT and publish them into a folder.
+
+    INPUT is a CSV or Parquet file, a folder or a pattern of such files ('trips/*.parquet'), or a matrix (OMX, --wide).
+    """
     from flowveil.api import read_slices, read_trips
 
     wanted, slices = taken(_Wanted, given), taken(SliceOptions, given)
+    slices = _cut_by_matrix(slices, source, given["matrix"])
     asked = _asked(wanted, slices, {name: given.pop(name) for name in _THRESHOLDS})
     writing = wanted.check(internal=(wanted.internal_report, slices.internal_profile))
     how = reading_of(given)
@@ -138,6 +156,11 @@ def anonymize(output: Output, source: str, **given: Any) -> None:
         publish_one(output, flows, wanted.out, asked, writing=writing, internal_report=wanted.internal_report)
         return
     slices.check()
+    if slices.fold_time:
+        with output.working("Reading") as progress:
+            timed = read_slices(source, progress=progress, **slices.reading(), **how).folded()
+        publish_one(output, timed, wanted.out, asked, writing=writing, internal_report=wanted.internal_report)
+        return
     if wanted.internal_report is not None:
         raise ParameterError("--internal-report is for a single matrix. Hint: for slices use --internal-profile.")
     with output.working("Reading") as progress:
@@ -145,9 +168,19 @@ def anonymize(output: Output, source: str, **given: Any) -> None:
     publish_slices(output, sliced, wanted.out, slices, asked, writing)
 
 
+def _cut_by_matrix(slices: SliceOptions, source: str, chosen: str | None) -> SliceOptions:
+    """Several matrices of an OMX file become slices, unless trips are cut otherwise or one is chosen."""
+    if slices.by or not source.casefold().endswith(".omx") or not Path(source).is_file():
+        return slices
+    from flowveil.reading.matrices import MATRIX, matrix_names
+
+    several = len(listed(chosen) if chosen else matrix_names(Path(source))) > 1
+    return replace(slices, by=(MATRIX,)) if several else slices
+
+
 def _asked(wanted: _Wanted, slices: SliceOptions, thresholds: dict[str, Any]) -> dict[str, Any]:
     """What the library is asked for: the method, its options and the thresholds."""
-    name = wanted.method or ("odkanon" if slices.common_zones else "twincut")
+    name = wanted.method or ("odkanon" if slices.common_zones else "paircut" if slices.fold_time else "twincut")
     on_tree = {} if wanted.hierarchy is None else {"hierarchy": wanted.hierarchy}
     method, parsed = find_method(name), method_options(name, wanted.options)
     _refuse_thresholds(method)

@@ -76,6 +76,10 @@ def read_trips(
     partition_columns: str | Sequence[str] = (),
     person_case: str = "fold",
     same_zones: bool = False,
+    matrix: str | Sequence[str] = (),
+    lookup: str | None = None,
+    wide: bool = False,
+    remote: bool = False,
     engine: str = "duckdb",
     progress: Progress | None = None,
 ) -> Flows:
@@ -92,8 +96,9 @@ def read_trips(
     the people of its flow; ``intake.nobody`` counts such rows.
 
     Args:
-        source: a path to .csv, .tsv, .txt (also .gz) or .parquet, a folder or pattern of Parquet files, or a
-            pyarrow, pandas, polars or geopandas table. CSV files are UTF-8 with a first line of names.
+        source: a path to .csv, .tsv, .txt (also .gz), .parquet or .omx, a folder or pattern of Parquet or of text
+            files with the same columns, or a pyarrow, pandas, polars or geopandas table. Text files are UTF-8 with a
+            first line of names.
         resolution: H3 resolution of the tiles. Given tiles that are finer are lifted to it; coarser ones keep
             their own, and ``intake.resolution`` says so.
         origin: latitude and longitude column of the origin, ``"lat,lon"`` or a pair. Usual names are
@@ -121,6 +126,11 @@ def read_trips(
             and so is the safe side; ``keep`` counts them as different.
         same_zones: give both ends one tree, over the tiles seen at either. Methods then make one set of zones for both
             ends; those that cannot refuse.
+        matrix: of an OMX file, the matrix to read, ``"a,b"`` or a list. Several are never added up: cut by them with
+            `read_slices` and ``by="matrix"``.
+        lookup: of an OMX file, the lookup with the codes of the zones, where there are several.
+        wide: take a text file for a matrix: the first column has the origins, and there is one for each destination.
+        remote: allow an address (``s3://``, ``https://``) of Parquet on another machine, by DuckDB's extension httpfs.
         engine: who reads; see `ENGINES`.
         progress: called now and then with the share that is read, from 0 to 1.
 
@@ -145,6 +155,10 @@ def read_trips(
         partition_columns=partition_columns,
         person_case=person_case,
         same_zones=same_zones,
+        matrix=matrix,
+        lookup=lookup,
+        wide=wide,
+        remote=remote,
     )
     return read_flows(source, reading, engine=engine, progress=progress).whole
 
@@ -173,6 +187,10 @@ def read_slices(
     partition_columns: str | Sequence[str] = (),
     person_case: str = "fold",
     same_zones: bool = False,
+    matrix: str | Sequence[str] = (),
+    lookup: str | None = None,
+    wide: bool = False,
+    remote: bool = False,
     engine: str = "duckdb",
     progress: Progress | None = None,
 ) -> SlicedFlows:
@@ -223,6 +241,10 @@ def read_slices(
         partition_columns=partition_columns,
         person_case=person_case,
         same_zones=same_zones,
+        matrix=matrix,
+        lookup=lookup,
+        wide=wide,
+        remote=remote,
     )
     # A reading may have no slices; who asks for slices without naming any has forgotten something.
     check_slice_columns(reading.columns.by, time=reading.columns.time, every=reading.every)

@@ -33,7 +33,7 @@ from flowveil.reading.persons import Nobody, folded, person_sql, placeholder_sql
 from flowveil.reading.screening import WEIGHT_UNITS, Batch, Kept, Screening
 from flowveil.reading.slicing import attribute_sql, label_sql
 from flowveil.reading.sql import MISSING_PATTERN
-from flowveil.reading.tables import Table, open_table
+from flowveil.reading.tables import Opening, Table, open_table
 from flowveil.reading.tiling import NO_TILE, UNREADABLE_TILE, H3Tiling, MapTiling, Tiling, is_cell, tiling_of
 from flowveil.reading.times import MICROSECONDS, TimeForm, decide
 from flowveil.slices import MOST_SLICES, TIME, SlicedFlows, refuse_many_values
@@ -68,7 +68,9 @@ def read(
     tiling = tiling_of(reading)
     with open_database(threads) as con:
         with in_own_words("The input"):
-            table = open_table(con, source, partition_columns=reading.partition_columns)
+            table = open_table(con, source, opening=opening_of(reading))
+            if table.form is not None:
+                reading = table.form.read_as(reading)
         with in_own_words(table.label):
             columns = complete(
                 reading.columns,
@@ -112,6 +114,11 @@ def _hints(con: Any, table: Table, used: ColumnMap) -> Iterator[str]:
             return []
 
     return hints(used, names, peek=peek, header=lambda: table.header(con))
+
+
+def opening_of(reading: Reading) -> Opening:
+    """What a reading says about its source."""
+    return Opening(reading.partition_columns, reading.remote, reading.matrix, reading.lookup, reading.wide)
 
 
 def _refuse_points(used: ColumnMap, tiling: Tiling) -> None:

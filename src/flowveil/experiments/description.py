@@ -373,7 +373,7 @@ def _advice(flows: Flows, levels: Sequence[Level], protect: Sequence[str], max_s
 
 
 def _advice_on_boxes(flows: Flows) -> Iterator[str]:
-    boxes = [name for name in ("mondrian", "glove") if name in METHODS]
+    boxes = [name for name in ("curvecut", "mondrian") if name in METHODS]
     if not boxes:
         return
     named = " or ".join(f"'{name}'" for name in boxes)

@@ -22,9 +22,19 @@ if TYPE_CHECKING:
 PERSON_CASES = ("fold", "keep")
 #: What a report records under the name by which users give it; columns, zones and slices are recorded apart.
 _PLAIN = (
-    "resolution", "within", "max_dropped", "skip_unknown", "partition_columns", "person_case", "time_format",
-    "timezone", "same_zones",
-)  # fmt: skip
+    "resolution",
+    "within",
+    "max_dropped",
+    "skip_unknown",
+    "partition_columns",
+    "person_case",
+    "time_format",
+    "timezone",
+    "same_zones",
+    "matrix",
+    "lookup",
+    "wide",
+)
 
 
 @dataclass(frozen=True)
@@ -41,6 +51,10 @@ class Reading:
         max_dropped: share of the rows that may be left out, from 0 to 1.
         skip_unknown: leave out rows with an unknown tile, instead of refusing them.
         partition_columns: columns that come from the folders of the files.
+        matrix: of an OMX file, the matrices to read; all by default.
+        lookup: of an OMX file, which lookup has the codes of the zones.
+        wide: whether a text file is a matrix, with a column for each destination.
+        remote: whether an address of another machine may be read. Not recorded: it has no effect on the flows.
         same_zones: whether both ends get one tree, over the tiles seen at either, and so one set of zones.
         person_case: one of `PERSON_CASES`: whether persons that differ in upper and lower case only are one.
         time_format: the format of strptime by which times are read, instead of the recognised forms.
@@ -60,6 +74,10 @@ class Reading:
     time_format: str | None = None
     timezone: str | None = None
     same_zones: bool = False
+    matrix: tuple[str, ...] = ()
+    lookup: str | None = None
+    wide: bool = False
+    remote: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.resolution, bool) or not isinstance(self.resolution, int | np.integer):
@@ -86,6 +104,7 @@ class Reading:
         within: Any = None,
         every: str | None = None,
         partition_columns: str | Iterable[str] = (),
+        matrix: str | Iterable[str] = (),
         **given: Any,
     ) -> Reading:
         """From what users give by name; see `flowveil.read_slices`.
@@ -100,6 +119,9 @@ class Reading:
             zones=_map_of(zones),
             within=parse_area(within),
             partition_columns=parse_partition_columns(partition_columns),
+            matrix=tuple(n.strip() for n in matrix.split(",") if n.strip())
+            if isinstance(matrix, str)
+            else tuple(matrix),
             **given,
         )
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from flowveil.flows import Flows
 from flowveil.hierarchy import Ints
 from flowveil.release.boxes import Boxes, BoxZones, Frame, Hulls
-from flowveil.release.zones import NodeZones, Zones
+from flowveil.release.zones import NodeZones, TimedZones, Zones
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,16 @@ class Plan:
     notes: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def kind(self) -> Literal["plain", "boxed"]:
-        """Whether zones are nodes or boxes."""
+    def kind(self) -> Literal["plain", "boxed", "folded"]:
+        """Whether zones are nodes, boxes, or nodes with times."""
+        if isinstance(self.origin_zones, TimedZones):
+            return "folded"
         return "plain" if self.boxes is None else "boxed"
+
+    @property
+    def timed(self) -> TimedZones | None:
+        """The origin zones with their times, where time is folded."""
+        return self.origin_zones if isinstance(self.origin_zones, TimedZones) else None
 
     @property
     def cells_may_overlap(self) -> bool:

@@ -140,6 +140,15 @@ def _about_places(report: Mapping[str, Any]) -> list[str]:
         said += _about_boxes(report["boxes"])
     elif not report["homogeneous"]:
         said.append("Zones are nested: areas of different cells may overlap; a flow is counted in one cell only.")
+    if report["kind"] == "folded":
+        said.append(
+            "Times are intervals of different lengths, and those of different cells may overlap; a flow is counted in "
+            "one cell only."
+        )
+        said.append(
+            "Not protected: when many travel. Short intervals and small zones stand where trips are many. Their "
+            "bounds are those of fixed trees of times and places; no bound is the time or the place of a trip."
+        )
     return said
 
 

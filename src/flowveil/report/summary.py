@@ -24,7 +24,17 @@ if TYPE_CHECKING:
     from flowveil.release.release import Publishable
     from flowveil.release.sliced import SlicedRelease
 
-__all__ = ["AND", "FORMAT", "REASONS", "json_text", "manifest", "published_parameters", "summarize", "words"]
+__all__ = [
+    "AND",
+    "FORMAT",
+    "REASONS",
+    "cross_check",
+    "json_text",
+    "manifest",
+    "published_parameters",
+    "summarize",
+    "words",
+]
 
 #: What a manifest.json of ours says of itself; a folder without it is never overwritten.
 FORMAT = "flowveil release"
@@ -157,8 +167,11 @@ def command(
         words += ["--protect", unit]
     if parameters.get("skip_unknown"):
         words.append("--skip-unknown")
-    if parameters.get("same_zones"):
-        words.append("--same-zones")
+    words += [f"--{name.replace('_', '-')}" for name in ("same_zones", "wide") if parameters.get(name)]
+    if parameters.get("matrix"):
+        words += ["--matrix", ",".join(parameters["matrix"])]
+    if parameters.get("lookup"):
+        words += ["--lookup", parameters["lookup"]]
     if parameters.get("person_case") == "keep":
         words += ["--person-case", "keep"]
     for name in ("time_format", "timezone"):
@@ -173,7 +186,9 @@ def command(
         words += ["--zones", "MAP"]
     for name, value in _named(parameters, "zones"):
         words += [f"--zones-{name}", _word(value)]
-    for name, value in _named(parameters, "options"):
+    # Common zones have no options: those that stand there are defaults.
+    own = [] if (parameters.get("slices") or {}).get("common_zones") else _named(parameters, "options")
+    for name, value in own:
         if value is not None:
             words += ["--option", f"{name}={_word(value)}"]
     for name, text in written.items():
@@ -188,7 +203,9 @@ def _slice_words(slices: Mapping[str, Any]) -> list[str]:
     words = []
     for step in [slices.get("every"), *slices.get("also_every", ())]:
         words += ["--every", step] if step else []
-    words += [f"--{name.replace('_', '-')}" for name in ("by_many", "total", "common_zones") if slices.get(name)]
+    words += [
+        f"--{name.replace('_', '-')}" for name in ("by_many", "total", "common_zones", "fold_time") if slices.get(name)
+    ]
     return words
 
 

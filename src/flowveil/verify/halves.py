@@ -23,6 +23,7 @@ from flowveil.slices import SlicedFlows
 from flowveil.verify.h3_parts import parts_around
 from flowveil.verify.raw import leaf_codes, leaves
 from flowveil.zoning.geometry import ZoneGeography
+from flowveil.zoning.naming import named_like
 
 _MARK = "~"
 _WHOLE_DEGREE = 10**7
@@ -48,7 +49,7 @@ def _trees(flows: Flows) -> tuple[Hierarchy, Hierarchy, Hierarchy | None] | None
     whole = flows.whole_map
     if whole is None or whole.kind != "table" or not isinstance(whole.geography, ZoneGeography):
         return None
-    divided = _map_tree(whole)
+    divided = named_like(_map_tree(whole), whole)
     ends = [_with_tiles(divided, set(leaf_codes(tree).tolist())) for tree in trees]
     return ends[0], ends[-1], divided
 
@@ -76,6 +77,7 @@ def _moved(flows: Flows, trees: tuple[Hierarchy, Hierarchy, Hierarchy | None]) -
         weight=None if flows.weight is None else flows.weight[order],
         people=people,
         tiles=None,
+        time=None if flows.time is None else flows.time[order],
         origins=trees[0],
         destinations=trees[1],
         whole_map=trees[2],

@@ -43,6 +43,8 @@ def check_reading(report: Mapping[str, Any], flows: Flows | SlicedFlows) -> Iter
         named = [name.strip() for name in region.split(",") if name.strip()]
         if named != report["guarantee"]["domain"].get("region"):
             yield "report.json: its parameters say another region than its promise"
+    if isinstance(flows, Flows) and flows.times is not None and said["slices"]["every"] != flows.times.every:
+        yield "report.json: its times have another 'every' than the input was read with"
     if isinstance(flows, SlicedFlows) and "slices" in said:
         every = flows.every.name if flows.every else None
         for name, value in {"every": every, "by_many": flows.intake.by_many}.items():

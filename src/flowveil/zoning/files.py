@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -42,6 +42,7 @@ from flowveil.zoning.geometry import (
     places_from_points,
 )
 from flowveil.zoning.locating import Locator
+from flowveil.zoning.naming import names_of_zones
 from flowveil.zoning.table import Texts, chain_above, first_of_runs, nested_hierarchy, parent_hierarchy
 
 _CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz")
@@ -144,6 +145,7 @@ def restricted_tree(tree: Hierarchy, tiles: ArrayLike) -> tuple[Hierarchy, Ints]
         geography=where.take(kept) if isinstance(where, ZoneGeography) else None,
         kind=tree.kind,
         levels=None if tree.levels is None else tree.levels[kept],
+        names=None if tree.names is None else tree.names[kept],
     )
     return restricted, kept
 
@@ -211,7 +213,9 @@ def read_zones(
             f"{header.described()} "
             "Hint: name the columns: parent, or levels from coarsest to finest, or lat and lon."
         )
-    return _mapped(table, drawn, columns, root)
+    made = _mapped(table, drawn, columns, root)
+    # With the columns, so that the map is read the same again.
+    return made if root is None else replace(made, columns={**made.columns, "root": root})
 
 
 def read_outlines(source: Any) -> Outlines:
@@ -295,7 +299,8 @@ def _assembled(
         )
     names = np.full(tree.n_nodes, "", dtype=np.str_)
     if columns.name:
-        names = _names_of_nodes(tree, texts[columns.tile], texts[columns.name])
+        names = names_of_zones(tree, _names_of_nodes(tree, texts[columns.tile], texts[columns.name]))
+        tree = replace(tree, names=names)
     return ZoneMap(hierarchy=tree, names=names, columns=columns.as_recorded())
 
 

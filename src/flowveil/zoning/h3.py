@@ -188,6 +188,10 @@ class H3Zones:
         """Resolution of each zone."""
         return resolution_of(self.cells).astype(np.int32)
 
+    def names(self, zones: Ints) -> None:  # noqa: ARG002
+        """Cells have no names."""
+        return
+
     def possible(self, whole_map: Hierarchy | None) -> NDArray[np.int64]:  # noqa: ARG002
         """The same: what a zone could hold is all it counts."""
         return self.size

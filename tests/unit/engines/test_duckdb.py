@@ -239,12 +239,12 @@ def test_files_that_cannot_be_read(
 
 
 def test_sources_that_are_not_there(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("x\n1\n")
+    (tmp_path / "a.json").write_text("{}")
     for source, told in (
         (tmp_path / "nothing.csv", "no file"),
-        (tmp_path, "no Parquet file"),
+        (tmp_path, "no Parquet file and no text file"),
         (str(tmp_path / "*.parquet"), "matches no file"),
-        (str(tmp_path / "*.csv"), "not Parquet"),
+        (str(tmp_path / "*.json"), "is not known"),
         ("s3://bucket/trips.parquet", "local files"),
         ({"o_lat": [1]}, "dict"),
     ):

@@ -480,13 +480,13 @@
   }
 
   /* ---- words ---- */
-  const codeOf = (end, zone) => data.layers[end].code[zone];
+  const codeOf = (end, zone) => { const l = data.layers[end], name = l.name && l.name[zone]; return name ? `${name} (${l.code[zone]})` : l.code[zone]; };
   /* Where zones overlap, trips of the same place may be counted in another zone. */
   const counted = (end) => (data.homogeneous ? WORD[end] + " here" : `are counted in this ${data.boxes ? "box" : "zone"}`);
   function describe(name, zone) {
     const layer = data.layers[name];
     const end = layer.end || name;
-    const lines = [layer.code[zone]];
+    const lines = [...(layer.name && layer.name[zone] ? [layer.name[zone]] : []), layer.code[zone]];
     if (layer.values) { lines.push(exact(layer.values[zone]) + " " + (layer.word || "")); return lines; }
     if (state.selected && state.selected.end !== end && !layer.fixed) {
       let sum = 0;
