@@ -245,7 +245,11 @@ def _introduction(report: Mapping[str, Any], view: Mapping[str, Any]) -> Iterato
     yield "Each shape is a published zone: the larger it is, the coarser the place is known."
     yield "Click a zone to see where its trips go or come from."
     if report["homogeneous"]:
-        yield "Zones do not overlap."
+        yield (
+            "Their outlines overlap where those of the map do."
+            if report["overlapping_outlines"]
+            else ("Zones do not overlap.")
+        )
     else:
         yield "Zones may overlap: small ones are drawn on top of large ones, and another click at the same place"
         yield "selects the next larger one."

@@ -252,6 +252,7 @@ def _report(kind: str) -> Schema:
         "parameters": _parameters(sliced=sliced, noisy=noisy, folded=folded),
         "guarantee": _ref("privacy_loss" if noisy else "guarantee"),
         "homogeneous": _FLAG,
+        "overlapping_outlines": _or_null(_COUNT),
         "boxes": _ref("boxes") if kind == "boxed" else {"type": "null"},
         "suppression": _suppression(noisy=noisy),
         "measures": all_listed if noisy or sliced or folded else _ref("measures"),

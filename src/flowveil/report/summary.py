@@ -18,6 +18,7 @@ import numpy as np
 from flowveil import __version__
 from flowveil.disclosure.withholding import AND, REASONS, disclose
 from flowveil.guarantee import UNITS
+from flowveil.report.overlaps import count_overlaps
 from flowveil.report.statement import statement
 
 if TYPE_CHECKING:
@@ -56,22 +57,27 @@ def summarize(
         replace_stronger: whether it was confirmed that a stronger release may be replaced.
 
     Returns:
-        ``version``, ``kind``, ``method``, ``parameters``, ``guarantee``, ``homogeneous``, ``boxes`` (None, or their
-        grid and whether a flow may lie in two), ``suppression``, ``measures`` (by basis), ``withheld`` (None, or which
-        measures are withheld and why), ``notes``, ``basemap`` and ``replace_stronger`` where given, and the `words`.
+        ``version``, ``kind``, ``method``, ``parameters``, ``guarantee``, ``homogeneous``, ``overlapping_outlines``
+        (pairs; None where zones may overlap), ``boxes`` (None, or their grid and whether a flow may lie in two),
+        ``suppression``, ``measures`` (by basis), ``withheld`` (None, or which measures are withheld and why),
+        ``notes``, ``basemap`` and ``replace_stronger`` where given, and the `words`.
         Where there are slices, the measures are those of all finest slices together (of all matrices, where no finest
         slice can be published), and there are ``slice_columns``, ``slices`` (``slice``, ``measures``, ``withheld`` of
         each published slice), ``unpublished_slices`` (how many hold too little) and ``differencing``.
     """
     disclosed = disclose(release)
     plans = [part.plan for _, part in release.parts]
+    homogeneous = all(plan.homogeneous for plan in plans)
     report: dict[str, Any] = {
         "version": __version__,
         "kind": release.kind,
         "method": release.method,
         "parameters": published_parameters(release.parameters),
         "guarantee": disclosed.guarantee,
-        "homogeneous": all(plan.homogeneous for plan in plans),
+        "homogeneous": homogeneous,
+        "overlapping_outlines": (
+            count_overlaps(release.flows, release.zones, release.slice_columns) if homogeneous else None
+        ),
         "boxes": plans[-1].boxes and plans[-1].boxes.to_dict(),
         "suppression": plans[-1].suppression.to_dict(),
         "measures": disclosed.measures,
