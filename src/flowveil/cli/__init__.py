@@ -32,7 +32,7 @@ from flowveil.cli import (
     verify,
 )
 from flowveil.confirmation import SmallKWarning
-from flowveil.errors import FlowveilError
+from flowveil.errors import FlowveilError, speaking_of_flags
 from flowveil.methods.epsilon import WeakPromiseWarning
 
 INTERRUPTED = 130
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         # Without its own error handling click returns the code of an Exit instead of raising it.
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), speaking_of_flags():
             # Commands say it in their own words.
             warnings.simplefilter("ignore", WeakPromiseWarning)
             warnings.simplefilter("ignore", SmallKWarning)

@@ -149,7 +149,11 @@ def _what_holds(directory: str, *, case: str | None, whole: bool) -> Iterator[st
     columns = report["parameters"]["columns"]
     used = ", ".join(f"{role} from {_shown(name)}" for role, name in columns.items() if name)
     case = (case or report["parameters"].get("person_case")) if columns.get("person") else None
-    yield f"Read as the release says: {used}{f'; upper and lower case of persons: {case}' if case else ''}."
+    parameters = report["parameters"]
+    used += f"; upper and lower case of persons: {case}" if case else ""
+    used += f"; times written {_shown(parameters['time_format'])}" if parameters.get("time_format") else ""
+    used += f"; local time of {_shown(parameters['timezone'])}" if parameters.get("timezone") else ""
+    yield f"Read as the release says: {used}."
 
 
 def _shown(name: str) -> str:

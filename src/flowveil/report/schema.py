@@ -187,6 +187,8 @@ def _parameters(*, sliced: bool, noisy: bool, folded: bool) -> Schema:
         "person_case": {"enum": ["fold", "keep"]},
         "resolution": _or_null({**_COUNT, "maximum": MAX_RESOLUTION}),
         "skip_unknown": _FLAG,
+        "time_format": {**_TEXT, "maxLength": 120},
+        "timezone": {**_TEXT, "pattern": r"^[A-Za-z0-9_+/-]{1,64}$"},
         "within": _or_null(_TEXT),
         "same_zones": _FLAG,
         "matrix": _TEXTS,

@@ -181,6 +181,9 @@ def command(
         words += ["--lookup", parameters["lookup"]]
     if parameters.get("person_case") == "keep":
         words += ["--person-case", "keep"]
+    for name in ("time_format", "timezone"):
+        if parameters.get(name) is not None:
+            words += [f"--{name.replace('_', '-')}", parameters[name]]
     if parameters.get("partition_columns"):
         words += ["--partition-columns", ",".join(parameters["partition_columns"])]
     for role, column in _named(parameters, "columns"):
@@ -251,9 +254,11 @@ def _published_notes(notes: Mapping[str, Any], *, withhold: bool) -> dict[str, A
 def published_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters without any path of the machine that ran.
 
-    Column names stay as they are, slashes and all: whoever verifies the release needs them to read the input.
+    Names of columns, formats of times and time zones stay as they are, slashes and all: whoever verifies the release
+    needs them to read the input.
     """
-    return {name: value if name == "columns" else _without_paths(value) for name, value in parameters.items()}
+    kept = ("columns", "time_format", "timezone")
+    return {name: value if name in kept else _without_paths(value) for name, value in parameters.items()}
 
 
 def _without_paths(value: Any) -> Any:
