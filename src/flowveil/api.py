@@ -20,6 +20,7 @@ from flowveil.reading import Reading
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.release import Publishable
 from flowveil.slices import SlicedFlows
+from flowveil.times import TIME_COLUMNS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from flowveil.experiments.study import Study
     from flowveil.methods.twin_trees import Goal
     from flowveil.methods.twincut import FrontierPoint
+    from flowveil.release.frozen import FrozenMap
     from flowveil.sources.gps import Prepared
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "compare",
     "describe",
     "flows_table",
+    "freeze",
     "frontier",
     "measure",
     "picture",
@@ -219,6 +222,8 @@ def picture(
         # A total has the trips of its slices once more.
         flows = overview(flows, columns, parameters["slices"].get("every"))
         zones = zones_in(flows, zones)
+    elif TIME_COLUMNS[0] in flows.column_names:
+        flows = overview(flows, TIME_COLUMNS, None)
     return draw(flows, zones, path, show=show, **style)
 
 
@@ -250,6 +255,24 @@ def reconstruct(release: str | PathLike[str], zones: Any, *, out: str | PathLike
     return table
 
 
+def freeze(release: str | PathLike[str], *, out: str | PathLike[str] | None = None) -> FrozenMap:
+    """The zones of a published release, without its counts, for releases that are to have the same ones.
+
+    Args:
+        release: the folder; its published files are enough.
+        out: also write them into this Parquet file.
+
+    Returns:
+        What ``anonymize(..., zones_of=...)`` takes, as it takes the folder or the file.
+    """
+    from flowveil.release.frozen import FrozenMap
+
+    frozen = FrozenMap.of(named_path(release, what="the release"))
+    if out is not None:
+        frozen.write(named_path(out, what="the frozen map"))
+    return frozen
+
+
 def verify_folder(
     directory: str | PathLike[str],
     *,
@@ -257,6 +280,7 @@ def verify_folder(
     expect: Mapping[str, Any] | None = None,
     unread: list[str] | None = None,
     strict: bool = False,
+    zones_of: Any = None,
     **reading: Any,
 ) -> list[str]:
     """Recount a release folder from its files and the raw input.
@@ -270,6 +294,7 @@ def verify_folder(
             wrote it.
         strict: whether it is a finding that something could not be compared: the lines of ``unread``, and that another
             version made the release, which alone could make its page, its texts and its text exports again.
+        zones_of: the earlier release whose zones this one says it has: its folder, or the frozen map.
         **reading: how to read them, where it should differ from what the release's report says.
 
     Returns:
@@ -300,8 +325,11 @@ def verify_folder(
     if folds:
         reading["person_case"] = "fold"
     sliced = read_flows(against, Reading.from_parameters(recorded, **reading), **engine)
-    flows = sliced if recorded.get("slices") is not None else sliced.whole
-    findings = verify_release(folder, flows, expect=expect, unread=unread, strict=strict)
+    if report["kind"] == "folded":
+        flows: Flows | SlicedFlows = sliced.folded()
+    else:
+        flows = sliced if recorded.get("slices") is not None else sliced.whole
+    findings = verify_release(folder, flows, expect=expect, unread=unread, strict=strict, zones_of=zones_of)
     return [*findings, FOLDED] if findings and folds else findings
 
 

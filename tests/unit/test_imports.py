@@ -18,6 +18,7 @@ LAYERS = (
     (
         "errors",
         "hierarchy",
+        "times",
         "flows",
         "slices",
         "guarantee",
@@ -41,6 +42,7 @@ LAYERS = (
     ("verify",),
     ("report",),
     ("publish",),
+    ("series",),
     ("experiments",),
     ("tabular",),
 )  # fmt: skip

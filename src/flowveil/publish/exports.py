@@ -32,6 +32,7 @@ import shapely
 from flowveil.errors import MissingExtraError, ParameterError, did_you_mean
 from flowveil.publish.geopackage import write_geopackage
 from flowveil.publish.spreadsheets import write_csv
+from flowveil.times import TIME_COLUMNS
 
 #: Zones of an OMX matrix: it is square and dense for whoever reads it.
 MAX_OMX_ZONES = 20_000
@@ -42,6 +43,8 @@ _OMX_PIECE = 256
 _VOLUMES = ("trips", "weight")
 #: Formats whose tables may have slice columns.
 _OF_SLICES = ("csv", "arrow")
+#: Formats whose flows may have times.
+_OF_TIMES = ("csv", "geojson", "gpkg", "kepler", "arrow")
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,9 @@ def parse_formats(names: str | Iterable[str]) -> tuple[Format, ...]:
     return tuple(known for name, known in FORMATS.items() if name in wanted)
 
 
-def check_formats(formats: Sequence[Format], *, zones: int, mapped: bool, sliced: bool = False) -> None:
+def check_formats(
+    formats: Sequence[Format], *, zones: int, mapped: bool, sliced: bool = False, folded: bool = False
+) -> None:
     """Refuse what cannot be written, before anything is.
 
     Args:
@@ -87,6 +92,7 @@ def check_formats(formats: Sequence[Format], *, zones: int, mapped: bool, sliced
         zones: how many zones there are.
         mapped: whether all have a place.
         sliced: whether there are several matrices.
+        folded: whether cells have times.
 
     Raises:
         ParameterError: a format needs places that the zones do not have, or fewer zones.
@@ -96,6 +102,11 @@ def check_formats(formats: Sequence[Format], *, zones: int, mapped: bool, sliced
         if sliced and wanted.name not in _OF_SLICES:
             raise ParameterError(
                 f"'{wanted.name}' holds one matrix, slices are several. Allowed: parquet, {', '.join(_OF_SLICES)}."
+            )
+        if folded and wanted.name not in _OF_TIMES:
+            raise ParameterError(
+                f"'{wanted.name}' has no place for the times of cells. Allowed with --fold-time: parquet, "
+                f"{', '.join(_OF_TIMES)}."
             )
         if wanted.needs_map and not mapped:
             raise ParameterError(
@@ -300,7 +311,7 @@ def _write_kepler(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
     flow_columns = {
         "origin_zone": flows["origin_zone"].to_pylist(),
         "destination_zone": flows["destination_zone"].to_pylist(),
-        **{v: flows[v].to_pylist() for v in volumes},
+        **{v: flows[v].to_pylist() for v in (*volumes, *TIME_COLUMNS) if v in flows.column_names},
         "origin_lat": start[:, 1].tolist(),
         "origin_lng": start[:, 0].tolist(),
         "destination_lat": stop[:, 1].tolist(),

@@ -79,7 +79,13 @@ def publish(
     basemap = tile_server(basemap)
     check_target(directory, overwrite=overwrite)
     zones = release.zones
-    check_formats(wanted, zones=len(zones), mapped=zones["lat"].null_count == 0, sliced=bool(release.slice_columns))
+    check_formats(
+        wanted,
+        zones=len(zones),
+        mapped=zones["lat"].null_count == 0,
+        sliced=bool(release.slice_columns),
+        folded=release.kind == "folded",
+    )
     for path in private or ():
         check_place(path, release=directory)
     try:
@@ -120,7 +126,8 @@ def _begin_document(draft: Draft, document: str) -> Draft:
 
 
 def _check_draft(release: Publishable, draft: Path, directory: Place) -> None:
-    findings = verify_release(draft, release.input, law=False)
+    frozen = next((part.plan.frozen for _, part in release.parts), None)
+    findings = verify_release(draft, release.input, law=False, zones_of=frozen)
     if findings:
         raise GuaranteeError(
             f"The release for '{directory}' was written and read back, but a recount contradicts it; "

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from flowveil.errors import DataError
 from flowveil.hierarchy import Floats, Hierarchy, Ints
+from flowveil.times import Times
 
 
 class Zones(Protocol):
@@ -125,3 +126,39 @@ class NodeZones:
         cells = getattr(self.hierarchy.geography, "h3_cells", None)
         found: list[list[str]] | None = None if cells is None else cells(self.nodes[zones])
         return found
+
+
+@dataclass(frozen=True, eq=False)
+class TimedZones(NodeZones):
+    """Origin zones where time is folded: each is a node and an interval of time.
+
+    So a cell is still a pair of zones, and all that counts, merges and measures pairs does so for triples. The same
+    node with two intervals is two zones here, and one in zones.parquet.
+
+    Attributes:
+        times: the tree of times.
+        time: the node of that tree of each zone.
+    """
+
+    times: Times
+    time: Ints
+
+    @cached_property
+    def start(self) -> NDArray[np.str_]:
+        """The beginning of the interval of each zone, as text."""
+        return self.times.start[self.time]
+
+    @cached_property
+    def stop(self) -> NDArray[np.str_]:
+        """The end of the interval of each zone, which is not in it."""
+        return self.times.stop[self.time]
+
+    @cached_property
+    def hours(self) -> Floats:
+        """How long the interval of each zone is."""
+        return self.times.hours[self.time]
+
+    @cached_property
+    def steps(self) -> Ints:
+        """Steps in the interval of each zone."""
+        return self.times.tree.size[self.time]

@@ -24,6 +24,8 @@ LOOKUP = "lookup.csv"
 _LARGEST = {MANIFEST: 1 << 20, "report.json": 1 << 28, "report.html": 1 << 30}
 _LARGEST_OTHER = 1 << 33
 _MOST_ENTRIES = 1_000
+#: Numbers of JSON beyond these are refused where they are read, so that nothing that counts or compares meets them.
+_LARGEST_WHOLE, _LARGEST_FRACTION = 1 << 63, 1e100
 
 
 class NotRegularError(OSError):
@@ -80,7 +82,7 @@ def read_json(path: Path) -> Any:
     Raises:
         OSError: it is missing or not a regular file.
         ValueError: it is not JSON in UTF-8, has an entry twice (readers differ in which they take), or a number that is
-            none.
+            none, or larger than any of a release.
     """
     with open_regular(path) as file:
         return parse_json(file.read())
@@ -90,7 +92,13 @@ def parse_json(content: bytes) -> Any:
     """The same of bytes; raises ValueError like `read_json`."""
     try:
         text = content.decode("utf-8")
-        return json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant)
+        return json.loads(
+            text,
+            object_pairs_hook=_without_duplicates,
+            parse_constant=_refuse_constant,
+            parse_int=_whole_number,
+            parse_float=_fraction,
+        )
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -104,6 +112,20 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
+
+
+def _whole_number(digits: str) -> int:
+    number = int(digits)
+    if not -_LARGEST_WHOLE <= number < _LARGEST_WHOLE:
+        raise ValueError("a whole number that no table can hold")
+    return number
+
+
+def _fraction(digits: str) -> float:
+    number = float(digits)
+    if not abs(number) <= _LARGEST_FRACTION:
+        raise ValueError("a number whose square is none that a computer has")
+    return number
 
 
 def _entries(place: Path) -> set[str]:

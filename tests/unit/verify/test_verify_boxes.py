@@ -27,9 +27,10 @@ METHODS = {
     "relaxed": ("mondrian", {"partitioning": "relaxed"}),
     "glove": ("glove", {}),
     "glove-sk": ("glove-sk", {}),
+    "curvecut": ("curvecut", {}),
 }
 #: Those whose flows may lie in several boxes.
-OVERLAPPING = ("relaxed", "glove", "glove-sk")
+OVERLAPPING = ("relaxed", "glove", "glove-sk", "curvecut")
 
 
 def release_of(kind: str, flows: Flows | None = None, **asked) -> Release:
