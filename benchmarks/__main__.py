@@ -7,7 +7,7 @@ import pkgutil
 import sys
 from pathlib import Path
 
-PRIVATE = {"__main__", "same_releases", "stopwatch"}
+PRIVATE = {"__main__", "same_releases", "stopwatch", "choosing_pictures"}
 
 #: Takes about an hour: run only when named.
 LONG = {"halves_table", "twincut_table"}

@@ -1,11 +1,17 @@
 """Changed release folders against verify: never a traceback, a hang, a write outside, or "holds".
 
-    python -m benchmarks.fuzz_verify 100000 [--first 0] [--files NAME ...]
+    python -m benchmarks.fuzz_verify 100000 [--first 0] [--log FILE] [--files NAME ...]
 
-Each number is one changed folder, the same on every machine with the same libraries: a release of a few cells with all
-exports is copied, one to three files of it are changed (bytes, JSON, Parquet, OMX, GeoPackage, Arrow, the kind of
-file), in two of three cases all hashes are made right again, and verify runs on it. Work is done in processes of a few
-hundred folders, so that a crash or an endless loop inside a library is seen and named by its number.
+Each number is one changed folder, the same on every machine with the same libraries (but for the noise of a noisy
+release): a release of a few cells is copied, one to three files of it are changed (bytes, JSON, Parquet, OMX,
+GeoPackage, Arrow, the kind of file), in three of five cases all hashes are made right again, and verify runs on it.
+Which release it is goes by the number: `RELEASES` has every kind. Work is done in processes of some hundred folders,
+so that a crash or an endless loop inside a library is seen and named by its number. With ``--log`` lines are added to
+a file, and the same command goes on where it was stopped. Two at a time:
+
+    for first in 0 50000; do
+      nohup nice -n 19 python -m benchmarks.fuzz_verify 50000 --first $first --log fuzz-$first.log &
+    done
 
 A changed folder may hold only if it says the same: every file but the manifest has the bytes that were published (an
 export may be missing, together with its line in the manifest), and the manifest is the same JSON with no entry twice.
@@ -29,7 +35,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +46,16 @@ import pyarrow.parquet as pq
 import flowveil
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
-from flowveil.verify import verify_release
+from flowveil.slices import SlicedFlows
+from flowveil.verify import recount, verify_release
 from flowveil.verify.exports import EXPORTS
 from flowveil.verify.files import read_json
+from flowveil.verify.persons import folds_instead
+from flowveil.verify.rendering import not_compared
 
 #: A folder of a few cells takes a fraction of a second.
 SECONDS = 60
-PER_PROCESS = 500
+PER_PROCESS = 1000
 MEMORY = 8 << 30
 FORMATS = "csv,geojson,gpkg,omx,flowmap,kepler,arrow"
 
@@ -70,10 +79,44 @@ def small_flows() -> Flows:
     )
 
 
-def publish(folder: Path) -> Flows:
+def _plain(folder: Path) -> Flows:
     flows = small_flows()
-    flowveil.anonymize(flows, method="odkanon", k=4, budget="volume").write(folder, formats=FORMATS)
+    flowveil.anonymize(flows, method="odkanon", k=5, budget="volume").write(folder, formats=FORMATS)
     return flows
+
+
+def _older(folder: Path) -> Flows:
+    """As if another version had made it, so that its page and its texts are not made again."""
+    flows = _plain(folder)
+    for name in ("report.json", "manifest.json"):
+        content = json.loads((folder / name).read_text("utf-8"))
+        write_json(folder / name, {**content, "version": "0.0.1"})
+    rehash(folder)
+    return flows
+
+
+def _sliced(folder: Path) -> SlicedFlows:
+    one = small_flows()
+    other = Flows.from_pairs(one.destination, one.origin, origins=one.origins, destinations=one.destinations)
+    first = Flows.from_pairs(one.origin, one.destination, origins=one.origins, destinations=one.destinations)
+    flows = SlicedFlows(("purpose",), (("home",), ("work",)), (first, other))
+    flowveil.anonymize_slices(flows, k=5, accept_differencing=True, total=True).write(folder, formats="csv,arrow")
+    return flows
+
+
+def _boxed(folder: Path) -> Flows:
+    flows = small_flows()
+    flowveil.anonymize(flows, method="mondrian", k=5).write(folder, formats="csv,geojson,kepler")
+    return flows
+
+
+def _noisy(folder: Path) -> Flows:
+    flows = small_flows()
+    flowveil.anonymize(flows, method="laplace", epsilon=1.0, region="observed").write(folder, formats="csv,gpkg,arrow")
+    return flows
+
+
+RELEASES: tuple[Callable[[Path], Flows | SlicedFlows], ...] = (_plain, _older, _plain, _sliced, _boxed, _plain, _noisy)
 
 
 # ---- changes -----------------------------------------------------------------------------------------------------
@@ -106,15 +149,42 @@ def change_json(path: Path, rng: random.Random) -> None:
         path.write_text(text.replace("{", '{"' + rng.choice(("measures", "version", "raw")) + '": 3, ', 1), "utf-8")
         return
     content = json.loads(text)
-    holder, key = rng.choice(list(_places(content)))
-    kind = rng.randrange(4)
+    places = list(_places(content))
+    if rng.random() < 0.4:
+        # Most entries are texts and coordinates; numbers are what is counted with.
+        places = [(h, k) for h, k in places if isinstance(h[k], int | float)] or places
+    holder, key = rng.choice(places)
+    kind = rng.randrange(8)
     if kind == 0:
         del holder[key]
     elif kind == 1 and isinstance(holder, dict):
         holder[rng.choice(("raw", "k", "note", "é", ""))] = rng.choice((3, None, "three trips", [3], {}))
+    elif kind == 2:
+        holder[key] = _retyped(holder[key])
+    elif kind == 3:
+        holder[key] = rng.choice(([holder[key]], [[[holder[key]]]], {"0": holder[key]}, [holder[key]] * 3))
+    elif kind == 4:
+        holder[key] = rng.choice((True, None, "", "x", [], {}, [[]], "\u0000", "\x1b[2J", holder[key]))
     else:
-        odd = (0, -1, 1e308, 10**30, True, None, "", "x", [], {}, [[]], "\u0000", 0.1, holder[key])
-        holder[key] = rng.choice(odd)
+        holder[key] = rng.choice(_NUMBERS)
+    write_json(path, content)
+
+
+#: JSON has no NaN and no infinity; readers take them all the same.
+_NUMBERS = (
+    *(0, -0.0, -1, 1, 0.1, 1e-320, 2**31, 2**53 + 1, 2**63 - 1, 2**63, -(2**63), -(2**63) - 1, 10**30, -(10**400)),
+    *(1e100, 1e101, -1e308, float("nan"), float("inf"), float("-inf")),
+)
+
+
+def _retyped(value: Any) -> Any:
+    """A number as text, a text as a number, anything else as text."""
+    if isinstance(value, str):
+        return int(value) if value.isdecimal() else len(value)
+    return json.dumps(value)
+
+
+def write_json(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content, sort_keys=True, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
@@ -138,7 +208,9 @@ def changed_table(table: pa.Table, rng: random.Random) -> pa.Table:
         rng.shuffle(rows)
     elif kind == 3:
         row = rng.choice(rows)
-        odd = {"int": (0, -1, row[name], 2**31 - 1), "float": (float("nan"), -0.0, 1e300), "bytes": (b"", b"\1")}
+        whole = (0, -1, row[name], 2**31 - 1, 2**63 - 1, -(2**63))
+        fraction = (float("nan"), float("inf"), -0.0, -1.0, 1e300, 1e-320)
+        odd = {"int": whole, "float": fraction, "bytes": (b"", b"\1")}
         row[name] = rng.choice((None, *odd.get(type(row[name]).__name__, ("", "all", "8" * 16, "x"))))
     elif kind == 4:
         return table.replace_schema_metadata({**(table.schema.metadata or {}), b"note": b"three trips"})
@@ -149,7 +221,11 @@ def changed_table(table: pa.Table, rng: random.Random) -> pa.Table:
     else:
         fields = [f.with_metadata({"note": "3"}) if f.name == name else f for f in table.schema]
         return table.cast(pa.schema(fields, table.schema.metadata))
-    return pa.Table.from_pylist(rows, schema=table.schema)
+    try:
+        return pa.Table.from_pylist(rows, schema=table.schema)
+    except (pa.ArrowInvalid, OverflowError):
+        # A number that the column's type does not have.
+        return table.slice(1)
 
 
 def change_parquet(path: Path, rng: random.Random) -> None:
@@ -254,7 +330,7 @@ def change_folder(folder: Path, rng: random.Random, files: Sequence[str]) -> lis
         change = change_kind if chance < 0.05 else structured if structured and chance < 0.6 else change_bytes
         change(path, rng)
         done.append(f"{change.__name__} {name}")
-    if rng.random() < 2 / 3:
+    if rng.random() < 3 / 5:
         rehash(folder)
         done.append("hashes made right")
     return done
@@ -273,8 +349,7 @@ def rehash(folder: Path) -> None:
         }
     except (OSError, ValueError, TypeError):
         return
-    text = json.dumps(manifest, sort_keys=True, indent=2, ensure_ascii=False) + "\n"
-    place.write_text(text, "utf-8")
+    write_json(place, manifest)
 
 
 def says_the_same(folder: Path, published: Path) -> bool:
@@ -294,21 +369,49 @@ def says_the_same(folder: Path, published: Path) -> bool:
 
 def run(first: int, count: int, files: Sequence[str] | None = None) -> list[str]:
     """Try so many folders; a line for each that does what none may."""
+    return [line for _, line in tried(first, count, files) if line]
+
+
+def tried(first: int, count: int, files: Sequence[str] | None = None) -> Iterator[tuple[int, str | None]]:
+    """Before each folder its number, and after it, if it does what none may, its number and a line on that."""
     _limit_memory()
-    problems = []
     with tempfile.TemporaryDirectory(prefix="flowveil-fuzz-") as place:
-        published = Path(place, "published")
-        flows = publish(published)
-        names = files or sorted(path.name for path in published.iterdir())
+        folder = Path(place, "work", "changed")
+        releases: dict[Callable[[Path], Any], Any] = {}
+        known: dict[Any, list[str]] = {}
         for number in range(first, first + count):
-            folder = Path(place, "work", "changed")
+            yield number, None
+            make = RELEASES[number % len(RELEASES)]
+            published = Path(place, make.__name__)
+            if make not in releases:
+                releases[make] = make(published)
+            names = [path.name for path in published.iterdir() if not files or path.name in files]
             shutil.copytree(published, folder)
             done = change_folder(folder, random.Random(number), names)
-            problem = _tried(folder, flows, published)
+            with remembered_recounts(folder, known):
+                problem = _tried(folder, releases[make], published)
             if problem:
-                problems.append(f"{number}: {problem} ({'; '.join(done)})")
+                yield number, f"{number}: {problem} ({make.__name__[1:]}: {'; '.join(done)})"
             shutil.rmtree(Path(place, "work"))
-    return problems
+
+
+@contextmanager
+def remembered_recounts(folder: Path, known: dict[Any, list[str]]) -> Iterator[None]:
+    """Recount the same tables and the same report once: no other file plays a part in what is counted."""
+    counts = recount._check_counts
+
+    def remembering(db: Any, zones: Any, report: Any, flows: Any, expect: Any, *, sound: bool) -> list[str]:
+        files = [(folder / name).read_bytes() for name in ("flows.parquet", "zones.parquet", "report.json")]
+        key = (hashlib.sha256(b"\0".join(files)).digest(), id(flows), sound)
+        if key not in known:
+            known[key] = counts(db, zones, report, flows, expect, sound=sound)
+        return list(known[key])
+
+    recount._check_counts = remembering
+    try:
+        yield
+    finally:
+        recount._check_counts = counts
 
 
 def _limit_memory() -> None:
@@ -319,24 +422,28 @@ def _limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY if most < 0 else min(MEMORY, most), most))
 
 
-def _tried(folder: Path, flows: Flows, published: Path) -> str | None:
+def _tried(folder: Path, flows: Flows | SlicedFlows, published: Path) -> str | None:
     before = _listing(folder)
     faulthandler.dump_traceback_later(SECONDS, exit=True)
-    start = time.perf_counter()
+    start = time.process_time()
     try:
         unread: list[str] = []
         findings = verify_release(folder, flows, unread=unread)
+        # What the command line asks of any folder, whatever was found.
+        note = not_compared(folder)
+        folds_instead(folder, expect=None, person_case=None)
     except Exception:
         return "traceback: " + traceback.format_exc().strip().replace("\n", " | ")
     finally:
         faulthandler.cancel_dump_traceback_later()
     if _listing(folder) != before:
         return "wrote into the folder or beside it"
-    if not findings and not unread and not says_the_same(folder, published):
+    if not findings and not unread and note is None and not says_the_same(folder, published):
         return "holds"
     if any("\n" in line or not line.isprintable() for line in findings):
         return "a finding that is not one plain line"
-    return f"took {time.perf_counter() - start:.0f} s" if time.perf_counter() - start > SECONDS / 2 else None
+    took = time.process_time() - start
+    return f"took {took:.0f} s" if took > SECONDS / 2 else None
 
 
 def _listing(folder: Path) -> list[tuple[str, int, int]]:
@@ -349,24 +456,47 @@ def main() -> None:
     parser.add_argument("count", type=int)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--files", nargs="+")
+    parser.add_argument("--log", type=Path, help="a file that lines are added to; what it has tried is not tried again")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.worker:
-        print("\n".join(run(chosen.first, chosen.count, chosen.files)))
+        for number, line in tried(chosen.first, chosen.count, chosen.files):
+            print(line or f"{_AT}{number}", flush=True)
         return
-    bad = 0
-    for first in range(chosen.first, chosen.first + chosen.count, PER_PROCESS):
-        count = min(PER_PROCESS, chosen.first + chosen.count - first)
-        command = [sys.executable, "-m", "benchmarks.fuzz_verify", str(count), "--first", str(first), "--worker"]
-        if chosen.files:
-            command += ["--files", *chosen.files]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)
-        lines = [line for line in ended.stdout.splitlines() if line]
-        if ended.returncode:
-            lines.append(f"{first} to {first + count - 1}: the process ended with {ended.returncode}\n{ended.stderr}")
+    end, bad = chosen.first + chosen.count, 0
+    first = _next(chosen.log, chosen.first)
+    while first < end:
+        first, lines = _block(first, min(PER_PROCESS, end - first), chosen.files)
         bad += len(lines)
-        print(f"{first + count:,} folders, {bad:,} problems", *lines, sep="\n", flush=True)
+        text = "\n".join([*lines, f"{first} is next, {bad} problems"])
+        print(text, flush=True)
+        if chosen.log:
+            with chosen.log.open("a", encoding="utf-8") as log:
+                log.write(text + "\n")
     sys.exit(1 if bad else 0)
+
+
+_AT = "at "
+
+
+def _block(first: int, count: int, files: Sequence[str] | None) -> tuple[int, list[str]]:
+    """Try folders in a process of its own: the number to go on with, and the problems."""
+    command = [sys.executable, "-m", "benchmarks.fuzz_verify", str(count), "--first", str(first), "--worker"]
+    ended = subprocess.run(
+        [*command, *(["--files", *files] if files else [])], capture_output=True, text=True, check=False
+    )
+    lines = ended.stdout.splitlines()
+    problems = [line for line in lines if not line.startswith(_AT)]
+    if ended.returncode == 0:
+        return first + count, problems
+    last = max((int(line.removeprefix(_AT)) for line in lines if line.startswith(_AT)), default=first)
+    said = ended.stderr.strip().replace("\n", " | ")
+    return last + 1, [*problems, f"{last}: the process ended with {ended.returncode}: {said}"]
+
+
+def _next(log: Path | None, first: int) -> int:
+    lines = log.read_text("utf-8").splitlines() if log and log.is_file() else []
+    return max((int(line.split()[0]) for line in lines if " is next, " in line), default=first)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,16 @@ from flowveil.sources.synthetic import synthetic_flows
 HALVES = "paircut/2"
 #: What the project asks of each method: at most so many group-bys on a million flows. TwinCut without its local search,
 #: PairCut without spending the rest of its budget.
-ASKED = {"odkanon": 6, "atg-dual": 10, "atg-soft": 10, "oigh": 6, "twincut": 40, "paircut": 15, HALVES: 60}
+ASKED = {
+    "odkanon": 6,
+    "atg-dual": 10,
+    "atg-soft": 10,
+    "oigh": 6,
+    "twincut": 40,
+    "paircut": 15,
+    HALVES: 60,
+    "curvecut": 60,
+}
 OPTIONS: dict[str, dict[str, Any]] = {
     "twincut": {"effort": 0.0, "hierarchy": "h3"},
     "paircut": {"spend": False, "hierarchy": "h3"},

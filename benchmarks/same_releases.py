@@ -29,7 +29,7 @@ from typing import Any
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 ALL_FORMATS = "csv,geojson,gpkg,omx,flowmap,kepler,arrow"
 TREE_METHODS = ("twincut", "odkanon", "atg-dual", "atg-soft", "oigh", "suppression")
-BOX_METHODS = ("mondrian", "glove", "glove-sk")
+BOX_METHODS = ("mondrian", "glove", "glove-sk", "curvecut")
 
 #: Entries of report.json that hold sentences, or whose form may change.
 WORDS = {"statement", "notes", "withheld", "command", "title"}
@@ -46,7 +46,7 @@ NUMBER = re.compile(r"\d[\d,.]*")
 
 def commands(survey: Path) -> Iterator[tuple[str, list[str]]]:
     """Name and words of every command; OUT stands for what it writes."""
-    base = ["anonymize", str(survey), "--resolution", "8", "--k", "10"]
+    base = ["anonymize", str(survey), "--resolution", "8", "--k", "10", "--weight", "weight"]
     for method in (*TREE_METHODS, *BOX_METHODS):
         yield f"survey-{method}", [*base, "--method", method, "--protect", "trips", "--format", ALL_FORMATS]
         yield f"survey-{method}-people", [*base, "--method", method, "--protect", "people"]

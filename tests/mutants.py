@@ -44,6 +44,11 @@ class Mutant:
 
 
 CONTRACT = ("contract/test_methods.py", "-k", "twincut or odkanon or suppression")
+PERSONS = ("unit/reading/test_persons.py",)
+SLICES = ("unit/test_slices.py", "-k", "identifier or fifty or combinations")
+HEADERS = ("unit/test_headers.py",)
+DRAFTS = ("unit/test_output.py", "-k", "killed or draft")
+POPULATION = ("unit/verify/test_verify.py", "-k", "population")
 
 MUTANTS = (
     # ---- the guarantee
@@ -112,6 +117,114 @@ MUTANTS = (
         "_sha256(place / name) != listed[name]",
         "listed[name] is None",
         ("unit/verify/test_verify.py",),
+    ),
+    Mutant(
+        "verify: withheld measures may be any",
+        "listed != {basis: sorted(_hidden(report, reasons, basis))",
+        "listed == {basis: [reasons, _hidden]",
+        ("unit/verify/test_verify_rendering.py", "-k", "withheld_is_what"),
+    ),
+    Mutant(
+        "verify: what is withheld need not be listed",
+        "named = name in listed.get(basis, ()) or",
+        "named = name is not None or",
+        ("unit/verify/test_verify_rendering.py", "-k", "is_listed"),
+    ),
+    # ---- who is a person, and what is a class
+    Mutant("persons: case makes two of one", "return pc.ascii_lower(persons)", "return persons", PERSONS),
+    Mutant(
+        "persons: placeholders are people",
+        "WHEN regexp_full_match({lowered}, {_NOBODY}) THEN",
+        "WHEN regexp_full_match({lowered}, {_NOBODY}) AND false THEN",
+        PERSONS,
+    ),
+    Mutant(
+        "persons: the release decides on case",
+        "return person_case is None and made_with",
+        "return person_case == 0 and made_with",
+        PERSONS,
+    ),
+    Mutant("slices: any number of values", "n > MOST_VALUES or n * ROWS", "n * ROWS", SLICES),
+    Mutant(
+        "slices: values of few rows",
+        "if n > MOST_VALUES or n * ROWS_PER_VALUE > rows}",
+        "if n > MOST_VALUES}",
+        SLICES,
+    ),
+    Mutant("slices: combinations of few rows", "if len(attributes) > 1 and", "if len(attributes) > 9 and", SLICES),
+    # ---- what is quoted, written and left behind
+    Mutant(
+        "headers: data are quoted",
+        "if any(_LIKE_DATA.search(name) for name in names):",
+        "if any(_LIKE_DATA.search(name) is None for name in ()):",
+        HEADERS,
+    ),
+    Mutant(
+        "headers: names of people are quoted",
+        "if any(_LIKE_A_NAME.match(name) for name in names if name not in known):",
+        "if any(_LIKE_A_NAME.match(name) for name in ()):",
+        HEADERS,
+    ),
+    Mutant(
+        "headers: unknown words are quoted",
+        "if self.in_text and 2 * len(known) < len(names):",
+        "if self.in_text and len(known) < 0:",
+        HEADERS,
+    ),
+    Mutant(
+        "headers: what recurs below is quoted",
+        "return any(name.casefold() in values for name in names)",
+        "return any(name.casefold() in values for name in ())",
+        HEADERS,
+    ),
+    Mutant(
+        "spreadsheets: formulas run",
+        "return _RISKY.sub(r\"\\1'\", text)",
+        "return _RISKY.sub(r\"\\1\", text)",
+        ("unit/publish/test_spreadsheets.py",),
+    ),
+    Mutant(
+        "verify: spreadsheets may run formulas",
+        """                written.append("'")\n""",
+        """                written.append("")\n""",
+        ("unit/publish/test_spreadsheets.py", "-k", "exports"),
+    ),
+    Mutant(
+        "drafts of killed runs stay",
+        "_put_back(room, name)\n                _remove(room)",
+        "_put_back(room, name)",
+        DRAFTS,
+    ),
+    Mutant(
+        "drafts: a result moved aside is lost",
+        "_put_back(room, name)\n                _remove(room)",
+        "_remove(room)",
+        DRAFTS,
+    ),
+    Mutant(
+        "drafts of anybody are unpacked",
+        "ours = plain and folder == os.lstat(room).st_ino and",
+        "ours = plain and",
+        DRAFTS,
+    ),
+    # ---- a population that is given
+    Mutant(
+        "a given population is called k",
+        'return None if self.population_is_given and self.units == ("population",) else self.k',
+        "return self.k",
+        POPULATION,
+    ),
+    Mutant(
+        "verify: any population is k",
+        '"population": enough or _mean_population(flows, k) or math.inf}',
+        '"population": enough or 0}',
+        POPULATION,
+    ),
+    Mutant(
+        "verify: a given population may be called k",
+        'if guarantee.get("k") is not None:\n            yield',
+        'if guarantee.get("k") == 0:\n            yield',
+        POPULATION,
     ),
 )  # fmt: skip
 

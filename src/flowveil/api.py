@@ -20,13 +20,17 @@ from flowveil.reading import Reading
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.release import Publishable
 from flowveil.slices import SlicedFlows
+from flowveil.times import TIME_COLUMNS
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from flowveil.experiments.comparison import Comparison
     from flowveil.experiments.description import Description
     from flowveil.experiments.study import Study
     from flowveil.methods.twin_trees import Goal
     from flowveil.methods.twincut import FrontierPoint
+    from flowveil.release.frozen import FrozenMap
     from flowveil.sources.gps import Prepared
 
 __all__ = [
@@ -35,6 +39,7 @@ __all__ = [
     "compare",
     "describe",
     "flows_table",
+    "freeze",
     "frontier",
     "measure",
     "picture",
@@ -42,6 +47,7 @@ __all__ = [
     "read_slices",
     "read_trips",
     "read_zones",
+    "reconstruct",
     "run_study",
     "verify_folder",
     "zones_table",
@@ -216,7 +222,55 @@ def picture(
         # A total has the trips of its slices once more.
         flows = overview(flows, columns, parameters["slices"].get("every"))
         zones = zones_in(flows, zones)
+    elif TIME_COLUMNS[0] in flows.column_names:
+        flows = overview(flows, TIME_COLUMNS, None)
     return draw(flows, zones, path, show=show, **style)
+
+
+def reconstruct(release: str | PathLike[str], zones: Any, *, out: str | PathLike[str] | None = None) -> pa.Table:
+    """Estimate the flows of a published release between areas of choice, each cell spread evenly over its tiles.
+
+    Args:
+        release: the folder; its published files are enough. A release in memory has `Release.reconstruct`, which
+            knows the tiles that have trips.
+        zones: an H3 resolution; or, for a release on a map of one's own, that map, whose tiles are the areas: what
+            `read_zones` returns, or what it takes.
+        out: also write the table: .parquet, .csv or .omx.
+
+    Returns:
+        ``origin``, ``destination``, slice columns, ``trips`` and, where known, ``weight``, which are not whole.
+    """
+    from flowveil.publish.reconstructed import check_out, write_reconstructed
+    from flowveil.release.spreading import reconstruct_folder
+    from flowveil.zoning.files import ZoneMap
+
+    if out is not None:
+        check_out(out)
+    folder = ReleaseFolder(named_path(release, what="the release"))
+    own = folder.report["parameters"].get("zones") or {}
+    is_map = isinstance(zones, int | ZoneMap)
+    table = reconstruct_folder(folder, zones if is_map else read_zones(zones, **own))
+    if out is not None:
+        write_reconstructed(table, out, sliced=bool(folder.report.get("slice_columns")))
+    return table
+
+
+def freeze(release: str | PathLike[str], *, out: str | PathLike[str] | None = None) -> FrozenMap:
+    """The zones of a published release, without its counts, for releases that are to have the same ones.
+
+    Args:
+        release: the folder; its published files are enough.
+        out: also write them into this Parquet file.
+
+    Returns:
+        What ``anonymize(..., zones_of=...)`` takes, as it takes the folder or the file.
+    """
+    from flowveil.release.frozen import FrozenMap
+
+    frozen = FrozenMap.of(named_path(release, what="the release"))
+    if out is not None:
+        frozen.write(named_path(out, what="the frozen map"))
+    return frozen
 
 
 def verify_folder(
@@ -226,6 +280,7 @@ def verify_folder(
     expect: Mapping[str, Any] | None = None,
     unread: list[str] | None = None,
     strict: bool = False,
+    zones_of: Any = None,
     **reading: Any,
 ) -> list[str]:
     """Recount a release folder from its files and the raw input.
@@ -239,6 +294,7 @@ def verify_folder(
             wrote it.
         strict: whether it is a finding that something could not be compared: the lines of ``unread``, and that another
             version made the release, which alone could make its page, its texts and its text exports again.
+        zones_of: the earlier release whose zones this one says it has: its folder, or the frozen map.
         **reading: how to read them, where it should differ from what the release's report says.
 
     Returns:
@@ -269,8 +325,11 @@ def verify_folder(
     if folds:
         reading["person_case"] = "fold"
     sliced = read_flows(against, Reading.from_parameters(recorded, **reading), **engine)
-    flows = sliced if recorded.get("slices") is not None else sliced.whole
-    findings = verify_release(folder, flows, expect=expect, unread=unread, strict=strict)
+    if report["kind"] == "folded":
+        flows: Flows | SlicedFlows = sliced.folded()
+    else:
+        flows = sliced if recorded.get("slices") is not None else sliced.whole
+    findings = verify_release(folder, flows, expect=expect, unread=unread, strict=strict, zones_of=zones_of)
     return [*findings, FOLDED] if findings and folds else findings
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from flowveil.errors import DataError
 from flowveil.hierarchy import Floats, Hierarchy, Ints
+from flowveil.times import Times
 
 #: A dense table of counts is used up to this many entries for each row that is counted into it. Below, one
 #: `bincount` is cheaper than a sort; above, clearing and scanning the table costs more than it saves.
@@ -321,7 +322,10 @@ class Intake:
         partition_columns: columns that were taken from the paths of the files.
         by_many: whether attributes with many values were allowed to make slices.
         person_case: ``fold`` if persons that differ in upper and lower case only were taken for one, else ``keep``.
+        time_format, timezone: how times were read, where the user said so.
+        notes: sentences on how the input was taken that whoever gave it should read; never published.
         same_zones: whether both ends have one tree, over the tiles seen at either, and are to have the same zones.
+        matrix, lookup, wide: which matrices of a file were read, and how its zones were named.
         nobody: rows that were used although nobody is known to have made their trips, by what stands for the person.
     """
 
@@ -336,12 +340,20 @@ class Intake:
     partition_columns: tuple[str, ...] = ()
     by_many: bool = False
     person_case: str = "fold"
+    time_format: str | None = None
+    timezone: str | None = None
+    notes: tuple[str, ...] = ()
     same_zones: bool = False
+    matrix: tuple[str, ...] = ()
+    lookup: str | None = None
+    wide: bool = False
     nobody: dict[str, int] = field(default_factory=dict)
 
     def parameters(self) -> dict[str, Any]:
         """How the input was read, as a report records it; `Reading.from_parameters` reads it the same again."""
+        said = {"time_format": self.time_format, "timezone": self.timezone}
         return {
+            **{name: value for name, value in said.items() if value is not None},
             "resolution": self.resolution,
             "columns": dict(self.columns),
             "max_dropped": self.max_dropped,
@@ -351,7 +363,19 @@ class Intake:
             "zones": dict(self.zones),
             "within": self.within,
             "same_zones": self.same_zones,
+            "matrix": list(self.matrix),
+            "lookup": self.lookup,
+            "wide": self.wide,
         }
+
+    def about_reading(self, *, counted: bool = True) -> list[str]:
+        """Sentences on how the input was read, for whoever gave it: which column served as what, and what to know.
+
+        Args:
+            counted: whether they may say how many rows have no person.
+        """
+        used = "; ".join(f"{role} from {name}" for role, name in self.columns.items() if name)
+        return [*([f"Columns: {used}."] if used else []), *self.notes, *self.about_persons(counted=counted)]
 
     def about_persons(self, *, counted: bool = True) -> list[str]:
         """Sentences on whom the people are counted by; none where no column says who travelled.
@@ -379,6 +403,8 @@ class Flows(Cells):
         intake: what reading the input came to.
         whole_map: the tree of the map that the tiles were taken from, with the tiles where nothing was seen; None for
             H3, which covers the earth, and where there was no map. Unlike the other two it owes nothing to the trips.
+        times: the tree over the steps of time, where time is an end like the two places; else None.
+        time: the step of each flow, a leaf of that tree. Flows are then distinct triples, sorted by time last.
     """
 
     _: KW_ONLY
@@ -386,6 +412,8 @@ class Flows(Cells):
     destinations: Hierarchy
     intake: Intake = field(default_factory=Intake)
     whole_map: Hierarchy | None = None
+    times: Times | None = None
+    time: Ints | None = None
 
     def __post_init__(self) -> None:
         n = len(self.origin)
@@ -407,9 +435,14 @@ class Flows(Cells):
         if self.weight is not None:
             object.__setattr__(self, "weight", exact_weights(self.weight))
         step_o, step_d = np.diff(self.origin), np.diff(self.destination)
-        if n and not np.all((step_o > 0) | ((step_o == 0) & (step_d > 0))):
+        later: NDArray[np.bool_] = step_d > 0
+        if self.time is not None and self.times is not None:
+            if len(self.time) != n or (n and not 0 <= self.time.min() <= self.time.max() < self.times.tree.n_tiles):
+                raise DataError("A flow has a time outside the tree of times.")
+            later |= (step_d == 0) & (np.diff(self.time) > 0)
+        if n and not np.all((step_o > 0) | ((step_o == 0) & later)):
             raise DataError("Flows must be distinct pairs sorted by origin then destination tile.")
-        for column in (self.origin, self.destination, self.trips, self.weight):
+        for column in (self.origin, self.destination, self.trips, self.weight, self.time):
             if column is not None:
                 column.flags.writeable = False
 

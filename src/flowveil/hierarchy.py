@@ -64,6 +64,7 @@ class Hierarchy:
         base_level: what `level` says of the root (the resolution of an H3 root, -1 for a virtual root above
             several base cells, 0 for a tree with no numbering of its own).
         geography: where the nodes lie, if known.
+        names: what people call each node, where a map says so; empty where it does not.
         kind: what the tiles are: ``"h3"``, ``"halves"`` (H3 cells, and parts of them between), ``"table"``,
             ``"dendrogram"``; ``"tree"`` if nobody said.
         levels: int32; the level of each node where it is not its depth: a part of a zone has that of the zone.
@@ -80,6 +81,7 @@ class Hierarchy:
     geography: Geography | None = None
     kind: str = "tree"
     levels: Ints | None = None
+    names: NDArray[np.str_] | None = None
     depth: NDArray[np.int16] = field(init=False)
     stop: Ints = field(init=False)
     leaf_start: Ints = field(init=False)
@@ -100,6 +102,8 @@ class Hierarchy:
         if np.any(parent[1:] >= np.arange(1, n)):
             raise HierarchyError("Nodes are not in pre-order: a parent must stand before its children.")
         code = self._checked_codes(n)
+        if self.names is not None and len(self.names) != n:
+            raise HierarchyError(f"{n} nodes but {len(self.names)} names; one name for each node is needed.")
         depth, stop = _depth_and_stop(parent)
         is_leaf = stop == np.arange(1, n + 1)
         before = np.concatenate(([0], np.cumsum(is_leaf)))

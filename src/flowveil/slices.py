@@ -17,6 +17,7 @@ import numpy as np
 from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Cells, Flows, Intake, People, Tiles
 from flowveil.hierarchy import Hierarchy
+from flowveil.times import Times
 
 #: Name of the slice column with the step of time.
 TIME = "time"
@@ -164,6 +165,39 @@ class SlicedFlows:
             destinations=tree_d,
             intake=self.intake,
             whole_map=self.slices[0].whole_map,
+        )
+
+    def folded(self) -> Flows:
+        """All slices as one table in which time is an end like the two places, so that steps can be put together.
+
+        Raises:
+            ParameterError: the slices are by other things than time, or by steps that cannot be folded.
+        """
+        if self.columns != (TIME,) or self.every is None:
+            raise ParameterError(
+                f"Time folds where it is all that trips are cut by; found {', '.join(self.columns)}. "
+                "Hint: give --time and one --every, and no --by."
+            )
+        labels = [key[0] for key in self.keys]
+        times = Times.of(self.every.name, self.every.minutes, labels)
+        rows = stacked(self.slices)
+        time = np.repeat(times.numbers(labels), [len(part) for part in self.slices])
+        order = np.lexsort((time, rows.destination, rows.origin))
+        place = np.empty(len(order), np.int32)
+        place[order] = np.arange(len(order), dtype=np.int32)
+        return Flows(
+            rows.origin[order],
+            rows.destination[order],
+            rows.trips[order],
+            None if rows.weight is None else rows.weight[order],
+            None if rows.people is None else rows.people.merge(place),
+            None if rows.tiles is None else rows.tiles.merge(place),
+            origins=self.origins,
+            destinations=self.destinations,
+            intake=self.intake,
+            whole_map=self.slices[0].whole_map,
+            times=times,
+            time=time[order],
         )
 
     def coarser_keys(self, every: Sequence[Every] = (), *, total: bool = False) -> list[Key]:

@@ -77,6 +77,8 @@ RUNS = (
     Run("mondrian", limit="volume", finest=False),
     Run("mondrian", {"partitioning": "relaxed"}, limit="volume", finest=False),
     Run("glove", limit="volume", finest=False),
+    Run("curvecut", limit="volume", finest=False),
+    Run("curvecut", {"effort": 0.0, "window": 1}, limit="volume", finest=False),
     Run("glove-sk", limit="volume", finest=False),
 )
 

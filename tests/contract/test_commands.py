@@ -50,6 +50,11 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
         (("{release}", "--out", "{new}.txt"), 2, ".png"),
         (("{release}", "--out", "{new}/x.png"), 2, "new"),
     ],
+    "reconstruct": [
+        (("{new}", "--zones", "7", "--out", "{new}.csv"), 2, "new"),
+        (("{release}", "--zones", "7", "--out", "{new}.txt"), 2, ".parquet"),
+        (("{release}", "--zones", "12", "--out", "{new}.csv"), 2, "resolution"),
+    ],
     "prepare": [
         (("nosuch", "{in}", "--out", "{new}"), 2, "nosuch"),
         (("porto", "{absent}", "--out", "{new}"), 2, "absent"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -248,3 +250,18 @@ def test_every_point_of_the_frontier_is_a_map_and_none_beats_another(problem):
     values = [point.value for point in points]
     assert shares == sorted(set(shares))
     assert values == sorted(set(values), reverse=True)
+
+
+@settings(max_examples=10, deadline=None)
+@given(problems(), BUDGETS)
+def test_remembering_changes_no_zone(problem, share):
+    flows, guarantee = problem
+    try:
+        plan = twincut(flows, guarantee, max_suppressed=share, effort=0.2)
+    except InfeasibleError:
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(import_module("flowveil.methods.twincut"), "MOST_REMEMBERED", 0)
+        other = twincut(flows, guarantee, max_suppressed=share, effort=0.2)
+    for column in ("origin_zone", "destination_zone", "kept"):
+        assert np.array_equal(getattr(plan, column), getattr(other, column))

@@ -8,29 +8,47 @@ from itertools import product
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
-from reference.trees import is_safe, tiles_below, volume
+from reference.trees import is_safe, persons_by_flow, tiles_below, volume
 
 
-def all_divisions(flows: Flows, guarantee: Guarantee) -> set[tuple[float, float]]:
-    """Cost and published volume of every division: of every way to publish, divide or suppress, pair after pair."""
+def all_divisions(flows: Flows, guarantee: Guarantee, time_weight: float = 0.0) -> set[tuple[float, float]]:
+    """Cost and published volume of every division: of every way to publish, divide or suppress, pair after pair.
+
+    Where the flows have times, time is a third end: an hour costs so many tiles, and only times of k people are named.
+    """
+    trees = [flows.origins, flows.destinations]
+    ends = [flows.origin, flows.destination]
+    if flows.times is not None:
+        trees, ends = [*trees, flows.times.tree], [*ends, flows.time]
 
     @cache
-    def outcomes(o: int, d: int) -> frozenset[tuple[float, float]]:
-        tiles_o, tiles_d = tiles_below(flows.origins, o), tiles_below(flows.destinations, d)
-        rows = [f for f in range(len(flows)) if flows.origin[f] in tiles_o and flows.destination[f] in tiles_d]
+    def outcomes(*nodes: int) -> frozenset[tuple[float, float]]:
+        below = [tiles_below(tree, node) for tree, node in zip(trees, nodes, strict=True)]
+        rows = [f for f in range(len(flows)) if all(end[f] in tiles for end, tiles in zip(ends, below, strict=True))]
         found = {(0.0, 0.0)}
         if not rows:
             return frozenset(found)
         v = sum(volume(flows, f, guarantee) for f in rows)
-        if is_safe(flows, rows, guarantee):
-            found.add((v * (len(tiles_o) + len(tiles_d)), v))
-        for parts in ([(c, d) for c in children(flows.origins, o)], [(o, c) for c in children(flows.destinations, d)]):
+        if is_safe(flows, rows, guarantee) and may_be_named(flows, guarantee, nodes[2:]):
+            hours = sum(float(flows.times.hours[node]) for node in nodes[2:])
+            found.add((v * (len(below[0]) + len(below[1]) + time_weight * hours), v))
+        for end, tree in enumerate(trees):
+            parts = [(*nodes[:end], c, *nodes[end + 1 :]) for c in children(tree, nodes[end])]
             if parts:
                 for choice in product(*(outcomes(*part) for part in parts)):
                     found.add((sum(c for c, _ in choice), sum(p for _, p in choice)))
         return frozenset(found)
 
-    return set(outcomes(0, 0))
+    return set(outcomes(*([0] * len(trees))))
+
+
+def may_be_named(flows: Flows, guarantee: Guarantee, times: tuple[int, ...]) -> bool:
+    """Whether k people travelled in these times, where persons are known."""
+    if flows.people is None or not times:
+        return True
+    inside = tiles_below(flows.times.tree, times[0])
+    who = persons_by_flow(flows)
+    return len(set().union(*(who[f] for f in range(len(flows)) if flows.time[f] in inside))) >= guarantee.k
 
 
 def children(tree: Hierarchy, node: int) -> list[int]:

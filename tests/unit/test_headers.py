@@ -91,6 +91,20 @@ def test_names_of_columns_are_repeated(names):
     assert f"'{names[1]}'" in header.did_you_mean(names[1][:-1])
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        Header(("Zoulou Martin", "person", "trips"), in_text=True),
+        Header(("mode", "purpose", "zone"), below=["walk", "Purpose"], in_text=True),
+        Header(("person", "trips", "2024-03-12"), in_text=True),
+        Header(("zoulou", "yankee", "zone"), in_text=True),
+    ],
+    ids=["a name", "a value that recurs", "a date", "words that name no column"],
+)
+def test_one_sign_of_data_is_enough(header):
+    assert header.may_be_data
+
+
 def test_columns_without_a_role_are_pointed_at_by_number():
     table = pa.table({"Zoulou Martin": ["x"], "Lyon": ["y"]})
     with pytest.raises(FlowveilError, match="number 1, 2 "):

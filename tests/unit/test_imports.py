@@ -18,6 +18,7 @@ LAYERS = (
     (
         "errors",
         "hierarchy",
+        "times",
         "flows",
         "slices",
         "guarantee",
@@ -42,6 +43,7 @@ LAYERS = (
     ("verify",),
     ("report",),
     ("publish",),
+    ("series",),
     ("experiments",),
     ("tabular",),
 )  # fmt: skip

@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import click
 
 from flowveil.cli.help import GroupedCommand
-from flowveil.cli.options import PLACE, SliceOptions, hierarchy, method_options, reading, reading_of, slicing, taken
+from flowveil.cli.options import (
+    PLACE,
+    SliceOptions,
+    hierarchy,
+    listed,
+    method_options,
+    reading,
+    reading_like,
+    reading_of,
+    slicing,
+    taken,
+)
 from flowveil.cli.output import Output, with_output
 from flowveil.cli.released import publish_one, publish_slices
 from flowveil.errors import ParameterError
 from flowveil.guarantee import UNITS
 from flowveil.methods import METHODS, Method, find_method
+from flowveil.release.frozen import FrozenMap
+from flowveil.series.loss import NEW_MAP_AT
 
 #: What is asked of every cell, by the names of the library and of the command line.
 _THRESHOLDS = {"k": "--k", "protect": "--protect", "max_suppressed": "--max-suppressed"}
@@ -30,6 +44,8 @@ class _Wanted:
     method: str | None
     options: Sequence[str]
     hierarchy: str | None
+    zones_of: str | None
+    new_map_at: float
     seed: int | None
     formats: Sequence[str]
     basemap: str | None
@@ -63,7 +79,7 @@ class _Anonymize(GroupedCommand):
         ),
         "Input": (),
         "Protection": ("--k-population", "--l", "--yes-k-below-3", "--population-only"),
-        "Method": ("--option", "--seed", "--same-zones", "--hierarchy", "--context", "--zones-of"),
+        "Method": ("--option", "--seed", "--same-zones", "--hierarchy", "--context", "--zones-of", "--new-map-at"),
         "Slices": (
             "--by", "--by-many", "--time", "--every", "--total", "--common-zones", "--fold-time",
             "--accept-differencing", "--workers",
@@ -78,9 +94,26 @@ class _Anonymize(GroupedCommand):
 @click.argument("source", type=PLACE, metavar="INPUT")
 @click.option("--k", type=int, default=10, show_default=True, help="How many every cell must hide.")
 @click.option("--out", type=PLACE, required=True, help="Folder of the release; replaced if it is one already.")
-@click.option("--method", help=f"One of: {', '.join(METHODS)} [default: twincut; odkanon with --common-zones].")
+@click.option(
+    "--method",
+    help=f"One of: {', '.join(METHODS)} [default: twincut; odkanon with --common-zones, paircut with --fold-time].",
+)
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Option of the method (repeatable).")
 @hierarchy
+@click.option(
+    "--zones-of",
+    type=PLACE,
+    metavar="EARLIER",
+    help="Publish over the zones of an earlier release (its folder, or a map that freeze wrote).",
+)
+@click.option(
+    "--new-map-at",
+    type=float,
+    default=NEW_MAP_AT,
+    show_default=True,
+    metavar="SHARE",
+    help="With --zones-of: advise a new map from this loss on.",
+)
 @click.option(
     "--protect",
     multiple=True,
@@ -125,19 +158,32 @@ class _Anonymize(GroupedCommand):
 @reading
 @with_output
 def anonymize(output: Output, source: str, **given: Any) -> None:
-    """Anonymise the trips of INPUT (CSV or Parquet) and publish them into a folder."""
+    """Anonymise the trips of INPUT and publish them into a folder.
+
+    INPUT is a CSV or Parquet file, a folder or a pattern of such files ('trips/*.parquet'), or a matrix (OMX, --wide).
+    """
     from flowveil.api import read_slices, read_trips
 
     wanted, slices = taken(_Wanted, given), taken(SliceOptions, given)
+    slices = _cut_by_matrix(slices, source, given["matrix"])
     asked = _asked(wanted, slices, {name: given.pop(name) for name in _THRESHOLDS})
     writing = wanted.check(internal=(wanted.internal_report, slices.internal_profile))
     how = reading_of(given)
+    if wanted.zones_of is not None:
+        how = reading_like(wanted.zones_of, how)
     if not slices.asked_for:
         with output.working("Reading") as progress:
             flows = read_trips(source, progress=progress, **how)
-        publish_one(output, flows, wanted.out, asked, writing=writing, internal_report=wanted.internal_report)
+        release = publish_one(output, flows, wanted.out, asked, writing=writing, internal_report=wanted.internal_report)
+        if wanted.zones_of is not None:
+            _say_loss(output, release, wanted.new_map_at)
         return
     slices.check()
+    if slices.fold_time:
+        with output.working("Reading") as progress:
+            timed = read_slices(source, progress=progress, **slices.reading(), **how).folded()
+        publish_one(output, timed, wanted.out, asked, writing=writing, internal_report=wanted.internal_report)
+        return
     if wanted.internal_report is not None:
         raise ParameterError("--internal-report is for a single matrix. Hint: for slices use --internal-profile.")
     with output.working("Reading") as progress:
@@ -145,9 +191,31 @@ def anonymize(output: Output, source: str, **given: Any) -> None:
     publish_slices(output, sliced, wanted.out, slices, asked, writing)
 
 
+def _say_loss(output: Output, release: Any, new_map_at: float) -> None:
+    from flowveil.series.loss import loss_against_best
+
+    if output.quiet:
+        return
+    with output.working("Measuring against the best map"):
+        loss = loss_against_best(release)
+    output.say(*(["There is no better map of these trips."] if loss is None else loss.in_words(new_map_at)))
+
+
+def _cut_by_matrix(slices: SliceOptions, source: str, chosen: str | None) -> SliceOptions:
+    """Several matrices of an OMX file become slices, unless trips are cut otherwise or one is chosen."""
+    if slices.by or not source.casefold().endswith(".omx") or not Path(source).is_file():
+        return slices
+    from flowveil.reading.matrices import MATRIX, matrix_names
+
+    several = len(listed(chosen) if chosen else matrix_names(Path(source))) > 1
+    return replace(slices, by=(MATRIX,)) if several else slices
+
+
 def _asked(wanted: _Wanted, slices: SliceOptions, thresholds: dict[str, Any]) -> dict[str, Any]:
     """What the library is asked for: the method, its options and the thresholds."""
-    name = wanted.method or ("odkanon" if slices.common_zones else "twincut")
+    if wanted.zones_of is not None:
+        return _asked_of_zones(wanted, thresholds)
+    name = wanted.method or ("odkanon" if slices.common_zones else "paircut" if slices.fold_time else "twincut")
     on_tree = {} if wanted.hierarchy is None else {"hierarchy": wanted.hierarchy}
     method, parsed = find_method(name), method_options(name, wanted.options)
     _refuse_thresholds(method)
@@ -156,6 +224,14 @@ def _asked(wanted: _Wanted, slices: SliceOptions, thresholds: dict[str, Any]) ->
     if method.promises != "k":
         return {"method": name, **on_tree, **parsed}
     return {"method": name, **on_tree, **thresholds, "protect": thresholds["protect"] or None, **parsed}
+
+
+def _asked_of_zones(wanted: _Wanted, thresholds: dict[str, Any]) -> dict[str, Any]:
+    """The same where the zones are those of an earlier release: there is no method, and it has no options."""
+    if wanted.options:
+        raise ParameterError("--option is for a method, and --zones-of has none. Hint: leave it out.")
+    chosen = {"method": wanted.method, "hierarchy": wanted.hierarchy, "zones_of": FrozenMap.of(wanted.zones_of)}
+    return {**chosen, **thresholds, "protect": thresholds["protect"] or None}
 
 
 def _refuse_thresholds(method: Method) -> None:

@@ -29,13 +29,16 @@ _SETTINGS = ("methods", "max_suppressed", "time_limit", "hierarchy")
 @click.option(
     "--option", "options", multiple=True, metavar="METHOD.NAME=VALUE", help="Option of a method (repeatable)."
 )
+@click.option("--time", metavar="COLUMN", help="Column of the time, with --every and --fold-time.")
+@click.option("--every", metavar="STEP", help="Step of time that is folded: hour, weekday-hour, 1h, ...")
+@click.option("--fold-time", is_flag=True, help="Compare several weights of an hour: fine places against short times.")
 @hierarchy
 @click.option("--out", type=PLACE, required=True, help="Folder of the tables and the page; not for publication.")
 @reading
 @with_output
 def compare(output: Output, source: str, out: str, **given: Any) -> None:
     """Run several methods and k on INPUT: tables, trade-off charts, maps side by side. Internal."""
-    from flowveil.api import read_trips
+    from flowveil.api import read_slices, read_trips
     from flowveil.experiments.comparison import compare_flows
     from flowveil.experiments.comparison_tables import check_folder, to_markdown
 
@@ -43,15 +46,22 @@ def compare(output: Output, source: str, out: str, **given: Any) -> None:
     settings["k"] = _steps(given.pop("k"))
     settings["protect"] = given.pop("protect") or None
     settings["options"] = _options_by_method(given.pop("options"))
+    times = {name: given.pop(name) for name in ("time", "every")}
+    if given.pop("fold_time") != all(times.values()) or any(times.values()) != all(times.values()):
+        raise ParameterError("--fold-time, --time and --every are given together here, or none of them.")
     check_folder(out)
     with output.working("Reading") as progress:
-        flows = read_trips(source, progress=progress, **reading_of(given))
+        if all(times.values()):
+            flows = read_slices(source, progress=progress, **times, **reading_of(given)).folded()
+        else:
+            flows = read_trips(source, progress=progress, **reading_of(given))
     with output.working("Comparing") as progress:
         found = compare_flows(flows, progress=progress, **settings)
     folder = found.write(out)
+    said = {"columns": flows.intake.columns, "notes": list(flows.intake.notes)}
     runs = [{"method": r.method, "k": r.k, "protect": list(r.protect), "status": r.status} for r in found.runs]
-    output.result({"comparison": str(folder), "runs": runs})
-    output.say(*flows.intake.about_persons())
+    output.result({"comparison": str(folder), "runs": runs, **said})
+    output.say(*flows.intake.about_reading())
     output.say(to_markdown(found), f"Page: {folder / 'comparison.html'}")
 
 

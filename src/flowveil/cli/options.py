@@ -77,6 +77,8 @@ reading = options(
     click.option("--zones-tile", metavar="COLUMN", help="The map's column of zone codes."),
     click.option("--zones-parent", metavar="COLUMN", help="The map's column of each zone's parent."),
     click.option("--zones-levels", metavar="A,B,...", help="The map's nested codes, coarsest to finest."),
+    click.option("--zones-lat", metavar="COLUMN", help="The map's column of the latitude of each zone's centre."),
+    click.option("--zones-lon", metavar="COLUMN", help="The map's column of the longitude."),
     click.option("--zones-name", metavar="COLUMN", help="The map's column of zone names."),
     click.option("--zones-root", metavar="CODE", help="Code of a root above several topmost zones."),
     click.option(
@@ -84,6 +86,10 @@ reading = options(
         metavar="AREA",
         help="Only trips inside west,south,east,north, H3 cells separated by commas, or the polygons of a file.",
     ),
+    click.option("--matrix", metavar="A,B,...", help="Matrices of an OMX file [default: all, each as a slice]."),
+    click.option("--lookup", metavar="NAME", help="Lookup of an OMX file that has the codes of the zones."),
+    click.option("--wide", is_flag=True, default=None, help="INPUT is a CSV matrix: a column for each destination."),
+    click.option("--remote", is_flag=True, default=None, help="Allow INPUT to be an address: s3:// or https://."),
     click.option("--same-zones", is_flag=True, default=None, help="One set of zones for origins and destinations."),
     click.option("--max-dropped", type=float, help="Largest share of unusable rows [default: 0.05]."),
     click.option("--skip-unknown", is_flag=True, default=None, help="Leave out rows whose tile is unknown."),
@@ -111,6 +117,15 @@ def reading_of(given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
+def reading_like(zones_of: str, how: dict[str, Any]) -> dict[str, Any]:
+    """How to read trips for the zones of an earlier release: as that one was read, where nothing else is said."""
+    from flowveil.release.frozen import FrozenMap
+
+    about = FrozenMap.of(zones_of).about
+    like = {"resolution": about["resolution"], "same_zones": about["same_zones"]}
+    return {**{name: value for name, value in like.items() if value}, **how}
+
+
 hierarchy = click.option(
     "--hierarchy",
     metavar="|".join(HIERARCHIES),
@@ -128,6 +143,11 @@ slicing = options(
         multiple=True,
         metavar="STEP",
         help="One matrix for each step: 15min, 1h, day, weekday-hour, ... (repeatable: days and their hours).",
+    ),
+    click.option("--time-format", metavar="FORMAT", help="How times are written, as for strptime: '%d/%m/%y %H:%M'."),
+    click.option("--timezone", metavar="NAME", help="Local time for Unix times and times with a zone [UTC]."),
+    click.option(
+        "--fold-time", is_flag=True, help="Put steps together where they are too small, cell by cell (paircut)."
     ),
     click.option("--total", is_flag=True, help="Also publish the matrix of all slices together."),
     click.option("--common-zones", is_flag=True, help="The same zones for all slices; totals are sums of them."),
@@ -150,6 +170,9 @@ class SliceOptions:
     by_many: bool
     time: str | None
     every: tuple[str, ...]
+    time_format: str | None
+    timezone: str | None
+    fold_time: bool
     total: bool
     common_zones: bool
     accept_differencing: bool
@@ -159,7 +182,14 @@ class SliceOptions:
     @property
     def asked_for(self) -> bool:
         """Whether there is anything to cut by, or an option that needs it."""
-        needing = self.total or self.common_zones or self.internal_profile is not None
+        needing = (
+            self.total
+            or self.common_zones
+            or self.fold_time
+            or self.internal_profile is not None
+            or self.time_format
+            or self.timezone
+        )
         return bool(self._attributes() or self.time or self.every or needing)
 
     def check(self) -> None:
@@ -169,11 +199,37 @@ class SliceOptions:
         check_slice_columns(self._attributes(), time=self.time, every=self.every[0] if self.every else None)
         if self.internal_profile is not None and not self.every:
             raise ParameterError("--internal-profile needs slices by time. Hint: use --time and --every.")
+        if self.fold_time:
+            self._check_fold()
+
+    def _check_fold(self) -> None:
+        """Refuse what makes several matrices: times that fold make one."""
+        several = {
+            "--by": bool(self._attributes()),
+            "a second --every": len(self._steps()) > 1,
+            "--total": self.total,
+            "--common-zones": self.common_zones,
+            "--accept-differencing": self.accept_differencing,
+            "--internal-profile": self.internal_profile is not None,
+        }
+        given = [name for name, is_given in several.items() if is_given]
+        if given or not self.every:
+            found = f"found {', '.join(given)}" if given else "no --every was given"
+            raise ParameterError(
+                f"--fold-time makes one matrix of cells that have times, of one --time and one --every; {found}."
+            )
 
     def reading(self) -> dict[str, Any]:
         """What reading needs to know."""
         every = self._steps()[0] if self.every else None
-        return {"by": self._attributes(), "by_many": self.by_many, "time": self.time, "every": every}
+        return {
+            "by": self._attributes(),
+            "by_many": self.by_many,
+            "time": self.time,
+            "every": every,
+            "time_format": self.time_format,
+            "timezone": self.timezone,
+        }
 
     def publishing(self) -> dict[str, Any]:
         """What anonymising needs to know."""

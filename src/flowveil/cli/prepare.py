@@ -11,16 +11,27 @@ from flowveil.cli.output import Output, with_output
 
 
 @click.command()
-@click.argument("name", metavar="netmob25|porto|nyc-tlc|gps")
+@click.argument("name", metavar="netmob25|porto|nyc-tlc|gps|cdr")
 @click.argument("source", type=PLACE, metavar="SRC")
 @click.option("--out", type=PLACE, required=True, metavar="FILE", help="Parquet file of the trips.")
 @click.option("--individuals", type=PLACE, metavar="FILE", help="netmob25: the file of individuals.")
 @click.option("--zones", type=PLACE, metavar="FILE", help="nyc-tlc: the zone table.")
-@click.option("--person", metavar="COLUMN", help="gps: column that identifies the person.")
-@click.option("--time", metavar="COLUMN", help="gps: column of the time.")
+@click.option("--person", metavar="COLUMN", help="gps, cdr: column that identifies the person.")
+@click.option("--time", metavar="COLUMN", help="gps, cdr: column of the time.")
+@click.option("--time-format", metavar="FORMAT", help="gps, cdr: how times are written, as for strptime.")
+@click.option("--timezone", metavar="NAME", help="gps, cdr: local time for Unix times and times with a zone [UTC].")
 @click.option("--lat", metavar="COLUMN", help="gps: column of the latitude.")
 @click.option("--lon", metavar="COLUMN", help="gps: column of the longitude.")
-@click.option("--gap", type=float, metavar="SECONDS", help="gps, netmob25: a trip ends at such a gap.")
+@click.option("--trip", metavar="COLUMN", help="gps: column that marks the points of a trip; no trip is cut then.")
+@click.option("--antenna", metavar="COLUMN", help="cdr: column of the antenna.")
+@click.option("--antennas", type=PLACE, metavar="FILE", help="cdr: table of antennas with latitude and longitude.")
+@click.option("--stay", type=float, metavar="SECONDS", help="cdr: a visit that is an end of a trip takes so long.")
+@click.option(
+    "--handover", type=float, metavar="SECONDS", help="cdr: to another antenna and back within this: no trip."
+)
+@click.option(
+    "--gap", type=float, metavar="SECONDS", help="gps, netmob25: a trip ends at such a gap; cdr: longest trip."
+)
 @click.option("--dwell", type=float, metavar="SECONDS", help="gps: a trip ends at such a stay; 0: at gaps only.")
 @click.option("--dwell-radius", type=float, metavar="METRES", help="gps: points within this distance are one place.")
 @with_output

@@ -50,7 +50,8 @@ def n_unlisted_pairs(release: Release) -> int:
     Pairs of the finest published zones, and of the zones beside them in which trips were seen, that no published cell
     covers. Where hopeless flows were taken out of published cells, each holds further pairs: flows are hopeless
     together, in pairs of nodes so many levels above the tiles. Cells that are boxes overlap and leave flows out
-    anywhere: there, pairs of tiles count.
+    anywhere: there, pairs of tiles count. Where time is folded, a pair is a triple: with the finest published
+    intervals, and with steps beside them.
     """
     plan, cells, flows = release.plan, release.cells, release.input
     if not isinstance(plan.origin_zones, NodeZones) or not isinstance(plan.destination_zones, NodeZones):
@@ -59,7 +60,11 @@ def n_unlisted_pairs(release: Release) -> int:
     n_d, in_d = _finest(
         plan.destination_zones, cells.destination, flows.destinations, flows.destination, plan.destination_zone
     )
-    pairs = n_o * n_d - int(np.sum(in_o * in_d))
+    n_t, in_t = 1, np.ones(1, np.int64)
+    if plan.timed is not None and flows.time is not None:
+        tree = plan.timed.times.tree
+        n_t, in_t = _finest(NodeZones(tree, plan.timed.time), cells.origin, tree, flows.time, plan.origin_zone)
+    pairs = n_o * n_d * n_t - int(np.sum(in_o * in_d * in_t))
     levels = plan.suppression.levels
     if levels is not None:
         lifted_o = _n_lifted(flows.origins, levels)[plan.origin_zones.nodes[cells.origin]]
@@ -83,7 +88,7 @@ def _finest(zones: NodeZones, used: Ints, tree: Hierarchy, tile: Ints, zone: Int
     np.add.at(edges, tree.leaf_start[nodes], 1)
     np.add.at(edges, tree.leaf_stop[nodes], -1)
     beside = (np.cumsum(edges) == 0)[tile]
-    n_beside = min(len(np.unique_values(zone[beside])), len(np.unique_values(tile[beside])))
+    n_beside = min(len(np.unique_values(zones.nodes[zone[beside]])), len(np.unique_values(tile[beside])))
     own = zones.nodes[used]
     return int(finest.sum()) + n_beside, before[tree.stop[own]] - before[own]
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from flowveil.disclosure.unlisted import n_unlisted_pairs, within_reach
 from flowveil.measures import MEASURES, combine, listed, of_published_table
-from flowveil.measures.measure import Secret, Values
+from flowveil.measures.measure import Secret, Subject, Values
 from flowveil.release.sliced import n_people
 from flowveil.release.zones import NodeZones
 from flowveil.slices import stacked
@@ -338,10 +338,8 @@ def _reason_to_withhold_losses(releases: Iterable[Release]) -> str | None:
 
 
 def n_merged_cells(release: Release) -> int:
-    """How many published cells cover more than one pair of tiles: the terms that the losses are the sum of."""
-    plan, cells = release.plan, release.cells
-    pairs = plan.origin_zones.size[cells.origin].astype(np.int64) * plan.destination_zones.size[cells.destination]
-    return int(np.count_nonzero(pairs > 1))
+    """How many published cells cover more than one pair of tiles, or step: the terms that the losses are the sum of."""
+    return int(np.count_nonzero(Subject(release, "trips").places > 1))
 
 
 def is_even_inside(release: Release) -> bool:
@@ -370,8 +368,11 @@ def coarse_zones(release: Release) -> tuple[NDArray[np.bool_], NDArray[np.bool_]
 
 
 def n_coarse_cells(release: Release) -> int:
-    """How many published cells may cover more than one pair of tiles."""
+    """How many published cells may cover more than one pair of tiles, or more than one step of time."""
     origins, destinations = coarse_zones(release)
+    timed = release.plan.timed
+    if timed is not None:
+        origins = origins | ~timed.times.tree.is_leaf[timed.time]
     return int(np.count_nonzero(origins[release.cells.origin] | destinations[release.cells.destination]))
 
 

@@ -76,6 +76,10 @@ def read_trips(
     partition_columns: str | Sequence[str] = (),
     person_case: str = "fold",
     same_zones: bool = False,
+    matrix: str | Sequence[str] = (),
+    lookup: str | None = None,
+    wide: bool = False,
+    remote: bool = False,
     engine: str = "duckdb",
     progress: Progress | None = None,
 ) -> Flows:
@@ -92,8 +96,9 @@ def read_trips(
     the people of its flow; ``intake.nobody`` counts such rows.
 
     Args:
-        source: a path to .csv, .tsv, .txt (also .gz) or .parquet, a folder or pattern of Parquet files, or a
-            pyarrow, pandas, polars or geopandas table. CSV files are UTF-8 with a first line of names.
+        source: a path to .csv, .tsv, .txt (also .gz), .parquet or .omx, a folder or pattern of Parquet or of text
+            files with the same columns, or a pyarrow, pandas, polars or geopandas table. Text files are UTF-8 with a
+            first line of names.
         resolution: H3 resolution of the tiles. Given tiles that are finer are lifted to it; coarser ones keep
             their own, and ``intake.resolution`` says so.
         origin: latitude and longitude column of the origin, ``"lat,lon"`` or a pair. Usual names are
@@ -103,10 +108,10 @@ def read_trips(
         destination_tile: the same for the destination.
         person: column that says who travelled; usual names are recognised, an empty text means none.
         weight: column with the weight of a row: of its one trip, or of all its trips where there is a trips
-            column. Usual names are recognised, an empty text means none. Weights are summed in steps of
-            2**-20.
-        trips: column that says how many trips a row stands for. ``trips``, ``n_trips`` and ``count`` are
-            recognised beside tile columns only; an empty text means none.
+            column. Never guessed: columns that may hold one are named in ``intake.notes``, unless an empty text
+            says that there is none. Weights are summed in steps of 2**-20.
+        trips: column that says how many trips a row stands for; without it a row is one trip. Never guessed, like the
+            weight.
         zones: a map of the user's own whose zones are the tiles, instead of H3 cells: what `read_zones` returns, or
             what it takes. The ends are then codes of its zones, or, where the map has outlines, coordinates: a point on
             a border belongs to the zone with the smallest code, rows with a point in no zone are left out and counted.
@@ -121,6 +126,11 @@ def read_trips(
             and so is the safe side; ``keep`` counts them as different.
         same_zones: give both ends one tree, over the tiles seen at either. Methods then make one set of zones for both
             ends; those that cannot refuse.
+        matrix: of an OMX file, the matrix to read, ``"a,b"`` or a list. Several are never added up: cut by them with
+            `read_slices` and ``by="matrix"``.
+        lookup: of an OMX file, the lookup with the codes of the zones, where there are several.
+        wide: take a text file for a matrix: the first column has the origins, and there is one for each destination.
+        remote: allow an address (``s3://``, ``https://``) of Parquet on another machine, by DuckDB's extension httpfs.
         engine: who reads; see `ENGINES`.
         progress: called now and then with the share that is read, from 0 to 1.
 
@@ -145,6 +155,10 @@ def read_trips(
         partition_columns=partition_columns,
         person_case=person_case,
         same_zones=same_zones,
+        matrix=matrix,
+        lookup=lookup,
+        wide=wide,
+        remote=remote,
     )
     return read_flows(source, reading, engine=engine, progress=progress).whole
 
@@ -156,6 +170,8 @@ def read_slices(
     time: str | None = None,
     every: str | None = None,
     by_many: bool = False,
+    time_format: str | None = None,
+    timezone: str | None = None,
     resolution: int = 10,
     origin: str | Sequence[str] | None = None,
     destination: str | Sequence[str] | None = None,
@@ -171,14 +187,18 @@ def read_slices(
     partition_columns: str | Sequence[str] = (),
     person_case: str = "fold",
     same_zones: bool = False,
+    matrix: str | Sequence[str] = (),
+    lookup: str | None = None,
+    wide: bool = False,
+    remote: bool = False,
     engine: str = "duckdb",
     progress: Progress | None = None,
 ) -> SlicedFlows:
     """Read a trip table into the flows of each slice: of each segment, each step of time, or both.
 
     All slices are over the same two hierarchies. Rows whose time or attribute is missing are left out and counted.
-    Times may be timestamps, dates, text, or Unix seconds (milliseconds and microseconds are recognised by their size);
-    those with a zone are taken in UTC, those without as they stand.
+    Times may be timestamps, dates, text in one of the usual forms, or Unix seconds, milliseconds or microseconds; the
+    whole column must have one form (see `flowveil.reading.times`).
 
     Args:
         source: as for `read_trips`.
@@ -189,6 +209,9 @@ def read_slices(
         by_many: allow attributes with more than 50 values, or more than one for 100 rows. They are refused otherwise: a
             column like an identifier makes matrices of one contributor each. `anonymize_slices` refuses more than one
             combination of attributes for 100 rows likewise. Times are not concerned.
+        time_format: format of ``strptime`` for times in text that are not recognised, or could be read in two ways.
+        timezone: name such as ``Europe/Paris``: times with a zone and Unix times are taken in its local time, in UTC
+            without it. Times without a zone are taken as they stand.
 
     All other arguments are those of `read_trips`.
 
@@ -201,6 +224,8 @@ def read_slices(
         time=time,
         every=every,
         by_many=by_many,
+        time_format=time_format,
+        timezone=timezone,
         resolution=resolution,
         origin=origin,
         destination=destination,
@@ -216,6 +241,10 @@ def read_slices(
         partition_columns=partition_columns,
         person_case=person_case,
         same_zones=same_zones,
+        matrix=matrix,
+        lookup=lookup,
+        wide=wide,
+        remote=remote,
     )
     # A reading may have no slices; who asks for slices without naming any has forgotten something.
     check_slice_columns(reading.columns.by, time=reading.columns.time, every=reading.every)

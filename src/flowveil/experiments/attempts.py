@@ -162,5 +162,7 @@ def warm_up(flows: Flows, asked: Mapping[str, Any]) -> None:
         destinations=flows.destinations,
         intake=flows.intake,
         whole_map=flows.whole_map,
+        times=flows.times,
+        time=None if flows.time is None else flows.time[: len(cells)],
     )
     attempt(small, {**asked, "k": 2})

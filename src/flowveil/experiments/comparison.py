@@ -20,13 +20,17 @@ import numpy as np
 import pyarrow as pa
 
 from flowveil import workers
+from flowveil.errors import InfeasibleError
 from flowveil.experiments.attempts import FAILED, attempt, check_runs, listed, methods_of, on_tree, warm_up
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee, default_units
 from flowveil.methods import find_method
+from flowveil.methods.paircut import usual_time_weight
 from flowveil.progress import lines_every
 from flowveil.report.frontier import rounded_points
+from flowveil.report.slices import overview
 from flowveil.report.summary import summarize
+from flowveil.times import TIME_COLUMNS
 from flowveil.zoning.refinement import refined
 
 if TYPE_CHECKING:
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
 
 #: How a run may end besides those of an attempt.
 TIMED_OUT = "timed out"
+#: Where time is folded: what an hour is worth, in terms of what it is worth by default.
+WEIGHTS = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,7 @@ class Run:
 
     Attributes:
         method, k, protect: what was run.
+        time_weight: where time is folded, how many tiles an hour is worth; else None.
         status: ``done``, ``infeasible``, ``timed out`` or ``failed``.
         reason: why it is not done; None where it is.
         seconds: what the method and its recount took, without starting a process and compiling; None where it is not
@@ -65,6 +72,12 @@ class Run:
     flows: pa.Table | None = None
     zones: pa.Table | None = None
     homogeneous: bool = True
+    time_weight: float | None = None
+
+    @property
+    def name(self) -> str:
+        """The method and, where time is folded, what an hour is worth."""
+        return self.method if self.time_weight is None else f"{self.method}, 1 h = {self.time_weight:g} tiles"
 
     @property
     def protection(self) -> str:
@@ -144,6 +157,10 @@ def compare_flows(
         DataError: the data has no persons or weights that a protection needs.
     """
     wanted_methods = methods_of(methods, same_zones=flows.same_zones)
+    if methods == "all" and flows.times is not None:
+        wanted_methods = [method for method in wanted_methods if method.folds]
+    for method in wanted_methods:
+        method.check_times(flows)
     steps = sorted({k} if isinstance(k, int) else set(k))
     wanted = default_units(flows) if protect is None else protect
     protections = [tuple(listed(p, "+")) for p in ([wanted] if isinstance(wanted, str) else wanted)]
@@ -161,11 +178,12 @@ def compare_flows(
             "protect": units,
             "max_suppressed": max_suppressed,
             **on_tree(m, hierarchy),
-            **(options or {}).get(m.name, {}),
+            **own,
         }
         for units in protections
         for step in steps
         for m in wanted_methods
+        for own in _weighed(flows, step, units, max_suppressed, (options or {}).get(m.name, {}))
     ]
     swept = [{"k": a["k"], "protect": a["protect"]} for a in asked if a["method"].name == "twincut"]
     tasks: list[dict[str, Any]] = [*asked, *({**s, "hierarchy": hierarchy} for s in swept)]
@@ -186,12 +204,29 @@ def compare_flows(
     )
 
 
+def _weighed(
+    flows: Flows, k: int, protect: Sequence[str], max_suppressed: float, options: Mapping[str, Any]
+) -> list[Mapping[str, Any]]:
+    """The options of a method; where time is folded and nobody says what an hour is worth, with several weights.
+
+    They show what finer places cost in wider times: the weight that a run takes by itself, and parts and multiples.
+    """
+    if flows.times is None or options.get("time_weight") is not None:
+        return [options]
+    guarantee = Guarantee.resolve(flows, k=k, protect=protect)
+    try:
+        own = usual_time_weight(guarantee.prepare(flows), guarantee, max_suppressed)
+    except InfeasibleError:
+        return [options]
+    return [{**options, "time_weight": own * factor} for factor in WEIGHTS]
+
+
 # ---- one run -----------------------------------------------------------------------------------------------------
 
 
 def _run(asked: Mapping[str, Any], ended: workers.Ended, time_limit: float) -> Run:
     """What came of a task."""
-    named = {"method": asked["method"].name, "k": asked["k"], "protect": asked["protect"]}
+    named = {"method": asked["method"].name, **{name: asked.get(name) for name in ("k", "protect", "time_weight")}}
     if ended.how == workers.LATE:
         return Run(**named, status=TIMED_OUT, reason=f"stopped after {time_limit:,g} seconds")
     if ended.how == workers.LOST:
@@ -225,6 +260,9 @@ def _result(flows: Flows, asked: Mapping[str, Any]) -> dict[str, Any]:
     if release is None:
         return {"status": made.status, "reason": made.reason}
     report = summarize(release)
+    flows_table = release.flows
+    if release.kind == "folded":
+        flows_table = overview(flows_table, TIME_COLUMNS, None)
     basis, error = release.guarantee.basis, "mean_generalization_error"
     return {
         "status": made.status,
@@ -233,7 +271,7 @@ def _result(flows: Flows, asked: Mapping[str, Any]) -> dict[str, Any]:
         # This page is for the data holder: the error by which methods are compared is on it whatever it reveals.
         "measures": {**report["measures"][basis], error: _exact_error(release, basis)},
         "withheld": tuple(n for n in (report["withheld"] or {}).get("measures", {}).get(basis, ()) if n != error),
-        "flows": release.flows,
+        "flows": flows_table,
         "zones": release.zones,
         "homogeneous": release.plan.homogeneous,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ _COLUMNS = (
     ("n_origin_zones", "origin zones", 0),
     ("n_destination_zones", "destination zones", 0),
     ("mean_generalization_error", "error (tiles)", 1),
+    ("mean_time_width_h", "width (h)", 2),
     ("generalization_distance_m", "moved (m)", 0),
     ("reconstruction_loss", "reconstruction loss", 3),
     ("distribution_distance", "distribution distance", 3),
@@ -37,7 +39,17 @@ _COLUMNS = (
     ("k_people", "fewest people", 0),
 )
 
-_HEADS = ("method", "k", "protects", "seconds", *(head for _, head, _ in _COLUMNS))
+_HEADS = ("method", "k", "protects", "seconds")
+
+
+def _columns(comparison: Comparison) -> list[tuple[str, str, int]]:
+    """The measures of these runs: widths of time are only known where time is folded."""
+    folded = any(run.time_weight is not None for run in comparison.runs)
+    return [column for column in _COLUMNS if folded or column[0] != "mean_time_width_h"]
+
+
+def _heads(comparison: Comparison) -> tuple[str, ...]:
+    return (*_HEADS, *(head for _, head, _ in _columns(comparison)))
 
 
 def write_comparison(comparison: Comparison, directory: str | PathLike[str]) -> Path:
@@ -71,13 +83,13 @@ def to_table(comparison: Comparison) -> pa.Table:
     """One row a run; full digits; a measure that is withheld is empty and named in the last column but one."""
     runs = comparison.runs
     columns = {
-        "method": [run.method for run in runs],
+        "method": [run.name for run in runs],
         "k": [run.k for run in runs],
         "protect": [run.protection for run in runs],
         "status": [run.status for run in runs],
         "seconds": [None if run.seconds is None else round(run.seconds, 3) for run in runs],
         "basis": [run.basis for run in runs],
-        **{key: [run.measures.get(key) for run in runs] for key, _, _ in _COLUMNS},
+        **{key: [run.measures.get(key) for run in runs] for key, _, _ in _columns(comparison)},
         "withheld": [" ".join(run.withheld) for run in runs],
         "reason": [run.reason for run in runs],
     }
@@ -103,19 +115,20 @@ def to_latex(comparison: Comparison) -> str:
 
 def to_html(comparison: Comparison) -> str:
     """The page."""
-    return render_comparison(comparison, heads=_HEADS, rows=_sheet(comparison).rows, internal=INTERNAL)
+    return render_comparison(comparison, heads=_heads(comparison), rows=_sheet(comparison).rows, internal=INTERNAL)
 
 
 def _sheet(comparison: Comparison) -> Sheet:
-    right = frozenset(range(len(_HEADS))) - {0, 2}
-    return Sheet(_HEADS, tuple(tuple(_entries(run)) for run in comparison.runs), right=right)
+    heads, columns = _heads(comparison), _columns(comparison)
+    right = frozenset(range(len(heads))) - {0, 2}
+    return Sheet(heads, tuple(tuple(_entries(run, columns)) for run in comparison.runs), right=right)
 
 
-def _entries(run: Run) -> list[str]:
-    head = [run.method, str(run.k), run.protection]
+def _entries(run: Run, columns: Sequence[tuple[str, str, int]]) -> list[str]:
+    head = [run.name, str(run.k), run.protection]
     if run.seconds is None:
-        return [*head, run.status, *("" for _ in _COLUMNS)]
-    return [*head, f"{run.seconds:.2f}", *(_entry(run, key, digits) for key, _, digits in _COLUMNS)]
+        return [*head, run.status, *("" for _ in columns)]
+    return [*head, f"{run.seconds:.2f}", *(_entry(run, key, digits) for key, _, digits in columns)]
 
 
 def _entry(run: Run, key: str, digits: int) -> str:

@@ -27,6 +27,7 @@ _COARSENESS = ("mean_generalization_error", "generalization_distance_m")
 _NAMES = {
     "odkanon": "ODkAnon", "atg-dual": "ATG-Dual", "atg-soft": "ATG-Soft", "oigh": "OIGH", "mondrian": "Mondrian",
     "glove": "Glove", "glove-sk": "Glove-sk", "twincut": "TwinCut", "suppression": "Suppression", "laplace": "Laplace",
+    "paircut": "PairCut", "curvecut": "CurveCut",
 }  # fmt: skip
 
 

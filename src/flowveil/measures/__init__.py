@@ -12,7 +12,7 @@ import numpy as np
 
 from flowveil.measures import counts, floor, privacy, reconstruction, spatial
 from flowveil.measures.measure import Measure, Slices, Subject, Values
-from flowveil.measures.utility import AVERAGE_CLASS, DISCERNIBILITY, MEAN_ERROR
+from flowveil.measures.utility import AVERAGE_CLASS, DISCERNIBILITY, MEAN_ERROR, TIME_WIDTH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +29,7 @@ MEASURES: dict[str, Measure] = {
         *counts.MEASURES,
         *privacy.MEASURES,
         MEAN_ERROR,
+        TIME_WIDTH,
         *floor.MEASURES,
         *spatial.MEASURES,
         *reconstruction.MEASURES,
@@ -39,9 +40,10 @@ MEASURES: dict[str, Measure] = {
 }
 
 
-def listed(*, noisy: bool) -> list[Measure]:
-    """The measures of noisy counts, or of exact ones."""
-    return [m for m in MEASURES.values() if (m.of_noise != "absent" if noisy else m.of_counts)]
+def listed(*, noisy: bool, folded: bool = False) -> list[Measure]:
+    """The measures of noisy counts, or of exact ones; those of times only where they fold."""
+    own = [m for m in MEASURES.values() if (m.of_noise != "absent" if noisy else m.of_counts)]
+    return [m for m in own if folded or not m.of_times]
 
 
 def measure(release: Matrix) -> dict[str, Values]:
@@ -58,8 +60,9 @@ def measure(release: Matrix) -> dict[str, Values]:
 
 
 def _measured(subject: Subject) -> Values:
-    noisy = subject.release.kind == "noisy"
-    return {m.key: None if noisy and m.of_noise == "void" else m.compute(subject) for m in listed(noisy=noisy)}
+    noisy, folded = subject.release.kind == "noisy", subject.release.kind == "folded"
+    own = listed(noisy=noisy, folded=folded)
+    return {m.key: None if noisy and m.of_noise == "void" else m.compute(subject) for m in own}
 
 
 def of_published_table(release: NoisyRelease) -> Values:

@@ -15,6 +15,13 @@ def _combined_share(slices: Slices, _: str) -> float:
     return 1 - float(slices.shown.sum()) / slices.total if slices.total else 0.0
 
 
+def _n_own_zones(subject: Subject, end: str) -> int:
+    """How many zones cells use: with times that fold, a place in several intervals is one."""
+    used, plan = np.unique_values(getattr(subject.release.cells, end)), subject.release.plan
+    timed = plan.timed if end == "origin" else None
+    return len(used) if timed is None else len(np.unique_values(timed.nodes[used]))
+
+
 def _n_zones(slices: Slices, end: str) -> int:
     codes: set[str] = set()
     for release in slices.releases:
@@ -27,7 +34,8 @@ MEASURES = (
     Measure(
         key="n_cells",
         title="Published cells",
-        meaning="Pairs of an origin zone and a destination zone in flows.parquet.",
+        meaning="Rows of flows.parquet: pairs of an origin zone and a destination zone, where time is folded each "
+        "with an interval of time.",
         compute=lambda subject: len(subject.release.cells),
         combine=added,
         of_noise="published",
@@ -37,7 +45,7 @@ MEASURES = (
         key="n_origin_zones",
         title="Origin zones",
         meaning="Different areas where published trips start.",
-        compute=lambda subject: len(np.unique_values(subject.release.cells.origin)),
+        compute=lambda subject: _n_own_zones(subject, "origin"),
         combine=lambda slices, _: _n_zones(slices, "origin"),
         of_noise="published",
         whole=True,
@@ -46,7 +54,7 @@ MEASURES = (
         key="n_destination_zones",
         title="Destination zones",
         meaning="Different areas where published trips end.",
-        compute=lambda subject: len(np.unique_values(subject.release.cells.destination)),
+        compute=lambda subject: _n_own_zones(subject, "destination"),
         combine=lambda slices, _: _n_zones(slices, "destination"),
         of_noise="published",
         whole=True,

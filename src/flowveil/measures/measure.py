@@ -90,6 +90,13 @@ class Subject:
             plan.destination_zones.size[cells.destination].astype(np.float64),
         )
 
+    @cached_property
+    def places(self) -> Floats:
+        """The pairs of tiles that each published cell covers; where time is folded, in each of its steps."""
+        size_o, size_d = self.sizes
+        timed = self.release.plan.timed
+        return size_o * size_d if timed is None else size_o * size_d * timed.steps[self.release.cells.origin]
+
 
 @dataclass(frozen=True, eq=False)
 class Slices:
@@ -173,6 +180,7 @@ class Measure:
         of_noise: what it is of noisy counts.
         of_counts: whether it is listed for exact counts.
         whole: whether it is a whole number.
+        of_times: whether it is listed only where time is folded.
     """
 
     key: str
@@ -185,6 +193,7 @@ class Measure:
     of_noise: OfNoise = "absent"
     of_counts: bool = True
     whole: bool = False
+    of_times: bool = False
 
     def published(self, value: Value) -> Value:
         """The value as it is published."""

@@ -89,8 +89,7 @@ def _distance(subject: Subject, scale: float) -> float | None:
     if subject.total == 0 or scale == 0:
         return None
     release, covering = subject.release, subject.share(_covered)
-    size_o, size_d = subject.sizes
-    pairs = size_o * size_d
+    pairs = subject.places
     original: NDArray[Any] = release.input.volume(subject.basis) / subject.total
     each = release.cells.volume(subject.basis) / scale / pairs
     on_flows = np.abs(covering.rebuild(each, len(original)) - original).sum()

@@ -32,6 +32,25 @@ def mean_error(subject: Subject) -> float | None:
     return float(np.sum(subject.volume * (size_o + size_d)) / subject.published) if subject.published else None
 
 
+def _time_width(subject: Subject) -> float | None:
+    """The hours of a cell's interval of time, averaged over the published volume."""
+    timed = subject.release.plan.timed
+    if timed is None or not subject.published:
+        return None
+    return float(np.sum(subject.volume * timed.hours[subject.release.cells.origin]) / subject.published)
+
+
+#: A reader can compute it from flows.parquet, so it reveals nothing.
+TIME_WIDTH = Measure(
+    key="mean_time_width_h",
+    title="Mean width of time (h)",
+    meaning="How long the interval of time of a cell is, averaged over the published volume.",
+    compute=_time_width,
+    combine=None,
+    digits=4,
+    of_times=True,
+)
+
 MEAN_ERROR = Measure(
     key="mean_generalization_error",
     title="Mean generalisation error",

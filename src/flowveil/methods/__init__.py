@@ -13,6 +13,7 @@ from typing import Any
 
 from flowveil.errors import ParameterError, did_you_mean
 from flowveil.methods.atg import atg_dual, atg_soft
+from flowveil.methods.curvecut import curvecut
 from flowveil.methods.glove import glove, glove_sk
 from flowveil.methods.laplace import laplace
 from flowveil.methods.method import Method
@@ -45,6 +46,7 @@ METHODS: dict[str, Method] = {
             paircut,
             "the finest cells that do not intersect, within the limit on suppression (ours)",
             homogeneous=False,
+            folds=True,
             hierarchy="halves",
         ),
         Method(
@@ -89,6 +91,13 @@ METHODS: dict[str, Method] = {
             "glove-sk",
             glove_sk,
             "scikit-learn's clustering, blind to volumes (baseline, Matet et al. 2023)",
+            homogeneous=False,
+            hierarchy=None,
+        ),
+        Method(
+            "curvecut",
+            curvecut,
+            "the finest boxes, which overlap, within the limit on suppression (ours, after Ghinita et al. 2007)",
             homogeneous=False,
             hierarchy=None,
         ),

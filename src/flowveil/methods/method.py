@@ -25,6 +25,7 @@ class Method:
         one_cut: the function that gives both ends the same zones, with the same options; None where the method cannot.
         promises: ``k``: every cell hides so many; or ``epsilon``: noisy counts under differential privacy, to which k,
             protect and max_suppressed mean nothing.
+        folds: it can put steps of time together, cell by cell.
         hierarchy: the tree it works on unless another is asked for; None for a method that works on no tree, to which
             the question means nothing.
     """
@@ -34,6 +35,7 @@ class Method:
     summary: str
     homogeneous: bool = True
     promises: Literal["k", "epsilon"] = "k"
+    folds: bool = False
     one_cut: Callable[..., Any] | None = None
     hierarchy: Refinement | None = "h3"
 
@@ -67,6 +69,15 @@ class Method:
                     f"Method '{self.name}' has no option '{name}'; allowed: {allowed}."
                     + did_you_mean(name, self.options)
                 )
+
+    def check_times(self, flows: Flows) -> None:
+        """Refuse times that fold where the method cannot put them together.
+
+        Raises:
+            ParameterError: the flows have times, and the method does not fold them.
+        """
+        if flows.times is not None and not self.folds:
+            raise ParameterError(f"Method '{self.name}' cannot fold time. Hint: --method paircut does.")
 
     def refuse_thresholds(self, given: Sequence[str]) -> None:
         """Say that a method that adds noise keeps no thresholds, rather than ignore that somebody asked for them.
@@ -104,6 +115,7 @@ class Method:
             **asked,
             "options": {**defaults, **options},
             **flows.intake.parameters(),
+            **({} if flows.times is None else {"slices": {"every": flows.times.every, "fold_time": True}}),
         }
 
     def parse_option(self, name: str, text: str) -> Any:
@@ -118,6 +130,9 @@ class Method:
         if text.lower() in ("none", "") and len(choices) < len(typing.get_args(hint)):
             return None
         for kind in choices:
+            # One of several forms may be a word, such as the 'auto' of a number that is chosen by the method.
+            if typing.get_origin(kind) is Literal and text in typing.get_args(kind):
+                return text
             try:
                 return _PARSERS[kind](text)
             except (ValueError, KeyError):

@@ -1,4 +1,4 @@
-"""Divisions of the pair (root, root): what PairCut optimises over.
+"""Divisions of the pair (root, root), or of a triple with the root of times: what PairCut optimises over.
 
 A cell is a pair of an origin node and a destination node. Starting with everything in one cell, a cell is published,
 divided into the children of its origin node, divided into the children of its destination node, or suppressed; so the
@@ -13,12 +13,15 @@ too, so the safe pairs are all that is needed: with a price ``m`` on a suppresse
 where pairs that are not safe save nothing. One pass from the deepest pairs up finds the largest saving, exactly; a
 walk down from the root finds the cells. Pairs are numbered by the sum of their depths, so that both parents of a pair
 are one level above it and every pass is a few whole-column steps a level.
+
+Where time is a third end a pair is a triple, and there is one more sum, over the children of its node of times.
+Nothing here depends on how many ends there are: `ENDS` names them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -26,17 +29,19 @@ from numpy.typing import NDArray
 
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
-from flowveil.hierarchy import Floats, Ints
+from flowveil.hierarchy import Floats, Hierarchy, Ints
 from flowveil.methods.safe_pairs import Level, safe_levels, sketch
 from flowveil.methods.twin_trees import DEEPEST, Goal, Objective, PairCost
 
 Positions = NDArray[np.int64]
 Actions = NDArray[np.int8]
-#: Called with pairs of one level and the sums over their children at each end; returns what each pair is worth.
-Settle = Callable[[slice, Floats, Floats], Floats]
+#: Called with pairs of one level and the sums over their children, a row for each end; returns what each is worth.
+Settle = Callable[[slice, Floats], Floats]
 
-#: What is done with a pair.
-SUPPRESS, PUBLISH, DIVIDE_ORIGIN, DIVIDE_DESTINATION = np.arange(4, dtype=np.int8)
+#: The ends along which a pair can be divided.
+ENDS = ("origin", "destination", "time")
+#: What is done with a pair; from `DIVIDE` on it is divided along the first end, the second, the third.
+SUPPRESS, PUBLISH, DIVIDE = np.arange(3, dtype=np.int8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,9 +65,9 @@ class PairTable:
     """The safe pairs, numbered by the sum of their depths, then by origin and destination node.
 
     Attributes:
-        origin, destination: the nodes, of the full hierarchies.
+        node: the nodes, of the full hierarchies, a row for each of the `ENDS` that there are.
         volume, cost: of each pair as a cell.
-        up_origin, up_destination: the pair with the parent at that end; the number of pairs where there is none.
+        up: the pair with the parent at each end; the number of pairs where there is none.
         level: the pairs of the i-th sum of depths are the slice ``level[i]:level[i + 1]``.
         found: which of the levels of the walk a pair was found in; ``start`` and ``stop``: its flows there.
         orders: the sorted flows of each level of the walk.
@@ -70,12 +75,10 @@ class PairTable:
         thinned: a tree was so deep that nodes were left out.
     """
 
-    origin: Ints
-    destination: Ints
+    node: tuple[Ints, ...]
     volume: Floats
     cost: Floats
-    up_origin: Positions
-    up_destination: Positions
+    up: tuple[Positions, ...]
     level: tuple[int, ...]
     found: Ints
     start: Positions
@@ -85,13 +88,17 @@ class PairTable:
     thinned: bool
 
     @classmethod
-    def of(cls, flows: Flows, guarantee: Guarantee, goal: Goal) -> PairTable | None:
-        """Find the safe pairs; None where there is none."""
+    def of(cls, flows: Flows, guarantee: Guarantee, goal: Goal, *, time_weight: float = 0.0) -> PairTable | None:
+        """Find the safe pairs, or triples where the flows have times; None where there is none."""
+        ends = [(flows.origins, flows.origin), (flows.destinations, flows.destination)]
+        if flows.times is not None and flows.time is not None:
+            ends.append((flows.times.tree, flows.time))
+        # Steps of time are no places: how many there are says nothing of the locations of a cell.
+        asked = (guarantee, guarantee, replace(guarantee, locations=None))
         sketches = [
-            sketch(tree, tile, flows, guarantee, max_depth=DEEPEST)
-            for tree, tile in ((flows.origins, flows.origin), (flows.destinations, flows.destination))
+            sketch(tree, tile, flows, own, max_depth=DEEPEST) for (tree, tile), own in zip(ends, asked, strict=False)
         ]
-        price = PairCost(flows, guarantee.basis, goal, *sketches)
+        price = PairCost(flows, guarantee.basis, goal, sketches, time_weight=time_weight)
         levels: list[Level] = []
         costs: list[Floats] = []
         for level in safe_levels(flows, guarantee, *sketches):
@@ -99,25 +106,18 @@ class PairTable:
             costs.append(price.cost(level))
         if not levels:
             return None
-        origin = np.concatenate([level.origin for level in levels])
-        destination = np.concatenate([level.destination for level in levels])
-        tree_o, tree_d = sketches[0].tree, sketches[1].tree
-        depth = tree_o.depth[origin].astype(np.int64) + tree_d.depth[destination]
-        width = np.int64(tree_d.n_nodes)
-        key = origin.astype(np.int64) * width + destination
-        order = np.lexsort((key, depth))
-        key, depth, origin, destination = key[order], depth[order], origin[order], destination[order]
+        trees = [s.tree for s in sketches]
+        node = [np.concatenate([getattr(level, end) for level in levels]) for end in ENDS[: len(trees)]]
+        depth = np.sum([t.depth[n].astype(np.int64) for t, n in zip(trees, node, strict=True)], axis=0)
+        order = np.lexsort((_key(node, trees), depth))
+        depth, node = depth[order], [n[order] for n in node]
         bounds = (0, *(np.flatnonzero(depth[1:] != depth[:-1]) + 1).tolist(), len(depth))
-        above_o = np.where(origin > 0, tree_o.parent[origin].astype(np.int64) * width + destination, -1)
-        above_d = np.where(destination > 0, origin.astype(np.int64) * width + tree_d.parent[destination], -1)
         total = float(np.sum(flows.volume(guarantee.basis)))
         return cls(
-            origin=sketches[0].node[origin],
-            destination=sketches[1].node[destination],
+            node=tuple(s.node[n] for s, n in zip(sketches, node, strict=True)),
             volume=np.concatenate([level.volume for level in levels]).astype(np.float64)[order],
             cost=np.concatenate(costs)[order],
-            up_origin=_find_above(key, above_o, bounds),
-            up_destination=_find_above(key, above_d, bounds),
+            up=tuple(_find_above(_key(node, trees), _above(node, trees, end), bounds) for end in range(len(trees))),
             level=bounds,
             found=np.repeat(np.arange(len(levels), dtype=np.int32), [len(level.origin) for level in levels])[order],
             start=np.concatenate([level.start for level in levels])[order],
@@ -145,12 +145,14 @@ class PairTable:
         action = np.empty(len(self), dtype=np.int8)
         whole = price * self.volume - self.cost
 
-        def settle(here: slice, along_o: Floats, along_d: Floats) -> Floats:
-            finer = np.maximum(along_o, along_d)
-            divided = np.where(along_o >= along_d, DIVIDE_ORIGIN, DIVIDE_DESTINATION)
+        def settle(here: slice, along: Floats) -> Floats:
+            finer = along.max(axis=0)
+            # The first end on ties.
+            divided = DIVIDE + along.argmax(axis=0).astype(np.int8)
             own = whole[here]
             action[here] = np.where(own >= np.maximum(finer, 0.0), PUBLISH, np.where(finer > 0.0, divided, SUPPRESS))
-            return np.maximum(np.maximum(own, finer), 0.0)
+            worth: Floats = np.maximum(np.maximum(own, finer), 0.0)
+            return worth
 
         self._upwards(settle)
         return self.follow(action)
@@ -184,11 +186,7 @@ class PairTable:
             return base
         replaced = np.zeros(len(self) + 1, dtype=np.bool_)
         replaced[chosen] = True
-        for first, last in pairwise(self.level[1:]):
-            here = slice(first, last)
-            up_o, up_d = self.up_origin[here], self.up_destination[here]
-            replaced[here] |= replaced[up_o] & (np.append(other.action, SUPPRESS)[up_o] == DIVIDE_ORIGIN)
-            replaced[here] |= replaced[up_d] & (np.append(other.action, SUPPRESS)[up_d] == DIVIDE_DESTINATION)
+        self._follow_down(np.append(other.action, SUPPRESS), replaced)
         found = self.follow(np.where(replaced[:-1], other.action, base.action))
         return found if self.score(found) < self.score(base) else base
 
@@ -205,38 +203,32 @@ class PairTable:
         return cell
 
     def _upwards(self, settle: Settle) -> None:
-        """Call ``settle(pairs, sum along origins, sum along destinations)`` from the deepest level up.
+        """Call ``settle(pairs, sums along each end)`` from the deepest level up.
 
-        It returns what each pair adds to the sums of the two pairs above it.
+        It returns what each pair adds to the sums of the pairs above it.
         """
-        above_o: Floats = np.zeros(0)
-        above_d: Floats = np.zeros(0)
+        along: Floats = np.zeros((len(self.up), self.level[-1] - self.level[-2]))
         for number in range(len(self.level) - 2, -1, -1):
             first, last = self.level[number], self.level[number + 1]
             here = slice(first, last)
-            if number == len(self.level) - 2:
-                above_o = above_d = np.zeros(last - first)
-            value = settle(here, above_o, above_d)
+            value = settle(here, along)
             if number:
                 before = self.level[number - 1]
                 size = first - before
-                # One place more for pairs that have none above them at an end.
-                above_o, above_d = (
-                    np.bincount(np.minimum(up[here] - before, size), weights=value, minlength=size + 1)[:size].astype(
-                        np.float64, copy=False
-                    )
-                    for up in (self.up_origin, self.up_destination)
-                )
+                along = np.empty((len(self.up), size))
+                for end, up in enumerate(self.up):
+                    # One place more for pairs that have none above them at an end.
+                    at = np.minimum(up[here] - before, size)
+                    along[end] = np.bincount(at, weights=value, minlength=size + 1)[:size]
 
     def _below(self, action: Actions, values: Floats) -> Floats:
         """For each pair, the sum over the cells that these actions make of it."""
         sums = np.empty(len(self))
 
-        def settle(here: slice, along_o: Floats, along_d: Floats) -> Floats:
+        def settle(here: slice, along: Floats) -> Floats:
             done = action[here]
-            sums[here] = np.select(
-                [done == PUBLISH, done == DIVIDE_ORIGIN, done == DIVIDE_DESTINATION], [values[here], along_o, along_d]
-            )
+            divided = [done == DIVIDE + end for end in range(len(along))]
+            sums[here] = np.select([done == PUBLISH, *divided], [values[here], *along])
             return sums[here]
 
         self._upwards(settle)
@@ -244,16 +236,31 @@ class PairTable:
 
     def _reached(self, one: Actions, other: Actions) -> NDArray[np.bool_]:
         """The pairs that two walks from the root both come to on the same way."""
-        same = np.append(np.where(one == other, one, SUPPRESS), SUPPRESS)
         reached = np.zeros(len(self) + 1, dtype=np.bool_)
         reached[0] = True
+        self._follow_down(np.append(np.where(one == other, one, SUPPRESS), SUPPRESS), reached)
+        return reached[:-1]
+
+    def _follow_down(self, action: Actions, marked: NDArray[np.bool_]) -> None:
+        """Mark what these actions make of the marked pairs, down to the last."""
         for first, last in pairwise(self.level[1:]):
             here = slice(first, last)
-            up_o, up_d = self.up_origin[here], self.up_destination[here]
-            reached[here] = (reached[up_o] & (same[up_o] == DIVIDE_ORIGIN)) | (
-                reached[up_d] & (same[up_d] == DIVIDE_DESTINATION)
-            )
-        return reached[:-1]
+            for end, up in enumerate(self.up):
+                marked[here] |= marked[up[here]] & (action[up[here]] == DIVIDE + end)
+
+
+def _key(node: Sequence[Ints], trees: Sequence[Hierarchy]) -> Positions:
+    """One number for each pair; those of a level sort by time, origin and destination."""
+    key = np.zeros(len(node[0]), dtype=np.int64)
+    for end in (2, 0, 1) if len(node) > 2 else (0, 1):
+        key = key * trees[end].n_nodes + node[end]
+    return key
+
+
+def _above(node: Sequence[Ints], trees: Sequence[Hierarchy], end: int) -> Positions:
+    """The key of the pair with the parent at an end; -1 where that is a root."""
+    lifted = [*node[:end], np.maximum(trees[end].parent[node[end]], 0), *node[end + 1 :]]
+    return np.where(node[end] > 0, _key(lifted, trees), -1)
 
 
 def _find_above(key: Positions, above: Positions, bounds: tuple[int, ...]) -> Positions:

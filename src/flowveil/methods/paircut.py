@@ -9,19 +9,26 @@ are nearly tied at that price.
 Guaranteed: never over the budget; never worse than ATG-Dual, ODkAnon's volume-budget cut, OIGH or TwinCut without its
 local search at the same budget; never further from the best division than the proven gap in the notes says (a gap of
 0.01: no division is finer by more than 1 %). The same input gives the same cells on every machine.
+
+Where the flows have times, time is a third tree and a cell may be divided along it too. What is made small is then the
+error plus ``time_weight`` tiles for every hour of a cell's time, never more than for the matrix of all times at once.
+By default an hour is worth as many tiles as the error of that matrix, to a power of two: whatever the size of tiles,
+the mean width of times then stays near two hours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from flowveil.errors import FlowveilError, InfeasibleError
+from flowveil.errors import FlowveilError, InfeasibleError, ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
+from flowveil.hierarchy import Ints
 from flowveil.methods.atg import atg_dual
 from flowveil.methods.odkanon import volume_budget_cuts
 from flowveil.methods.oigh import oigh
@@ -30,7 +37,10 @@ from flowveil.methods.pruning import dual_multiplier
 from flowveil.methods.twin_trees import Goal
 from flowveil.methods.twincut import FrontierPoint, check_goal, plan_of_cuts, score, twincut
 from flowveil.release.plan import Plan
-from flowveil.release.zones import NodeZones
+from flowveil.release.zones import NodeZones, TimedZones
+
+if TYPE_CHECKING:
+    from flowveil.times import Times
 
 #: Prices, as shares of the best one, whose divisions are tried when the rest of the budget is spent.
 NEARBY = (1 - 1e-9, 0.999, 0.997, 0.99, 0.97, 0.93, 0.85, 0.7, 0.5)
@@ -43,6 +53,7 @@ def paircut(
     max_suppressed: float = 0.1,
     objective: Goal = "error",
     spend: bool = True,
+    time_weight: float | None = None,
 ) -> Plan:
     """Plan the finest cells that do not intersect and suppress at most a share of the volume.
 
@@ -55,9 +66,12 @@ def paircut(
             ``cells`` (as many published cells as possible).
         spend: whether the rest of the budget is spent on nearly tied pairs, and other methods of the class are
             compared at the end.
+        time_weight: where time is folded, how many tiles an hour is worth: a lower one gives finer places and wider
+            times. By default the error of the matrix of all times at once, to a power of two.
     """
     check_goal(objective)
-    table = PairTable.of(flows, guarantee, objective)
+    weight = _time_weight(flows, guarantee, max_suppressed, objective, time_weight)
+    table = PairTable.of(flows, guarantee, objective, time_weight=weight)
     budget = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
     price = None if table is None else dual_multiplier(table, budget)
     if table is None or price is None:
@@ -72,10 +86,40 @@ def paircut(
             found = table.improve(found, table.divide(price * share), budget - found.suppressed)
     # Rounding may put the score a hair below its bound.
     gap = max(table.score(found) / bound - 1, 0.0) if bound > 0 else None
-    plan = _plan(flows, table, found, {"proven_gap": gap})
+    notes = {"proven_gap": gap} if flows.times is None else {"proven_gap": gap, "time_weight": weight}
+    plan = _plan(flows, table, found, notes)
     if spend and (gap is None or gap > 1e-12 or table.thinned):
+        if flows.times is not None:
+            return _or_all_times(flows, guarantee, max_suppressed, objective, weight, plan)
         return _best_of_class(flows, guarantee, max_suppressed, objective, plan)
     return plan
+
+
+def _time_weight(
+    flows: Flows, guarantee: Guarantee, max_suppressed: float, objective: Goal, given: float | None
+) -> float:
+    """How many tiles an hour is worth; nothing where flows have no times."""
+    if flows.times is None:
+        if given is not None:
+            raise ParameterError("time_weight is for times that fold. Hint: add --fold-time, or leave it out.")
+        return 0.0
+    if objective == "metres":
+        raise ParameterError(
+            "Metres cannot be weighed against hours; with --fold-time the objective is error, reconstruction or cells."
+        )
+    if given is not None and not 0 <= given < np.inf:
+        raise ParameterError(f"time_weight must be a number of tiles from 0 on; found {given}.")
+    if given is not None or objective != "error":
+        return float(given or 0.0)
+    return usual_time_weight(flows, guarantee, max_suppressed)
+
+
+def usual_time_weight(flows: Flows, guarantee: Guarantee, max_suppressed: float) -> float:
+    """How many tiles an hour is worth where nobody says: the error of the matrix of all times, to a power of two."""
+    whole, _ = _at_all_times(flows)
+    plan = paircut(whole, guarantee, max_suppressed=max_suppressed, spend=False)
+    # Coarse, so that the weight says little of the error, which is not always published.
+    return float(2.0 ** np.rint(np.log2(score(whole, plan, guarantee.basis, "error"))))
 
 
 def proven_score(table: PairTable, price: float, budget: float) -> float:
@@ -129,26 +173,77 @@ def _worth(table: PairTable, price: float) -> tuple[float, Division]:
 
 def _plan(flows: Flows, table: PairTable, found: Division, notes: dict[str, Any]) -> Plan:
     cell = table.flows_of(found.published, len(flows))
-    kept = cell >= 0
-    ends = []
-    for tree, tile, node in (
-        (flows.origins, flows.origin, table.origin),
-        (flows.destinations, flows.destination, table.destination),
-    ):
-        # A suppressed flow lies in no cell; its tiles stand for its zones.
-        own = np.where(kept, node[found.published[np.maximum(cell, 0)]], tree.leaf_node[tile])
-        used, zone = np.unique(own, return_inverse=True)
-        ends.append((zone.astype(np.int32), NodeZones(tree, used.astype(np.int32))))
-    (origin, origins), (destination, destinations) = ends
+    pair = found.published[np.maximum(cell, 0)]
+    ends = [(flows.origins, flows.origin), (flows.destinations, flows.destination)]
+    if flows.times is not None and flows.time is not None:
+        ends.append((flows.times.tree, flows.time))
+    # A suppressed flow lies in no cell; its tiles stand for its zones.
+    own = [
+        np.where(cell >= 0, node[pair], tree.leaf_node[tile])
+        for (tree, tile), node in zip(ends, table.node, strict=True)
+    ]
+    return _plan_of_nodes(flows, own, cell >= 0, notes)
+
+
+def _plan_of_nodes(flows: Flows, own: Sequence[Ints], kept: NDArray[np.bool_], notes: Mapping[str, Any]) -> Plan:
+    """The plan that puts every flow into these nodes: of origins, of destinations and of times, if any."""
+    used, destination = np.unique(own[1], return_inverse=True)
+    if flows.times is None:
+        nodes, origin = np.unique(own[0], return_inverse=True)
+        origins = NodeZones(flows.origins, nodes.astype(np.int32))
+    else:
+        wide = flows.times.tree.n_nodes
+        pairs, origin = np.unique(own[0].astype(np.int64) * wide + own[2], return_inverse=True)
+        node, time = np.divmod(pairs, wide)
+        origins = TimedZones(flows.origins, node.astype(np.int32), flows.times, time.astype(np.int32))
     return Plan(
-        origin_zone=origin,
-        destination_zone=destination,
+        origin_zone=origin.astype(np.int32),
+        destination_zone=destination.astype(np.int32),
         kept=kept,
         origin_zones=origins,
-        destination_zones=destinations,
+        destination_zones=NodeZones(flows.destinations, used.astype(np.int32)),
         homogeneous=False,
         notes=notes,
     )
+
+
+def _or_all_times(
+    flows: Flows, guarantee: Guarantee, max_suppressed: float, goal: Goal, weight: float, plan: Plan
+) -> Plan:
+    """The plan, or that of all times at once where a budget left unspent let it be better."""
+    whole, row = _at_all_times(flows)
+    coarse = paircut(whole, guarantee, max_suppressed=max_suppressed, objective=goal)
+    kept = coarse.kept[row]
+    own = [
+        np.where(kept, cast("NodeZones", zones).nodes[zone[row]], tree.leaf_node[tile])
+        for tree, tile, zones, zone in (
+            (flows.origins, flows.origin, coarse.origin_zones, coarse.origin_zone),
+            (flows.destinations, flows.destination, coarse.destination_zones, coarse.destination_zone),
+        )
+    ]
+    own.append(np.where(kept, np.int32(0), cast("Times", flows.times).tree.leaf_node[flows.time]))
+    other = _plan_of_nodes(flows, own, kept, plan.notes)
+    found = [score(flows, p, guarantee.basis, goal, time_weight=weight) for p in (plan, other)]
+    return other if found[1] < found[0] - 1e-12 * abs(found[0]) else plan
+
+
+def _at_all_times(flows: Flows) -> tuple[Flows, Ints]:
+    """The flows without their times, and where each of them went."""
+    merged = flows.merge(flows.origin, flows.destination, flows.origins.n_tiles, flows.destinations.n_tiles)
+    cells = merged.cells
+    whole = Flows(
+        cells.origin,
+        cells.destination,
+        cells.trips,
+        cells.weight,
+        cells.people,
+        cells.tiles,
+        origins=flows.origins,
+        destinations=flows.destinations,
+        intake=flows.intake,
+        whole_map=flows.whole_map,
+    )
+    return whole, merged.row
 
 
 def _best_of_class(flows: Flows, guarantee: Guarantee, max_suppressed: float, goal: Goal, plan: Plan) -> Plan:

@@ -5,6 +5,9 @@ are disjoint, so each depth pair has at most volume / k, and a pair can only be 
 by walking down from the roots: for every origin depth the flows are sorted once by (origin node, destination tile); a
 pair is then a run of rows, its children are runs inside it, and sums are differences of prefix sums. Only safe runs
 are divided.
+
+Where time is a third end, a pair is a triple with a node of the tree of times, and the same is done at every depth of
+that tree, the flows sorted by (node of times, origin node, destination tile).
 """
 
 from __future__ import annotations
@@ -110,6 +113,7 @@ class Level:
         cells: their trips, weights and people; the ends are those nodes.
         order: the flows sorted by origin node, then destination leaf.
         start, stop: the flows of each pair are that slice of ``order``.
+        time: nodes of the sketch of times, where time is an end; else None.
     """
 
     origin: Ints
@@ -118,6 +122,7 @@ class Level:
     order: Positions
     start: Positions
     stop: Positions
+    time: Ints | None = None
 
     def positions(self) -> tuple[Positions, Positions]:
         """The positions in ``order`` of the flows of all pairs, and the pair of each."""
@@ -132,22 +137,69 @@ class Level:
         return self.order[position], pair
 
 
-def safe_levels(flows: Flows, guarantee: Guarantee, origins: Sketch, destinations: Sketch) -> Iterator[Level]:
-    """Walk over all depth pairs that have safe pairs, destination depths downwards within each origin depth."""
+def safe_levels(
+    flows: Flows, guarantee: Guarantee, origins: Sketch, destinations: Sketch, times: Sketch | None = None
+) -> Iterator[Level]:
+    """Walk over all depth pairs that have safe pairs, destination depths downwards within each origin depth.
+
+    With a sketch of times, the walk is repeated at each of its depths. Nodes of times that may not be named
+    (`nameable`) have no safe pairs.
+    """
     walk = _Walk(flows, guarantee, destinations)
-    leaf_o = origins.leaf_of_tile[flows.origin]
-    depth_o = origins.tree.depth[origins.tree.leaf_node]
+    everything = np.arange(len(flows))
+    if times is None:
+        yield from _down_origins(walk, origins, everything, None)
+        return
+    assert flows.time is not None
+    named = nameable(flows, guarantee, times)
+    for node, deep in _upwards(times.tree):
+        of_flow = node[times.leaf_of_tile[flows.time]]
+        yield from _down_origins(
+            walk, origins, everything[(deep[times.leaf_of_tile[flows.time]]) & named[of_flow]], of_flow
+        )
+
+
+def nameable(flows: Flows, guarantee: Guarantee, times: Sketch) -> NDArray[np.bool_]:
+    """Which nodes of times may be published: where persons are known, k of them travelled then, whatever is protected.
+
+    The same is asked of a slice: a time of few people would say of them when they travelled. It is monotone like every
+    unit: a node that holds one that may be published may be published too.
+    """
+    named = np.ones(times.tree.n_nodes, dtype=np.bool_)
+    if flows.people is None or flows.time is None:
+        return named
+    leaf = times.leaf_of_tile[flows.time][flows.people.cell]
+    for node, deep in _upwards(times.tree):
+        rows = deep[leaf]
+        pair = np.unique(np.stack((node[leaf][rows], flows.people.person[rows])), axis=1)
+        count = np.bincount(pair[0], minlength=len(named))
+        here = np.unique(node[deep])
+        named[here] = count[here] >= guarantee.k
+    return named
+
+
+def _upwards(tree: Hierarchy) -> Iterator[tuple[Ints, NDArray[np.bool_]]]:
+    """For each depth from the deepest up: the node above every leaf, and which leaves are so deep."""
+    depth_of_leaf = tree.depth[tree.leaf_node]
+    node = tree.leaf_node.copy()
+    for depth in range(tree.max_depth, -1, -1):
+        deep = depth_of_leaf >= depth
+        yield node, deep
+        node = np.where(deep, tree.lift(node), node)
+
+
+def _down_origins(walk: _Walk, origins: Sketch, order: Positions, time: Ints | None) -> Iterator[Level]:
+    """The safe pairs of these flows, by origin depth; within the node of times of each flow."""
+    leaf_o = origins.leaf_of_tile[walk.flows.origin]
     # From the deepest up: every order is then a few sorted runs away from the next.
-    order = np.arange(len(flows))
-    node = origins.tree.leaf_node.copy()
-    for depth in range(origins.tree.max_depth, -1, -1):
-        deep = depth_o >= depth
-        key = node[leaf_o[order]].astype(np.int64) * destinations.tree.n_tiles + walk.leaf_d[order]
+    for node, deep in _upwards(origins.tree):
+        key = node[leaf_o[order]].astype(np.int64) * walk.tree.n_tiles + walk.leaf_d[order]
+        if time is not None:
+            key += time[order].astype(np.int64) * (origins.tree.n_nodes * walk.tree.n_tiles)
         if _falls(key):
             order = order[np.argsort(key, kind="stable")]
         here = order if deep.all() else order[deep[leaf_o[order]]]
-        yield from walk.down(here, node[leaf_o[here]])
-        node = np.where(deep, origins.tree.lift(node), node)
+        yield from walk.down(here, node[leaf_o[here]], None if time is None else time[here])
 
 
 def _falls(values: NDArray[Any]) -> bool:
@@ -165,8 +217,8 @@ class _Walk:
         self.meet = Meeting.of(self.tree)
         self.ancestor = _ancestors(self.tree)
 
-    def down(self, order: Positions, node_o: Ints) -> Iterator[Level]:
-        """The safe pairs of one origin depth, by destination depth."""
+    def down(self, order: Positions, node_o: Ints, node_t: Ints | None) -> Iterator[Level]:
+        """The safe pairs of one origin depth, and one depth of times, by destination depth."""
         flows = self.flows
         leaf = self.leaf_d[order]
         n = len(order)
@@ -174,6 +226,8 @@ class _Walk:
             return
         new_o = np.ones(n, dtype=np.bool_)
         new_o[1:] = node_o[1:] != node_o[:-1]
+        if node_t is not None:
+            new_o[1:] |= node_t[1:] != node_t[:-1]
         # From which destination depth on a row is in another pair than the row before it.
         parts = np.zeros(n, dtype=np.int32)
         parts[1:] = np.where(new_o[1:], 0, self.meet.depth(leaf[:-1], leaf[1:]) + 1)
@@ -215,7 +269,8 @@ class _Walk:
             if len(start) == 0:
                 return
             volume = cells.volume(self.guarantee.basis)[safe]
-            yield Level(origin[safe], destination[safe], volume, order, start, stop)
+            time = None if node_t is None else node_t[start]
+            yield Level(origin[safe], destination[safe], volume, order, start, stop, time)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

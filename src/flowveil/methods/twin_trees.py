@@ -9,6 +9,7 @@ zones only.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -162,7 +163,7 @@ class TwinTrees:
             for tree, tile in ((flows.origins, flows.origin), (flows.destinations, flows.destination))
         )
         total = float(np.sum(flows.volume(guarantee.basis)))
-        price = PairCost(flows, guarantee.basis, goal, *sketches)
+        price = PairCost(flows, guarantee.basis, goal, sketches)
         found = [
             (level.origin, level.destination, level.volume, price.cost(level))
             for level in safe_levels(flows, guarantee, *sketches)
@@ -205,7 +206,7 @@ class TwinTrees:
         # Without rows `bincount` forgets that weights are floats.
         cost = np.bincount(node, weights=fixed.cost[rows], minlength=len(free)).astype(np.float64)
         volume = np.bincount(node, weights=fixed.volume[rows], minlength=len(free)).astype(np.float64)
-        return Costs(free, self.objective, cost, volume)
+        return Costs(free, self.objective, cost, volume, evaluated={}, halves={}, answered={})
 
 
 def _occurring(reduced: Sketch, nodes: Ints) -> tuple[Positions, Positions]:
@@ -241,12 +242,23 @@ class Costs:
     """What the nodes of one tree cost and publish, the other cut being fixed. One tree's half of the problem.
 
     The three-fold view (``evaluate``, ``lost``) is what `dual_multiplier` asks for.
+
+    Attributes:
+        axis: the tree.
+        objective: what is minimised.
+        cost, volume: of each node.
+        evaluated: priced cost and suppressed volume by price, as far as they were asked for.
+        halves: best cuts by price, as far as somebody keeps them here.
+        answered: what `best_within` found, by price, score to beat and number of choices, likewise.
     """
 
     axis: TwinAxis
     objective: Objective
     cost: Floats
     volume: Floats
+    evaluated: dict[float, tuple[float, float]]
+    halves: dict[float, Half]
+    answered: dict[tuple[float, float, int | None], Any]
 
     @property
     def lost(self) -> float:
@@ -267,8 +279,10 @@ class Costs:
 
     def evaluate(self, multiplier: float) -> tuple[float, float]:
         """Smallest cost with this price on what is suppressed, and the volume suppressed."""
-        half = self.at(multiplier)
-        return half.cost + multiplier * half.suppressed, half.suppressed
+        if multiplier not in self.evaluated:
+            half = self.halves.get(multiplier) or self.at(multiplier)
+            self.evaluated[multiplier] = half.cost + multiplier * half.suppressed, half.suppressed
+        return self.evaluated[multiplier]
 
     def of(self, cut: Positions) -> tuple[float, float]:
         """Cost and suppressed volume of a cut."""
@@ -296,13 +310,30 @@ class Half:
 
 
 class PairCost:
-    """The cost of safe pairs, level by level."""
+    """The cost of safe pairs, level by level.
 
-    def __init__(self, flows: Flows, basis: str, goal: Goal, origins: Sketch, destinations: Sketch) -> None:
+    Where time is an end, an hour of a pair's time costs as much as ``time_weight`` tiles, and a flow is spread over the
+    steps of its time as it is over tiles.
+    """
+
+    def __init__(
+        self,
+        flows: Flows,
+        basis: str,
+        goal: Goal,
+        sketches: Sequence[Sketch],
+        *,
+        time_weight: float = 0.0,
+    ) -> None:
         self.goal = goal
         self.flows = flows
         self.volume = flows.volume(basis).astype(np.float64)
-        self.sketches = (origins, destinations)
+        self.sketches = sketches
+        self.steps: Floats = np.ones(1)
+        self.time_cost: Floats = np.zeros(1)
+        if len(sketches) > 2 and flows.times is not None:
+            self.steps = sketches[2].size.astype(np.float64)
+            self.time_cost = time_weight * flows.times.hours[sketches[2].node]
         self.moved: dict[tuple[int, int], Floats] = {}
 
     def cost(self, level: Level) -> Floats:
@@ -312,10 +343,12 @@ class PairCost:
         if self.goal == "cells":
             return np.full(len(size_o), -1.0)
         if self.goal == "error":
-            cost: Floats = level.volume * (size_o + size_d)
+            wide = 0.0 if level.time is None else self.time_cost[level.time]
+            cost: Floats = level.volume * (size_o + size_d + wide)
             return cost
         if self.goal == "reconstruction":
-            return self._scattered(level, size_o * size_d)
+            steps = 1.0 if level.time is None else self.steps[level.time]
+            return self._scattered(level, size_o * size_d * steps)
         return self._moved(level)
 
     def _scattered(self, level: Level, places: Floats) -> Floats:

@@ -46,6 +46,9 @@ PATIENCE = 30
 #: Nearly tied nodes that are combined when a changed cut is tried out.
 PROBED = 40
 
+#: Numbers of earlier evaluations that the search remembers: 128 MB.
+MOST_REMEMBERED = 16_000_000
+
 #: Steps of the path of prices, and how far it reaches from where it starts.
 PATH = np.exp2(np.arange(-6, 7) / 4)
 
@@ -116,8 +119,11 @@ def check_goal(goal: str) -> None:
         raise ParameterError(f"objective must be one of {', '.join(get_args(Goal))}; found {goal!r}.")
 
 
-def score(flows: Flows, plan: Plan, basis: str, goal: Goal) -> float:
-    """What a plan of whole cells comes to, counted anew from the flows and not by the search; smaller is better."""
+def score(flows: Flows, plan: Plan, basis: str, goal: Goal, *, time_weight: float = 0.0) -> float:
+    """What a plan of whole cells comes to, counted anew from the flows and not by the search; smaller is better.
+
+    Where cells have times, an hour of them counts as much as ``time_weight`` tiles, and they are spread over steps too.
+    """
     kept = plan.kept
     volume = flows.volume(basis).astype(np.float64)
     published = float(np.sum(volume[kept]))
@@ -125,7 +131,8 @@ def score(flows: Flows, plan: Plan, basis: str, goal: Goal) -> float:
         return np.inf
     size_o, size_d = plan.origin_zones.size[plan.origin_zone], plan.destination_zones.size[plan.destination_zone]
     if goal == "error":
-        return float(np.sum((volume * (size_o + size_d))[kept])) / published
+        hours = 0.0 if plan.timed is None else time_weight * plan.timed.hours[plan.origin_zone]
+        return float(np.sum((volume * (size_o + size_d + hours))[kept])) / published
     if goal == "metres":
         metres = metres_moved(flows.origins, flows.origin, plan.origin_zones.centers(plan.origin_zone))
         metres += metres_moved(
@@ -138,6 +145,8 @@ def score(flows: Flows, plan: Plan, basis: str, goal: Goal) -> float:
         return -float(len(cells.origin))
     # Each pair of tiles of a cell gets an even share of it; flows that are not published get nothing.
     pairs = plan.origin_zones.size[cells.origin].astype(np.float64) * plan.destination_zones.size[cells.destination]
+    if plan.timed is not None:
+        pairs = pairs * plan.timed.steps[cells.origin]
     each = cells.sum(volume) / pairs
     on_flows = np.abs(np.append(each, 0.0)[cells.row] - volume).sum()
     on_empty_pairs = np.sum((pairs - np.bincount(cells.row[kept], minlength=len(each))) * each)
@@ -241,6 +250,8 @@ class Search:
     stopped_early: bool = False
     keep_points: bool = True
     points: list[tuple[float, float]] = field(default_factory=list)
+    known: dict[tuple[int, bytes], Costs] = field(default_factory=dict)
+    remembered: int = 0
 
     def __post_init__(self) -> None:
         roots = (np.zeros(1, np.int64), np.zeros(1, np.int64))
@@ -249,14 +260,34 @@ class Search:
     # ---- evaluating ------------------------------------------------------------------------------------------
 
     def _given(self, end: int, cut: Positions) -> Costs:
-        costs = self.trees.given(end, cut)
+        """What the other tree costs with this cut fixed. The search comes back to few cuts again and again."""
+        key = end, cut.tobytes()
+        costs = self.known.get(key)
+        if costs is None:
+            self._make_room(2 * len(self.trees.axis(1 - end)))
+            costs = self.known[key] = self.trees.given(end, cut)
         axis = self.trees.axis(end)
+        # Work is what the search would do without memory, so that remembering changes no result.
         self.work += OVERHEAD + float(np.sum(axis.first[cut + 1] - axis.first[cut])) + len(costs.axis)
         return costs
 
     def _at(self, costs: Costs, price: float) -> Half:
         self.work += OVERHEAD + 8.0 * len(costs.axis)
-        return costs.at(price)
+        half = costs.halves.get(price)
+        if half is None:
+            self._make_room(2 * len(costs.axis))
+            half = costs.halves[price] = costs.at(price)
+        return half
+
+    def _make_room(self, numbers: int) -> None:
+        """Forget everything where so many more numbers would be too many to remember."""
+        self.remembered += numbers
+        if self.remembered > MOST_REMEMBERED:
+            for costs in self.known.values():
+                costs.halves.clear()
+                costs.answered.clear()
+            self.known.clear()
+            self.remembered = numbers
 
     def _solution(self, cuts: tuple[Positions, Positions], cost: float, suppressed: float) -> Solution:
         return Solution(cuts, cost, suppressed, self.trees.objective.score(cost, suppressed))
@@ -453,7 +484,11 @@ class Search:
             half = self._at(costs, self.trees.objective.least_price(self.best.score))
         if not self._may_improve(half):
             return improved
-        within = best_within(costs, half, self.budget, self.best.score, most_choices=most_choices)
+        question = half.price, self.best.score, most_choices
+        within = costs.answered.get(question)
+        if within is None:
+            within = best_within(costs, half, self.budget, self.best.score, most_choices=most_choices)
+            costs.answered[question] = within
         self.work += 10 * OVERHEAD + 10.0 * len(costs.axis) + within.work[0] * OVERHEAD / 2 + within.work[1] * 10.0
         return (within.found is not None and self._offer(end, cut, *within.found)) or improved
 

@@ -32,6 +32,7 @@ import shapely
 from flowveil.errors import MissingExtraError, ParameterError, did_you_mean
 from flowveil.publish.geopackage import write_geopackage
 from flowveil.publish.spreadsheets import write_csv
+from flowveil.times import TIME_COLUMNS
 
 #: Zones of an OMX matrix: it is square and dense for whoever reads it.
 MAX_OMX_ZONES = 20_000
@@ -42,6 +43,8 @@ _OMX_PIECE = 256
 _VOLUMES = ("trips", "weight")
 #: Formats whose tables may have slice columns.
 _OF_SLICES = ("csv", "arrow")
+#: Formats whose flows may have times.
+_OF_TIMES = ("csv", "geojson", "gpkg", "kepler", "arrow")
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,9 @@ def parse_formats(names: str | Iterable[str]) -> tuple[Format, ...]:
     return tuple(known for name, known in FORMATS.items() if name in wanted)
 
 
-def check_formats(formats: Sequence[Format], *, zones: int, mapped: bool, sliced: bool = False) -> None:
+def check_formats(
+    formats: Sequence[Format], *, zones: int, mapped: bool, sliced: bool = False, folded: bool = False
+) -> None:
     """Refuse what cannot be written, before anything is.
 
     Args:
@@ -87,6 +92,7 @@ def check_formats(formats: Sequence[Format], *, zones: int, mapped: bool, sliced
         zones: how many zones there are.
         mapped: whether all have a place.
         sliced: whether there are several matrices.
+        folded: whether cells have times.
 
     Raises:
         ParameterError: a format needs places that the zones do not have, or fewer zones.
@@ -96,6 +102,11 @@ def check_formats(formats: Sequence[Format], *, zones: int, mapped: bool, sliced
         if sliced and wanted.name not in _OF_SLICES:
             raise ParameterError(
                 f"'{wanted.name}' holds one matrix, slices are several. Allowed: parquet, {', '.join(_OF_SLICES)}."
+            )
+        if folded and wanted.name not in _OF_TIMES:
+            raise ParameterError(
+                f"'{wanted.name}' has no place for the times of cells. Allowed with --fold-time: parquet, "
+                f"{', '.join(_OF_TIMES)}."
             )
         if wanted.needs_map and not mapped:
             raise ParameterError(
@@ -261,7 +272,22 @@ def _write_omx(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
                 matrix[start : start + _OMX_PIECE] = block
         lookup.create_dataset("index", data=numbers, track_times=False)
         lookup.create_dataset("zone_code", data=np.char.encode(codes, "utf-8"), track_times=False)
-    write_csv(pa.table({"index": numbers, "zone": value_set}), folder / "omx_zones.csv")
+        names = names_by_code(zones)
+        if names:
+            said = np.char.encode([names.get(code, "") for code in codes.tolist()], "utf-8")
+            lookup.create_dataset("zone_name", data=said, track_times=False)
+    listed: dict[str, Any] = {"index": numbers, "zone": value_set}
+    if names:
+        listed["name"] = pa.array([names.get(code) for code in codes.tolist()], pa.string())
+    write_csv(pa.table(listed), folder / "omx_zones.csv")
+
+
+def names_by_code(zones: pa.Table) -> dict[str, str]:
+    """What the zones that have a name are called; empty where none has."""
+    if "name" not in zones.column_names:
+        return {}
+    pairs = zip(zones["zone"].to_pylist(), zones["name"].to_pylist(), strict=True)
+    return {code: name for code, name in pairs if name}
 
 
 def _write_flowmap(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
@@ -271,7 +297,9 @@ def _write_flowmap(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
         places.setdefault(zone, (lat, lon))
     ids = pa.array(list(places), pa.string())
     lat, lon = (pa.array([place[i] for place in places.values()], pa.float64()) for i in (0, 1))
-    write_csv(pa.table({"id": ids, "name": ids, "lat": lat, "lon": lon}), folder / "flowmap_locations.csv")
+    names = names_by_code(zones)
+    called = pa.array([names.get(code, code) for code in places], pa.string())
+    write_csv(pa.table({"id": ids, "name": called, "lat": lat, "lon": lon}), folder / "flowmap_locations.csv")
     table = pa.table({"origin": flows["origin_zone"], "dest": flows["destination_zone"], "count": flows["trips"]})
     write_csv(table, folder / "flowmap_flows.csv")
 
@@ -283,7 +311,7 @@ def _write_kepler(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
     flow_columns = {
         "origin_zone": flows["origin_zone"].to_pylist(),
         "destination_zone": flows["destination_zone"].to_pylist(),
-        **{v: flows[v].to_pylist() for v in volumes},
+        **{v: flows[v].to_pylist() for v in (*volumes, *TIME_COLUMNS) if v in flows.column_names},
         "origin_lat": start[:, 1].tolist(),
         "origin_lng": start[:, 0].tolist(),
         "destination_lat": stop[:, 1].tolist(),
@@ -293,7 +321,11 @@ def _write_kepler(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
         shapely.from_wkb(zones["geometry"].to_numpy(zero_copy_only=False)), lambda xy: np.round(xy, 6)
     )
     zone_columns = {
-        **{c: zones[c].to_pylist() for c in ("zone", "role", "level", "tiles", "area_km2")},
+        **{
+            c: zones[c].to_pylist()
+            for c in ("zone", "name", "role", "level", "tiles", "area_km2")
+            if c in zones.schema.names
+        },
         "_geojson": [
             None if g is None else {"type": "Feature", "properties": {}, "geometry": json.loads(shapely.to_geojson(g))}
             for g in shapes

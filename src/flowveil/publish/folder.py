@@ -24,12 +24,14 @@ from flowveil.errors import GuaranteeError, OutputError
 from flowveil.output import Draft, Place, real_place, sync_folder, try_place
 from flowveil.progress import log
 from flowveil.publish.exports import Format, check_formats, parse_formats
+from flowveil.publish.spreadsheets import write_csv
+from flowveil.publish.tables import lookup_table
 from flowveil.release.release import Publishable
 from flowveil.report.html import render, tile_server
 from flowveil.report.internal import check_place
 from flowveil.report.summary import FORMAT, json_text, manifest, summarize
 from flowveil.verify import verify_release
-from flowveil.verify.files import read_json
+from flowveil.verify.files import LOOKUP, read_json
 
 MANIFEST = "manifest.json"
 #: Fixed, because the size of row groups is part of the bytes.
@@ -77,7 +79,13 @@ def publish(
     basemap = tile_server(basemap)
     check_target(directory, overwrite=overwrite)
     zones = release.zones
-    check_formats(wanted, zones=len(zones), mapped=zones["lat"].null_count == 0, sliced=bool(release.slice_columns))
+    check_formats(
+        wanted,
+        zones=len(zones),
+        mapped=zones["lat"].null_count == 0,
+        sliced=bool(release.slice_columns),
+        folded=release.kind == "folded",
+    )
     for path in private or ():
         check_place(path, release=directory)
     try:
@@ -118,7 +126,8 @@ def _begin_document(draft: Draft, document: str) -> Draft:
 
 
 def _check_draft(release: Publishable, draft: Path, directory: Place) -> None:
-    findings = verify_release(draft, release.input, law=False)
+    frozen = next((part.plan.frozen for _, part in release.parts), None)
+    findings = verify_release(draft, release.input, law=False, zones_of=frozen)
     if findings:
         raise GuaranteeError(
             f"The release for '{directory}' was written and read back, but a recount contradicts it; "
@@ -212,6 +221,9 @@ def _write_files(
         "report.json": lambda file: _write_text(said, file),
         "report.html": lambda file: _write_text(render(report, release.flows, release.zones), file),
     }
+    lookup = lookup_table(release)
+    if lookup is not None:
+        content[LOOKUP] = lambda file: write_csv(lookup, file)
     for name, write in content.items():
         _write_file(folder / name, write)
     for wanted in formats:

@@ -18,6 +18,9 @@ import shapely
 from numpy.typing import NDArray
 
 from flowveil.hierarchy import Ints
+from flowveil.times import TIME_COLUMNS
+from flowveil.zoning.h3 import resolution_of
+from flowveil.zoning.outlines import dissolved
 
 if TYPE_CHECKING:
     from flowveil.release.release import Matrix, Publishable
@@ -31,6 +34,7 @@ _ZONE_FIELDS = (
     ("lat", pa.float64()),
     ("lon", pa.float64()),
     ("geometry", pa.binary()),
+    ("name", pa.string()),
 )
 _H3_CELLS = ("h3_cells", pa.list_(pa.string()))
 #: Rows that are turned into text at a time: of noise there are millions.
@@ -43,7 +47,7 @@ def flows_table(release: Publishable) -> pa.Table:
     Returns:
         ``origin_zone`` and ``destination_zone`` (text), ``trips`` (int64), where the input has weights ``weight``
         (float64), and one text column for each slice column; empty there means all values, so rows of a total come
-        first.
+        first. Where time is folded, ``time_from`` and ``time_to`` stand there, and the rows are sorted by them first.
     """
     ordered = sorted(release.parts, key=lambda part: tuple((value is not None, value or "") for value in part[0]))
     tables = []
@@ -62,6 +66,10 @@ def _matrix_tables(matrix: Matrix) -> Iterator[pa.Table]:
     origin, origin_rank = _codes_of(plan.origin_zones, cells.origin)
     destination, destination_rank = _codes_of(plan.destination_zones, cells.destination)
     order = _sorted_order(origin_rank[cells.origin], destination_rank[cells.destination])
+    timed = plan.timed
+    if timed is not None:
+        ends = (origin_rank[cells.origin], destination_rank[cells.destination])
+        order = np.lexsort((*ends[::-1], timed.stop[cells.origin], timed.start[cells.origin]))
     for first in range(0, len(cells), _ROWS_AT_ONCE):
         rows = slice(first, first + _ROWS_AT_ONCE) if order is None else order[first : first + _ROWS_AT_ONCE]
         columns: dict[str, pa.Array] = {
@@ -71,6 +79,9 @@ def _matrix_tables(matrix: Matrix) -> Iterator[pa.Table]:
         }
         if cells.weight is not None:
             columns["weight"] = pa.array(cells.weight[rows], type=pa.float64())
+        if timed is not None:
+            for name, texts in zip(TIME_COLUMNS, (timed.start, timed.stop), strict=True):
+                columns[name] = pa.array(texts[cells.origin[rows]].tolist(), type=pa.string())
         yield pa.table(columns)
 
 
@@ -88,7 +99,7 @@ def zones_table(release: Publishable) -> pa.Table:
     ``tiles`` counts those that a zone could hold, seen or not; it is empty where that is not known. A zone used at both
     ends is one row of role ``both``; where both ends have the same zones each is, whichever end uses it. Slices share
     trees, so their zones agree. Where zones are made of H3 cells, the last column ``h3_cells`` lists those of each, as
-    few and as coarse as there can be.
+    few and as coarse as there can be, and outlines and areas are those of `flowveil.zoning.outlines.dissolved`.
     """
     origins, destinations = [], []
     same = release.input.intake.same_zones
@@ -102,7 +113,64 @@ def zones_table(release: Publishable) -> pa.Table:
         table = table.set_column(column, "role", pa.array(["both"] * len(table), type=pa.string()))
     else:
         table = _join_roles(_distinct_zones(origins), _distinct_zones(destinations))
-    return _with_geo_metadata(table.sort_by([("zone", "ascending"), ("role", "ascending")]))
+    if not _named(release):
+        table = table.drop_columns(["name"])
+    return _with_geo_metadata(_dissolve(table.sort_by([("zone", "ascending"), ("role", "ascending")])))
+
+
+def _dissolve(table: pa.Table) -> pa.Table:
+    """Give zones of H3 cells outlines and areas: all at once, at the finest resolution of any, so that they fit."""
+    if _H3_CELLS[0] not in table.column_names:
+        return table
+    zones = [[int(cell, 16) for cell in cells] for cells in table[_H3_CELLS[0]].to_pylist()]
+    finest = int(resolution_of(np.array([cell for cells in zones for cell in cells], dtype=np.uint64)).max(initial=0))
+    outlines, area = dissolved(zones, finest)
+    for name, values in (("area_km2", area), ("geometry", _wkb(outlines))):
+        at = table.schema.get_field_index(name)
+        table = table.set_column(at, name, pa.array(values, type=table.schema.field(at).type))
+    return table
+
+
+def _wkb(outlines: NDArray[np.object_]) -> NDArray[np.object_]:
+    """Little-endian and flat whatever the machine, for identical bytes."""
+    wkb: NDArray[np.object_] = shapely.to_wkb(outlines, output_dimension=2, byte_order=1)
+    return wkb
+
+
+def _named(release: Publishable) -> bool:
+    """Whether zones have names: the map does, and the zones are its own."""
+    return any(matrix.plan.origin_zones.names(np.zeros(0, np.int32)) is not None for _, matrix in release.parts)
+
+
+def lookup_table(release: Publishable) -> pa.Table | None:
+    """Which tiles of the user's own map each published zone holds, seen or not: the map is public, the trips are not.
+
+    Returns:
+        ``zone``, ``role``, ``tile``, and ``tile_name`` where the map has names; sorted. None where there is no map, or
+        the zones are not its own.
+    """
+    tree = getattr(release.input, "whole", release.input).whole_map
+    if tree is None or any(part.kind == "boxed" for _, part in release.parts):
+        return None
+    zones = release.zones
+    number = {code: node for node, code in enumerate(tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist())}
+    node = np.array([number[code] for code in zones["zone"].to_pylist()], dtype=np.int64)
+    length = tree.size[node].astype(np.int64)
+    row = np.repeat(np.arange(len(node)), length)
+    ahead = np.repeat(np.cumsum(length) - length, length)
+    tile = tree.leaf_node[np.repeat(tree.leaf_start[node].astype(np.int64), length) + np.arange(len(row)) - ahead]
+    columns = {
+        "zone": zones["zone"].take(pa.array(row)),
+        "role": zones["role"].take(pa.array(row)),
+        "tile": pa.array(tree.code_text(tile).tolist(), pa.string()),
+    }
+    if tree.names is not None:
+        columns["tile_name"] = _texts(tree.names[tile])
+    return pa.table(columns).sort_by([(name, "ascending") for name in ("zone", "role", "tile")]).combine_chunks()
+
+
+def _texts(names: NDArray[Any]) -> pa.Array:
+    return pa.array([name or None for name in names.tolist()], pa.string())
 
 
 def _distinct_zones(tables: Sequence[pa.Table]) -> pa.Table:
@@ -125,16 +193,20 @@ def _zone_rows(zones: Zones, number: Ints, tiles: NDArray[Any] | None, role: str
     used = np.flatnonzero(np.bincount(number)).astype(np.int32)
     codes, first = np.unique(zones.codes(used), return_index=True)
     used = used[first]
-    center, area, outline = zones.centers(used), zones.areas_km2(used), zones.polygons(used)
+    made_of = zones.h3_cells(used)
+    # H3 cells of all ends and slices are drawn together.
+    area, outline = (None, None) if made_of is not None else (zones.areas_km2(used), zones.polygons(used))
+    center = zones.centers(used)
     lat, lon = (None, None) if center is None else center
+    names = zones.names(used)
     known: dict[str, Any] = {
         "level": zones.level[used],
         "tiles": None if tiles is None else tiles[used],
         "area_km2": area,
         "lat": lat,
         "lon": lon,
-        # Little-endian and flat whatever the machine, for identical bytes.
-        "geometry": None if outline is None else shapely.to_wkb(outline, output_dimension=2, byte_order=1),
+        "geometry": None if outline is None else _wkb(outline),
+        "name": None if names is None else [name or None for name in names.tolist()],
     }
     columns = {
         "zone": pa.array(codes.tolist(), type=pa.string()),
@@ -143,7 +215,6 @@ def _zone_rows(zones: Zones, number: Ints, tiles: NDArray[Any] | None, role: str
     for name, kind in _ZONE_FIELDS:
         values = known[name]
         columns[name] = pa.nulls(len(used), kind) if values is None else pa.array(values, type=kind)
-    made_of = zones.h3_cells(used)
     if made_of is not None:
         columns[_H3_CELLS[0]] = pa.array(made_of, type=_H3_CELLS[1])
     return pa.table(columns)

@@ -12,6 +12,7 @@ from flowveil.errors import ParameterError
 from flowveil.reading.areas import Area, parse_area
 from flowveil.reading.columns import ROLES, ColumnMap
 from flowveil.reading.partitions import parse_partition_columns
+from flowveil.reading.times import check_time_options
 from flowveil.slices import Every, check_slice_columns
 from flowveil.zoning.h3 import MAX_RESOLUTION
 
@@ -20,7 +21,20 @@ if TYPE_CHECKING:
 
 PERSON_CASES = ("fold", "keep")
 #: What a report records under the name by which users give it; columns, zones and slices are recorded apart.
-_PLAIN = ("resolution", "within", "max_dropped", "skip_unknown", "partition_columns", "person_case", "same_zones")
+_PLAIN = (
+    "resolution",
+    "within",
+    "max_dropped",
+    "skip_unknown",
+    "partition_columns",
+    "person_case",
+    "time_format",
+    "timezone",
+    "same_zones",
+    "matrix",
+    "lookup",
+    "wide",
+)
 
 
 @dataclass(frozen=True)
@@ -37,8 +51,14 @@ class Reading:
         max_dropped: share of the rows that may be left out, from 0 to 1.
         skip_unknown: leave out rows with an unknown tile, instead of refusing them.
         partition_columns: columns that come from the folders of the files.
+        matrix: of an OMX file, the matrices to read; all by default.
+        lookup: of an OMX file, which lookup has the codes of the zones.
+        wide: whether a text file is a matrix, with a column for each destination.
+        remote: whether an address of another machine may be read. Not recorded: it has no effect on the flows.
         same_zones: whether both ends get one tree, over the tiles seen at either, and so one set of zones.
         person_case: one of `PERSON_CASES`: whether persons that differ in upper and lower case only are one.
+        time_format: the format of strptime by which times are read, instead of the recognised forms.
+        timezone: the zone in whose local time instants are taken: Unix times, and times with a zone. UTC without it.
     """
 
     columns: ColumnMap = field(default_factory=ColumnMap)
@@ -51,7 +71,13 @@ class Reading:
     skip_unknown: bool = False
     partition_columns: tuple[str, ...] = ()
     person_case: str = "fold"
+    time_format: str | None = None
+    timezone: str | None = None
     same_zones: bool = False
+    matrix: tuple[str, ...] = ()
+    lookup: str | None = None
+    wide: bool = False
+    remote: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.resolution, bool) or not isinstance(self.resolution, int | np.integer):
@@ -64,6 +90,9 @@ class Reading:
             raise ParameterError(
                 f"person_case (--person-case) must be one of {', '.join(PERSON_CASES)}; found {self.person_case!r}."
             )
+        check_time_options(self.time_format, self.timezone)
+        if (self.time_format or self.timezone) and not self.columns.time:
+            raise ParameterError("time_format and timezone (--time-format, --timezone) need a time (--time).")
         if self.columns.slice_names() or self.every is not None:
             check_slice_columns(self.columns.by, time=self.columns.time, every=self.every)
 
@@ -75,6 +104,7 @@ class Reading:
         within: Any = None,
         every: str | None = None,
         partition_columns: str | Iterable[str] = (),
+        matrix: str | Iterable[str] = (),
         **given: Any,
     ) -> Reading:
         """From what users give by name; see `flowveil.read_slices`.
@@ -89,6 +119,9 @@ class Reading:
             zones=_map_of(zones),
             within=parse_area(within),
             partition_columns=parse_partition_columns(partition_columns),
+            matrix=tuple(n.strip() for n in matrix.split(",") if n.strip())
+            if isinstance(matrix, str)
+            else tuple(matrix),
             **given,
         )
 

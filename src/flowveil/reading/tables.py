@@ -20,18 +20,22 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.dataset as pads
 
-from flowveil.errors import DataError, ParameterError
+from flowveil.errors import DataError, MissingExtraError, ParameterError
 from flowveil.headers import Header
 from flowveil.paths import named_path
+from flowveil.reading.database import in_own_words
+from flowveil.reading.matrices import Form, omx_table, wide_sql
 from flowveil.reading.partitions import partition_sql
 from flowveil.reading.sql import csv_sql, literal_path, quoted_name, quoted_text
 
 _CSV_ENDINGS = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
 _PARQUET_ENDINGS = (".parquet", ".pq", ".parq")
 _ACCEPTED = (
-    "Allowed: a path to .csv, .tsv, .txt (also with .gz) or .parquet, a folder or pattern of Parquet files, "
-    "or a pyarrow, pandas, polars or geopandas table."
+    "Allowed: a path to .csv, .tsv, .txt (also with .gz), .parquet or .omx, a folder or pattern of Parquet or of text "
+    "files, or a pyarrow, pandas, polars or geopandas table."
 )
+#: Addresses that may be read from elsewhere, where that is asked for.
+_REMOTE = ("s3://", "https://")
 _DELIMITERS = ",;\t|"
 _PEEKED_BYTES = 1 << 20
 _PEEKED_ROWS = 1000
@@ -61,6 +65,11 @@ class Table(Protocol):
         ...
 
     @property
+    def form(self) -> Form | None:
+        """What its columns are, where its form says so: a matrix; None where they are to be recognised."""
+        ...
+
+    @property
     def n_rows(self) -> int | None:
         """How many rows to expect, for progress only: known, estimated, or None."""
         ...
@@ -77,8 +86,38 @@ class Table(Protocol):
         """Make these columns readable as c0, c1, ...; return a FROM clause."""
         ...
 
+    def kept(self, con: Any, relation: str) -> str:
+        """A FROM clause of the same rows that can be read more than once."""
+        ...
 
-def open_table(con: Any, source: Any, *, partition_columns: Sequence[str] = ()) -> Table:
+
+@dataclass(frozen=True)
+class Opening:
+    """What is said about a source besides where it is.
+
+    Attributes:
+        partition_columns: names of folders ``name=value`` whose values shall be columns.
+        remote: whether an address of another machine may be read.
+        matrices: of an OMX file, those to read; all by default.
+        lookup: of an OMX file, which lookup has the codes of the zones.
+        wide: whether a text file is a matrix with a column for each destination.
+    """
+
+    partition_columns: tuple[str, ...] = ()
+    remote: bool = False
+    matrices: tuple[str, ...] = ()
+    lookup: str | None = None
+    wide: bool = False
+
+    def refuse_for_tables(self) -> None:
+        """Raise ParameterError for what only files have."""
+        if self.partition_columns:
+            raise ParameterError("Partition columns come from the folders of files; a table in memory has none.")
+        if self.matrices or self.lookup or self.wide:
+            raise ParameterError("matrix, lookup and wide are for files that hold matrices, not for a table in memory.")
+
+
+def open_table(con: Any, source: Any, *, opening: Opening | None = None) -> Table:
     """Find out what the source is and which columns it has.
 
     Columns come from the contents of files: a folder named ``weight=100000`` would otherwise give every trip that
@@ -87,16 +126,16 @@ def open_table(con: Any, source: Any, *, partition_columns: Sequence[str] = ()) 
     Args:
         con: a database.
         source: files or a table in memory.
-        partition_columns: names of folders ``name=value`` whose values shall be columns nevertheless.
+        opening: what is said about the source.
 
     Raises:
         ParameterError: it is nothing that can be read, or a path to nothing.
         DataError: the file is empty or is not what its name says.
     """
+    opening = opening or Opening()
     if isinstance(source, str | PathLike):
-        return _open_path(con, fspath(source), tuple(partition_columns))
-    if partition_columns:
-        raise ParameterError("Partition columns come from the folders of files; a table in memory has none.")
+        return _open_path(con, fspath(source), opening)
+    opening.refuse_for_tables()
     if isinstance(source, pa.Table | pa.RecordBatch):
         return MemoryTable(source.schema.names, source.num_rows, _ArrowColumns(source))
     if isinstance(source, pa.RecordBatchReader):
@@ -121,46 +160,92 @@ def open_table(con: Any, source: Any, *, partition_columns: Sequence[str] = ()) 
 # ---- files -------------------------------------------------------------------------------------------------
 
 
-def _open_path(con: Any, path: str, partition_columns: tuple[str, ...]) -> Table:
-    here = named_path(path, what="the input").expanduser()
+def _open_path(con: Any, path: str, opening: Opening) -> Table:
     if "://" in path:
-        raise ParameterError(f"Only local files are read, found an address. {_ACCEPTED}")
+        return _open_remote(con, path, opening)
+    here = named_path(path, what="the input").expanduser()
     if here.is_dir():
-        return _open_parquet(con, here.name, _parquet_files(here), partition_columns)
+        return _open_files(con, here.name, _files_in(here), opening)
     if here.is_file():
-        name = here.name.casefold()
-        if name.endswith(_CSV_ENDINGS):
-            return _open_csv(here, partition_columns)
-        if name.endswith(_PARQUET_ENDINGS):
-            return _open_parquet(con, here.name, [here], partition_columns)
-        raise ParameterError(f"The kind of '{here.name}' is not known. {_ACCEPTED}")
+        return _open_files(con, here.name, [here], opening)
     if has_magic(str(here)):
         found = sorted(Path(p) for p in glob(str(here), recursive=True) if Path(p).is_file())
-        if found and all(p.name.casefold().endswith(_PARQUET_ENDINGS) for p in found):
-            return _open_parquet(con, here.name, found, partition_columns)
-        kind = "files that are not Parquet" if found else "no file"
-        raise ParameterError(f"The pattern '{path}' matches {kind}. {_ACCEPTED}")
+        if not found:
+            raise ParameterError(f"The pattern '{path}' matches no file. {_ACCEPTED}")
+        return _open_files(con, here.name, found, opening)
     raise ParameterError(f"There is no file '{path}'. {_ACCEPTED}")
 
 
-def _parquet_files(folder: Path) -> list[Path]:
-    """The Parquet files of a folder and its subfolders; names that start with . or _ are bookkeeping."""
+def _open_files(con: Any, label: str, files: list[Path], opening: Opening) -> Table:
+    """Files of one kind, in their order."""
+    kinds = {_kind(file) for file in files}
+    if (opening.matrices or opening.lookup) and kinds != {"omx"}:
+        raise ParameterError(f"matrix and lookup (--matrix, --lookup) are for OMX files; '{label}' is none.")
+    if kinds == {"parquet"} and not opening.wide:
+        return _open_parquet(con, label, files, opening.partition_columns)
+    if kinds == {"csv"} and opening.wide and len(files) == 1:
+        return _open_wide(con, files[0])
+    if kinds == {"csv"} and not opening.wide:
+        return _open_csv(label, files, opening.partition_columns)
+    if kinds == {"omx"} and len(files) == 1 and not opening.wide:
+        rows, form = omx_table(files[0], matrices=opening.matrices, lookup=opening.lookup)
+        return MemoryTable(rows.schema.names, rows.num_rows, _ArrowColumns(rows), form=form, label=f"'{label}'")
+    if opening.wide:
+        raise ParameterError(f"wide (--wide) is for one text file; '{label}' is none.")
+    if len(files) == 1:
+        raise ParameterError(f"The kind of '{label}' is not known. {_ACCEPTED}")
+    raise ParameterError(f"'{label}' stands for files of several kinds, or of a kind that is not read. {_ACCEPTED}")
+
+
+def _kind(file: Path) -> str | None:
+    name = file.name.casefold()
+    known = {"csv": _CSV_ENDINGS, "parquet": _PARQUET_ENDINGS, "omx": (".omx",)}
+    return next((kind for kind, endings in known.items() if name.endswith(endings)), None)
+
+
+def _files_in(folder: Path) -> list[Path]:
+    """The Parquet files, else the text files, of a folder and its subfolders; names after . or _ are bookkeeping."""
     found = sorted(
         p
         for p in folder.rglob("*")
-        if p.is_file()
-        and p.name.casefold().endswith(_PARQUET_ENDINGS)
-        and not any(part.startswith((".", "_")) for part in p.relative_to(folder).parts)
+        if p.is_file() and not any(part.startswith((".", "_")) for part in p.relative_to(folder).parts)
     )
-    if not found:
-        raise ParameterError(f"The folder '{folder.name}' holds no Parquet file. {_ACCEPTED}")
-    return found
+    for kind in ("parquet", "csv"):
+        files = [p for p in found if _kind(p) == kind]
+        if files:
+            return files
+    raise ParameterError(f"The folder '{folder.name}' holds no Parquet file and no text file. {_ACCEPTED}")
 
 
-def _open_parquet(con: Any, label: str, files: list[Path], partition_columns: tuple[str, ...]) -> FileTable:
+def _open_remote(con: Any, address: str, opening: Opening) -> FileTable:
+    """Parquet on another machine, through DuckDB's extension httpfs; only where that was asked for.
+
+    Raises:
+        ParameterError: it was not asked for, or the address is of a kind that is not read.
+        MissingExtraError: the extension is not installed.
+    """
     import duckdb
 
-    paths = ", ".join(quoted_text(literal_path(p)) for p in files)
+    if not opening.remote:
+        raise ParameterError(
+            "Only local files are read, found an address. Hint: remote=True (--remote) reads s3:// and https://."
+        )
+    if not address.startswith(_REMOTE) or not address.casefold().partition("?")[0].endswith(_PARQUET_ENDINGS):
+        raise ParameterError("From another machine only Parquet is read, and only from s3:// and https://.")
+    try:
+        con.execute("LOAD httpfs")
+    except duckdb.Error:
+        raise MissingExtraError(
+            "Reading from another machine needs DuckDB's extension httpfs, which is not installed. Hint: run "
+            '"INSTALL httpfs" once in DuckDB.'
+        ) from None
+    return _open_parquet(con, "the address", [address], opening.partition_columns)
+
+
+def _open_parquet(con: Any, label: str, files: Sequence[Path | str], partition_columns: tuple[str, ...]) -> FileTable:
+    import duckdb
+
+    paths = ", ".join(quoted_text(literal_path(p) if isinstance(p, Path) else p) for p in files)
     together = ", union_by_name = true" if len(files) > 1 else ""
     where = f", filename = '{_PATH_COLUMN}'" if partition_columns else ""
     relation = f"read_parquet([{paths}]{together}, hive_partitioning = false{where})"
@@ -174,31 +259,81 @@ def _open_parquet(con: Any, label: str, files: list[Path], partition_columns: tu
         ) from None
     if partition_columns:
         names.remove(_PATH_COLUMN)
+    identifiers = [quoted_name(name) for name in names]
+    names = _as_written(label, files, names)
     columns = (
-        *(quoted_name(name) for name in names),
-        *(partition_sql(files, name, _PATH_COLUMN) for name in partition_columns),
+        *identifiers,
+        *(partition_sql([Path(p) for p in files], name, _PATH_COLUMN) for name in partition_columns),
     )
     return FileTable(f"'{label}'", [*names, *partition_columns], n_rows, relation, columns, partition_columns)
 
 
-def _open_csv(path: Path, partition_columns: tuple[str, ...]) -> FileTable:
-    label = f"'{path.name}'"
-    text, bytes_read, size = _beginning(path, label)
-    if not text.strip():
-        raise DataError(f"{label} is empty. A first line with the names of the columns is needed.")
-    head = text.splitlines()[0]
-    delimiter = "\t" if ".tsv" in path.name.casefold() else max(_DELIMITERS, key=head.count)
-    # A header may hold quoted line breaks, so the first record is read from the whole beginning.
-    names = next(csv.reader(io.StringIO(text), delimiter=delimiter))
-    relation = csv_sql(quoted_text(literal_path(path)), delimiter=delimiter, columns=len(names))
+def _as_written(label: str, files: Sequence[Path | str], names: list[str]) -> list[str]:
+    """The names as they stand in the files: DuckDB gives a name that is there twice a number, and nobody would know."""
+    import pyarrow.parquet as pq
+
+    written = [pq.read_schema(path).names for path in files if isinstance(path, Path)]
+    if len(written) == 1 and len(written[0]) == len(names):
+        return list(written[0])
+    if any(len({name.casefold() for name in one}) < len(one) for one in written):
+        raise DataError(f"'{label}' has a column more than once. Hint: give every column a name of its own.")
+    return names
+
+
+def _open_csv(label: str, files: Sequence[Path], partition_columns: tuple[str, ...]) -> FileTable:
+    starts = [_Start.of(path) for path in files]
+    first = starts[0]
+    if any((start.names, start.delimiter) != (first.names, first.delimiter) for start in starts):
+        raise DataError(f"The text files of '{label}' have different columns; all must have the same, in one order.")
+    names, count = first.names, len(first.names)
+    paths = ", ".join(quoted_text(literal_path(path)) for path in files)
+    where = f", filename = '{_PATH_COLUMN}'" if partition_columns and len(files) > 1 else ""
+    relation = csv_sql(f"[{paths}]", delimiter=first.delimiter, columns=count, more=where)
     identifiers = (
-        *(f"c{i}" for i in range(len(names))),
-        *(partition_sql([path], name, _PATH_COLUMN) for name in partition_columns),
+        *(f"c{i}" for i in range(count)),
+        *(partition_sql(files, name, _PATH_COLUMN) for name in partition_columns),
     )
-    n_rows = round(max(text.count("\n"), 1) * size / max(bytes_read, 1))
+    n_rows = sum(start.n_rows for start in starts)
     return FileTable(
-        label, [*names, *partition_columns], n_rows, relation, identifiers, partition_columns, in_text=True
+        f"'{label}'", [*names, *partition_columns], n_rows, relation, identifiers, partition_columns, in_text=True
     )
+
+
+def _open_wide(con: Any, path: Path) -> FileTable:
+    """A matrix: the first column has the origins, and there is a column for each destination."""
+    start = _Start.of(path)
+    codes = [name.strip() for name in start.names[1:]]
+    if not codes or "" in codes or len(set(codes)) < len(codes):
+        raise DataError(f"'{path.name}' is no matrix: the codes in its first line are empty, or there twice.")
+    relation = csv_sql(quoted_text(literal_path(path)), delimiter=start.delimiter, columns=len(start.names))
+    with in_own_words(f"'{path.name}'"):
+        twice = con.execute(f"SELECT count(c0) - count(DISTINCT trim(c0)) FROM {relation}").fetchall()[0][0]
+    if twice:
+        raise DataError(f"'{path.name}' is no matrix: {twice} codes in its first column are there twice.")
+    names = ("origin", "destination", "trips")
+    n_rows = start.n_rows * len(codes)
+    return FileTable(f"'{path.name}'", names, n_rows, wide_sql(relation, codes), names, form=Form(), in_text=True)
+
+
+@dataclass(frozen=True)
+class _Start:
+    """The beginning of a text file: its columns, what separates them, and about how many rows follow."""
+
+    names: tuple[str, ...]
+    delimiter: str
+    n_rows: int
+
+    @classmethod
+    def of(cls, path: Path) -> _Start:
+        label = f"'{path.name}'"
+        text, bytes_read, size = _beginning(path, label)
+        if not text.strip():
+            raise DataError(f"{label} is empty. A first line with the names of the columns is needed.")
+        head = text.splitlines()[0]
+        delimiter = "\t" if ".tsv" in path.name.casefold() else max(_DELIMITERS, key=head.count)
+        # A header may hold quoted line breaks, so the first record is read from the whole beginning.
+        names = tuple(next(csv.reader(io.StringIO(text), delimiter=delimiter)))
+        return cls(names, delimiter, round(max(text.count("\n"), 1) * size / max(bytes_read, 1)))
 
 
 def _beginning(path: Path, label: str) -> tuple[str, int, int]:
@@ -233,6 +368,7 @@ class FileTable:
     identifiers: tuple[str, ...]
     partitions: Sequence[str] = ()
     in_text: bool = False
+    form: Form | None = None
 
     def peek(self, con: Any, position: int) -> list[Any]:
         """The first values of one column."""
@@ -255,6 +391,10 @@ class FileTable:
         selected = ", ".join(f"{self.identifiers[p]} AS c{i}" for i, p in enumerate(positions))
         return f"(SELECT {selected} FROM {self.relation})"
 
+    def kept(self, con: Any, relation: str) -> str:  # noqa: ARG002  the interface of `Table`
+        """Files can be read again."""
+        return relation
+
 
 # ---- tables in memory --------------------------------------------------------------------------------------
 
@@ -273,7 +413,8 @@ class MemoryTable:
     n_rows: int | None
     columns: _Columns
     partitions: Sequence[str] = ()
-    label: str = field(default="the table", init=False)
+    form: Form | None = None
+    label: str = "the table"
 
     def peek(self, con: Any, position: int) -> list[Any]:  # noqa: ARG002  the interface of `Table`
         """The first values of one column."""
@@ -287,6 +428,13 @@ class MemoryTable:
         """Register the selected columns, without a copy where the table is Arrow."""
         con.register(_NAME_IN_DUCKDB, self.columns.select(positions))
         return _NAME_IN_DUCKDB
+
+    def kept(self, con: Any, relation: str) -> str:
+        """A stream is gone once it is read, so DuckDB keeps its rows, on disk where they outgrow the memory."""
+        if isinstance(self.columns, _ReaderColumns | _DatasetColumns):
+            con.execute(f"CREATE TEMP TABLE {_NAME_IN_DUCKDB}_kept AS SELECT * FROM {relation}")
+            return f"{_NAME_IN_DUCKDB}_kept"
+        return relation
 
 
 def _numbered(positions: Sequence[int]) -> list[str]:

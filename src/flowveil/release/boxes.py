@@ -303,6 +303,10 @@ class BoxZones:
         """0: boxes are in no hierarchy."""
         return np.zeros(len(self), dtype=np.int32)
 
+    def names(self, zones: Ints) -> None:  # noqa: ARG002
+        """Boxes have no names."""
+        return
+
     def possible(self, whole_map: Hierarchy | None) -> None:  # noqa: ARG002
         """Not counted: the tiles of a box, seen or not, cannot be listed in bounded work. Its area is published."""
         return

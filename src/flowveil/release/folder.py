@@ -42,6 +42,18 @@ class ReleaseFolder:
         except (OSError, ValueError, TypeError):
             raise self._unreadable("report.json") from None
 
+    @cached_property
+    def lookup(self) -> pa.Table:
+        """Which tiles of a map of one's own each zone holds."""
+        import pyarrow as pa
+        from pyarrow import csv
+
+        try:
+            texts = csv.ConvertOptions(column_types=dict.fromkeys(("zone", "role", "tile"), pa.string()))
+            return csv.read_csv(self.path / "lookup.csv", convert_options=texts)
+        except (OSError, pa.ArrowException):
+            raise ParameterError("The release is not on a map of its own: it has no lookup.csv.") from None
+
     def _table(self, name: str) -> pa.Table:
         import pyarrow as pa
         import pyarrow.parquet as pq

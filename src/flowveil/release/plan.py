@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,10 @@ from numpy.typing import NDArray
 from flowveil.flows import Flows
 from flowveil.hierarchy import Ints
 from flowveil.release.boxes import Boxes, BoxZones, Frame, Hulls
-from flowveil.release.zones import NodeZones, Zones
+from flowveil.release.zones import NodeZones, TimedZones, Zones
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ class Plan:
         boxes: what is said of the boxes, where zones are boxes; None where they are nodes.
         suppression: how flows came to be suppressed.
         notes: what else the method has to say of its run; only what may be published.
+        frozen: the map of the earlier release whose zones these are, for the check before publishing; else None.
     """
 
     origin_zone: Ints
@@ -62,11 +66,19 @@ class Plan:
     boxes: Boxes | None = None
     suppression: Suppression = field(default_factory=Suppression)
     notes: Mapping[str, Any] = field(default_factory=dict)
+    frozen: pa.Table | None = None
 
     @property
-    def kind(self) -> Literal["plain", "boxed"]:
-        """Whether zones are nodes or boxes."""
+    def kind(self) -> Literal["plain", "boxed", "folded"]:
+        """Whether zones are nodes, boxes, or nodes with times."""
+        if isinstance(self.origin_zones, TimedZones):
+            return "folded"
         return "plain" if self.boxes is None else "boxed"
+
+    @property
+    def timed(self) -> TimedZones | None:
+        """The origin zones with their times, where time is folded."""
+        return self.origin_zones if isinstance(self.origin_zones, TimedZones) else None
 
     @property
     def cells_may_overlap(self) -> bool:
@@ -83,6 +95,7 @@ class Plan:
         *,
         suppression: Suppression | None = None,
         notes: Mapping[str, Any] | None = None,
+        frozen: pa.Table | None = None,
     ) -> Plan:
         """The plan of one cut for each end: a homogeneous release."""
         return cls(
@@ -94,6 +107,7 @@ class Plan:
             homogeneous=True,
             suppression=suppression or Suppression(),
             notes=notes or {},
+            frozen=frozen,
         )
 
     @classmethod

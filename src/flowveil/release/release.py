@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from flowveil.release.reconstruction import Reconstruction
 
-#: One matrix of nodes, several matrices, one matrix of boxes, one matrix of noisy counts.
-Kind = Literal["plain", "sliced", "boxed", "noisy"]
+#: One matrix of nodes, several matrices, one matrix of boxes, one of noisy counts, one whose cells have times.
+Kind = Literal["plain", "sliced", "boxed", "noisy", "folded"]
 
 
 class Publishable(ABC):
@@ -271,8 +271,8 @@ class Release(Matrix):
         )
 
     @property
-    def kind(self) -> Literal["plain", "boxed"]:
-        """Whether zones are nodes or boxes."""
+    def kind(self) -> Literal["plain", "boxed", "folded"]:
+        """Whether zones are nodes, boxes, or nodes with times."""
         return self.plan.kind
 
     @cached_property

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from flowveil.errors import DataError
 from flowveil.hierarchy import Floats, Hierarchy, Ints
+from flowveil.times import Times
 
 
 class Zones(Protocol):
@@ -37,6 +38,10 @@ class Zones(Protocol):
 
     def codes(self, zones: Ints) -> NDArray[np.str_]:
         """Published codes."""
+        ...
+
+    def names(self, zones: Ints) -> NDArray[np.str_] | None:
+        """What people call the zones, empty where nothing is said; None where no map says so."""
         ...
 
     def centers(self, zones: Ints) -> tuple[Floats, Floats] | None:
@@ -96,6 +101,11 @@ class NodeZones:
         """Published codes."""
         return self.hierarchy.code_text(self.nodes[zones])
 
+    def names(self, zones: Ints) -> NDArray[np.str_] | None:
+        """What the map calls the zones; None where it has no names."""
+        names = self.hierarchy.names
+        return None if names is None else names[self.nodes[zones]]
+
     def centers(self, zones: Ints) -> tuple[Floats, Floats] | None:
         """Latitude and longitude of the centres, or None where the map is unknown."""
         where = self.hierarchy.geography
@@ -116,3 +126,39 @@ class NodeZones:
         cells = getattr(self.hierarchy.geography, "h3_cells", None)
         found: list[list[str]] | None = None if cells is None else cells(self.nodes[zones])
         return found
+
+
+@dataclass(frozen=True, eq=False)
+class TimedZones(NodeZones):
+    """Origin zones where time is folded: each is a node and an interval of time.
+
+    So a cell is still a pair of zones, and all that counts, merges and measures pairs does so for triples. The same
+    node with two intervals is two zones here, and one in zones.parquet.
+
+    Attributes:
+        times: the tree of times.
+        time: the node of that tree of each zone.
+    """
+
+    times: Times
+    time: Ints
+
+    @cached_property
+    def start(self) -> NDArray[np.str_]:
+        """The beginning of the interval of each zone, as text."""
+        return self.times.start[self.time]
+
+    @cached_property
+    def stop(self) -> NDArray[np.str_]:
+        """The end of the interval of each zone, which is not in it."""
+        return self.times.stop[self.time]
+
+    @cached_property
+    def hours(self) -> Floats:
+        """How long the interval of each zone is."""
+        return self.times.hours[self.time]
+
+    @cached_property
+    def steps(self) -> Ints:
+        """Steps in the interval of each zone."""
+        return self.times.tree.size[self.time]

@@ -23,6 +23,7 @@ _MAX_MAPS = 60
 
 _CHARTS = (
     ("mean_generalization_error", "Mean generalisation error", "Tiles of both zones of a trip; less is finer.", True),
+    ("mean_time_width_h", "Mean width of time (h)", "Of the interval of a cell, where time is folded.", True),
     ("reconstruction_loss", "Reconstruction loss", "0 is perfect, 2 is the worst.", False),
     ("generalization_distance_m", "Distance moved (m)", "From a trip's ends to the centres of their zones.", True),
     ("suppressed_share", "Suppressed (%)", "Of the volume; gaps are withheld.", False),
@@ -43,7 +44,7 @@ def render_comparison(
     """
     runs = comparison.runs
     done = sum(run.status == "done" for run in runs)
-    methods, steps = _distinct(run.method for run in runs), _distinct(run.k for run in runs)
+    methods, steps = _distinct(run.name for run in runs), _distinct(run.k for run in runs)
     parts = [_table_part(runs, heads, rows), _charts_part(runs)]
     if comparison.frontiers:
         parts.append(frontier_part(_frontiers(comparison), max_suppressed=comparison.max_suppressed))
@@ -91,17 +92,17 @@ def _charts_part(runs: Sequence[Run]) -> Part:
         ticks = sorted({float(run.k) for run in here})
         figures = []
         for key, title, note, log in _CHARTS:
+            if key == "mean_time_width_h" and not any(run.measures.get(key) for run in here):
+                continue
             lines = [
-                Line(method, tuple((float(run.k), _value(run, key)) for run in here if run.method == method))
-                for method in _distinct(run.method for run in here)
+                Line(method, tuple((float(run.k), _value(run, key)) for run in here if run.name == method))
+                for method in _distinct(run.name for run in here)
             ]
             chart = line_chart(lines, title=title, x_label="k", ticks=ticks, log=log)
             figures.append(Figure(title, note, [("", chart)]))
         drawn.append((protection, figures))
     missing = [
-        f"{run.method} at k = {run.k} protecting {run.protection} ({run.status})"
-        for run in runs
-        if run.status != "done"
+        f"{run.name} at k = {run.k} protecting {run.protection} ({run.status})" for run in runs if run.status != "done"
     ]
     return Part("charts", "What each k costs", fill("trade_offs.html", charts=drawn, missing=missing))
 
@@ -120,7 +121,7 @@ def _frontiers(comparison: Comparison) -> Iterator[tuple[str, Points, list[Mark]
         for run in comparison.runs:
             share, error = run.measures.get("suppressed_share"), run.measures.get("mean_generalization_error")
             if (run.k, run.protect) == (frontier.k, frontier.protect) and share is not None and error:
-                marks.append(Mark(run.method, float(share), float(error)))
+                marks.append(Mark(run.name, float(share), float(error)))
         title = f"Error against suppression, k = {frontier.k}, protecting {'+'.join(frontier.protect)}"
         yield title, frontier.points, marks
 
@@ -162,7 +163,7 @@ def _maps_part(runs: Sequence[Run]) -> Part | None:
         here = [(i, run) for i, run in enumerate(shown) if (run.protection, run.k) == (protection, k)]
         maps = [
             [
-                (f"run{i}_{end}", run.method, f"{number(len(layers[f'run{i}_{end}']['code']))} {end}s", end)
+                (f"run{i}_{end}", run.name, f"{number(len(layers[f'run{i}_{end}']['code']))} {end}s", end)
                 for i, run in here
             ]
             for end in ENDS

@@ -20,6 +20,8 @@ from flowveil.report.maps import ENDS, map_of_release
 from flowveil.report.noise import figures_of_noise, is_noisy, promise_of_noise, rows_of_noise
 from flowveil.report.sizes import BASES, distribution_part
 from flowveil.report.slices import overview, short_number, slices_part
+from flowveil.report.times import times_part
+from flowveil.times import TIME_COLUMNS
 
 if TYPE_CHECKING:
     from flowveil.release.release import Release
@@ -27,9 +29,17 @@ if TYPE_CHECKING:
 #: Tile server of the optional background map. It answers pages that were opened from a file; OpenStreetMap's own
 #: wants to know the page that asks, and a file has no address.
 BASEMAP = "https://basemaps.cartocdn.com/rastertiles/voyager/{z}/{x}/{y}.png"
-#: Host, perhaps a port, then a path and a query without anything that could end a word elsewhere.
+#: An entry of the query of such an address: a key, or a word of the Web Map Tile Service.
+_TILE_QUERY = (
+    r"(?i:key|api_?key|(access_)?token|service|request|version|layer|style|format|tilematrix|tilematrixset|tilerow|tilecol)"
+    r"=([A-Za-z0-9._~/:-]|\{[xyz]\}){0,128}"
+)
+#: Host, perhaps a port, then names of layers and a query: what addresses of tiles are made of, and nothing that could
+#: end a word elsewhere.
 _TILE_SERVER = re.compile(
-    r"https://[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*(:[0-9]{1,5})?/[A-Za-z0-9._~/%?&=+,:@{}-]*"
+    r"https://[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63}){0,8}(:[0-9]{1,5})?"
+    r"(/([A-Za-z0-9._~-]|@[1-4]x|\{[xyz]\}){1,64}){1,9}"
+    rf"(\?{_TILE_QUERY}(&{_TILE_QUERY}){{0,15}})?"
 )
 
 #: Flows that a notebook's page holds: it is saved with the notebook.
@@ -68,6 +78,8 @@ def render(
         shown = flows
         if report.get("slices"):
             shown = overview(flows, report["slice_columns"], report["parameters"]["slices"].get("every"))
+        elif report["kind"] == "folded":
+            shown = overview(flows, TIME_COLUMNS, None)
         most = _COMPACT_FLOWS if compact else None
         parts.insert(0, maps_part(_as_mapped(report), shown, zones, basemap, max_flows=most))
         parts.insert(2, distribution_part(report, flows, zones))
@@ -79,6 +91,8 @@ def render(
             parts[0] = replace(parts[0], map_data=data)
     if report.get("slices"):
         parts.insert(1, slices_part(report))
+    if report["kind"] == "folded" and flows is not None:
+        parts.insert(1, times_part(report, flows))
     if compact:
         parts = [part for part in parts if part.name in ("maps", "measures")]
     return page(
@@ -114,7 +128,8 @@ def tile_server(given: str | None) -> str | None:
     if not _TILE_SERVER.fullmatch(url) or any(part not in url for part in ("{z}", "{x}", "{y}")):
         raise ParameterError(
             "The background map needs the https address of a tile server with {z}, {x} and {y} in it, a plain host "
-            "and port, no name or password, no blanks, quotation marks or semicolons; "
+            "and port, no name or password, no blanks, quotation marks or semicolons, and in its query a key or words "
+            "of the Web Map Tile Service; "
             f"found '{given}'. Hint: leave the address out for the usual one."
         )
     return url
@@ -207,6 +222,8 @@ def maps_part(
         boxes=report.get("boxes") is not None,
         **({} if max_flows is None else {"max_flows": max_flows}),
     )
+    if is_noisy(report):
+        view["missing"] = "none, or too few after the noise"
     if basemap:
         view["background"] = {"url": basemap, "maxZoom": 19}
     most = min(500, len(view["flows"]["origin"]))
@@ -216,6 +233,7 @@ def maps_part(
         drawn=view["frame"] is not None,
         introduction=list(_introduction(report, view)),
         colours=_colours(view),
+        named=any("name" in view["layers"][end] for end in ENDS),
         most=most,
         shown=min(200, most),
         server=host(basemap) if basemap else None,
@@ -230,7 +248,11 @@ def _introduction(report: Mapping[str, Any], view: Mapping[str, Any]) -> Iterato
     yield "Each shape is a published zone: the larger it is, the coarser the place is known."
     yield "Click a zone to see where its trips go or come from."
     if report["homogeneous"]:
-        yield "Zones do not overlap."
+        yield (
+            "Their outlines overlap where those of the map do."
+            if report["overlapping_outlines"]
+            else ("Zones do not overlap.")
+        )
     else:
         yield "Zones may overlap: small ones are drawn on top of large ones, and another click at the same place"
         yield "selects the next larger one."
@@ -245,9 +267,10 @@ def _introduction(report: Mapping[str, Any], view: Mapping[str, Any]) -> Iterato
             yield f"The page holds the {number(n)} largest of {number(view['count'][name])} {what}."
 
 
+#: The first is what a page begins with: zones differ in size, and a large one has more trips for that alone.
 _COLOURS = (
-    ("volume", "volume"),
     ("density", "volume per km²"),
+    ("volume", "volume"),
     ("tiles", "size (possible tiles in the zone)"),
     ("level", "level (resolution)"),
 )

@@ -182,6 +182,7 @@ def _columns_of(table: pa.Table, totals: Mapping[str, NDArray[Any]]) -> dict[str
 
     return {
         "code": table["zone"].to_pylist(),
+        **({"name": table["name"].to_pylist()} if "name" in table.column_names else {}),
         "level": table["level"].to_pylist(),
         "tiles": table["tiles"].to_pylist(),
         "area": [None if a is None else float(f"{a:.4g}") for a in table["area_km2"].to_pylist()],

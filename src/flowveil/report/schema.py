@@ -23,13 +23,14 @@ from flowveil.zoning.refinement import HIERARCHIES
 
 Schema = dict[str, Any]
 
-KINDS = ("plain", "sliced", "boxed", "noisy")
+KINDS = ("plain", "sliced", "boxed", "noisy", "folded")
 
 _TEXT: Schema = {"type": "string"}
 _TEXTS: Schema = {"type": "array", "items": _TEXT}
 _FLAG: Schema = {"type": "boolean"}
 _NUMBER: Schema = {"type": "number"}
 _COUNT: Schema = {"type": "integer", "minimum": 0}
+_SHA256: Schema = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
 _SHARE: Schema = {"type": "number", "minimum": 0, "maximum": 1}
 #: Options are numbers of the user's own; larger ones, up or down, are none of a run.
 _LARGEST_OPTION = 10**12
@@ -49,7 +50,7 @@ _PRICE: Schema = {"type": ["number", "null"], "minimum": 0}
 _ATG: Schema = {"v_target": _PRICE, "lambda": _PRICE}
 _NOTES: dict[str, Schema] = {
     "twincut": {"stopped_early": _FLAG},
-    "paircut": {"proven_gap": _PRICE},
+    "paircut": {"proven_gap": _PRICE, "time_weight": _PRICE},
     "odkanon": {"steps": _STEPS, "roots_reached": _FLAG},
     "oigh": {"origin_levels_up": _LEVELS, "destination_levels_up": _LEVELS},
     "atg-dual": _ATG,
@@ -176,7 +177,7 @@ def _privacy_loss() -> Schema:
     )
 
 
-def _parameters(*, sliced: bool, noisy: bool) -> Schema:
+def _parameters(*, sliced: bool, noisy: bool, folded: bool) -> Schema:
     """What the user chose; what was not chosen may be left out."""
     entries: Schema = {
         "columns": _object(dict.fromkeys(_ROLES, _or_null(_TEXT)), optional=_ROLES),
@@ -186,9 +187,14 @@ def _parameters(*, sliced: bool, noisy: bool) -> Schema:
         "person_case": {"enum": ["fold", "keep"]},
         "resolution": _or_null({**_COUNT, "maximum": MAX_RESOLUTION}),
         "skip_unknown": _FLAG,
+        "time_format": {**_TEXT, "maxLength": 120},
+        "timezone": {**_TEXT, "pattern": r"^[A-Za-z0-9_+/-]{1,64}$"},
         "within": _or_null(_TEXT),
         "same_zones": _FLAG,
-        "zones": _some_of(dict.fromkeys(("tile", "parent", "levels", "lat", "lon", "name"), _TEXT)),
+        "matrix": _TEXTS,
+        "lookup": _or_null(_TEXT),
+        "wide": _FLAG,
+        "zones": _some_of(dict.fromkeys(("tile", "parent", "levels", "lat", "lon", "name", "root"), _TEXT)),
     }
     if not noisy:
         entries |= {
@@ -197,6 +203,7 @@ def _parameters(*, sliced: bool, noisy: bool) -> Schema:
             "k_population": _or_null(_NUMBER),
             "l": {"type": ["integer", "null"], "minimum": 1},
             "max_suppressed": _SHARE,
+            "zones_of": _SHA256,
             "confirmed": {"type": "array", "items": {"enum": list(CONFIRMATIONS)}, "uniqueItems": True},
             "protect": {"type": "array", "items": {"enum": list(UNITS)}},
         }
@@ -204,6 +211,8 @@ def _parameters(*, sliced: bool, noisy: bool) -> Schema:
     if sliced:
         flags = dict.fromkeys(("by_many", "total", "common_zones"), _FLAG)
         entries["slices"] = _object({**flags, "every": _or_null(_TEXT), "also_every": _TEXTS})
+    if folded:
+        entries["slices"] = _object({"every": _TEXT, "fold_time": {"const": True}})
     return _object(entries, optional=optional)
 
 
@@ -232,9 +241,9 @@ def _boxes() -> Schema:
 
 def _report(kind: str) -> Schema:
     """The entries of the report of a kind of release."""
-    noisy, sliced = kind == "noisy", kind == "sliced"
+    noisy, sliced, folded = kind == "noisy", kind == "sliced", kind == "folded"
     bases = ("trips",) if noisy else ("trips", "weight")
-    own = listed(noisy=noisy)
+    own = listed(noisy=noisy, folded=folded)
     alone = [m for m in own if sliced and m.combine is None]
     all_listed = _measures([m for m in own if m not in alone], bases=bases, only_null=alone)
     no_or_some_withheld: Schema = {"anyOf": [{"type": "null"}, _ref("withheld")]}
@@ -242,12 +251,13 @@ def _report(kind: str) -> Schema:
         "kind": {"const": kind},
         "version": _TEXT,
         "method": _method(noisy=noisy),
-        "parameters": _parameters(sliced=sliced, noisy=noisy),
+        "parameters": _parameters(sliced=sliced, noisy=noisy, folded=folded),
         "guarantee": _ref("privacy_loss" if noisy else "guarantee"),
         "homogeneous": _FLAG,
+        "overlapping_outlines": _or_null(_COUNT),
         "boxes": _ref("boxes") if kind == "boxed" else {"type": "null"},
         "suppression": _suppression(noisy=noisy),
-        "measures": all_listed if noisy or sliced else _ref("measures"),
+        "measures": all_listed if noisy or sliced or folded else _ref("measures"),
         "withheld": _ref("withheld") if noisy else no_or_some_withheld,
         "notes": {"type": "object"},
         "command": _TEXT,

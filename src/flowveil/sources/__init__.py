@@ -19,6 +19,7 @@ SOURCES: dict[str, tuple[str, str]] = {
     "netmob25": ("flowveil.sources.netmob25", "prepare_netmob25"),
     "porto": ("flowveil.sources.porto", "prepare_porto"),
     "nyc-tlc": ("flowveil.sources.nyc_tlc", "prepare_nyc_tlc"),
+    "cdr": ("flowveil.sources.cdr", "prepare_cdr"),
     "gps": ("flowveil.sources.gps", "prepare_gps"),
 }
 

@@ -1,4 +1,4 @@
-"""GPS points to trips: who was where when, cut wherever the record pauses or the person stays.
+"""GPS points to trips: who was where when, cut wherever the record pauses or the person stays, or as they are marked.
 
 Two rules end a trip. A gap: no point for longer than ``gap``. A stay: ``dwell`` later the person is within
 ``dwell_radius`` of where she was. A trip is what lies between two ends, from its first point to its last. Points of
@@ -43,6 +43,11 @@ TRIPS = pa.schema(
 )
 
 _EARTH_M = 6_371_008.8
+#: SQL: a point of somebody, at some time, somewhere on the earth.
+_USABLE = (
+    "person IS NOT NULL AND us IS NOT NULL AND lat BETWEEN -90 AND 90 AND lon BETWEEN -180 AND 180 "
+    "AND NOT (lat = 0 AND lon = 0)"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +78,9 @@ def prepare_gps(
     gap: float = 180.0,
     dwell: float | None = 300.0,
     dwell_radius: float = 100.0,
+    time_format: str | None = None,
+    timezone: str | None = None,
+    trip: str | None = None,
 ) -> Prepared:
     """Make trips from points.
 
@@ -85,6 +93,10 @@ def prepare_gps(
         gap: seconds without a point after which a trip has ended.
         dwell: seconds within ``dwell_radius`` after which a trip has ended; None for gaps only.
         dwell_radius: metres.
+        time_format: format of ``strptime`` for times that are not recognised; see `flowveil.reading.times`.
+        timezone: local time for Unix times and times with a zone, which are taken in UTC without it.
+        trip: column that says which trip of its person a point belongs to. Trips are then those that are marked, from
+            their first point to their last, and no rule cuts them; points of no trip are left out.
 
     Returns:
         Trips with the columns of `TRIPS`, in the order of persons and times.
@@ -94,9 +106,12 @@ def prepare_gps(
         DataError: columns are missing, or no point can be used.
     """
     _check_rules(gap, dwell, dwell_radius)
-    with opened(source) as table:
+    if trip is not None and (gap, dwell, dwell_radius) != (180.0, 300.0, 100.0):
+        raise ParameterError("Trips that are marked (trip) are not cut: gap, dwell and dwell_radius do not apply.")
+    with opened(source, time_format=time_format, timezone=timezone) as table:
+        marked = {} if trip is None else {"trip": trip}
         columns = choose_columns(
-            {"person": person, "time": time, "lat": lat, "lon": lon},
+            {"person": person, "time": time, "lat": lat, "lon": lon, **marked},
             {"person": PERSONS, "time": TIMES, "lat": LATITUDES, "lon": LONGITUDES},
             table.names,
             header=table.header,
@@ -107,27 +122,21 @@ def prepare_gps(
                 "us": table.microseconds(columns["time"]),
                 "lat": table.number(columns["lat"]),
                 "lon": table.number(columns["lon"]),
+                **{role: table.text(columns[role]) for role in marked},
             }
         )
+        if trip is not None:
+            return _as_marked(table.con)
         return trips_of_points(table.con, gap=gap, dwell=dwell, dwell_radius=dwell_radius)
 
 
 def trips_of_points(con: Any, *, gap: float, dwell: float | None, dwell_radius: float) -> Prepared:
     """Trips of the points in the table ``picked`` (person, us, lat, lon) of a database."""
-    usable = (
-        "person IS NOT NULL AND us IS NOT NULL AND lat BETWEEN -90 AND 90 AND lon BETWEEN -180 AND 180 "
-        "AND NOT (lat = 0 AND lon = 0)"
-    )
-    n, n_usable = con.execute(f"SELECT count(*), count(*) FILTER ({usable}) FROM picked").fetchall()[0]
-    if n_usable == 0:
-        raise DataError(
-            f"No point can be used: of {n:,} points none has a person, a time and coordinates on the earth. "
-            "Hint: name the columns with --person, --time, --lat and --lon."
-        )
+    n, n_usable = _counted(con, _USABLE)
     # The same instant twice is one point: which of two places it was is decided by the numbers, not by row order.
     con.execute(
         "CREATE TABLE points AS SELECT person, us, min(lat) AS lat, arg_min(lon, (lat, lon)) AS lon "
-        f"FROM picked WHERE {usable} GROUP BY person, us"
+        f"FROM picked WHERE {_USABLE} GROUP BY person, us"
     )
     step = round(gap * 1e6)
     if dwell is None:
@@ -149,6 +158,38 @@ def trips_of_points(con: Any, *, gap: float, dwell: float | None, dwell_radius: 
     edge_in[0] = False
     trips = _runs(moving, begins, edge_out, edge_in)
     return _prepared(trips, person, names, us, lat, lon, n=n, n_usable=n_usable)
+
+
+def _counted(con: Any, usable: str) -> tuple[int, int]:
+    """How many points there are in ``picked``, and how many can be used."""
+    n, n_usable = con.execute(f"SELECT count(*), count(*) FILTER ({usable}) FROM picked").fetchall()[0]
+    if n_usable == 0:
+        raise DataError(
+            f"No point can be used: of {n:,} points none has a person, a time and coordinates on the earth. "
+            "Hint: name the columns with --person, --time, --lat and --lon."
+        )
+    return n, n_usable
+
+
+def _as_marked(con: Any) -> Prepared:
+    """Trips of the points in ``picked``, which has a column ``trip``: one for each person and mark.
+
+    Of points at one instant, the numbers decide which is the first or the last, not the order of the rows.
+    """
+    usable = f"{_USABLE} AND trip IS NOT NULL"
+    n, n_usable = _counted(con, usable)
+    found = fetch_table(
+        con,
+        "SELECT person AS person_id, make_timestamp(min(us)) AS start_time, make_timestamp(max(us)) AS end_time, "
+        "arg_min(lat, (us, lat, lon)) AS start_lat, arg_min(lon, (us, lat, lon)) AS start_lon, "
+        "arg_max(lat, (us, lat, lon)) AS end_lat, arg_max(lon, (us, lat, lon)) AS end_lon, count(DISTINCT us) AS "
+        f"points FROM picked WHERE {usable} GROUP BY person, trip ORDER BY person, start_time, end_time, trip",
+    ).cast(TRIPS)
+    several = found.column("points").to_numpy() > 1
+    return Prepared(
+        trips=found.filter(pa.array(several)),
+        left_out={"points that cannot be used": n - n_usable, "trips of one point": int((~several).sum())},
+    )
 
 
 def _by_gaps(con: Any, step: int, n: int, n_usable: int) -> Prepared:

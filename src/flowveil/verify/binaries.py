@@ -247,6 +247,17 @@ def _square(tables: Tables) -> tuple[Any, Any, Any]:
     return codes, row, column
 
 
+def _lookups(tables: Tables, codes: Any) -> dict[str, Any]:
+    """The texts that stand beside the numbers of zones: codes, and names where there are any."""
+    found = {"zone_code": np.char.encode(codes, "utf-8")}
+    if "name" in tables.zones.column_names:
+        of_code = dict(zip(tables.zones["zone"].to_pylist(), tables.zones["name"].to_pylist(), strict=True))
+        names = [of_code[code] or "" for code in codes.tolist()]
+        if any(names):
+            found["zone_name"] = np.char.encode(names, "utf-8")
+    return found
+
+
 def _volumes(tables: Tables) -> dict[str, Any]:
     names = [name for name in ("trips", "weight") if name in tables.flows.column_names]
     return {name: tables.flows[name].to_numpy().astype(np.float64) for name in names}
@@ -271,7 +282,8 @@ def _make_omx(path: Path, tables: Tables, codes: Any, row: Any, column: Any, ver
                     block[row[here] - start, column[here]] = volume[here]
                     matrix[start : start + _OMX_PIECE] = block
         lookup.create_dataset("index", data=np.arange(1, n + 1, dtype=np.int32), track_times=False)
-        lookup.create_dataset("zone_code", data=np.char.encode(codes, "utf-8"), track_times=False)
+        for name, texts in _lookups(tables, codes).items():
+            lookup.create_dataset(name, data=texts, track_times=False)
 
 
 def _same_files(one: Path, other: Path) -> bool:
@@ -297,7 +309,7 @@ def _omx_of_another_version(path: Path, tables: Tables, version: str) -> Iterato
                 return
             if not _same_attributes(omx.attributes, n, version):
                 yield "has attributes that no release has"
-            expected = {"index": np.arange(1, n + 1), "zone_code": np.char.encode(codes, "utf-8")}
+            expected = {"index": np.arange(1, n + 1), **_lookups(tables, codes)}
             if set(omx.lookups) != set(expected) or any(
                 not np.array_equal(omx.lookups[name], value) for name, value in expected.items()
             ):

@@ -179,6 +179,7 @@ def load_boxes(db: Database, zones: Any, claims: Claims, flows: Flows) -> Iterat
         table = {
             "z": np.arange(n),
             "s": np.zeros(n, dtype=np.int64),
+            "i": np.zeros(n, dtype=np.int64),
             "zone": pa.array(list(shapes), type=pa.string()),
             "node": pa.array(list(shapes), type=pa.string(), mask=tiles == 0),
             "tiles": tiles,
@@ -188,7 +189,9 @@ def load_boxes(db: Database, zones: Any, claims: Claims, flows: Flows) -> Iterat
             "coarse": np.ones(n, dtype=np.bool_),
         }
         db.store(f"zone_{end}", pa.table(table))
-        db.create(f"member_{end}", f"SELECT 0::BIGINT AS s, NULL::VARCHAR AS tile, z FROM zone_{end} LIMIT 0")
+        db.create(
+            f"member_{end}", f"SELECT 0::BIGINT AS s, 0::BIGINT AS i, NULL::VARCHAR AS tile, z FROM zone_{end} LIMIT 0"
+        )
     pairs = db.rows(
         "SELECT DISTINCT o.z AS a, d.z AS b FROM published JOIN zone_o o ON origin_zone = o.zone "
         "JOIN zone_d d ON destination_zone = d.zone ORDER BY a, b"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def load_flows(db: Database, claims: Claims) -> None:
-    """``raw`` (flow, s, o, d, trips, weight): the flows that each published slice is held against.
+    """``raw`` (flow, s, o, d, t, trips, weight): the flows that each published slice is held against.
 
     ``people_flow`` (flow, member): their persons; each unit whose members are counted once has such a table.
     Coarser matrices over common zones are sums: they are held against the rows that published cells of the finest
@@ -23,7 +23,7 @@ def load_flows(db: Database, claims: Claims) -> None:
     """
     if claims.kind != "sliced":
         # Flows of one matrix are rows already, and keep their place in the input, by which boxes find them.
-        db.define("raw", "SELECT row AS flow, 0::BIGINT AS s, o, d, trips, weight FROM rows")
+        db.define("raw", "SELECT row AS flow, 0::BIGINT AS s, o, d, t, trips, weight FROM rows")
         for unit in COUNTED_ONCE:
             db.define(f"{unit}_flow", f"SELECT row AS flow, member FROM {unit}_row")
         return
@@ -84,21 +84,26 @@ def assign_flows(db: Database, claims: Claims, flows: Flows) -> None:
     if claims.kind == "boxed":
         db.define("located", f"SELECT flow, s, a, b, trips, weight FROM {rest} JOIN inside USING (flow)")
     else:
+        # A flow lies in every interval that holds its time; without times there is one.
+        when, same = ("JOIN during w ON r.t = w.t ", " AND {0}.i = w.i") if claims.kind == "folded" else ("", "")
         db.define(
             "located",
-            f"SELECT flow, r.s AS s, mo.z AS a, md.z AS b, trips, weight FROM {rest} r "
-            "JOIN member_o mo ON r.o = mo.tile AND r.s = mo.s JOIN member_d md ON r.d = md.tile AND r.s = md.s",
+            f"SELECT flow, r.s AS s, mo.z AS a, md.z AS b, trips, weight FROM {rest} r {when}"
+            f"JOIN member_o mo ON r.o = mo.tile AND r.s = mo.s{same.format('mo')} "
+            f"JOIN member_d md ON r.d = md.tile AND r.s = md.s{same.format('md')}",
         )
     db.create("assigned", "SELECT * FROM located SEMI JOIN cells USING (a, b)")
     tiles = claims.threshold("locations") is not None
     group(db, "counted", "assigned", once=counted_once(flows), tiles=tiles)
     members = ", ".join(f"c.{UNITS[unit].column}" for unit in COUNTED_ONCE)
+    steps, interval = ("steps", "JOIN interval USING (i) ") if claims.kind == "folded" else ("1", "")
     db.create(
         "held",
-        f"SELECT p.*, a, b, c.trips AS true_trips, c.weight AS true_weight, {members}, begin_tiles, end_tiles, "
-        "o.tiles AS tiles_o, d.tiles AS tiles_d, o.coarse AS coarse_o, d.coarse AS coarse_d FROM published p "
-        "JOIN zone_o o ON origin_zone = o.zone AND p.s = o.s "
-        "JOIN zone_d d ON destination_zone = d.zone AND p.s = d.s LEFT JOIN counted c ON c.a = o.z AND c.b = d.z",
+        f"SELECT p.*, {steps} AS steps, a, b, c.trips AS true_trips, c.weight AS true_weight, {members}, "
+        "begin_tiles, end_tiles, o.tiles AS tiles_o, d.tiles AS tiles_d, o.coarse AS coarse_o, d.coarse AS coarse_d "
+        f"FROM published p {interval}JOIN zone_o o ON origin_zone = o.zone AND p.s = o.s AND p.i = o.i "
+        "JOIN zone_d d ON destination_zone = d.zone AND p.s = d.s AND p.i = d.i "
+        "LEFT JOIN counted c ON c.a = o.z AND c.b = d.z",
     )
     weight = "NULL::DOUBLE" if flows.weight is None else "weight"
     said = f" REPLACE (trips AS true_trips, {weight} AS true_weight)" if claims.overlapping else ""

@@ -9,16 +9,20 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from glob import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from flowveil.errors import DataError
 from flowveil.limits import duckdb_settings
 
 #: The folder's name is a name, not a pattern, and 'k=10' in it is not a column.
 SOURCE = "read_parquet(?, hive_partitioning = false)"
+#: What a recount may take of the machine's memory, and of the disk for what does not fit, whatever the folder holds.
+_MEMORY, _DISK = "50%", "64GB"
 
 
 class Database:
@@ -29,11 +33,11 @@ class Database:
 
     def create(self, name: str, query: str, values: Sequence[Any] = ()) -> None:
         """Write a table; there must be none of this name."""
-        self._connection.execute(f"CREATE TABLE {name} AS {self._only_read(query)}", list(values)).fetchall()
+        self._connection.execute(f"CREATE TABLE {name} AS {_only_read(query)}", list(values)).fetchall()
 
     def define(self, name: str, query: str) -> None:
         """The same as a view: what is looked at once need not be kept."""
-        self._connection.execute(f"CREATE VIEW {name} AS {self._only_read(query)}").fetchall()
+        self._connection.execute(f"CREATE VIEW {name} AS {_only_read(query)}").fetchall()
 
     def store(self, name: str, table: Any) -> None:
         """Write an Arrow table."""
@@ -45,7 +49,7 @@ class Database:
 
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """All rows of a query: newer versions of DuckDB refuse other work while a result is only half read."""
-        found: list[tuple[Any, ...]] = self._connection.execute(self._only_read(query), list(values)).fetchall()
+        found: list[tuple[Any, ...]] = self._connection.execute(_only_read(query), list(values)).fetchall()
         return found
 
     def one(self, query: str) -> Any:
@@ -58,7 +62,7 @@ class Database:
 
     def masked(self, query: str, values: Sequence[Any] = ()) -> dict[str, Any]:
         """The columns of a query as numpy arrays, empty fields masked."""
-        found: dict[str, Any] = self._connection.execute(self._only_read(query), list(values)).fetchnumpy()
+        found: dict[str, Any] = self._connection.execute(_only_read(query), list(values)).fetchnumpy()
         return found
 
     def columns(self, query: str) -> dict[str, Any]:
@@ -76,25 +80,31 @@ class Database:
         with reader(rows) as found:
             yield found
 
-    def _only_read(self, query: str) -> str:
-        import duckdb
 
-        statements = self._connection.extract_statements(query)
-        if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
-            raise ValueError(f"not one query, so it could change a table: {query}")
-        return query
+@lru_cache(maxsize=1024)
+def _only_read(query: str) -> str:
+    """The query, if it is one and nothing else; what a text is does not depend on the database."""
+    import duckdb
+
+    if [statement.type for statement in duckdb.extract_statements(query)] != [duckdb.StatementType.SELECT]:
+        raise ValueError(f"not one query, so it could change a table: {query}")
+    return query
 
 
 @contextmanager
 def opened(place: Path) -> Iterator[Database]:
     """An empty database that may read the files of one folder and no others, nor change its settings.
 
-    What does not fit into memory goes to a private folder that is removed.
+    What does not fit into its share of the memory goes to a private folder that is removed.
+
+    Raises:
+        DataError: that does not fit either.
     """
     import duckdb
 
     with tempfile.TemporaryDirectory(prefix="flowveil-") as spill:
-        connection = duckdb.connect(":memory:", config={"temp_directory": spill, **duckdb_settings()})
+        limits = {"memory_limit": _MEMORY, "max_temp_directory_size": _DISK, "temp_directory": spill}
+        connection = duckdb.connect(":memory:", config={**limits, **duckdb_settings()})
         try:
             for setting in (
                 "autoinstall_known_extensions = false",
@@ -105,6 +115,11 @@ def opened(place: Path) -> Iterator[Database]:
             ):
                 connection.execute(f"SET {setting}")
             yield Database(connection)
+        except duckdb.OutOfMemoryException:
+            raise DataError(
+                f"The recount does not fit into the memory it may take and {_DISK} of temporary disk space. "
+                "Hint: free some, or set TMPDIR to a folder with more space."
+            ) from None
         finally:
             connection.close()
 

@@ -18,10 +18,14 @@ from typing import Any
 
 FILES = ("flows.parquet", "zones.parquet", "report.json", "report.html")
 MANIFEST = "manifest.json"
+#: Which tiles of a map of one's own each zone holds; only a release on such a map has it.
+LOOKUP = "lookup.csv"
 #: More bytes than any release has; hashing them is still a matter of a minute.
 _LARGEST = {MANIFEST: 1 << 20, "report.json": 1 << 28, "report.html": 1 << 30}
 _LARGEST_OTHER = 1 << 33
 _MOST_ENTRIES = 1_000
+#: Numbers of JSON beyond these are refused where they are read, so that nothing that counts or compares meets them.
+_LARGEST_WHOLE, _LARGEST_FRACTION = 1 << 63, 1e100
 
 
 class NotRegularError(OSError):
@@ -78,7 +82,7 @@ def read_json(path: Path) -> Any:
     Raises:
         OSError: it is missing or not a regular file.
         ValueError: it is not JSON in UTF-8, has an entry twice (readers differ in which they take), or a number that is
-            none.
+            none, or larger than any of a release.
     """
     with open_regular(path) as file:
         return parse_json(file.read())
@@ -88,7 +92,13 @@ def parse_json(content: bytes) -> Any:
     """The same of bytes; raises ValueError like `read_json`."""
     try:
         text = content.decode("utf-8")
-        return json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant)
+        return json.loads(
+            text,
+            object_pairs_hook=_without_duplicates,
+            parse_constant=_refuse_constant,
+            parse_int=_whole_number,
+            parse_float=_fraction,
+        )
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -102,6 +112,20 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
+
+
+def _whole_number(digits: str) -> int:
+    number = int(digits)
+    if not -_LARGEST_WHOLE <= number < _LARGEST_WHOLE:
+        raise ValueError("a whole number that no table can hold")
+    return number
+
+
+def _fraction(digits: str) -> float:
+    number = float(digits)
+    if not abs(number) <= _LARGEST_FRACTION:
+        raise ValueError("a number whose square is none that a computer has")
+    return number
 
 
 def _entries(place: Path) -> set[str]:
@@ -134,7 +158,7 @@ def _listed(place: Path) -> dict[str, str] | None:
 def _compared(
     place: Path, present: set[str], listed: dict[str, str], exports: Collection[str], strange: set[str]
 ) -> Iterator[str]:
-    parts = set(FILES) | (set(listed) & set(exports))
+    parts = set(FILES) | (set(listed) & {*exports, LOOKUP})
     for name in sorted(parts - present):
         yield f"{name}: missing"
     for name in sorted(present - parts - {MANIFEST}):

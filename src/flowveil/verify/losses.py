@@ -97,6 +97,8 @@ class Recounted:
         metres: of each of ``assigned``, how far its two ends are from the centres of the zones; None without a map.
         smallest: of each flow, the fewest tiles of a safe cell that could hold it; None where that is too much work.
         overlapping: boxes share flows.
+        steps: of each published cell, the steps of time in its interval; 1 where time is not folded.
+        hours: how long that interval is; None where time is not folded.
     """
 
     flow_slice: Places
@@ -111,6 +113,8 @@ class Recounted:
     metres: tuple[Floats, Floats] | None
     smallest: Floats | None
     overlapping: bool
+    steps: Floats
+    hours: Floats | None
 
     def measures(self, s: int, basis: str, *, k: float, population: float | None, allowed: float) -> Counted:
         """The measures of one slice.
@@ -135,10 +139,17 @@ class Recounted:
             "mean_generalization_error": _exactly(error),
             "reconstruction_loss": _exactly(self._loss(s, basis, total, total) if total else None),
             "distribution_distance": _exactly(self._loss(s, basis, total, published) if total and published else None),
+            **self._widths(v, cell),
             **self._floors(mine, volume, max(gone, allowed), error),
             **self._distances(s, basis),
             **self._short(mine, cell, k, population),
         }
+
+    def _widths(self, volume: Floats, cell: Places) -> Counted:
+        if self.hours is None:
+            return {}
+        wide = float(np.sum(volume * self.hours[cell]) / volume.sum()) if volume.sum() else None
+        return {"mean_time_width_h": _exactly(wide)}
 
     def volume(self, s: int, basis: str) -> tuple[float, float]:
         """The raw and the published volume of a slice."""
@@ -161,13 +172,14 @@ class Recounted:
         return self._parts["cells"].of(s)
 
     def n_merged(self, s: int) -> int:
-        """How many cells of a slice cover more than one pair of tiles."""
+        """How many cells of a slice cover more than one pair of tiles, or more than one step of time."""
         cells = self._cells_of(s)
-        return int(np.sum(self.size_o[cells] * self.size_d[cells] > 1))
+        return int(np.sum(self.size_o[cells] * self.size_d[cells] * self.steps[cells] > 1))
 
     def may_merge(self, s: int) -> bool:
         """Whether some cell of a slice may cover more than one pair of tiles, seen or not."""
-        return bool(self.coarse[self._cells_of(s)].any())
+        cells = self._cells_of(s)
+        return bool((self.coarse[cells] | (self.steps[cells] > 1)).any())
 
     def misplaced(self, s: int) -> float:
         """Trips of a slice that spreading its cells evenly puts into wrong pairs of tiles."""
@@ -190,7 +202,7 @@ class Recounted:
     def _loss(self, s: int, basis: str, total: float, scale: float) -> float:
         """Sum over all pairs of tiles of abs(reconstructed - original)."""
         mine, cell = self._flows_of(s), self._cells_of(s)
-        pairs = self.size_o[cell] * self.size_d[cell]
+        pairs = self.size_o[cell] * self.size_d[cell] * self.steps[cell]
         each = self.cell_volume[basis][cell] / scale / pairs
         rows = self._parts["covering"].of(s)
         flow, at = np.searchsorted(mine, self.covering[0][rows]), np.searchsorted(cell, self.covering[1][rows])
@@ -318,11 +330,13 @@ def recounted(db: Database, claims: Claims, flows: Flows) -> Recounted:
         if guarantee.get(unit) is not None:
             found = db.columns(f"SELECT flow, member FROM {unit}_flow ORDER BY flow")
             members[unit] = np.searchsorted(raw["flow"], found["flow"]), found["member"].astype(np.int64)
+    folded = claims.kind == "folded"
+    hours, interval = ("hours", "JOIN interval t ON r.i = t.i ") if folded else ("NULL::DOUBLE", "")
     cells = db.columns(
-        "SELECT r.s AS s, r.a AS a, r.b AS b, r.trips AS trips, "
+        f"SELECT r.s AS s, r.steps AS steps, {hours} AS hours, r.a AS a, r.b AS b, r.trips AS trips, "
         f"{'r.weight' if weighted else '0'} AS weight, o.tiles AS size_o, d.tiles AS size_d, "
         "coarse_o OR coarse_d AS coarse, lo.lat AS lat_o, lo.lon AS lon_o, ld.lat AS lat_d, ld.lon AS lon_d "
-        "FROM recount r JOIN zone_o o ON r.a = o.z JOIN zone_d d ON r.b = d.z "
+        f"FROM recount r {interval}JOIN zone_o o ON r.a = o.z JOIN zone_d d ON r.b = d.z "
         "JOIN zones lo ON lo.zone = o.zone AND lo.role <> 'destination' "
         "JOIN zones ld ON ld.zone = d.zone AND ld.role <> 'origin' ORDER BY r.a, r.b",
     )
@@ -351,6 +365,8 @@ def recounted(db: Database, claims: Claims, flows: Flows) -> Recounted:
         metres=_metres(flows, origin, destination, cells, assigned),
         smallest=smallest_safe(flows, raw, guarantee, members),
         overlapping=claims.overlapping,
+        steps=cells["steps"].astype(np.float64),
+        hours=cells["hours"].astype(np.float64) if folded else None,
     )
 
 

@@ -30,6 +30,7 @@ Measures = Mapping[str, Mapping[str, Any]]
 #: Significant digits of published measures that are computed from tiles. Others are exact, but for a billionth.
 DIGITS = {
     "mean_generalization_error": 4,
+    "mean_time_width_h": 4,
     "reconstruction_loss": 4,
     "distribution_distance": 4,
     "floor_generalization_error": 3,
@@ -48,9 +49,13 @@ REVEAL_SUPPRESSED = {
     "suppressed_share",
 }
 #: Measures that reveal how trips are spread inside a cell, where few cells cover more than one pair of tiles.
-REVEAL_INSIDE = set(DIGITS) - {"mean_generalization_error"}
+REVEAL_INSIDE = set(DIGITS) - {"mean_generalization_error", "mean_time_width_h"}
 #: Measures that reveal how many tiles were seen in a zone, where few zones may hold more than one.
 REVEAL_SEEN = {"floor_ratio", "mean_generalization_error"}
+#: Measures with a term for each slice, from which that of one follows where the others are known.
+REVEAL_TERMS = {"c_dm", "distribution_distance", "reconstruction_loss"}
+#: Measures counted against the mean weight of all trips, where no population was given.
+REVEAL_MEAN_WEIGHT = {"c_avg", "cells_under_k_population"}
 #: So many cells or zones are few.
 _FEWEST_MERGED = 10
 
@@ -76,7 +81,7 @@ def check_measures(db: Database, claims: Claims, flows: Flows, *, sound: bool) -
             counted = recounted(db, claims, flows)
             may = bool(may_withhold(db, claims))
             allowed = _may_be_null(claims, withhold=may, inside=_reveals_inside(claims, counted, [0]), few_zones=few)
-            yield from _compare(claims.measures, _measures_of(claims, counted, 0), allowed)
+            yield from _compare(claims.measures, _measures_of(claims, counted, 0), allowed, claims.withheld())
         return
     yield from _check_slices(db, claims, flows, expected, secret, sound=sound)
 
@@ -152,12 +157,12 @@ def _check_losses(
     counted = recounted(db, claims, flows)
     secret = secret | may_withhold(db, claims)
     mean_weight = _may_be_null(claims, withhold=bool(secret or of_totals)) - REVEAL_SUPPRESSED
-    of_slice = {}
+    of_slice, keys = {}, {s: tuple(key) for *key, s in db.rows("SELECT * FROM slice")}
     for s, said in parts.items():
         of_slice[s] = _measures_of(claims, counted, s)
         inside = _reveals_inside(claims, counted, [s])
         allowed = _may_be_null(claims, withhold=s in secret, inside=inside, few_zones=few[0])
-        yield from _compare(said, of_slice[s], allowed | mean_weight)
+        yield from _compare(said, of_slice[s], allowed | mean_weight, claims.withheld(keys[s]))
     measured = [s for s in of_slice if s in finest] or list(of_slice)
     inside = _reveals_inside(claims, counted, measured)
     allowed = _may_be_null(claims, withhold=of_totals, inside=inside, few_zones=few[1]) | mean_weight
@@ -165,7 +170,7 @@ def _check_losses(
     lost = {basis: _lost(db, basis) for basis in bases}
     if secret or lost["trips"]:
         # Sums over all slices, from which those of single slices would follow.
-        allowed |= {"c_dm", "distribution_distance", "reconstruction_loss"}
+        allowed |= REVEAL_TERMS
     mean = 0.0 if flows.weight is None else float(np.sum(flows.weight)) / float(np.sum(flows.trips))
     size_k = {"trips": claims.k, "weight": claims.threshold("population") or claims.k * mean}
     overall = {
@@ -174,7 +179,7 @@ def _check_losses(
         )
         for basis in bases
     }
-    yield from _compare(claims.measures, overall, allowed)
+    yield from _compare(claims.measures, overall, allowed, claims.withheld())
 
 
 # ---- what is counted in tables -----------------------------------------------------------------------------------
@@ -195,7 +200,8 @@ def _check_counts(
         yield f"report.json: measures are not given by {' and by '.join(expected)}"
     counted = _counts(db, claims, where)
     merged, coarse = db.rows(
-        "SELECT count(*) FILTER (tiles_o * tiles_d > 1), count(*) FILTER (coarse_o OR coarse_d) FROM recount "
+        "SELECT count(*) FILTER (tiles_o * tiles_d * steps > 1), "
+        "count(*) FILTER (coarse_o OR coarse_d OR steps > 1) FROM recount "
         f"WHERE {among or where}"
     )[0]
     few_merged = coarse > 0 and merged < _FEWEST_MERGED
@@ -307,17 +313,22 @@ def _may_be_null(claims: Claims, *, withhold: bool, inside: bool = False, few_zo
         names |= REVEAL_SUPPRESSED
         if not claims.population_is_given:
             # Counted against the mean weight of all trips, the suppressed ones included.
-            names |= {"c_avg", "cells_under_k_population"}
+            names |= REVEAL_MEAN_WEIGHT
     return names | REVEAL_INSIDE if inside else names
 
 
-def _compare(said: Measures, counted: Mapping[str, Counted], may_be_null: set[str]) -> Iterator[str]:
+def _compare(
+    said: Measures, counted: Mapping[str, Counted], may_be_null: set[str], listed: Mapping[str, Sequence[str]]
+) -> Iterator[str]:
+    """Hold measures against the recount; one that has no value must be withheld by right, and listed as withheld."""
     for basis in sorted(set(said) & set(counted)):
         for name, value in counted[basis].items():
             stated = said[basis].get(name)
             # Trips have no mean weight: what is withheld for its sake is withheld by weight.
             withheld = name in may_be_null and (name, basis) != ("c_avg", "trips")
-            if stated is None and (value.low is None or withheld):
+            # One slice that withholds its volume hides the mean weight everywhere, also where nothing else is withheld.
+            named = name in listed.get(basis, ()) or name in REVEAL_MEAN_WEIGHT
+            if stated is None and (value.low is None or (withheld and named)):
                 continue
             if stated is None:
                 yield f"report.json: {name} by {basis} is withheld without a reason"

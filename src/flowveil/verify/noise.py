@@ -29,6 +29,15 @@ _DISCLOSED = {
     "n_destination_zones": "count(DISTINCT destination_zone)",
     "published_trips": "coalesce(sum(trips), 0)",
 }
+#: Measures that mean something of noisy counts, but only the true ones could show.
+OF_TRUE_COUNTS = {
+    "distribution_distance",
+    "generalization_distance_m",
+    "generalization_distance_median_m",
+    "generalization_distance_std_m",
+    "reconstruction_loss",
+    "suppressed_share",
+}
 _TOLERANCE = 1e-9
 #: More trips of one person, and more noise, than any release has; more zones than can be paired.
 _LARGEST, _MOST_ZONES = 1 << 31, 10_000_000

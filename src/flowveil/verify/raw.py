@@ -43,6 +43,11 @@ class Raw:
     whole: Flows
 
     @property
+    def folded(self) -> bool:
+        """Whether time is an end of the flows, like the two places."""
+        return self.whole.times is not None
+
+    @property
     def most_rows(self) -> int:
         """More cells than any release of these flows has: each holds a flow of its own slice, at some level."""
         flows = sum(len(part) for part in self.slices)
@@ -57,20 +62,24 @@ class Raw:
 
 
 def load_rows(db: Database, raw: Raw) -> None:
-    """``rows`` (row, m, o, d, trips, weight): every flow of every raw slice; ``people_row`` (row, member): persons.
+    """``rows`` (row, m, o, d, t, trips, weight): every flow of every raw slice; ``people_row`` (row, member): persons.
 
-    Each unit whose members are counted once has such a table.
+    Each unit whose members are counted once has such a table. ``t`` is the step of time where time folds, else empty.
     """
     import pyarrow as pa
 
     start = np.concatenate(([0], np.cumsum([len(part) for part in raw.slices]))).astype(np.int32)
     origin, destination = (codes_of(leaf_codes(tree)) for tree in (raw.whole.origins, raw.whole.destinations))
+    whole, time = raw.whole, pa.nulls(int(start[-1]), pa.string())
+    if whole.times is not None and whole.time is not None:
+        time = pa.array(whole.times.labels.tolist(), pa.string()).take(pa.array(whole.time))
     weight = [pa.nulls(len(p), pa.float64()) if p.weight is None else pa.array(p.weight) for p in raw.slices]
     rows = {
         "row": np.arange(start[-1], dtype=np.int32),
         "m": np.repeat(np.arange(len(raw.slices), dtype=np.int32), np.diff(start)),
         "o": origin.take(pa.array(np.concatenate([p.origin for p in raw.slices]))),
         "d": destination.take(pa.array(np.concatenate([p.destination for p in raw.slices]))),
+        "t": time,
         "trips": np.concatenate([p.trips for p in raw.slices]),
         "weight": pa.chunked_array(weight, pa.float64()),
     }
@@ -107,15 +116,18 @@ def load_map(db: Database, flows: Flows) -> None:
             # Where parts of zones are nodes, a level is not a number of steps.
             db.store(f"level_{end}", pa.table({"node": codes_of(tree.code), "level": tree.levels}))
             level = f"any_value((SELECT l.level FROM level_{end} l WHERE l.node = u.node))"
-        seen = f"SELECT node, {text} AS text, count(*) AS tiles, {level} AS level FROM up_{end} u GROUP BY node"
-        possible = _possible(seen, tiles, flows.whole_map)
+        db.create(
+            f"seen_{end}",
+            f"SELECT node, {text} AS text, count(*) AS tiles, {level} AS level FROM up_{end} u GROUP BY node",
+        )
+        possible = _possible(f"seen_{end}", tiles, flows.whole_map)
         if tree.kind == "halves" and tiles.dtype.kind == "U":
             db.store(f"possible_{end}", _possible_in_parts(tree))
             possible = f"SELECT * FROM possible_{end}"
         db.create(
             f"node_{end}",
             f"SELECT v.*, n::BIGINT AS possible, coalesce(n > 1, node NOT IN (SELECT tile FROM tile_{end})) AS coarse "
-            f"FROM ({seen}) v LEFT JOIN ({possible}) USING (node)",
+            f"FROM seen_{end} v LEFT JOIN ({possible}) USING (node)",
         )
 
 
@@ -182,14 +194,13 @@ def _possible(seen: str, tiles: Any, whole_map: Hierarchy | None) -> str:
     """
     if tiles.dtype.kind == "U":
         counted = "SELECT node, count(*) AS n FROM up_map GROUP BY node"
-        return counted if whole_map is not None else f"SELECT node, NULL::BIGINT AS n FROM ({seen})"
+        return counted if whole_map is not None else f"SELECT node, NULL::BIGINT AS n FROM {seen}"
     finest = int(tiles[0]) >> 52 & 15
-    below = {r: 7 ** (finest - r) for r in range(finest + 1)}
     pentagon = (
         f"((node >> 45) & 127) IN {_PENTAGONS} "
         "AND (node & ((1::UBIGINT << 45) - 1)) = ((1::UBIGINT << (3 * (15 - level))) - 1)"
     )
-    by_level = " ".join(
-        f"WHEN level = {r} THEN CASE WHEN {pentagon} THEN {1 + 5 * (n - 1) // 6} ELSE {n} END" for r, n in below.items()
-    )
-    return f"SELECT node, CASE WHEN node = 0 THEN {2 + 120 * below[0]} {by_level} END AS n FROM ({seen})"
+    hexagons = [7 ** (finest - r) for r in range(finest + 1)]
+    pentagons = [1 + 5 * (n - 1) // 6 for n in hexagons]
+    below = f"(CASE WHEN {pentagon} THEN {pentagons} ELSE {hexagons} END)[level + 1]"
+    return f"SELECT node, CASE WHEN node = 0 THEN {2 + 120 * hexagons[0]} ELSE {below} END AS n FROM {seen}"

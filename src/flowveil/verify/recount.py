@@ -16,24 +16,35 @@ from flowveil.verify.database import Database, opened
 from flowveil.verify.differences import check_differences
 from flowveil.verify.exports import EXPORTS, check_exports
 from flowveil.verify.files import check_folder
+from flowveil.verify.frozen import check_frozen
 from flowveil.verify.halves import on_halves
+from flowveil.verify.lookup import check_lookup, check_names, has_names
 from flowveil.verify.measures import check_measures
 from flowveil.verify.noise import check_noise
 from flowveil.verify.outlines import check_outlines, made_of_cells
+from flowveil.verify.overlaps import check_overlaps
 from flowveil.verify.parameters import check_reading
 from flowveil.verify.parquet import check_layouts, check_rewriting, read_layout, whole_table
 from flowveil.verify.raw import Raw, load_map, load_rows
 from flowveil.verify.rendering import check_rendering
 from flowveil.verify.slices import check_slices, load_slices
 from flowveil.verify.tables import NAMES, load_tables
+from flowveil.verify.times import TIME_COLUMNS, check_intervals, load_intervals
 from flowveil.verify.zones import check_zones, list_cells, load_zones
+from flowveil.zoning.top import to_the_top
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
 
 
 def recount(
-    place: Path, flows: Flows | SlicedFlows, expect: Mapping[str, Any], unread: list[str], *, law: bool
+    place: Path,
+    flows: Flows | SlicedFlows,
+    expect: Mapping[str, Any],
+    unread: list[str],
+    *,
+    law: bool,
+    zones_of: Any = None,
 ) -> list[str]:
     """One plain line for each contradiction; see `flowveil.verify.verify_release`."""
     if not place.is_dir():
@@ -50,19 +61,31 @@ def recount(
     if findings:
         return findings
     if report["parameters"].get("hierarchy") == "halves":
-        halved = on_halves(flows)
+        halved = on_halves(flows, to_the_top="zones_of" in report["parameters"])
         if halved is None:
             return ["report.json: says that its zones are parts of zones, but the map of the input has none"]
         flows = halved
+    elif "zones_of" in report["parameters"]:
+        # Zones of other data may lie above everything that this input has.
+        flows = to_the_top(flows)
     raw = Raw.of(flows)
     findings = check_layouts(place, most_rows=None if noisy else raw.most_rows)
     if findings:
         return findings
-    if tuple(report.get("slice_columns", ())) != raw.columns:
+    if tuple(report.get("slice_columns", ())) != raw.columns or (report["kind"] == "folded") != raw.folded:
         return ["report.json: its slice columns are not those of the input as it was read"]
+    further = TIME_COLUMNS if raw.folded else raw.columns
     with opened(place) as db:
         in_cells = report["kind"] != "boxed" and made_of_cells(raw.whole)
-        readable, findings = load_tables(db, place, raw.whole, raw.columns, noisy=noisy, in_cells=in_cells)
+        readable, findings = load_tables(
+            db,
+            place,
+            raw.whole,
+            further,
+            noisy=noisy,
+            in_cells=in_cells,
+            named=has_names(raw.whole, report["kind"]),
+        )
         zones = whole_table(db, place / NAMES[1]) if readable else None
         if readable and zones is None:
             findings.append(f"{NAMES[1]}: cannot be read")
@@ -77,13 +100,19 @@ def recount(
             if findings:
                 return findings
         findings += check_carriers(place, report)
-        findings += check_exports(place, db, slice_columns=raw.columns)
+        findings += check_exports(place, db, slice_columns=further)
         findings += _check_bytes(db, place, zones, unread)
         findings += check_outlines(zones, raw.whole, report["kind"])
+        findings += check_names(zones, raw.whole, report["kind"])
+        findings += check_lookup(place, zones, raw.whole, report["kind"])
+        findings += check_frozen(db, zones, report, raw.whole, zones_of, unread)
+        if not findings:
+            # Outlines that are none could not be compared.
+            findings += check_overlaps(db, zones, report, in_cells=in_cells)
         if not noisy:
             findings += _check_counts(db, zones, report, flows, expect, sound=not findings)
     # Last, and only where all else holds: what is rendered is then sound.
-    return findings or list(check_rendering(place, report))
+    return findings or list(check_rendering(place, report, unread))
 
 
 def _check_bytes(db: Database, place: Path, zones: Any, unread: list[str]) -> Iterator[str]:
@@ -113,6 +142,9 @@ def _check_counts(
     load_map(db, whole)
     if isinstance(flows, SlicedFlows):
         findings += check_slices(db, claims, flows)
+    if raw.folded:
+        load_intervals(db, whole)
+        findings += check_intervals(db, claims, whole)
     if claims.kind == "boxed":
         findings += load_boxes(db, zones, claims, whole)
     else:

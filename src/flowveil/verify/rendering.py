@@ -10,12 +10,15 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from flowveil import __version__
-from flowveil.verify.structure import check_structure
+from flowveil.verify.files import read_json
+from flowveil.verify.measures import REVEAL_INSIDE, REVEAL_SEEN, REVEAL_SUPPRESSED, REVEAL_TERMS
+from flowveil.verify.noise import OF_TRUE_COUNTS
+from flowveil.verify.structure import check_structure, not_read
 
 #: Formats that are text, and so compared byte by byte; the others are read by readers of their own.
 _TEXT = (".csv", ".geojson", ".json")
@@ -25,7 +28,7 @@ _VERSION = re.compile(r"[0-9][0-9A-Za-z.+-]{0,39}")
 def not_compared(folder: Path) -> str | None:
     """Why the rendering of a folder cannot be compared, or None where it can be: another version made it."""
     try:
-        version = json.loads((folder / "report.json").read_text(encoding="utf-8"))["version"]
+        version = read_json(folder / "report.json")["version"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     if version == __version__:
@@ -35,17 +38,29 @@ def not_compared(folder: Path) -> str | None:
     return f"rendering not compared: made by {f'flowveil {version}' if known else 'an unknown version'}"
 
 
-def check_rendering(folder: Path, report: Mapping[str, Any]) -> Iterator[str]:
+def check_rendering(folder: Path, report: Mapping[str, Any], unread: list[str]) -> Iterator[str]:
     """Compare what is rendered, byte by byte, where this version made it.
 
     Args:
         folder: a release that holds in everything else.
         report: the content of its report.json.
+        unread: gets what is not read of a release of another version.
     """
     if not_compared(folder) is not None:
         import pyarrow.parquet as pq
 
-        yield from check_structure(folder, pq.read_table(folder / "zones.parquet", partitioning=None, memory_map=False))
+        from flowveil.report.html import tile_server
+        from flowveil.report.summary import cross_check
+
+        if report["kind"] != "noisy" and report["cross_check"] != cross_check(report):
+            yield "report.json: its cross_check is not what its other entries come to"
+        strange = list(_strange_words(report))
+        yield from strange
+        if strange:
+            return
+        zones = pq.read_table(folder / "zones.parquet", partitioning=None, memory_map=False)
+        yield from check_structure(folder, zones, basemap=tile_server(report.get("basemap")))
+        unread += not_read(folder)
         return
     strange = [*_strange_reasons(report), *_strange_words(report)]
     yield from strange
@@ -99,17 +114,49 @@ def _strange_words(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _strange_reasons(report: Mapping[str, Any]) -> Iterator[str]:
-    """Reasons for withholding are words of the program; which values may be missing is recounted elsewhere."""
-    from flowveil.report.summary import AND, REASONS
+    """Reasons for withholding are words of the program, and what is listed as withheld is what they are reasons for.
+
+    Which values may be missing, and that none is missing that is not listed, is recounted elsewhere.
+    """
+    from flowveil.report.summary import AND
 
     for part in (report, *report.get("slices", ())):
         withheld = part["withheld"]
         if withheld is None:
             continue
-        if not set(withheld["reason"].split(AND)) <= set(REASONS):
+        reasons = withheld["reason"].split(AND)
+        if not set(reasons) <= set(_concerned()) or len(reasons) != len(set(reasons)):
             yield "report.json: a reason for withholding is not one that a release can have"
+            continue
         listed = withheld["measures"]
         if not any(listed.values()):
             yield "report.json: has a reason for withholding where nothing is withheld"
         if any(part["measures"][basis].get(name) is not None for basis in listed for name in listed[basis]):
             yield "report.json: a measure is listed as withheld, but has a value"
+        if listed != {basis: sorted(_hidden(report, reasons, basis)) for basis in part["measures"]}:
+            yield "report.json: the measures listed as withheld are not those that its reasons concern"
+
+
+def _concerned() -> dict[str, set[str]]:
+    """The measures that each reason for withholding concerns."""
+    from flowveil.report.summary import REASONS
+
+    values, even, few_merged, few_coarse, beside, sums, total, true_counts = REASONS
+    return {
+        **dict.fromkeys((values, beside, total), REVEAL_SUPPRESSED),
+        **dict.fromkeys((even, few_merged), REVEAL_INSIDE),
+        few_coarse: REVEAL_SEEN,
+        sums: REVEAL_TERMS,
+        true_counts: OF_TRUE_COUNTS,
+    }
+
+
+def _hidden(report: Mapping[str, Any], reasons: Sequence[str], basis: str) -> set[str]:
+    """The measures that these reasons concern in a report."""
+    families = [_concerned()[reason] for reason in reasons]
+    hidden = set().union(*families)
+    if REVEAL_SUPPRESSED in families and report["parameters"].get("k_population") is None:
+        # Counted against the mean weight of all trips, the suppressed ones included.
+        hidden |= {"c_avg"} if basis == "weight" else set()
+        hidden |= set() if "population" in report["guarantee"] else {"cells_under_k_population"}
+    return hidden

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -10,15 +10,15 @@ from flowveil.errors import ParameterError
 from flowveil.slices import Every, SlicedFlows
 from flowveil.verify.claims import Claims
 from flowveil.verify.database import Database, literal
-from flowveil.verify.raw import Raw
+from flowveil.verify.raw import Raw, leaves
 
 
 def load_slices(db: Database, claims: Claims, raw: Raw) -> Iterator[str]:
     """``slice`` (c0, c1, ..., s): the published slices; ``part`` (s, m): the raw slices that each is made of.
 
-    ``finest`` (s, m) are those of one raw slice, by its own values; ``published`` is ``published_rows`` with s. A value
-    of a slice column stands for the raw slices that have it, an empty one for all. The time of a longer step is how the
-    times of its shorter steps begin. One matrix is a family of one slice without columns.
+    ``finest`` (s, m) are those of one raw slice, by its own values; ``published`` is ``published_rows`` with s and i.
+    A value of a slice column stands for the raw slices that have it, an empty one for all. The time of a longer step is
+    how the times of its shorter steps begin. One matrix is a family of one slice without columns.
     """
     import pyarrow as pa
 
@@ -37,7 +37,9 @@ def load_slices(db: Database, claims: Claims, raw: Raw) -> Iterator[str]:
     either = " AND ".join(["true", *(f"p.{name} IS NOT DISTINCT FROM q.{name}" for name in names)])
     db.create("part", f"SELECT s, m FROM slice p JOIN raw_slice m ON {' AND '.join(matches)}")
     db.create("finest", f"SELECT s, m FROM slice p JOIN raw_slice m ON {exact}")
-    db.create("published", f"SELECT p.*, s FROM published_rows p JOIN slice q ON {either}")
+    # Where time folds, i is the interval of a cell.
+    interval = "dense_rank() OVER (ORDER BY c0, c1)" if raw.folded else "0::BIGINT"
+    db.create("published", f"SELECT p.*, s, {interval} AS i FROM published_rows p JOIN slice q ON {either}")
     strange = db.one("SELECT count(*) FROM slice ANTI JOIN part USING (s)")
     if strange:
         yield f"flows.parquet: {strange} slices are not in the input"
@@ -77,5 +79,26 @@ def check_slices(db: Database, claims: Claims, flows: SlicedFlows) -> Iterator[s
         yield "report.json: the number of slices that are not published contradicts the recount"
     last = [len(key[-1] or "") if "time" in claims.slice_columns else 0 for key in keys]
     kinds = {(*(v is None for v in key), n) for key, n in zip(keys, last, strict=True)}
-    if (claims.report["differencing"]["comparisons"] > 0) != (len(kinds) > 1):
+    said = claims.report["differencing"]
+    if (said["comparisons"] > 0) != (len(kinds) > 1):
         yield "report.json: whether matrices of the same trips are published side by side contradicts the recount"
+    elif not _can_be_counted(
+        said, flows, coarser=len(set(keys) - set(flows.keys)), kinds=len(kinds), sums=claims.shared
+    ):
+        yield "report.json: its numbers of differences between matrices are none that these matrices can have"
+
+
+def _can_be_counted(said: Mapping[str, int], flows: SlicedFlows, *, coarser: int, kinds: int, sums: bool) -> bool:
+    """Whether so many comparisons and differences there can be.
+
+    A coarser matrix is compared with each kind of finer ones and with all together; over common zones it is their sum,
+    and nothing is left to settle. A difference is known of a region: tiles in a row, for each end.
+    """
+    if sums or kinds < 2:
+        return said == {"comparisons": coarser if kinds > 1 else 0, "differences": 0, "short": 0, "unchecked": 0}
+    runs = [n * (n + 1) // 2 for n in (len(leaves(tree)) for tree in (flows.origins, flows.destinations))]
+    return (
+        said["comparisons"] <= coarser * kinds
+        and said["unchecked"] <= said["comparisons"] + coarser
+        and said["short"] <= said["differences"] <= said["comparisons"] * runs[0] * runs[1]
+    )

@@ -27,7 +27,7 @@ _ZONE_COLUMNS: dict[str, str | None] = {
 }
 _CELLS: dict[str, str | None] = {"h3_cells": "VARCHAR[]"}
 #: How many tiles a zone could hold is not known of boxes, nor without a map; a weight may be missing nowhere else.
-_MAY_BE_EMPTY = ("tiles", "weight")
+_MAY_BE_EMPTY = ("tiles", "weight", "name")
 _LONGEST_TEXT = 4_096
 
 
@@ -39,6 +39,7 @@ def load_tables(
     *,
     noisy: bool = False,
     in_cells: bool = False,
+    named: bool = False,
 ) -> tuple[bool, list[str]]:
     """Read both tables; whether they could be read, and what is not as it should be.
 
@@ -49,8 +50,9 @@ def load_tables(
         slice_columns: text that may be empty.
         noisy: noise is on trips alone.
         in_cells: zones are made of H3 cells, which are listed.
+        named: whether zones have names.
     """
-    of_zones = {**_ZONE_COLUMNS, **(_CELLS if in_cells else {})}
+    of_zones = {**_ZONE_COLUMNS, **({"name": "VARCHAR"} if named else {}), **(_CELLS if in_cells else {})}
     weighted = flows.weight is not None and not noisy
     columns = {name: kind for name, kind in _FLOW_COLUMNS.items() if name != "weight" or weighted}
     first = list(_unreadable(db, place / NAMES[0], {**columns, **dict.fromkeys(slice_columns, "VARCHAR")}))
@@ -58,14 +60,16 @@ def load_tables(
     if first or second:
         return False, [*first, *second]
     sliced = [f"{quoted(name)} AS c{i}" for i, name in enumerate(slice_columns)]
-    findings = [
-        *_load(db, place / NAMES[0], "published_rows", columns, sliced, slice_columns),
-        *_load(db, place / NAMES[1], "zones", of_zones),
+    loaded = [
+        _load(db, place / NAMES[0], "published_rows", columns, sliced),
+        _load(db, place / NAMES[1], "zones", of_zones),
     ]
-    return all(db.one(f"SELECT count(*) FROM duckdb_tables() WHERE table_name = '{t}'") for t in _TABLES), findings
-
-
-_TABLES = ("published_rows", "zones")
+    if not all(loaded):
+        return False, [f"{name}: cannot be read" for name, found in zip(NAMES, loaded, strict=True) if not found]
+    return True, [
+        *_strange_rows(db, NAMES[0], "published_rows", columns, slice_columns),
+        *_strange_rows(db, NAMES[1], "zones", of_zones),
+    ]
 
 
 def _unreadable(db: Database, path: Path, expected: Mapping[str, str | None]) -> Iterator[str]:
@@ -80,6 +84,8 @@ def _unreadable(db: Database, path: Path, expected: Mapping[str, str | None]) ->
         lengths_of += [f"max(strlen(array_to_string({name}, ',')))" for name in lists]
         longest = ", ".join(lengths_of) or "0"
         lengths = db.rows(f"SELECT {longest} FROM {SOURCE}", [escape(str(path))])[0]
+    except duckdb.OutOfMemoryException:
+        raise
     except duckdb.Error:
         yield f"{path.name}: cannot be read"
         return
@@ -95,29 +101,36 @@ def _load(
     table: str,
     columns: Mapping[str, str | None],
     sliced: Sequence[str] = (),
-    slice_columns: Sequence[str] = (),
-) -> Iterator[str]:
+) -> bool:
+    """Read a table; whether that was possible."""
     import duckdb
 
     picked = ", ".join([*(name for name, kind in columns.items() if kind is not None), *sliced])
     source = "read_parquet(?, file_row_number = true, hive_partitioning = false)"
     try:
         db.create(table, f"SELECT {picked}, file_row_number AS row FROM {source}", [escape(str(path))])
+    except duckdb.OutOfMemoryException:
+        raise
     except duckdb.Error:
-        yield f"{path.name}: cannot be read"
-        return
-    filled = [name for name, kind in columns.items() if kind in ("VARCHAR", "BIGINT") and name not in _MAY_BE_EMPTY]
-    if db.one(f"SELECT count(*) FROM {table} WHERE {' OR '.join(f'{name} IS NULL' for name in filled)}"):
-        yield f"{path.name}: has empty fields"
+        return False
+    return True
+
+
+def _strange_rows(
+    db: Database, name: str, table: str, columns: Mapping[str, str | None], slice_columns: Sequence[str] = ()
+) -> Iterator[str]:
+    filled = [c for c, kind in columns.items() if kind in ("VARCHAR", "BIGINT") and c not in _MAY_BE_EMPTY]
+    if db.one(f"SELECT count(*) FROM {table} WHERE {' OR '.join(f'{column} IS NULL' for column in filled)}"):
+        yield f"{name}: has empty fields"
     keys = list(columns)[:2]
     of_slice = [f"c{i} IS NOT NULL, coalesce(c{i}, '')" for i in range(len(slice_columns))]
     key = f"row({', '.join((*of_slice, *keys))})"
     before = f"SELECT {key} AS key, lag({key}) OVER (ORDER BY row) AS before FROM {table}"
     falls, same = db.rows(f"SELECT count(*) FILTER (key < before), count(*) FILTER (key = before) FROM ({before})")[0]
     if falls:
-        yield f"{path.name}: not sorted by {' and '.join((*slice_columns, *keys))}"
+        yield f"{name}: not sorted by {' and '.join((*slice_columns, *keys))}"
     if same:
-        yield f"{path.name}: {same} duplicate rows"
+        yield f"{name}: {same} duplicate rows"
 
 
 def check_ends(db: Database, published: str, *, same_zones: bool = False) -> Iterator[str]:

@@ -63,10 +63,10 @@ def count_pairs(db: Database, claims: Claims) -> None:
     for end in "od":
         db.create(
             f"finest_{end}",
-            "SELECT s, z, any_value(tile) AS tile FROM (SELECT m.s, tile, z, tiles, "
-            "row_number() OVER (PARTITION BY m.s, tile ORDER BY tiles, level DESC) AS place "
-            f"FROM member_{end} m JOIN zone_{end} USING (z)) GROUP BY s, z, tiles "
-            "HAVING count(*) FILTER (place = 1) = tiles",
+            "SELECT s, node, any_value(tile) AS tile FROM (SELECT *, "
+            "row_number() OVER (PARTITION BY s, tile ORDER BY tiles, level DESC) AS place "
+            f"FROM (SELECT DISTINCT m.s, tile, node, tiles, level FROM member_{end} m JOIN zone_{end} USING (z))) "
+            "GROUP BY s, node, tiles HAVING count(*) FILTER (place = 1) = tiles",
         )
         db.create(
             f"holds_{end}",
@@ -82,14 +82,21 @@ def count_pairs(db: Database, claims: Claims) -> None:
             f"FROM (SELECT s, count(*) AS n FROM finest_{end} GROUP BY s) "
             f"LEFT JOIN (SELECT s, count(*) AS more FROM ({beside}) GROUP BY s) USING (s)",
         )
+    times, held = "(SELECT 1 AS most, 1 AS least)", "(SELECT 0 AS i, 1 AS n)"
+    if claims.kind == "folded":
+        # Triples with the finest intervals, and with steps beside all intervals.
+        finest = "SELECT count(*) AS finest FROM finest_t"
+        times = f"(SELECT finest + n AS most, finest + least(n, 1) AS least FROM ({finest}), beside_t)"
+        held = "holds_t"
     covered = (
-        "SELECT s, sum(a.n * b.n) AS n FROM cells JOIN zone_o z ON z.z = a "
-        "JOIN holds_o a ON a.z = cells.a JOIN holds_d b ON b.z = cells.b GROUP BY s"
+        "SELECT s, sum(a.n * b.n * t.n) AS n FROM cells JOIN zone_o z ON z.z = a "
+        f"JOIN holds_o a ON a.z = cells.a JOIN holds_d b ON b.z = cells.b JOIN {held} t ON z.i = t.i GROUP BY s"
     )
     db.create(
         "unlisted",
-        "SELECT s, o.most * d.most - coalesce(c.n, 0) + coalesce(i.n, 0) AS most, "
-        "o.least * d.least - coalesce(c.n, 0) + coalesce(i.n, 0) AS least FROM ends_o o JOIN ends_d d USING (s) "
+        "SELECT s, o.most * d.most * t.most - coalesce(c.n, 0) + coalesce(i.n, 0) AS most, "
+        "o.least * d.least * t.least - coalesce(c.n, 0) + coalesce(i.n, 0) AS least "
+        f"FROM ends_o o JOIN ends_d d USING (s) CROSS JOIN {times} t "
         f"LEFT JOIN ({covered}) c USING (s) LEFT JOIN ({_pairs_inside(claims.levels)}) i USING (s)",
     )
 

@@ -12,26 +12,28 @@ ENDS = (("o", "origin"), ("d", "destination"))
 
 
 def load_zones(db: Database) -> None:
-    """``zone_*`` (z, s, zone, node, tiles, level, possible, coarse) and ``member_*`` (s, tile, z), for each end.
+    """``zone_*`` (z, s, i, zone, node, tiles, level, possible, coarse) and ``member_*`` (s, i, tile, z), for each end.
 
-    A zone of one slice is not that of another: cells of different slices never count as one.
+    A zone of one slice, or of one interval of time, is not that of another: cells of two of them never count as one.
     """
     for end, role in ENDS:
         db.create(
             f"zone_{end}",
-            f"SELECT row_number() OVER (ORDER BY s, zone) AS z, s, zone, node, n.tiles, n.level, possible, coarse "
-            f"FROM (SELECT DISTINCT s, {role}_zone AS zone FROM published) SEMI JOIN {listed_zones(role)} USING (zone) "
+            "SELECT row_number() OVER (ORDER BY s, i, zone) AS z, s, i, zone, node, n.tiles, n.level, possible, coarse "
+            f"FROM (SELECT DISTINCT s, i, {role}_zone AS zone FROM published) "
+            f"SEMI JOIN {listed_zones(role)} USING (zone) "
             f"LEFT JOIN node_{end} n ON zone = text",
         )
-        db.create(f"member_{end}", f"SELECT s, tile, z FROM up_{end} JOIN zone_{end} USING (node)")
+        db.create(f"member_{end}", f"SELECT s, i, tile, z FROM up_{end} JOIN zone_{end} USING (node)")
 
 
 def list_cells(db: Database) -> None:
     """``cells`` (a, b): the pairs of zones that are published."""
     db.create(
         "cells",
-        "SELECT DISTINCT o.z AS a, d.z AS b FROM published p JOIN zone_o o ON origin_zone = o.zone AND p.s = o.s "
-        "JOIN zone_d d ON destination_zone = d.zone AND p.s = d.s",
+        "SELECT DISTINCT o.z AS a, d.z AS b FROM published p "
+        "JOIN zone_o o ON origin_zone = o.zone AND p.s = o.s AND p.i = o.i "
+        "JOIN zone_d d ON destination_zone = d.zone AND p.s = d.s AND p.i = d.i",
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -42,6 +42,7 @@ from flowveil.zoning.geometry import (
     places_from_points,
 )
 from flowveil.zoning.locating import Locator
+from flowveil.zoning.naming import names_of_zones
 from flowveil.zoning.table import Texts, chain_above, first_of_runs, nested_hierarchy, parent_hierarchy
 
 _CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz")
@@ -118,8 +119,14 @@ class ZoneMap:
         return ZoneMap(hierarchy=restricted, names=self.names[kept], columns=self.columns)
 
 
-def restricted_tree(tree: Hierarchy, tiles: ArrayLike) -> tuple[Hierarchy, Ints]:
-    """A tree over some of its tiles, and the nodes that are left; see `ZoneMap.restrict`."""
+def restricted_tree(tree: Hierarchy, tiles: ArrayLike, *, to_the_top: bool = False) -> tuple[Hierarchy, Ints]:
+    """A tree over some of its tiles, and the nodes that are left; see `ZoneMap.restrict`.
+
+    Args:
+        tree: of the map.
+        tiles: numbers of its tiles.
+        to_the_top: keep the root of the map, also where a smaller zone holds all of these tiles.
+    """
     chosen = np.asarray(tiles, dtype=np.int64).ravel()
     if len(chosen) == 0:
         raise DataError("There is no tile to restrict the map to.")
@@ -133,7 +140,7 @@ def restricted_tree(tree: Hierarchy, tiles: ArrayLike) -> tuple[Hierarchy, Ints]
     stays = tree.sum_over(seen) > 0
     kept: Ints = np.flatnonzero(stays).astype(np.int32)
     parent = (np.cumsum(stays) - 1)[np.maximum(tree.parent[kept], 0)]
-    skipped = chain_above(np.bincount(parent[1:], minlength=len(kept)))
+    skipped = 0 if to_the_top else chain_above(np.bincount(parent[1:], minlength=len(kept)))
     kept, parent = kept[skipped:], parent[skipped:] - skipped
     parent[0] = -1
     where = tree.geography
@@ -144,6 +151,7 @@ def restricted_tree(tree: Hierarchy, tiles: ArrayLike) -> tuple[Hierarchy, Ints]
         geography=where.take(kept) if isinstance(where, ZoneGeography) else None,
         kind=tree.kind,
         levels=None if tree.levels is None else tree.levels[kept],
+        names=None if tree.names is None else tree.names[kept],
     )
     return restricted, kept
 
@@ -211,7 +219,9 @@ def read_zones(
             f"{header.described()} "
             "Hint: name the columns: parent, or levels from coarsest to finest, or lat and lon."
         )
-    return _mapped(table, drawn, columns, root)
+    made = _mapped(table, drawn, columns, root)
+    # With the columns, so that the map is read the same again.
+    return made if root is None else replace(made, columns={**made.columns, "root": root})
 
 
 def read_outlines(source: Any) -> Outlines:
@@ -295,7 +305,8 @@ def _assembled(
         )
     names = np.full(tree.n_nodes, "", dtype=np.str_)
     if columns.name:
-        names = _names_of_nodes(tree, texts[columns.tile], texts[columns.name])
+        names = names_of_zones(tree, _names_of_nodes(tree, texts[columns.tile], texts[columns.name]))
+        tree = replace(tree, names=names)
     return ZoneMap(hierarchy=tree, names=names, columns=columns.as_recorded())
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from flowveil.hierarchy import Hierarchy
 from flowveil.zoning.geometry import ZoneGeography
+from flowveil.zoning.naming import named_like
 
 #: Between the code of a zone and the number of a half.
 MARK = "~"
@@ -63,7 +64,7 @@ def halved_map(tree: Hierarchy) -> Hierarchy:
     # Tiles in their new order, as the tiles of the map are slices of it.
     tile_at = np.full(built.n_nodes, -1, dtype=np.int64)
     tile_at[node[tree.leaf_node]] = np.arange(tree.n_tiles)
-    return Hierarchy(
+    halved = Hierarchy(
         parent=built.parent,
         code=built.code,
         base_level=int(levels[0]),
@@ -71,6 +72,7 @@ def halved_map(tree: Hierarchy) -> Hierarchy:
         kind=tree.kind,
         levels=levels,
     )
+    return named_like(halved, tree)
 
 
 def _points(tree: Hierarchy, where: ZoneGeography) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -133,6 +133,7 @@ def _renumbered(flows: Flows, trees: Trees, numbers: tuple[Ints, Ints]) -> Flows
         weight=None if flows.weight is None else flows.weight[order],
         people=people,
         tiles=None,
+        time=None if flows.time is None else flows.time[order],
         origins=trees[0],
         destinations=trees[1],
         whole_map=trees[2],

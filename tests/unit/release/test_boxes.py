@@ -72,7 +72,7 @@ def test_a_grid_has_a_width(grid_m):
         Frame.of(flows, grid_m=grid_m)
 
 
-@pytest.mark.parametrize("method", ["mondrian", "glove", "glove-sk"])
+@pytest.mark.parametrize("method", ["mondrian", "glove", "glove-sk", "curvecut"])
 def test_tiles_without_a_place_are_refused(method):
     tree, _ = Hierarchy.from_parents([-1, 0, 0], np.array(["r", "a", "b"]))
     flows = Flows.from_pairs([0, 1], [1, 0], [9, 9], origins=tree, destinations=tree)
@@ -80,9 +80,12 @@ def test_tiles_without_a_place_are_refused(method):
         anonymize(flows, method, k=3)
 
 
-@pytest.mark.parametrize(("method", "library"), [("glove", "numba"), ("glove", "scipy"), ("glove-sk", "sklearn")])
+@pytest.mark.parametrize(
+    ("method", "library"), [("glove", "numba"), ("glove", "scipy"), ("glove-sk", "sklearn"), ("curvecut", "numba")]
+)
 def test_a_missing_library_is_named_with_its_extra(monkeypatch, method, library):
-    for name in [m for m in sys.modules if m.split(".")[0] == library or m.endswith("glove_merging")]:
+    compiled = ("glove_merging", "curve_cuts", "curve_exchange")
+    for name in [m for m in sys.modules if m.split(".")[0] == library or m.endswith(compiled)]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, library, None)
     tree = star(np.zeros(2), np.array([0.0, 0.1]))

@@ -244,11 +244,14 @@ def test_text_in_the_data_cannot_end_the_script():
 def test_the_background_map_is_asked_for_and_only_over_https(tmp_path):
     assert tile_server(None) is None
     assert tile_server("default").startswith("https://")
-    assert tile_server("https://tiles.example:8443/a-b/{z}/{x}/{y}.png?key=1%20") is not None
+    assert tile_server("https://tiles.example:8443/a-b/{z}/{x}/{y}@2x.png?key=1a-b") is not None
+    assert tile_server("https://a/wmts?LAYER=A.B&FORMAT=image/png&TILEMATRIX={z}&TILEROW={y}&TILECOL={x}") is not None
     release = release_of(city_flows(), budget="volume")
     hosts = ("a;script-src *", "a' 'unsafe-eval", 'a"><script>', "a b", "me:secret@a", "a_b", "ä", "", "*", "a\n")
     urls = [f"https://{host}/{{z}}/{{x}}/{{y}}" for host in hosts]
     urls += ["https://a/{z}/{x}/{y};b", "https://a/{z}/{x}/{y}'", "https://a/{z}/{x}/{y} ", "https://a/{z}/{x}/{y}#b"]
+    # Room for a message, which no tile server needs.
+    urls += ["https://a/{z}/{x}/{y}?note=1", "https://a/{z}/{x}/{y}?key=Anna+left", "https://a/Anna%20left/{z}/{x}/{y}"]
     for wrong in ("http://tiles.example/{z}/{x}/{y}", "https://tiles.example/", "yes", *urls):
         with pytest.raises(ValueError, match="https address"):
             tile_server(wrong)

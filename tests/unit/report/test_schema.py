@@ -19,7 +19,7 @@ from flowveil.measures import MEASURES
 from flowveil.methods import K_METHODS
 from flowveil.report.schema import KINDS, schema_text
 from flowveil.report.summary import json_text, summarize
-from flowveil.slices import SlicedFlows
+from flowveil.slices import Every, SlicedFlows
 from flowveil.verify import units as recounted
 from flowveil.verify.measures import DIGITS, REVEAL_INSIDE, REVEAL_SEEN, REVEAL_SUPPRESSED
 from samples.releases import city_flows, release_of
@@ -59,6 +59,12 @@ def report_of(kind):
             release = anonymize(flows, "mondrian", 5)
         case "noisy":
             release = anonymize(flows, "laplace", epsilon=1, bound=3, region="observed", unsafe_seed_for_tests=1)
+        case "folded":
+            parts = tuple(city_flows(seed=seed, rows=900) for seed in (0, 1))
+            parts = tuple(replace(part, origins=flows.origins, destinations=flows.destinations) for part in parts)
+            hours = (("07:00",), ("08:00",))
+            timed = SlicedFlows(columns=("time",), keys=hours, slices=parts, every=Every.parse("hour"))
+            release = anonymize(timed.folded(), "paircut", 5)
         case "sliced":
             parts = tuple(city_flows(seed=seed, rows=900) for seed in (0, 1))
             parts = tuple(replace(part, origins=flows.origins, destinations=flows.destinations) for part in parts)

@@ -69,7 +69,7 @@ def test_points_that_cannot_be_used_are_counted():
     table = pa.table(
         {
             "person": ["a", "a", "a", None, "a", "a"],
-            "time": [0, 60, 120, 0, None, 180],
+            "time": [1_700_000_000, 1_700_000_060, 1_700_000_120, 1_700_000_000, None, 1_700_000_180],
             "lat": [48.0, 48.1, 95.0, 48.0, 48.0, 0.0],
             "lon": [2.0, 2.0, 2.0, 2.0, 2.0, 0.0],
         }
@@ -158,3 +158,21 @@ def test_gap_trips_are_those_of_the_definition(rows):
         for t in found.trips.to_pylist()
     ]
     assert trips == slow_trips(rows, gap_minutes=3)
+
+
+def test_trips_that_are_marked_are_kept_as_they_are():
+    """An hour without a point inside a trip, and two trips without a pause between them."""
+    rows = [
+        ("a", 0, 1.0, 1.0, "t1"), ("a", 60, 1.0, 1.1, "t1"), ("a", 3_700, 1.0, 1.2, "t1"),
+        ("a", 3_701, 1.0, 1.2, "t2"), ("a", 3_760, 1.0, 1.3, "t2"),
+        ("b", 0, 2.0, 2.0, "t1"), ("b", 9, 2.0, 2.1, "t1"),
+        ("b", 20, 2.0, 2.1, None), ("b", 30, 2.0, 2.2, "lone"),
+    ]  # fmt: skip
+    who, when, lat, lon, mark = zip(*reversed(rows), strict=True)
+    points = pa.table({"uid": who, "time": [1_600_000_000 + s for s in when], "lat": lat, "lon": lon, "tripid": mark})
+    made = prepare_gps(points, trip="tripid")
+    ends = made.trips.select(["person_id", "start_lon", "end_lon", "points"]).to_pylist()
+    assert [tuple(row.values()) for row in ends] == [("a", 1.0, 1.2, 3), ("a", 1.2, 1.3, 2), ("b", 2.0, 2.1, 2)]
+    assert made.left_out == {"points that cannot be used": 1, "trips of one point": 1}
+    with pytest.raises(ParameterError, match="do not apply"):
+        prepare_gps(points, trip="tripid", gap=60.0)

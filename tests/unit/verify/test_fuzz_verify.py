@@ -8,8 +8,4 @@ fuzz = pytest.importorskip("benchmarks.fuzz_verify", reason="needs the repositor
 
 
 def test_changed_folders_never_hold_and_never_crash():
-    assert fuzz.run(0, 30) == []
-
-
-def test_a_report_without_one_of_its_measures():
-    assert fuzz.run(20014, 1) == []
+    assert fuzz.run(0, 200) == []

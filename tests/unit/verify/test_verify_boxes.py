@@ -27,14 +27,16 @@ METHODS = {
     "relaxed": ("mondrian", {"partitioning": "relaxed"}),
     "glove": ("glove", {}),
     "glove-sk": ("glove-sk", {}),
+    "curvecut": ("curvecut", {}),
 }
 #: Those whose flows may lie in several boxes.
-OVERLAPPING = ("relaxed", "glove", "glove-sk")
+OVERLAPPING = ("relaxed", "glove", "glove-sk", "curvecut")
 
 
 def release_of(kind: str, flows: Flows | None = None, **asked) -> Release:
     method, options = METHODS[kind]
-    return anonymize(flows or city_flows(), method, **{"k": 5, **asked}, **options)
+    asked = {"k": 5, "protect": "trips", "allow_small_k": True, "population_only": True, **asked}
+    return anonymize(flows or city_flows(), method, **asked, **options)
 
 
 @pytest.fixture(params=METHODS)

@@ -32,7 +32,7 @@ def city(written, tmp_path):
         lambda r: r["measures"].update(persons={"k_trips": 3}),
         lambda r: r["suppression"].update(cells=3),
         lambda r: r["suppression"].update(beta="raw"),
-        lambda r: r.update(method="raw"),
+        lambda r: r.update(method="raw trips"),
         lambda r: r["parameters"].update(raw="8a1fb46622dffff"),
         lambda r: r["parameters"].update(columns={"raw": "8a1fb46622dffff"}),
         lambda r: r["parameters"].update(zones={"raw": "8a1fb46622dffff"}),
@@ -43,7 +43,7 @@ def city(written, tmp_path):
         # An option and a note of another method.
         lambda r: r["parameters"]["options"].update(objective="error"),
         lambda r: r["notes"].update(stopped_early=True),
-        lambda r: r["notes"].update(steps=10**29),
+        lambda r: r["notes"].update(steps=2**62),
         lambda r: r["notes"].update(roots_reached=31337),
         lambda r: r.update(withheld={"measures": {"raw": []}, "reason": "raw"}),
     ],

@@ -10,12 +10,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import flowveil.verify.database
+import flowveil.verify.exports
 import flowveil.verify.recount
 from flowveil.api import verify_folder
+from flowveil.errors import DataError
 from flowveil.verify import verify_release
 from flowveil.verify.database import opened
-from flowveil.verify.files import read_json
+from flowveil.verify.files import parse_json, read_json
 from flowveil.verify.parquet import check_layouts
+from flowveil.verify.rendering import not_compared
 from samples.releases import city_flows, rehash, release_of
 
 
@@ -59,6 +63,8 @@ def test_only_regular_files_are_opened(city, tmp_path, name, change):
     assert verify_release(folder, flows) == [f"{name}: not a regular file"]
     # The command asks the report how to read the trips; not before it is known to be a file.
     assert verify_folder(folder, against="no such file") == [f"{name}: not a regular file"]
+    # Nor does it ask for the version of a report that lies elsewhere, or never ends.
+    assert not_compared(folder) is None
 
 
 def test_a_file_larger_than_any_of_a_release_is_not_hashed(city):
@@ -105,6 +111,19 @@ def test_json_that_is_nested_without_end(tmp_path):
         read_json(tmp_path / "report.json")
 
 
+@pytest.mark.parametrize(
+    "number",
+    ["NaN", "Infinity", "-Infinity", "1e999", "1e101", "-1e308", str(2**63), str(-(2**63) - 1), "1" + "0" * 400],
+)
+def test_numbers_that_nothing_can_count_with(number):
+    with pytest.raises(ValueError, match=r"number|not JSON"):
+        parse_json(f"[1, {number}]".encode())
+
+
+def test_the_largest_numbers_are_read_as_they_are():
+    assert parse_json(f"[{2**63 - 1}, {-(2**63)}, 1e100]".encode()) == [2**63 - 1, -(2**63), 1e100]
+
+
 def test_many_rows_in_few_bytes_are_refused_unread(city, monkeypatch):
     folder, flows = city
     rows = 40_000_000
@@ -120,6 +139,15 @@ def test_many_rows_in_few_bytes_are_refused_unread(city, monkeypatch):
     assert check_layouts(folder, most_rows=None) == refused
 
 
+def test_an_export_longer_than_its_rows_is_refused_unread(made, tmp_path, monkeypatch):
+    folder = release_of(made[1], budget="volume").write(tmp_path / "release", formats="geojson")
+    with (folder / "flows.geojson").open("a", encoding="utf-8") as file:
+        file.write(" " * 8_000_000)
+    rehash(folder)
+    monkeypatch.setitem(flowveil.verify.exports._READERS, ".geojson", None)
+    assert "flows.geojson: is larger than the rows of a release make it" in verify_release(folder, made[1])
+
+
 def test_text_that_would_fill_the_memory_when_repeated(city):
     folder, flows = city
     table = pq.read_table(folder / "flows.parquet")
@@ -127,6 +155,13 @@ def test_text_that_would_fill_the_memory_when_repeated(city):
     pq.write_table(table.set_column(0, "origin_zone", long), folder / "flows.parquet", compression="zstd")
     rehash(folder)
     assert verify_release(folder, flows) == ["flows.parquet: has text longer than any code"]
+
+
+def test_a_recount_that_does_not_fit_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr(flowveil.verify.database, "_MEMORY", "20MB")
+    monkeypatch.setattr(flowveil.verify.database, "_DISK", "1MB")
+    with pytest.raises(DataError, match="does not fit"), opened(tmp_path) as db:
+        db.create("rows", "SELECT range AS row, md5(range::VARCHAR) AS code FROM range(1000000) ORDER BY code")
 
 
 def test_the_database_reads_no_other_folder(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import h3
 import pyarrow.parquet as pq
@@ -19,6 +20,7 @@ from flowveil.publish.exports import FORMATS
 from flowveil.report.html import render
 from flowveil.report.summary import REASONS, json_text, words
 from flowveil.verify import verify_release
+from flowveil.verify.structure import _FETCHED, NOT_READ, _keeps_to_itself
 from samples.releases import city_flows, edit_report, edit_table, read_json, rehash, release_of, write_json
 from samples.segmented import survey
 
@@ -29,11 +31,11 @@ SERVER = "https://tiles.example/{z}/{x}/{y}.png"
 def made(kind: str):
     """A release and the flows it is of."""
     if kind == "sliced":
-        family = anonymize_slices(read_slices(survey(), by="sex", resolution=7), k=5)
+        family = anonymize_slices(read_slices(survey(), by="sex", resolution=7, weight="weight"), k=5)
         return family, family.input
     if kind == "noisy":
         region = h3.latlng_to_cell(48.85, 2.35, 5)
-        flows = read_trips(trip_table(300), resolution=9)
+        flows = read_trips(trip_table(300), resolution=9, weight="weight")
         return anonymize(flows, "laplace", epsilon=1.0, bound=5, region=region, level=6), flows
     if kind == "plain":
         # Enough zones of several tiles that the error is told.
@@ -298,7 +300,7 @@ def test_another_version_is_recounted_and_its_rendering_is_not(tmp_path, trips_c
     said = capsys.readouterr()
     assert "rendering not compared: made by flowveil 99.0" in said.err
     # What holds is said in the words of whoever counted it.
-    assert "at least 5 trips" in said.out
+    assert "at least 5 people" in said.out
     assert "as we say now" not in said.out
     main(["verify", str(out), "--against", str(trips_csv), "--quiet"])
     assert "rendering not compared: made by flowveil 99.0" in capsys.readouterr().err
@@ -334,15 +336,114 @@ OTHERWISE = {
     "flows.geojson": ('"coordinates":[[2', '"coordinates":[[3'),
     "kepler.json": MORE["kepler.json"],
     "flowmap_locations.csv": (",48.", ",47."),
+    "zones.csv": ("POLYGON ((2", "POLYGON ((3"),
 }
+#: One at a time: data sets that are none of a release end the check of the file.
+INSIDE_KEPLER = [
+    ('"properties":{}', '"properties":{"raw":3}'),
+    ('"coordinates":[[[2', '"coordinates":[[[3'),
+    ('"label":"flows"', '"label":"raw"'),
+    ('"analyzerType":""', '"analyzerType":"three trips"'),
+    ('"color":[31', '"color":[31337'),
+]
+
+
+def _of_another_version(folder) -> None:
+    edit_report(folder, lambda r: r.update(version="99.0"))
+    write_json(folder / "manifest.json", {**read_json(folder / "manifest.json"), "version": "99.0"})
 
 
 @only("plain", "sliced", "noisy")
 def test_the_form_of_what_another_version_rendered(folder, findings):
-    edit_report(folder, lambda r: r.update(version="99.0"))
-    write_json(folder / "manifest.json", {**read_json(folder / "manifest.json"), "version": "99.0"})
+    _of_another_version(folder)
     assert findings() == []
     changes = {name: change for name, change in OTHERWISE.items() if (folder / name).is_file()}
     for name, (old, new) in changes.items():
         edit_text(folder, name, old, new)
     assert sorted(finding.partition(":")[0] for finding in findings()) == sorted(changes)
+
+
+@pytest.mark.parametrize("good", ["plain"], indirect=True)
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Content-Security-Policy", "Content-Policy"),
+        ("default-src 'none'", "default-src *"),
+        ("script-src 'unsafe-inline'", "script-src https://example.org"),
+        ("img-src https://tiles.example", "img-src https://tiles.example https://example.org"),
+        ("base-uri 'none'", "base-uri 'none'; connect-src https://example.org"),
+        ("<head>", "<head><script>3</script>"),
+        ("</body>", '<meta http-equiv="refresh" content="0; url=//example.org"></body>'),
+    ],
+)
+def test_a_page_of_another_version_that_may_fetch(folder, findings, old, new):
+    _of_another_version(folder)
+    edit_text(folder, "report.html", old, new)
+    assert findings() == ["report.html: fetches something from elsewhere, or may"]
+
+
+def test_a_page_made_to_be_looked_at_for_ever():
+    """Each of many beginnings of a tag is looked at once; with looking ahead to the end this would take hours."""
+    assert _FETCHED.search("<img " * 1_000_000) is None
+    assert not _keeps_to_itself("<!doctype html><html><head>" + "<meta " * 1_000_000, None)
+
+
+@pytest.mark.parametrize("good", ["plain"], indirect=True)
+@pytest.mark.parametrize(("old", "new"), INSIDE_KEPLER)
+def test_more_inside_kepler_of_another_version(folder, findings, old, new):
+    _of_another_version(folder)
+    edit_text(folder, "kepler.json", old, new)
+    assert [finding.partition(":")[0] for finding in findings()] == ["kepler.json"]
+
+
+@pytest.mark.parametrize("good", ["plain"], indirect=True)
+def test_who_is_hidden_is_counted_whatever_the_version(folder, findings):
+    _of_another_version(folder)
+    edit_report(folder, lambda r: r["cross_check"][0].update(k=1000))
+    assert findings() == ["report.json: its cross_check is not what its other entries come to"]
+
+
+@pytest.mark.parametrize("good", ["plain"], indirect=True)
+def test_what_is_not_read_of_another_version_is_said_and_documented(folder, findings):
+    _of_another_version(folder)
+    unread = []
+    assert findings(unread=unread) == []
+    assert unread == [f"{name}: not read: {what}" for name, what in NOT_READ.items()]
+    # With --strict each is a finding.
+    assert findings(strict=True)[:-1] == unread
+    page = Path(__file__).parents[3] / "docs" / "threat-model.md"
+    lines = [line.removeprefix("- ") for line in page.read_text(encoding="utf-8").splitlines()]
+    assert [line for line in lines if line.partition("`: ")[0].strip("`") in NOT_READ] == [
+        f"`{name}`: {what}" for name, what in NOT_READ.items()
+    ]
+
+
+@pytest.mark.parametrize("good", ["sliced"], indirect=True)
+def test_differences_that_there_cannot_be(folder, findings):
+    edit_report(folder, lambda r: r["differencing"].update(differences=31337))
+    make_again(folder)
+    line = "report.json: its numbers of differences between matrices are none that these matrices can have"
+    assert findings() == [line]
+
+
+def _one_more(listed):
+    listed.append("n_cells")
+
+
+@pytest.mark.parametrize("change", [_one_more, list.pop, lambda listed: listed.append(listed[0])])
+@pytest.mark.parametrize("good", ["sliced", "noisy"], indirect=True)
+def test_withheld_is_what_the_reasons_concern(folder, findings, kind, change):
+    report = read_json(folder / "report.json")
+    part = report if kind == "noisy" else report["slices"][0]
+    change(part["withheld"]["measures"]["trips"])
+    write_json(folder / "report.json", report)
+    make_again(folder)
+    assert any("withheld" in line for line in findings())
+
+
+@pytest.mark.parametrize("good", ["sliced"], indirect=True)
+def test_what_is_withheld_is_listed(folder, findings):
+    """Values are missing by right, but the report does not say so."""
+    edit_report(folder, lambda r: [part.update(withheld=None) for part in (r, *r["slices"])])
+    make_again(folder)
+    assert any("withheld without a reason" in line for line in findings())

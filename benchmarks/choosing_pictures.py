@@ -1,0 +1,41 @@
+"""Pictures of the same synthetic city by TwinCut, PairCut and CurveCut, for the page on choosing a method.
+
+    python -m benchmarks.choosing_pictures DIR
+
+Made with ``flowveil anonymize`` and ``flowveil picture`` from the synthetic survey: nobody took part in it.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from flowveil.cli import cli
+from flowveil.sources.synthetic import synthetic_survey
+
+#: Options of each; those that work on a tree take H3 as it is.
+METHODS = {"twincut": ("--hierarchy", "h3"), "paircut": ("--hierarchy", "h3"), "curvecut": ()}
+
+
+def run(*words: str) -> None:
+    """Run a command as on the command line."""
+    cli([*words, "--quiet"], standalone_mode=False)
+
+
+def main(target: Path) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        survey = str(Path(scratch) / "survey.parquet")
+        pq.write_table(synthetic_survey(people=4000), survey)
+        for method, options in METHODS.items():
+            out = str(Path(scratch) / method)
+            words = ("--method", method, "--resolution", "8", "--protect", "trips", "--out", out)
+            run("anonymize", survey, *words, *options)
+            picture = str(target / f"choosing-{method}.png")
+            run("picture", out, "--out", picture, "--width", "3.4", "--dpi", "110", "--title", method)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

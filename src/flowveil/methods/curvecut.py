@@ -1,0 +1,413 @@
+"""CurveCut: boxes as fine as GLOVE's at the speed of a sort (after Ghinita et al. 2007, Fast data anonymization).
+
+Flows are points in four dimensions. Sorted along a Hilbert curve, near flows stand near each other, and the best way to
+cut that order into safe runs and flows that are left out is found exactly, by dynamic programming over windows: a run
+is a box and costs its volume times the sum of its four sides, a flow left out costs a price per unit. The price is
+searched until the limit on suppression is met; what is left of the limit is spent where a lower price would spend it.
+Then neighbouring boxes exchange flows: in rounds of bounded work, the boxes are sorted along another curve, and the
+flows of two that follow each other are divided anew (`flowveil.methods.curve_exchange`).
+
+Guaranteed: every published box satisfies the guarantee; never more than ``max_suppressed`` of the volume is suppressed;
+the cuts of the first curve are the best at their price (``tests/reference/curvecut.py`` tries all), and an exchange is
+made only where it costs less at the price of its round. The same input gives the same boxes on every machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from importlib import import_module
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowveil.errors import InfeasibleError, MissingExtraError, ParameterError
+from flowveil.flows import Flows
+from flowveil.guarantee import Guarantee
+from flowveil.hierarchy import Floats, Ints
+from flowveil.methods.hilbert import hilbert_keys
+from flowveil.release.boxes import DIMENSIONS, Frame, Hulls
+from flowveil.release.plan import Plan
+
+Places = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+#: Rounds of exchange at effort 1, and flows that they may visit together.
+ROUNDS = 32
+VISITS = 2_000_000
+
+#: Boxes that are divided anew together, and the most flows that they may have.
+TOGETHER = 2
+MOST_FLOWS = 2000
+
+#: Above so many flows the price is first searched on a part of the curve, in blocks of so many.
+SAMPLED_ABOVE = 200_000
+BLOCK = 4096
+
+#: The search for the price ends when so much of the limit is spent; the rest is spent between two prices.
+NEARLY = 0.99
+
+
+def curvecut(
+    flows: Flows,
+    guarantee: Guarantee,
+    *,
+    max_suppressed: float = 0.1,
+    effort: float = 1.0,
+    window: int = 256,
+    grid_m: float | None = None,
+) -> Plan:
+    """Plan boxes by the best cuts along a Hilbert curve, and exchange of flows between neighbours.
+
+    Args:
+        flows: what to anonymise; their tiles need a place on the map.
+        guarantee: what every cell must satisfy.
+        max_suppressed: share of the volume that may be suppressed; never exceeded.
+        effort: how much work the exchange may do; 0 leaves it out.
+        window: by how many flows a run may be longer than the shortest safe run from the same flow on.
+        grid_m: width in metres of the grid that box edges lie on; by default that of a tile.
+    """
+    if not (np.isfinite(effort) and effort >= 0):
+        raise ParameterError(f"effort must be 0 or more; found {effort!r}.")
+    if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 1:
+        raise ParameterError(f"window must be a whole number of at least 1; found {window!r}.")
+    frame = Frame.of(flows, grid_m=grid_m)
+    points = Points.of(flows, guarantee, frame)
+    budget = max_suppressed * float(np.sum(points.volume))
+    curve = Curve.of(points, np.argsort(hilbert_keys(frame.point), kind="stable"), window)
+    if len(flows) == 0 or curve.ends[0] > len(flows):
+        raise InfeasibleError(
+            "No cell can be published within max_suppressed: even one cell of everything is short. "
+            "Hint: lower k, or bring more data."
+        )
+    price, pieces = curve.within(budget)
+    pieces = points.without_costliest(improved(points, pieces, price, budget, window, effort), budget)
+    group = pieces.group()
+    return Plan.from_boxes(frame, group, pieces.published[group], disjoint=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """An order of the flows, cut into boxes and flows that are left out.
+
+    Attributes:
+        order: flows.
+        first: where each piece begins.
+        published: whether a piece is a box that is published. What is not is a single flow.
+    """
+
+    order: Places
+    first: Places
+    published: Mask
+
+    def sizes(self) -> Places:
+        """Flows of each piece."""
+        return np.diff(self.first, append=len(self.order))
+
+    def begins(self) -> Mask:
+        """Whether a piece begins at each place."""
+        begins = np.zeros(len(self.order), dtype=np.bool_)
+        begins[self.first] = True
+        return begins
+
+    def group(self) -> Ints:
+        """The piece of each flow."""
+        group = np.empty(len(self.order), dtype=np.int32)
+        group[self.order] = np.repeat(np.arange(len(self.first), dtype=np.int32), self.sizes())
+        return group
+
+    def rearranged(self, order: Places) -> Pieces:
+        """The same pieces in another order."""
+        size = self.sizes()[order]
+        first = np.cumsum(size) - size
+        place = np.repeat(self.first[order] - first, size) + np.arange(len(self.order))
+        return Pieces(self.order[place], first, self.published[order])
+
+    def exchanged(self, other: Pieces, instead: Mask) -> Pieces:
+        """These pieces, but the other ones at the places of a mask; both have a piece begin wherever it changes."""
+        order = np.where(instead, other.order, self.order)
+        shown = np.where(instead, *(np.repeat(p.published, p.sizes()) for p in (other, self)))
+        first = np.flatnonzero(np.where(instead, other.begins(), self.begins()))
+        return Pieces(order, first, shown[first])
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """The flows as the compiled loops want them.
+
+    Attributes:
+        point: int32, squares of each flow, one row a flow.
+        volume: of each flow.
+        step: width of a square in each dimension, in centimetres.
+        safety: what decides whether flows are safe together: see `first_safe_ends`.
+    """
+
+    point: NDArray[np.int32]
+    volume: Floats
+    step: Places
+    safety: Any
+
+    @classmethod
+    def of(cls, flows: Flows, guarantee: Guarantee, frame: Frame) -> Points:
+        """Lay out the flows; what the guarantee does not protect is left out."""
+        n = len(flows)
+        held, least = [], []
+        if guarantee.trips is not None:
+            held.append(flows.trips.astype(np.float64))
+            least.append(float(guarantee.trips))
+        if guarantee.population is not None:
+            held.append(flows.volume("weight"))
+            least.append(guarantee.population)
+        nothing = np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32)
+        kinds = [nothing, nothing, nothing]
+        if guarantee.people is not None and flows.people is not None:
+            begin = np.concatenate(([0], np.cumsum(flows.people.count(n))))
+            kinds[0] = begin, flows.people.person.copy()
+        if guarantee.locations is not None:
+            kinds[1:] = [(np.arange(n + 1), tile.copy()) for tile in (flows.origin, flows.destination)]
+        rows, members = zip(*kinds, strict=True)
+        tiles = guarantee.locations or 0
+        safety = (
+            np.stack(held, axis=1) if held else np.zeros((n, 0)),
+            np.array(least),
+            rows,
+            members,
+            np.array([guarantee.people or 0, tiles, tiles]),
+            tuple(np.zeros(int(m.max(initial=-1)) + 1, dtype=np.int32) for m in members),
+        )
+        volume = flows.volume(guarantee.basis).astype(np.float64)
+        return cls(np.ascontiguousarray(frame.point.T), volume, frame.step_cm, safety)
+
+    def hulls(self, pieces: Pieces) -> Hulls:
+        """The boxes of the pieces."""
+        return Hulls.of_slices(self.point.T, pieces.order, pieces.first)
+
+    def held(self, pieces: Pieces) -> Floats:
+        """The volume of each piece."""
+        held: Floats = np.add.reduceat(self.volume[pieces.order], pieces.first)
+        return held
+
+    def sides(self, pieces: Pieces) -> Floats:
+        """The sum of the four sides of each piece's box."""
+        hulls = self.hulls(pieces)
+        return (self.step @ (hulls.high.astype(np.int64) - hulls.low + 1)).astype(np.float64)
+
+    def without_costliest(self, pieces: Pieces, budget: float) -> Pieces:
+        """Leave out the boxes with the longest sides, as many as may still be suppressed and are above the mean."""
+        held, sides = self.held(pieces), self.sides(pieces)
+        shown = pieces.published
+        left = budget - float(np.sum(held[~shown]))
+        mean = float(np.sum((held * sides)[shown])) / max(float(np.sum(held[shown])), 1e-300)
+        candidates = np.flatnonzero(shown & (sides > mean) & (held <= left) & (held > 0))
+        order = candidates[np.argsort(-sides[candidates], kind="stable")]
+        published = shown.copy()
+        published[order[: np.searchsorted(np.cumsum(held[order]), left, side="right")]] = False
+        return replace(pieces, published=published)
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Flows in the order of a curve, and the runs from which boxes are chosen.
+
+    Attributes:
+        points: the flows.
+        order: their order.
+        window: by how many flows a run may be longer than the shortest.
+        ends, boxes: where the shortest safe run from each place on ends, and its box.
+        point, volume: of the flows in this order.
+    """
+
+    points: Points
+    order: Places
+    window: int
+    ends: Places
+    boxes: NDArray[np.int32]
+    point: NDArray[np.int32]
+    volume: Floats
+
+    @classmethod
+    def of(cls, points: Points, order: Places, window: int) -> Curve:
+        """Find the shortest safe runs."""
+        cuts = _compiled("curve_cuts")
+        ends = cuts.first_safe_ends(order, *points.safety)
+        point = points.point[order]
+        return cls(points, order, window, ends, cuts.run_boxes(point, ends), point, points.volume[order])
+
+    def at(self, price: float) -> Cut:
+        """The best cuts at a price."""
+        first, published, cost, left = _compiled("curve_cuts").best_cuts(
+            self.point, self.volume, self.ends, self.boxes, self.points.step, price, self.window
+        )
+        return Cut(price, Pieces(self.order, first, published), cost, left)
+
+    def within(self, budget: float) -> tuple[float, Pieces]:
+        """The price at which the limit is met, and the pieces at it, with what is left of the limit spent.
+
+        Where runs are too short for any cut within the limit, the window doubles until there is one: in the end,
+        everything can be one run.
+        """
+        over, within = self._bracket(budget)
+        if within is None:
+            return replace(self, window=2 * self.window).within(budget)
+        while over is not None and within.left < NEARLY * budget:
+            # Where the tangents of the two meet: the dual is concave and piecewise linear in the price.
+            price = (within.cost - over.cost) / (over.left - within.left)
+            found = self.at(price)
+            if not over.price < price < within.price or found.left in (over.left, within.left):
+                break
+            over, within = (found, within) if found.left > budget else (over, found)
+        while within.mean(self.total) > within.price * (1 + 1e-12):
+            # Leaving out more would not make the mean smaller.
+            over, within = None, self.at(within.mean(self.total))
+        return within.price, within.pieces if over is None else self._spent(within, over, budget)
+
+    @property
+    def total(self) -> float:
+        """The volume of all flows."""
+        return float(np.sum(self.volume))
+
+    def _bracket(self, budget: float) -> tuple[Cut | None, Cut | None]:
+        """Cuts at a price too low for the limit, and at one that is not; None where there is none."""
+        within, over, step = self.at(self._guess(budget)), None, 1.04
+        highest = float(self.points.step.sum()) * 2.0**32 * max(self.total, 1.0)
+        while within.left > budget:
+            if within.price > highest:
+                return within, None
+            over, within, step = within, self.at(within.price * step), step**2
+        while over is None and within.left < NEARLY * budget and within.price > within.mean(self.total):
+            lower, step = self.at(within.price / step), step**2
+            over, within = (lower, within) if lower.left > budget else (None, lower)
+        return over, within
+
+    def _guess(self, budget: float) -> float:
+        """A price to begin with: that of a part of the curve, or a few times the sides of a box."""
+        n = len(self.order)
+        if n > SAMPLED_ABOVE:
+            block = np.arange(n) // BLOCK % (n // SAMPLED_ABOVE * 8) == 0
+            part = Curve.of(self.points, self.order[block], self.window)
+            if part.ends[0] <= len(part.order):
+                return part.within(budget * part.total / self.total)[0]
+        some = self.boxes[self.ends <= n][::101].astype(np.int64)
+        return 3.0 * float(np.median((some[:, DIMENSIONS:] - some[:, :DIMENSIONS] + 1) @ self.points.step))
+
+    def _spent(self, within: Cut, over: Cut, budget: float) -> Pieces:
+        """Pieces within the limit, but of those over it where they save most for what they leave out.
+
+        Between two places where a piece begins in both, the pieces of one can stand for those of the other. Only where
+        that makes the mean smaller: what is left out has to cost more than the mean.
+        """
+        begins = within.pieces.begins() & over.pieces.begins()
+        segment = np.cumsum(begins) - 1
+        saved, more = np.zeros(segment[-1] + 1), np.zeros(segment[-1] + 1)
+        for pieces, sign in ((within.pieces, 1.0), (over.pieces, -1.0)):
+            at, held = segment[pieces.first], self.points.held(pieces)
+            cost = np.where(pieces.published, held * self.points.sides(pieces), 0.0)
+            saved += sign * np.bincount(at, weights=cost, minlength=len(saved))
+            more -= sign * np.bincount(at, weights=np.where(pieces.published, 0.0, held), minlength=len(more))
+        worth = saved > more * within.mean(self.total) * (1 + 1e-9)
+        taken = chosen_within(np.where(worth, saved, 0.0), more, budget - within.left)
+        return within.pieces.exchanged(over.pieces, taken[segment])
+
+
+def chosen_within(saved: Floats, more: Floats, left: float) -> Mask:
+    """Which exchanges to make: all that leave out no more, then those that save most for it, while it is allowed."""
+    gains = saved > 0
+    taken = gains & (more <= 0)
+    left -= float(np.sum(more[taken]))
+    candidates = np.flatnonzero(gains & (more > 0))
+    order = candidates[np.argsort(-saved[candidates] / more[candidates], kind="stable")]
+    taken[order[: np.searchsorted(np.cumsum(more[order]), left, side="right")]] = True
+    return taken
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """The best cuts at a price: the pieces, what the boxes cost, and the volume left out."""
+
+    price: float
+    pieces: Pieces
+    cost: float
+    left: float
+
+    def mean(self, total: float) -> float:
+        """The mean sum of sides, over the volume that is published."""
+        return self.cost / (total - self.left) if total > self.left else 0.0
+
+
+def improved(points: Points, pieces: Pieces, price: float, budget: float, window: int, effort: float) -> Pieces:
+    """The pieces after as many rounds of exchange as the effort allows."""
+    visits = VISITS * effort
+    for number in range(int(np.ceil(ROUNDS * effort))):
+        held, sides = points.held(pieces), points.sides(pieces)
+        # A box of single squares cannot become better: such boxes stand aside, so that the others meet each other.
+        aside = pieces.published & (sides == points.step.sum())
+        visits -= float(np.sum(pieces.sizes()[~aside]))
+        if aside.all() or visits < 0:
+            break
+        left_out, boxed = (float(np.sum(held[which])) for which in (~pieces.published, pieces.published))
+        # Boxes become smaller and fewer flows are worth leaving out: the price falls with what the limit has to spare,
+        # but not so low that the mean would rise.
+        mean = float(np.sum((held * sides)[pieces.published])) / max(boxed, 1e-300)
+        price = max(price * min(1.0, left_out / budget if budget > 0 else 1.0), mean)
+        pieces = exchanged(points, pieces, aside, price, budget - left_out, window, number)
+    return pieces
+
+
+def exchanged(
+    points: Points, pieces: Pieces, aside: Mask, price: float, left: float, window: int, number: int
+) -> Pieces:
+    """One round: two boxes that follow each other on a curve of the round's own are divided anew.
+
+    Args:
+        points: the flows.
+        pieces: the boxes, and the flows left out.
+        aside: the pieces that take no part.
+        price: of a unit that is left out.
+        left: how much more may be left out.
+        window: by how many flows a run may be longer than the shortest.
+        number: of the round.
+    """
+    hulls = points.hulls(pieces)
+    middle = hulls.low.astype(np.int64) + hulls.high
+    pieces = pieces.rearranged(np.lexsort((other_curve(middle, number), aside)))
+    taking_part = pieces.published[: int(np.sum(~aside))]
+    boxes_before: Places = np.cumsum(taking_part) - taking_part
+    stretches = np.append(np.flatnonzero(np.diff(boxes_before // TOGETHER, prepend=-1)), len(taking_part))
+    first = np.append(pieces.first, len(pieces.order))
+    order, begins, shown, gain, more = _compiled("curve_exchange").divide_anew(
+        pieces.order,
+        first,
+        pieces.published,
+        stretches,
+        points.point,
+        points.volume,
+        points.step,
+        points.safety,
+        price,
+        window,
+        MOST_FLOWS,
+    )
+    instead = np.zeros(len(order), dtype=np.bool_)
+    instead[: first[stretches[-1]]] = np.repeat(chosen_within(gain, more, left), np.diff(first[stretches]))
+    return pieces.exchanged(Pieces(order, np.flatnonzero(begins), shown[begins]), instead)
+
+
+def other_curve(point: Places, number: int) -> NDArray[np.uint64]:
+    """Where points lie on a curve of this number: dimensions in another order, some reflected, the start shifted."""
+    orders = list(permutations(range(DIMENSIONS)))
+    turned = point[list(orders[number * 7 % len(orders)])]
+    sign = np.array([-1 if (number * 5 + 3) >> d & 1 else 1 for d in range(DIMENSIONS)])
+    # Multiples of the golden ratio fall evenly between 0 and 1.
+    share = (number + 1) * 0.618034 * np.arange(1, DIMENSIONS + 1, dtype=np.float64) % 1.0
+    return hilbert_keys(turned * sign[:, None], shift=share)
+
+
+def _compiled(module: str) -> Any:
+    """The compiled loops of a module."""
+    try:
+        return import_module(f"flowveil.methods.{module}")
+    except ModuleNotFoundError as problem:
+        raise MissingExtraError(
+            f"CurveCut needs {problem.name}, which is not installed. Hint: pip install 'flowveil[boxes]'."
+        ) from problem

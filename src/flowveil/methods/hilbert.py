@@ -1,0 +1,69 @@
+"""The Hilbert curve in any number of dimensions: one number for each point, near numbers for near points.
+
+Skilling's transposition (Programming the Hilbert curve, 2004), on whole columns: from the highest bit on, each
+dimension is reflected or exchanged with the first, and a Gray code of what comes out is read across the dimensions. Two
+points that follow each other on the curve differ by one step in one dimension.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Keys = NDArray[np.uint64]
+
+#: Bits of a key.
+KEY_BITS = 64
+
+
+def hilbert_keys(point: NDArray[np.integer[Any]], *, shift: NDArray[np.float64] | None = None) -> Keys:
+    """Where each point lies on the curve.
+
+    Args:
+        point: whole numbers, one row for each dimension and one column for each point. Where the range needs more
+            bits than a key has, neighbouring numbers are taken together and share a key.
+        shift: how far below the lowest point the curve begins in each dimension, as a share of the longest range;
+            by default it begins there.
+    """
+    dimensions, n = point.shape
+    if n == 0:
+        return np.zeros(0, dtype=np.uint64)
+    shifted = point.astype(np.int64) - point.min(axis=1, keepdims=True)
+    if shift is not None:
+        shifted += np.floor(shift * (int(shifted.max()) + 1)).astype(np.int64)[:, None]
+    needed = max(1, int(shifted.max()).bit_length())
+    bits = min(needed, KEY_BITS // dimensions)
+    axes = list((shifted >> (needed - bits)).astype(np.uint32))
+    for bit in range(bits - 1, 0, -1):
+        _turn(axes, np.uint32((1 << bit) - 1), bit)
+    for axis, before in zip(axes[1:], axes, strict=False):
+        axis ^= before
+    flip = np.zeros(n, dtype=np.uint32)
+    for bit in range(bits - 1, 0, -1):
+        flip ^= (axes[-1] >> np.uint32(bit) & np.uint32(1)) * np.uint32((1 << bit) - 1)
+    for axis in axes:
+        axis ^= flip
+    return _interleaved(axes, bits)
+
+
+def _turn(axes: list[NDArray[np.uint32]], low: np.uint32, bit: int) -> None:
+    """Undo one bit's turn of the curve: where it is set reflect the first dimension, else exchange with it."""
+    first = axes[0]
+    for axis in axes:
+        is_set = (axis >> np.uint32(bit) & np.uint32(1)).astype(np.bool_)
+        exchange = np.where(is_set, np.uint32(0), (first ^ axis) & low)
+        first ^= np.where(is_set, low, exchange)
+        if axis is not first:
+            axis ^= exchange
+
+
+def _interleaved(axes: list[NDArray[np.uint32]], bits: int) -> Keys:
+    """The bits of all dimensions in turn, from the highest."""
+    key = np.zeros(len(axes[0]), dtype=np.uint64)
+    for bit in range(bits - 1, -1, -1):
+        for axis in axes:
+            key <<= np.uint64(1)
+            key |= (axis >> np.uint32(bit) & np.uint32(1)).astype(np.uint64)
+    return key

@@ -1,0 +1,186 @@
+"""Matrices as tables of trips: OMX files with one matrix or several, and text files with a column for each destination.
+
+What the columns of such a table are is known from its form, so nothing is recognised: the two ends are codes of zones,
+the number in a cell is a number of trips (or a weight, where that is asked for), and where there are several matrices,
+their names are an attribute by which trips are cut. Matrices are never added up: a file of a transport model
+holds minutes and kilometres beside trips.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from flowveil.errors import DataError, ParameterError, did_you_mean
+from flowveil.headers import listed
+from flowveil.reading import Reading
+from flowveil.reading.omx import Omx, open_omx
+
+#: The columns of a matrix as a table.
+ORIGIN, DESTINATION, TRIPS, MATRIX = "origin", "destination", "trips", "matrix"
+#: A matrix has the square of this many cells.
+MOST_ZONES = 20_000
+_CELLS_AT_ONCE = 1 << 24
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a matrix is made of.
+
+    Attributes:
+        matrices: the names of several; none where there is one.
+    """
+
+    matrices: tuple[str, ...] = ()
+
+    def read_as(self, reading: Reading) -> Reading:
+        """The reading with the columns that the form says; those that were named stay.
+
+        Raises:
+            ParameterError: there are several matrices, and trips are not cut by them.
+        """
+        columns = reading.columns
+        if len(self.matrices) > 1 and MATRIX not in columns.by:
+            raise ParameterError(
+                f"The file has {len(self.matrices)} matrices: {listed(self.matrices)}. They are not added up. Hint: "
+                "choose one with matrix (--matrix), or publish each as a slice with by='matrix' (--by matrix)."
+            )
+        counted = columns.trips
+        if counted is None:
+            counted = "" if columns.weight == TRIPS else TRIPS
+        given = {
+            "origin_tile": columns.origin_tile or ORIGIN,
+            "destination_tile": columns.destination_tile or DESTINATION,
+        }
+        others = {"trips": counted, "person": columns.person or "", "weight": columns.weight or ""}
+        return replace(reading, columns=replace(columns, **given, **others))  # type: ignore[arg-type]
+
+
+def matrix_names(path: Path) -> tuple[str, ...]:
+    """The matrices of an OMX file, in their order.
+
+    Raises:
+        DataError: it is not an OMX file of plain form.
+    """
+    with _opened(path) as file:
+        return tuple(sorted(file.matrices))
+
+
+def omx_table(path: Path, *, matrices: Sequence[str], lookup: str | None) -> tuple[pa.Table, Form]:
+    """The cells of an OMX file that are not 0, as rows.
+
+    Args:
+        path: the file.
+        matrices: those to read; all by default.
+        lookup: the codes of the zones; by default the only one, or the only one of texts, or 1, 2, 3, ... where there
+            is none.
+
+    Raises:
+        ParameterError: there is no such matrix or lookup, or several lookups and none is named.
+        DataError: it is not an OMX file of plain form, or two zones have the same code.
+    """
+    with _opened(path) as file:
+        names = _chosen(file, matrices)
+        codes = pa.array(_codes(file, lookup), pa.string())
+        parts = [part for name in names for part in _cells(file, name, codes)]
+    empty = pa.table({c: pa.array([], k) for c, k in zip(_NAMES, _KINDS, strict=True)})
+    return pa.concat_tables([empty, *parts]), Form(tuple(names))
+
+
+_NAMES = (ORIGIN, DESTINATION, TRIPS, MATRIX)
+_KINDS = (pa.string(), pa.string(), pa.float64(), pa.string())
+
+
+def _chosen(file: Omx, wanted: Sequence[str]) -> list[str]:
+    unknown = [name for name in wanted if name not in file.matrices]
+    if unknown:
+        raise ParameterError(
+            f"There is no matrix {listed(unknown)}; there are {listed(sorted(file.matrices))}."
+            f"{did_you_mean(unknown[0], file.matrices)}"
+        )
+    return sorted(dict.fromkeys(wanted)) if wanted else sorted(file.matrices)
+
+
+def _codes(file: Omx, lookup: str | None) -> list[str]:
+    lookups = file.lookups
+    texts = [name for name, values in lookups.items() if values.dtype.kind == "S"]
+    if lookup is None and len(lookups) > 1 and len(texts) != 1:
+        raise ParameterError(
+            f"The file has {len(lookups)} lookups: {listed(sorted(lookups))}; which one has the codes of the zones is "
+            "not known. Hint: say it with lookup (--lookup)."
+        )
+    if lookup is not None and lookup not in lookups:
+        raise ParameterError(f"There is no lookup '{lookup}'; there are {listed(sorted(lookups)) or 'none'}.")
+    name = lookup or (texts[0] if len(lookups) > 1 else next(iter(lookups), None))
+    codes = [str(i + 1) for i in range(file.zones)] if name is None else _texts(lookups[name])
+    if len(set(codes)) < len(codes) or "" in codes:
+        raise DataError("The zones of the file have codes that are empty or there twice.")
+    return codes
+
+
+def _texts(values: Any) -> list[str]:
+    if values.dtype.kind == "S":
+        return [value.decode("utf-8", errors="replace").strip() for value in values.tolist()]
+    if values.dtype.kind == "f" and not np.all(values == np.rint(values)):
+        raise DataError("The lookup of the file has numbers that are not whole; codes must be whole numbers or text.")
+    return [str(int(value)) for value in values.tolist()]
+
+
+def _cells(file: Omx, name: str, codes: pa.Array) -> list[pa.Table]:
+    """Some rows of the matrix at a time; what is not a number stays, and is counted as missing."""
+    parts, node = [], file.matrices[name]
+    step = max(1, _CELLS_AT_ONCE // max(file.zones, 1))
+    for first in range(0, file.zones, step):
+        block = node[first : first + step]
+        row, column = np.nonzero(block)
+        parts.append(
+            pa.table(
+                {
+                    ORIGIN: codes.take(pa.array(row + first)),
+                    DESTINATION: codes.take(pa.array(column)),
+                    TRIPS: pa.array(block[row, column].astype(np.float64)),
+                    MATRIX: pa.array([name] * len(row), pa.string()),
+                }
+            )
+        )
+    return parts
+
+
+class _opened:  # noqa: N801  # used like a function
+    """An OMX file whose problems name it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._open = path, open_omx(path, most_zones=MOST_ZONES)
+
+    def __enter__(self) -> Omx:
+        try:
+            return self._open.__enter__()
+        except DataError as problem:
+            raise DataError(f"'{self._path.name}' {problem}") from None
+
+    def __exit__(self, *problem: Any) -> bool | None:
+        return self._open.__exit__(*problem)
+
+
+def wide_sql(relation: str, codes: Sequence[str]) -> str:
+    """A FROM clause of rows (origin, destination, trips) over a table c0, c1, ... with a column for each destination.
+
+    Cells without a value are no rows.
+
+    Args:
+        relation: the table; c0 has the codes of the origins.
+        codes: those of the destinations, c1 on.
+    """
+    from flowveil.reading.sql import quoted_text
+
+    columns = ", ".join(f"c{i + 1}" for i in range(len(codes)))
+    names = ", ".join(quoted_text(code) for code in codes)
+    return (
+        f"(SELECT c0 AS {ORIGIN}, list_extract([{names}], CAST(substr(place, 2) AS INTEGER)) AS {DESTINATION}, {TRIPS} "
+        f"FROM (UNPIVOT (SELECT * FROM {relation}) ON {columns} INTO NAME place VALUE {TRIPS}))"
+    )

@@ -1,0 +1,168 @@
+"""Times as a tree: steps of the day, doubled until they fill it, then days, weeks, months and everything.
+
+A step that comes round has a tree that owes nothing to the trips: 24 hours, or 168 of a week. A step that runs on has
+those steps in which something was seen, as trees of places have the tiles that were seen. Times are texts as slices
+write them, and sort like the times they stand for, so that a step lies in ``start <= step < stop``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowveil.errors import ParameterError
+from flowveil.hierarchy import Floats, Hierarchy
+
+#: The columns of a published matrix whose times are folded.
+TIME_COLUMNS = ("time_from", "time_to")
+_DAY = 24 * 60
+_DAYS = ("1 Mon", "2 Tue", "3 Wed", "4 Thu", "5 Fri", "6 Sat", "7 Sun")
+_FIRST = datetime(1, 1, 1)
+_FORMATS = {"day": "%Y-%m-%d", "month": "%Y-%m"}
+
+#: First and last minute of an interval, the last excluded.
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Times:
+    """A tree whose leaves are steps of time.
+
+    Attributes:
+        every: the name of the step.
+        tree: the tree; leaves in the order of time.
+        start, stop: of each node, as text; the stop is excluded.
+        hours: how long each node is.
+    """
+
+    every: str
+    tree: Hierarchy
+    start: NDArray[np.str_]
+    stop: NDArray[np.str_]
+    hours: Floats
+
+    @classmethod
+    def of(cls, every: str, minutes: int | None, labels: Sequence[str]) -> Times:
+        """The tree above the steps that these labels name.
+
+        Args:
+            every: the name of the step: ``hour``, ``weekday-hour``, minutes or hours that divide a day, ``day``, or
+                ``month``.
+            minutes: its length, where it runs on and divides a day.
+            labels: the steps that were seen.
+
+        Raises:
+            ParameterError: the step cannot be folded.
+        """
+        if every in ("hour", "weekday-hour"):
+            days = 7 if every == "weekday-hour" else 1
+            paths = [_of_week(minute, days) for minute in range(0, days * _DAY, 60)]
+            return cls._along(every, paths, _clock if days == 1 else _weekday_clock)
+        if minutes is None and every not in _FORMATS:
+            raise ParameterError(
+                f"Steps of '{every}' cannot be folded. Allowed: hour, weekday-hour, minutes or hours that divide a "
+                "day (15min, 1h), day, month."
+            )
+        form = _FORMATS.get(every, "%Y-%m-%dT%H:%M")
+        starts = sorted({datetime.strptime(label, form) for label in labels})
+        whole = (_minute(_month(starts[0])), _minute(_next_month(starts[-1])))
+        paths = [[whole, *_of_calendar(moment, every, minutes)] for moment in starts]
+        return cls._along(every, paths, lambda minute, _: _moment(minute, form))
+
+    @classmethod
+    def _along(cls, every: str, paths: Iterable[Sequence[Span]], text: Callable[[int, bool], str]) -> Times:
+        """Build from the way down to each leaf, leaves in the order of time."""
+        spans: list[Span] = []
+        parent: list[int] = []
+        open_nodes: list[int] = []
+        for path in paths:
+            # A node that is all there is of the one above it is no step down.
+            distinct = list(dict.fromkeys(path))
+            at = 0
+            while at < min(len(open_nodes), len(distinct)) and spans[open_nodes[at]] == distinct[at]:
+                at += 1
+            del open_nodes[at:]
+            for span in distinct[at:]:
+                parent.append(open_nodes[-1] if open_nodes else -1)
+                open_nodes.append(len(spans))
+                spans.append(span)
+        start, stop = (np.array([text(span[end], end == 1) for span in spans]) for end in (0, 1))
+        code = np.array([f"{a} {b}" for a, b in zip(start.tolist(), stop.tolist(), strict=True)])
+        hours = np.array([(b - a) / 60 for a, b in spans])
+        return cls(every, Hierarchy(parent=np.array(parent, np.int32), code=code, kind="times"), start, stop, hours)
+
+    @property
+    def labels(self) -> NDArray[np.str_]:
+        """The name of each leaf, as slices write it: the beginning of its step."""
+        return self.start[self.tree.leaf_node]
+
+    def numbers(self, labels: Sequence[str]) -> NDArray[np.int32]:
+        """The leaf of each label."""
+        return np.searchsorted(self.labels, np.array(labels)).astype(np.int32)
+
+
+def steps_of_day(minutes: int) -> list[int]:
+    """Lengths of the steps within a day: the shortest, doubled while the day is made of whole ones, then the day."""
+    lengths = [minutes]
+    while _DAY % (2 * lengths[-1]) == 0 and 2 * lengths[-1] < _DAY:
+        lengths.append(2 * lengths[-1])
+    return [*lengths, _DAY] if minutes < _DAY else lengths
+
+
+def _within_day(minute: int, step: int) -> list[Span]:
+    """The steps of a day that hold a minute, longest first."""
+    first = minute - minute % _DAY
+    inside = minute - first
+    return [
+        (first + inside // length * length, first + (inside // length + 1) * length)
+        for length in reversed(steps_of_day(step))
+    ]
+
+
+def _of_week(minute: int, days: int) -> list[Span]:
+    """From everything down to an hour: of a day, or of a week, which is working days and the weekend."""
+    if days == 1:
+        return _within_day(minute, 60)
+    part = (0, 5 * _DAY) if minute < 5 * _DAY else (5 * _DAY, 7 * _DAY)
+    return [(0, 7 * _DAY), part, *_within_day(minute, 60)]
+
+
+def _of_calendar(moment: datetime, every: str, minutes: int | None) -> list[Span]:
+    """From the month down to a step. A week that two months share is two parts: one of each."""
+    month = (_minute(_month(moment)), _minute(_next_month(moment)))
+    if every == "month":
+        return [month]
+    day = moment.replace(hour=0, minute=0)
+    monday = day - timedelta(days=day.weekday()) if day.toordinal() > 7 else _FIRST
+    week = (max(_minute(monday), month[0]), min(_minute(monday) + 7 * _DAY, month[1]))
+    return [month, week, *_within_day(_minute(moment), minutes or _DAY)]
+
+
+def _month(moment: datetime) -> datetime:
+    return moment.replace(day=1, hour=0, minute=0)
+
+
+def _next_month(moment: datetime) -> datetime:
+    return _month(_month(moment) + timedelta(days=32))
+
+
+def _minute(moment: datetime) -> int:
+    return int((moment - _FIRST).total_seconds()) // 60
+
+
+def _moment(minute: int, form: str) -> str:
+    return (_FIRST + timedelta(minutes=minute)).strftime(form)
+
+
+def _clock(minute: int, is_stop: bool) -> str:  # noqa: ARG001  # texts of a week depend on it
+    return f"{minute // 60:02d}:00"
+
+
+def _weekday_clock(minute: int, is_stop: bool) -> str:
+    # What ends with a day ends at its 24:00, not on the next day.
+    day = (minute - 1 if is_stop else minute) // _DAY
+    return f"{_DAYS[day]} {_clock(minute - day * _DAY, is_stop)}"

@@ -1,0 +1,82 @@
+"""What zones are called: by the map where it says so, else by a place in them.
+
+Names follow from the map alone, seen or unseen tiles alike: they reveal nothing of the trips.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowveil.hierarchy import Floats, Hierarchy, Ints
+
+#: More signs of a name are left out.
+LONGEST = 120
+
+
+def names_of_zones(tree: Hierarchy, given: NDArray[np.str_]) -> NDArray[np.str_]:
+    """A name for every node of a map: its own, or "3 zones around Exchange Place" where only tiles below it have names.
+
+    The place is the named tile nearest to the zone's centre; where the map has no places, the first name in text order,
+    and "with" instead of "around".
+
+    Args:
+        tree: the whole map.
+        given: the names that the map gives, in node order; empty where there is none.
+    """
+    own = np.array([" ".join(name.split())[:LONGEST] for name in given.tolist()], dtype=np.str_)
+    tile_name = own[tree.leaf_node]
+    named = np.flatnonzero(tile_name != "").astype(np.int32)
+    inner = np.flatnonzero((own == "") & (tree.size > 1))
+    if not len(named) or not len(inner):
+        return own
+    best = _named_tile_in(tree, named, tile_name)
+    word = "with" if tree.geography is None else "around"
+    out = own.astype(object)
+    for node in inner[best[inner] >= 0].tolist():
+        out[node] = f"{int(tree.size[node]):,} zones {word} {tile_name[best[node]]}"
+    return out.astype(np.str_)
+
+
+def named_like(tree: Hierarchy, other: Hierarchy) -> Hierarchy:
+    """A tree whose nodes are called as those of the same code in another; what is new is named after its tiles."""
+    if other.names is None:
+        return tree
+    of_code = dict(zip(_codes(other), other.names.tolist(), strict=True))
+    given = np.array([of_code.get(code, "") for code in _codes(tree)], dtype=np.str_)
+    return replace(tree, names=names_of_zones(tree, given))
+
+
+def _codes(tree: Hierarchy) -> list[str]:
+    codes: list[str] = tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist()
+    return codes
+
+
+def _named_tile_in(tree: Hierarchy, named: Ints, tile_name: NDArray[np.str_]) -> Ints:
+    """For each node the named tile that stands for it, -1 where it holds none; one level of the tree at a time."""
+    best = np.full(tree.n_nodes, -1, dtype=np.int32)
+    least = np.full(tree.n_nodes, np.inf)
+    _, rank = np.unique(tile_name[named], return_inverse=True)
+    at = tree.leaf_node[named]
+    for _ in range(tree.max_depth):
+        at = tree.lift(at)
+        far = rank.astype(np.float64) if tree.geography is None else _distance(tree, tree.leaf_node[named], at)
+        # Of equally near ones the first name, then the first tile.
+        order = np.lexsort((named, rank, far, at))
+        first = order[np.append(True, at[order][1:] != at[order][:-1])]
+        nearer = first[far[first] < least[at[first]]]
+        least[at[nearer]], best[at[nearer]] = far[nearer], named[nearer]
+    return best
+
+
+def _distance(tree: Hierarchy, one: Ints, other: Ints) -> Floats:
+    """How far the centres of nodes are apart, as a chord of the unit sphere, to a hundredth of a millimetre or so."""
+    assert tree.geography is not None
+    ends = []
+    for nodes in (one, other):
+        lat, lon = (np.radians(side) for side in tree.geography.centers(nodes.astype(np.int32)))
+        ends.append(np.array([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)]))
+    far: Floats = np.round(np.sqrt(np.sum((ends[0] - ends[1]) ** 2, axis=0)), 12)
+    return far

@@ -1,0 +1,133 @@
+"""The command in every report makes the release again, byte by byte, once its placeholders are filled in."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import csv
+
+import flowveil
+from conftest import trip_table
+from contract.cases import RUNS
+from flowveil.cli import main
+
+#: What a report leaves out: paths. A command names them by these words.
+PLACEHOLDERS = ("INPUT", "MAP", "AREA", "CONTEXT", "RELEASE", "PLACES", "DIR")
+
+
+def run(*words: str) -> int:
+    try:
+        main(list(words))
+    except SystemExit as done:
+        return int(done.code or 0)
+    return 0
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> dict[str, str]:
+    """Trips with persons, weights, times and attributes; the same between zones of a map of their own; an area."""
+    folder = tmp_path_factory.mktemp("again")
+    n = 240
+    times = pa.array([f"2024-03-0{4 + i % 2}T0{7 + i % 3}:15:00" for i in range(n)])
+    trips = trip_table(n).append_column("sex", pa.array(["f", "m"] * (n // 2))).append_column("t", times)
+    zone = pa.array([f"z{i * i % 9}" for i in range(n)])
+    trips = trips.append_column("from", zone).append_column("to", pa.array(zone.to_pylist()[::-1]))
+    csv.write_csv(trips, folder / "trips.csv")
+    y, x = np.divmod(np.arange(9), 3)
+    named = {"zone": [f"z{i}" for i in range(9)], "label": [f"Place {i}" for i in range(9)]}
+    csv.write_csv(pa.table({**named, "y": y / 50, "x": x / 40}), folder / "map.csv")
+    sectors = {"code": [f"z{i}" for i in range(9)], "sector": [f"s{i // 3}" for i in range(9)]}
+    csv.write_csv(pa.table(sectors), folder / "sectors.csv")
+    return {"INPUT": str(folder / "trips.csv"), "MAP": str(folder / "map.csv"), "SECTORS": str(folder / "sectors.csv")}
+
+
+def again(folder: Path, files: dict[str, str], other: Path) -> None:
+    """Run the command of a release into another folder."""
+    command = json.loads((folder / "report.json").read_text("utf-8"))["command"]
+    places = {**files, "DIR": str(other)}
+    words = [places.get(word, word) for word in shlex.split(command)]
+    assert words[0] == "flowveil"
+    assert not set(words) & set(PLACEHOLDERS)
+    assert run(*words[1:], "--quiet") == 0, command
+
+
+def same(one: Path, two: Path) -> None:
+    names = sorted(p.name for p in one.iterdir())
+    assert names == sorted(p.name for p in two.iterdir())
+    for name in names:
+        assert (one / name).read_bytes() == (two / name).read_bytes(), name
+
+
+@pytest.mark.parametrize("number", range(len(RUNS)), ids=[str(run) for run in RUNS])
+def test_every_method(number, files, tmp_path):
+    chosen = RUNS[number]
+    guarantees = (
+        {"k": 5, "protect": "trips", "max_suppressed": 0.25},
+        {"k": 4},
+        {"k": 2, "protect": ("trips", "people"), "allow_small_k": True, "l": 2},
+        {"k": 5, "protect": "population", "population_only": True, "k_population": 600.0},
+    )
+    asked = guarantees[number % len(guarantees)]
+    flows = flowveil.read_trips(files["INPUT"], resolution=7)
+    try:
+        release = flowveil.anonymize(flows, chosen.method, **{"max_suppressed": 0.5, **asked}, **chosen.options)
+    except flowveil.InfeasibleError:
+        release = flowveil.anonymize(flows, chosen.method, k=5, protect="trips", max_suppressed=0.9, **chosen.options)
+    folder = release.write(tmp_path / "one", formats="geojson,csv" if number % 2 else ())
+    again(folder, files, tmp_path / "two")
+    same(folder, tmp_path / "two")
+
+
+MAPPED = ["--zones", "MAP", "--zones-lat", "y", "--zones-lon", "x", "--zones-name", "label"]
+ENDS = ["--origin-tile", "from", "--destination-tile", "to"]
+TREE = ["--zones", "SECTORS", "--zones-parent", "sector", "--zones-root", "everywhere"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--by", "sex", "--time", "t", "--every", "1h", "--by-many", "--protect", "trips"],
+        ["--by", "sex", "--total", "--common-zones", "--by-many"],
+        [
+            "--by",
+            "sex",
+            "--total",
+            "--accept-differencing",
+            "--by-many",
+            "--protect",
+            "trips",
+            "--method",
+            "suppression",
+        ],
+        ["--person", "", "--weight", "", "--max-dropped", "0.2", "--skip-unknown", "--person-case", "keep"],
+        ["--basemap", "https://tiles.example.org/{z}/{x}/{y}.png", "--replace-stronger", "--seed", "3"],
+        ["--within", "2.2,48.7,2.5,49.0", "--same-zones"],
+        [*ENDS, *MAPPED, "--format", "csv,flowmap"],
+        [*ENDS, *TREE],
+    ],
+    ids=lambda words: " ".join(words)[:40],
+)
+def test_every_option(words, files, tmp_path):
+    filled = [files.get(word, word) for word in words]
+    tiles = [] if "--zones" in words else ["--resolution", "7"]
+    asked = ["anonymize", files["INPUT"], "--k", "5", "--max-suppressed", "0.5", *tiles, *filled]
+    assert run(*asked, "--out", str(tmp_path / "one"), "--quiet") == 0
+    where = {**files, "MAP": files["SECTORS"]} if "SECTORS" in words else files
+    again(tmp_path / "one", where, tmp_path / "two")
+    same(tmp_path / "one", tmp_path / "two")
+
+
+def test_noise_is_all_that_differs(files, tmp_path):
+    noise = ["--method", "laplace", "--option", "epsilon=2", "--option", "bound=3", "--option", "region=observed"]
+    asked = ["anonymize", files["INPUT"], "--resolution", "6", *noise, "--out", str(tmp_path / "one"), "--quiet"]
+    assert run(*asked) == 0
+    again(tmp_path / "one", files, tmp_path / "two")
+    one, two = (json.loads((tmp_path / name / "report.json").read_text("utf-8")) for name in ("one", "two"))
+    assert {**one, "measures": None} == {**two, "measures": None}
+    names = [sorted(p.name for p in (tmp_path / name).iterdir()) for name in ("one", "two")]
+    assert names[0] == names[1]

@@ -1,0 +1,79 @@
+"""Published cells spread over areas of choice, from the folder alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import csv
+
+import flowveil
+from conftest import trip_table
+from flowveil.cli import main
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    flows = flowveil.read_trips(trip_table(), resolution=8)
+    return flowveil.anonymize(flows, "odkanon", k=5, protect="trips").write(tmp_path_factory.mktemp("r") / "r")
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".omx"])
+def test_the_command_writes_what_python_returns_and_no_trip_is_lost(folder, tmp_path, suffix):
+    out = tmp_path / f"table{suffix}"
+    main(["reconstruct", str(folder), "--zones", "7", "--out", str(out)])
+    table = flowveil.reconstruct(folder, 7)
+    published = pq.read_table(folder / "flows.parquet")
+    for name in ("trips", "weight"):
+        assert np.sum(table[name].to_numpy()) == pytest.approx(np.sum(published[name].to_numpy()))
+    if suffix == ".parquet":
+        assert pq.read_table(out).equals(table)
+    elif suffix == ".csv":
+        assert csv.read_csv(out)["trips"].to_numpy() == pytest.approx(table["trips"].to_numpy())
+    else:
+        from flowveil.reading.omx import open_omx
+
+        with open_omx(out, most_zones=10_000) as omx:
+            assert omx.matrices["trips"][:].sum() == pytest.approx(np.sum(table["trips"].to_numpy()))
+
+
+def test_a_cell_is_spread_evenly_over_its_tiles(tmp_path):
+    import h3
+
+    flows = flowveil.read_trips(trip_table(), resolution=6)
+    folder = flowveil.anonymize(flows, "suppression", k=5, protect="trips").write(tmp_path / "r")
+    table = flowveil.reconstruct(folder, 4).to_pylist()
+    want: dict[tuple[str, str], float] = {}
+    for row in pq.read_table(folder / "flows.parquet").to_pylist():
+        pair = tuple(h3.cell_to_parent(row[f"{end}_zone"], 4) for end in ("origin", "destination"))
+        want[pair] = want.get(pair, 0) + row["trips"]
+    assert {(r["origin"], r["destination"]): r["trips"] for r in table} == want
+
+
+def test_a_map_of_ones_own_gives_its_tiles(tmp_path):
+    zones = pa.table({"zone": [f"z{i}" for i in range(8)], "lat": np.arange(8) / 50, "lon": np.zeros(8)})
+    rng = np.random.default_rng(1)
+    ends = [[f"z{min(i, 6)}" for i in rng.geometric(0.4, 200)] for _ in range(2)]
+    trips = pa.table({"o": ends[0], "d": ends[1]})
+    flows = flowveil.read_trips(trips, origin_tile="o", destination_tile="d", zones=zones)
+    folder = flowveil.anonymize(flows, k=10).write(tmp_path / "r")
+    found = {(r["origin"], r["destination"]): r["trips"] for r in flowveil.reconstruct(folder, zones).to_pylist()}
+    lookup = csv.read_csv(folder / "lookup.csv").to_pylist()
+    tiles = {
+        end: {
+            z: [r["tile"] for r in lookup if r["zone"] == z and r["role"] in (end, "both")]
+            for z in {r["zone"] for r in lookup}
+        }
+        for end in ("origin", "destination")
+    }
+    want: dict[tuple[str, str], float] = {}
+    for row in pq.read_table(folder / "flows.parquet").to_pylist():
+        pairs = [
+            (o, d) for o in tiles["origin"][row["origin_zone"]] for d in tiles["destination"][row["destination_zone"]]
+        ]
+        for pair in pairs:
+            want[pair] = want.get(pair, 0) + row["trips"] / len(pairs)
+    assert found == pytest.approx(want)
+    with pytest.raises(flowveil.ParameterError, match="map of its own"):
+        flowveil.reconstruct(folder, 5)
