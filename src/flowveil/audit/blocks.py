@@ -3,8 +3,8 @@
 At each place take the larger of the two zones. Pairs of these are *blocks*: every cell of either matrix lies in one
 block, blocks share no trip, and each end of a block is divided by one of the two matrices only. So inside a block every
 pair of the first matrix meets every pair of the second: a two-way table, whose rows are pairs of the first and whose
-columns are pairs of the second. The sum of a published pair's row is known; that of one that is not listed lies between 0
-and ``most_unlisted``; beyond the listed zones lies a rest of which nothing is known.
+columns are pairs of the second. The sum of a published pair's row is known; that of one that is not listed lies between
+0 and ``most_unlisted``; beyond the listed zones lies a rest of which nothing is known.
 
 In such a table every whole number between two bounds is possible for a row, a column, a field and the whole table, and
 the bounds are sums of the margins (Fréchet's, for margins that are intervals: no set of rows can need more than all
