@@ -25,6 +25,7 @@ from flowveil.times import TIME_COLUMNS
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from flowveil.audit.auditing import Audit
     from flowveil.experiments.comparison import Comparison
     from flowveil.experiments.description import Description
     from flowveil.experiments.study import Study
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     "anonymize",
     "anonymize_slices",
+    "audit_releases",
     "compare",
     "describe",
     "flows_table",
@@ -271,6 +273,13 @@ def freeze(release: str | PathLike[str], *, out: str | PathLike[str] | None = No
     if out is not None:
         frozen.write(named_path(out, what="the frozen map"))
     return frozen
+
+
+def audit_releases(releases: Sequence[Any], *, against: Any = None, **settings: Any) -> Audit:
+    """Attack published folders as a reader would; see `flowveil.audit.auditing.audit`."""
+    from flowveil.audit.auditing import audit
+
+    return audit(releases, against=against, **settings)
 
 
 def verify_folder(
