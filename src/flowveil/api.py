@@ -314,11 +314,17 @@ def verify_folder(
 # ---- what releases do, by the rooms that do it ----------------------------------------------------------------
 
 
-def summarize(release: Publishable, *, formats: Sequence[str] = (), basemap: str | None = None) -> dict[str, Any]:
+def summarize(
+    release: Publishable,
+    *,
+    formats: Sequence[str] = (),
+    basemap: str | None = None,
+    about: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """The content of report.json; see `flowveil.report.summary.summarize`."""
     from flowveil.report.summary import summarize as summary
 
-    return summary(release, formats=formats, basemap=basemap)
+    return summary(release, formats=formats, basemap=basemap, about=about)
 
 
 def publish(release: Publishable, directory: str | PathLike[str], **writing: Any) -> Path:
