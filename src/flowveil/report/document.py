@@ -134,6 +134,13 @@ def charts(figures: Sequence[Figure]) -> Markup:
     return fill("charts.html", figures=figures)
 
 
+def sensible(value: Any) -> str:
+    """A measure for people: four digits of what is not a count."""
+    if isinstance(value, float) and not value.is_integer():
+        return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+    return number(value)
+
+
 def number(value: Any) -> str:
     """A measure for people: thousands separated, no false digits."""
     if value is None:

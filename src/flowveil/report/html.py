@@ -16,13 +16,13 @@ from flowveil.errors import ParameterError
 from flowveil.guarantee import ALL_UNITS, UNITS
 from flowveil.measures import MEASURES
 from flowveil.report.about import described, title
-from flowveil.report.document import Part, fill, host, number, page
+from flowveil.report.document import Part, fill, host, number, page, sensible
 from flowveil.report.maps import ENDS, map_of_release
 from flowveil.report.noise import figures_of_noise, is_noisy, promise_of_noise, rows_of_noise
-from flowveil.report.places import distance_in_words, typical_radius_m
+from flowveil.report.places import distance_in_words, share_known_within, typical_radius_m
 from flowveil.report.sizes import BASES, distribution_part
 from flowveil.report.slices import overview, short_number, slices_part
-from flowveil.report.story import sentence, sides
+from flowveil.report.story import left_out, sentence, sides
 from flowveil.report.times import times_part
 from flowveil.times import TIME_COLUMNS
 
@@ -87,6 +87,8 @@ def render(
         most = _COMPACT_FLOWS if compact else None
         parts.insert(0, maps_part(_as_mapped(report), shown, zones, basemap, max_flows=most))
         parts.insert(2, distribution_part(report, flows, zones))
+        if shown is not None and not is_noisy(report):
+            parts.insert(1, utility_part(report, shown, zones))
         if side_by_side is not None:
             from flowveil.report.side_by_side import side_by_side_part
 
@@ -340,6 +342,30 @@ def measures_part(report: Mapping[str, Any]) -> Part:
     return Part("measures", "Measures", content)
 
 
+#: Radii, in metres, that planners ask for.
+_RADII = (500, 1000, 2000, 5000)
+
+
+def utility_part(report: Mapping[str, Any], flows: pa.Table, zones: pa.Table) -> Part:
+    """What the numbers are good for, in a planner's words, from the published tables and the report."""
+    shares = [(radius, share_known_within(flows, zones, radius)) for radius in _RADII]
+    known = [
+        (f"Both ends known within {distance_in_words(radius)}", f"{share:.0%}")
+        for radius, share in shares
+        if share is not None
+    ]
+    said = [f"{left_out(report).capitalize()}."]
+    loss = report["measures"]["trips"].get("reconstruction_loss")
+    if loss is not None:
+        # Trips that are too many in one pair are missing in another: half of the sum of differences is misplaced.
+        said.append(
+            f"Spread evenly back over the tiles of the input, about {loss / 2:.0%} of the trips are in another pair of "
+            "tiles than they were: for questions between single tiles these numbers are an estimate."
+        )
+    said.append("Between published zones the numbers are exact counts of the trips that are published.")
+    return Part("utility", "What it is good for", fill("utility.html", known=known, said=said))
+
+
 def parameters_part(report: Mapping[str, Any]) -> Part:
     """The command that makes the release again, and every parameter."""
     again = "Whoever holds the trips gets the same files, byte by byte, with"
@@ -369,7 +395,7 @@ def _measure(report: Mapping[str, Any], basis: str, key: str) -> str:
     if key in (report.get("withheld") or {}).get("measures", {}).get(basis, ()):
         return "withheld"
     value = report["measures"][basis].get(key)
-    return f"{value:.2%}" if key == "suppressed_share" and value is not None else number(value)
+    return f"{value:.1%}" if key == "suppressed_share" and value is not None else sensible(value)
 
 
 def _value(value: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from flowveil.report.maps import ENDS, volume_of, zones_of
+from flowveil.report.maps import ENDS, volume_of, zone_of_flow, zones_of
 
 
 def typical_radius_m(flows: pa.Table, zones: pa.Table, basis: str = "trips") -> float | None:
@@ -27,6 +27,19 @@ def typical_radius_m(flows: pa.Table, zones: pa.Table, basis: str = "trips") -> 
     order = np.argsort(metres, kind="stable")
     reached = np.cumsum(weight[order])
     return float(metres[order][np.searchsorted(reached, reached[-1] / 2)])
+
+
+def share_known_within(flows: pa.Table, zones: pa.Table, metres: float, basis: str = "trips") -> float | None:
+    """The share of the published trips whose zones, at both ends, are no larger than a circle of this radius."""
+    within = np.ones(len(flows), dtype=np.bool_)
+    for end in ENDS:
+        listed = zones_of(zones, end)
+        area = listed["area_km2"].to_numpy(zero_copy_only=False).astype(np.float64)
+        if np.isnan(area).any():
+            return None
+        within &= (1000 * np.sqrt(area / np.pi) <= metres)[zone_of_flow(flows, listed, end)]
+    volume = flows[basis].to_numpy().astype(np.float64)
+    return float(volume[within].sum() / volume.sum()) if volume.sum() > 0 else None
 
 
 def distance_in_words(metres: float) -> str:

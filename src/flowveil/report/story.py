@@ -73,7 +73,9 @@ Said = Sequence[tuple[str, str]]
 
 def sides(statement: Sequence[str]) -> tuple[Said, Said, Said]:
     """The sentences of a statement as (head, rest): what is protected, what is not, and how to read the rest."""
-    protected, not_protected, rest = [], [], []
+    protected: list[tuple[str, str]] = []
+    not_protected: list[tuple[str, str]] = []
+    rest: list[tuple[str, str]] = []
     for line in statement:
         head, colon, text = line.partition(":")
         if not colon:
