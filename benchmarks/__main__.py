@@ -10,7 +10,7 @@ from pathlib import Path
 PRIVATE = {"__main__", "same_releases", "stopwatch", "choosing_pictures"}
 
 #: Takes about an hour: run only when named.
-LONG = {"halves_table", "twincut_table"}
+LONG = {"choosing_sets", "halves_table", "twincut_table"}
 
 
 def main() -> None:
