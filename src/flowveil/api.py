@@ -77,8 +77,8 @@ def describe(
         k: what safety is held against.
         protect: what the floor and the advice are for; by default people where persons are known, else trips.
         max_suppressed: share that may be suppressed, for the floor and the advice.
-        hierarchy: ``h3`` or ``halves``: the tree of the floor and the estimates; by default that of TwinCut, and that of
-            each method.
+        hierarchy: ``h3`` or ``halves``: the tree of the floor and the estimates; by default those of the
+            methods themselves.
         time: column of the time, to estimate what folding it would give.
         every: step of time that is folded; ``hour`` by default.
         **reading: how to read the trips; see `read_trips`.
