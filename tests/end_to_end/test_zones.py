@@ -14,7 +14,7 @@ from pyarrow import csv
 import flowveil
 from flowveil.cli import main
 from flowveil.errors import DataError, ParameterError
-from samples.releases import edit_table
+from samples.releases import edit_report, edit_table
 
 #: Codes with leading zeros and blanks: what number readers spoil.
 ZONES = pa.table(
@@ -137,3 +137,28 @@ def test_taxi_zones_of_new_york(shared_data, tmp_path, capsys):
     how = ["--zones", zones, "--zones-tile", "LocationID", "--skip-unknown"]
     assert run("anonymize", trips, *how, "--method", "atg-dual", "--out", tmp_path / "r") == 0, capsys.readouterr().err
     assert run("verify", tmp_path / "r", "--against", trips, "--zones", zones, "--skip-unknown") == 0
+
+
+def test_outlines_that_overlap_in_the_users_map_are_counted_and_no_finding(tmp_path: Path) -> None:
+    codes = ZONES["zone"].to_pylist()
+
+    def square(west: float) -> dict[str, object]:
+        ring = [[west, 48.0], [west + 1, 48.0], [west + 1, 49.0], [west, 49.0], [west, 48.0]]
+        return {"type": "Polygon", "coordinates": [ring]}
+
+    # The second lies over a tenth of the first; the others only touch.
+    features = [
+        {"type": "Feature", "properties": {"zone": code}, "geometry": square(0.9 if i == 1 else 1.0 * i)}
+        for i, code in enumerate(codes)
+    ]
+    zones = tmp_path / "zones.geojson"
+    zones.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    flows = flowveil.read_trips(trips_between(codes, 2000), zones=zones)
+    folder = flowveil.anonymize(flows, method="suppression", k=3).write(tmp_path / "release")
+    report = json.loads((folder / "report.json").read_text())
+    assert report["overlapping_outlines"] == 2  # one pair of origins, one of destinations
+    assert "Outlines overlap: 2 pairs of zones" in (folder / "manifest.json").read_text()
+    assert "Zones do not overlap" not in (folder / "report.html").read_text()
+    edit_report(folder, lambda said: said.update(overlapping_outlines=0))
+    found = flowveil.verify_folder(folder, against=trips_between(codes, 2000), zones=zones)
+    assert any("says that 0 pairs of outlines overlap, but 2 do" in line for line in found)

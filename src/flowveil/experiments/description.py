@@ -92,6 +92,7 @@ class Description:
         person_case: ``fold`` if persons that differ in upper and lower case only are one, else ``keep``.
         nobody: rows without a known person, by what stands there instead.
         columns: which column served as what.
+        notes: what to know about how the input was taken.
         trips: number of trips.
         weight: sum of the weights, or None.
         mean_weight: mean weight of a trip, or None.
@@ -114,6 +115,7 @@ class Description:
     person_case: str
     nobody: Mapping[str, int]
     columns: Mapping[str, str]
+    notes: tuple[str, ...]
     trips: int
     weight: float | None
     mean_weight: float | None
@@ -143,6 +145,7 @@ class Description:
             yield f"  left out       {count:,} {reason}"
         used = ", ".join(f"{role} = {column}" for role, column in self.columns.items())
         yield f"Columns          {used or 'given as flows'}"
+        yield from self.notes
         yield f"Trips            {self.trips:,}"
         if self.contributors is not None:
             yield f"People           {self.contributors.people:,}, upper and lower case: {self.person_case}"
@@ -265,6 +268,7 @@ def describe_flows(
         rows=flows.intake.rows,
         left_out=dict(flows.intake.left_out),
         columns=dict(flows.intake.columns),
+        notes=flows.intake.notes,
         person_case=flows.intake.person_case,
         nobody=dict(flows.intake.nobody),
         trips=trips,
@@ -388,7 +392,7 @@ def _advice(flows: Flows, levels: Sequence[Level], protect: Sequence[str], max_s
     if flows.people is not None:
         yield "Persons are known, and protected by default (--protect people); trips alone would not hide them."
     else:
-        yield "The data names nobody: trips can be protected, people cannot; say so to your readers."
+        yield "No person column was recognised: trips can be protected, people cannot; say so to your readers."
 
 
 def _advice_on_boxes(flows: Flows) -> Iterator[str]:

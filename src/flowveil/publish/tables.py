@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 
 from flowveil.hierarchy import Ints
 from flowveil.times import TIME_COLUMNS
+from flowveil.zoning.h3 import resolution_of
+from flowveil.zoning.outlines import dissolved
 
 if TYPE_CHECKING:
     from flowveil.release.release import Matrix, Publishable
@@ -97,7 +99,7 @@ def zones_table(release: Publishable) -> pa.Table:
     ``tiles`` counts those that a zone could hold, seen or not; it is empty where that is not known. A zone used at both
     ends is one row of role ``both``; where both ends have the same zones each is, whichever end uses it. Slices share
     trees, so their zones agree. Where zones are made of H3 cells, the last column ``h3_cells`` lists those of each, as
-    few and as coarse as there can be.
+    few and as coarse as there can be, and outlines and areas are those of `flowveil.zoning.outlines.dissolved`.
     """
     origins, destinations = [], []
     same = release.input.intake.same_zones
@@ -113,7 +115,26 @@ def zones_table(release: Publishable) -> pa.Table:
         table = _join_roles(_distinct_zones(origins), _distinct_zones(destinations))
     if not _named(release):
         table = table.drop_columns(["name"])
-    return _with_geo_metadata(table.sort_by([("zone", "ascending"), ("role", "ascending")]))
+    return _with_geo_metadata(_dissolve(table.sort_by([("zone", "ascending"), ("role", "ascending")])))
+
+
+def _dissolve(table: pa.Table) -> pa.Table:
+    """Give zones of H3 cells outlines and areas: all at once, at the finest resolution of any, so that they fit."""
+    if _H3_CELLS[0] not in table.column_names:
+        return table
+    zones = [[int(cell, 16) for cell in cells] for cells in table[_H3_CELLS[0]].to_pylist()]
+    finest = int(resolution_of(np.array([cell for cells in zones for cell in cells], dtype=np.uint64)).max(initial=0))
+    outlines, area = dissolved(zones, finest)
+    for name, values in (("area_km2", area), ("geometry", _wkb(outlines))):
+        at = table.schema.get_field_index(name)
+        table = table.set_column(at, name, pa.array(values, type=table.schema.field(at).type))
+    return table
+
+
+def _wkb(outlines: NDArray[np.object_]) -> NDArray[np.object_]:
+    """Little-endian and flat whatever the machine, for identical bytes."""
+    wkb: NDArray[np.object_] = shapely.to_wkb(outlines, output_dimension=2, byte_order=1)
+    return wkb
 
 
 def _named(release: Publishable) -> bool:
@@ -172,7 +193,10 @@ def _zone_rows(zones: Zones, number: Ints, tiles: NDArray[Any] | None, role: str
     used = np.flatnonzero(np.bincount(number)).astype(np.int32)
     codes, first = np.unique(zones.codes(used), return_index=True)
     used = used[first]
-    center, area, outline = zones.centers(used), zones.areas_km2(used), zones.polygons(used)
+    made_of = zones.h3_cells(used)
+    # H3 cells of all ends and slices are drawn together.
+    area, outline = (None, None) if made_of is not None else (zones.areas_km2(used), zones.polygons(used))
+    center = zones.centers(used)
     lat, lon = (None, None) if center is None else center
     names = zones.names(used)
     known: dict[str, Any] = {
@@ -181,8 +205,7 @@ def _zone_rows(zones: Zones, number: Ints, tiles: NDArray[Any] | None, role: str
         "area_km2": area,
         "lat": lat,
         "lon": lon,
-        # Little-endian and flat whatever the machine, for identical bytes.
-        "geometry": None if outline is None else shapely.to_wkb(outline, output_dimension=2, byte_order=1),
+        "geometry": None if outline is None else _wkb(outline),
         "name": None if names is None else [name or None for name in names.tolist()],
     }
     columns = {
@@ -192,7 +215,6 @@ def _zone_rows(zones: Zones, number: Ints, tiles: NDArray[Any] | None, role: str
     for name, kind in _ZONE_FIELDS:
         values = known[name]
         columns[name] = pa.nulls(len(used), kind) if values is None else pa.array(values, type=kind)
-    made_of = zones.h3_cells(used)
     if made_of is not None:
         columns[_H3_CELLS[0]] = pa.array(made_of, type=_H3_CELLS[1])
     return pa.table(columns)

@@ -140,6 +140,11 @@ def _about_places(report: Mapping[str, Any]) -> list[str]:
         said += _about_boxes(report["boxes"])
     elif not report["homogeneous"]:
         said.append("Zones are nested: areas of different cells may overlap; a flow is counted in one cell only.")
+    elif report["overlapping_outlines"]:
+        said.append(
+            f"Outlines overlap: {report['overlapping_outlines']:,} pairs of zones, as in the map that was given. Every "
+            "trip is counted in one zone, but a place in an overlap is drawn in two."
+        )
     if report["kind"] == "folded":
         said.append(
             "Times are intervals of different lengths, and those of different cells may overlap; a flow is counted in "

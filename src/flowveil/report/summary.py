@@ -18,6 +18,7 @@ import numpy as np
 from flowveil import __version__
 from flowveil.disclosure.withholding import AND, REASONS, disclose
 from flowveil.guarantee import UNITS
+from flowveil.report.overlaps import count_overlaps
 from flowveil.report.statement import statement
 
 if TYPE_CHECKING:
@@ -56,22 +57,27 @@ def summarize(
         replace_stronger: whether it was confirmed that a stronger release may be replaced.
 
     Returns:
-        ``version``, ``kind``, ``method``, ``parameters``, ``guarantee``, ``homogeneous``, ``boxes`` (None, or their
-        grid and whether a flow may lie in two), ``suppression``, ``measures`` (by basis), ``withheld`` (None, or which
-        measures are withheld and why), ``notes``, ``basemap`` and ``replace_stronger`` where given, and the `words`.
+        ``version``, ``kind``, ``method``, ``parameters``, ``guarantee``, ``homogeneous``, ``overlapping_outlines``
+        (pairs; None where zones may overlap), ``boxes`` (None, or their grid and whether a flow may lie in two),
+        ``suppression``, ``measures`` (by basis), ``withheld`` (None, or which measures are withheld and why),
+        ``notes``, ``basemap`` and ``replace_stronger`` where given, and the `words`.
         Where there are slices, the measures are those of all finest slices together (of all matrices, where no finest
         slice can be published), and there are ``slice_columns``, ``slices`` (``slice``, ``measures``, ``withheld`` of
         each published slice), ``unpublished_slices`` (how many hold too little) and ``differencing``.
     """
     disclosed = disclose(release)
     plans = [part.plan for _, part in release.parts]
+    homogeneous = all(plan.homogeneous for plan in plans)
     report: dict[str, Any] = {
         "version": __version__,
         "kind": release.kind,
         "method": release.method,
         "parameters": published_parameters(release.parameters),
         "guarantee": disclosed.guarantee,
-        "homogeneous": all(plan.homogeneous for plan in plans),
+        "homogeneous": homogeneous,
+        "overlapping_outlines": (
+            count_overlaps(release.flows, release.zones, release.slice_columns) if homogeneous else None
+        ),
         "boxes": plans[-1].boxes and plans[-1].boxes.to_dict(),
         "suppression": plans[-1].suppression.to_dict(),
         "measures": disclosed.measures,
@@ -158,7 +164,8 @@ def command(
 
     Made from the published parameters, so it reveals nothing that they do not.
     """
-    words = ["flowveil", "anonymize", "INPUT", "--method", method]
+    chosen = ["--zones-of", "EARLIER"] if parameters.get("zones_of") else ["--method", method]
+    words = ["flowveil", "anonymize", "INPUT", *chosen]
     for name in ("k", "k_population", "l", "max_suppressed", "resolution", "within", "max_dropped", "hierarchy"):
         if parameters.get(name) is not None:
             words += [f"--{name.replace('_', '-')}", str(parameters[name])]
@@ -174,6 +181,9 @@ def command(
         words += ["--lookup", parameters["lookup"]]
     if parameters.get("person_case") == "keep":
         words += ["--person-case", "keep"]
+    for name in ("time_format", "timezone"):
+        if parameters.get(name) is not None:
+            words += [f"--{name.replace('_', '-')}", parameters[name]]
     if parameters.get("partition_columns"):
         words += ["--partition-columns", ",".join(parameters["partition_columns"])]
     for role, column in _named(parameters, "columns"):
@@ -244,9 +254,11 @@ def _published_notes(notes: Mapping[str, Any], *, withhold: bool) -> dict[str, A
 def published_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters without any path of the machine that ran.
 
-    Column names stay as they are, slashes and all: whoever verifies the release needs them to read the input.
+    Names of columns, formats of times and time zones stay as they are, slashes and all: whoever verifies the release
+    needs them to read the input.
     """
-    return {name: value if name == "columns" else _without_paths(value) for name, value in parameters.items()}
+    kept = ("columns", "time_format", "timezone")
+    return {name: value if name in kept else _without_paths(value) for name, value in parameters.items()}
 
 
 def _without_paths(value: Any) -> Any:

@@ -1,12 +1,14 @@
 """Whether the zones of a release lie where their codes say: outline, centre and area, derived anew.
 
-For H3 from the library h3 and the code alone; for a map of one's own from the tiles of the map that was given with the
-input; for boxes from the bounds in their codes. Nothing here is shared with what wrote the table.
+For H3 from the library h3 and the codes alone (`flowveil.verify.h3_outlines`); for a map of one's own from the tiles of
+the map that was given with the input; for boxes from the bounds in their codes. Nothing here is shared with what wrote
+the table.
 
-Tolerances: centres and corners of H3 cells and boxes 10⁻⁹ degrees (a tenth of a millimetre); centres on other maps 10⁻⁷
-degrees; areas a millionth; the outline of several tiles of a map may differ from their union in a millionth of its
-area, because libraries dissolve outlines in different orders. A cell across 180 degrees or around a pole is cut at the
-edge of the map: its corners must be those of the cell, or lie on that edge.
+Tolerances: centres of H3 cells and corners of boxes 10⁻⁹ degrees (a tenth of a millimetre); corners of H3 cells half of
+their seventh decimal; centres on other maps 10⁻⁷ degrees; areas a millionth; the outline of several tiles of a map may
+differ from their union in a millionth of its area, because libraries dissolve outlines in different orders. A cell
+across 180 degrees or around a pole is cut at the edge of the map: its corners must be those of the cell, or lie on that
+edge.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import shapely
 from numpy.typing import NDArray
 
 from flowveil.verify.boxes import bounds_in
+from flowveil.verify.h3_outlines import area_km2, area_tolerance, finest_level, is_drawn
 from flowveil.verify.h3_parts import cells_in
 from flowveil.verify.raw import leaf_codes
 from flowveil.zoning.geometry import ZoneGeography
@@ -47,6 +50,7 @@ class _Expected:
         lat, lon, area: centre in degrees and area in km²; NaN where the code is of no zone.
         wrong: whether each published outline, given as an array, is another one.
         center_tolerance: in degrees.
+        area_tolerance: as a share of the area.
     """
 
     lat: Floats
@@ -54,6 +58,7 @@ class _Expected:
     area: Floats
     wrong: NDArray[np.bool_]
     center_tolerance: float = _CORNER
+    area_tolerance: Floats | float = _SHARE
 
 
 def check_outlines(zones: Any, flows: Flows, kind: str) -> Iterator[str]:
@@ -68,16 +73,19 @@ def check_outlines(zones: Any, flows: Flows, kind: str) -> Iterator[str]:
     import pyarrow.compute as pc
 
     boxes, chosen = kind == "boxed", kind == "noisy"
+    finest = finest_level([cells_in(code) for code in zones["zone"].to_pylist()])
     whole = flows.whole_map if chosen else None
     for role, tree in (("origin", whole or flows.origins), ("destination", whole or flows.destinations)):
         # A zone of both ends is one area: it is looked at once.
         of_end = pc.equal(zones["role"], "destination")
         rows = zones.filter(pc.invert(of_end) if role == "origin" else of_end)
         if len(rows):
-            yield from (f"zones.parquet: {n} {role} zones {what}" for what, n in _wrong(rows, tree, boxes, chosen))
+            yield from (
+                f"zones.parquet: {n} {role} zones {what}" for what, n in _wrong(rows, tree, boxes, chosen, finest)
+            )
 
 
-def _wrong(rows: Any, tree: Hierarchy, boxes: bool, chosen: bool) -> Iterator[tuple[str, int]]:
+def _wrong(rows: Any, tree: Hierarchy, boxes: bool, chosen: bool, finest: int) -> Iterator[tuple[str, int]]:
     codes = rows["zone"].to_pylist()
     raw = rows["geometry"].to_numpy(zero_copy_only=False)
     lat, lon, area = (rows[c].to_numpy(zero_copy_only=False).astype(np.float64) for c in ("lat", "lon", "area_km2"))
@@ -92,7 +100,7 @@ def _wrong(rows: Any, tree: Hierarchy, boxes: bool, chosen: bool) -> Iterator[tu
     if boxes:
         expected = _boxes(codes, published)
     elif _in_cells(tree) or (chosen and tree.kind == "h3"):
-        expected, made_of = _cells(codes, published, tree)
+        expected, made_of = _cells(codes, published, tree, finest)
         if "h3_cells" in rows.column_names:
             listed = rows["h3_cells"].to_pylist()
             n = sum(found != cells for found, cells in zip(listed, made_of, strict=True))
@@ -107,7 +115,9 @@ def _wrong(rows: Any, tree: Hierarchy, boxes: bool, chosen: bool) -> Iterator[tu
         "have another centre than their code means": ~(
             (np.abs(lat - expected.lat) <= near) & (np.minimum(around, np.abs(360 - around)) <= near)
         ),
-        "have another area than their code means": ~(np.abs(area - expected.area) <= _SHARE * expected.area),
+        "have another area than their code means": ~(
+            np.abs(area - expected.area) <= expected.area_tolerance * expected.area
+        ),
     }
     yield from ((what, int(np.sum(wrong))) for what, wrong in counts.items() if wrong.any())
 
@@ -124,22 +134,28 @@ def _in_cells(tree: Hierarchy) -> bool:
 # ---- H3 ------------------------------------------------------------------------------------------------------
 
 
-def _cells(codes: Sequence[str], published: NDArray[Any], tree: Hierarchy) -> tuple[_Expected, list[list[str]]]:
+def _cells(
+    codes: Sequence[str], published: NDArray[Any], tree: Hierarchy, finest: int
+) -> tuple[_Expected, list[list[str]]]:
     """Where zones lie and the cells that they are made of.
 
     Each zone is a cell or some children of one; ``all`` is every base cell that holds a tile of the tree.
     """
     below = [_base_cells(tree) if code == "all" else cells_in(code) for code in codes]
     lat, lon, area = (np.full(len(codes), np.nan) for _ in range(3))
+    loose = np.full(len(codes), _SHARE)
     wrong = np.ones(len(codes), dtype=np.bool_)
     for i, cells in enumerate(below):
         if cells:
             towards = np.array([_direction(*h3_int.cell_to_latlng(c)) for c in cells]).mean(axis=0)
             lat[i] = np.degrees(np.arctan2(towards[2], np.hypot(towards[0], towards[1])))
             lon[i] = np.degrees(np.arctan2(towards[1], towards[0]))
-            area[i] = sum(h3_int.cell_area(c, "km^2") for c in cells)
-            wrong[i] = not _drawn_around(published[i], cells)
-    return _Expected(lat, lon, area, wrong), [[format(cell, "x") for cell in cells] for cells in below]
+            wrong[i] = not is_drawn(published[i], cells, finest)
+            if not wrong[i]:
+                area[i], loose[i] = area_km2(published[i], cells), area_tolerance(published[i])
+    return _Expected(lat, lon, area, wrong, area_tolerance=loose), [
+        [format(cell, "x") for cell in cells] for cells in below
+    ]
 
 
 def _base_cells(tree: Hierarchy) -> list[int]:
@@ -150,32 +166,6 @@ def _base_cells(tree: Hierarchy) -> list[int]:
 def _direction(lat: Any, lon: Any) -> tuple[Any, Any, Any]:
     a, b = np.radians(lat), np.radians(lon)
     return np.cos(a) * np.cos(b), np.cos(a) * np.sin(b), np.sin(a)
-
-
-def _drawn_around(outline: Any, cells: Sequence[int]) -> bool:
-    """Whether an outline is that of a cell, corner by corner; at the edge of the map, or of several, loosely."""
-    if outline is None or outline.is_empty:
-        return False
-    corner = np.array([corner for c in cells for corner in h3_int.cell_to_boundary(c)])[:, ::-1]
-    at = shapely.get_coordinates(outline)
-    if len(cells) == 1 and np.ptp(corner[:, 0]) <= 180 and np.abs(corner[:, 1]).max() < 80:
-        same = len(at) == len(corner) + 1 and np.abs(at - np.vstack((corner, corner[:1]))).max() <= _CORNER
-        return bool(same and outline.geom_type == "Polygon")
-    on_edge = (np.abs(np.abs(at[:, 0]) - 180) <= _CORNER) | (np.abs(np.abs(at[:, 1]) - 90) <= _CORNER)
-    gap = np.abs(at[:, None, :] - corner[None, :, :])
-    gap[..., 0] = np.minimum(gap[..., 0], np.abs(360 - gap[..., 0]))
-    known = (gap.max(axis=2) <= _CORNER).any(axis=1)
-    if not (np.all(on_edge | known) and known.any()):
-        return False
-    # The corners may be right and the outline still leave a cell out, except at the edge of the map.
-    return np.ptp(corner[:, 0]) > 180 or np.abs(corner[:, 1]).max() >= 80 or _covers(outline, cells)
-
-
-def _covers(outline: Any, cells: Sequence[int]) -> bool:
-    drawn = [shapely.Polygon([(lon, lat) for lat, lon in h3_int.cell_to_boundary(c)]) for c in cells]
-    whole = shapely.union_all(np.array(drawn, dtype=object))
-    gap = shapely.symmetric_difference(outline, whole).area if shapely.is_valid(outline) else np.inf
-    return bool(gap <= _SHARE * whole.area)
 
 
 # ---- boxes and other maps ------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ def trips() -> pa.Table:
 
 @pytest.fixture(scope="module")
 def by_sex(trips):
-    return read_slices(trips, by="sex", resolution=7)
+    return read_slices(trips, by="sex", resolution=7, weight="weight")
 
 
 def test_one_folder_holds_all_slices(by_sex, tmp_path: Path):

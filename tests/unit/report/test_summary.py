@@ -20,6 +20,7 @@ def test_the_report_has_its_keys_and_is_strict_json():
             "parameters",
             "guarantee",
             "homogeneous",
+            "overlapping_outlines",
             "boxes",
             "suppression",
             "measures",
