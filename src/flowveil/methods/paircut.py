@@ -79,7 +79,7 @@ def paircut(
             "No cell can be published within max_suppressed: even one cell of everything is short. "
             "Hint: lower k, or bring more data."
         )
-    price, found = _worth(table, price)
+    price, found = settled(table, price)
     bound = proven_score(table, price, budget)
     if spend:
         for share in NEARBY:
@@ -159,7 +159,7 @@ def frontier(flows: Flows, guarantee: Guarantee, *, objective: Goal = "error") -
     return tuple(kept)
 
 
-def _worth(table: PairTable, price: float) -> tuple[float, Division]:
+def settled(table: PairTable, price: float) -> tuple[float, Division]:
     """A price at which suppressing more would not improve the score: the given one, or higher; and its division."""
     found = table.divide(price)
     for _ in range(50):
