@@ -28,7 +28,7 @@ FEWER_PEOPLE = {"glove": 800, "glove-sk": 800}
 def main() -> None:
     print(f"{'method':12} {'protect':12} {'flows':>8} {'trips':>8} {'this':>8} {'ratio':>6} {'asked':>6}")
     for method in (name for name, known in flowveil.METHODS.items() if known.promises == "k"):
-        flows = flowveil.read_trips(synthetic_survey(people=FEWER_PEOPLE.get(method, 3_320)))
+        flows = flowveil.read_trips(synthetic_survey(people=FEWER_PEOPLE.get(method, 3_320)), weight="weight")
         for protect, asked in ASKED.items():
             try:
                 base, this = interleaved(run(flows, method, "trips"), run(flows, method, protect), repeat=3)

@@ -46,7 +46,7 @@ NUMBER = re.compile(r"\d[\d,.]*")
 
 def commands(survey: Path) -> Iterator[tuple[str, list[str]]]:
     """Name and words of every command; OUT stands for what it writes."""
-    base = ["anonymize", str(survey), "--resolution", "8", "--k", "10"]
+    base = ["anonymize", str(survey), "--resolution", "8", "--k", "10", "--weight", "weight"]
     for method in (*TREE_METHODS, *BOX_METHODS):
         yield f"survey-{method}", [*base, "--method", method, "--protect", "trips", "--format", ALL_FORMATS]
         yield f"survey-{method}-people", [*base, "--method", method, "--protect", "people"]

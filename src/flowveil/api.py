@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from flowveil.experiments.study import Study
     from flowveil.methods.twin_trees import Goal
     from flowveil.methods.twincut import FrontierPoint
+    from flowveil.release.frozen import FrozenMap
     from flowveil.sources.gps import Prepared
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "compare",
     "describe",
     "flows_table",
+    "freeze",
     "frontier",
     "measure",
     "picture",
@@ -66,21 +68,33 @@ def describe(
     protect: str | Sequence[str] | None = None,
     max_suppressed: float = 0.1,
     hierarchy: str | None = None,
+    time: str | None = None,
+    every: str | None = None,
     **reading: Any,
 ) -> Description:
-    """What is in the data, and how much of it is safe already. Internal: counted from raw data, not for publication.
+    """What is in the data, how much of it is safe already, and what methods would give. Internal: not for publication.
 
     Args:
         source: flows, or trips in any form `read_trips` takes.
         k: what safety is held against.
         protect: what the floor and the advice are for; by default people where persons are known, else trips.
         max_suppressed: share that may be suppressed, for the floor and the advice.
-        hierarchy: ``h3`` or ``halves``: the tree that the floor is that of; by default that of TwinCut.
+        hierarchy: ``h3`` or ``halves``: the tree of the floor and the estimates; by default those of the
+            methods themselves.
+        time: column of the time, to estimate what folding it would give.
+        every: step of time that is folded; ``hour`` by default.
         **reading: how to read the trips; see `read_trips`.
     """
     from flowveil.experiments.description import describe_flows
 
-    flows = source if isinstance(source, Flows) else read_trips(source, **reading)
+    if every is not None and time is None:
+        raise ParameterError("every is a step of time. Hint: give time (--time COLUMN) with it.")
+    if isinstance(source, Flows):
+        flows = source
+    elif time is not None:
+        flows = read_slices(source, time=time, every=every or "hour", **reading).folded()
+    else:
+        flows = read_trips(source, **reading)
     return describe_flows(flows, k=k, protect=protect, max_suppressed=max_suppressed, hierarchy=hierarchy)
 
 
@@ -253,6 +267,24 @@ def reconstruct(release: str | PathLike[str], zones: Any, *, out: str | PathLike
     return table
 
 
+def freeze(release: str | PathLike[str], *, out: str | PathLike[str] | None = None) -> FrozenMap:
+    """The zones of a published release, without its counts, for releases that are to have the same ones.
+
+    Args:
+        release: the folder; its published files are enough.
+        out: also write them into this Parquet file.
+
+    Returns:
+        What ``anonymize(..., zones_of=...)`` takes, as it takes the folder or the file.
+    """
+    from flowveil.release.frozen import FrozenMap
+
+    frozen = FrozenMap.of(named_path(release, what="the release"))
+    if out is not None:
+        frozen.write(named_path(out, what="the frozen map"))
+    return frozen
+
+
 def verify_folder(
     directory: str | PathLike[str],
     *,
@@ -260,6 +292,7 @@ def verify_folder(
     expect: Mapping[str, Any] | None = None,
     unread: list[str] | None = None,
     strict: bool = False,
+    zones_of: Any = None,
     **reading: Any,
 ) -> list[str]:
     """Recount a release folder from its files and the raw input.
@@ -273,6 +306,7 @@ def verify_folder(
             wrote it.
         strict: whether it is a finding that something could not be compared: the lines of ``unread``, and that another
             version made the release, which alone could make its page, its texts and its text exports again.
+        zones_of: the earlier release whose zones this one says it has: its folder, or the frozen map.
         **reading: how to read them, where it should differ from what the release's report says.
 
     Returns:
@@ -307,7 +341,7 @@ def verify_folder(
         flows: Flows | SlicedFlows = sliced.folded()
     else:
         flows = sliced if recorded.get("slices") is not None else sliced.whole
-    findings = verify_release(folder, flows, expect=expect, unread=unread, strict=strict)
+    findings = verify_release(folder, flows, expect=expect, unread=unread, strict=strict, zones_of=zones_of)
     return [*findings, FOLDED] if findings and folds else findings
 
 

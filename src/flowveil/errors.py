@@ -17,7 +17,9 @@ value below the guarantee: an error is printed, logged and pasted into tickets.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from difflib import get_close_matches
 
 
@@ -81,6 +83,30 @@ class GuaranteeError(FlowveilError):
     def __init__(self, message: str, *, findings: Iterable[str] = ()) -> None:
         super().__init__(message)
         self.findings = tuple(findings)
+
+
+#: How options are called in messages: as arguments of Python, or as flags once the command line has said so.
+_flags: ContextVar[bool] = ContextVar("flags", default=False)
+
+
+@contextmanager
+def speaking_of_flags() -> Iterator[None]:
+    """Call options by their flags in messages, as the command line does."""
+    before = _flags.set(True)
+    try:
+        yield
+    finally:
+        _flags.reset(before)
+
+
+def option(name: str, *, flag: str | None = None) -> str:
+    """What an option is called in the interface that is used.
+
+    Args:
+        name: the argument in Python.
+        flag: the flag of the command line, where it is more than the argument's name.
+    """
+    return (flag or f"--{name.replace('_', '-')}") if _flags.get() else name
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -322,6 +322,8 @@ class Intake:
         partition_columns: columns that were taken from the paths of the files.
         by_many: whether attributes with many values were allowed to make slices.
         person_case: ``fold`` if persons that differ in upper and lower case only were taken for one, else ``keep``.
+        time_format, timezone: how times were read, where the user said so.
+        notes: sentences on how the input was taken that whoever gave it should read; never published.
         same_zones: whether both ends have one tree, over the tiles seen at either, and are to have the same zones.
         matrix, lookup, wide: which matrices of a file were read, and how its zones were named.
         nobody: rows that were used although nobody is known to have made their trips, by what stands for the person.
@@ -338,6 +340,9 @@ class Intake:
     partition_columns: tuple[str, ...] = ()
     by_many: bool = False
     person_case: str = "fold"
+    time_format: str | None = None
+    timezone: str | None = None
+    notes: tuple[str, ...] = ()
     same_zones: bool = False
     matrix: tuple[str, ...] = ()
     lookup: str | None = None
@@ -346,7 +351,9 @@ class Intake:
 
     def parameters(self) -> dict[str, Any]:
         """How the input was read, as a report records it; `Reading.from_parameters` reads it the same again."""
+        said = {"time_format": self.time_format, "timezone": self.timezone}
         return {
+            **{name: value for name, value in said.items() if value is not None},
             "resolution": self.resolution,
             "columns": dict(self.columns),
             "max_dropped": self.max_dropped,
@@ -360,6 +367,15 @@ class Intake:
             "lookup": self.lookup,
             "wide": self.wide,
         }
+
+    def about_reading(self, *, counted: bool = True) -> list[str]:
+        """Sentences on how the input was read, for whoever gave it: which column served as what, and what to know.
+
+        Args:
+            counted: whether they may say how many rows have no person.
+        """
+        used = "; ".join(f"{role} from {name}" for role, name in self.columns.items() if name)
+        return [*([f"Columns: {used}."] if used else []), *self.notes, *self.about_persons(counted=counted)]
 
     def about_persons(self, *, counted: bool = True) -> list[str]:
         """Sentences on whom the people are counted by; none where no column says who travelled.

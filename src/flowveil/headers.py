@@ -26,6 +26,8 @@ _LIKE_DATA = re.compile(
     r"|^\s*(true|false|yes|no|nan|null|none|unknown|missing|male|female|man|woman)\s*$",
     re.IGNORECASE,
 )
+#: Names in public data sets that look like data: the total of LODES.
+_PUBLIC = frozenset({"s000"})
 #: Two words or more that begin with capitals, as persons, streets and towns do.
 _LIKE_A_NAME = re.compile(r"^\s*[A-ZÀ-Þ][\w.'’-]*(\s+(?:[a-z’']{1,3}\s+)*[A-ZÀ-Þ][\w.'’-]*)+\s*$")
 #: Words that make a name of a column wherever they stand in it.
@@ -75,7 +77,7 @@ class Header:
     def may_be_data(self) -> bool:
         """Whether nothing of the names may be repeated."""
         names = [name.strip() for name in self.names if name.strip()]
-        if any(_LIKE_DATA.search(name) for name in names):
+        if any(_LIKE_DATA.search(name) for name in names if name.casefold() not in _PUBLIC):
             return True
         known = [name for name in names if _names_a_column(name)]
         if any(_LIKE_A_NAME.match(name) for name in names if name not in known):

@@ -63,7 +63,7 @@ def test_agrees_with_reading_row_by_row_in_any_order(
     rows = [*rows, GOOD_ROW]
     path.write_text(csv_text(rows), encoding="utf-8")
     expected, left_out = read_points(path, resolution=resolution, person="uid", weight="weight", trips="n")
-    flows = read_trips(path, resolution=resolution, trips="n", max_dropped=1, engine=engine)
+    flows = read_trips(path, resolution=resolution, trips="n", weight="weight", max_dropped=1, engine=engine)
     origin = flows.origins.code[flows.origins.leaf_node[flows.origin]].tolist()
     destination = flows.destinations.code[flows.destinations.leaf_node[flows.destination]].tolist()
     assert list(zip(origin, destination, strict=True)) == list(expected)
@@ -80,7 +80,7 @@ def test_agrees_with_reading_row_by_row_in_any_order(
     assert flows.intake.resolution == resolution
     seed.shuffle(rows)
     shuffled.write_text(csv_text(rows), encoding="utf-8")
-    again = read_trips(shuffled, resolution=resolution, trips="n", max_dropped=1, engine=engine)
+    again = read_trips(shuffled, resolution=resolution, trips="n", weight="weight", max_dropped=1, engine=engine)
     assert same(flows, again)
     assert flows.intake == again.intake
 
@@ -147,8 +147,8 @@ KINDS: dict[str, Callable[[pa.Table, Path], Any]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_table_gives_the_same_flows(engine: str, kind: str, tmp_path: Path, trips: pa.Table) -> None:
-    expected = read_trips(trips, engine=engine)
-    flows = read_trips(KINDS[kind](trips, tmp_path), engine=engine)
+    expected = read_trips(trips, weight="weight", engine=engine)
+    flows = read_trips(KINDS[kind](trips, tmp_path), weight="weight", engine=engine)
     assert same(flows, expected)
     assert flows.intake == expected.intake
     assert flows.people is not None
@@ -170,7 +170,7 @@ def test_weights_add_up_exactly_in_any_order(engine: str) -> None:
     # Below 2**33 in all, nothing is rounded after the rows.
     assert exact < 2**40
     for order in (np.arange(5_000), rng.permutation(5_000)):
-        flows = read_trips(table.take(pa.array(order)), engine=engine)
+        flows = read_trips(table.take(pa.array(order)), weight="weight", engine=engine)
         assert flows.weight is not None
         assert flows.weight[0] == float(exact)
 
@@ -212,7 +212,7 @@ def test_weights_too_small_to_count_are_refused(engine):
     cell = "8a1fb46622dffff"
     table = pa.table({"start_h3": [cell] * 20, "end_h3": [cell] * 20, "weight": [5e-7] * 20})
     with pytest.raises(DataError, match="weights too small"):
-        read_trips(table, engine=engine)
+        read_trips(table, weight="weight", engine=engine)
 
 
 def test_one_matrix_is_one_slice(engine: str, trips: pa.Table) -> None:
@@ -224,7 +224,7 @@ def test_one_matrix_is_one_slice(engine: str, trips: pa.Table) -> None:
 def test_slices_add_up_to_the_matrix(engine: str, trips: pa.Table) -> None:
     n = len(trips)
     table = trips.append_column("sex", [["f", "m"] * (n // 2)])
-    table = table.append_column("at", pa.array(np.arange(n) % 7 * 86_400))
+    table = table.append_column("at", pa.array(1_700_000_000 + np.arange(n) % 7 * 86_400))
     read = read_flows(table, Reading.of(by="sex", time="at", every="day"), engine=engine)
     assert read.columns == ("sex", "time")
     assert len(read) == 14

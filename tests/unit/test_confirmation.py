@@ -24,7 +24,7 @@ def run(*words: object) -> int:
 
 @pytest.fixture(scope="module")
 def flows():
-    return flowveil.read_trips(trip_table(), resolution=7)
+    return flowveil.read_trips(trip_table(), resolution=7, weight="weight")
 
 
 def test_people_are_protected_where_persons_are_known_and_trips_elsewhere(flows):
@@ -48,7 +48,7 @@ def test_a_chosen_protection_of_trips_is_repeated_in_the_report(flows):
     ("words", "flag"),
     [
         (["--k", 2], "--yes-k-below-3"),
-        (["--k", 5, "--protect", "population"], "--population-only"),
+        (["--k", 5, "--protect", "population", "--weight", "weight"], "--population-only"),
         (["--k", 2, "--by", "sex", "--by-many"], "--yes-k-below-3"),
     ],
 )

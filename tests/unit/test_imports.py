@@ -39,9 +39,11 @@ LAYERS = (
     ("measures",),
     ("disclosure",),
     ("anonymization",),
+    ("audit",),
     ("verify",),
     ("report",),
     ("publish",),
+    ("series",),
     ("experiments",),
     ("tabular",),
 )  # fmt: skip

@@ -18,9 +18,21 @@ from collections.abc import Sequence
 import click
 
 from flowveil import __version__
-from flowveil.cli import anonymize, compare, demo, describe, picture, prepare, reconstruct, study, tabular, verify
+from flowveil.cli import (
+    anonymize,
+    compare,
+    demo,
+    describe,
+    freeze,
+    picture,
+    prepare,
+    reconstruct,
+    study,
+    tabular,
+    verify,
+)
 from flowveil.confirmation import SmallKWarning
-from flowveil.errors import FlowveilError
+from flowveil.errors import FlowveilError, speaking_of_flags
 from flowveil.methods.epsilon import WeakPromiseWarning
 
 INTERRUPTED = 130
@@ -40,6 +52,7 @@ cli.add_command(study.study)
 cli.add_command(verify.verify)
 cli.add_command(picture.picture)
 cli.add_command(reconstruct.reconstruct)
+cli.add_command(freeze.freeze)
 cli.add_command(prepare.prepare)
 cli.add_command(tabular.tabular)
 
@@ -56,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         # Without its own error handling click returns the code of an Exit instead of raising it.
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), speaking_of_flags():
             # Commands say it in their own words.
             warnings.simplefilter("ignore", WeakPromiseWarning)
             warnings.simplefilter("ignore", SmallKWarning)

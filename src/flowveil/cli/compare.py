@@ -58,9 +58,10 @@ def compare(output: Output, source: str, out: str, **given: Any) -> None:
     with output.working("Comparing") as progress:
         found = compare_flows(flows, progress=progress, **settings)
     folder = found.write(out)
+    said = {"columns": flows.intake.columns, "notes": list(flows.intake.notes)}
     runs = [{"method": r.method, "k": r.k, "protect": list(r.protect), "status": r.status} for r in found.runs]
-    output.result({"comparison": str(folder), "runs": runs})
-    output.say(*flows.intake.about_persons())
+    output.result({"comparison": str(folder), "runs": runs, **said})
+    output.say(*flows.intake.about_reading())
     output.say(to_markdown(found), f"Page: {folder / 'comparison.html'}")
 
 

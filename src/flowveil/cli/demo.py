@@ -34,7 +34,7 @@ def demo(output: Output, out: str) -> None:
         survey = synthetic_survey()
     output.say(f"Made a synthetic survey of {survey.num_rows:,} trips; no real person is in it.")
     with output.working("Reading") as progress:
-        flows = read_trips(survey, progress=progress)
+        flows = read_trips(survey, weight="weight", progress=progress)
     with output.working("Comparing"):
         other = anonymize(flows, method="odkanon", k=10, budget="volume")
     release = publish_one(output, flows, out, {"k": 10}, writing=_ABOUT)

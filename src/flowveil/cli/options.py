@@ -117,6 +117,15 @@ def reading_of(given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
+def reading_like(zones_of: str, how: dict[str, Any]) -> dict[str, Any]:
+    """How to read trips for the zones of an earlier release: as that one was read, where nothing else is said."""
+    from flowveil.release.frozen import FrozenMap
+
+    about = FrozenMap.of(zones_of).about
+    like = {"resolution": about["resolution"], "same_zones": about["same_zones"]}
+    return {**{name: value for name, value in like.items() if value}, **how}
+
+
 hierarchy = click.option(
     "--hierarchy",
     metavar="|".join(HIERARCHIES),
@@ -135,6 +144,8 @@ slicing = options(
         metavar="STEP",
         help="One matrix for each step: 15min, 1h, day, weekday-hour, ... (repeatable: days and their hours).",
     ),
+    click.option("--time-format", metavar="FORMAT", help="How times are written, as for strptime: '%d/%m/%y %H:%M'."),
+    click.option("--timezone", metavar="NAME", help="Local time for Unix times and times with a zone [UTC]."),
     click.option(
         "--fold-time", is_flag=True, help="Put steps together where they are too small, cell by cell (paircut)."
     ),
@@ -159,6 +170,8 @@ class SliceOptions:
     by_many: bool
     time: str | None
     every: tuple[str, ...]
+    time_format: str | None
+    timezone: str | None
     fold_time: bool
     total: bool
     common_zones: bool
@@ -169,7 +182,14 @@ class SliceOptions:
     @property
     def asked_for(self) -> bool:
         """Whether there is anything to cut by, or an option that needs it."""
-        needing = self.total or self.common_zones or self.fold_time or self.internal_profile is not None
+        needing = (
+            self.total
+            or self.common_zones
+            or self.fold_time
+            or self.internal_profile is not None
+            or self.time_format
+            or self.timezone
+        )
         return bool(self._attributes() or self.time or self.every or needing)
 
     def check(self) -> None:
@@ -202,7 +222,14 @@ class SliceOptions:
     def reading(self) -> dict[str, Any]:
         """What reading needs to know."""
         every = self._steps()[0] if self.every else None
-        return {"by": self._attributes(), "by_many": self.by_many, "time": self.time, "every": every}
+        return {
+            "by": self._attributes(),
+            "by_many": self.by_many,
+            "time": self.time,
+            "every": every,
+            "time_format": self.time_format,
+            "timezone": self.timezone,
+        }
 
     def publishing(self) -> dict[str, Any]:
         """What anonymising needs to know."""

@@ -85,9 +85,10 @@ def _say_intake(output: Output, flows: Any, *, secret: bool) -> dict[str, Any]:
     intake = flows.intake
     if not secret:
         output.say(_intake_line(flows))
-    output.say(*intake.about_persons(counted=not secret))
+    output.say(*intake.about_reading(counted=not secret))
     named = ("rows", "left_out", "person_case", "nobody")
-    return {} if secret else {name: getattr(intake, name) for name in named}
+    said = {"columns": dict(intake.columns), "notes_on_reading": list(intake.notes)}
+    return said if secret else {**said, **{name: getattr(intake, name) for name in named}}
 
 
 def _intake_line(flows: Any) -> str:

@@ -51,7 +51,8 @@ def study(output: Output, source: str, out: str, methods: str, **given: Any) -> 
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"Runs that were done are kept in '{out}'; the same command goes on there.") from None
     by_status = Counter(row["status"] for row in found.rows)
-    output.say(*flows.intake.about_persons())
+    output.say(*flows.intake.about_reading())
     output.say(", ".join(f"{n:,} results {status}" for status, n in sorted(by_status.items())) + ".")
     output.say(f"Tables: {Path(out) / 'tables.md'}, {Path(out) / 'tables.tex'}")
-    output.result({"study": out, "results": dict(by_status)})
+    said = {"columns": flows.intake.columns, "notes": list(flows.intake.notes)}
+    output.result({"study": out, "results": dict(by_status), **said})

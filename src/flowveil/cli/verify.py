@@ -29,6 +29,9 @@ from flowveil.guarantee import UNITS
     help="Fail where something cannot be compared, because another version of flowveil or of a library wrote it.",
 )
 @click.option(
+    "--zones-of", type=PLACE, metavar="EARLIER", help="The release, or frozen map, whose zones this one says it has."
+)
+@click.option(
     "--certificate",
     "certificates",
     multiple=True,
@@ -51,10 +54,17 @@ def verify(output: Output, directory: str, against: str, strict: bool, **given: 
     certificates, date = given.pop("certificates"), given.pop("certificate_date")
     _check_certificates(certificates, directory)
     expect = {name: given.pop(name) for name in ("k", "protect", "k_population", "l")}
+    zones_of = given.pop("zones_of")
     unread: list[str] = []
     with output.working("Recounting"):
         findings = verify_folder(
-            directory, against=against, expect=expect, unread=unread, strict=strict, **reading_of(given)
+            directory,
+            against=against,
+            expect=expect,
+            unread=unread,
+            strict=strict,
+            zones_of=zones_of,
+            **reading_of(given),
         )
     note = None if strict else not_compared(Path(directory))
     case = given["person_case"]
@@ -139,7 +149,11 @@ def _what_holds(directory: str, *, case: str | None, whole: bool) -> Iterator[st
     columns = report["parameters"]["columns"]
     used = ", ".join(f"{role} from {_shown(name)}" for role, name in columns.items() if name)
     case = (case or report["parameters"].get("person_case")) if columns.get("person") else None
-    yield f"Read as the release says: {used}{f'; upper and lower case of persons: {case}' if case else ''}."
+    parameters = report["parameters"]
+    used += f"; upper and lower case of persons: {case}" if case else ""
+    used += f"; times written {_shown(parameters['time_format'])}" if parameters.get("time_format") else ""
+    used += f"; local time of {_shown(parameters['timezone'])}" if parameters.get("timezone") else ""
+    yield f"Read as the release says: {used}."
 
 
 def _shown(name: str) -> str:

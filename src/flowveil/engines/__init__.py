@@ -108,10 +108,10 @@ def read_trips(
         destination_tile: the same for the destination.
         person: column that says who travelled; usual names are recognised, an empty text means none.
         weight: column with the weight of a row: of its one trip, or of all its trips where there is a trips
-            column. Usual names are recognised, an empty text means none. Weights are summed in steps of
-            2**-20.
-        trips: column that says how many trips a row stands for. ``trips``, ``n_trips`` and ``count`` are
-            recognised beside tile columns only; an empty text means none.
+            column. Never guessed: columns that may hold one are named in ``intake.notes``, unless an empty text
+            says that there is none. Weights are summed in steps of 2**-20.
+        trips: column that says how many trips a row stands for; without it a row is one trip. Never guessed, like the
+            weight.
         zones: a map of the user's own whose zones are the tiles, instead of H3 cells: what `read_zones` returns, or
             what it takes. The ends are then codes of its zones, or, where the map has outlines, coordinates: a point on
             a border belongs to the zone with the smallest code, rows with a point in no zone are left out and counted.
@@ -170,6 +170,8 @@ def read_slices(
     time: str | None = None,
     every: str | None = None,
     by_many: bool = False,
+    time_format: str | None = None,
+    timezone: str | None = None,
     resolution: int = 10,
     origin: str | Sequence[str] | None = None,
     destination: str | Sequence[str] | None = None,
@@ -195,8 +197,8 @@ def read_slices(
     """Read a trip table into the flows of each slice: of each segment, each step of time, or both.
 
     All slices are over the same two hierarchies. Rows whose time or attribute is missing are left out and counted.
-    Times may be timestamps, dates, text, or Unix seconds (milliseconds and microseconds are recognised by their size);
-    those with a zone are taken in UTC, those without as they stand.
+    Times may be timestamps, dates, text in one of the usual forms, or Unix seconds, milliseconds or microseconds; the
+    whole column must have one form (see `flowveil.reading.times`).
 
     Args:
         source: as for `read_trips`.
@@ -207,6 +209,9 @@ def read_slices(
         by_many: allow attributes with more than 50 values, or more than one for 100 rows. They are refused otherwise: a
             column like an identifier makes matrices of one contributor each. `anonymize_slices` refuses more than one
             combination of attributes for 100 rows likewise. Times are not concerned.
+        time_format: format of ``strptime`` for times in text that are not recognised, or could be read in two ways.
+        timezone: name such as ``Europe/Paris``: times with a zone and Unix times are taken in its local time, in UTC
+            without it. Times without a zone are taken as they stand.
 
     All other arguments are those of `read_trips`.
 
@@ -219,6 +224,8 @@ def read_slices(
         time=time,
         every=every,
         by_many=by_many,
+        time_format=time_format,
+        timezone=timezone,
         resolution=resolution,
         origin=origin,
         destination=destination,

@@ -12,6 +12,7 @@ Messages of DuckDB quote the input, so none is let through: errors are reported 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -25,13 +26,16 @@ from numpy.typing import NDArray
 from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Flows, Intake, People
 from flowveil.reading import Reading
+from flowveil.reading.candidates import hints
 from flowveil.reading.columns import ColumnMap, complete
-from flowveil.reading.database import MISSING_PATTERN, fetch_table, in_own_words, open_database
+from flowveil.reading.database import fetch_table, in_own_words, open_database
 from flowveil.reading.persons import Nobody, folded, person_sql, placeholder_sql
 from flowveil.reading.screening import WEIGHT_UNITS, Batch, Kept, Screening
-from flowveil.reading.slicing import attribute_sql, label_sql, microseconds_sql, time_state_sql
+from flowveil.reading.slicing import attribute_sql, label_sql
+from flowveil.reading.sql import MISSING_PATTERN
 from flowveil.reading.tables import Opening, Table, open_table
 from flowveil.reading.tiling import NO_TILE, UNREADABLE_TILE, H3Tiling, MapTiling, Tiling, is_cell, tiling_of
+from flowveil.reading.times import MICROSECONDS, TimeForm, decide
 from flowveil.slices import MOST_SLICES, TIME, SlicedFlows, refuse_many_values
 from flowveil.zoning.h3 import Cells64
 
@@ -77,23 +81,39 @@ def read(
                 header=lambda: table.header(con),
             )
             _refuse_points(columns, tiling)
+            notes = tuple(_hints(con, table, columns))
             reading = replace(reading, columns=columns)
             query = _Query.over(con, table, reading, tiling)
             # The stream of batches holds its connection, so they are staged through another one.
             staged = _Staged(con.cursor(), reading, tiling)
-        screening = Screening(reading, tiling)
+        screening = Screening(reading, tiling, times=query.times)
         for batch in _batches(con, query.sql, table.label):
             kept = screening.pass_batch(query.columns_of(batch))
             with in_own_words(table.label):
                 staged.add(kept, batch)
             if progress is not None and table.n_rows:
                 progress(min(screening.rows / table.n_rows, 0.99))
-        intake = screening.finish(label=table.label, nobody=staged.nobody.as_recorded())
+        intake = screening.finish(label=table.label, nobody=staged.nobody.as_recorded(), notes=notes)
         with in_own_words(table.label):
             flows = staged.sliced(intake)
     if progress is not None:
         progress(1.0)
     return flows
+
+
+def _hints(con: Any, table: Table, used: ColumnMap) -> Iterator[str]:
+    """What may have been forgotten."""
+    names = [name for name in table.names if name not in table.partitions]
+
+    def peek(name: str) -> list[Any]:
+        # Columns that are not used need not be sound, and are then not looked at.
+        try:
+            with in_own_words(table.label):
+                return table.peek(con, list(table.names).index(name))
+        except DataError:
+            return []
+
+    return hints(used, names, peek=peek, header=lambda: table.header(con))
 
 
 def opening_of(reading: Reading) -> Opening:
@@ -140,6 +160,7 @@ class _Query:
     used: ColumnMap
     tiling: Tiling
     texts: tuple[str, ...]
+    times: TimeForm | None = None
 
     @classmethod
     def over(cls, con: Any, table: Table, reading: Reading, tiling: Tiling) -> _Query:
@@ -167,16 +188,21 @@ class _Query:
             select.append(f"{placeholder_sql(person)} AS placeholder")
         for i, name in enumerate(used.by):
             select.append(f"{attribute_sql(at[name], types[name], missing=MISSING_PATTERN)} AS slice{i}")
+        times: TimeForm | None = None
         if used.time and reading.every is not None:
-            moment = microseconds_sql(at[used.time], types[used.time], missing=MISSING_PATTERN)
-            state = time_state_sql(moment, at[used.time], types[used.time], missing=MISSING_PATTERN)
-            select.append(f"{label_sql(moment, reading.every)} AS slice{len(used.by)}")
-            select.append(f"{state} AS time_state")
+            relation = table.kept(con, relation)
+            said = {"time_format": reading.time_format, "timezone": reading.timezone}
+            times = decide(con, relation, at[used.time], types[used.time], **said)
+            relation = times.over(relation)
+            select.append(f"{label_sql(MICROSECONDS, reading.every)} AS slice{len(used.by)}")
+            select += [f"{times.state} AS time_state", f"{times.shape} AS time_shape"]
         texts = tuple(dict.fromkeys(name for name in numbers if _TEXT_TYPE.match(types[name])))
         if texts:
             bits = [f"({_trouble_sql(at[name])} << {2 * i})" for i, name in enumerate(texts)]
             select.append(f"CAST({' | '.join(bits)} AS INTEGER) AS trouble")
-        return cls(sql=f"SELECT {', '.join(select)} FROM {relation}", used=used, tiling=tiling, texts=texts)
+        return cls(
+            sql=f"SELECT {', '.join(select)} FROM {relation}", used=used, tiling=tiling, texts=texts, times=times
+        )
 
     def columns_of(self, batch: pa.RecordBatch) -> Batch:
         """A batch of this query, ready to be screened."""
@@ -195,11 +221,22 @@ class _Query:
             tiles=None if tiles is None else (tiles[0], tiles[1]),
             trips=_numpy(batch, "trips") if self.used.trips else None,
             weight=_numpy(batch, "weight") if self.used.weight else None,
+            unknown_codes=self._unknown_codes(columns, tiles or []),
             texts=texts,
             commas=commas,
             no_attribute=self._no_attribute(batch) if self.used.by else None,
             **self._times_of(batch),
         )
+
+    def _unknown_codes(self, columns: list[Any], tiles: list[Cells64]) -> dict[str, int]:
+        """Codes of ends that are not on the map, and how many ends have each; H3 cells are not listed."""
+        found: Counter[str] = Counter()
+        if isinstance(self.tiling, MapTiling):
+            for column, numbers in zip(columns, tiles, strict=True):
+                strange = pa.array(~self.tiling.is_tile(numbers) & (numbers != NO_TILE))
+                for entry in pc.value_counts(column.filter(strange)):
+                    found[str(entry["values"].as_py())] += entry["counts"].as_py()
+        return dict(found)
 
     def _no_attribute(self, batch: pa.RecordBatch) -> NDArray[np.bool_]:
         missing = np.zeros(len(batch), dtype=np.bool_)
@@ -212,7 +249,9 @@ class _Query:
         if not self.used.time:
             return {}
         state = _numpy(batch, "time_state")
-        return {"no_time": state == 1, "times": {self.used.time: state == 2}}
+        strange = state == 2
+        shapes = batch.column("time_shape").take(pa.array(np.flatnonzero(strange))).to_pylist()
+        return {"no_time": state == 1, "times": strange, "time_shapes": shapes}
 
 
 def _check_types(used: ColumnMap, types: dict[str, str], numbers: list[str], tiling: Tiling) -> None:

@@ -12,6 +12,7 @@ from flowveil.errors import ParameterError
 from flowveil.reading.areas import Area, parse_area
 from flowveil.reading.columns import ROLES, ColumnMap
 from flowveil.reading.partitions import parse_partition_columns
+from flowveil.reading.times import check_time_options
 from flowveil.slices import Every, check_slice_columns
 from flowveil.zoning.h3 import MAX_RESOLUTION
 
@@ -27,6 +28,8 @@ _PLAIN = (
     "skip_unknown",
     "partition_columns",
     "person_case",
+    "time_format",
+    "timezone",
     "same_zones",
     "matrix",
     "lookup",
@@ -54,6 +57,8 @@ class Reading:
         remote: whether an address of another machine may be read. Not recorded: it has no effect on the flows.
         same_zones: whether both ends get one tree, over the tiles seen at either, and so one set of zones.
         person_case: one of `PERSON_CASES`: whether persons that differ in upper and lower case only are one.
+        time_format: the format of strptime by which times are read, instead of the recognised forms.
+        timezone: the zone in whose local time instants are taken: Unix times, and times with a zone. UTC without it.
     """
 
     columns: ColumnMap = field(default_factory=ColumnMap)
@@ -66,6 +71,8 @@ class Reading:
     skip_unknown: bool = False
     partition_columns: tuple[str, ...] = ()
     person_case: str = "fold"
+    time_format: str | None = None
+    timezone: str | None = None
     same_zones: bool = False
     matrix: tuple[str, ...] = ()
     lookup: str | None = None
@@ -83,6 +90,9 @@ class Reading:
             raise ParameterError(
                 f"person_case (--person-case) must be one of {', '.join(PERSON_CASES)}; found {self.person_case!r}."
             )
+        check_time_options(self.time_format, self.timezone)
+        if (self.time_format or self.timezone) and not self.columns.time:
+            raise ParameterError("time_format and timezone (--time-format, --timezone) need a time (--time).")
         if self.columns.slice_names() or self.every is not None:
             check_slice_columns(self.columns.by, time=self.columns.time, every=self.every)
 

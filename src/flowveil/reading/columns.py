@@ -1,8 +1,9 @@
 """Which column of a trip table is what.
 
-Users name columns, or leave it to the names that trip tables usually have. A guess that could be wrong in two
-ways is not made: where several columns fit, the error lists them and says how to choose. What was used is
-recorded in `Intake.columns`, so that a guess can be seen.
+Users name columns, or leave it to the names that trip tables usually have: for ends and persons, never for counts and
+weights, which are only pointed out (see `candidates`). A guess that could be wrong in two ways is not made: where
+several columns fit, the error lists them and says how to choose. What was used is recorded in `Intake.columns` and
+printed, so that a guess can be seen.
 """
 
 from __future__ import annotations
@@ -39,18 +40,16 @@ _LONGITUDES = ("lon", "lng", "long", "longitude")
 _TILES = ("h3", "hex", "h3cell", "h3index")
 #: Names that may just as well hold something else: taken only where the column holds tiles.
 _TILES_IF_HELD = ("", "tile", "cell", "id", "zone", "zoneid", "location", "locationid", "code", "geocode")
-_PERSONS = (
+PERSONS = (
     "person", "personid", "idperson", "uid", "user", "userid", "participant", "participantid",
     "respondent", "respondentid", "traveler", "travelerid", "traveller", "travellerid",
 )  # fmt: skip
-_WEIGHTS = (
+WEIGHTS = (
     "weight", "weights", "w", "weightindiv", "tripweight", "weighttrip", "personweight", "sampleweight",
-    "samplingweight", "expansionfactor",
+    "samplingweight", "expansionfactor", "expfactor", "expf", "factor", "wgt", "wttrdfin",
 )  # fmt: skip
-#: Taken only beside tile columns: beside coordinates, where each row is one trip, such a column is more often
-#: an expansion factor, and counting a surveyed trip as its hundreds of represented ones would void the
-#: guarantee.
-_TRIPS = ("trips", "ntrips", "count")
+#: Names of weights and counts are known for hints only: guessed wrongly, every cell would count something else.
+TRIPS = ("trips", "ntrips", "numtrips", "tripcount", "count", "counts", "flow", "flows", "volume", "s000")
 
 _T = TypeVar("_T")
 
@@ -200,7 +199,7 @@ def complete(
         header: whether messages may repeat the names; by default what the names alone say.
 
     Returns:
-        A map with both ends; person, weight and trips where there are such columns.
+        A map with both ends, and a person where there is such a column; weight and trips only where they were named.
 
     Raises:
         DataError: named columns are missing (all are reported), are there twice, or several columns fit one role.
@@ -213,13 +212,9 @@ def complete(
     if not named.ends:
         named = _recognise_ends(named, in_files, holds_tiles, header, cells=cells)
     if named.person is None:
-        named = replace(named, person=_recognise_one("person", _PERSONS, named, in_files))
-    if named.weight is None:
-        named = replace(named, weight=_recognise_one("weight", _WEIGHTS, named, in_files))
-    if named.trips is None and named.has_tiles:
-        named = replace(named, trips=_recognise_one("trips", _TRIPS, named, in_files))
+        named = replace(named, person=_recognise_one("person", PERSONS, named, in_files))
     _refuse_doubles(named, names)
-    persons = [n for n in named.slice_names() if n == named.person or plain_name(n) in _PERSONS]
+    persons = [n for n in named.slice_names() if n == named.person or plain_name(n) in PERSONS]
     if persons:
         raise ParameterError(
             f"Column {listed(persons)} identifies persons; trips cannot be cut by it. "

@@ -20,10 +20,6 @@ from flowveil.limits import duckdb_settings
 #: DuckDB's own default is four fifths of the memory; the flows need room beside it.
 MEMORY_SHARE = 0.6
 
-#: How tables write that there is no value; compared without case and outer blanks.
-MISSING = ("", "na", "n/a", "nan", "<na>", "null", "none", "nil", "\\n")
-#: A pattern, because DuckDB makes a join of a long list of texts, and a join loses the order of the rows.
-MISSING_PATTERN = "'(" + "|".join(re.escape(text) for text in MISSING) + ")'"
 _INTERRUPTED = re.compile(r"\W*(INTERRUPT Error|(Query )?interrupted)", re.IGNORECASE)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flowveil.reading.database import MISSING
+from flowveil.reading.sql import MISSING
 
 #: What stands for nobody, without case and outer blanks, beside `MISSING`. Documented in docs/reading.md.
 PLACEHOLDERS = (

@@ -9,16 +9,19 @@ never values.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.errors import DataError
+from flowveil.errors import DataError, option
 from flowveil.flows import Intake
 from flowveil.reading import Reading
 from flowveil.reading.tiling import NO_TILE, Inside, Mask, Tiling
+from flowveil.reading.times import TimeForm
 from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64
 
 #: One row may stand for at most this many trips and for at most this weight: sums of whole numbers stay
@@ -50,6 +53,8 @@ REASONS = (
 _NOT_EXPECTED = (NO_TRIPS, OUTSIDE_AREA)
 
 _EXAMPLES = 5
+#: A code that is not on the map is listed only where so many ends have it: a rarer one may name somebody.
+_FEWEST_ENDS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,21 +65,25 @@ class Batch:
         points: latitude and longitude of the origin, then of the destination; or None.
         tiles: the two ends as numbers of the tiling; or None. One of the two is given.
         trips, weight: where there are such columns.
+        unknown_codes: codes that are not on the map, and how many ends have each.
         texts: for each number column with text in it, by name, which rows hold text that is not a number.
         commas: whether such a text is a number with a decimal comma.
         no_time, no_attribute: rows whose time or one of whose attributes is missing, where slices are asked for.
-        times: for the time column, by name, which rows hold what is not a time.
+        times: rows whose time is none, where slices of time are asked for.
+        time_shapes: how these look; see `flowveil.reading.times`.
     """
 
     points: tuple[NDArray[np.float64], ...] | None = None
     tiles: tuple[Cells64, Cells64] | None = None
     trips: NDArray[np.float64] | None = None
     weight: NDArray[np.float64] | None = None
+    unknown_codes: dict[str, int] = field(default_factory=dict)
     texts: dict[str, Mask] = field(default_factory=dict)
     commas: bool = False
     no_time: Mask | None = None
     no_attribute: Mask | None = None
-    times: dict[str, Mask] = field(default_factory=dict)
+    times: Mask | None = None
+    time_shapes: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.points[0] if self.points is not None else self.tiles[0])  # type: ignore[index]
@@ -117,7 +126,10 @@ class _Finding:
 class Screening:
     """Passes batches in the order of the table, keeps the counts, and speaks once at the end."""
 
-    def __init__(self, reading: Reading, tiling: Tiling) -> None:
+    def __init__(self, reading: Reading, tiling: Tiling, *, times: TimeForm | None = None) -> None:
+        self._times = times
+        self._time_shapes: Counter[str] = Counter()
+        self._unknown_codes: Counter[str] = Counter()
         self._reading = reading
         self._tiling = tiling
         self._rows = 0
@@ -144,9 +156,10 @@ class Screening:
         for column, text in batch.texts.items():
             self._find(f"text that is not a number in column {column!r}", text)
             unusable |= text
-        for column, strange in batch.times.items():
-            self._find(f"a time that cannot be read in column {column!r}", strange)
-            unusable |= strange
+        if batch.times is not None:
+            self._find(self._no_time, batch.times)
+            self._time_shapes.update(batch.time_shapes)
+            unusable |= batch.times
         unusable |= self._check_amounts(batch) | self._check_tiles(batch)
         gaps = self._gaps(batch)
         for reason in REASONS:
@@ -169,18 +182,21 @@ class Screening:
         self._trips += int(trips.sum(dtype=np.float64)) if batch.trips is not None else len(rows)
         return Kept(rows=rows, origin=origin, destination=destination, trips=trips, weight=weight)
 
-    def finish(self, *, label: str, nobody: dict[str, int]) -> Intake:
+    def finish(self, *, label: str, nobody: dict[str, int], notes: tuple[str, ...] = ()) -> Intake:
         """What reading came to, once all batches have passed.
 
         Args:
             label: how messages call the table.
             nobody: rows without a known person; see `Intake`.
+            notes: what else whoever gave the table should read.
 
         Raises:
             DataError: with everything that was found, if there are errors, too many gaps, or no row is left.
         """
         resolutions = np.flatnonzero(self._resolutions)
-        problems = [f"{what}: {found}" for what, found in self._errors.items()]
+        problems = [f"{what}: {found}{self._like(what)}" for what, found in self._errors.items()]
+        if self._times is not None and self._times.problem is not None:
+            problems.append(f"column {self._reading.columns.time!r} has no one reading as times: {self._times.problem}")
         if len(resolutions) > 1:
             shares = ", ".join(f"{r}: {self._resolutions[r]:,} ends" for r in resolutions)
             problems.append(f"several H3 resolutions, all tiles must have the same ({shares})")
@@ -202,7 +218,31 @@ class Screening:
         # Given cells that are coarser than asked for keep their own resolution: that is the one that was read.
         as_read = replace(self._reading, resolution=min([*resolutions.tolist(), self._reading.resolution]))
         left_out = {reason: n for reason, n in self._left_out.items() if n}
-        return Intake(rows=self._rows, left_out=left_out, nobody=nobody, **as_read.to_dict())
+        notes = (*((self._times.note,) if self._times is not None and self._times.note else ()), *notes)
+        return Intake(rows=self._rows, left_out=left_out, nobody=nobody, notes=notes, **as_read.to_dict())
+
+    @property
+    def _no_time(self) -> str:
+        return f"a time of another form than most, or on no calendar, in column {self._reading.columns.time!r}"
+
+    def _like(self, what: str) -> str:
+        """More on a finding: the shapes of times, the most frequent first, and codes that are not on the map."""
+        if what.startswith("a tile that is not") and self._unknown_codes:
+            return self._about_codes()
+        if what != self._no_time:
+            return ""
+        shapes = sorted(self._time_shapes, key=lambda shape: (-self._time_shapes[shape], shape))
+        return ", such as " + ", ".join(f"'{shape}'" for shape in shapes[:_EXAMPLES]) + " (9 a digit, A a letter)"
+
+    def _about_codes(self) -> str:
+        """How many codes are unknown; those that look like codes of the map and are frequent enough to name nobody."""
+        known = self._reading.zones
+        shapes = set() if known is None else {_shape_of(code) for code in known.hierarchy.code.tolist()}
+        frequent = sorted(
+            code for code, n in self._unknown_codes.items() if n >= _FEWEST_ENDS and _shape_of(code) in shapes
+        )
+        listed = f"; with {_FEWEST_ENDS} ends or more: {', '.join(frequent[:_EXAMPLES])}" if frequent else ""
+        return f", {len(self._unknown_codes):,} different code{'s' if len(self._unknown_codes) > 1 else ''}{listed}"
 
     def _find(self, what: str, mask: Mask) -> None:
         if mask.any():
@@ -233,6 +273,7 @@ class Screening:
             return np.zeros(len(batch), dtype=np.bool_)
         unknown = self._unknown(batch.tiles)
         self._find(f"a tile that is not {self._tiling.noun}", unknown)
+        self._unknown_codes.update(batch.unknown_codes)
         return unknown
 
     def _unknown(self, tiles: tuple[Cells64, Cells64]) -> Mask:
@@ -296,8 +337,17 @@ class Screening:
         hints = []
         if self._commas:
             hints.append("numbers with a decimal comma must be written with a point.")
+        if any("a number of trips that is not whole" in p for p in problems):
+            hints.append(
+                f"numbers of trips with fractions are expansion factors or weights: name them with {option('weight')}."
+            )
         if any("a tile that is not" in p for p in problems):
             hints.append("leave rows with unknown tiles out with skip_unknown (--skip-unknown).")
+        if self._time_shapes:
+            hints.append(
+                "times need a date with a year of four digits from 1900 to 2100, all in one form; other forms are read "
+                "with time_format (--time-format), such as '%m/%d/%y %H:%M'."
+            )
         if self._left_out_text():
             problems = [*problems, f"besides, rows with gaps: {self._left_out_text()}"]
         name = label[:1].upper() + label[1:]
@@ -333,6 +383,11 @@ class Screening:
 
     def _left_out_text(self) -> str:
         return ", ".join(f"{n:,} {reason}" for reason, n in self._left_out.items() if n)
+
+
+def _shape_of(code: Any) -> str:
+    """A code with every digit a 9 and every letter an A."""
+    return re.sub(r"[^\W\d_]", "A", re.sub(r"\d", "9", str(code)))
 
 
 def _any_of(masks: list[Any]) -> Mask:

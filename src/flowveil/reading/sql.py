@@ -6,7 +6,13 @@ name, a path, a value) enters a statement through one of these functions, or as 
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+
+#: How tables write that there is no value; compared without case and outer blanks.
+MISSING = ("", "na", "n/a", "nan", "<na>", "null", "none", "nil", "\\n")
+#: A pattern, because DuckDB makes a join of a long list of texts, and a join loses the order of the rows.
+MISSING_PATTERN = "'(" + "|".join(re.escape(text) for text in MISSING) + ")'"
 
 
 def quoted_name(name: str) -> str:

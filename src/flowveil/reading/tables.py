@@ -86,6 +86,10 @@ class Table(Protocol):
         """Make these columns readable as c0, c1, ...; return a FROM clause."""
         ...
 
+    def kept(self, con: Any, relation: str) -> str:
+        """A FROM clause of the same rows that can be read more than once."""
+        ...
+
 
 @dataclass(frozen=True)
 class Opening:
@@ -255,11 +259,25 @@ def _open_parquet(con: Any, label: str, files: Sequence[Path | str], partition_c
         ) from None
     if partition_columns:
         names.remove(_PATH_COLUMN)
+    identifiers = [quoted_name(name) for name in names]
+    names = _as_written(label, files, names)
     columns = (
-        *(quoted_name(name) for name in names),
+        *identifiers,
         *(partition_sql([Path(p) for p in files], name, _PATH_COLUMN) for name in partition_columns),
     )
     return FileTable(f"'{label}'", [*names, *partition_columns], n_rows, relation, columns, partition_columns)
+
+
+def _as_written(label: str, files: Sequence[Path | str], names: list[str]) -> list[str]:
+    """The names as they stand in the files: DuckDB gives a name that is there twice a number, and nobody would know."""
+    import pyarrow.parquet as pq
+
+    written = [pq.read_schema(path).names for path in files if isinstance(path, Path)]
+    if len(written) == 1 and len(written[0]) == len(names):
+        return list(written[0])
+    if any(len({name.casefold() for name in one}) < len(one) for one in written):
+        raise DataError(f"'{label}' has a column more than once. Hint: give every column a name of its own.")
+    return names
 
 
 def _open_csv(label: str, files: Sequence[Path], partition_columns: tuple[str, ...]) -> FileTable:
@@ -373,6 +391,10 @@ class FileTable:
         selected = ", ".join(f"{self.identifiers[p]} AS c{i}" for i, p in enumerate(positions))
         return f"(SELECT {selected} FROM {self.relation})"
 
+    def kept(self, con: Any, relation: str) -> str:  # noqa: ARG002  the interface of `Table`
+        """Files can be read again."""
+        return relation
+
 
 # ---- tables in memory --------------------------------------------------------------------------------------
 
@@ -406,6 +428,13 @@ class MemoryTable:
         """Register the selected columns, without a copy where the table is Arrow."""
         con.register(_NAME_IN_DUCKDB, self.columns.select(positions))
         return _NAME_IN_DUCKDB
+
+    def kept(self, con: Any, relation: str) -> str:
+        """A stream is gone once it is read, so DuckDB keeps its rows, on disk where they outgrow the memory."""
+        if isinstance(self.columns, _ReaderColumns | _DatasetColumns):
+            con.execute(f"CREATE TEMP TABLE {_NAME_IN_DUCKDB}_kept AS SELECT * FROM {relation}")
+            return f"{_NAME_IN_DUCKDB}_kept"
+        return relation
 
 
 def _numbered(positions: Sequence[int]) -> list[str]:

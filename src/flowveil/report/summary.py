@@ -168,7 +168,8 @@ def command(
 
     Made from the published parameters, so it reveals nothing that they do not.
     """
-    words = ["flowveil", "anonymize", "INPUT", "--method", method]
+    chosen = ["--zones-of", "EARLIER"] if parameters.get("zones_of") else ["--method", method]
+    words = ["flowveil", "anonymize", "INPUT", *chosen]
     for name in ("k", "k_population", "l", "max_suppressed", "resolution", "within", "max_dropped", "hierarchy"):
         if parameters.get(name) is not None:
             words += [f"--{name.replace('_', '-')}", str(parameters[name])]
@@ -184,6 +185,9 @@ def command(
         words += ["--lookup", parameters["lookup"]]
     if parameters.get("person_case") == "keep":
         words += ["--person-case", "keep"]
+    for name in ("time_format", "timezone"):
+        if parameters.get(name) is not None:
+            words += [f"--{name.replace('_', '-')}", parameters[name]]
     if parameters.get("partition_columns"):
         words += ["--partition-columns", ",".join(parameters["partition_columns"])]
     for role, column in _named(parameters, "columns"):
@@ -255,9 +259,11 @@ def _published_notes(notes: Mapping[str, Any], *, withhold: bool) -> dict[str, A
 def published_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters without any path of the machine that ran.
 
-    Column names stay as they are, slashes and all: whoever verifies the release needs them to read the input.
+    Names of columns, formats of times and time zones stay as they are, slashes and all: whoever verifies the release
+    needs them to read the input.
     """
-    return {name: value if name == "columns" else _without_paths(value) for name, value in parameters.items()}
+    kept = ("columns", "time_format", "timezone")
+    return {name: value if name in kept else _without_paths(value) for name, value in parameters.items()}
 
 
 def _without_paths(value: Any) -> Any:

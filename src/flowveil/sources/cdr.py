@@ -54,6 +54,8 @@ def prepare_cdr(
     stay: float = 0.0,
     handover: float = 0.0,
     gap: float | None = None,
+    time_format: str | None = None,
+    timezone: str | None = None,
 ) -> Prepared:
     """Make trips from phone records.
 
@@ -67,6 +69,8 @@ def prepare_cdr(
         stay: seconds that a visit takes at least to be an end of a trip; 0 takes all.
         handover: seconds within which going to another antenna and back is no movement; 0 takes all.
         gap: seconds that a trip takes at most; longer ones are left out. None takes all.
+        time_format: format of ``strptime`` for times that are not recognised; see `flowveil.reading.times`.
+        timezone: local time for Unix times and times with a zone, which are taken in UTC without it.
 
     Returns:
         Trips with the columns of `TRANSITIONS`, in the order of persons and times; ``start_time`` is the last record at
@@ -80,7 +84,7 @@ def prepare_cdr(
         if not (np.isfinite(value) and value >= 0):
             raise ParameterError(f"{name} must be 0 or more; found {value!r}.")
     places = None if antennas is None else _places(antennas)
-    with opened(source) as table:
+    with opened(source, time_format=time_format, timezone=timezone) as table:
         counts = _select(table, {"person": person, "time": time, "antenna": antenna}, places)
         con = table.con
         con.execute("CREATE TABLE visits AS SELECT person, antenna, us AS first, us AS last FROM records")

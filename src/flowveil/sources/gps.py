@@ -78,6 +78,8 @@ def prepare_gps(
     gap: float = 180.0,
     dwell: float | None = 300.0,
     dwell_radius: float = 100.0,
+    time_format: str | None = None,
+    timezone: str | None = None,
     trip: str | None = None,
 ) -> Prepared:
     """Make trips from points.
@@ -91,6 +93,8 @@ def prepare_gps(
         gap: seconds without a point after which a trip has ended.
         dwell: seconds within ``dwell_radius`` after which a trip has ended; None for gaps only.
         dwell_radius: metres.
+        time_format: format of ``strptime`` for times that are not recognised; see `flowveil.reading.times`.
+        timezone: local time for Unix times and times with a zone, which are taken in UTC without it.
         trip: column that says which trip of its person a point belongs to. Trips are then those that are marked, from
             their first point to their last, and no rule cuts them; points of no trip are left out.
 
@@ -104,7 +108,7 @@ def prepare_gps(
     _check_rules(gap, dwell, dwell_radius)
     if trip is not None and (gap, dwell, dwell_radius) != (180.0, 300.0, 100.0):
         raise ParameterError("Trips that are marked (trip) are not cut: gap, dwell and dwell_radius do not apply.")
-    with opened(source) as table:
+    with opened(source, time_format=time_format, timezone=timezone) as table:
         marked = {} if trip is None else {"trip": trip}
         columns = choose_columns(
             {"person": person, "time": time, "lat": lat, "lon": lon, **marked},

@@ -19,8 +19,8 @@ from flowveil.errors import DataError, ParameterError
 from flowveil.headers import Header, plain_name
 from flowveil.paths import named_path
 from flowveil.reading.database import fetch_table, in_own_words, open_database
-from flowveil.reading.slicing import microseconds_sql
 from flowveil.reading.sql import csv_sql, literal_path
+from flowveil.reading.times import MICROSECONDS, decide
 from flowveil.sources.gps import LATITUDES, LONGITUDES, Prepared, choose_columns, trips_of_points
 from flowveil.sources.tables import opened
 
@@ -180,8 +180,9 @@ def _load_points(con: Any, files: list[Path]) -> list[Path]:
             f"None of {len(files):,} GNSS files can be read as a table. Every line needs as many columns as the first, "
             "quotes that are closed, and text in UTF-8. Hint: are the files complete, and saved as UTF-8?"
         )
-    moment = microseconds_sql("moment", "VARCHAR", missing="''")
-    con.execute(f"CREATE TABLE picked AS SELECT person, {moment} AS us, lat, lon FROM located")
+    times = decide(con, "located", "moment", "VARCHAR")
+    times.refuse("moment")
+    con.execute(f"CREATE TABLE picked AS SELECT person, {MICROSECONDS} AS us, lat, lon FROM {times.over('located')}")
     return unread
 
 

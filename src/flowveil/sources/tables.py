@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from flowveil.headers import Header
-from flowveil.reading.database import MISSING_PATTERN, in_own_words, open_database
-from flowveil.reading.slicing import microseconds_sql
+from flowveil.reading.database import in_own_words, open_database
+from flowveil.reading.sql import MISSING_PATTERN
 from flowveil.reading.tables import Table, open_table
+from flowveil.reading.times import MICROSECONDS, check_time_options, decide
 
 #: A column, and what makes SQL of its place and its type in the database.
 Expression = tuple[str, Callable[[str, str], str]]
@@ -22,6 +23,8 @@ class OpenTable:
 
     con: Any
     table: Table
+    time_format: str | None = None
+    timezone: str | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -41,7 +44,7 @@ class OpenTable:
         return name, _number
 
     def microseconds(self, name: str) -> Expression:
-        """Expression: the column as microseconds since 1970, NULL where it is not a time."""
+        """Expression: the column as microseconds since 1970, NULL where it is no time of the form of the column."""
         return name, _time
 
     def select(self, wanted: Mapping[str, Expression]) -> None:
@@ -51,17 +54,39 @@ class OpenTable:
             relation = self.table.attach(self.con, [self.names.index(name) for name in used])
             described = self.con.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()
             kinds = {name: str(row[1]) for name, row in zip(used, described, strict=True)}
-            parts = [f"{sql(f'c{used.index(name)}', kinds[name])} AS {alias}" for alias, (name, sql) in wanted.items()]
+            at = {name: f"c{i}" for i, name in enumerate(used)}
+            times = dict.fromkeys(name for name, sql in wanted.values() if sql is _time)
+            if times:
+                relation = self.table.kept(self.con, relation)
+            for name in times:
+                relation = self._timed(relation, name, at[name], kinds[name])
+            parts = [f"{sql(at[name], kinds[name])} AS {alias}" for alias, (name, sql) in wanted.items()]
             self.con.execute(f"CREATE TABLE picked AS SELECT {', '.join(parts)} FROM {relation}")
+
+    def _timed(self, relation: str, name: str, column: str, kind: str) -> str:
+        """The same rows with the microseconds of one column beside it.
+
+        Raises:
+            DataError: the column has no one reading.
+        """
+        form = decide(self.con, relation, column, kind, time_format=self.time_format, timezone=self.timezone)
+        form.refuse(name)
+        return f"(SELECT * RENAME ({MICROSECONDS} AS {_time(column, kind)}) FROM {form.over(relation)})"
 
 
 @contextmanager
-def opened(source: Any) -> Iterator[OpenTable]:
-    """Open a file or a table in memory; errors of DuckDB are reported in flowveil's words."""
+def opened(source: Any, *, time_format: str | None = None, timezone: str | None = None) -> Iterator[OpenTable]:
+    """Open a file or a table in memory; errors of DuckDB are reported in flowveil's words.
+
+    Args:
+        source: a file or a table in memory.
+        time_format, timezone: how times are read, where that is said; see `flowveil.reading.times`.
+    """
+    check_time_options(time_format, timezone)
     with open_database(None) as con:
         table = open_table(con, source)
         with in_own_words(table.label):
-            yield OpenTable(con, table)
+            yield OpenTable(con, table, time_format, timezone)
 
 
 def _text(column: str, kind: str) -> str:
@@ -76,4 +101,5 @@ def _number(column: str, kind: str) -> str:
 
 
 def _time(column: str, kind: str) -> str:
-    return microseconds_sql(column, kind, missing=MISSING_PATTERN)
+    del kind
+    return f"us_{column}"

@@ -24,9 +24,17 @@ def check_reading(report: Mapping[str, Any], flows: Flows | SlicedFlows) -> Iter
         flows: the input as it was read.
     """
     said = report["parameters"]
-    for name, value in flows.intake.parameters().items():
+    read = flows.intake.parameters()
+    for name in ("time_format", "timezone"):
+        if said.get(name) != read.get(name):
+            yield f"report.json: its parameters say another '{name}' than the input was read with"
+    for name, value in read.items():
         # Upper and lower case of persons is the reader's choice, whatever the release says; see `persons`.
-        if name != "person_case" and name in said and not _same(said[name], value, is_column=name == "columns"):
+        if (
+            name not in ("person_case", "time_format", "timezone")
+            and name in said
+            and not _same(said[name], value, is_column=name == "columns")
+        ):
             yield f"report.json: its parameters say another '{name}' than the input was read with"
     if said.get("confirmed", _confirmed(report, flows)) != _confirmed(report, flows):
         yield "report.json: its parameters say that something else was confirmed than had to be"

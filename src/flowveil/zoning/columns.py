@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from flowveil.errors import DataError, ParameterError
+from flowveil.errors import DataError, ParameterError, option
 from flowveil.headers import Header, listed, plain_name
 
 #: Names that tile columns have, without case and separators; those of the second group count only where nothing
@@ -123,14 +123,19 @@ def _recognised_tile(free: Sequence[str], header: Header) -> str:
             return _only("tile", found)
     raise DataError(
         f"The column with the zones' codes is not recognised. {header.described()} "
-        "Recognised are names such as zone, code, id, geo_code, LocationID, MSOA11CD. Hint: name it with tile."
+        "Recognised are names such as zone, code, id, geo_code, LocationID, MSOA11CD. "
+        f"Hint: name it with {_option('tile')}."
     )
+
+
+def _option(role: str) -> str:
+    return option(role, flag=f"--zones-{role}")
 
 
 def _only(role: str, found: Sequence[str]) -> str:
     if len(found) > 1:
         raise DataError(
-            f"Several columns could be the {role}: {listed(found)}. Hint: say which with {role}"
+            f"Several columns could be the {role}: {listed(found)}. Hint: say which with {_option(role)}"
             + ("." if role == "tile" else "; an empty text means none.")
         )
     return found[0] if found else ""

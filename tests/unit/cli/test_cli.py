@@ -32,7 +32,7 @@ def run(*arguments: object) -> int:
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("written")
     csv.write_csv(trip_table(), place / "trips.csv")
-    asked = ("--k", 5, "--protect", "trips", "--resolution", 8)
+    asked = ("--k", 5, "--protect", "trips", "--resolution", 8, "--weight", "weight")
     assert run("anonymize", place / "trips.csv", *asked, "--out", place / "release") == 0
     return place / "release"
 
@@ -85,8 +85,8 @@ def test_prose_is_quiet_about_progress_when_not_in_a_terminal(tmp_path, trips_cs
     "arguments",
     [
         ["--protect", "people", "--seed", 3],
-        ["--protect", "trips", "--protect", "people", "--protect", "population"],
-        ["--protect", "population", "--population-only", "--k-population", 700],
+        ["--protect", "trips", "--protect", "people", "--protect", "population", "--weight", "weight"],
+        ["--protect", "population", "--population-only", "--k-population", 700, "--weight", "weight"],
         ["--l", 2, "--max-suppressed", 0],
         ["--option", "effort=0", "--option", "objective=metres"],
         ["--method", "odkanon", "--option", "budget=volume"],

@@ -133,11 +133,11 @@ def test_a_share_of_gaps_is_allowed_and_no_more() -> None:
 
 
 def test_rows_without_trips_do_not_count_as_lost() -> None:
-    flows = read_trips(tiles([CELL] * 10, [CELL] * 10, trips=[0] * 9 + [4]), max_dropped=0)
+    flows = read_trips(tiles([CELL] * 10, [CELL] * 10, trips=[0] * 9 + [4]), trips="trips", max_dropped=0)
     assert flows.trips.tolist() == [4]
     assert flows.intake.left_out == {"no trips": 9}
     table = tiles([CELL] * 9 + [None], [CELL] * 10, trips=[0] * 8 + [4, 4])
-    assert "1 of 2 (50.0%)" in message_of(table, max_dropped=0.4)
+    assert "1 of 2 (50.0%)" in message_of(table, trips="trips", max_dropped=0.4)
 
 
 def test_swapped_axes_are_guessed() -> None:
@@ -153,7 +153,7 @@ def test_all_problems_are_reported_at_once_with_five_places() -> None:
     for row in (7, 131_080, 200_000, 262_200, 299_998, 299_999):
         late[row] = "SECRET"
     weights[3], weights[5] = "-2", "inf"
-    told = message_of(points(o_lat=late, weight=weights))
+    told = message_of(points(o_lat=late, weight=weights), weight="weight")
     assert "column 'o_lat': 6 rows (rows 8, 131081, 200001, 262201, 299999, ...)" in told
     assert "a negative weight: 1 row (row 4)" in told
     assert "infinite weight" in told
@@ -186,16 +186,16 @@ def test_decimal_commas_are_explained(tmp_path: Path) -> None:
     [(-1, "negative"), (1.5, "not whole"), (float("inf"), "infinite"), (1e17, "impossibly large")],
 )
 def test_counts_that_are_no_counts_are_refused(trips: float, told: str) -> None:
-    assert told in message_of(tiles([CELL] * 2, [CELL] * 2, trips=[trips, 1.0]))
+    assert told in message_of(tiles([CELL] * 2, [CELL] * 2, trips=[trips, 1.0]), trips="trips")
 
 
 def test_more_trips_than_can_be_counted_are_refused() -> None:
-    assert "trips in all" in message_of(tiles([CELL] * 3, [CELL] * 3, trips=[2**52] * 3))
+    assert "trips in all" in message_of(tiles([CELL] * 3, [CELL] * 3, trips=[2**52] * 3), trips="trips")
 
 
 def test_missing_counts_and_weights_are_left_out() -> None:
     table = tiles([CELL] * 3, [CELL] * 3, trips=[2, None, 2], weight=[1.0, 1.0, float("nan")])
-    flows = read_trips(table, max_dropped=0.7)
+    flows = read_trips(table, trips="trips", weight="weight", max_dropped=0.7)
     assert flows.intake.left_out == {"missing count": 1, "missing weight": 1}
     assert flows.trips.tolist() == [2]
 
@@ -332,11 +332,11 @@ def contents(flows: Flows) -> tuple[bytes, ...]:
 
 def test_threads_and_folding_leave_no_trace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     table = many_rows(260_000)
-    expected = contents(engine.read(table, Reading(), threads=4).whole)
-    assert contents(engine.read(table, Reading(), threads=1).whole) == expected
+    expected = contents(engine.read(table, Reading.of(weight="weight"), threads=4).whole)
+    assert contents(engine.read(table, Reading.of(weight="weight"), threads=1).whole) == expected
     monkeypatch.setattr(engine, "FOLD_ROWS", 50_000)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    assert contents(read_trips(table)) == expected
+    assert contents(read_trips(table, weight="weight")) == expected
     assert list(tmp_path.iterdir()) == []
 
 
@@ -428,3 +428,10 @@ def test_public_data(
     if "weight" in options:
         assert flows.weight is not None
         assert flows.weight.sum() == 35_661_166
+
+
+def test_a_column_that_is_twice_in_a_parquet_file_is_refused(tmp_path: Path) -> None:
+    columns = [*points(o_lat=[48.85]).columns, pa.array([1.0])]
+    pq.write_table(pa.table(columns, names=["o_lat", "o_lon", "d_lat", "d_lon", "o_lon"]), tmp_path / "t.parquet")
+    said = {"origin": "o_lat,o_lon", "destination": "d_lat,d_lon"}
+    assert "'o_lon' is there more than once" in message_of(tmp_path / "t.parquet", **said)

@@ -26,7 +26,7 @@ def one_process():
 
 @pytest.fixture(scope="module")
 def flows():
-    return read_slices(survey(600), by="sex", resolution=7)
+    return read_slices(survey(600), by="sex", resolution=7, weight="weight")
 
 
 def test_all_runs_are_in_the_tables_and_done_only_once(flows, tmp_path: Path):

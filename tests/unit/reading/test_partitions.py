@@ -43,7 +43,7 @@ def test_a_folder_is_no_column(tmp_path, folder, ending):
 def test_a_folder_does_not_replace_a_column(tmp_path):
     write(TRIPS.append_column("weight", pa.array([1.0, 2.0, 3.0])), tmp_path / "weight=100000" / "t.parquet")
     write(TRIPS.append_column("weight", pa.array([1.0, 2.0, 3.0])), tmp_path / "weight=100000" / "u.parquet")
-    assert read_trips(tmp_path).weight.tolist() == [12.0]
+    assert read_trips(tmp_path, weight="weight").weight.tolist() == [12.0]
 
 
 def test_other_readers_see_no_column_either(tmp_path):
@@ -51,7 +51,7 @@ def test_other_readers_see_no_column_either(tmp_path):
     zones = write(pa.table({"zone": ["a", "b"], "lat": [48.0, 48.1], "lon": [2.0, 2.1]}), folder / "z.parquet")
     assert "name" not in read_zones(zones).columns
     assert read_records(zones).column_names == ["zone", "lat", "lon"]
-    points = {"person": ["p", "p"], "time": [0, 60], "lat": [48.0, 48.1], "lon": [2.0, 2.1]}
+    points = {"person": ["p", "p"], "time": [1_700_000_000, 1_700_000_060], "lat": [48.0, 48.1], "lon": [2.0, 2.1]}
     for ending in ("csv", "parquet"):
         trips = prepare("gps", write(pa.table(points), folder / f"g.{ending}"), dwell=None).trips
         assert trips["person_id"].to_pylist() == ["p"]

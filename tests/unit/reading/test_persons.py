@@ -115,7 +115,7 @@ def test_verify_takes_upper_and_lower_case_for_one_unless_the_reader_says_otherw
     assert "persons: keep" in said
     assert FOLDED not in said
     # A release that protects trips counts people for a measure only: that is recounted as it was counted.
-    main([*made, "trips"])
+    main([*made, "trips", "--replace-stronger"])
     assert verify_folder(out, against=path) == []
     assert verify_folder(out, against=path, expect={"k": 10, "protect": "people"})[-1] == FOLDED
     # All spellings are of one case: nothing falls short, and the reader learns how people were counted.

@@ -9,8 +9,10 @@ from flowveil.engines import read_flows
 from flowveil.errors import ParameterError
 from flowveil.reading import Reading
 
-CELL = "8a1fb46622dffff"
-TABLE = pa.table({"a": [CELL] * 200, "b": [CELL] * 200, "w": [2.5] * 200, "sex": ["f", "m"] * 100, "at": [0] * 200})
+CELL, AT = "8a1fb46622dffff", 1_700_000_000
+TABLE = pa.table(
+    {"a": [CELL] * 200, "b": [CELL] * 200, "w": [2.5] * 200, "sex": ["f", "m"] * 100, "at": [1_700_000_000] * 200}
+)
 
 
 def test_what_a_report_records_reads_the_same_again():
@@ -24,9 +26,9 @@ def test_what_a_report_records_reads_the_same_again():
 
 
 def test_columns_that_were_recognised_are_recorded():
-    table = TABLE.rename_columns(["o_h3", "d_h3", "weight", "sex", "at"])
+    table = TABLE.rename_columns(["o_h3", "d_h3", "uid", "sex", "at"])
     again = Reading.from_parameters(read_flows(table, Reading()).intake.parameters())
-    assert again.columns.names() == ("o_h3", "d_h3", "weight")
+    assert again.columns.names() == ("o_h3", "d_h3", "uid")
 
 
 def test_a_map_is_not_in_the_report_and_must_be_given_again():

@@ -31,11 +31,11 @@ SERVER = "https://tiles.example/{z}/{x}/{y}.png"
 def made(kind: str):
     """A release and the flows it is of."""
     if kind == "sliced":
-        family = anonymize_slices(read_slices(survey(), by="sex", resolution=7), k=5)
+        family = anonymize_slices(read_slices(survey(), by="sex", resolution=7, weight="weight"), k=5)
         return family, family.input
     if kind == "noisy":
         region = h3.latlng_to_cell(48.85, 2.35, 5)
-        flows = read_trips(trip_table(300), resolution=9)
+        flows = read_trips(trip_table(300), resolution=9, weight="weight")
         return anonymize(flows, "laplace", epsilon=1.0, bound=5, region=region, level=6), flows
     if kind == "plain":
         # Enough zones of several tiles that the error is told.

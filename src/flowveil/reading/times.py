@@ -1,0 +1,332 @@
+"""Times of trips in SQL: one reading for a whole column, or none.
+
+A time that is read wrongly makes wrong hours, and nothing in a release shows it. So a column has one form. It is chosen
+by looking at every value: the form that most values have, day-first or month-first where some value leaves no
+choice. Values of another form, dates that are on no calendar and years outside 1900 to 2100 are errors; messages show
+their shape (``9/9/99 9:99:99 AA``), never a value. Where no value decides between day-first and month-first, the column
+is refused.
+
+Recognised in text: ``YYYY-MM-DD`` (also with ``/`` or ``.``), ``DD.MM.YYYY``, ``DD/MM/YYYY`` and ``MM/DD/YYYY`` (also
+with ``-``), each alone or with a time of day ``h:mm[:ss[.fraction]]``, ``AM`` or ``PM``, and a zone ``Z``, ``UTC``,
+``GMT`` or ``+hh:mm``; and Unix seconds, milliseconds and microseconds, in text or as numbers. The rest needs
+``time_format``. Everything is an expression over whole columns, so DuckDB reads a million times in about a second.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from flowveil.errors import DataError, ParameterError, did_you_mean
+from flowveil.reading.sql import MISSING_PATTERN, quoted_text
+
+#: The first microsecond of 1900, and the first after 2100.
+FIRST_MICROSECOND, END_MICROSECOND = -2_208_988_800_000_000, 4_133_980_800_000_000
+#: What the microseconds are called beside the columns of a table.
+MICROSECONDS = "flowveil_us"
+#: Unix numbers count from 1980 on: smaller ones are hours, seconds of a day, days, or dates without separators, and
+#: as seconds or milliseconds they would all lie in the 1970s. The sizes of the three units do not overlap.
+_UNIX_FROM, _UNIX_TO = 315_532_800, 4_133_980_800
+_UNIX_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000}
+#: How texts of a recognised form look once every digit is a 9.
+_SHAPE = re.compile(
+    r"(?P<date>9999(?P<y>[-/.])99?(?P=y)99?|99?(?P<d>[-/.])99?(?P=d)9999)"
+    r"(?:(?P<gap>[T ]) *99?:99(?P<seconds>:99(?:(?P<point>[.,])(?P<fraction>9{1,9}))?)?"
+    r"(?P<half> *[AP]M| *[ap]m)?(?P<zone> *(?:Z|UTC|GMT|[+-]99(?::?99)?))?)?"
+)
+#: Offsets that zones have.
+_OFFSET = r"[+-](0[0-9]|1[0-4])(:?[0-5][0-9])?$"
+#: Shapes that are looked at; a column with more holds something else than times.
+_MOST_SHAPES = 2_000
+#: Rows whose shapes are looked at first.
+_FIRST_ROWS = 10_000
+_UNIX_TEXT = r"^[0-9]{9,16}(\.[0-9]+)?$"
+_NUMBER = re.compile(r"^U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)$|^FLOAT$|^DOUBLE$|^DECIMAL|^\"?NULL\"?$")
+_FLOAT = re.compile(r"^(FLOAT|DOUBLE)$")
+_TEXT = re.compile(r"^VARCHAR|^ENUM")
+#: What a format is made of: it is published, so it holds directives and what separates them, and no words.
+_DIRECTIVES = "YymdHIMSfpbBaAjz"
+_FORMAT = re.compile(rf"(?:%[{_DIRECTIVES}]|[ /:.,;_TZ-]){{1,60}}")
+_ZONE = re.compile(r"UTC|[A-Za-z]+(?:/[A-Za-z0-9_+-]+)+")
+
+
+def check_time_options(time_format: str | None, timezone: str | None) -> None:
+    """Raise ParameterError for a format or a zone that cannot be one; whether there is such a zone is seen later."""
+    if time_format is not None and not (_FORMAT.fullmatch(time_format) and "%" in time_format):
+        raise ParameterError(
+            "time_format (--time-format) must be made of directives of strptime "
+            f"({', '.join('%' + c for c in _DIRECTIVES)}) and of blanks and / : . , ; _ - T Z between them, such as "
+            "'%m/%d/%y %H:%M'."
+        )
+    directives = re.findall("%(.)", time_format or "")
+    if len(set(directives)) < len(directives) or ("I" in directives) != ("p" in directives):
+        raise ParameterError(
+            "time_format (--time-format) must have each directive once, and %I (1 to 12) and %p (AM, PM) together."
+        )
+    if {"H", "I"} <= set(directives):
+        raise ParameterError("time_format (--time-format) must have one of %H (0 to 23) and %I (1 to 12), not both.")
+    if timezone is not None and not _ZONE.fullmatch(timezone):
+        raise ParameterError(
+            "timezone (--timezone) must be UTC or a name such as Europe/Paris; abbreviations such as CST mean several."
+        )
+
+
+@dataclass(frozen=True)
+class TimeForm:
+    """How one column of times is read.
+
+    Attributes:
+        moment: SQL: microseconds since 1970 in the local time of the trips; NULL for what is missing or no time. Years
+            are not looked at yet.
+        missing: SQL: whether there is no value.
+        looks: SQL: the shape of a value.
+        problem: what is wrong with the column as a whole, or None.
+        note: what a user should know about how the times were taken, or None.
+    """
+
+    moment: str
+    missing: str
+    looks: str
+    problem: str | None = None
+    note: str | None = None
+
+    def over(self, relation: str) -> str:
+        """The same FROM clause with `MICROSECONDS` beside the other columns: NULL outside 1900 to 2100, too."""
+        # In a query of its own, because an expression that is written twice is worked out twice.
+        inside = f"flowveil_moment >= {FIRST_MICROSECOND} AND flowveil_moment < {END_MICROSECOND}"
+        bounded = f"CASE WHEN {inside} THEN flowveil_moment END"
+        moments = f"(SELECT *, {self.moment} AS flowveil_moment FROM {relation})"
+        return f"(SELECT * EXCLUDE (flowveil_moment), {bounded} AS {MICROSECONDS} FROM {moments})"
+
+    @property
+    def state(self) -> str:
+        """SQL over that: 0 for a time, 1 for a missing one, 2 for what is no time of this form."""
+        if self.problem is not None:
+            return "CAST(0 AS TINYINT)"
+        return f"CAST(CASE WHEN {MICROSECONDS} IS NOT NULL THEN 0 WHEN {self.missing} THEN 1 ELSE 2 END AS TINYINT)"
+
+    @property
+    def shape(self) -> str:
+        """SQL over that: how a value of state 2 looks, NULL for the others."""
+        return f"CASE WHEN {MICROSECONDS} IS NULL AND NOT ({self.missing}) THEN {self.looks} END"
+
+    def refuse(self, column: str) -> None:
+        """Raise DataError where the column as a whole has no reading."""
+        if self.problem is not None:
+            raise DataError(f"The times in column {column!r} cannot be read: {self.problem}.")
+
+
+def decide(
+    con: Any, relation: str, column: str, kind: str, *, time_format: str | None = None, timezone: str | None = None
+) -> TimeForm:
+    """Choose how a column of times is read, by all of its values.
+
+    Args:
+        con: a database.
+        relation: a FROM clause that can be read more than once.
+        column: SQL of the column.
+        kind: its type in DuckDB.
+        time_format: a format of strptime, where the user gave one.
+        timezone: the zone whose local time counts, for times that are instants: with a zone, or Unix times.
+
+    Raises:
+        ParameterError: there is no such zone, or an option does not fit a column of this kind.
+    """
+    problem = None
+    if kind.startswith(("TIMESTAMP", "DATE")):
+        if time_format is not None:
+            raise ParameterError("time_format (--time-format) is for text and numbers; the column holds times already.")
+        zoned = kind.startswith("TIMESTAMP WITH TIME ZONE")
+        # Not through a cast where there is a zone: that would take the zone of the machine.
+        moment = f"epoch_us({column})" if zoned else f"epoch_us(TRY_CAST({column} AS TIMESTAMP))"
+    elif time_format is not None:
+        text = f"trim({_as_text(column, kind)})"
+        zoned, moment = "%z" in time_format, f"epoch_us(try_strptime({text}, {quoted_text(time_format)}))"
+    elif _NUMBER.match(kind):
+        zoned, moment, problem = True, *_unix(con, relation, f"CAST({column} AS DOUBLE)")
+    else:
+        zoned, moment, problem = _of_text(con, relation, f"trim(CAST({column} AS VARCHAR))")
+    if timezone is not None and not zoned and problem is None:
+        raise ParameterError(
+            "timezone (--timezone) is given, but the times have no zone, so there is nothing to convert: they are "
+            "taken as they stand. Hint: leave it out, or write the times with their zone."
+        )
+    if timezone is not None:
+        _check_zone(con, timezone)
+        moment = f"epoch_us(timezone({quoted_text(timezone)}, make_timestamptz({moment})))"
+    note = None
+    if zoned and timezone is None:
+        note = "Times are taken in UTC: they are Unix times or have a zone. For local hours give --timezone."
+    moment = moment if problem is None else "CAST(NULL AS BIGINT)"
+    return TimeForm(moment, _missing(column, kind), _shape(column), problem, note)
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """A shape of a recognised form: its family, and how a text of it becomes a time.
+
+    Attributes:
+        family: texts of one column must agree in this: order of the date, separator, clock and whether there is a zone.
+        rest: the format after the date.
+        cut: where a fraction goes past microseconds, and where it ends.
+    """
+
+    family: str
+    rest: str
+    cut: tuple[int, int] | None
+
+    @classmethod
+    def of(cls, shape: str) -> _Shape | None:
+        found = _SHAPE.fullmatch(shape)
+        if found is None:
+            return None
+        rest, cut, clock = "", None, "-"
+        if found["gap"]:
+            clock = "I" if found["half"] else "H"
+            rest = f"{found['gap']}%{clock}:%M"
+            if found["seconds"]:
+                rest += ":%S"
+            if found["fraction"]:
+                rest += f"{found['point']}%f"
+                end = found.end("fraction")
+                cut = (end - len(found["fraction"]) + 6, end) if len(found["fraction"]) > 6 else None
+            rest += " %p" if found["half"] and found["half"].startswith(" ") else "%p" if found["half"] else ""
+        zone = found["zone"] or ""
+        rest += re.sub(r"[+-]9.*", "%z", zone)
+        order = f"y{found['y']}" if found["y"] else f"d{found['d']}"
+        return cls(f"{order}{clock}{'z' if zone else '-'}", rest, cut)
+
+    def sql(self, text: str, date: str) -> str:
+        """SQL: the microseconds of a text of this shape."""
+        whole = text if self.cut is None else f"({text})[:{self.cut[0]}] || ({text})[{self.cut[1] + 1}:]"
+        moment = f"epoch_us(try_strptime({whole}, {quoted_text(date + self.rest)}))"
+        return f"CASE WHEN {_matches(text, _OFFSET)} THEN {moment} END" if "%z" in self.rest else moment
+
+
+def _of_text(con: Any, relation: str, text: str) -> tuple[bool, str, str | None]:
+    """Whether values are instants, SQL of their microseconds, and what is wrong; for a column of text."""
+    counts = _shapes(con, relation, text)
+    shapes = {shape: _Shape.of(shape) for shape in counts}
+    families: Counter[str] = Counter()
+    for shape, known in shapes.items():
+        if known is not None:
+            families[known.family] += counts[shape]
+        elif re.fullmatch(_UNIX_TEXT, shape):
+            families["unix"] += counts[shape]
+    if not families:
+        # No value is a time; each row that has one is an error of its own.
+        return False, "CAST(NULL AS BIGINT)", None
+    chosen = min(families, key=lambda family: (-families[family], family))
+    if chosen == "unix":
+        number = f"TRY_CAST(CASE WHEN {_matches(text, _UNIX_TEXT)} THEN {text} END AS DOUBLE)"
+        return True, *_unix(con, relation, number)
+    ways: dict[_Shape, list[str]] = {}
+    for shape, known in shapes.items():
+        if known is not None and known.family == chosen:
+            ways.setdefault(known, []).append(shape)
+    separator, date, problem = chosen[1], "", None
+    if chosen[0] == "d":
+        every = [shape for spelled in ways.values() for shape in spelled]
+        date, problem = _order(con, f"SELECT {text} AS text FROM {relation} WHERE {_any_of(text, every)}", separator)
+    date = date or f"%Y{separator}%m{separator}%d"
+    cases = " ".join(f"WHEN {_any_of(text, spelled)} THEN {way.sql(text, date)}" for way, spelled in ways.items())
+    return chosen[3] == "z", f"CASE {cases} END", problem
+
+
+def _order(con: Any, texts: str, separator: str) -> tuple[str, str | None]:
+    """The format of a date whose year comes last: day-first or month-first; and what is wrong."""
+    day_first, month_first = f"%d{separator}%m{separator}%Y", f"%m{separator}%d{separator}%Y"
+    if separator == ".":
+        return day_first, None
+    parts = ", ".join(f"max(CAST(split_part(text, '{separator}', {i}) AS INTEGER))" for i in (1, 2))
+    first, second = con.execute(f"SELECT {parts} FROM ({texts})").fetchall()[0]
+    if first > 12 and second > 12:
+        return day_first, "some values fit day-first only and others month-first only, so it mixes the two"
+    if first > 12 or second > 12:
+        return (day_first if first > 12 else month_first), None
+    return day_first, (
+        "day-first and month-first both fit every value. Say which with time_format (--time-format), such as "
+        "'%d/%m/%Y %H:%M' or '%m/%d/%Y %I:%M:%S %p'"
+    )
+
+
+def _unix(con: Any, relation: str, number: str) -> tuple[str, str | None]:
+    """SQL of the microseconds of Unix numbers in the unit of most, and what is wrong."""
+    units = " ".join(
+        f"WHEN n >= {_UNIX_FROM * u} AND n < {_UNIX_TO * u} THEN '{name}'" for name, u in _UNIX_UNITS.items()
+    )
+    found = con.execute(
+        f"SELECT CASE {units} END AS unit, count(*) FROM (SELECT {number} AS n FROM {relation}) "
+        "WHERE n IS NOT NULL AND NOT isnan(n) GROUP BY unit ORDER BY count(*) DESC, unit"
+    ).fetchall()
+    known = [name for name, _ in found if name is not None]
+    if not known:
+        wrong = (
+            "its numbers are no Unix seconds, milliseconds or microseconds from 1980 to 2100. Hours, days and dates "
+            "without separators need time_format (--time-format), such as '%Y%m%d%H%M'"
+        )
+        return "CAST(NULL AS BIGINT)", wrong if found else None
+    unit = _UNIX_UNITS[known[0]]
+    inside = f"({number}) >= {_UNIX_FROM * unit} AND ({number}) < {_UNIX_TO * unit}"
+    return f"CASE WHEN {inside} THEN CAST(floor(({number}) * {1_000_000 // unit}) AS BIGINT) END", None
+
+
+def _as_text(column: str, kind: str) -> str:
+    if _FLOAT.match(kind):
+        return f"CASE WHEN {column} = trunc({column}) THEN CAST(TRY_CAST({column} AS HUGEINT) AS VARCHAR) END"
+    return f"CAST({column} AS VARCHAR)"
+
+
+def _missing(column: str, kind: str) -> str:
+    if _TEXT.match(kind):
+        return f"{column} IS NULL OR regexp_full_match(lower(trim(CAST({column} AS VARCHAR))), {MISSING_PATTERN})"
+    return f"{column} IS NULL OR isnan({column})" if _FLOAT.match(kind) else f"{column} IS NULL"
+
+
+def _shape(column: str) -> str:
+    """SQL: a value with every digit a 9 and every letter an A, other signs than those of times a question mark."""
+    shape = f"left(trim(CAST({column} AS VARCHAR)), 40)"
+    for pattern, sign in ((r"\p{Nd}", "9"), (r"\p{L}", "A"), (r"[^9A :/.,+T-]", "?")):
+        shape = f"regexp_replace({shape}, {quoted_text(pattern)}, '{sign}', 'g')"
+    return shape
+
+
+def _matches(text: str, pattern: str) -> str:
+    return f"regexp_matches({text}, {quoted_text(pattern)})"
+
+
+def _any_of(text: str, shapes: Iterable[str]) -> str:
+    """SQL: whether a text has one of these shapes."""
+    # One digit or two in days, months and hours: a column has both, and fewer patterns match faster.
+    escaped = (re.sub(r"(?<![:9])99?(?!9)", "<>", re.escape(shape)) for shape in shapes)
+    patterns = dict.fromkeys(one.replace("9", "[0-9]").replace("<>", "[0-9]{1,2}") for one in escaped)
+    return f"regexp_full_match({text}, {quoted_text('|'.join(patterns))})"
+
+
+def _shapes(con: Any, relation: str, text: str) -> Counter[str]:
+    """The shapes of all texts: how many have each, those of the first rows together.
+
+    Matching takes a quarter of the time of making a shape, so shapes are made of the first texts, and of those that
+    look otherwise.
+    """
+    shape = f"translate({text}, '0123456789', '9999999999')"
+    grouped = f"GROUP BY shape ORDER BY count(*) DESC, shape LIMIT {_MOST_SHAPES}"
+    present = f"{text} IS NOT NULL AND NOT regexp_full_match(lower({text}), {MISSING_PATTERN})"
+    first = f"(SELECT * FROM {relation} LIMIT {_FIRST_ROWS})"
+    seen = Counter(
+        dict(con.execute(f"SELECT {shape} AS shape, count(*) FROM {first} WHERE {present} {grouped}").fetchall())
+    )
+    usual = [one for one in seen if _Shape.of(one) is not None]
+    if usual:
+        present = f"{text} IS NOT NULL AND NOT {_any_of(text, usual)}"
+    others = con.execute(f"SELECT {shape} AS shape, count(*) FROM {relation} WHERE {present} {grouped}").fetchall()
+    return Counter({one: seen[one] for one in usual}) + Counter(dict(others))
+
+
+def _check_zone(con: Any, timezone: str) -> None:
+    names = [row[0] for row in con.execute("SELECT name FROM pg_timezone_names()").fetchall()]
+    if timezone not in names:
+        raise ParameterError(f"There is no time zone {timezone!r}.{did_you_mean(timezone, names)}")
