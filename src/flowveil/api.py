@@ -71,21 +71,33 @@ def describe(
     protect: str | Sequence[str] | None = None,
     max_suppressed: float = 0.1,
     hierarchy: str | None = None,
+    time: str | None = None,
+    every: str | None = None,
     **reading: Any,
 ) -> Description:
-    """What is in the data, and how much of it is safe already. Internal: counted from raw data, not for publication.
+    """What is in the data, how much of it is safe already, and what methods would give. Internal: not for publication.
 
     Args:
         source: flows, or trips in any form `read_trips` takes.
         k: what safety is held against.
         protect: what the floor and the advice are for; by default people where persons are known, else trips.
         max_suppressed: share that may be suppressed, for the floor and the advice.
-        hierarchy: ``h3`` or ``halves``: the tree that the floor is that of; by default that of TwinCut.
+        hierarchy: ``h3`` or ``halves``: the tree of the floor and the estimates; by default those of the
+            methods themselves.
+        time: column of the time, to estimate what folding it would give.
+        every: step of time that is folded; ``hour`` by default.
         **reading: how to read the trips; see `read_trips`.
     """
     from flowveil.experiments.description import describe_flows
 
-    flows = source if isinstance(source, Flows) else read_trips(source, **reading)
+    if every is not None and time is None:
+        raise ParameterError("every is a step of time. Hint: give time (--time COLUMN) with it.")
+    if isinstance(source, Flows):
+        flows = source
+    elif time is not None:
+        flows = read_slices(source, time=time, every=every or "hour", **reading).folded()
+    else:
+        flows = read_trips(source, **reading)
     return describe_flows(flows, k=k, protect=protect, max_suppressed=max_suppressed, hierarchy=hierarchy)
 
 
