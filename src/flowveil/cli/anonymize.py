@@ -90,7 +90,7 @@ class _Anonymize(GroupedCommand):
         "Protection": ("--k-population", "--l", "--yes-k-below-3", "--population-only"),
         "Method": ("--option", "--seed", "--same-zones", "--hierarchy", "--context", "--zones-of", "--new-map-at"),
         "Slices": (
-            "--by", "--by-many", "--time", "--every", "--total", "--common-zones", "--fold-time",
+            "--by", "--by-many", "--time", "--every", "--during", "--total", "--common-zones", "--fold-time",
             "--accept-differencing", "--workers",
         ),
         "What it is about": ("--title", "--source", "--period", "--licence", "--contact"),
@@ -186,7 +186,9 @@ def anonymize(output: Output, source: str, **given: Any) -> None:
     how = reading_of(given)
     if wanted.zones_of is not None:
         how = reading_like(wanted.zones_of, how)
-    if not slices.asked_for:
+    if slices.during is not None:
+        how |= slices.one_step()
+    if slices.during is not None or not slices.asked_for:
         with output.working("Reading") as progress:
             flows = read_trips(source, progress=progress, **how)
         release = publish_one(output, flows, wanted.out, asked, writing=writing, internal_report=wanted.internal_report)

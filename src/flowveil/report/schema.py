@@ -188,6 +188,7 @@ def _parameters(*, sliced: bool, noisy: bool, folded: bool) -> Schema:
         "person_case": {"enum": ["fold", "keep"]},
         "resolution": _or_null({**_COUNT, "maximum": MAX_RESOLUTION}),
         "skip_unknown": _FLAG,
+        "during": {**_TEXT, "pattern": r"^\d{4}-\d{2}(-\d{2})?$"},
         "time_format": {**_TEXT, "maxLength": 120},
         "timezone": {**_TEXT, "pattern": r"^[A-Za-z0-9_+/-]{1,64}$"},
         "within": _or_null(_TEXT),

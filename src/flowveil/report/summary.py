@@ -185,7 +185,7 @@ def command(
         words += ["--lookup", parameters["lookup"]]
     if parameters.get("person_case") == "keep":
         words += ["--person-case", "keep"]
-    for name in ("time_format", "timezone"):
+    for name in ("time_format", "timezone", "during"):
         if parameters.get(name) is not None:
             words += [f"--{name.replace('_', '-')}", parameters[name]]
     if parameters.get("partition_columns"):

@@ -102,6 +102,36 @@ def _differences(folder: Path, report: Mapping[str, Any]) -> Iterator[str]:
                     yield f"{name}: is not what the tables come to"
 
 
+def check_series_page(place: Path, index: Mapping[str, Any]) -> Iterator[str]:
+    """Compare index.json and the page of a series, byte by byte, where this version made them.
+
+    Args:
+        place: the folder of a series whose index and totals hold.
+        index: the content of its index.json.
+    """
+    if index["version"] != __version__:
+        return
+    import pyarrow.parquet as pq
+
+    from flowveil.report.series import render_series
+
+    if (place / "index.json").read_text(encoding="utf-8") != _series_text(index):
+        yield "index.json: its text is not written as a series writes it"
+    tables = ("flows.parquet", "zones.parquet")
+    steps = {
+        entry["step"]: tuple(
+            pq.read_table(place / entry["step"] / n, partitioning=None, memory_map=False) for n in tables
+        )
+        for entry in index["steps"]
+    }
+    if (place / "index.html").read_bytes() != render_series(index, steps).encode():
+        yield "index.html: is not the page that the steps come to"
+
+
+def _series_text(index: Mapping[str, Any]) -> str:
+    return json.dumps(index, sort_keys=True, indent=2, ensure_ascii=False) + "\n"
+
+
 def _strange_words(report: Mapping[str, Any]) -> Iterator[str]:
     """Of the texts that are not from the tables or the program, only such as a release can have."""
     from flowveil.errors import ParameterError
