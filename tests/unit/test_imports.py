@@ -39,6 +39,7 @@ LAYERS = (
     ("measures",),
     ("disclosure",),
     ("anonymization",),
+    ("audit",),
     ("verify",),
     ("report",),
     ("publish",),

@@ -15,6 +15,7 @@ from flowveil.flows import Flows
 from flowveil.progress import lines_every
 from flowveil.reading import Reading
 from flowveil.slices import SlicedFlows, check_slice_columns
+from flowveil.zoning.steps import flows_during
 
 #: The module of each engine, by the name users give.
 ENGINES: dict[str, str] = {"duckdb": "flowveil.engines.duckdb"}
@@ -55,7 +56,10 @@ def read_flows(
         ParameterError: there is no such engine, or nothing to read at the path.
         DataError: the table cannot be used; the message has all problems found.
     """
-    return load_engine(engine)(source, reading, progress=progress or lines_every("Reading"))
+    read = load_engine(engine)(source, reading, progress=progress or lines_every("Reading"))
+    if reading.during is None:
+        return read
+    return SlicedFlows((), ((),), (flows_during(read, reading.during),))
 
 
 def read_trips(
@@ -69,6 +73,10 @@ def read_trips(
     person: str | None = None,
     weight: str | None = None,
     trips: str | None = None,
+    time: str | None = None,
+    during: str | None = None,
+    time_format: str | None = None,
+    timezone: str | None = None,
     zones: Any = None,
     within: Any = None,
     max_dropped: float = 0.05,
@@ -112,6 +120,9 @@ def read_trips(
             says that there is none. Weights are summed in steps of 2**-20.
         trips: column that says how many trips a row stands for; without it a row is one trip. Never guessed, like the
             weight.
+        time: column of the time, together with ``during``.
+        during: read the trips of this month (``2024-01``) or day (``2024-01-31``) alone.
+        time_format, timezone: how times are read; see `read_slices`.
         zones: a map of the user's own whose zones are the tiles, instead of H3 cells: what `read_zones` returns, or
             what it takes. The ends are then codes of its zones, or, where the map has outlines, coordinates: a point on
             a border belongs to the zone with the smallest code, rows with a point in no zone are left out and counted.
@@ -148,6 +159,10 @@ def read_trips(
         person=person,
         weight=weight,
         trips=trips,
+        time=time,
+        during=during,
+        time_format=time_format,
+        timezone=timezone,
         zones=zones,
         within=within,
         max_dropped=max_dropped,
