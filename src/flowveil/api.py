@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from flowveil.experiments.study import Study
     from flowveil.methods.twin_trees import Goal
     from flowveil.methods.twincut import FrontierPoint
+    from flowveil.release.frozen import FrozenMap
     from flowveil.sources.gps import Prepared
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "compare",
     "describe",
     "flows_table",
+    "freeze",
     "frontier",
     "measure",
     "picture",
@@ -253,6 +255,24 @@ def reconstruct(release: str | PathLike[str], zones: Any, *, out: str | PathLike
     return table
 
 
+def freeze(release: str | PathLike[str], *, out: str | PathLike[str] | None = None) -> FrozenMap:
+    """The zones of a published release, without its counts, for releases that are to have the same ones.
+
+    Args:
+        release: the folder; its published files are enough.
+        out: also write them into this Parquet file.
+
+    Returns:
+        What ``anonymize(..., zones_of=...)`` takes, as it takes the folder or the file.
+    """
+    from flowveil.release.frozen import FrozenMap
+
+    frozen = FrozenMap.of(named_path(release, what="the release"))
+    if out is not None:
+        frozen.write(named_path(out, what="the frozen map"))
+    return frozen
+
+
 def verify_folder(
     directory: str | PathLike[str],
     *,
@@ -260,6 +280,7 @@ def verify_folder(
     expect: Mapping[str, Any] | None = None,
     unread: list[str] | None = None,
     strict: bool = False,
+    zones_of: Any = None,
     **reading: Any,
 ) -> list[str]:
     """Recount a release folder from its files and the raw input.
@@ -273,6 +294,7 @@ def verify_folder(
             wrote it.
         strict: whether it is a finding that something could not be compared: the lines of ``unread``, and that another
             version made the release, which alone could make its page, its texts and its text exports again.
+        zones_of: the earlier release whose zones this one says it has: its folder, or the frozen map.
         **reading: how to read them, where it should differ from what the release's report says.
 
     Returns:
@@ -307,7 +329,7 @@ def verify_folder(
         flows: Flows | SlicedFlows = sliced.folded()
     else:
         flows = sliced if recorded.get("slices") is not None else sliced.whole
-    findings = verify_release(folder, flows, expect=expect, unread=unread, strict=strict)
+    findings = verify_release(folder, flows, expect=expect, unread=unread, strict=strict, zones_of=zones_of)
     return [*findings, FOLDED] if findings and folds else findings
 
 

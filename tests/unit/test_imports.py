@@ -41,6 +41,7 @@ LAYERS = (
     ("verify",),
     ("report",),
     ("publish",),
+    ("series",),
     ("experiments",),
     ("tabular",),
 )  # fmt: skip

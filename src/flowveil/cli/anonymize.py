@@ -17,6 +17,7 @@ from flowveil.cli.options import (
     listed,
     method_options,
     reading,
+    reading_like,
     reading_of,
     slicing,
     taken,
@@ -26,6 +27,8 @@ from flowveil.cli.released import publish_one, publish_slices
 from flowveil.errors import ParameterError
 from flowveil.guarantee import UNITS
 from flowveil.methods import METHODS, Method, find_method
+from flowveil.release.frozen import FrozenMap
+from flowveil.series.loss import NEW_MAP_AT
 
 #: What is asked of every cell, by the names of the library and of the command line.
 _THRESHOLDS = {"k": "--k", "protect": "--protect", "max_suppressed": "--max-suppressed"}
@@ -41,6 +44,8 @@ class _Wanted:
     method: str | None
     options: Sequence[str]
     hierarchy: str | None
+    zones_of: str | None
+    new_map_at: float
     seed: int | None
     formats: Sequence[str]
     basemap: str | None
@@ -74,7 +79,7 @@ class _Anonymize(GroupedCommand):
         ),
         "Input": (),
         "Protection": ("--k-population", "--l", "--yes-k-below-3", "--population-only"),
-        "Method": ("--option", "--seed", "--same-zones", "--hierarchy", "--context", "--zones-of"),
+        "Method": ("--option", "--seed", "--same-zones", "--hierarchy", "--context", "--zones-of", "--new-map-at"),
         "Slices": (
             "--by", "--by-many", "--time", "--every", "--total", "--common-zones", "--fold-time",
             "--accept-differencing", "--workers",
@@ -95,6 +100,20 @@ class _Anonymize(GroupedCommand):
 )
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Option of the method (repeatable).")
 @hierarchy
+@click.option(
+    "--zones-of",
+    type=PLACE,
+    metavar="EARLIER",
+    help="Publish over the zones of an earlier release (its folder, or a map that freeze wrote).",
+)
+@click.option(
+    "--new-map-at",
+    type=float,
+    default=NEW_MAP_AT,
+    show_default=True,
+    metavar="SHARE",
+    help="With --zones-of: advise a new map from this loss on.",
+)
 @click.option(
     "--protect",
     multiple=True,
@@ -150,10 +169,14 @@ def anonymize(output: Output, source: str, **given: Any) -> None:
     asked = _asked(wanted, slices, {name: given.pop(name) for name in _THRESHOLDS})
     writing = wanted.check(internal=(wanted.internal_report, slices.internal_profile))
     how = reading_of(given)
+    if wanted.zones_of is not None:
+        how = reading_like(wanted.zones_of, how)
     if not slices.asked_for:
         with output.working("Reading") as progress:
             flows = read_trips(source, progress=progress, **how)
-        publish_one(output, flows, wanted.out, asked, writing=writing, internal_report=wanted.internal_report)
+        release = publish_one(output, flows, wanted.out, asked, writing=writing, internal_report=wanted.internal_report)
+        if wanted.zones_of is not None:
+            _say_loss(output, release, wanted.new_map_at)
         return
     slices.check()
     if slices.fold_time:
@@ -168,6 +191,16 @@ def anonymize(output: Output, source: str, **given: Any) -> None:
     publish_slices(output, sliced, wanted.out, slices, asked, writing)
 
 
+def _say_loss(output: Output, release: Any, new_map_at: float) -> None:
+    from flowveil.series.loss import loss_against_best
+
+    if output.quiet:
+        return
+    with output.working("Measuring against the best map"):
+        loss = loss_against_best(release)
+    output.say(*(["There is no better map of these trips."] if loss is None else loss.in_words(new_map_at)))
+
+
 def _cut_by_matrix(slices: SliceOptions, source: str, chosen: str | None) -> SliceOptions:
     """Several matrices of an OMX file become slices, unless trips are cut otherwise or one is chosen."""
     if slices.by or not source.casefold().endswith(".omx") or not Path(source).is_file():
@@ -180,6 +213,8 @@ def _cut_by_matrix(slices: SliceOptions, source: str, chosen: str | None) -> Sli
 
 def _asked(wanted: _Wanted, slices: SliceOptions, thresholds: dict[str, Any]) -> dict[str, Any]:
     """What the library is asked for: the method, its options and the thresholds."""
+    if wanted.zones_of is not None:
+        return _asked_of_zones(wanted, thresholds)
     name = wanted.method or ("odkanon" if slices.common_zones else "paircut" if slices.fold_time else "twincut")
     on_tree = {} if wanted.hierarchy is None else {"hierarchy": wanted.hierarchy}
     method, parsed = find_method(name), method_options(name, wanted.options)
@@ -189,6 +224,14 @@ def _asked(wanted: _Wanted, slices: SliceOptions, thresholds: dict[str, Any]) ->
     if method.promises != "k":
         return {"method": name, **on_tree, **parsed}
     return {"method": name, **on_tree, **thresholds, "protect": thresholds["protect"] or None, **parsed}
+
+
+def _asked_of_zones(wanted: _Wanted, thresholds: dict[str, Any]) -> dict[str, Any]:
+    """The same where the zones are those of an earlier release: there is no method, and it has no options."""
+    if wanted.options:
+        raise ParameterError("--option is for a method, and --zones-of has none. Hint: leave it out.")
+    chosen = {"method": wanted.method, "hierarchy": wanted.hierarchy, "zones_of": FrozenMap.of(wanted.zones_of)}
+    return {**chosen, **thresholds, "protect": thresholds["protect"] or None}
 
 
 def _refuse_thresholds(method: Method) -> None:

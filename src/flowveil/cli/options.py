@@ -117,6 +117,15 @@ def reading_of(given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
+def reading_like(zones_of: str, how: dict[str, Any]) -> dict[str, Any]:
+    """How to read trips for the zones of an earlier release: as that one was read, where nothing else is said."""
+    from flowveil.release.frozen import FrozenMap
+
+    about = FrozenMap.of(zones_of).about
+    like = {"resolution": about["resolution"], "same_zones": about["same_zones"]}
+    return {**{name: value for name, value in like.items() if value}, **how}
+
+
 hierarchy = click.option(
     "--hierarchy",
     metavar="|".join(HIERARCHIES),

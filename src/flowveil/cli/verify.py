@@ -29,6 +29,9 @@ from flowveil.guarantee import UNITS
     help="Fail where something cannot be compared, because another version of flowveil or of a library wrote it.",
 )
 @click.option(
+    "--zones-of", type=PLACE, metavar="EARLIER", help="The release, or frozen map, whose zones this one says it has."
+)
+@click.option(
     "--certificate",
     "certificates",
     multiple=True,
@@ -51,10 +54,17 @@ def verify(output: Output, directory: str, against: str, strict: bool, **given: 
     certificates, date = given.pop("certificates"), given.pop("certificate_date")
     _check_certificates(certificates, directory)
     expect = {name: given.pop(name) for name in ("k", "protect", "k_population", "l")}
+    zones_of = given.pop("zones_of")
     unread: list[str] = []
     with output.working("Recounting"):
         findings = verify_folder(
-            directory, against=against, expect=expect, unread=unread, strict=strict, **reading_of(given)
+            directory,
+            against=against,
+            expect=expect,
+            unread=unread,
+            strict=strict,
+            zones_of=zones_of,
+            **reading_of(given),
         )
     note = None if strict else not_compared(Path(directory))
     case = given["person_case"]

@@ -126,7 +126,8 @@ def _begin_document(draft: Draft, document: str) -> Draft:
 
 
 def _check_draft(release: Publishable, draft: Path, directory: Place) -> None:
-    findings = verify_release(draft, release.input, law=False)
+    frozen = next((part.plan.frozen for _, part in release.parts), None)
+    findings = verify_release(draft, release.input, law=False, zones_of=frozen)
     if findings:
         raise GuaranteeError(
             f"The release for '{directory}' was written and read back, but a recount contradicts it; "

@@ -9,6 +9,7 @@ that the page was made for, and the reader is asked before it is asked.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -102,6 +103,7 @@ def _templates() -> Environment:
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": True, "allow_nan": False}
     # Style and scripts of our own.
     made.globals["asset"] = lambda name: Markup(asset(name))
+    made.globals["map_module"] = lambda: Markup(map_module())
     return made
 
 
@@ -109,6 +111,22 @@ def _templates() -> Environment:
 def asset(name: str) -> str:
     """A file of the folder ``page`` beside this module."""
     return (files("flowveil.report") / "page" / name).read_text(encoding="utf-8")
+
+
+#: The parts of the map's script, each after those that it imports.
+_MAP_PARTS = ("geometry", "scale", "model", "colours", "panel", "tables", "draw", "slices", "views", "mount")
+_IMPORT = re.compile(r'^import \{[^}]*\} from "\./[a-z]+\.mjs";\n', re.M)
+_EXPORT = re.compile(r"^export (?=const |function )", re.M)
+
+
+@cache
+def map_module() -> str:
+    """The script of the maps as one JavaScript module that imports nothing and exports ``mount(element, data)``.
+
+    A page from a file cannot import, so its script has to be one text; a server can send the same text as map.js.
+    """
+    parts = (asset(f"map/{name}.mjs") for name in _MAP_PARTS)
+    return "\n".join(_EXPORT.sub("", _IMPORT.sub("", part)) for part in parts) + "\nexport { mount };\n"
 
 
 def host(url: str) -> str:

@@ -222,6 +222,8 @@ def maps_part(
         boxes=report.get("boxes") is not None,
         **({} if max_flows is None else {"max_flows": max_flows}),
     )
+    if is_noisy(report):
+        view["missing"] = "none, or too few after the noise"
     if basemap:
         view["background"] = {"url": basemap, "maxZoom": 19}
     most = min(500, len(view["flows"]["origin"]))
@@ -231,6 +233,7 @@ def maps_part(
         drawn=view["frame"] is not None,
         introduction=list(_introduction(report, view)),
         colours=_colours(view),
+        named=any("name" in view["layers"][end] for end in ENDS),
         most=most,
         shown=min(200, most),
         server=host(basemap) if basemap else None,
@@ -264,9 +267,10 @@ def _introduction(report: Mapping[str, Any], view: Mapping[str, Any]) -> Iterato
             yield f"The page holds the {number(n)} largest of {number(view['count'][name])} {what}."
 
 
+#: The first is what a page begins with: zones differ in size, and a large one has more trips for that alone.
 _COLOURS = (
-    ("volume", "volume"),
     ("density", "volume per km²"),
+    ("volume", "volume"),
     ("tiles", "size (possible tiles in the zone)"),
     ("level", "level (resolution)"),
 )

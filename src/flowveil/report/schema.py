@@ -30,6 +30,7 @@ _TEXTS: Schema = {"type": "array", "items": _TEXT}
 _FLAG: Schema = {"type": "boolean"}
 _NUMBER: Schema = {"type": "number"}
 _COUNT: Schema = {"type": "integer", "minimum": 0}
+_SHA256: Schema = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
 _SHARE: Schema = {"type": "number", "minimum": 0, "maximum": 1}
 #: Options are numbers of the user's own; larger ones, up or down, are none of a run.
 _LARGEST_OPTION = 10**12
@@ -202,6 +203,7 @@ def _parameters(*, sliced: bool, noisy: bool, folded: bool) -> Schema:
             "k_population": _or_null(_NUMBER),
             "l": {"type": ["integer", "null"], "minimum": 1},
             "max_suppressed": _SHARE,
+            "zones_of": _SHA256,
             "confirmed": {"type": "array", "items": {"enum": list(CONFIRMATIONS)}, "uniqueItems": True},
             "protect": {"type": "array", "items": {"enum": list(UNITS)}},
         }

@@ -164,7 +164,8 @@ def command(
 
     Made from the published parameters, so it reveals nothing that they do not.
     """
-    words = ["flowveil", "anonymize", "INPUT", "--method", method]
+    chosen = ["--zones-of", "EARLIER"] if parameters.get("zones_of") else ["--method", method]
+    words = ["flowveil", "anonymize", "INPUT", *chosen]
     for name in ("k", "k_population", "l", "max_suppressed", "resolution", "within", "max_dropped", "hierarchy"):
         if parameters.get(name) is not None:
             words += [f"--{name.replace('_', '-')}", str(parameters[name])]
