@@ -20,12 +20,14 @@ from flowveil.api import (
     frontier,
     picture,
     prepare,
+    publish_series,
     read_slices,
     read_trips,
     read_zones,
     reconstruct,
     run_study,
     verify_folder,
+    verify_series,
 )
 from flowveil.errors import (
     DataError,
@@ -83,10 +85,12 @@ __all__ = [
     "limits",
     "picture",
     "prepare",
+    "publish_series",
     "read_slices",
     "read_trips",
     "read_zones",
     "reconstruct",
     "run_study",
     "verify_folder",
+    "verify_series",
 ]

@@ -38,6 +38,7 @@ LAYERS = (
     ("measures",),
     ("disclosure",),
     ("anonymization",),
+    ("audit",),
     ("verify",),
     ("report",),
     ("publish",),

@@ -27,6 +27,7 @@ from flowveil.cli import (
     picture,
     prepare,
     reconstruct,
+    series,
     study,
     tabular,
     verify,
@@ -53,6 +54,7 @@ cli.add_command(verify.verify)
 cli.add_command(picture.picture)
 cli.add_command(reconstruct.reconstruct)
 cli.add_command(freeze.freeze)
+cli.add_command(series.series)
 cli.add_command(prepare.prepare)
 cli.add_command(tabular.tabular)
 

@@ -16,6 +16,7 @@ from flowveil.progress import lines_every
 from flowveil.reading import Reading
 from flowveil.reading.options import SliceOptions, TripOptions, refuse_unknown
 from flowveil.slices import SlicedFlows, check_slice_columns
+from flowveil.zoning.steps import flows_during
 
 #: The module of each engine, by the name users give.
 ENGINES: dict[str, str] = {"duckdb": "flowveil.engines.duckdb"}
@@ -56,7 +57,10 @@ def read_flows(
         ParameterError: there is no such engine, or nothing to read at the path.
         DataError: the table cannot be used; the message has all problems found.
     """
-    return load_engine(engine)(source, reading, progress=progress or lines_every("Reading"))
+    read = load_engine(engine)(source, reading, progress=progress or lines_every("Reading"))
+    if reading.during is None:
+        return read
+    return SlicedFlows((), ((),), (flows_during(read, reading.during),))
 
 
 def read_trips(
@@ -91,6 +95,9 @@ def read_trips(
             says that there is none. Weights are summed in steps of 2**-20.
         trips: column that says how many trips a row stands for; without it a row is one trip. Never guessed, like the
             weight.
+        time: column of the time, together with ``during``.
+        during: read the trips of this month (``2024-01``) or day (``2024-01-31``) alone.
+        time_format, timezone: how times are read; see `read_slices`.
         zones: a map of the user's own whose zones are the tiles, instead of H3 cells: what `read_zones` returns, or
             what it takes. The ends are then codes of its zones, or, where the map has outlines, coordinates: a point on
             a border belongs to the zone with the smallest code, rows with a point in no zone are left out and counted.

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from typing import Any, TypedDict
 
 
-class TripOptions(TypedDict, total=False):
-    """What `flowveil.read_trips` takes; its documentation says what each means."""
-
+class _Options(TypedDict, total=False):
     resolution: int
     origin: str | Sequence[str] | None
     destination: str | Sequence[str] | None
@@ -28,17 +26,23 @@ class TripOptions(TypedDict, total=False):
     lookup: str | None
     wide: bool
     remote: bool
-
-
-class SliceOptions(TripOptions, total=False):
-    """What `flowveil.read_slices` takes beside them."""
-
-    by: str | Sequence[str]
     time: str | None
-    every: str | None
-    by_many: bool
     time_format: str | None
     timezone: str | None
+
+
+class TripOptions(_Options, total=False):
+    """What `flowveil.read_trips` takes; its documentation says what each means."""
+
+    during: str | None
+
+
+class SliceOptions(_Options, total=False):
+    """What `flowveil.read_slices` takes."""
+
+    by: str | Sequence[str]
+    every: str | None
+    by_many: bool
 
 
 def refuse_unknown(given: TripOptions | SliceOptions, allowed: Any) -> None:

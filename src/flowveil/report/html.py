@@ -15,11 +15,14 @@ import pyarrow as pa
 from flowveil.errors import ParameterError
 from flowveil.guarantee import ALL_UNITS, UNITS
 from flowveil.measures import MEASURES
-from flowveil.report.document import Part, fill, host, number, page
+from flowveil.report.about import described, title
+from flowveil.report.document import Part, fill, host, number, page, sensible
 from flowveil.report.maps import ENDS, map_of_release
 from flowveil.report.noise import figures_of_noise, is_noisy, promise_of_noise, rows_of_noise
+from flowveil.report.places import distance_in_words, share_known_within, typical_radius_m
 from flowveil.report.sizes import BASES, distribution_part
 from flowveil.report.slices import overview, short_number, slices_part
+from flowveil.report.story import left_out, sentence, sides
 from flowveil.report.times import times_part
 from flowveil.times import TIME_COLUMNS
 
@@ -74,6 +77,7 @@ def render(
     """
     parts = [protection_part(report), measures_part(report), parameters_part(report)]
     basemap = tile_server(report.get("basemap"))
+    shown = flows
     if flows is not None and zones is not None:
         shown = flows
         if report.get("slices"):
@@ -83,6 +87,8 @@ def render(
         most = _COMPACT_FLOWS if compact else None
         parts.insert(0, maps_part(_as_mapped(report), shown, zones, basemap, max_flows=most))
         parts.insert(2, distribution_part(report, flows, zones))
+        if shown is not None and not is_noisy(report):
+            parts.insert(1, utility_part(report, shown, zones))
         if side_by_side is not None:
             from flowveil.report.side_by_side import side_by_side_part
 
@@ -96,9 +102,9 @@ def render(
     if compact:
         parts = [part for part in parts if part.name in ("maps", "measures")]
     return page(
-        title=f"Release report: {report['method']}, {short_promise(report)}",
-        heading=f"Origin-destination matrix, {promise(report)}",
-        **top(report),
+        title=f"{title(report)} ({short_promise(report)})",
+        heading=title(report),
+        **top(report, shown, zones),
         parts=parts,
         footer=_FOOTER,
         basemap=basemap,
@@ -138,16 +144,26 @@ def tile_server(given: str | None) -> str | None:
 # ---- the top -----------------------------------------------------------------------------------------------------
 
 
-def top(report: Mapping[str, Any]) -> dict[str, Any]:
-    """What stands between the heading and the sections, for `flowveil.report.document.page`."""
-    zones = "zones that do not overlap" if report["homogeneous"] else "zones that may overlap"
+def top(report: Mapping[str, Any], flows: pa.Table | None = None, zones: pa.Table | None = None) -> dict[str, Any]:
+    """What stands between the heading and the sections, for `flowveil.report.document.page`.
+
+    Args:
+        report: the data of report.json.
+        flows, zones: the published tables; of slices, their sum.
+    """
+    kind = "zones that do not overlap" if report["homogeneous"] else "zones that may overlap"
     if report.get("boxes") is not None:
-        zones = "boxes that overlap"
+        kind = "boxes that overlap"
+    protected, not_protected, rest = sides(report["statement"])
     return {
+        "story": sentence(report, flows, zones),
+        "about": described(report["about"]),
         "method": report["method"],
-        "lead": f"{zones}, written by flowveil {report['version']}.",
+        "lead": f"{promise(report)}, {kind}, written by flowveil {report['version']}.",
         "notices": _notices(report),
-        "figures": _figures(report),
+        "sides": [("Protected", "good", protected), ("Not protected", "warn", not_protected)],
+        "to_read": rest,
+        "figures": _figures(report, flows, zones),
     }
 
 
@@ -176,13 +192,13 @@ def promise(report: Mapping[str, Any]) -> str:
 
 
 def _notices(report: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What a reader must know before anything else: whether people are protected, and whether counts are noisy."""
-    heads = ("Not protected: people", "Not protected: participants", "Not protected: the list of zones", "Noisy:")
+    """What a reader must know before anything else: that counts are noisy. What is not protected has a place beside."""
+    heads = ("Noisy:", "Not protected: the list of zones")
     said = (line.partition(":") for line in report["statement"] if line.startswith(heads))
     return [(head, rest) for head, _, rest in said]
 
 
-def _figures(report: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def _figures(report: Mapping[str, Any], flows: pa.Table | None, zones: pa.Table | None) -> list[tuple[str, str, str]]:
     """The numbers that matter most: name, value, what it means."""
     if is_noisy(report):
         return [(name, number(value), note) for name, value, note in figures_of_noise(report)]
@@ -200,9 +216,13 @@ def _figures(report: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         ),
         ("Suppressed", _measure(report, basis, "suppressed_share"), f"of the {basis}"),
     ]
+    radius = None if flows is None or zones is None else typical_radius_m(flows, zones)
+    if radius is not None:
+        half = "radius of the zone of a typical trip end"
+        entries.append(("Places known to about", distance_in_words(radius), half))
     if distance is not None:
-        far = f"{distance:,.0f} m" if distance < 10_000 else f"{distance / 1000:,.0f} km"
-        entries.append(("Trip ends moved by", far, "on average, to the centre of their zone"))
+        moved = "mean distance from an input tile to its zone, centre to centre"
+        entries.append(("Moved beyond the input", distance_in_words(distance), moved))
     return entries
 
 
@@ -288,7 +308,7 @@ def _colours(view: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def protection_part(report: Mapping[str, Any]) -> Part:
-    """What is and what is not protected, the guarantee, and who else is hidden."""
+    """The guarantee in numbers, and who else is hidden."""
     guarantee = report["guarantee"]
     heads, rows = ("Differential privacy", "value"), []
     if is_noisy(report):
@@ -298,7 +318,6 @@ def protection_part(report: Mapping[str, Any]) -> Part:
         rows = [(unit.title, _threshold(guarantee, name)) for name, unit in ALL_UNITS.items() if name in guarantee]
     content = fill(
         "protection.html",
-        said=[(_KINDS.get(line.partition(":")[0], ""), *line.partition(":")) for line in report["statement"]],
         heads=heads,
         rows=rows,
         cross_check=[
@@ -306,11 +325,7 @@ def protection_part(report: Mapping[str, Any]) -> Part:
             for row in report.get("cross_check", ())
         ],
     )
-    return Part("protection", "What is and what is not protected", content)
-
-
-#: How lines of the statement are marked.
-_KINDS = {"Protected": "good", "Complete": "good", "Not protected": "warn", "Withheld": "warn"}
+    return Part("protection", "The guarantee", content)
 
 
 def _threshold(guarantee: Mapping[str, Any], unit: str) -> str:
@@ -329,6 +344,30 @@ def measures_part(report: Mapping[str, Any]) -> Part:
         reason=(report.get("withheld") or {}).get("reason"),
     )
     return Part("measures", "Measures", content)
+
+
+#: Radii, in metres, that planners ask for.
+_RADII = (500, 1000, 2000, 5000)
+
+
+def utility_part(report: Mapping[str, Any], flows: pa.Table, zones: pa.Table) -> Part:
+    """What the numbers are good for, in a planner's words, from the published tables and the report."""
+    shares = [(radius, share_known_within(flows, zones, radius)) for radius in _RADII]
+    known = [
+        (f"Both ends known within {distance_in_words(radius)}", f"{share:.0%}")
+        for radius, share in shares
+        if share is not None
+    ]
+    said = [f"{left_out(report).capitalize()}."]
+    loss = report["measures"]["trips"].get("reconstruction_loss")
+    if loss is not None:
+        # Trips that are too many in one pair are missing in another: half of the sum of differences is misplaced.
+        said.append(
+            f"Spread evenly back over the tiles of the input, about {loss / 2:.0%} of the trips are in another pair of "
+            "tiles than they were: for questions between single tiles these numbers are an estimate."
+        )
+    said.append("Between published zones the numbers are exact counts of the trips that are published.")
+    return Part("utility", "What it is good for", fill("utility.html", known=known, said=said))
 
 
 def parameters_part(report: Mapping[str, Any]) -> Part:
@@ -360,7 +399,7 @@ def _measure(report: Mapping[str, Any], basis: str, key: str) -> str:
     if key in (report.get("withheld") or {}).get("measures", {}).get(basis, ()):
         return "withheld"
     value = report["measures"][basis].get(key)
-    return f"{value:.2%}" if key == "suppressed_share" and value is not None else number(value)
+    return f"{value:.1%}" if key == "suppressed_share" and value is not None else sensible(value)
 
 
 def _value(value: Any) -> str:

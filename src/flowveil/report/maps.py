@@ -120,7 +120,7 @@ def map_of_release(
     tables, places, totals, count = {}, {}, {}, {}
     for end in ENDS:
         table = zones_of(zones, end)
-        at = _zone_of_flow(flows, table, end)
+        at = zone_of_flow(flows, table, end)
         weights: dict[str, Floats] = {
             **{b: flows[b].to_numpy().astype(np.float64) for b in bases},
             "cells": np.ones(len(flows)),
@@ -155,7 +155,8 @@ def zones_of(zones: pa.Table, end: str) -> pa.Table:
     return zones.filter(pc.is_in(zones["role"], value_set=pa.array([end, "both"])))
 
 
-def _zone_of_flow(flows: pa.Table, zones: pa.Table, end: str) -> NDArray[np.int64]:
+def zone_of_flow(flows: pa.Table, zones: pa.Table, end: str) -> NDArray[np.int64]:
+    """The number of the zone that each flow has at an end."""
     at: NDArray[np.int64] = pc.index_in(flows[f"{end}_zone"], value_set=zones["zone"].combine_chunks()).to_numpy()
     return at
 
@@ -163,7 +164,7 @@ def _zone_of_flow(flows: pa.Table, zones: pa.Table, end: str) -> NDArray[np.int6
 def volume_of(flows: pa.Table, zones: pa.Table, end: str, basis: str) -> Floats:
     """What starts, or ends, in each zone."""
     weights = flows[basis].to_numpy().astype(np.float64)
-    return np.bincount(_zone_of_flow(flows, zones, end), weights=weights, minlength=len(zones)).astype(np.float64)
+    return np.bincount(zone_of_flow(flows, zones, end), weights=weights, minlength=len(zones)).astype(np.float64)
 
 
 def _drawing_order(table: pa.Table, volume: NDArray[Any], most: int) -> NDArray[np.int64]:

@@ -370,4 +370,5 @@ def test_processes_change_nothing(by_sex, monkeypatch):
     assert one.keys == two.keys
     for a, b in zip(one.releases, two.releases, strict=True):
         assert np.array_equal(a.cells.trips, b.cells.trips)
-        assert b.plan.origin_zones.hierarchy is by_sex.origins
+        # Trees do not come back from the processes: all slices share the ones that were refined here.
+        assert b.plan.origin_zones.hierarchy is two.releases[0].input.origins
