@@ -42,8 +42,8 @@ from flowveil.errors import (
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
-from flowveil.limits import limits
 from flowveil.methods import METHODS, Method
+from flowveil.reading.limits import limits
 from flowveil.release.noisy import NoisyRelease
 from flowveil.release.plan import Plan, Suppression
 from flowveil.release.release import Release
