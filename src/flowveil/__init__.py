@@ -21,12 +21,14 @@ from flowveil.api import (
     frontier,
     picture,
     prepare,
+    publish_series,
     read_slices,
     read_trips,
     read_zones,
     reconstruct,
     run_study,
     verify_folder,
+    verify_series,
 )
 from flowveil.errors import (
     DataError,
@@ -41,8 +43,8 @@ from flowveil.errors import (
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
-from flowveil.limits import limits
 from flowveil.methods import METHODS, Method
+from flowveil.reading.limits import limits
 from flowveil.release.noisy import NoisyRelease
 from flowveil.release.plan import Plan, Suppression
 from flowveil.release.release import Release
@@ -85,10 +87,12 @@ __all__ = [
     "limits",
     "picture",
     "prepare",
+    "publish_series",
     "read_slices",
     "read_trips",
     "read_zones",
     "reconstruct",
     "run_study",
     "verify_folder",
+    "verify_series",
 ]

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from flowveil.methods.twin_trees import Goal
     from flowveil.methods.twincut import FrontierPoint
     from flowveil.release.frozen import FrozenMap
+    from flowveil.series.steps import Series
     from flowveil.sources.gps import Prepared
 
 __all__ = [
@@ -46,12 +47,14 @@ __all__ = [
     "measure",
     "picture",
     "prepare",
+    "publish_series",
     "read_slices",
     "read_trips",
     "read_zones",
     "reconstruct",
     "run_study",
     "verify_folder",
+    "verify_series",
     "zones_table",
 ]
 
@@ -70,21 +73,33 @@ def describe(
     protect: str | Sequence[str] | None = None,
     max_suppressed: float = 0.1,
     hierarchy: str | None = None,
+    time: str | None = None,
+    every: str | None = None,
     **reading: Any,
 ) -> Description:
-    """What is in the data, and how much of it is safe already. Internal: counted from raw data, not for publication.
+    """What is in the data, how much of it is safe already, and what methods would give. Internal: not for publication.
 
     Args:
         source: flows, or trips in any form `read_trips` takes.
         k: what safety is held against.
         protect: what the floor and the advice are for; by default people where persons are known, else trips.
         max_suppressed: share that may be suppressed, for the floor and the advice.
-        hierarchy: ``h3`` or ``halves``: the tree that the floor is that of; by default that of TwinCut.
+        hierarchy: ``h3`` or ``halves``: the tree of the floor and the estimates; by default those of the
+            methods themselves.
+        time: column of the time, to estimate what folding it would give.
+        every: step of time that is folded; ``hour`` by default.
         **reading: how to read the trips; see `read_trips`.
     """
     from flowveil.experiments.description import describe_flows
 
-    flows = source if isinstance(source, Flows) else read_trips(source, **reading)
+    if every is not None and time is None:
+        raise ParameterError("every is a step of time. Hint: give time (--time COLUMN) with it.")
+    if isinstance(source, Flows):
+        flows = source
+    elif time is not None:
+        flows = read_slices(source, time=time, every=every or "hour", **reading).folded()
+    else:
+        flows = read_trips(source, **reading)
     return describe_flows(flows, k=k, protect=protect, max_suppressed=max_suppressed, hierarchy=hierarchy)
 
 
@@ -342,14 +357,83 @@ def verify_folder(
     return [*findings, FOLDED] if findings and folds else findings
 
 
+def publish_series(source: Any, directory: str | PathLike[str], **settings: Any) -> Series:
+    """Publish one release for each month or day, all over the same zones; see `flowveil.series.steps.publish_series`.
+
+    Args:
+        source: trips, in any form `read_slices` takes.
+        directory: the folder of the series; an earlier one is continued.
+        **settings: ``time``, ``every``, ``zones_of``, ``formats``, how to read the trips, and ``asked``: what
+            `anonymize` is asked for.
+    """
+    from flowveil.series.steps import publish_series as run
+
+    return run(source, directory, **settings)
+
+
+def verify_series(
+    directory: str | PathLike[str],
+    *,
+    against: Any,
+    expect: Mapping[str, Any] | None = None,
+    unread: list[str] | None = None,
+    strict: bool = False,
+    **reading: Any,
+) -> list[str]:
+    """Recount every step of a series from the trips, and hold what stands beside the steps against them.
+
+    Args:
+        directory: the folder of the series.
+        against: the trips it was made from.
+        expect, unread, strict: as for `verify_folder`.
+        **reading: how to read the trips, where it should differ from what the steps say.
+
+    Returns:
+        One plain line for each contradiction, with the step that it is in; empty when everything holds.
+    """
+    from flowveil.verify import verify_release
+    from flowveil.verify.claims import read_report
+    from flowveil.verify.persons import folds_instead
+    from flowveil.verify.series import check_labels, check_series, steps_in
+    from flowveil.zoning.steps import flows_during
+
+    place = named_path(directory, what="the series")
+    findings = check_series(place)
+    if findings:
+        return findings
+    every, steps, frozen = steps_in(place)
+    report, findings = read_report(place / steps[0])
+    if report is None:
+        return findings
+    if folds_instead(place / steps[0], expect=expect, person_case=reading.get("person_case")):
+        reading["person_case"] = "fold"
+    sliced = read_flows(against, Reading.from_parameters(report["parameters"], during=None, every=every, **reading))
+    findings = check_labels(place, [key[0] for key in sliced.keys])
+    for step in [] if findings else steps:
+        lines: list[str] = []
+        flows = flows_during(sliced, step)
+        held = frozen if "zones_of" in (read_report(place / step)[0] or {}).get("parameters", {}) else None
+        found = verify_release(place / step, flows, expect=expect, unread=lines, strict=strict, zones_of=held)
+        findings += [f"{step}: {line}" for line in found]
+        if unread is not None:
+            unread += [f"{step}: {line}" for line in lines]
+    return findings
+
+
 # ---- what releases do, by the rooms that do it ----------------------------------------------------------------
 
 
-def summarize(release: Publishable, *, formats: Sequence[str] = (), basemap: str | None = None) -> dict[str, Any]:
+def summarize(
+    release: Publishable,
+    *,
+    formats: Sequence[str] = (),
+    basemap: str | None = None,
+    about: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """The content of report.json; see `flowveil.report.summary.summarize`."""
     from flowveil.report.summary import summarize as summary
 
-    return summary(release, formats=formats, basemap=basemap)
+    return summary(release, formats=formats, basemap=basemap, about=about)
 
 
 def publish(release: Publishable, directory: str | PathLike[str], **writing: Any) -> Path:

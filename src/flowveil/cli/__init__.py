@@ -28,6 +28,7 @@ from flowveil.cli import (
     picture,
     prepare,
     reconstruct,
+    series,
     study,
     tabular,
     verify,
@@ -55,6 +56,7 @@ cli.add_command(audit.audit)
 cli.add_command(picture.picture)
 cli.add_command(reconstruct.reconstruct)
 cli.add_command(freeze.freeze)
+cli.add_command(series.series)
 cli.add_command(prepare.prepare)
 cli.add_command(tabular.tabular)
 
