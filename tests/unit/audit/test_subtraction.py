@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import h3
 import pyarrow as pa
 import pytest
@@ -32,7 +34,8 @@ def release(
         "kind": "plain",
         "method": "twincut",
         "homogeneous": homogeneous,
-        "parameters": {"period": period, "within": within},
+        "parameters": {"within": within},
+        "about": {} if period is None else {"period": period},
         "guarantee": {"k": k, "protect": protect, "trips": k, "population": population},
         "suppression": {"rule": rule},
         "measures": {"trips": {}},
@@ -122,6 +125,7 @@ def test_a_remainder_may_be_short_in_weight_alone():
 
 
 def test_a_period_is_an_interval_of_days_and_nothing_else():
-    assert period_of("2024-01-01/2024-03-31") is not None
+    assert period_of("2024-01-01/2024-03-31") == (date(2024, 1, 1), date(2024, 3, 31))
+    assert period_of("2024-02") == (date(2024, 2, 1), date(2024, 2, 29))
     assert period_of("spring 2024") is None
     assert period_of("2024-03-31/2024-01-01") is None
