@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -140,7 +140,7 @@ def _published(flows: pa.Table, zones: pa.Table, report: Mapping[str, Any], name
         whole_cells=whole,
         most_unlisted=_most_unlisted(report) if whole else None,
         ground=repr([parameters.get("within"), parameters.get("outside"), parameters.get("skip_unknown")]),
-        period=period_of(parameters.get("period") or report.get("period")),
+        period=_month_or_day(parameters.get("during")) or period_of(parameters.get("period") or report.get("period")),
         report=report,
     )
 
@@ -197,6 +197,17 @@ def _most_unlisted(report: Mapping[str, Any]) -> int | None:
     if parameters.get("zones_of") or not report["homogeneous"] or report["method"] not in _PUBLISH_ALL_SAFE:
         return None
     return int(guarantee["trips"]) - 1
+
+
+def _month_or_day(step: str | None) -> tuple[date, date] | None:
+    """First and last day of the step that trips were read during; None where all were read."""
+    if step is None:
+        return None
+    first = date.fromisoformat(step if len(step) == len("2024-01-31") else f"{step}-01")
+    if len(step) == len("2024-01-31"):
+        return first, first
+    following = first.replace(year=first.year + first.month // 12, month=first.month % 12 + 1)
+    return first, following - timedelta(days=1)
 
 
 def period_of(text: object) -> tuple[date, date] | None:
