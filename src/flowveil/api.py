@@ -209,7 +209,12 @@ def prepare(name: str, source: Any, **options: Any) -> Prepared:
 
 
 def picture(
-    release: Publishable | str | PathLike[str], path: str | PathLike[str], *, show: str = "origins", **style: Any
+    release: Publishable | str | PathLike[str],
+    path: str | PathLike[str],
+    *,
+    show: str = "origins",
+    place: tuple[float, float] | None = None,
+    **style: Any,
 ) -> Path:
     """Draw a map of a release into a PNG, SVG or PDF file; of slices, the sum of the finest, without totals.
 
@@ -217,9 +222,10 @@ def picture(
         release: a release, or the folder of one: published files are enough.
         path: the file; its suffix says the format.
         show: ``origins``, ``destinations``, ``both`` or ``flows``.
+        place: latitude and longitude: draw only the cells whose origin zone holds it, of all sizes where zones nest.
         **style: see `flowveil.report.pictures.draw`.
     """
-    from flowveil.report.pictures import draw
+    from flowveil.report.pictures import cells_from, draw
     from flowveil.report.slices import overview, zones_in
 
     if isinstance(release, Publishable):
@@ -236,6 +242,9 @@ def picture(
         zones = zones_in(flows, zones)
     elif TIME_COLUMNS[0] in flows.column_names:
         flows = overview(flows, TIME_COLUMNS, None)
+    if place is not None:
+        flows = cells_from(flows, zones, place)
+        zones = zones_in(flows, zones)
     return draw(flows, zones, path, show=show, **style)
 
 
