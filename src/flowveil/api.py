@@ -25,17 +25,20 @@ from flowveil.times import TIME_COLUMNS
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from flowveil.audit.auditing import Audit
     from flowveil.experiments.comparison import Comparison
     from flowveil.experiments.description import Description
     from flowveil.experiments.study import Study
     from flowveil.methods.twin_trees import Goal
     from flowveil.methods.twincut import FrontierPoint
     from flowveil.release.frozen import FrozenMap
+    from flowveil.series.steps import Series
     from flowveil.sources.gps import Prepared
 
 __all__ = [
     "anonymize",
     "anonymize_slices",
+    "audit_releases",
     "compare",
     "describe",
     "flows_table",
@@ -44,12 +47,14 @@ __all__ = [
     "measure",
     "picture",
     "prepare",
+    "publish_series",
     "read_slices",
     "read_trips",
     "read_zones",
     "reconstruct",
     "run_study",
     "verify_folder",
+    "verify_series",
     "zones_table",
 ]
 
@@ -294,6 +299,13 @@ def freeze(release: str | PathLike[str], *, out: str | PathLike[str] | None = No
     return frozen
 
 
+def audit_releases(releases: Sequence[Any], *, against: Any = None, **settings: Any) -> Audit:
+    """Attack published folders as a reader would; see `flowveil.audit.auditing.audit`."""
+    from flowveil.audit.auditing import audit
+
+    return audit(releases, against=against, **settings)
+
+
 def verify_folder(
     directory: str | PathLike[str],
     *,
@@ -354,14 +366,83 @@ def verify_folder(
     return [*findings, FOLDED] if findings and folds else findings
 
 
+def publish_series(source: Any, directory: str | PathLike[str], **settings: Any) -> Series:
+    """Publish one release for each month or day, all over the same zones; see `flowveil.series.steps.publish_series`.
+
+    Args:
+        source: trips, in any form `read_slices` takes.
+        directory: the folder of the series; an earlier one is continued.
+        **settings: ``time``, ``every``, ``zones_of``, ``formats``, how to read the trips, and ``asked``: what
+            `anonymize` is asked for.
+    """
+    from flowveil.series.steps import publish_series as run
+
+    return run(source, directory, **settings)
+
+
+def verify_series(
+    directory: str | PathLike[str],
+    *,
+    against: Any,
+    expect: Mapping[str, Any] | None = None,
+    unread: list[str] | None = None,
+    strict: bool = False,
+    **reading: Any,
+) -> list[str]:
+    """Recount every step of a series from the trips, and hold what stands beside the steps against them.
+
+    Args:
+        directory: the folder of the series.
+        against: the trips it was made from.
+        expect, unread, strict: as for `verify_folder`.
+        **reading: how to read the trips, where it should differ from what the steps say.
+
+    Returns:
+        One plain line for each contradiction, with the step that it is in; empty when everything holds.
+    """
+    from flowveil.verify import verify_release
+    from flowveil.verify.claims import read_report
+    from flowveil.verify.persons import folds_instead
+    from flowveil.verify.series import check_labels, check_series, steps_in
+    from flowveil.zoning.steps import flows_during
+
+    place = named_path(directory, what="the series")
+    findings = check_series(place)
+    if findings:
+        return findings
+    every, steps, frozen = steps_in(place)
+    report, findings = read_report(place / steps[0])
+    if report is None:
+        return findings
+    if folds_instead(place / steps[0], expect=expect, person_case=reading.get("person_case")):
+        reading["person_case"] = "fold"
+    sliced = read_flows(against, Reading.from_parameters(report["parameters"], during=None, every=every, **reading))
+    findings = check_labels(place, [key[0] for key in sliced.keys])
+    for step in [] if findings else steps:
+        lines: list[str] = []
+        flows = flows_during(sliced, step)
+        held = frozen if "zones_of" in (read_report(place / step)[0] or {}).get("parameters", {}) else None
+        found = verify_release(place / step, flows, expect=expect, unread=lines, strict=strict, zones_of=held)
+        findings += [f"{step}: {line}" for line in found]
+        if unread is not None:
+            unread += [f"{step}: {line}" for line in lines]
+    return findings
+
+
 # ---- what releases do, by the rooms that do it ----------------------------------------------------------------
 
 
-def summarize(release: Publishable, *, formats: Sequence[str] = (), basemap: str | None = None) -> dict[str, Any]:
+def summarize(
+    release: Publishable,
+    *,
+    formats: Sequence[str] = (),
+    basemap: str | None = None,
+    about: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """The content of report.json; see `flowveil.report.summary.summarize`."""
     from flowveil.report.summary import summarize as summary
 
-    return summary(release, formats=formats, basemap=basemap)
+    return summary(release, formats=formats, basemap=basemap, about=about)
 
 
 def publish(release: Publishable, directory: str | PathLike[str], **writing: Any) -> Path:

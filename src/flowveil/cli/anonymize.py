@@ -51,11 +51,17 @@ class _Wanted:
     basemap: str | None
     internal_report: str | None
     replace_stronger: bool
+    title: str | None
+    source_text: str | None
+    period: str | None
+    licence: str | None
+    contact: str | None
 
     def check(self, *, internal: Sequence[str | None]) -> dict[str, Any]:
         """Refuse what cannot be written, before anything is read; return what writing needs to know."""
         from flowveil.publish.exports import parse_formats
         from flowveil.publish.folder import check_target
+        from flowveil.report.about import checked
         from flowveil.report.html import tile_server
         from flowveil.report.internal import check_place
 
@@ -64,7 +70,10 @@ class _Wanted:
         for path in internal:
             if path is not None:
                 check_place(path, release=self.out)
+        about = {"title": self.title, "source": self.source_text, "period": self.period}
+        about |= {"licence": self.licence, "contact": self.contact}
         return {
+            **checked(about),
             "formats": self.formats,
             "basemap": tile_server(self.basemap),
             "replace_stronger": self.replace_stronger,
@@ -81,9 +90,10 @@ class _Anonymize(GroupedCommand):
         "Protection": ("--k-population", "--l", "--yes-k-below-3", "--population-only"),
         "Method": ("--option", "--seed", "--same-zones", "--hierarchy", "--context", "--zones-of", "--new-map-at"),
         "Slices": (
-            "--by", "--by-many", "--time", "--every", "--total", "--common-zones", "--fold-time",
+            "--by", "--by-many", "--time", "--every", "--during", "--total", "--common-zones", "--fold-time",
             "--accept-differencing", "--workers",
         ),
+        "What it is about": ("--title", "--source", "--period", "--licence", "--contact"),
         "Output": (
             "--basemap", "--replace-stronger", "--internal-report", "--internal-profile", "--json", "--quiet", "--help",
         ),
@@ -142,6 +152,11 @@ class _Anonymize(GroupedCommand):
     metavar="NAMES",
     help="Exports beside Parquet, comma-separated: csv, geojson, gpkg, omx, flowmap, kepler, arrow.",
 )
+@click.option("--title", metavar="TEXT", help="Of the page and the files [default: made from the number of areas].")
+@click.option("--source", "source_text", metavar="TEXT", help="Where the trips come from, for readers.")
+@click.option("--period", metavar="DAY/DAY", help="First and last day of the trips, like 2024-01-01/2024-03-31.")
+@click.option("--licence", metavar="TEXT", help="Under which the release may be used, like CC BY 4.0.")
+@click.option("--contact", metavar="TEXT", help="Whom readers may ask.")
 @click.option(
     "--basemap",
     is_flag=False,
@@ -171,7 +186,9 @@ def anonymize(output: Output, source: str, **given: Any) -> None:
     how = reading_of(given)
     if wanted.zones_of is not None:
         how = reading_like(wanted.zones_of, how)
-    if not slices.asked_for:
+    if slices.during is not None:
+        how |= slices.one_step()
+    if slices.during is not None or not slices.asked_for:
         with output.working("Reading") as progress:
             flows = read_trips(source, progress=progress, **how)
         release = publish_one(output, flows, wanted.out, asked, writing=writing, internal_report=wanted.internal_report)

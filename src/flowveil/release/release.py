@@ -100,6 +100,7 @@ class Publishable(ABC):
         formats: str | Iterable[str] = (),
         basemap: str | None = None,
         replace_stronger: bool = False,
+        **about: str | None,
     ) -> Path:
         """Publish into a folder, atomically: it appears whole and verified, or not at all.
 
@@ -110,6 +111,8 @@ class Publishable(ABC):
                 ``arrow``; a comma-separated text or several names. Slices allow ``csv`` and ``arrow``.
             basemap: address of a tile server for the report's background map, which readers may switch on.
             replace_stronger: confirms that an earlier release with a stronger guarantee may be replaced.
+            **about: what the release is about, for its page and its files: ``title``, ``source``, ``period`` (first and
+                last day, ``2024-01-01/2024-03-31``), ``licence``, ``contact``.
         """
         from flowveil import api
 
@@ -120,6 +123,7 @@ class Publishable(ABC):
             formats=formats,
             basemap=basemap,
             replace_stronger=replace_stronger,
+            **about,
         )
 
     def to_pandas(self, table: str = "flows") -> Any:

@@ -187,6 +187,12 @@ def _tiles_below(flows: Flows) -> dict[str, list[str]]:
 # ---- reading ---------------------------------------------------------------------------------------------------------
 
 
+def map_hash(source: Any) -> str | None:
+    """The hash of what a frozen map, or the folder of a release, says of its zones; None where it cannot be read."""
+    frozen = _read(source)
+    return None if frozen is None else frozen.sha256()
+
+
 def _read(source: Any) -> _Frozen | None:
     import pyarrow as pa
     import pyarrow.parquet as pq
