@@ -22,7 +22,7 @@ def release():
 def test_maps_and_layers_work_and_noise_is_said_first(release, tmp_path, open_page):
     with open_page(release.write(tmp_path / "out") / "report.html") as opened:
         page = opened.page
-        assert "ε = 1" in page.locator("h1").inner_text()
+        assert "ε = 1" in page.locator(".story").inner_text()
         first = page.locator(".notice").first
         assert first.inner_text().startswith("Noisy:")
         assert first.bounding_box()["y"] < 400

@@ -52,11 +52,17 @@ class _Wanted:
     internal_report: str | None
     replace_stronger: bool
     ledger: str | None
+    title: str | None
+    source_text: str | None
+    period: str | None
+    licence: str | None
+    contact: str | None
 
     def check(self, *, internal: Sequence[str | None]) -> dict[str, Any]:
         """Refuse what cannot be written, before anything is read; return what writing needs to know."""
         from flowveil.publish.exports import parse_formats
         from flowveil.publish.folder import check_target
+        from flowveil.report.about import checked
         from flowveil.report.html import tile_server
         from flowveil.report.internal import check_place
 
@@ -65,7 +71,10 @@ class _Wanted:
         for path in internal:
             if path is not None:
                 check_place(path, release=self.out)
+        about = {"title": self.title, "source": self.source_text, "period": self.period}
+        about |= {"licence": self.licence, "contact": self.contact}
         return {
+            **checked(about),
             "formats": self.formats,
             "basemap": tile_server(self.basemap),
             "replace_stronger": self.replace_stronger,
@@ -86,6 +95,7 @@ class _Anonymize(GroupedCommand):
             "--by", "--by-many", "--time", "--every", "--during", "--total", "--common-zones", "--fold-time",
             "--accept-differencing", "--workers",
         ),
+        "What it is about": ("--title", "--source", "--period", "--licence", "--contact"),
         "Output": (
             "--basemap", "--replace-stronger", "--internal-report", "--internal-profile", "--json", "--quiet", "--help",
         ),
@@ -150,6 +160,11 @@ class _Anonymize(GroupedCommand):
     metavar="NAMES",
     help="Exports beside Parquet, comma-separated: csv, geojson, gpkg, omx, flowmap, kepler, arrow.",
 )
+@click.option("--title", metavar="TEXT", help="Of the page and the files [default: made from the number of areas].")
+@click.option("--source", "source_text", metavar="TEXT", help="Where the trips come from, for readers.")
+@click.option("--period", metavar="DAY/DAY", help="First and last day of the trips, like 2024-01-01/2024-03-31.")
+@click.option("--licence", metavar="TEXT", help="Under which the release may be used, like CC BY 4.0.")
+@click.option("--contact", metavar="TEXT", help="Whom readers may ask.")
 @click.option(
     "--basemap",
     is_flag=False,

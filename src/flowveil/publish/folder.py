@@ -27,6 +27,7 @@ from flowveil.publish.exports import Format, check_formats, parse_formats
 from flowveil.publish.spreadsheets import write_csv
 from flowveil.publish.tables import lookup_table
 from flowveil.release.release import Publishable
+from flowveil.report.about import checked
 from flowveil.report.html import render, tile_server
 from flowveil.report.internal import check_place
 from flowveil.report.summary import FORMAT, json_text, manifest, summarize
@@ -50,6 +51,7 @@ def publish(
     replace_stronger: bool = False,
     private: Mapping[str, str] | None = None,
     before_it_appears: Callable[[Mapping[str, Any]], None] | None = None,
+    **about: str | None,
 ) -> Path:
     """Write a release into a folder.
 
@@ -64,6 +66,7 @@ def publish(
             read them. They and the release appear together or not at all.
         before_it_appears: called with the content of report.json when all is written and verified, just before it
             takes its place; if it raises, nothing is published.
+        **about: what the release is about: ``title``, ``source``, ``period``, ``licence``, ``contact``.
 
     Returns:
         The folder.
@@ -80,6 +83,7 @@ def publish(
     log.info("Verifying and writing")
     wanted = parse_formats(formats)
     basemap = tile_server(basemap)
+    said = checked(about)
     check_target(directory, overwrite=overwrite)
     zones = release.zones
     check_formats(
@@ -100,7 +104,11 @@ def publish(
             draft = drafts.enter_context(Draft(directory))
             os.mkdir(draft.new)
             report = summarize(
-                release, formats=[f.name for f in wanted], basemap=basemap, replace_stronger=replace_stronger
+                release,
+                formats=[f.name for f in wanted],
+                basemap=basemap,
+                replace_stronger=replace_stronger,
+                about=said,
             )
             if not replace_stronger:
                 _refuse_weaker(directory, report)
@@ -232,7 +240,7 @@ def _write_files(
     for name, write in content.items():
         _write_file(folder / name, write)
     for wanted in formats:
-        wanted.write(folder, release.flows, release.zones)
+        wanted.write(folder, release.flows, release.zones, report["about"])
     names = [*content, *(name for wanted in formats for name in wanted.files)]
     for name in names[len(content) :]:
         _sync_file(folder / name)

@@ -102,6 +102,7 @@ class Publishable(ABC):
         replace_stronger: bool = False,
         ledger: str | PathLike[str] | None = None,
         accept_differencing: bool = False,
+        **about: str | None,
     ) -> Path:
         """Publish into a folder, atomically: it appears whole and verified, or not at all.
 
@@ -115,6 +116,8 @@ class Publishable(ABC):
             ledger: folder of the ledger of this data set: the release is audited against all releases in it, and
                 recorded; see docs/series.md.
             accept_differencing: confirms that it may be published although that audit finds something.
+            **about: what the release is about, for its page and its files: ``title``, ``source``, ``period`` (first and
+                last day, ``2024-01-01/2024-03-31``), ``licence``, ``contact``.
         """
         from flowveil import api
 
@@ -127,6 +130,7 @@ class Publishable(ABC):
             replace_stronger=replace_stronger,
             ledger=ledger,
             accept_differencing=accept_differencing,
+            **about,
         )
 
     def to_pandas(self, table: str = "flows") -> Any:

@@ -60,6 +60,10 @@ def page(
     lead: str,
     parts: Sequence[Part],
     method: str = "",
+    story: str = "",
+    about: Sequence[tuple[str, str]] = (),
+    sides: Sequence[tuple[str, str, Sequence[tuple[str, str]]]] = (),
+    to_read: Sequence[tuple[str, str]] = (),
     notices: Sequence[tuple[str, str]] = (),
     figures: Sequence[tuple[str, str, str]] = (),
     footer: str = "",
@@ -73,6 +77,10 @@ def page(
         title, heading, lead, footer: plain text.
         parts: the sections, in order.
         method: named in front of the lead.
+        story: everything in one sentence.
+        about: where the data come from: names and texts.
+        sides: what stands side by side: a heading, its kind, and sentences (head, rest).
+        to_read: further sentences (head, rest), on how to read the page.
         notices: what a reader must know first: its head, and the rest.
         figures: the numbers at the top: name, value, and what it means.
         basemap: address of the tile server that may be asked, if any.
@@ -142,6 +150,13 @@ def frame(document: str, *, height: int = 800) -> str:
 def charts(figures: Sequence[Figure]) -> Markup:
     """Figures beside each other."""
     return fill("charts.html", figures=figures)
+
+
+def sensible(value: Any) -> str:
+    """A measure for people: four digits of what is not a count."""
+    if isinstance(value, float) and not value.is_integer():
+        return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+    return number(value)
 
 
 def number(value: Any) -> str:

@@ -11,7 +11,7 @@ hexagon takes some forty characters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,6 +91,24 @@ def _mercator(lon_lat: Floats, *, shifted: bool) -> Floats:
 # ---- zones and flows ---------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class View:
+    """A matrix with its zones.
+
+    Attributes:
+        flows, zones: its tables.
+        homogeneous: whether zones of one end never overlap.
+        level: the H3 resolution of its areas where they are a common zoning, over which the cells were spread.
+        times: when each pair is published, where times fold; see `flowveil.report.times.times_of`.
+    """
+
+    flows: pa.Table
+    zones: pa.Table
+    homogeneous: bool = True
+    level: int | None = None
+    times: Mapping[str, Any] | None = None
+
+
 def map_of_release(
     flows: pa.Table,
     zones: pa.Table,
@@ -116,11 +134,99 @@ def map_of_release(
         Plain data: ``bases``, ``frame`` (None where no zone has a place), ``shapes``, ``layers`` by end, ``flows``,
         ``grid``, and how many flows and zones there are in all.
     """
+    own = _hold(flows, zones, max_flows, max_zones)
+    layers = {end: _columns_of(own.tables[end], own.totals[end]) for end in ENDS}
+    frame, shapes = place_layers(layers, [geometries(own.tables[end]) for end in ENDS])
+    return {
+        "bases": own.bases,
+        "homogeneous": homogeneous,
+        "boxes": boxes,
+        "frame": None if frame is None else frame.to_dict(),
+        "shapes": shapes,
+        "layers": layers,
+        "flows": own.flows,
+        "count": own.count,
+        "grid": None if frame is None else (grid_below_boxes if boxes else neutral_grid)(zones, resolution, frame),
+    }
+
+
+def map_of_views(
+    own: View,
+    further: Sequence[View],
+    zones: pa.Table,
+    *,
+    resolution: int | None,
+    boxes: bool = False,
+    max_flows: int,
+    max_zones: int,
+) -> dict[str, Any]:
+    """The same for a page of several views, whose zones are rows of one table, ``areas``.
+
+    Args:
+        own: the view of the page itself: what `map_of_release` has.
+        further: the others.
+        zones: all published zones; those of the others are among them.
+        resolution, boxes: as there.
+        max_flows, max_zones: what each further view may hold.
+
+    Returns:
+        What `map_of_release` returns for the first, with ``areas``, and ``views``: for each of the others the numbers
+        of its areas, their volumes, and its flows.
+    """
+    first = _hold(own.flows, own.zones, MAX_FLOWS, MAX_ZONES)
+    held = [_hold(view.flows, view.zones, max_flows, max_zones) for view in further]
+    drawn = pa.concat_arrays([pa.concat_arrays(h.tables[end]["zone"].chunks) for h in held for end in ENDS])
+    codes, row = np.unique(zones["zone"].to_numpy(zero_copy_only=False).astype(np.str_), return_index=True)
+    kept = pc.is_in(pa.array(codes.tolist(), pa.string()), value_set=drawn).to_numpy(zero_copy_only=False)
+    areas = zones.take(pa.array(row[kept]))
+    layers = {end: _columns_of(first.tables[end], first.totals[end]) for end in ENDS}
+    layers["areas"] = _columns_of(areas, {})
+    frame, shapes = place_layers(layers, [*(geometries(first.tables[end]) for end in ENDS), geometries(areas)])
+    grid = None if frame is None else (grid_below_boxes if boxes else neutral_grid)(areas, resolution, frame)
+    return {
+        "bases": first.bases,
+        "homogeneous": own.homogeneous,
+        "estimated": own.level is not None,
+        "boxes": boxes,
+        "frame": None if frame is None else frame.to_dict(),
+        "shapes": shapes,
+        "areas": layers.pop("areas"),
+        "layers": layers,
+        "flows": first.flows,
+        "count": first.count,
+        "grid": grid,
+        "views": {"list": [_view(view, h, areas) for view, h in zip(further, held, strict=True)]},
+    }
+
+
+def _view(view: View, held: _Held, areas: pa.Table) -> dict[str, Any]:
+    ends = {
+        end: {
+            "zone": pc.index_in(held.tables[end]["zone"], value_set=areas["zone"].combine_chunks()).to_pylist(),
+            **{name: _numbers(values) for name, values in held.totals[end].items()},
+        }
+        for end in ENDS
+    }
+    return {**ends, "flows": held.flows, "count": held.count, "homogeneous": view.homogeneous}
+
+
+@dataclass(frozen=True)
+class _Held:
+    """What a page holds of a matrix: zones of each end in drawing order, their totals, and the largest flows."""
+
+    bases: list[str]
+    tables: dict[str, pa.Table]
+    totals: dict[str, dict[str, NDArray[Any]]]
+    flows: dict[str, list[Any]]
+    count: dict[str, int]
+
+
+def _hold(flows: pa.Table, zones: pa.Table, max_flows: int, max_zones: int) -> _Held:
     bases = [b for b in BASES if b in flows.column_names]
     tables, places, totals, count = {}, {}, {}, {}
     for end in ENDS:
         table = zones_of(zones, end)
-        at = _zone_of_flow(flows, table, end)
+        at = zone_of_flow(flows, table, end)
         weights: dict[str, Floats] = {
             **{b: flows[b].to_numpy().astype(np.float64) for b in bases},
             "cells": np.ones(len(flows)),
@@ -134,20 +240,7 @@ def map_of_release(
         number[order] = np.arange(len(order))
         tables[end], places[end] = table.take(pa.array(order)), number[at]
         totals[end] = {name: values[order] for name, values in total.items()}
-    layers = {end: _columns_of(tables[end], totals[end]) for end in ENDS}
-    outlines = [geometries(tables[end]) for end in ENDS]
-    frame, shapes = place_layers(layers, outlines)
-    return {
-        "bases": bases,
-        "homogeneous": homogeneous,
-        "boxes": boxes,
-        "frame": None if frame is None else frame.to_dict(),
-        "shapes": shapes,
-        "layers": layers,
-        "flows": _largest_flows(flows, places, bases, max_flows),
-        "count": {"flows": len(flows), **count},
-        "grid": None if frame is None else (grid_below_boxes if boxes else neutral_grid)(zones, resolution, frame),
-    }
+    return _Held(bases, tables, totals, _largest_flows(flows, places, bases, max_flows), {"flows": len(flows), **count})
 
 
 def zones_of(zones: pa.Table, end: str) -> pa.Table:
@@ -155,7 +248,8 @@ def zones_of(zones: pa.Table, end: str) -> pa.Table:
     return zones.filter(pc.is_in(zones["role"], value_set=pa.array([end, "both"])))
 
 
-def _zone_of_flow(flows: pa.Table, zones: pa.Table, end: str) -> NDArray[np.int64]:
+def zone_of_flow(flows: pa.Table, zones: pa.Table, end: str) -> NDArray[np.int64]:
+    """The number of the zone that each flow has at an end."""
     at: NDArray[np.int64] = pc.index_in(flows[f"{end}_zone"], value_set=zones["zone"].combine_chunks()).to_numpy()
     return at
 
@@ -163,7 +257,7 @@ def _zone_of_flow(flows: pa.Table, zones: pa.Table, end: str) -> NDArray[np.int6
 def volume_of(flows: pa.Table, zones: pa.Table, end: str, basis: str) -> Floats:
     """What starts, or ends, in each zone."""
     weights = flows[basis].to_numpy().astype(np.float64)
-    return np.bincount(_zone_of_flow(flows, zones, end), weights=weights, minlength=len(zones)).astype(np.float64)
+    return np.bincount(zone_of_flow(flows, zones, end), weights=weights, minlength=len(zones)).astype(np.float64)
 
 
 def _drawing_order(table: pa.Table, volume: NDArray[Any], most: int) -> NDArray[np.int64]:
@@ -296,7 +390,7 @@ def neutral_grid(zones: pa.Table, resolution: int | None, frame: Frame) -> dict[
         coarser = [(code, level) for code, level in zip(codes, levels, strict=True) if level < finest]
         if coarser and sum(7 ** (finest - level) for _, level in coarser) <= MAX_GRID_TILES:
             cells = sorted({child for code, _ in coarser for child in h3.cell_to_children(code, finest)})
-            return {"resolution": finest, "shapes": encode_shapes(_hexagons(cells), frame)}
+            return {"resolution": finest, "shapes": encode_shapes(hexagons(cells), frame)}
     return None
 
 
@@ -324,7 +418,7 @@ def grid_below_boxes(zones: pa.Table, resolution: int | None, frame: Frame) -> d
         cells = _cells_touching(covered, finest)
         if len(cells) <= MAX_GRID_TILES:
             (within,) = encode_shapes(np.array([covered], dtype=object), frame)
-            return {"resolution": finest, "shapes": encode_shapes(_hexagons(cells), frame), "within": within}
+            return {"resolution": finest, "shapes": encode_shapes(hexagons(cells), frame), "within": within}
     return None
 
 
@@ -345,7 +439,7 @@ def _cells_touching(area: Any, resolution: int) -> list[str]:
     listed = {cell for part in rings for cell in h3.h3shape_to_cells(h3.LatLngPoly(*part), resolution)}
     cells = np.array(sorted(listed))
     shapely.prepare(area)
-    touching: list[str] = cells[shapely.intersects(area, _hexagons(cells.tolist()))].tolist()
+    touching: list[str] = cells[shapely.intersects(area, hexagons(cells.tolist()))].tolist()
     return touching
 
 
@@ -359,7 +453,8 @@ def _area_km2(outlines: Geometries) -> float:
     return float(np.sum(around * filled))
 
 
-def _hexagons(cells: list[str]) -> Geometries:
+def hexagons(cells: list[str]) -> Geometries:
+    """The outlines of H3 cells."""
     import h3.api.basic_str as h3
 
     rings = [h3.cell_to_boundary(cell) for cell in cells]

@@ -18,6 +18,7 @@ from flowveil.measures import MEASURES, listed
 from flowveil.measures.measure import Measure
 from flowveil.methods import METHODS, Method
 from flowveil.methods.plugins import NAME
+from flowveil.report.about import ENTRIES, LONGEST, PERIOD
 from flowveil.zoning.h3 import MAX_RESOLUTION
 from flowveil.zoning.refinement import HIERARCHIES
 
@@ -243,6 +244,14 @@ def _boxes() -> Schema:
     return _object({"grid_lon": _NUMBER, "grid_lat": _NUMBER, "disjoint": _FLAG, "finer_than_tiles": _FLAG})
 
 
+def _about() -> Schema:
+    """The words of whoever publishes the release: short texts, and a period of days."""
+    text = {**_TEXT, "minLength": 1, "maxLength": LONGEST}
+    return _some_of(
+        {name: {**text, "pattern": f"^{PERIOD.pattern}$"} if name == "period" else text for name in ENTRIES}
+    )
+
+
 def _report(kind: str) -> Schema:
     """The entries of the report of a kind of release."""
     noisy, sliced, folded = kind == "noisy", kind == "sliced", kind == "folded"
@@ -254,6 +263,7 @@ def _report(kind: str) -> Schema:
     entries: Schema = {
         "kind": {"const": kind},
         "version": _TEXT,
+        "about": _ref("about"),
         "method": _method(noisy=noisy),
         "parameters": _parameters(sliced=sliced, noisy=noisy, folded=folded),
         "guarantee": _ref("privacy_loss" if noisy else "guarantee"),
@@ -318,6 +328,7 @@ def report_schema() -> Schema:
             "guarantee": _guarantee(),
             "privacy_loss": _privacy_loss(),
             "boxes": _boxes(),
+            "about": _about(),
             "cross_check": _cross_check(),
             "withheld": _withheld(),
             "measures": _measures(listed(noisy=False), bases=("trips", "weight")),

@@ -28,7 +28,7 @@ def statement(report: Mapping[str, Any]) -> list[str]:
 def _of_counts(report: Mapping[str, Any]) -> list[str]:
     sliced = report["kind"] == "sliced"
     cell = "every published cell of every slice" if sliced else "every published cell"
-    said = [f"Protected: {cell} holds at least {_thresholds_in_words(report)}."]
+    said = [f"Protected: {cell} holds at least {thresholds_in_words(report)}."]
     weak = confirmation.weakness(report["guarantee"]["k"])
     said += [weak] if weak else []
     said += _about_persons(report)
@@ -64,7 +64,7 @@ def _about_earlier(audit: Mapping[str, int] | None) -> list[str]:
     ]
 
 
-def _thresholds_in_words(report: Mapping[str, Any]) -> str:
+def thresholds_in_words(report: Mapping[str, Any]) -> str:
     """The thresholds as published."""
     guarantee, parts = report["guarantee"], []
     for unit in UNITS.values():

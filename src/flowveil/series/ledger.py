@@ -37,6 +37,7 @@ from flowveil.errors import DataError, InfeasibleError, OutputError, ParameterEr
 from flowveil.output import real_place
 from flowveil.publish.folder import check_target, publish
 from flowveil.release.release import Publishable
+from flowveil.report.about import ENTRIES
 from flowveil.report.summary import summarize
 from flowveil.slices import SlicedFlows
 
@@ -103,7 +104,7 @@ def publish_recorded(
     with _locked(ledger) as book:
         tables = {"flows": _packed(release.flows), "zones": _packed(release.zones)}
         earlier = [entry for entry in book.entries if {name: entry[name] for name in tables} != tables]
-        audit = _audited(release, earlier)
+        audit = _audited(release, earlier, {name: writing[name] for name in ENTRIES if name in writing})
         if not audit.is_clean and not accept_differencing:
             raise _refused(audit)
         release = _said(release, audit)
@@ -123,12 +124,12 @@ def _refuse_inside(ledger: str | PathLike[str], directory: str | PathLike[str]) 
         raise ParameterError("The ledger cannot be inside the release. Hint: name another folder with --ledger.")
 
 
-def _audited(release: Publishable, earlier: Sequence[Mapping[str, Any]]) -> Audit:
+def _audited(release: Publishable, earlier: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> Audit:
     """Hold a release against earlier ones. Noise is left out: subtracting it gives nothing that is certain."""
     exact = [read for entry in earlier if not (read := _unpacked(entry)).noisy]
     if release.kind == "noisy" or not exact:
         return Audit(releases=0)
-    new = published_release(release.flows, release.zones, summarize(release), name="the new release")
+    new = published_release(release.flows, release.zones, summarize(release, about=about), name="the new release")
     try:
         found = confined_groups([*exact, new], newest=len(exact))
     except DataError:
@@ -156,9 +157,9 @@ def _refused(audit: Audit) -> InfeasibleError:
         said.append(f"{audit.unchecked:,} comparisons that could not be made")
     return InfeasibleError(
         f"Subtracted from the {audit.releases:,} earlier releases of this ledger, the new one leaves "
-        f"{' and '.join(said)}. Nothing was written. Hint: publish over the same zones (--zones-of EARLIER), leave this "
-        "release out, say which period its trips are of where they are others, or confirm it with --accept-differencing "
-        "(accept_differencing=True); the counts are then in its report."
+        f"{' and '.join(said)}. Nothing was written. Hint: publish over the same zones (--zones-of EARLIER), leave "
+        "this release out, say with --period or --during which trips it is of where they are others, or confirm it "
+        "with --accept-differencing (accept_differencing=True); the counts are then in its report."
     )
 
 

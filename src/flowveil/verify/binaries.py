@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,7 @@ class Tables:
     zones: Any
     written_by: str
     unread: list[str] = field(default_factory=list)
+    about: Mapping[str, str] = field(default_factory=dict)
 
 
 def binary_exports(place: Path) -> list[str]:
@@ -87,7 +88,7 @@ def same_content(path: Path, expected: bytes) -> bool:
 
 
 def _check_geopackage(path: Path, tables: Tables) -> Iterator[str]:
-    expected = expected_geopackage(tables.flows, tables.zones)
+    expected = expected_geopackage(tables.flows, tables.zones, tables.about)
     if same_content(path, expected):
         return
     found = list(differences(path, expected))

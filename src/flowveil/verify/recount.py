@@ -101,7 +101,7 @@ def recount(
                 return findings
         findings += check_carriers(place, report)
         findings += check_exports(place, db, slice_columns=further)
-        findings += _check_bytes(db, place, zones, unread)
+        findings += _check_bytes(db, place, zones, unread, report["about"])
         findings += check_outlines(zones, raw.whole, report["kind"])
         findings += check_names(zones, raw.whole, report["kind"])
         findings += check_lookup(place, zones, raw.whole, report["kind"])
@@ -115,13 +115,14 @@ def recount(
     return findings or list(check_rendering(place, report, unread))
 
 
-def _check_bytes(db: Database, place: Path, zones: Any, unread: list[str]) -> Iterator[str]:
+def _check_bytes(db: Database, place: Path, zones: Any, unread: list[str], about: Mapping[str, str]) -> Iterator[str]:
     """Whether the tables, and the exports that are not text, are to the last byte what their rows make."""
     yield from check_rewriting(db, place, zones, unread)
     if binary_exports(place):
         flows = whole_table(db, place / NAMES[0])
         written_by = read_layout(place / NAMES[0]).written_by
-        yield from check_binaries(place, Tables(flows=flows, zones=zones, written_by=written_by, unread=unread))
+        tables = Tables(flows=flows, zones=zones, written_by=written_by, unread=unread, about=about)
+        yield from check_binaries(place, tables)
 
 
 def _check_counts(

@@ -96,7 +96,7 @@ def _differences(folder: Path, report: Mapping[str, Any]) -> Iterator[str]:
             texts = [name for name in wanted.files if name.endswith(_TEXT)]
             if not texts:
                 continue
-            wanted.write(Path(place), flows, zones)
+            wanted.write(Path(place), flows, zones, report["about"])
             for name in texts:
                 if (Path(place) / name).read_bytes() != (folder / name).read_bytes():
                     yield f"{name}: is not what the tables come to"
@@ -133,14 +133,20 @@ def _series_text(index: Mapping[str, Any]) -> str:
 
 
 def _strange_words(report: Mapping[str, Any]) -> Iterator[str]:
-    """The address of a background map is the only text of the page that is not from the tables or the program."""
+    """Of the texts that are not from the tables or the program, only such as a release can have."""
     from flowveil.errors import ParameterError
+    from flowveil.report.about import checked
     from flowveil.report.html import tile_server
 
     try:
         tile_server(report.get("basemap"))
     except ParameterError:
         yield "report.json: the address of its background map is not one that a release can have"
+    try:
+        if checked(report["about"]) != report["about"]:
+            yield "report.json: what it says that it is about has blanks around it"
+    except ParameterError:
+        yield "report.json: what it says that it is about is not what a release can say"
 
 
 def _strange_reasons(report: Mapping[str, Any]) -> Iterator[str]:

@@ -160,7 +160,7 @@ def test_it_is_written_into_a_folder_of_its_own(found, tmp_path):
     found.write(out)
     text = (out / "comparison.html").read_text(encoding="utf-8")
     assert "NOT FOR PUBLICATION" in text
-    assert text.count("<svg") == 10
+    assert text.count("<svg") == 14
     (out / "thesis.docx").write_text("years of work")
     with pytest.raises(OutputError, match="not part of a comparison"):
         found.write(out)
