@@ -22,6 +22,7 @@ import shapely
 from numpy.typing import NDArray
 
 from flowveil.hierarchy import VIRTUAL_ROOT, Floats
+from flowveil.report.orientation import context_of, nearest_places
 from flowveil.zoning.h3 import MAX_RESOLUTION
 
 #: A page holds at most this many flows and zones of an end: the largest. More would make it slow and large, and nobody
@@ -137,9 +138,13 @@ def map_of_release(
     layers = {end: _columns_of(tables[end], totals[end]) for end in ENDS}
     outlines = [geometries(tables[end]) for end in ENDS]
     frame, shapes = place_layers(layers, outlines)
+    if frame is not None:
+        for end in ENDS:
+            layers[end]["place"] = nearest_places(*(_floats(tables[end], name) for name in ("lat", "lon", "area_km2")))
     return {
         "bases": bases,
         "homogeneous": homogeneous,
+        "context": None if frame is None else context_of(_extent(layers, outlines), frame),
         "boxes": boxes,
         "frame": None if frame is None else frame.to_dict(),
         "shapes": shapes,
@@ -148,6 +153,18 @@ def map_of_release(
         "count": {"flows": len(flows), **count},
         "grid": None if frame is None else (grid_below_boxes if boxes else neutral_grid)(zones, resolution, frame),
     }
+
+
+def _floats(table: pa.Table, name: str) -> Floats:
+    return np.asarray(table[name].to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def _extent(layers: Mapping[str, Any], outlines: list[Geometries]) -> Floats:
+    """West, south, east and north of what a map shows, in degrees."""
+    lon, lat = (np.concatenate([np.array(layer[name], float) for layer in layers.values()]) for name in ("lon", "lat"))
+    corners = np.vstack((shapely.bounds(np.concatenate(outlines)), np.column_stack((lon, lat, lon, lat))))
+    low, high = np.nanmin(corners, axis=0), np.nanmax(corners, axis=0)
+    return np.array([low[0], low[1], high[2], high[3]])
 
 
 def zones_of(zones: pa.Table, end: str) -> pa.Table:
