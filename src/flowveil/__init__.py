@@ -14,6 +14,7 @@ from __future__ import annotations
 from flowveil.api import (
     anonymize,
     anonymize_slices,
+    audit_releases,
     compare,
     describe,
     freeze,
@@ -42,8 +43,8 @@ from flowveil.errors import (
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
-from flowveil.limits import limits
 from flowveil.methods import METHODS, Method
+from flowveil.reading.limits import limits
 from flowveil.release.noisy import NoisyRelease
 from flowveil.release.plan import Plan, Suppression
 from flowveil.release.release import Release
@@ -78,6 +79,7 @@ __all__ = [
     "__version__",
     "anonymize",
     "anonymize_slices",
+    "audit_releases",
     "compare",
     "describe",
     "freeze",

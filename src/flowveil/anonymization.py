@@ -302,7 +302,6 @@ def anonymize_slices(
     if run.guarantee.locations is not None:
         flows = replace(flows, slices=tuple(run.guarantee.prepare(part) for part in flows.slices))
     steps = [Every.parse(text) for text in also_every]
-    coarser = flows.coarser_keys(steps, total=total)
     run.parameters["slices"] = {
         "by_many": flows.intake.by_many,
         "every": flows.every and flows.every.name,
@@ -310,7 +309,21 @@ def anonymize_slices(
         "total": total,
         "common_zones": common_zones,
     }
-    task, keys = _Task(flows, run), [*coarser, *flows.keys]
+    coarser = flows.coarser_keys(steps, total=total)
+    return _released_slices(_Task(flows, run), coarser, common_zones, accept_differencing, workers, progress)
+
+
+def _released_slices(
+    task: _Task,
+    coarser: Sequence[Any],
+    common_zones: bool,
+    accept_differencing: bool,
+    workers: int,
+    progress: Callable[[float], None],
+) -> SlicedRelease:
+    """The slices that can be published, after a look at what they and the coarser matrices reveal by subtraction."""
+    flows, run = task.flows, task.run
+    keys = [*coarser, *flows.keys]
     made = _share_zones(task, keys, progress) if common_zones else _plan_each(task, keys, workers, progress)
     published = {key: release for key, release in zip(keys, made, strict=True) if release is not None}
     if not published:
@@ -324,7 +337,7 @@ def anonymize_slices(
         keys=tuple(published),
         releases=tuple(published.values()),
         guarantee=run.guarantee,
-        method=chosen.name,
+        method=run.method.name,
         parameters=MappingProxyType(run.parameters),
         n_unpublished=len(keys) - len(published),
         differencing=differencing,

@@ -24,7 +24,6 @@ LAYERS = (
         "guarantee",
         "confirmation",
         "headers",
-        "limits",
         "output",
         "paths",
         "progress",

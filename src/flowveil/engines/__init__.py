@@ -6,14 +6,15 @@ asked for, so that ``import flowveil`` loads none of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 from flowveil.errors import ParameterError, did_you_mean
 from flowveil.flows import Flows
 from flowveil.progress import lines_every
 from flowveil.reading import Reading
+from flowveil.reading.options import SliceOptions, TripOptions, refuse_unknown
 from flowveil.slices import SlicedFlows, check_slice_columns
 from flowveil.zoning.steps import flows_during
 
@@ -63,33 +64,7 @@ def read_flows(
 
 
 def read_trips(
-    source: Any,
-    *,
-    resolution: int = 10,
-    origin: str | Sequence[str] | None = None,
-    destination: str | Sequence[str] | None = None,
-    origin_tile: str | None = None,
-    destination_tile: str | None = None,
-    person: str | None = None,
-    weight: str | None = None,
-    trips: str | None = None,
-    time: str | None = None,
-    during: str | None = None,
-    time_format: str | None = None,
-    timezone: str | None = None,
-    zones: Any = None,
-    within: Any = None,
-    max_dropped: float = 0.05,
-    skip_unknown: bool = False,
-    partition_columns: str | Sequence[str] = (),
-    person_case: str = "fold",
-    same_zones: bool = False,
-    matrix: str | Sequence[str] = (),
-    lookup: str | None = None,
-    wide: bool = False,
-    remote: bool = False,
-    engine: str = "duckdb",
-    progress: Progress | None = None,
+    source: Any, *, engine: str = "duckdb", progress: Progress | None = None, **reading: Unpack[TripOptions]
 ) -> Flows:
     """Read a trip table into flows between H3 tiles.
 
@@ -150,64 +125,12 @@ def read_trips(
         DataError: the table cannot be used. The message has all problems found, counted, with row numbers as
             examples.
     """
-    reading = Reading.of(
-        resolution=resolution,
-        origin=origin,
-        destination=destination,
-        origin_tile=origin_tile,
-        destination_tile=destination_tile,
-        person=person,
-        weight=weight,
-        trips=trips,
-        time=time,
-        during=during,
-        time_format=time_format,
-        timezone=timezone,
-        zones=zones,
-        within=within,
-        max_dropped=max_dropped,
-        skip_unknown=skip_unknown,
-        partition_columns=partition_columns,
-        person_case=person_case,
-        same_zones=same_zones,
-        matrix=matrix,
-        lookup=lookup,
-        wide=wide,
-        remote=remote,
-    )
-    return read_flows(source, reading, engine=engine, progress=progress).whole
+    refuse_unknown(reading, TripOptions)
+    return read_flows(source, Reading.of(**reading), engine=engine, progress=progress).whole
 
 
 def read_slices(
-    source: Any,
-    *,
-    by: str | Sequence[str] = (),
-    time: str | None = None,
-    every: str | None = None,
-    by_many: bool = False,
-    time_format: str | None = None,
-    timezone: str | None = None,
-    resolution: int = 10,
-    origin: str | Sequence[str] | None = None,
-    destination: str | Sequence[str] | None = None,
-    origin_tile: str | None = None,
-    destination_tile: str | None = None,
-    person: str | None = None,
-    weight: str | None = None,
-    trips: str | None = None,
-    zones: Any = None,
-    within: Any = None,
-    max_dropped: float = 0.05,
-    skip_unknown: bool = False,
-    partition_columns: str | Sequence[str] = (),
-    person_case: str = "fold",
-    same_zones: bool = False,
-    matrix: str | Sequence[str] = (),
-    lookup: str | None = None,
-    wide: bool = False,
-    remote: bool = False,
-    engine: str = "duckdb",
-    progress: Progress | None = None,
+    source: Any, *, engine: str = "duckdb", progress: Progress | None = None, **reading: Unpack[SliceOptions]
 ) -> SlicedFlows:
     """Read a trip table into the flows of each slice: of each segment, each step of time, or both.
 
@@ -234,33 +157,8 @@ def read_slices(
         ParameterError: an argument is wrong, or no slices are asked for.
         DataError: the table cannot be used.
     """
-    reading = Reading.of(
-        by=by,
-        time=time,
-        every=every,
-        by_many=by_many,
-        time_format=time_format,
-        timezone=timezone,
-        resolution=resolution,
-        origin=origin,
-        destination=destination,
-        origin_tile=origin_tile,
-        destination_tile=destination_tile,
-        person=person,
-        weight=weight,
-        trips=trips,
-        zones=zones,
-        within=within,
-        max_dropped=max_dropped,
-        skip_unknown=skip_unknown,
-        partition_columns=partition_columns,
-        person_case=person_case,
-        same_zones=same_zones,
-        matrix=matrix,
-        lookup=lookup,
-        wide=wide,
-        remote=remote,
-    )
+    refuse_unknown(reading, SliceOptions)
+    asked = Reading.of(**reading)
     # A reading may have no slices; who asks for slices without naming any has forgotten something.
-    check_slice_columns(reading.columns.by, time=reading.columns.time, every=reading.every)
-    return read_flows(source, reading, engine=engine, progress=progress)
+    check_slice_columns(asked.columns.by, time=asked.columns.time, every=asked.every)
+    return read_flows(source, asked, engine=engine, progress=progress)
