@@ -25,6 +25,7 @@ from flowveil.times import TIME_COLUMNS
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from flowveil.audit.auditing import Audit
     from flowveil.experiments.comparison import Comparison
     from flowveil.experiments.description import Description
     from flowveil.experiments.study import Study
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "anonymize",
     "anonymize_slices",
+    "audit_releases",
     "compare",
     "describe",
     "flows_table",
@@ -212,7 +214,12 @@ def prepare(name: str, source: Any, **options: Any) -> Prepared:
 
 
 def picture(
-    release: Publishable | str | PathLike[str], path: str | PathLike[str], *, show: str = "origins", **style: Any
+    release: Publishable | str | PathLike[str],
+    path: str | PathLike[str],
+    *,
+    show: str = "origins",
+    place: tuple[float, float] | None = None,
+    **style: Any,
 ) -> Path:
     """Draw a map of a release into a PNG, SVG or PDF file; of slices, the sum of the finest, without totals.
 
@@ -220,9 +227,10 @@ def picture(
         release: a release, or the folder of one: published files are enough.
         path: the file; its suffix says the format.
         show: ``origins``, ``destinations``, ``both`` or ``flows``.
+        place: latitude and longitude: draw only the cells whose origin zone holds it, of all sizes where zones nest.
         **style: see `flowveil.report.pictures.draw`.
     """
-    from flowveil.report.pictures import draw
+    from flowveil.report.pictures import cells_from, draw
     from flowveil.report.slices import overview, zones_in
 
     if isinstance(release, Publishable):
@@ -239,6 +247,9 @@ def picture(
         zones = zones_in(flows, zones)
     elif TIME_COLUMNS[0] in flows.column_names:
         flows = overview(flows, TIME_COLUMNS, None)
+    if place is not None:
+        flows = cells_from(flows, zones, place)
+        zones = zones_in(flows, zones)
     return draw(flows, zones, path, show=show, **style)
 
 
@@ -286,6 +297,13 @@ def freeze(release: str | PathLike[str], *, out: str | PathLike[str] | None = No
     if out is not None:
         frozen.write(named_path(out, what="the frozen map"))
     return frozen
+
+
+def audit_releases(releases: Sequence[Any], *, against: Any = None, **settings: Any) -> Audit:
+    """Attack published folders as a reader would; see `flowveil.audit.auditing.audit`."""
+    from flowveil.audit.auditing import audit
+
+    return audit(releases, against=against, **settings)
 
 
 def verify_folder(
