@@ -309,18 +309,13 @@ def large(tmp_path_factory):
     return anonymize(flows, method="suppression", k=10).write(tmp_path_factory.mktemp("large") / "out")
 
 
-def test_ten_thousand_zones_and_flows_open_quickly_and_stay_small(large, open_page):
+def test_ten_thousand_zones_and_flows_open_and_stay_small(large, open_page):
+    """How fast is measured by benchmarks/pages.py."""
     page = large / "report.html"
     assert page.stat().st_size < 15_000_000
-    # The best of a few: the machine may be busy with something else.
-    times = []
-    for _ in range(3):
-        with open_page(page) as opened:
-            times.append(opened.seconds)
-            if min(times) < 3:
-                opened.keep("report-large", full=False)
-                break
-    assert min(times) < 3
+    with open_page(page) as opened:
+        assert painted(opened.page, "origin") > 5
+        opened.keep("report-large", full=False)
 
 
 # ---- the pages that are not published -----------------------------------------------------------------------------
