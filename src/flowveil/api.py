@@ -214,7 +214,12 @@ def prepare(name: str, source: Any, **options: Any) -> Prepared:
 
 
 def picture(
-    release: Publishable | str | PathLike[str], path: str | PathLike[str], *, show: str = "origins", **style: Any
+    release: Publishable | str | PathLike[str],
+    path: str | PathLike[str],
+    *,
+    show: str = "origins",
+    place: tuple[float, float] | None = None,
+    **style: Any,
 ) -> Path:
     """Draw a map of a release into a PNG, SVG or PDF file; of slices, the sum of the finest, without totals.
 
@@ -222,9 +227,10 @@ def picture(
         release: a release, or the folder of one: published files are enough.
         path: the file; its suffix says the format.
         show: ``origins``, ``destinations``, ``both`` or ``flows``.
+        place: latitude and longitude: draw only the cells whose origin zone holds it, of all sizes where zones nest.
         **style: see `flowveil.report.pictures.draw`.
     """
-    from flowveil.report.pictures import draw
+    from flowveil.report.pictures import cells_from, draw
     from flowveil.report.slices import overview, zones_in
 
     if isinstance(release, Publishable):
@@ -241,6 +247,9 @@ def picture(
         zones = zones_in(flows, zones)
     elif TIME_COLUMNS[0] in flows.column_names:
         flows = overview(flows, TIME_COLUMNS, None)
+    if place is not None:
+        flows = cells_from(flows, zones, place)
+        zones = zones_in(flows, zones)
     return draw(flows, zones, path, show=show, **style)
 
 
@@ -437,10 +446,14 @@ def summarize(
 
 
 def publish(release: Publishable, directory: str | PathLike[str], **writing: Any) -> Path:
-    """Write a release folder; see `flowveil.publish.folder.publish`."""
+    """Write a release folder; see `flowveil.publish.folder.publish`, and `flowveil.series.ledger` with a ledger."""
     from flowveil.publish.folder import publish as write
+    from flowveil.series.ledger import publish_recorded
 
-    return write(release, directory, **writing)
+    ledger, accepted = writing.pop("ledger", None), writing.pop("accept_differencing", False)
+    if ledger is None:
+        return write(release, directory, **writing)
+    return publish_recorded(release, directory, ledger=ledger, accept_differencing=accepted, **writing)
 
 
 def frame(release: Publishable, table: str, library: str) -> Any:
