@@ -115,7 +115,7 @@ def frontier(
         raise ParameterError(f"method must be one of {', '.join(sweeps)}; found {method!r}.")
     flows, _ = find_method(method).on_hierarchy(flows, hierarchy)
     guarantee = Guarantee.resolve(flows, k=k, protect=protect, k_population=k_population, l=l)
-    return sweeps[method](guarantee.prepare(flows), guarantee, objective=objective)
+    return sweeps[method](*guarantee.in_millionths(guarantee.prepare(flows)), objective=objective)
 
 
 def compare(

@@ -54,7 +54,7 @@ def test_every_partition_is_safe_and_no_cut_is_left(problem, partitioning):
 @given(placed_problems())
 def test_with_trips_alone_not_even_a_cut_off_the_median_is_left(problem):
     flows, guarantee = problem
-    guarantee = Guarantee.resolve(flows, k=guarantee.k)
+    guarantee = Guarantee.resolve(flows, k=guarantee.k, protect="trips")
     frame = Frame.of(flows)
     for group in partitions(flows, guarantee, "strict"):
         members = np.array(sorted(group))

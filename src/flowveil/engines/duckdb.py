@@ -24,13 +24,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, ParameterError
-from flowveil.flows import Flows, Intake, People
+from flowveil.flows import MILLION, Flows, Intake, People
 from flowveil.reading import Reading
 from flowveil.reading.candidates import hints
 from flowveil.reading.columns import ColumnMap, complete
 from flowveil.reading.database import fetch_table, in_own_words, open_database
 from flowveil.reading.persons import Nobody, folded, person_sql, placeholder_sql
-from flowveil.reading.screening import WEIGHT_UNITS, Batch, Kept, Screening
+from flowveil.reading.screening import Batch, Kept, Screening
 from flowveil.reading.slicing import attribute_sql, label_sql
 from flowveil.reading.sql import MISSING_PATTERN
 from flowveil.reading.tables import Opening, Table, open_table
@@ -433,7 +433,7 @@ class _Staged:
         origin = np.searchsorted(origins, ends[0]).astype(np.int32)
         destination = np.searchsorted(destinations, ends[1]).astype(np.int32)
         trips = grouped.column("trips").to_numpy()
-        weight = grouped.column("weight").to_numpy() / WEIGHT_UNITS if self._has_weight else None
+        weight = grouped.column("weight").to_numpy() / MILLION if self._has_weight else None
         people: People | None = None
         if self._has_person:
             number = np.repeat(np.arange(len(keys)), np.diff(start))

@@ -240,7 +240,7 @@ def describe_flows(
     levels = tuple(_levels(flows, guarantees))
     refined, on_tree = METHODS["twincut"].on_hierarchy(flows, hierarchy)
     trips = int(flows.trips.sum())
-    weight = None if flows.weight is None else float(flows.weight.sum())
+    weight = None if flows.weight is None else flows.total("weight")
     return Description(
         k=k,
         rows=flows.intake.rows,
