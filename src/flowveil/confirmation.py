@@ -49,11 +49,12 @@ def confirmed(guarantee: Guarantee, flows: Cells, *, allow_small_k: bool, popula
                 "confirm it with --population-only (population_only=True)."
             )
         needed.append(POPULATION_ONLY)
-    if guarantee.population_is_given and (guarantee.population or 0) < UNITS["population"].threshold(flows, guarantee.k):
+    usual = UNITS["population"].threshold(flows, guarantee.k) if guarantee.population_is_given else 0.0
+    if (guarantee.population or 0.0) < usual:
         # Said to whoever makes the release and never recorded: it reveals on which side of the number the mean lies.
         warnings.warn(
-            f"Weak: the population's threshold (--k-population) is below {guarantee.k} times the mean weight of a trip: "
-            f"cells may hold fewer than {guarantee.k} trips.",
+            f"Weak: the population's threshold (--k-population) is below {guarantee.k} times the mean weight of a "
+            f"trip: cells may hold fewer than {guarantee.k} trips.",
             SmallKWarning,
             stacklevel=4,
         )
