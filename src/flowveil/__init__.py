@@ -14,17 +14,21 @@ from __future__ import annotations
 from flowveil.api import (
     anonymize,
     anonymize_slices,
+    audit_releases,
     compare,
     describe,
+    freeze,
     frontier,
     picture,
     prepare,
+    publish_series,
     read_slices,
     read_trips,
     read_zones,
     reconstruct,
     run_study,
     verify_folder,
+    verify_series,
 )
 from flowveil.errors import (
     DataError,
@@ -39,8 +43,8 @@ from flowveil.errors import (
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
-from flowveil.limits import limits
 from flowveil.methods import METHODS, Method
+from flowveil.reading.limits import limits
 from flowveil.release.noisy import NoisyRelease
 from flowveil.release.plan import Plan, Suppression
 from flowveil.release.release import Release
@@ -75,16 +79,20 @@ __all__ = [
     "__version__",
     "anonymize",
     "anonymize_slices",
+    "audit_releases",
     "compare",
     "describe",
+    "freeze",
     "frontier",
     "limits",
     "picture",
     "prepare",
+    "publish_series",
     "read_slices",
     "read_trips",
     "read_zones",
     "reconstruct",
     "run_study",
     "verify_folder",
+    "verify_series",
 ]

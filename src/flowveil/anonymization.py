@@ -25,6 +25,7 @@ from flowveil.guarantee import Guarantee, check_max_suppressed
 from flowveil.methods import Method, find_method
 from flowveil.methods.common_zones import common_cuts
 from flowveil.methods.odkanon import Cuts
+from flowveil.methods.zones_of import ZonesOf
 from flowveil.progress import lines_every, log
 from flowveil.release.noisy import NoisyRelease
 from flowveil.release.plan import Plan
@@ -141,7 +142,7 @@ def anonymize(flows: Flows, method: Literal["laplace"], **options: Any) -> Noisy
 @overload
 def anonymize(
     flows: Flows,
-    method: str | Method | Callable[..., Plan] = DEFAULT_METHOD,
+    method: str | Method | Callable[..., Plan] | None = None,
     k: int | None = None,
     protect: str | Sequence[str] | None = None,
     max_suppressed: float | None = None,
@@ -151,7 +152,7 @@ def anonymize(
 
 def anonymize(
     flows: Flows,
-    method: str | Method | Callable[..., Plan] = DEFAULT_METHOD,
+    method: str | Method | Callable[..., Plan] | None = None,
     k: int | None = None,
     protect: str | Sequence[str] | None = None,
     max_suppressed: float | None = None,
@@ -159,6 +160,7 @@ def anonymize(
     k_population: float | None = None,
     l: int | None = None,  # noqa: E741  # the papers' letter
     hierarchy: str | None = None,
+    zones_of: Any = None,
     allow_small_k: bool = False,
     population_only: bool = False,
     **options: Any,
@@ -171,8 +173,8 @@ def anonymize(
 
     Args:
         flows: what `read_trips` returns; or what ``read_slices(...).folded()`` returns, for cells of places and times.
-        method: name of a method, see `flowveil.METHODS`; or one of your own: a function ``(flows, guarantee, *,
-            max_suppressed, **options) -> Plan``, or a `flowveil.Method`.
+        method: name of a method, see `flowveil.METHODS`, by default ``twincut``; or one of your own: a function
+            ``(flows, guarantee, *, max_suppressed, **options) -> Plan``, or a `flowveil.Method`.
         k: how many every cell must hide; 10 by default.
         protect: what is counted: ``trips``, ``people`` or ``population``, or several of them; by default people where
             persons are known, else trips.
@@ -182,6 +184,8 @@ def anonymize(
         l: fewest tiles in which the trips of a cell begin, and in which they end.
         hierarchy: ``h3`` for the tree of the flows as it is, ``halves`` for the same refined in steps of two; by
             default what the method's page says.
+        zones_of: publish over the zones of an earlier release instead of choosing new ones: its folder, or what
+            `flowveil.freeze` returns or has written. There is no method then.
         allow_small_k: confirms a k below 3, which is refused otherwise.
         population_only: confirms that the population alone is protected although persons are known, which is refused
             otherwise.
@@ -196,7 +200,7 @@ def anonymize(
     if not isinstance(flows, Flows):
         hint = "slices are for anonymize_slices" if isinstance(flows, SlicedFlows) else "pass what read_trips returns"
         raise ParameterError(f"anonymize needs flows; found {type(flows).__name__}. Hint: {hint}.")
-    chosen = find_method(method)
+    chosen = _chosen(method, DEFAULT_METHOD, zones_of)
     chosen.check_options(options)
     asked = Thresholds(k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
     check_max_suppressed(asked.share)
@@ -215,6 +219,22 @@ def anonymize(
     return run.release(flows, run.plan(flows))
 
 
+def _chosen(method: str | Method | Callable[..., Plan] | None, default: str, zones_of: Any) -> Method:
+    """The method that is meant.
+
+    Raises:
+        ParameterError: a method was named beside zones that are fixed already.
+    """
+    if zones_of is None:
+        return find_method(method or default)
+    if method is not None:
+        raise ParameterError(
+            "A method chooses zones, and those of an earlier release are fixed: --method and --zones-of (method, "
+            "zones_of) cannot be combined. Hint: leave one of them out."
+        )
+    return ZonesOf.over(zones_of)
+
+
 # ---- slices ----------------------------------------------------------------------------------------------------
 
 
@@ -231,6 +251,7 @@ def anonymize_slices(
     total: bool = False,
     also_every: Sequence[str] = (),
     common_zones: bool = False,
+    zones_of: Any = None,
     accept_differencing: bool = False,
     allow_small_k: bool = False,
     population_only: bool = False,
@@ -251,6 +272,7 @@ def anonymize_slices(
         total: also publish the matrix of all slices together.
         also_every: also publish the matrices of these longer steps of time (``day`` beside ``1h``).
         common_zones: give all slices the same zones, safe in each, by ODkAnon's schedule: subtraction reveals nothing.
+        zones_of: as for `anonymize`; the same zones for every slice.
         accept_differencing: publish although differences between matrices are short of the guarantee.
         allow_small_k, population_only: as for `anonymize`.
         workers: processes; more than one are started only where there is enough to do.
@@ -269,7 +291,7 @@ def anonymize_slices(
             f"anonymize_slices needs sliced flows; found {found}. Hint: pass what read_slices returns."
         )
     refuse_many_combinations(flows)
-    chosen = _method_of_slices(method, options, common_zones=common_zones)
+    chosen = _method_of_slices(method, options, common_zones=common_zones, zones_of=zones_of)
     if workers < 1:
         raise ParameterError(f"workers must be at least 1; found {workers}.")
     flows, on_tree = chosen.on_hierarchy(flows, hierarchy)
@@ -280,7 +302,6 @@ def anonymize_slices(
     if run.guarantee.locations is not None:
         flows = replace(flows, slices=tuple(run.guarantee.prepare(part) for part in flows.slices))
     steps = [Every.parse(text) for text in also_every]
-    coarser = flows.coarser_keys(steps, total=total)
     run.parameters["slices"] = {
         "by_many": flows.intake.by_many,
         "every": flows.every and flows.every.name,
@@ -288,7 +309,21 @@ def anonymize_slices(
         "total": total,
         "common_zones": common_zones,
     }
-    task, keys = _Task(flows, run), [*coarser, *flows.keys]
+    coarser = flows.coarser_keys(steps, total=total)
+    return _released_slices(_Task(flows, run), coarser, common_zones, accept_differencing, workers, progress)
+
+
+def _released_slices(
+    task: _Task,
+    coarser: Sequence[Any],
+    common_zones: bool,
+    accept_differencing: bool,
+    workers: int,
+    progress: Callable[[float], None],
+) -> SlicedRelease:
+    """The slices that can be published, after a look at what they and the coarser matrices reveal by subtraction."""
+    flows, run = task.flows, task.run
+    keys = [*coarser, *flows.keys]
     made = _share_zones(task, keys, progress) if common_zones else _plan_each(task, keys, workers, progress)
     published = {key: release for key, release in zip(keys, made, strict=True) if release is not None}
     if not published:
@@ -302,7 +337,7 @@ def anonymize_slices(
         keys=tuple(published),
         releases=tuple(published.values()),
         guarantee=run.guarantee,
-        method=chosen.name,
+        method=run.method.name,
         parameters=MappingProxyType(run.parameters),
         n_unpublished=len(keys) - len(published),
         differencing=differencing,
@@ -318,9 +353,11 @@ def _nothing_left(n_slices: int, guarantee: Guarantee) -> InfeasibleError:
 
 
 def _method_of_slices(
-    method: str | Method | Callable[..., Plan] | None, options: Mapping[str, Any], *, common_zones: bool
+    method: str | Method | Callable[..., Plan] | None, options: Mapping[str, Any], *, common_zones: bool, zones_of: Any
 ) -> Method:
-    chosen = find_method(method or ("odkanon" if common_zones else DEFAULT_METHOD))
+    if common_zones and zones_of is not None:
+        raise ParameterError("--common-zones chooses zones, and those of an earlier release (--zones-of) are fixed.")
+    chosen = _chosen(method, "odkanon" if common_zones else DEFAULT_METHOD, zones_of)
     chosen.check_options(options)
     if chosen.promises == "epsilon":
         raise ParameterError(

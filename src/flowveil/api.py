@@ -25,29 +25,36 @@ from flowveil.times import TIME_COLUMNS
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from flowveil.audit.auditing import Audit
     from flowveil.experiments.comparison import Comparison
     from flowveil.experiments.description import Description
     from flowveil.experiments.study import Study
     from flowveil.methods.twin_trees import Goal
     from flowveil.methods.twincut import FrontierPoint
+    from flowveil.release.frozen import FrozenMap
+    from flowveil.series.steps import Series
     from flowveil.sources.gps import Prepared
 
 __all__ = [
     "anonymize",
     "anonymize_slices",
+    "audit_releases",
     "compare",
     "describe",
     "flows_table",
+    "freeze",
     "frontier",
     "measure",
     "picture",
     "prepare",
+    "publish_series",
     "read_slices",
     "read_trips",
     "read_zones",
     "reconstruct",
     "run_study",
     "verify_folder",
+    "verify_series",
     "zones_table",
 ]
 
@@ -66,21 +73,33 @@ def describe(
     protect: str | Sequence[str] | None = None,
     max_suppressed: float = 0.1,
     hierarchy: str | None = None,
+    time: str | None = None,
+    every: str | None = None,
     **reading: Any,
 ) -> Description:
-    """What is in the data, and how much of it is safe already. Internal: counted from raw data, not for publication.
+    """What is in the data, how much of it is safe already, and what methods would give. Internal: not for publication.
 
     Args:
         source: flows, or trips in any form `read_trips` takes.
         k: what safety is held against.
         protect: what the floor and the advice are for; by default people where persons are known, else trips.
         max_suppressed: share that may be suppressed, for the floor and the advice.
-        hierarchy: ``h3`` or ``halves``: the tree that the floor is that of; by default that of TwinCut.
+        hierarchy: ``h3`` or ``halves``: the tree of the floor and the estimates; by default those of the
+            methods themselves.
+        time: column of the time, to estimate what folding it would give.
+        every: step of time that is folded; ``hour`` by default.
         **reading: how to read the trips; see `read_trips`.
     """
     from flowveil.experiments.description import describe_flows
 
-    flows = source if isinstance(source, Flows) else read_trips(source, **reading)
+    if every is not None and time is None:
+        raise ParameterError("every is a step of time. Hint: give time (--time COLUMN) with it.")
+    if isinstance(source, Flows):
+        flows = source
+    elif time is not None:
+        flows = read_slices(source, time=time, every=every or "hour", **reading).folded()
+    else:
+        flows = read_trips(source, **reading)
     return describe_flows(flows, k=k, protect=protect, max_suppressed=max_suppressed, hierarchy=hierarchy)
 
 
@@ -195,7 +214,12 @@ def prepare(name: str, source: Any, **options: Any) -> Prepared:
 
 
 def picture(
-    release: Publishable | str | PathLike[str], path: str | PathLike[str], *, show: str = "origins", **style: Any
+    release: Publishable | str | PathLike[str],
+    path: str | PathLike[str],
+    *,
+    show: str = "origins",
+    place: tuple[float, float] | None = None,
+    **style: Any,
 ) -> Path:
     """Draw a map of a release into a PNG, SVG or PDF file; of slices, the sum of the finest, without totals.
 
@@ -203,9 +227,10 @@ def picture(
         release: a release, or the folder of one: published files are enough.
         path: the file; its suffix says the format.
         show: ``origins``, ``destinations``, ``both`` or ``flows``.
+        place: latitude and longitude: draw only the cells whose origin zone holds it, of all sizes where zones nest.
         **style: see `flowveil.report.pictures.draw`.
     """
-    from flowveil.report.pictures import draw
+    from flowveil.report.pictures import cells_from, draw
     from flowveil.report.slices import overview, zones_in
 
     if isinstance(release, Publishable):
@@ -222,6 +247,9 @@ def picture(
         zones = zones_in(flows, zones)
     elif TIME_COLUMNS[0] in flows.column_names:
         flows = overview(flows, TIME_COLUMNS, None)
+    if place is not None:
+        flows = cells_from(flows, zones, place)
+        zones = zones_in(flows, zones)
     return draw(flows, zones, path, show=show, **style)
 
 
@@ -253,6 +281,31 @@ def reconstruct(release: str | PathLike[str], zones: Any, *, out: str | PathLike
     return table
 
 
+def freeze(release: str | PathLike[str], *, out: str | PathLike[str] | None = None) -> FrozenMap:
+    """The zones of a published release, without its counts, for releases that are to have the same ones.
+
+    Args:
+        release: the folder; its published files are enough.
+        out: also write them into this Parquet file.
+
+    Returns:
+        What ``anonymize(..., zones_of=...)`` takes, as it takes the folder or the file.
+    """
+    from flowveil.release.frozen import FrozenMap
+
+    frozen = FrozenMap.of(named_path(release, what="the release"))
+    if out is not None:
+        frozen.write(named_path(out, what="the frozen map"))
+    return frozen
+
+
+def audit_releases(releases: Sequence[Any], *, against: Any = None, **settings: Any) -> Audit:
+    """Attack published folders as a reader would; see `flowveil.audit.auditing.audit`."""
+    from flowveil.audit.auditing import audit
+
+    return audit(releases, against=against, **settings)
+
+
 def verify_folder(
     directory: str | PathLike[str],
     *,
@@ -260,6 +313,7 @@ def verify_folder(
     expect: Mapping[str, Any] | None = None,
     unread: list[str] | None = None,
     strict: bool = False,
+    zones_of: Any = None,
     **reading: Any,
 ) -> list[str]:
     """Recount a release folder from its files and the raw input.
@@ -273,6 +327,7 @@ def verify_folder(
             wrote it.
         strict: whether it is a finding that something could not be compared: the lines of ``unread``, and that another
             version made the release, which alone could make its page, its texts and its text exports again.
+        zones_of: the earlier release whose zones this one says it has: its folder, or the frozen map.
         **reading: how to read them, where it should differ from what the release's report says.
 
     Returns:
@@ -307,25 +362,98 @@ def verify_folder(
         flows: Flows | SlicedFlows = sliced.folded()
     else:
         flows = sliced if recorded.get("slices") is not None else sliced.whole
-    findings = verify_release(folder, flows, expect=expect, unread=unread, strict=strict)
+    findings = verify_release(folder, flows, expect=expect, unread=unread, strict=strict, zones_of=zones_of)
     return [*findings, FOLDED] if findings and folds else findings
+
+
+def publish_series(source: Any, directory: str | PathLike[str], **settings: Any) -> Series:
+    """Publish one release for each month or day, all over the same zones; see `flowveil.series.steps.publish_series`.
+
+    Args:
+        source: trips, in any form `read_slices` takes.
+        directory: the folder of the series; an earlier one is continued.
+        **settings: ``time``, ``every``, ``zones_of``, ``formats``, how to read the trips, and ``asked``: what
+            `anonymize` is asked for.
+    """
+    from flowveil.series.steps import publish_series as run
+
+    return run(source, directory, **settings)
+
+
+def verify_series(
+    directory: str | PathLike[str],
+    *,
+    against: Any,
+    expect: Mapping[str, Any] | None = None,
+    unread: list[str] | None = None,
+    strict: bool = False,
+    **reading: Any,
+) -> list[str]:
+    """Recount every step of a series from the trips, and hold what stands beside the steps against them.
+
+    Args:
+        directory: the folder of the series.
+        against: the trips it was made from.
+        expect, unread, strict: as for `verify_folder`.
+        **reading: how to read the trips, where it should differ from what the steps say.
+
+    Returns:
+        One plain line for each contradiction, with the step that it is in; empty when everything holds.
+    """
+    from flowveil.verify import verify_release
+    from flowveil.verify.claims import read_report
+    from flowveil.verify.persons import folds_instead
+    from flowveil.verify.series import check_labels, check_series, steps_in
+    from flowveil.zoning.steps import flows_during
+
+    place = named_path(directory, what="the series")
+    findings = check_series(place)
+    if findings:
+        return findings
+    every, steps, frozen = steps_in(place)
+    report, findings = read_report(place / steps[0])
+    if report is None:
+        return findings
+    if folds_instead(place / steps[0], expect=expect, person_case=reading.get("person_case")):
+        reading["person_case"] = "fold"
+    sliced = read_flows(against, Reading.from_parameters(report["parameters"], during=None, every=every, **reading))
+    findings = check_labels(place, [key[0] for key in sliced.keys])
+    for step in [] if findings else steps:
+        lines: list[str] = []
+        flows = flows_during(sliced, step)
+        held = frozen if "zones_of" in (read_report(place / step)[0] or {}).get("parameters", {}) else None
+        found = verify_release(place / step, flows, expect=expect, unread=lines, strict=strict, zones_of=held)
+        findings += [f"{step}: {line}" for line in found]
+        if unread is not None:
+            unread += [f"{step}: {line}" for line in lines]
+    return findings
 
 
 # ---- what releases do, by the rooms that do it ----------------------------------------------------------------
 
 
-def summarize(release: Publishable, *, formats: Sequence[str] = (), basemap: str | None = None) -> dict[str, Any]:
+def summarize(
+    release: Publishable,
+    *,
+    formats: Sequence[str] = (),
+    basemap: str | None = None,
+    about: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """The content of report.json; see `flowveil.report.summary.summarize`."""
     from flowveil.report.summary import summarize as summary
 
-    return summary(release, formats=formats, basemap=basemap)
+    return summary(release, formats=formats, basemap=basemap, about=about)
 
 
 def publish(release: Publishable, directory: str | PathLike[str], **writing: Any) -> Path:
-    """Write a release folder; see `flowveil.publish.folder.publish`."""
+    """Write a release folder; see `flowveil.publish.folder.publish`, and `flowveil.series.ledger` with a ledger."""
     from flowveil.publish.folder import publish as write
+    from flowveil.series.ledger import publish_recorded
 
-    return write(release, directory, **writing)
+    ledger, accepted = writing.pop("ledger", None), writing.pop("accept_differencing", False)
+    if ledger is None:
+        return write(release, directory, **writing)
+    return publish_recorded(release, directory, ledger=ledger, accept_differencing=accepted, **writing)
 
 
 def frame(release: Publishable, table: str, library: str) -> Any:

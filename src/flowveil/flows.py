@@ -363,6 +363,7 @@ class Intake:
         by_many: whether attributes with many values were allowed to make slices.
         person_case: ``fold`` if persons that differ in upper and lower case only were taken for one, else ``keep``.
         time_format, timezone: how times were read, where the user said so.
+        during: the month or day whose trips alone were read; None for all.
         notes: sentences on how the input was taken that whoever gave it should read; never published.
         same_zones: whether both ends have one tree, over the tiles seen at either, and are to have the same zones.
         matrix, lookup, wide: which matrices of a file were read, and how its zones were named.
@@ -382,6 +383,7 @@ class Intake:
     person_case: str = "fold"
     time_format: str | None = None
     timezone: str | None = None
+    during: str | None = None
     notes: tuple[str, ...] = ()
     same_zones: bool = False
     matrix: tuple[str, ...] = ()
@@ -391,7 +393,7 @@ class Intake:
 
     def parameters(self) -> dict[str, Any]:
         """How the input was read, as a report records it; `Reading.from_parameters` reads it the same again."""
-        said = {"time_format": self.time_format, "timezone": self.timezone}
+        said = {"time_format": self.time_format, "timezone": self.timezone, "during": self.during}
         return {
             **{name: value for name, value in said.items() if value is not None},
             "resolution": self.resolution,

@@ -69,7 +69,7 @@ def test_zones_outside_the_first_view_are_counted_and_can_be_shown(far_away, ope
         for layer, said in (("origin", "1 zone lies"), ("destination", "1 zone lies"), ("flows", "2 zones lie")):
             outside = page.locator(f"figure[data-layer={layer}] .outside")
             assert outside.is_visible()
-            assert outside.inner_text().startswith(f"{said} outside this view.")
+            assert outside.inner_text().startswith(f"{said} outside this view, with 0.12 % of the trips.")
         assert view_of(page, "origin")[1] > 46
         opened.keep("details-outside")
         page.locator("figure[data-layer=origin] .outside button").click()

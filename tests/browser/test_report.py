@@ -72,6 +72,11 @@ def test_light_and_dark_are_drawn_differently(report, open_page):
         assert picture_of(opened.page, "origin") != before
 
 
+def code_in(text: str) -> str:
+    """The code of a zone that is called by the nearest town: "around Paris (871fb4662ffffff)"."""
+    return text.strip().rpartition("(")[2].rstrip(")")
+
+
 def test_a_click_on_a_zone_filters_maps_and_table(report, release, open_page):
     with open_page(report) as opened:
         page = opened.page
@@ -88,12 +93,76 @@ def test_a_click_on_a_zone_filters_maps_and_table(report, release, open_page):
         assert chosen in release.flows["origin_zone"].to_pylist()
         rows = page.locator("#flow-rows tr").all_inner_texts()
         assert rows
-        assert all(row.startswith(chosen) for row in rows)
+        assert all(code_in(row.split("\t")[0]) == chosen for row in rows)
         assert len(rows) <= everything
         assert picture_of(page, "destination") != before
         opened.keep("report-selected")
         page.locator("#clear").click()
         assert page.locator("#flow-rows tr").count() == everything
+
+
+def test_what_is_not_published_is_hatched_and_never_called_zero(report, release, open_page):
+    """The origin with the fewest cells has destinations without a published flow."""
+    pairs = release.flows.select(["origin_zone", "destination_zone"]).to_pylist()
+    origins = [pair["origin_zone"] for pair in pairs]
+    few = min(sorted(set(origins)), key=origins.count)
+    assert origins.count(few) < len({pair["destination_zone"] for pair in pairs})
+    with open_page(report) as opened:
+        page = opened.page
+        page.locator("#find").fill(few)
+        page.keyboard.press("Enter")
+        assert page.locator(".legend .hatched").count() == 1
+        assert "none, or too few" in page.locator(".legend .missing").inner_text()
+        assert "for all others: none, or too few" in page.locator("#selected").inner_text()
+        bars = page.locator("#selected ol.bars li").count()
+        assert bars == min(10, origins.count(few))
+        opened.keep("report-not-published")
+
+
+def test_a_flow_line_is_clicked_and_its_numbers_stand_beside_the_map(report, release, open_page):
+    with open_page(report) as opened:
+        page = opened.page
+        page.locator("#lines").fill("1")
+        page.locator("figure[data-layer=flows]").scroll_into_view_if_needed()
+        # The only line there is: look for its colour, which no zone has.
+        x, y = page.evaluate(
+            """() => {
+                const c = document.querySelector('figure[data-layer=flows] canvas'), r = c.getBoundingClientRect();
+                const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data, found = [];
+                for (let i = 0; i < d.length; i += 4) if (d[i] > d[i + 2] + 60) found.push(i / 4);
+                const i = found[found.length >> 1];
+                return [r.left + i % c.width, r.top + Math.floor(i / c.width)];
+            }"""
+        )
+        page.mouse.move(x, y)
+        assert "trips" in page.locator(".tip").inner_text()
+        page.mouse.click(x, y)
+        said = page.locator("#selected").inner_text()
+        between = [r for r in release.flows.to_pylist() if r["origin_zone"] != r["destination_zone"]]
+        most = max(row["trips"] for row in between)
+        assert f"{most:,} trips" in said
+        opened.keep("report-flow")
+
+
+def test_two_fingers_zoom_and_the_answer_to_a_tap_is_in_view(report, open_page):
+    with open_page(report, phone=True) as opened:
+        page = opened.page
+        canvas = page.locator("figure[data-layer=origin] canvas")
+        canvas.scroll_into_view_if_needed()
+        box = canvas.bounding_box()
+        x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        touch = page.context.new_cdp_session(page)
+        before = canvas.get_attribute("data-view").split(",")
+        for kind, apart in (("touchStart", 20), ("touchMove", 40), ("touchMove", 60), ("touchEnd", None)):
+            points = [] if apart is None else [{"x": x - apart, "y": y, "id": 0}, {"x": x + apart, "y": y, "id": 1}]
+            touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+        page.wait_for_timeout(300)
+        after = canvas.get_attribute("data-view").split(",")
+        assert float(after[2]) - float(after[0]) == pytest.approx((float(before[2]) - float(before[0])) / 3, rel=0.1)
+        page.locator("#zone-rows button.zone").first.tap()
+        sheet = page.locator("#selected").bounding_box()
+        assert sheet["y"] + sheet["height"] <= 845
+        assert sheet["y"] > 400
 
 
 def test_the_layer_changes_with_its_legend(report, open_page):
@@ -118,7 +187,7 @@ def test_the_table_holds_the_largest_flows_of_the_release(report, release, open_
     largest = sorted((row["trips"] for row in published), reverse=True)[: len(rows)]
     assert [int(row[2].replace(",", "")) for row in rows] == largest
     known = {(row["origin_zone"], row["destination_zone"], row["trips"]) for row in published}
-    assert {(row[0].strip(), row[1].strip(), int(row[2].replace(",", ""))) for row in rows} <= known
+    assert {(code_in(row[0]), code_in(row[1]), int(row[2].replace(",", ""))) for row in rows} <= known
 
 
 def test_everything_can_be_done_without_a_mouse(report, open_page):
@@ -135,7 +204,7 @@ def test_everything_can_be_done_without_a_mouse(report, open_page):
         code = page.locator("#zone-rows button.zone").first
         code.focus()
         page.keyboard.press("Enter")
-        assert page.locator("#selected code").inner_text() == code.inner_text()
+        assert page.locator("#selected code").inner_text() == code_in(code.inner_text())
         canvas.focus()
         page.keyboard.press("Escape")
         assert page.locator("#clear").is_disabled()
@@ -240,18 +309,13 @@ def large(tmp_path_factory):
     return anonymize(flows, method="suppression", k=10).write(tmp_path_factory.mktemp("large") / "out")
 
 
-def test_ten_thousand_zones_and_flows_open_quickly_and_stay_small(large, open_page):
+def test_ten_thousand_zones_and_flows_open_and_stay_small(large, open_page):
+    """How fast is measured by benchmarks/pages.py."""
     page = large / "report.html"
     assert page.stat().st_size < 15_000_000
-    # The best of a few: the machine may be busy with something else.
-    times = []
-    for _ in range(3):
-        with open_page(page) as opened:
-            times.append(opened.seconds)
-            if min(times) < 3:
-                opened.keep("report-large", full=False)
-                break
-    assert min(times) < 3
+    with open_page(page) as opened:
+        assert painted(opened.page, "origin") > 5
+        opened.keep("report-large", full=False)
 
 
 # ---- the pages that are not published -----------------------------------------------------------------------------

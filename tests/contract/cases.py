@@ -7,7 +7,7 @@ it adds noise: such methods promise no smallest cell, and have a contract of the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
 from itertools import combinations, product
 from typing import Any, Literal
@@ -19,6 +19,7 @@ import shapely
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods import METHODS
+from flowveil.slices import Every, SlicedFlows
 from flowveil.zoning.h3 import h3_hierarchy
 from flowveil.zoning.halves import halved_h3
 
@@ -80,6 +81,12 @@ RUNS = (
     Run("curvecut", limit="volume", finest=False),
     Run("curvecut", {"effort": 0.0, "window": 1}, limit="volume", finest=False),
     Run("glove-sk", limit="volume", finest=False),
+)
+
+#: The same where time is folded. Metres cannot be weighed against hours.
+FOLDED_RUNS = (
+    Run("paircut", limit="volume"),
+    Run("paircut", {"objective": "cells", "spend": False}, limit="volume"),
 )
 
 UNDECLARED = tuple(
@@ -198,6 +205,10 @@ class Rows:
             person=self.person,
         )
 
+    def where(self, mask: np.ndarray) -> Rows:
+        """Some of the rows."""
+        return Rows(*(getattr(self, column.name)[mask] for column in fields(self)))
+
     def shuffled(self, seed: int) -> Rows:
         """The same rows in another order, the same people under other numbers."""
         rng = np.random.default_rng(seed)
@@ -276,6 +287,18 @@ def flows_of(table: str, kind: str, *, shuffled: int | None = None) -> Flows:
     """The flows of a table on a kind of tree, made once; shuffled: from the same rows in another order."""
     rows = rows_of(table, kind)
     return (rows if shuffled is None else rows.shuffled(shuffled)).flows(kind)
+
+
+@cache
+def folded_flows_of(table: str, kind: str, *, shuffled: int | None = None) -> Flows:
+    """The same rows with hours: those of a pair of tiles begin at different times of the day."""
+    rows = rows_of(table, kind)
+    hour = np.arange(len(rows.origin)) * 5 % 11 + 6
+    if shuffled is not None:
+        hour, rows = hour[np.random.default_rng(shuffled).permutation(len(hour))], rows.shuffled(shuffled)
+    hours = np.unique(hour).tolist()
+    slices = tuple(rows.where(hour == h).flows(kind) for h in hours)
+    return SlicedFlows(("time",), tuple((f"{h:02d}:00",) for h in hours), slices, Every.parse("hour")).folded()
 
 
 # ---- guarantees -----------------------------------------------------------------------------------------------

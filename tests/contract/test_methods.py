@@ -23,7 +23,20 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contract.cases import GUARANTEES, K_METHODS, RUNS, TABLES, TREES, UNDECLARED, Run, flows_of, on_a_map, pairwise
+from contract.cases import (
+    FOLDED_RUNS,
+    GUARANTEES,
+    K_METHODS,
+    RUNS,
+    TABLES,
+    TREES,
+    UNDECLARED,
+    Run,
+    flows_of,
+    folded_flows_of,
+    on_a_map,
+    pairwise,
+)
 from flowveil import (
     METHODS,
     DataError,
@@ -236,6 +249,14 @@ def published(release: Release) -> list[tuple]:
     return list(zip(*ends, cells.trips.tolist(), cells.weight.tolist(), cells.n_people().tolist(), strict=True))
 
 
+def check_every_flow_is_within_the_time_of_its_cell(release: Release) -> None:
+    flows, plan = release.input, release.plan
+    label = flows.times.labels[flows.time]
+    for f in np.flatnonzero(plan.kept).tolist():
+        zone = plan.origin_zone[f]
+        assert plan.origin_zones.start[zone] <= label[f] < plan.origin_zones.stop[zone]
+
+
 def check_all(release: Release, run: Run, max_suppressed: float) -> None:
     check_nothing_short(release)
     check_cells_are_what_the_plan_says(release)
@@ -275,6 +296,8 @@ def check_existence(release: Release | None, flows: Flows, run: Run, **asked) ->
 def test_every_method_says_what_it_promises():
     missing = sorted({run.method for run in UNDECLARED})
     assert not missing, f"Declare what {', '.join(missing)} promises: add it to RUNS in tests/contract/cases.py."
+    folding = {name for name, method in METHODS.items() if method.folds}
+    assert folding == {run.method for run in FOLDED_RUNS}, "FOLDED_RUNS declares what methods that fold time promise."
     gone = sorted({run.method for run in RUNS} - set(METHODS))
     assert not gone, f"RUNS in tests/contract/cases.py declares {', '.join(gone)}, which METHODS does not have."
 
@@ -314,6 +337,25 @@ def test_releases_with_the_same_zones_keep_the_promises(run, kind, asked):
         check_all(release, run, 0.1)
         assert release.plan.origin_zones.nodes.tolist() == release.plan.destination_zones.nodes.tolist()
     check_same(release, again)
+
+
+@pytest.mark.parametrize("run", FOLDED_RUNS, ids=str)
+@pytest.mark.parametrize("kind", ["h3", "halves", "ragged"])
+@pytest.mark.parametrize("asked", GUARANTEES)
+def test_releases_that_fold_time_keep_the_promises(run, kind, asked):
+    one, two = (folded_flows_of("uneven", kind, shuffled=seed) for seed in (None, 11))
+    release, again = (attempt(f, run, **GUARANTEES[asked]) for f in (one, two))
+    check_existence(release, one, run, **GUARANTEES[asked])
+    if release is not None:
+        check_all(release, run, 0.1)
+        check_every_flow_is_within_the_time_of_its_cell(release)
+    check_same(release, again)
+
+
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if not method.folds])
+def test_methods_that_cannot_fold_time_refuse(name):
+    with pytest.raises(ParameterError, match="cannot fold time"):
+        anonymize(folded_flows_of("uneven", "h3"), name)
 
 
 @pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.one_cut is None])

@@ -108,6 +108,8 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "compare": [("{trips}", *READ, "--out", "{out}", "--methods", "odkanon,suppression")],
     "study": [("{trips}", *READ, "--out", "{out}", "--by", "sex", "--methods", "suppression", "--workers", "1")],
     "picture": [("{release}", "--out", "{out}.svg"), ("{release}", "--out", "{out}.png")],
+    "reconstruct": [("{release}", "--zones", "7", "--out", "{out}.parquet")],
+    "freeze": [("{release}", "--out", "{out}.parquet")],
     "prepare": [("gps", "{points}", "--out", "{out}.parquet")],
     "tabular mondrian": [
         ("{records}", "--out", "{out}.parquet", "--k", "5", *TABLE),

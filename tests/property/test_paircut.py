@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from test_twincut import BUDGETS, mean_error, small_problems, total_of
 
 from flowveil.errors import InfeasibleError
-from flowveil.measures.floor import generalization_floor
+from flowveil.measures.floor import division_floor, generalization_floor
 from flowveil.methods import METHODS
 from flowveil.methods.pair_divisions import PairTable
 from flowveil.methods.paircut import frontier, paircut
@@ -65,12 +65,14 @@ def test_never_worse_than_the_other_methods_of_the_class(problem, share):
     flows, guarantee = problem
     plan = planned("paircut", flows, guarantee, max_suppressed=share)
     volume = flows.volume(guarantee.basis)
+    proven = division_floor(flows, guarantee, max_suppressed=share)
     for method, options in CLASS:
         other = planned(method, flows, guarantee, max_suppressed=share, **options)
         if other is None or volume[other.kept].sum() == 0 or volume[~other.kept].sum() > share * volume.sum():
             continue
         assert plan is not None, method
         assert mean_error(flows, guarantee, plan) <= mean_error(flows, guarantee, other) * (1 + 1e-9), method
+        assert proven is None or mean_error(flows, guarantee, other) >= proven * (1 - 1e-9), method
     if plan is not None and volume[plan.kept].sum() > 0:
         floor = generalization_floor(flows, guarantee, max_suppressed=max(share, lost_share(volume, plan)))
         assert floor is None or mean_error(flows, guarantee, plan) >= floor * (1 - 1e-9)

@@ -14,7 +14,7 @@ from flowveil.flows import Flows, People
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods.pair_divisions import PairTable
-from flowveil.methods.paircut import _at_all_times, paircut
+from flowveil.methods.paircut import at_all_times, paircut
 from flowveil.times import Times
 from reference import paircut as slow
 from samples.strategies import generators, hierarchies, weights_of
@@ -133,7 +133,7 @@ def test_what_cannot_be_weighed(options):
 def test_a_weight_without_times():
     flows, guarantee = two_hours()
     with pytest.raises(ParameterError, match="--fold-time"):
-        paircut(_at_all_times(flows)[0], guarantee, time_weight=1.0)
+        paircut(at_all_times(flows)[0], guarantee, time_weight=1.0)
 
 
 def two_hours() -> tuple[Flows, Guarantee]:

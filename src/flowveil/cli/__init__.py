@@ -18,7 +18,21 @@ from collections.abc import Sequence
 import click
 
 from flowveil import __version__
-from flowveil.cli import anonymize, compare, demo, describe, picture, prepare, reconstruct, study, tabular, verify
+from flowveil.cli import (
+    anonymize,
+    audit,
+    compare,
+    demo,
+    describe,
+    freeze,
+    picture,
+    prepare,
+    reconstruct,
+    series,
+    study,
+    tabular,
+    verify,
+)
 from flowveil.confirmation import SmallKWarning
 from flowveil.errors import FlowveilError, speaking_of_flags
 from flowveil.methods.epsilon import WeakPromiseWarning
@@ -38,8 +52,11 @@ cli.add_command(describe.describe)
 cli.add_command(compare.compare)
 cli.add_command(study.study)
 cli.add_command(verify.verify)
+cli.add_command(audit.audit)
 cli.add_command(picture.picture)
 cli.add_command(reconstruct.reconstruct)
+cli.add_command(freeze.freeze)
+cli.add_command(series.series)
 cli.add_command(prepare.prepare)
 cli.add_command(tabular.tabular)
 

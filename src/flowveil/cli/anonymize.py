@@ -17,6 +17,7 @@ from flowveil.cli.options import (
     listed,
     method_options,
     reading,
+    reading_like,
     reading_of,
     slicing,
     taken,
@@ -26,6 +27,8 @@ from flowveil.cli.released import publish_one, publish_slices
 from flowveil.errors import ParameterError
 from flowveil.guarantee import UNITS
 from flowveil.methods import METHODS, Method, find_method
+from flowveil.release.frozen import FrozenMap
+from flowveil.series.loss import NEW_MAP_AT
 
 #: What is asked of every cell, by the names of the library and of the command line.
 _THRESHOLDS = {"k": "--k", "protect": "--protect", "max_suppressed": "--max-suppressed"}
@@ -41,16 +44,25 @@ class _Wanted:
     method: str | None
     options: Sequence[str]
     hierarchy: str | None
+    zones_of: str | None
+    new_map_at: float
     seed: int | None
     formats: Sequence[str]
     basemap: str | None
     internal_report: str | None
     replace_stronger: bool
+    ledger: str | None
+    title: str | None
+    source_text: str | None
+    period: str | None
+    licence: str | None
+    contact: str | None
 
     def check(self, *, internal: Sequence[str | None]) -> dict[str, Any]:
         """Refuse what cannot be written, before anything is read; return what writing needs to know."""
         from flowveil.publish.exports import parse_formats
         from flowveil.publish.folder import check_target
+        from flowveil.report.about import checked
         from flowveil.report.html import tile_server
         from flowveil.report.internal import check_place
 
@@ -59,10 +71,14 @@ class _Wanted:
         for path in internal:
             if path is not None:
                 check_place(path, release=self.out)
+        about = {"title": self.title, "source": self.source_text, "period": self.period}
+        about |= {"licence": self.licence, "contact": self.contact}
         return {
+            **checked(about),
             "formats": self.formats,
             "basemap": tile_server(self.basemap),
             "replace_stronger": self.replace_stronger,
+            "ledger": self.ledger,
         }
 
 
@@ -73,12 +89,13 @@ class _Anonymize(GroupedCommand):
             "--zones", "--format",
         ),
         "Input": (),
-        "Protection": ("--k-population", "--l", "--yes-k-below-3", "--population-only"),
-        "Method": ("--option", "--seed", "--same-zones", "--hierarchy", "--context", "--zones-of"),
+        "Protection": ("--k-population", "--l", "--yes-k-below-3", "--population-only", "--ledger"),
+        "Method": ("--option", "--seed", "--same-zones", "--hierarchy", "--context", "--zones-of", "--new-map-at"),
         "Slices": (
-            "--by", "--by-many", "--time", "--every", "--total", "--common-zones", "--fold-time",
+            "--by", "--by-many", "--time", "--every", "--during", "--total", "--common-zones", "--fold-time",
             "--accept-differencing", "--workers",
         ),
+        "What it is about": ("--title", "--source", "--period", "--licence", "--contact"),
         "Output": (
             "--basemap", "--replace-stronger", "--internal-report", "--internal-profile", "--json", "--quiet", "--help",
         ),
@@ -95,6 +112,20 @@ class _Anonymize(GroupedCommand):
 )
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Option of the method (repeatable).")
 @hierarchy
+@click.option(
+    "--zones-of",
+    type=PLACE,
+    metavar="EARLIER",
+    help="Publish over the zones of an earlier release (its folder, or a map that freeze wrote).",
+)
+@click.option(
+    "--new-map-at",
+    type=float,
+    default=NEW_MAP_AT,
+    show_default=True,
+    metavar="SHARE",
+    help="With --zones-of: advise a new map from this loss on.",
+)
 @click.option(
     "--protect",
     multiple=True,
@@ -114,6 +145,12 @@ class _Anonymize(GroupedCommand):
     is_flag=True,
     help="Confirm that an earlier release with a stronger guarantee may be replaced.",
 )
+@click.option(
+    "--ledger",
+    type=PLACE,
+    metavar="DIR",
+    help="Audit against all earlier releases of this data set, which DIR remembers, and record this one.",
+)
 @click.option("--seed", type=int, help="Seed, for methods that draw random numbers.")
 @slicing
 @click.option(
@@ -123,6 +160,11 @@ class _Anonymize(GroupedCommand):
     metavar="NAMES",
     help="Exports beside Parquet, comma-separated: csv, geojson, gpkg, omx, flowmap, kepler, arrow.",
 )
+@click.option("--title", metavar="TEXT", help="Of the page and the files [default: made from the number of areas].")
+@click.option("--source", "source_text", metavar="TEXT", help="Where the trips come from, for readers.")
+@click.option("--period", metavar="DAY/DAY", help="First and last day of the trips, like 2024-01-01/2024-03-31.")
+@click.option("--licence", metavar="TEXT", help="Under which the release may be used, like CC BY 4.0.")
+@click.option("--contact", metavar="TEXT", help="Whom readers may ask.")
 @click.option(
     "--basemap",
     is_flag=False,
@@ -149,11 +191,18 @@ def anonymize(output: Output, source: str, **given: Any) -> None:
     slices = _cut_by_matrix(slices, source, given["matrix"])
     asked = _asked(wanted, slices, {name: given.pop(name) for name in _THRESHOLDS})
     writing = wanted.check(internal=(wanted.internal_report, slices.internal_profile))
+    writing["accept_differencing"] = slices.accept_differencing
     how = reading_of(given)
-    if not slices.asked_for:
+    if wanted.zones_of is not None:
+        how = reading_like(wanted.zones_of, how)
+    if slices.during is not None:
+        how |= slices.one_step()
+    if slices.during is not None or not slices.asked_for:
         with output.working("Reading") as progress:
             flows = read_trips(source, progress=progress, **how)
-        publish_one(output, flows, wanted.out, asked, writing=writing, internal_report=wanted.internal_report)
+        release = publish_one(output, flows, wanted.out, asked, writing=writing, internal_report=wanted.internal_report)
+        if wanted.zones_of is not None:
+            _say_loss(output, release, wanted.new_map_at)
         return
     slices.check()
     if slices.fold_time:
@@ -168,6 +217,16 @@ def anonymize(output: Output, source: str, **given: Any) -> None:
     publish_slices(output, sliced, wanted.out, slices, asked, writing)
 
 
+def _say_loss(output: Output, release: Any, new_map_at: float) -> None:
+    from flowveil.series.loss import loss_against_best
+
+    if output.quiet:
+        return
+    with output.working("Measuring against the best map"):
+        loss = loss_against_best(release)
+    output.say(*(["There is no better map of these trips."] if loss is None else loss.in_words(new_map_at)))
+
+
 def _cut_by_matrix(slices: SliceOptions, source: str, chosen: str | None) -> SliceOptions:
     """Several matrices of an OMX file become slices, unless trips are cut otherwise or one is chosen."""
     if slices.by or not source.casefold().endswith(".omx") or not Path(source).is_file():
@@ -180,6 +239,8 @@ def _cut_by_matrix(slices: SliceOptions, source: str, chosen: str | None) -> Sli
 
 def _asked(wanted: _Wanted, slices: SliceOptions, thresholds: dict[str, Any]) -> dict[str, Any]:
     """What the library is asked for: the method, its options and the thresholds."""
+    if wanted.zones_of is not None:
+        return _asked_of_zones(wanted, thresholds)
     name = wanted.method or ("odkanon" if slices.common_zones else "paircut" if slices.fold_time else "twincut")
     on_tree = {} if wanted.hierarchy is None else {"hierarchy": wanted.hierarchy}
     method, parsed = find_method(name), method_options(name, wanted.options)
@@ -189,6 +250,14 @@ def _asked(wanted: _Wanted, slices: SliceOptions, thresholds: dict[str, Any]) ->
     if method.promises != "k":
         return {"method": name, **on_tree, **parsed}
     return {"method": name, **on_tree, **thresholds, "protect": thresholds["protect"] or None, **parsed}
+
+
+def _asked_of_zones(wanted: _Wanted, thresholds: dict[str, Any]) -> dict[str, Any]:
+    """The same where the zones are those of an earlier release: there is no method, and it has no options."""
+    if wanted.options:
+        raise ParameterError("--option is for a method, and --zones-of has none. Hint: leave it out.")
+    chosen = {"method": wanted.method, "hierarchy": wanted.hierarchy, "zones_of": FrozenMap.of(wanted.zones_of)}
+    return {**chosen, **thresholds, "protect": thresholds["protect"] or None}
 
 
 def _refuse_thresholds(method: Method) -> None:

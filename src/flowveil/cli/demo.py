@@ -10,6 +10,12 @@ from flowveil.cli.options import PLACE
 from flowveil.cli.output import Output, with_output
 from flowveil.cli.released import publish_one
 
+_ABOUT = {
+    "title": "Travel in Île-de-France, a synthetic survey",
+    "source": "Made by flowveil demo; no real person is in it",
+    "licence": "CC0 1.0",
+}
+
 
 @click.command()
 @click.option("--out", type=PLACE, default="flowveil-demo", show_default=True, help="Folder of the release.")
@@ -31,10 +37,14 @@ def demo(output: Output, out: str) -> None:
         flows = read_trips(survey, weight="weight", progress=progress)
     with output.working("Comparing"):
         other = anonymize(flows, method="odkanon", k=10, budget="volume")
-    release = publish_one(output, flows, out, {"k": 10})
+    release = publish_one(output, flows, out, {"k": 10}, writing=_ABOUT)
     page = f"{out.rstrip('/')}-beside.html"
     # Not in the folder: a release holds the numbers of one release, so that all of them can be recounted.
-    write_private(page, render(summarize(release), release.flows, release.zones, side_by_side=other), folder=Path(out))
+    write_private(
+        page,
+        render(summarize(release, about=_ABOUT), release.flows, release.zones, side_by_side=other),
+        folder=Path(out),
+    )
     # Nobody took part in this survey: its measures may be printed exactly.
     m = other.metrics()["trips"]
     output.say(

@@ -117,6 +117,15 @@ def reading_of(given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
+def reading_like(zones_of: str, how: dict[str, Any]) -> dict[str, Any]:
+    """How to read trips for the zones of an earlier release: as that one was read, where nothing else is said."""
+    from flowveil.release.frozen import FrozenMap
+
+    about = FrozenMap.of(zones_of).about
+    like = {"resolution": about["resolution"], "same_zones": about["same_zones"]}
+    return {**{name: value for name, value in like.items() if value}, **how}
+
+
 hierarchy = click.option(
     "--hierarchy",
     metavar="|".join(HIERARCHIES),
@@ -136,6 +145,7 @@ slicing = options(
         help="One matrix for each step: 15min, 1h, day, weekday-hour, ... (repeatable: days and their hours).",
     ),
     click.option("--time-format", metavar="FORMAT", help="How times are written, as for strptime: '%d/%m/%y %H:%M'."),
+    click.option("--during", metavar="STEP", help="Only the trips of this month (2024-01) or day, by --time."),
     click.option("--timezone", metavar="NAME", help="Local time for Unix times and times with a zone [UTC]."),
     click.option(
         "--fold-time", is_flag=True, help="Put steps together where they are too small, cell by cell (paircut)."
@@ -163,12 +173,25 @@ class SliceOptions:
     every: tuple[str, ...]
     time_format: str | None
     timezone: str | None
+    during: str | None
     fold_time: bool
     total: bool
     common_zones: bool
     accept_differencing: bool
     workers: int | None
     internal_profile: str | None
+
+    def one_step(self) -> dict[str, Any]:
+        """How to read the trips of one step alone.
+
+        Raises:
+            ParameterError: something else is asked for that makes several matrices.
+        """
+        several = self._attributes() or self.every or self.total or self.common_zones or self.fold_time
+        if several or self.internal_profile is not None:
+            raise ParameterError("--during makes one matrix: it goes with --time alone, not with slices.")
+        named = {"time": self.time, "time_format": self.time_format, "timezone": self.timezone}
+        return {"during": self.during, **{name: value for name, value in named.items() if value is not None}}
 
     @property
     def asked_for(self) -> bool:

@@ -13,8 +13,8 @@ from typing import Any
 
 import click
 
-from flowveil.limits import limits
 from flowveil.progress import lines_every
+from flowveil.reading.limits import limits
 
 
 class Output:

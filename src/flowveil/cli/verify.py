@@ -11,6 +11,7 @@ import click
 
 from flowveil.cli.options import PLACE, reading, reading_of
 from flowveil.cli.output import Output, with_output
+from flowveil.errors import ParameterError
 from flowveil.guarantee import UNITS
 
 
@@ -27,6 +28,9 @@ from flowveil.guarantee import UNITS
     "--strict",
     is_flag=True,
     help="Fail where something cannot be compared, because another version of flowveil or of a library wrote it.",
+)
+@click.option(
+    "--zones-of", type=PLACE, metavar="EARLIER", help="The release, or frozen map, whose zones this one says it has."
 )
 @click.option(
     "--certificate",
@@ -51,10 +55,21 @@ def verify(output: Output, directory: str, against: str, strict: bool, **given: 
     certificates, date = given.pop("certificates"), given.pop("certificate_date")
     _check_certificates(certificates, directory)
     expect = {name: given.pop(name) for name in ("k", "protect", "k_population", "l")}
+    zones_of = given.pop("zones_of")
     unread: list[str] = []
+    if (Path(directory) / "index.json").is_file() and not (Path(directory) / "manifest.json").exists():
+        _refuse_of_series(certificates, zones_of)
+        _verify_series(output, directory, against, expect, strict=strict, how=reading_of(given))
+        return
     with output.working("Recounting"):
         findings = verify_folder(
-            directory, against=against, expect=expect, unread=unread, strict=strict, **reading_of(given)
+            directory,
+            against=against,
+            expect=expect,
+            unread=unread,
+            strict=strict,
+            zones_of=zones_of,
+            **reading_of(given),
         )
     note = None if strict else not_compared(Path(directory))
     case = given["person_case"]
@@ -72,6 +87,29 @@ def verify(output: Output, directory: str, against: str, strict: bool, **given: 
     output.say(*_what_holds(directory, case="fold" if persons else case, whole=holds is True))
     if persons is not None:
         output.say(persons)
+
+
+def _refuse_of_series(certificates: Sequence[str], zones_of: str | None) -> None:
+    if certificates or zones_of is not None:
+        raise ParameterError("--certificate and --zones-of are for one release; a series has its own map.")
+
+
+def _verify_series(
+    output: Output, directory: str, against: str, expect: Mapping[str, Any], *, strict: bool, how: dict[str, Any]
+) -> None:
+    """Recount every step of a series, and what stands beside them."""
+    from flowveil.api import verify_series
+
+    unread: list[str] = []
+    with output.working("Recounting"):
+        findings = verify_series(directory, against=against, expect=expect, unread=unread, strict=strict, **how)
+    holds = False if findings else None if unread else True
+    output.result({"series": directory, "holds": holds, "findings": findings, "unread": unread})
+    for line in (*findings, *unread):
+        output.complain(line)
+    if findings:
+        sys.exit(3)
+    output.say(f"{directory} holds: every cell of every step was recounted from the raw trips, over one map.")
 
 
 def _check_certificates(paths: Sequence[str], directory: str) -> None:

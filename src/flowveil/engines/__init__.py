@@ -6,15 +6,17 @@ asked for, so that ``import flowveil`` loads none of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 from flowveil.errors import ParameterError, did_you_mean
 from flowveil.flows import Flows
 from flowveil.progress import lines_every
 from flowveil.reading import Reading
+from flowveil.reading.options import SliceOptions, TripOptions, refuse_unknown
 from flowveil.slices import SlicedFlows, check_slice_columns
+from flowveil.zoning.steps import flows_during
 
 #: The module of each engine, by the name users give.
 ENGINES: dict[str, str] = {"duckdb": "flowveil.engines.duckdb"}
@@ -55,33 +57,14 @@ def read_flows(
         ParameterError: there is no such engine, or nothing to read at the path.
         DataError: the table cannot be used; the message has all problems found.
     """
-    return load_engine(engine)(source, reading, progress=progress or lines_every("Reading"))
+    read = load_engine(engine)(source, reading, progress=progress or lines_every("Reading"))
+    if reading.during is None:
+        return read
+    return SlicedFlows((), ((),), (flows_during(read, reading.during),))
 
 
 def read_trips(
-    source: Any,
-    *,
-    resolution: int = 10,
-    origin: str | Sequence[str] | None = None,
-    destination: str | Sequence[str] | None = None,
-    origin_tile: str | None = None,
-    destination_tile: str | None = None,
-    person: str | None = None,
-    weight: str | None = None,
-    trips: str | None = None,
-    zones: Any = None,
-    within: Any = None,
-    max_dropped: float = 0.05,
-    skip_unknown: bool = False,
-    partition_columns: str | Sequence[str] = (),
-    person_case: str = "fold",
-    same_zones: bool = False,
-    matrix: str | Sequence[str] = (),
-    lookup: str | None = None,
-    wide: bool = False,
-    remote: bool = False,
-    engine: str = "duckdb",
-    progress: Progress | None = None,
+    source: Any, *, engine: str = "duckdb", progress: Progress | None = None, **reading: Unpack[TripOptions]
 ) -> Flows:
     """Read a trip table into flows between H3 tiles.
 
@@ -112,6 +95,9 @@ def read_trips(
             says that there is none. Weights are summed in millionths.
         trips: column that says how many trips a row stands for; without it a row is one trip. Never guessed, like the
             weight.
+        time: column of the time, together with ``during``.
+        during: read the trips of this month (``2024-01``) or day (``2024-01-31``) alone.
+        time_format, timezone: how times are read; see `read_slices`.
         zones: a map of the user's own whose zones are the tiles, instead of H3 cells: what `read_zones` returns, or
             what it takes. The ends are then codes of its zones, or, where the map has outlines, coordinates: a point on
             a border belongs to the zone with the smallest code, rows with a point in no zone are left out and counted.
@@ -139,60 +125,12 @@ def read_trips(
         DataError: the table cannot be used. The message has all problems found, counted, with row numbers as
             examples.
     """
-    reading = Reading.of(
-        resolution=resolution,
-        origin=origin,
-        destination=destination,
-        origin_tile=origin_tile,
-        destination_tile=destination_tile,
-        person=person,
-        weight=weight,
-        trips=trips,
-        zones=zones,
-        within=within,
-        max_dropped=max_dropped,
-        skip_unknown=skip_unknown,
-        partition_columns=partition_columns,
-        person_case=person_case,
-        same_zones=same_zones,
-        matrix=matrix,
-        lookup=lookup,
-        wide=wide,
-        remote=remote,
-    )
-    return read_flows(source, reading, engine=engine, progress=progress).whole
+    refuse_unknown(reading, TripOptions)
+    return read_flows(source, Reading.of(**reading), engine=engine, progress=progress).whole
 
 
 def read_slices(
-    source: Any,
-    *,
-    by: str | Sequence[str] = (),
-    time: str | None = None,
-    every: str | None = None,
-    by_many: bool = False,
-    time_format: str | None = None,
-    timezone: str | None = None,
-    resolution: int = 10,
-    origin: str | Sequence[str] | None = None,
-    destination: str | Sequence[str] | None = None,
-    origin_tile: str | None = None,
-    destination_tile: str | None = None,
-    person: str | None = None,
-    weight: str | None = None,
-    trips: str | None = None,
-    zones: Any = None,
-    within: Any = None,
-    max_dropped: float = 0.05,
-    skip_unknown: bool = False,
-    partition_columns: str | Sequence[str] = (),
-    person_case: str = "fold",
-    same_zones: bool = False,
-    matrix: str | Sequence[str] = (),
-    lookup: str | None = None,
-    wide: bool = False,
-    remote: bool = False,
-    engine: str = "duckdb",
-    progress: Progress | None = None,
+    source: Any, *, engine: str = "duckdb", progress: Progress | None = None, **reading: Unpack[SliceOptions]
 ) -> SlicedFlows:
     """Read a trip table into the flows of each slice: of each segment, each step of time, or both.
 
@@ -219,33 +157,8 @@ def read_slices(
         ParameterError: an argument is wrong, or no slices are asked for.
         DataError: the table cannot be used.
     """
-    reading = Reading.of(
-        by=by,
-        time=time,
-        every=every,
-        by_many=by_many,
-        time_format=time_format,
-        timezone=timezone,
-        resolution=resolution,
-        origin=origin,
-        destination=destination,
-        origin_tile=origin_tile,
-        destination_tile=destination_tile,
-        person=person,
-        weight=weight,
-        trips=trips,
-        zones=zones,
-        within=within,
-        max_dropped=max_dropped,
-        skip_unknown=skip_unknown,
-        partition_columns=partition_columns,
-        person_case=person_case,
-        same_zones=same_zones,
-        matrix=matrix,
-        lookup=lookup,
-        wide=wide,
-        remote=remote,
-    )
+    refuse_unknown(reading, SliceOptions)
+    asked = Reading.of(**reading)
     # A reading may have no slices; who asks for slices without naming any has forgotten something.
-    check_slice_columns(reading.columns.by, time=reading.columns.time, every=reading.every)
-    return read_flows(source, reading, engine=engine, progress=progress)
+    check_slice_columns(asked.columns.by, time=asked.columns.time, every=asked.every)
+    return read_flows(source, asked, engine=engine, progress=progress)

@@ -34,9 +34,10 @@ from flowveil.reading.screening import Batch, Kept, Screening
 from flowveil.reading.slicing import attribute_sql, label_sql
 from flowveil.reading.sql import MISSING_PATTERN, number_sql
 from flowveil.reading.tables import Opening, Table, open_table
-from flowveil.reading.tiling import NO_TILE, UNREADABLE_TILE, H3Tiling, MapTiling, Tiling, is_cell, tiling_of
+from flowveil.reading.tiling import NO_TILE, UNREADABLE_TILE, H3Tiling, MapTiling, Tiling, tiling_of
 from flowveil.reading.times import MICROSECONDS, TimeForm, decide
 from flowveil.slices import MOST_SLICES, TIME, SlicedFlows, refuse_many_values
+from flowveil.zoning.cells import is_cell
 from flowveil.zoning.h3 import Cells64
 
 #: Rows in a batch: enough that the cost of a batch does not show, few enough that all its columns stay small.

@@ -14,17 +14,16 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from flowveil import workers
 from flowveil.errors import InfeasibleError
-from flowveil.experiments.attempts import FAILED, attempt, check_runs, listed, methods_of, on_tree, warm_up
+from flowveil.experiments.attempts import FAILED, attempt, check_runs, exact_error, listed, methods_of, on_tree, warm_up
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee, default_units
-from flowveil.methods import find_method
+from flowveil.methods import Method, find_method
 from flowveil.methods.paircut import usual_time_weight
 from flowveil.progress import lines_every
 from flowveil.report.frontier import rounded_points
@@ -32,9 +31,6 @@ from flowveil.report.slices import overview
 from flowveil.report.summary import summarize
 from flowveil.times import TIME_COLUMNS
 from flowveil.zoning.refinement import refined
-
-if TYPE_CHECKING:
-    from flowveil.release.release import Release
 
 #: How a run may end besides those of an attempt.
 TIMED_OUT = "timed out"
@@ -165,12 +161,18 @@ def compare_flows(
     wanted = default_units(flows) if protect is None else protect
     protections = [tuple(listed(p, "+")) for p in ([wanted] if isinstance(wanted, str) else wanted)]
     of_name = {method.name: method for method in wanted_methods}
-    for name, chosen in (options or {}).items():
+    options = options or {}
+    for name, chosen in options.items():
         (of_name.get(name) or find_method(name)).check_options(chosen)
     limits = {"max_suppressed": max_suppressed, "time_limit": time_limit}
     check_runs(flows, wanted_methods, k=steps, protect=protections, **limits)
     # What cannot be refined is refused before anything is run.
     refined(flows, hierarchy)
+
+    def of_method(method: Method) -> Flows:
+        """The flows on the tree that the method works on, where what an hour is worth is asked of them."""
+        return flows if flows.times is None else method.on_hierarchy(flows, hierarchy)[0]
+
     asked = [
         {
             "method": m,
@@ -183,7 +185,7 @@ def compare_flows(
         for units in protections
         for step in steps
         for m in wanted_methods
-        for own in _weighed(flows, step, units, max_suppressed, (options or {}).get(m.name, {}))
+        for own in _weighed(of_method(m), step, units, max_suppressed, options.get(m.name, {}))
     ]
     swept = [{"k": a["k"], "protect": a["protect"]} for a in asked if a["method"].name == "twincut"]
     tasks: list[dict[str, Any]] = [*asked, *({**s, "hierarchy": hierarchy} for s in swept)]
@@ -209,7 +211,8 @@ def _weighed(
 ) -> list[Mapping[str, Any]]:
     """The options of a method; where time is folded and nobody says what an hour is worth, with several weights.
 
-    They show what finer places cost in wider times: the weight that a run takes by itself, and parts and multiples.
+    They show what finer places cost in wider times: the weight that a run takes by itself on the tree of these flows,
+    and parts and multiples of it.
     """
     if flows.times is None or options.get("time_weight") is not None:
         return [options]
@@ -269,16 +272,9 @@ def _result(flows: Flows, asked: Mapping[str, Any]) -> dict[str, Any]:
         "seconds": made.seconds,
         "basis": basis,
         # This page is for the data holder: the error by which methods are compared is on it whatever it reveals.
-        "measures": {**report["measures"][basis], error: _exact_error(release, basis)},
+        "measures": {**report["measures"][basis], error: exact_error(release, basis)},
         "withheld": tuple(n for n in (report["withheld"] or {}).get("measures", {}).get(basis, ()) if n != error),
         "flows": flows_table,
         "zones": release.zones,
         "homogeneous": release.plan.homogeneous,
     }
-
-
-def _exact_error(release: Release, basis: str) -> float:
-    """The error with all its digits, and never withheld: what methods are compared by."""
-    plan, cells = release.plan, release.cells
-    size = plan.origin_zones.size[cells.origin].astype(np.float64) + plan.destination_zones.size[cells.destination]
-    return float(np.average(size, weights=cells.volume(basis)))

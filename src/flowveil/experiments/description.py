@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from flowveil.errors import DataError
+from flowveil.experiments.estimates import Estimate, estimate_methods
 from flowveil.flows import Cells, Flows
 from flowveil.guarantee import UNITS, Guarantee, check_max_suppressed
 from flowveil.measures.floor import generalization_floor
 from flowveil.methods import METHODS
+from flowveil.methods.paircut import at_all_times
 
 #: With fewer people, the busiest hundredth is nobody.
 FEWEST_PEOPLE = 100
@@ -102,7 +104,8 @@ class Description:
         floor: the mean generalisation error that no hierarchical method can beat at this k and suppression where these
             units are protected. None where it was not computed.
         hierarchy: the tree that the floor is that of.
-        max_suppressed: the share that may be suppressed, for the floor and the advice.
+        max_suppressed: the share that may be suppressed, for the floor, the estimates and the advice.
+        estimates: what methods would give at this k and suppression, where these units are protected.
         advice: where to start, in sentences.
     """
 
@@ -126,6 +129,7 @@ class Description:
     floor: float | None
     hierarchy: str
     max_suppressed: float
+    estimates: tuple[Estimate, ...]
     advice: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -167,6 +171,8 @@ class Description:
                 "suppressed." + self._above_the_floor()
             )
         yield ""
+        yield from self.estimated()
+        yield ""
         yield "Where to start"
         for line in self.advice:
             yield f"- {line}"
@@ -175,6 +181,15 @@ class Description:
         others = [share.unit for share in self.levels[0].safe if share.unit not in self.protect]
         mine = " and ".join(self.protect)
         return f" It is for {mine} only: {' and '.join(others)} have floors of their own." if others else ""
+
+    def estimated(self) -> Iterator[str]:
+        """What methods would give, for people."""
+        yield (
+            f"Estimated on all flows, where {' and '.join(self.protect)} are protected: mean generalisation error in "
+            "tiles, and cells"
+        )
+        for one in self.estimates:
+            yield one.line()
 
     def _table(self) -> Iterator[str]:
         units = [share.unit for share in self.levels[0].safe]
@@ -218,7 +233,8 @@ def describe_flows(
     """Describe flows before anything is anonymised.
 
     Args:
-        flows: what `read_trips` returns.
+        flows: what `read_trips` returns; or what ``read_slices(...).folded()`` returns, to estimate besides what
+            folding time would give. All else is then of the matrix of all times.
         k: what safety is held against, in every unit that the data has.
         protect: what the floor and the advice are for; by default people where persons are known, else trips.
         max_suppressed: share that may be suppressed, for the floor and the advice.
@@ -232,6 +248,9 @@ def describe_flows(
     if len(flows) == 0:
         raise DataError("There are no flows to describe.")
     check_max_suppressed(max_suppressed)
+    folded = None if flows.times is None else flows
+    if folded is not None:
+        flows, _ = at_all_times(folded)
     units = [
         u for u in UNITS if (u != "people" or flows.people is not None) and (u != "population" or _weighted(flows))
     ]
@@ -239,6 +258,9 @@ def describe_flows(
     asked = Guarantee.resolve(flows, k=k, protect=protect)
     levels = tuple(_levels(flows, guarantees))
     refined, on_tree = METHODS["twincut"].on_hierarchy(flows, hierarchy)
+    estimates = estimate_methods(
+        flows, folded, k=k, protect=asked.units, max_suppressed=max_suppressed, hierarchy=hierarchy
+    )
     trips = int(flows.trips.sum())
     weight = None if flows.weight is None else flows.total("weight")
     return Description(
@@ -262,6 +284,7 @@ def describe_flows(
         floor=generalization_floor(refined, asked, max_suppressed=max_suppressed),
         hierarchy=on_tree["hierarchy"],
         max_suppressed=max_suppressed,
+        estimates=estimates,
         advice=tuple(_advice(flows, levels, asked.units, max_suppressed)),
     )
 
@@ -363,8 +386,8 @@ def _advice(flows: Flows, levels: Sequence[Level], protect: Sequence[str], max_s
     homogeneous = next((name for name in ("twincut", "odkanon") if name in METHODS), None)
     if homogeneous is not None:
         yield f"Method: '{homogeneous}' for zones that do not overlap, which readers can map and add up."
-    if "atg-dual" in METHODS:
-        yield "Method: 'atg-dual' where the error of single flows matters more than one common map."
+    if "paircut" in METHODS:
+        yield "Method: 'paircut' where the error of single flows matters more than one common map: its zones nest."
     yield from _advice_on_boxes(flows)
     if flows.people is not None:
         yield "Persons are known, and protected by default (--protect people); trips alone would not hide them."

@@ -109,8 +109,9 @@ def _comparison(study: Study, by: str | None, protect: str, basis: str) -> Sheet
             values = [_entry(row, row.get(name), name) for name in _MEASURES]
             where = [] if by is None else [row["segment"]]
             when = [_seconds(row, study.time_limit)] if by is None else []
-            rows.append((_method(method), *where, *values, *when))
-    head = ("Method", *(() if by is None else (by,)), "C_DM", "C_AVG", "G", "E", *(("Time (s)",) if by is None else ()))
+            rows.append((_method(method), *where, *values, _suppressed(row), *when))
+    head = ("Method", *(() if by is None else (by,)), "C_DM", "C_AVG", "G", "E", "suppressed (%)")
+    head += ("Time (s)",) if by is None else ()
     what = "on the whole dataset" if by is None else f"segmenting on {by}"
     title = f"Result comparison {what}, protecting {_protected(protect)}, calculating metrics on the {_BASES[basis]}"
     return Sheet(head, tuple(rows), title)
@@ -127,8 +128,8 @@ def _coarseness(study: Study, by: str) -> Sheet:
                 for measure in _COARSENESS:
                     own, of_all = row.get(measure), whole.get(measure)
                     values += [_entry(row, own, measure), own / of_all if own is not None and of_all else "-"]
-                rows.append((_protected(protect), _method(method), row["segment"], *values))
-    head = ("Protecting", "Method", by, "G", "times the whole", "distance (m)", "times the whole")
+                rows.append((_protected(protect), _method(method), row["segment"], *values, _suppressed(row)))
+    head = ("Protecting", "Method", by, "G", "times the whole", "distance (m)", "times the whole", "suppressed (%)")
     title = (
         f"How much coarser each segment by {by} becomes than the whole dataset, calculating metrics on the participants"
     )
@@ -168,6 +169,12 @@ def _entry(row: dict[str, Any], value: Any, name: str = "") -> Any:
     if value is None:
         return "withheld" if name in row["withheld"] else "-"
     return value
+
+
+def _suppressed(row: dict[str, Any]) -> Any:
+    """What a run drops, in per cent: beside every measure of how fine it is."""
+    share = row.get("suppressed_share")
+    return _entry(row, None if share is None else 100 * float(share), "suppressed_share")
 
 
 def _seconds(row: dict[str, Any], limit: float) -> Any:

@@ -4,6 +4,9 @@
 pair of nodes that holds it, the costliest flows left out as far as may be suppressed. Zones that suit one flow are
 zones for all others there too, which this floor does not ask for; so it can be far below what is possible.
 
+`division_floor` asks for cells that do not intersect, as those of ATG and PairCut; it is what PairCut proves, within a
+percent of what it finds.
+
 `homogeneous_floor` asks for one cut of each tree. It takes seconds rather than a fraction of one, and is often within
 a percent of what TwinCut finds.
 """
@@ -20,6 +23,10 @@ from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats
 from flowveil.measures.measure import Measure, Subject
 from flowveil.measures.utility import mean_error
+from flowveil.methods.pair_divisions import PairTable
+from flowveil.methods.paircut import proven_score as proven_of_divisions
+from flowveil.methods.paircut import settled
+from flowveil.methods.pruning import dual_multiplier
 from flowveil.methods.safe_pairs import safe_levels, sketch
 from flowveil.methods.twin_dual import proven_score
 from flowveil.methods.twin_trees import TwinTrees
@@ -133,6 +140,22 @@ def _smallest_safe_sizes(flows: Flows, guarantee: Guarantee) -> Floats | None:
         smallest[order] = np.minimum(smallest[order], here)
     smallest.flags.writeable = False
     return smallest
+
+
+def division_floor(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1) -> float | None:
+    """A mean generalisation error that no release of cells that do not intersect can be below, within the limit.
+
+    Such cells are divisions of (root, root): those of ATG-Dual, ODkAnon, OIGH, TwinCut and PairCut are. Proven by the
+    best division at a price (`flowveil.methods.paircut.proven_score`). None where nothing can be published within the
+    limit, or where the trees are too deep to hold all their nodes.
+    """
+    table = PairTable.of(flows, guarantee, "error")
+    budget = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
+    price = None if table is None or table.thinned else dual_multiplier(table, budget)
+    if table is None or price is None:
+        return None
+    price, _ = settled(table, price)
+    return proven_of_divisions(table, price, budget)
 
 
 def homogeneous_floor(

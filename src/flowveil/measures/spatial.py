@@ -64,7 +64,8 @@ MEASURES = (
     Measure(
         key="generalization_distance_m",
         title="Mean distance moved (m)",
-        meaning="How far the ends of a published trip are, on average, from the centre of the zone they were put in.",
+        meaning="How far the ends of a published trip are moved on average, from the centre of the tile of the input "
+        "they were in to the centre of the zone they were put in. What a tile leaves open is not counted.",
         compute=lambda subject: subject.share(_mean),
         combine=averaged,
         digits=3,

@@ -79,7 +79,7 @@ def paircut(
             "No cell can be published within max_suppressed: even one cell of everything is short. "
             "Hint: lower k, or bring more data."
         )
-    price, found = _worth(table, price)
+    price, found = settled(table, price)
     bound = proven_score(table, price, budget)
     if spend:
         for share in NEARBY:
@@ -116,7 +116,7 @@ def _time_weight(
 
 def usual_time_weight(flows: Flows, guarantee: Guarantee, max_suppressed: float) -> float:
     """How many tiles an hour is worth where nobody says: the error of the matrix of all times, to a power of two."""
-    whole, _ = _at_all_times(flows)
+    whole, _ = at_all_times(flows)
     plan = paircut(whole, guarantee, max_suppressed=max_suppressed, spend=False)
     # Coarse, so that the weight says little of the error, which is not always published.
     return float(2.0 ** np.rint(np.log2(score(whole, plan, guarantee.basis, "error"))))
@@ -159,7 +159,7 @@ def frontier(flows: Flows, guarantee: Guarantee, *, objective: Goal = "error") -
     return tuple(kept)
 
 
-def _worth(table: PairTable, price: float) -> tuple[float, Division]:
+def settled(table: PairTable, price: float) -> tuple[float, Division]:
     """A price at which suppressing more would not improve the score: the given one, or higher; and its division."""
     found = table.divide(price)
     for _ in range(50):
@@ -211,7 +211,7 @@ def _or_all_times(
     flows: Flows, guarantee: Guarantee, max_suppressed: float, goal: Goal, weight: float, plan: Plan
 ) -> Plan:
     """The plan, or that of all times at once where a budget left unspent let it be better."""
-    whole, row = _at_all_times(flows)
+    whole, row = at_all_times(flows)
     coarse = paircut(whole, guarantee, max_suppressed=max_suppressed, objective=goal)
     kept = coarse.kept[row]
     own = [
@@ -227,7 +227,7 @@ def _or_all_times(
     return other if found[1] < found[0] - 1e-12 * abs(found[0]) else plan
 
 
-def _at_all_times(flows: Flows) -> tuple[Flows, Ints]:
+def at_all_times(flows: Flows) -> tuple[Flows, Ints]:
     """The flows without their times, and where each of them went."""
     merged = flows.merge(flows.origin, flows.destination, flows.origins.n_tiles, flows.destinations.n_tiles)
     cells = merged.cells

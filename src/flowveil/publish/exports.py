@@ -19,7 +19,7 @@ host, no random name is written. Text in a CSV file is written so that no spread
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ import shapely
 from flowveil.errors import MissingExtraError, ParameterError, did_you_mean
 from flowveil.publish.geopackage import write_geopackage
 from flowveil.publish.spreadsheets import write_csv
+from flowveil.report.about import one_line
 from flowveil.times import TIME_COLUMNS
 
 #: Zones of an OMX matrix: it is square and dense for whoever reads it.
@@ -40,6 +41,8 @@ MAX_OMX_ZONES = 20_000
 _ROWS_PER_BATCH = 1 << 20
 #: An OMX matrix is packed in squares of so many rows and columns.
 _OMX_PIECE = 256
+#: What a release is about; see `flowveil.report.about`.
+About = Mapping[str, str]
 _VOLUMES = ("trips", "weight")
 #: Formats whose tables may have slice columns.
 _OF_SLICES = ("csv", "arrow")
@@ -54,13 +57,13 @@ class Format:
     Attributes:
         name: what users write.
         files: the files it consists of.
-        write: writes them into a folder, from the flows and the zones.
+        write: writes them into a folder, from the flows, the zones and what the release is about.
         needs_map: whether it cannot do without places.
     """
 
     name: str
     files: tuple[str, ...]
-    write: Callable[[Path, pa.Table, pa.Table], None]
+    write: Callable[[Path, pa.Table, pa.Table, About], None]
     needs_map: bool = False
 
 
@@ -136,7 +139,7 @@ def _load(module: str, format_name: str) -> Any:
 # ---- plain tables ------------------------------------------------------------------------------------------------
 
 
-def _write_csv(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
+def _write_csv(folder: Path, flows: pa.Table, zones: pa.Table, about: About) -> None:  # noqa: ARG001
     write_csv(flows, folder / "flows.csv")
     outlines = zones["geometry"].to_numpy(zero_copy_only=False)
     # Seven decimals are a centimetre.
@@ -156,7 +159,7 @@ def _with_listed_cells(zones: pa.Table) -> pa.Table:
     return zones.set_column(at, "h3_cells", pc.binary_join(zones["h3_cells"], " "))
 
 
-def _write_arrow(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
+def _write_arrow(folder: Path, flows: pa.Table, zones: pa.Table, about: About) -> None:  # noqa: ARG001
     for table, name in ((flows, "flows.arrow"), (zones, "zones.arrow")):
         with pa.OSFile(str(folder / name), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
             writer.write_table(_without_hidden(table), max_chunksize=_ROWS_PER_BATCH)
@@ -194,17 +197,18 @@ def _lines(flows: pa.Table, zones: pa.Table) -> Any:
     return shapely.linestrings(np.stack((start, stop), axis=1))
 
 
-def _write_geojson(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
+def _write_geojson(folder: Path, flows: pa.Table, zones: pa.Table, about: About) -> None:
     outlines = shapely.from_wkb(zones["geometry"].to_numpy(zero_copy_only=False))
-    _feature_collection(folder / "zones.geojson", zones.drop_columns(["geometry"]), outlines)
-    _feature_collection(folder / "flows.geojson", flows, _lines(flows, zones))
+    _feature_collection(folder / "zones.geojson", zones.drop_columns(["geometry"]), outlines, about)
+    _feature_collection(folder / "flows.geojson", flows, _lines(flows, zones), about)
 
 
-def _feature_collection(path: Path, properties: pa.Table, shapes: Any) -> None:
+def _feature_collection(path: Path, properties: pa.Table, shapes: Any, about: About) -> None:
     rounded = shapely.transform(shapes, lambda xy: np.round(xy, 7))
     geometry = shapely.to_geojson(rounded)
     with open(path, "w", encoding="utf-8", newline="\n") as file:
-        file.write('{"type": "FeatureCollection", "features": [\n')
+        metadata = f'"metadata": {json.dumps(dict(about), ensure_ascii=False)}, ' if about else ""
+        file.write(f'{{"type": "FeatureCollection", {metadata}"features": [\n')
         for number, (row, shape) in enumerate(zip(properties.to_pylist(), geometry, strict=True)):
             comma = ",\n" if number else ""
             named = json.dumps(row, ensure_ascii=False)
@@ -212,14 +216,14 @@ def _feature_collection(path: Path, properties: pa.Table, shapes: Any) -> None:
         file.write("\n]}\n")
 
 
-def _write_gpkg(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
+def _write_gpkg(folder: Path, flows: pa.Table, zones: pa.Table, about: About) -> None:
     outlines = shapely.from_wkb(zones["geometry"].to_numpy(zero_copy_only=False))
     parts = np.array([_as_multi(shape) for shape in outlines], dtype=object)
     layers = {
         "zones": (_with_listed_cells(zones).drop_columns(["geometry"]), parts, "MULTIPOLYGON"),
         "flows": (flows, _lines(flows, zones), "LINESTRING"),
     }
-    write_geopackage(folder / "release.gpkg", layers)
+    write_geopackage(folder / "release.gpkg", layers, description=one_line(about))
 
 
 def _as_multi(shape: Any) -> Any:
@@ -229,11 +233,12 @@ def _as_multi(shape: Any) -> Any:
 # ---- tools of the trade ------------------------------------------------------------------------------------------
 
 
-def _write_omx(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
+def _write_omx(folder: Path, flows: pa.Table, zones: pa.Table, about: About) -> None:  # noqa: ARG001
     """Open Matrix: square, over all zones of both ends in text order.
 
     Rows and columns are numbered from 1 (lookup ``index``); ``zone_code`` holds the codes, and so does omx_zones.csv
-    for tools that read numbers only. 0 means that no cell is published: there were no trips, or too few.
+    for tools that read numbers only. 0 means that no cell is published: there were no trips, or too few;
+    the attribute ``ZERO_MEANS`` says so.
     """
     h5py = _load("h5py", "omx")
     codes = np.unique(zones["zone"].to_numpy(zero_copy_only=False).astype(np.str_))
@@ -248,6 +253,7 @@ def _write_omx(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
     with h5py.File(folder / "flows.omx", "w", libver=("earliest", "v108")) as file:
         file.attrs.create("OMX_VERSION", np.bytes_("0.2"))
         file.attrs.create("SHAPE", np.array([n, n], dtype=np.int32))
+        file.attrs.create("ZERO_MEANS", np.bytes_("not published: none, or too few"))
         file.attrs.create("WRITTEN_BY", np.bytes_(f"flowveil with HDF5 {h5py.version.hdf5_version}"))
         data, lookup = file.create_group("data"), file.create_group("lookup")
         for name in (v for v in _VOLUMES if v in flows.column_names):
@@ -290,7 +296,7 @@ def names_by_code(zones: pa.Table) -> dict[str, str]:
     return {code: name for code, name in pairs if name}
 
 
-def _write_flowmap(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
+def _write_flowmap(folder: Path, flows: pa.Table, zones: pa.Table, about: About) -> None:  # noqa: ARG001
     """The two sheets of flowmap.blue: locations (id, name, lat, lon) and flows (origin, dest, count)."""
     places: dict[str, tuple[float, float]] = {}
     for zone, lat, lon in zip(*(zones[c].to_pylist() for c in ("zone", "lat", "lon")), strict=True):
@@ -304,7 +310,7 @@ def _write_flowmap(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
     write_csv(table, folder / "flowmap_flows.csv")
 
 
-def _write_kepler(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
+def _write_kepler(folder: Path, flows: pa.Table, zones: pa.Table, about: About) -> None:
     """A map of kepler.gl that opens by drag and drop: two data sets and two layers."""
     start, stop = centers(flows, zones)
     volumes = [v for v in _VOLUMES if v in flows.column_names]
@@ -318,7 +324,7 @@ def _write_kepler(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
         "destination_lng": stop[:, 0].tolist(),
     }
     shapes = shapely.transform(
-        shapely.from_wkb(zones["geometry"].to_numpy(zero_copy_only=False)), lambda xy: np.round(xy, 6)
+        shapely.from_wkb(zones["geometry"].to_numpy(zero_copy_only=False)), lambda xy: np.round(xy, 7)
     )
     zone_columns = {
         **{
@@ -334,7 +340,11 @@ def _write_kepler(folder: Path, flows: pa.Table, zones: pa.Table) -> None:
     content = {
         "datasets": [_kepler_data("flows", flow_columns), _kepler_data("zones", zone_columns)],
         "config": {"version": "v1", "config": _kepler_config(start, stop)},
-        "info": {"app": "kepler.gl", "title": "Origin-destination matrix", "description": "written by flowveil"},
+        "info": {
+            "app": "kepler.gl",
+            "title": about.get("title", "Origin-destination matrix"),
+            "description": one_line(about),
+        },
     }
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     (folder / "kepler.json").write_text(text + "\n", encoding="utf-8", newline="\n")

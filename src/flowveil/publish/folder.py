@@ -27,6 +27,7 @@ from flowveil.publish.exports import Format, check_formats, parse_formats
 from flowveil.publish.spreadsheets import write_csv
 from flowveil.publish.tables import lookup_table
 from flowveil.release.release import Publishable
+from flowveil.report.about import checked
 from flowveil.report.html import render, tile_server
 from flowveil.report.internal import check_place
 from flowveil.report.summary import FORMAT, json_text, manifest, summarize
@@ -49,6 +50,8 @@ def publish(
     basemap: str | None = None,
     replace_stronger: bool = False,
     private: Mapping[str, str] | None = None,
+    before_it_appears: Callable[[Mapping[str, Any]], None] | None = None,
+    **about: str | None,
 ) -> Path:
     """Write a release into a folder.
 
@@ -61,6 +64,9 @@ def publish(
         replace_stronger: confirms that an earlier release with a stronger guarantee may be replaced.
         private: documents of raw counts to write with it, by their file outside of the release; only their owner may
             read them. They and the release appear together or not at all.
+        before_it_appears: called with the content of report.json when all is written and verified, just before it
+            takes its place; if it raises, nothing is published.
+        **about: what the release is about: ``title``, ``source``, ``period``, ``licence``, ``contact``.
 
     Returns:
         The folder.
@@ -77,6 +83,7 @@ def publish(
     log.info("Verifying and writing")
     wanted = parse_formats(formats)
     basemap = tile_server(basemap)
+    said = checked(about)
     check_target(directory, overwrite=overwrite)
     zones = release.zones
     check_formats(
@@ -97,7 +104,11 @@ def publish(
             draft = drafts.enter_context(Draft(directory))
             os.mkdir(draft.new)
             report = summarize(
-                release, formats=[f.name for f in wanted], basemap=basemap, replace_stronger=replace_stronger
+                release,
+                formats=[f.name for f in wanted],
+                basemap=basemap,
+                replace_stronger=replace_stronger,
+                about=said,
             )
             if not replace_stronger:
                 _refuse_weaker(directory, report)
@@ -107,6 +118,8 @@ def publish(
             check_target(directory, overwrite=overwrite)
             if not replace_stronger:
                 _refuse_weaker(directory, report)
+            if before_it_appears is not None:
+                before_it_appears(report)
             for begun in (*documents, draft):
                 begun.take_place()
     except OutputError:
@@ -126,7 +139,8 @@ def _begin_document(draft: Draft, document: str) -> Draft:
 
 
 def _check_draft(release: Publishable, draft: Path, directory: Place) -> None:
-    findings = verify_release(draft, release.input, law=False)
+    frozen = next((part.plan.frozen for _, part in release.parts), None)
+    findings = verify_release(draft, release.input, law=False, zones_of=frozen)
     if findings:
         raise GuaranteeError(
             f"The release for '{directory}' was written and read back, but a recount contradicts it; "
@@ -226,7 +240,7 @@ def _write_files(
     for name, write in content.items():
         _write_file(folder / name, write)
     for wanted in formats:
-        wanted.write(folder, release.flows, release.zones)
+        wanted.write(folder, release.flows, release.zones, report["about"])
     names = [*content, *(name for wanted in formats for name in wanted.files)]
     for name in names[len(content) :]:
         _sync_file(folder / name)

@@ -50,12 +50,13 @@ _SETTINGS = ("page_size = 4096", "encoding = 'UTF-8'", "application_id = 1196444
 _KINDS = {"string": "TEXT", "int32": "MEDIUMINT", "int64": "INTEGER", "double": "DOUBLE"}
 
 
-def write_geopackage(path: Path, layers: dict[str, tuple[pa.Table, Any, str]]) -> None:
+def write_geopackage(path: Path, layers: dict[str, tuple[pa.Table, Any, str]], *, description: str = "") -> None:
     """Write layers into a new file.
 
     Args:
         path: the file.
         layers: by name, the columns, a shape for each row (longitude, latitude) and the kind of all shapes.
+        description: of every layer.
     """
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as base:
         # Before the first table: these are part of the header.
@@ -66,19 +67,22 @@ def write_geopackage(path: Path, layers: dict[str, tuple[pa.Table, Any, str]]) -
             base.execute(statement)
         base.executemany("INSERT INTO gpkg_spatial_ref_sys VALUES (?, ?, ?, ?, ?, ?)", _SYSTEMS)
         for name, (table, shapes, kind) in layers.items():
-            _write_layer(base, name, table, shapes, kind)
+            _write_layer(base, name, table, shapes, kind, description)
         base.execute("COMMIT")
         path.write_bytes(base.serialize())
 
 
-def _write_layer(base: sqlite3.Connection, name: str, table: pa.Table, shapes: Any, kind: str) -> None:
+def _write_layer(
+    base: sqlite3.Connection, name: str, table: pa.Table, shapes: Any, kind: str, description: str
+) -> None:
     columns = [f"{_quoted(field.name)} {_KINDS[str(field.type)]}" for field in table.schema]
     base.execute(
         f"CREATE TABLE {name} (fid INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL, geom {kind}, {', '.join(columns)})"
     )
     bounds = [None if np.isnan(edge) else float(edge) for edge in shapely.total_bounds(shapes)]
     base.execute(
-        "INSERT INTO gpkg_contents VALUES (?, 'features', ?, '', ?, ?, ?, ?, ?, 4326)", (name, name, _NO_TIME, *bounds)
+        "INSERT INTO gpkg_contents VALUES (?, 'features', ?, ?, ?, ?, ?, ?, ?, 4326)",
+        (name, name, description, _NO_TIME, *bounds),
     )
     base.execute("INSERT INTO gpkg_geometry_columns VALUES (?, 'geom', ?, 4326, 0, 0)", (name, kind))
     rows = zip(_blobs(shapes), *(table[column].to_pylist() for column in table.column_names), strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from flowveil.zoning.files import ZoneMap
 
 PERSON_CASES = ("fold", "keep")
+#: What labels of the steps look like that trips may be read during.
+_LABELS = {"month": re.compile(r"\d{4}-\d{2}"), "day": re.compile(r"\d{4}-\d{2}-\d{2}")}
 #: What a report records under the name by which users give it; columns, zones and slices are recorded apart.
 _PLAIN = (
     "resolution",
@@ -31,6 +34,7 @@ _PLAIN = (
     "time_format",
     "timezone",
     "same_zones",
+    "during",
     "matrix",
     "lookup",
     "wide",
@@ -59,6 +63,7 @@ class Reading:
         person_case: one of `PERSON_CASES`: whether persons that differ in upper and lower case only are one.
         time_format: the format of strptime by which times are read, instead of the recognised forms.
         timezone: the zone in whose local time instants are taken: Unix times, and times with a zone. UTC without it.
+        during: read the trips of this month (``2024-01``) or day (``2024-01-31``) alone, by the time.
     """
 
     columns: ColumnMap = field(default_factory=ColumnMap)
@@ -73,6 +78,7 @@ class Reading:
     person_case: str = "fold"
     time_format: str | None = None
     timezone: str | None = None
+    during: str | None = None
     same_zones: bool = False
     matrix: tuple[str, ...] = ()
     lookup: str | None = None
@@ -113,6 +119,8 @@ class Reading:
             ParameterError: an argument is wrong.
         """
         columns = ColumnMap.parse(**{role: given.pop(role) for role in ROLES if role in given})
+        if given.get("during") is not None:
+            every = _step_of(given["during"], columns, every)
         return cls(
             columns=columns,
             every=None if every is None else Every.parse(every),
@@ -162,6 +170,23 @@ class Reading:
             "within": None if self.within is None else self.within.text,
             **{name: getattr(self, name) for name in _PLAIN if name not in ("resolution", "within")},
         }
+
+
+def _step_of(during: Any, columns: ColumnMap, every: str | None) -> str:
+    """The step of time that a label is one of.
+
+    Raises:
+        ParameterError: it is none, or trips are cut otherwise too.
+    """
+    named = [name for name, form in _LABELS.items() if isinstance(during, str) and form.fullmatch(during)]
+    if not named:
+        raise ParameterError("during (--during) must be a month such as 2024-01, or a day such as 2024-01-31.")
+    if not columns.time or columns.by or every is not None:
+        raise ParameterError(
+            "during (--during) needs the column of the time (--time), and makes one matrix: it goes with neither by "
+            "nor every."
+        )
+    return named[0]
 
 
 def _map_of(zones: Any, **columns: str) -> ZoneMap | None:

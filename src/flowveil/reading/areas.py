@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from flowveil.errors import ParameterError
 from flowveil.hierarchy import Floats
+from flowveil.zoning.cells import index_points, is_cell
 from flowveil.zoning.h3 import Cells64, parent_of, resolution_of
 
 Mask = NDArray[np.bool_]
@@ -96,8 +97,6 @@ class CellArea:
 
     def holds(self, lat: Floats, lon: Floats) -> Mask:
         """Which points lie in one of the cells."""
-        from flowveil.reading.tiling import index_points
-
         inside = np.zeros(len(lat), dtype=np.bool_)
         for resolution in np.unique(resolution_of(self.cells)).tolist():
             inside |= np.isin(index_points(lat, lon, resolution), self.cells)
@@ -189,8 +188,6 @@ def _numbers(parts: list[str]) -> list[float] | None:
 
 
 def _cells(parts: list[str]) -> Cells64 | None:
-    from flowveil.reading.tiling import is_cell
-
     try:
         cells = np.array([int(part, 16) for part in parts], dtype=np.uint64)
     except (ValueError, OverflowError):

@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from flowveil.errors import DataError, FlowveilError
-from flowveil.limits import duckdb_settings
+from flowveil.reading.limits import duckdb_settings
 
 #: DuckDB's own default is four fifths of the memory; the flows need room beside it.
 MEMORY_SHARE = 0.6

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from flowveil.flows import Flows
 from flowveil.hierarchy import Ints
 from flowveil.release.boxes import Boxes, BoxZones, Frame, Hulls
 from flowveil.release.zones import NodeZones, TimedZones, Zones
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ class Plan:
         boxes: what is said of the boxes, where zones are boxes; None where they are nodes.
         suppression: how flows came to be suppressed.
         notes: what else the method has to say of its run; only what may be published.
+        frozen: the map of the earlier release whose zones these are, for the check before publishing; else None.
     """
 
     origin_zone: Ints
@@ -62,6 +66,7 @@ class Plan:
     boxes: Boxes | None = None
     suppression: Suppression = field(default_factory=Suppression)
     notes: Mapping[str, Any] = field(default_factory=dict)
+    frozen: pa.Table | None = None
 
     @property
     def kind(self) -> Literal["plain", "boxed", "folded"]:
@@ -90,6 +95,7 @@ class Plan:
         *,
         suppression: Suppression | None = None,
         notes: Mapping[str, Any] | None = None,
+        frozen: pa.Table | None = None,
     ) -> Plan:
         """The plan of one cut for each end: a homogeneous release."""
         return cls(
@@ -101,6 +107,7 @@ class Plan:
             homogeneous=True,
             suppression=suppression or Suppression(),
             notes=notes or {},
+            frozen=frozen,
         )
 
     @classmethod

@@ -149,7 +149,7 @@ def bar_chart(bars: Bars, *, title: str, label: str) -> Markup:
         shapes.append(shape("line", class_="mark", x1=x, y1=TOP - 34, x2=x, y2=FLOOR))
         side, anchor = (6, "start") if x < WIDTH - 150 else (-6, "end")
         shapes.append(shape("text", bars.mark_text, class_="mark", x=x + side, y=TOP - 26, text_anchor=anchor))
-    shapes.append(_axis_name(label, stop=WIDTH - RIGHT))
+    shapes.append(axis_name(label, stop=WIDTH - RIGHT))
     return svg(shapes, title=title, description=in_words(bars))
 
 
@@ -183,16 +183,26 @@ def _axis(y: float, *, stop: int) -> Shape:
     return shape("line", class_="axis", x1=LEFT, y1=y, x2=stop, y2=y)
 
 
-def _axis_name(name: str, *, stop: int) -> Shape:
+def axis_name(name: str, *, stop: int) -> Shape:
+    """What an axis counts."""
     return shape("text", name, x=LEFT + (stop - LEFT) / 2, y=HEIGHT - 4, text_anchor="middle")
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a line chart: a name and its points; None where there is no value."""
+    """One line of a line chart.
+
+    Attributes:
+        name: at its end.
+        points: None where there is no value.
+        place: its number on the page, for its colour; its place in the chart by default.
+        faded: whether it is drawn faintly.
+    """
 
     name: str
     points: tuple[tuple[float, float | None], ...]
+    place: int | None = None
+    faded: bool = False
 
 
 #: Colours that people who see few colours can distinguish (Okabe and Ito), and a shape for each line.
@@ -202,7 +212,7 @@ NAMES = WIDTH - 120
 
 
 @dataclass(frozen=True)
-class _Scale:
+class Scale:
     """The upright axis: from low at the floor to high at the top."""
 
     low: float
@@ -210,6 +220,7 @@ class _Scale:
     log: bool
 
     def __call__(self, y: float) -> float:
+        """How far down a value stands."""
         if self.log and y <= 0:
             return float(FLOOR)
         share = (
@@ -242,28 +253,30 @@ def line_chart(lines: Sequence[Line], *, title: str, x_label: str, ticks: Sequen
         low, high = _with_two_steps(low, high)
     elif high == low:
         high = low + 1
-    height_of = _Scale(low, high, log)
+    height_of = Scale(low, high, log)
     place = {k: LEFT + (i + 0.5) * (NAMES - LEFT) / len(ticks) for i, k in enumerate(ticks)}
     shapes = height_of.marks()
     if zero:
         shapes.append(shape("text", "0", x=LEFT - 6, y=FLOOR + 4, text_anchor="end"))
     shapes += [shape("text", _short(k), x=place[k], y=FLOOR + 16, text_anchor="middle") for k in ticks]
-    shapes.append(_axis_name(x_label, stop=NAMES))
+    shapes.append(axis_name(x_label, stop=NAMES))
     ends: list[tuple[float, float, str, str]] = []
-    for number, line in enumerate(lines):
-        colour = LINE_COLOURS[number % len(LINE_COLOURS)]
+    for order, line in enumerate(lines):
+        number = order if line.place is None else line.place
+        colour = colour_of(number)
         points = [(place[x], height_of(y)) for x, y in line.points if y is not None]
         if not points:
             continue
-        dash = {"stroke_dasharray": "6 3"} if number >= len(LINE_COLOURS) else {}
+        dash: dict[str, str] = {"stroke_dasharray": "6 3"} if number >= len(LINE_COLOURS) else {}
+        dash |= {"opacity": "0.4"} if line.faded else {}
         shapes.append(polyline(points, stroke=colour, stroke_width=2.2, **dash))
-        shapes += [_marker(number, x, y, colour) for x, y in points]
+        shapes += [marker(number, x, y, colour) for x, y in points]
         ends.append((points[-1][1], points[-1][0], line.name, colour))
     # Names that would lie on each other are moved apart.
     below = -math.inf
     for y, x, name, colour in sorted(ends):
         below = max(y, below + 14)
-        shapes += [_name(name, below, colour), _pointer(x, y, below, colour)]
+        shapes += [name_beside(name, below, colour), pointer(x, y, below, colour)]
     said = "; ".join(
         f"{line.name}: "
         + ", ".join(f"{_short(x)} gives {'no value' if y is None else _short(y)}" for x, y in line.points)
@@ -277,16 +290,23 @@ def polyline(points: Sequence[tuple[float, float]], **look: str | float) -> Shap
     return shape("polyline", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in points), fill="none", **look)
 
 
-def _name(name: str, y: float, colour: str) -> Shape:
+def name_beside(name: str, y: float, colour: str) -> Shape:
+    """A name at the right of a chart."""
     return shape("text", name, x=NAMES + 4, y=y + 4, style=f"fill:{colour};font-weight:600")
 
 
-def _pointer(x: float, y: float, name_at: float, colour: str) -> Shape:
+def pointer(x: float, y: float, name_at: float, colour: str) -> Shape:
     """A thin line from a point to its name."""
     return shape("line", x1=x + 6, y1=y, x2=NAMES, y2=name_at, stroke=colour, stroke_width=".7")
 
 
-def _marker(number: int, x: float, y: float, colour: str) -> Shape:
+def colour_of(number: int) -> str:
+    """The colour of a method, the same on the whole page."""
+    return LINE_COLOURS[number % len(LINE_COLOURS)]
+
+
+def marker(number: int, x: float, y: float, colour: str) -> Shape:
+    """A mark whose form goes with its colour, for those who see few."""
     kind = number % 3
     if kind == 0:
         return shape("circle", cx=x, cy=y, r=4, fill=colour)
@@ -320,11 +340,12 @@ def _axis_ticks(low: float, high: float, *, log: bool) -> list[float]:
 
 @dataclass(frozen=True)
 class Mark:
-    """A named point beside a curve."""
+    """A named point beside a curve; ``place`` is its number on the page, for its colour."""
 
     name: str
     x: float
     y: float
+    place: int | None = None
 
 
 def curve_chart(
@@ -347,7 +368,7 @@ def curve_chart(
         x_label: what the shares are of.
     """
     values = [y for _, y in curve] + [mark.y for mark in marks]
-    height_of = _Scale(min(values) / 1.1, max(values) * 1.1, log=True)
+    height_of = Scale(min(values) / 1.1, max(values) * 1.1, log=True)
     most = max([limit, *(x for x, _ in curve), *(mark.x for mark in marks)]) or 1.0
 
     def across(x: float) -> float:
@@ -356,18 +377,20 @@ def curve_chart(
     shapes = height_of.marks()
     for x in _axis_ticks(0.0, most, log=False):
         shapes.append(shape("text", f"{x:.4g}", x=across(x), y=FLOOR + 16, text_anchor="middle"))
-    shapes.append(_axis_name(x_label, stop=NAMES))
+    shapes.append(axis_name(x_label, stop=NAMES))
     at = across(limit)
     shapes.append(shape("line", class_="mark", x1=at, y1=TOP - 14, x2=at, y2=FLOOR))
     shapes.append(shape("text", limit_text, class_="mark", x=at + 6, y=TOP - 6))
-    shapes.append(polyline([(across(x), height_of(y)) for x, y in curve], stroke=LINE_COLOURS[0], stroke_width=2.2))
+    shapes.append(polyline([(across(x), height_of(y)) for x, y in curve], class_="front"))
     # Names that would lie on each other are moved apart.
     below = -math.inf
     placed = sorted((height_of(mark.y), across(mark.x), n, mark.name) for n, mark in enumerate(marks))
     for y, x, n, name in placed:
-        colour = LINE_COLOURS[(n + 1) % len(LINE_COLOURS)]
+        given = marks[n].place
+        number = n + 1 if given is None else given
+        colour = colour_of(number)
         below = max(y, below + 14)
-        shapes += [_marker(n + 1, x, y, colour), _pointer(x, y, below, colour), _name(name, below, colour)]
+        shapes += [marker(number, x, y, colour), pointer(x, y, below, colour), name_beside(name, below, colour)]
     said = [f"{mark.name}: {_short(mark.y)} at {mark.x:.3g}" for mark in marks]
     ends = f"from {_short(curve[0][1])} at {curve[0][0]:.3g} to {_short(curve[-1][1])} at {curve[-1][0]:.3g}"
     return svg(shapes, title=title, description="; ".join([ends, *said]))

@@ -11,6 +11,7 @@ import pyarrow as pa
 from flowveil.report.charts import Line, Mark, line_chart
 from flowveil.report.document import Figure, Part, fill, number, page
 from flowveil.report.frontier import Points, frontier_part
+from flowveil.report.joint import Outcome, joint_part, share_in_words
 from flowveil.report.layers import look
 from flowveil.report.maps import ENDS, Geometries, geometries, place_layers, volume_of, zones_of
 
@@ -45,9 +46,13 @@ def render_comparison(
     runs = comparison.runs
     done = sum(run.status == "done" for run in runs)
     methods, steps = _distinct(run.name for run in runs), _distinct(run.k for run in runs)
-    parts = [_table_part(runs, heads, rows), _charts_part(runs)]
+    parts = [
+        joint_part(_outcomes(runs, methods), max_suppressed=comparison.max_suppressed),
+        _charts_part(runs, methods, comparison.max_suppressed),
+        _table_part(runs, heads, rows),
+    ]
     if comparison.frontiers:
-        parts.append(frontier_part(_frontiers(comparison), max_suppressed=comparison.max_suppressed))
+        parts.append(frontier_part(_frontiers(comparison, methods), max_suppressed=comparison.max_suppressed))
     maps = _maps_part(runs)
     if maps is not None:
         parts.append(maps)
@@ -85,7 +90,20 @@ def _hyphenated(entry: str) -> str:
     return entry
 
 
-def _charts_part(runs: Sequence[Run]) -> Part:
+def _outcomes(runs: Sequence[Run], methods: Sequence[str]) -> dict[str, list[Outcome]]:
+    """What each run publishes and how fine it is, by k and protection; runs without both are left out."""
+    groups: dict[str, list[Outcome]] = {}
+    for run in runs:
+        gone, error = run.measures.get("suppressed_share"), run.measures.get("mean_generalization_error")
+        if gone is None or not error:
+            continue
+        title = f"k = {run.k}, protecting {run.protection}"
+        found = Outcome(run.name, methods.index(run.name), 1 - float(gone), float(error))
+        groups.setdefault(title, []).append(found)
+    return groups
+
+
+def _charts_part(runs: Sequence[Run], methods: Sequence[str], max_suppressed: float) -> Part:
     drawn = []
     for protection in _distinct(run.protection for run in runs):
         here = [run for run in runs if run.protection == protection]
@@ -95,7 +113,7 @@ def _charts_part(runs: Sequence[Run]) -> Part:
             if key == "mean_time_width_h" and not any(run.measures.get(key) for run in here):
                 continue
             lines = [
-                Line(method, tuple((float(run.k), _value(run, key)) for run in here if run.name == method))
+                _line(method, [run for run in here if run.name == method], key, methods.index(method), max_suppressed)
                 for method in _distinct(run.name for run in here)
             ]
             chart = line_chart(lines, title=title, x_label="k", ticks=ticks, log=log)
@@ -107,6 +125,14 @@ def _charts_part(runs: Sequence[Run]) -> Part:
     return Part("charts", "What each k costs", fill("trade_offs.html", charts=drawn, missing=missing))
 
 
+def _line(method: str, runs: Sequence[Run], key: str, place: int, max_suppressed: float) -> Line:
+    """The line of a method; one that drops more than it may says so, and is faded: it looks better than it is."""
+    most = max((float(run.measures.get("suppressed_share") or 0) for run in runs), default=0.0)
+    over = most > max_suppressed + 1e-3
+    name = f"{method} (−{share_in_words(most)})" if over else method
+    return Line(name, tuple((float(run.k), _value(run, key)) for run in runs), place, faded=over)
+
+
 def _value(run: Run, key: str) -> float | None:
     value = run.seconds if key == "seconds" else run.measures.get(key)
     if value is None:
@@ -114,14 +140,14 @@ def _value(run: Run, key: str) -> float | None:
     return 100 * float(value) if key == "suppressed_share" else float(value)
 
 
-def _frontiers(comparison: Comparison) -> Iterator[tuple[str, Points, list[Mark]]]:
+def _frontiers(comparison: Comparison, methods: Sequence[str]) -> Iterator[tuple[str, Points, list[Mark]]]:
     """Error against suppression for each protection and k, with the runs that lie near."""
     for frontier in comparison.frontiers:
         marks = []
         for run in comparison.runs:
             share, error = run.measures.get("suppressed_share"), run.measures.get("mean_generalization_error")
             if (run.k, run.protect) == (frontier.k, frontier.protect) and share is not None and error:
-                marks.append(Mark(run.name, float(share), float(error)))
+                marks.append(Mark(run.name, float(share), float(error), methods.index(run.name)))
         title = f"Error against suppression, k = {frontier.k}, protecting {'+'.join(frontier.protect)}"
         yield title, frontier.points, marks
 

@@ -36,6 +36,7 @@ def description_view(found: Description) -> str:
             rows=rows,
             k=found.k,
             floor=[line for line in lines if line.startswith("Floor")],
+            estimated=list(found.estimated()),
             advice=found.advice,
         )
     )

@@ -9,6 +9,7 @@ that the page was made for, and the reader is asked before it is asked.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -59,6 +60,10 @@ def page(
     lead: str,
     parts: Sequence[Part],
     method: str = "",
+    story: str = "",
+    about: Sequence[tuple[str, str]] = (),
+    sides: Sequence[tuple[str, str, Sequence[tuple[str, str]]]] = (),
+    to_read: Sequence[tuple[str, str]] = (),
     notices: Sequence[tuple[str, str]] = (),
     figures: Sequence[tuple[str, str, str]] = (),
     footer: str = "",
@@ -72,6 +77,10 @@ def page(
         title, heading, lead, footer: plain text.
         parts: the sections, in order.
         method: named in front of the lead.
+        story: everything in one sentence.
+        about: where the data come from: names and texts.
+        sides: what stands side by side: a heading, its kind, and sentences (head, rest).
+        to_read: further sentences (head, rest), on how to read the page.
         notices: what a reader must know first: its head, and the rest.
         figures: the numbers at the top: name, value, and what it means.
         basemap: address of the tile server that may be asked, if any.
@@ -102,6 +111,7 @@ def _templates() -> Environment:
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": True, "allow_nan": False}
     # Style and scripts of our own.
     made.globals["asset"] = lambda name: Markup(asset(name))
+    made.globals["map_module"] = lambda: Markup(map_module())
     return made
 
 
@@ -109,6 +119,22 @@ def _templates() -> Environment:
 def asset(name: str) -> str:
     """A file of the folder ``page`` beside this module."""
     return (files("flowveil.report") / "page" / name).read_text(encoding="utf-8")
+
+
+#: The parts of the map's script, each after those that it imports.
+_MAP_PARTS = ("geometry", "scale", "model", "colours", "panel", "tables", "context", "draw", "slices", "views", "mount")
+_IMPORT = re.compile(r'^import \{[^}]*\} from "\./[a-z]+\.mjs";\n', re.M)
+_EXPORT = re.compile(r"^export (?=const |function )", re.M)
+
+
+@cache
+def map_module() -> str:
+    """The script of the maps as one JavaScript module that imports nothing and exports ``mount(element, data)``.
+
+    A page from a file cannot import, so its script has to be one text; a server can send the same text as map.js.
+    """
+    parts = (asset(f"map/{name}.mjs") for name in _MAP_PARTS)
+    return "\n".join(_EXPORT.sub("", _IMPORT.sub("", part)) for part in parts) + "\nexport { mount };\n"
 
 
 def host(url: str) -> str:
@@ -124,6 +150,13 @@ def frame(document: str, *, height: int = 800) -> str:
 def charts(figures: Sequence[Figure]) -> Markup:
     """Figures beside each other."""
     return fill("charts.html", figures=figures)
+
+
+def sensible(value: Any) -> str:
+    """A measure for people: four digits of what is not a count."""
+    if isinstance(value, float) and not value.is_integer():
+        return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+    return number(value)
 
 
 def number(value: Any) -> str:

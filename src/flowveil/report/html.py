@@ -15,12 +15,16 @@ import pyarrow as pa
 from flowveil.errors import ParameterError
 from flowveil.guarantee import ALL_UNITS, UNITS
 from flowveil.measures import MEASURES
-from flowveil.report.document import Part, fill, host, number, page
-from flowveil.report.maps import ENDS, map_of_release
+from flowveil.report.about import described, title
+from flowveil.report.document import Part, fill, host, number, page, sensible
+from flowveil.report.maps import ENDS, MAX_FLOWS, MAX_ZONES, map_of_release, map_of_views
 from flowveil.report.noise import figures_of_noise, is_noisy, promise_of_noise, rows_of_noise
+from flowveil.report.places import distance_in_words, share_known_within, typical_radius_m
 from flowveil.report.sizes import BASES, distribution_part
 from flowveil.report.slices import overview, short_number, slices_part
-from flowveil.report.times import times_part
+from flowveil.report.story import left_out, sentence, sides
+from flowveil.report.times import held_times, times_part
+from flowveil.report.views import Views, limits, views_of
 from flowveil.times import TIME_COLUMNS
 
 if TYPE_CHECKING:
@@ -64,7 +68,7 @@ def render(
     Args:
         report: the data of report.json, see `flowveil.report.summary.summarize`. Where it names a tile server
             (``basemap``), the reader is asked before anything is requested.
-        flows: the published matrix; without the tables the page has no maps. Of several slices, the maps show the sum.
+        flows: the published matrix; without the tables the page has no maps.
         zones: the published zones.
         compact: maps and measures alone, for a notebook.
         side_by_side: another release to show too; see `flowveil.report.side_by_side`. Never in a release folder.
@@ -74,15 +78,18 @@ def render(
     """
     parts = [protection_part(report), measures_part(report), parameters_part(report)]
     basemap = tile_server(report.get("basemap"))
+    shown = flows
     if flows is not None and zones is not None:
-        shown = flows
         if report.get("slices"):
             shown = overview(flows, report["slice_columns"], report["parameters"]["slices"].get("every"))
         elif report["kind"] == "folded":
             shown = overview(flows, TIME_COLUMNS, None)
         most = _COMPACT_FLOWS if compact else None
-        parts.insert(0, maps_part(_as_mapped(report), shown, zones, basemap, max_flows=most))
+        beside = side_by_side is not None
+        parts.insert(0, maps_part(report, flows, zones, basemap, max_flows=most, common=not beside))
         parts.insert(2, distribution_part(report, flows, zones))
+        if shown is not None and not is_noisy(report):
+            parts.insert(1, utility_part(report, shown, zones))
         if side_by_side is not None:
             from flowveil.report.side_by_side import side_by_side_part
 
@@ -96,21 +103,14 @@ def render(
     if compact:
         parts = [part for part in parts if part.name in ("maps", "measures")]
     return page(
-        title=f"Release report: {report['method']}, {short_promise(report)}",
-        heading=f"Origin-destination matrix, {promise(report)}",
-        **top(report),
+        title=f"{title(report)} ({short_promise(report)})",
+        heading=title(report),
+        **top(report, shown, zones),
         parts=parts,
         footer=_FOOTER,
         basemap=basemap,
         compact=compact,
     )
-
-
-def _as_mapped(report: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The report as the maps need it: zones of different slices overlap unless they are shared."""
-    slices = report["parameters"].get("slices")
-    shared = slices is None or slices.get("common_zones") is True
-    return {**report, "homogeneous": report["homogeneous"] and shared}
 
 
 def tile_server(given: str | None) -> str | None:
@@ -138,16 +138,26 @@ def tile_server(given: str | None) -> str | None:
 # ---- the top -----------------------------------------------------------------------------------------------------
 
 
-def top(report: Mapping[str, Any]) -> dict[str, Any]:
-    """What stands between the heading and the sections, for `flowveil.report.document.page`."""
-    zones = "zones that do not overlap" if report["homogeneous"] else "zones that may overlap"
+def top(report: Mapping[str, Any], flows: pa.Table | None = None, zones: pa.Table | None = None) -> dict[str, Any]:
+    """What stands between the heading and the sections, for `flowveil.report.document.page`.
+
+    Args:
+        report: the data of report.json.
+        flows, zones: the published tables; of slices, their sum.
+    """
+    kind = "zones that do not overlap" if report["homogeneous"] else "zones that may overlap"
     if report.get("boxes") is not None:
-        zones = "boxes that overlap"
+        kind = "boxes that overlap"
+    protected, not_protected, rest = sides(report["statement"])
     return {
+        "story": sentence(report, flows, zones),
+        "about": described(report["about"]),
         "method": report["method"],
-        "lead": f"{zones}, written by flowveil {report['version']}.",
+        "lead": f"{promise(report)}, {kind}, written by flowveil {report['version']}.",
         "notices": _notices(report),
-        "figures": _figures(report),
+        "sides": [("Protected", "good", protected), ("Not protected", "warn", not_protected)],
+        "to_read": rest,
+        "figures": _figures(report, flows, zones),
     }
 
 
@@ -176,13 +186,13 @@ def promise(report: Mapping[str, Any]) -> str:
 
 
 def _notices(report: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What a reader must know before anything else: whether people are protected, and whether counts are noisy."""
-    heads = ("Not protected: people", "Not protected: participants", "Not protected: the list of zones", "Noisy:")
+    """What a reader must know before anything else: that counts are noisy. What is not protected has a place beside."""
+    heads = ("Noisy:", "Not protected: the list of zones")
     said = (line.partition(":") for line in report["statement"] if line.startswith(heads))
     return [(head, rest) for head, _, rest in said]
 
 
-def _figures(report: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def _figures(report: Mapping[str, Any], flows: pa.Table | None, zones: pa.Table | None) -> list[tuple[str, str, str]]:
     """The numbers that matter most: name, value, what it means."""
     if is_noisy(report):
         return [(name, number(value), note) for name, value, note in figures_of_noise(report)]
@@ -200,9 +210,13 @@ def _figures(report: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         ),
         ("Suppressed", _measure(report, basis, "suppressed_share"), f"of the {basis}"),
     ]
+    radius = None if flows is None or zones is None else typical_radius_m(flows, zones)
+    if radius is not None:
+        half = "radius of the zone of a typical trip end"
+        entries.append(("Places known to about", distance_in_words(radius), half))
     if distance is not None:
-        far = f"{distance:,.0f} m" if distance < 10_000 else f"{distance / 1000:,.0f} km"
-        entries.append(("Trip ends moved by", far, "on average, to the centre of their zone"))
+        moved = "mean distance from an input tile to its zone, centre to centre"
+        entries.append(("Moved beyond the input", distance_in_words(distance), moved))
     return entries
 
 
@@ -210,27 +224,36 @@ def _figures(report: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def maps_part(
-    report: Mapping[str, Any], flows: pa.Table, zones: pa.Table, basemap: str | None, *, max_flows: int | None = None
+    report: Mapping[str, Any],
+    flows: pa.Table,
+    zones: pa.Table,
+    basemap: str | None,
+    *,
+    max_flows: int | None = None,
+    common: bool = True,
 ) -> Part:
-    """The maps, what can be done with them, and the same numbers as tables."""
-    resolution = report["parameters"].get("resolution")
-    view = map_of_release(
-        flows,
-        zones,
-        resolution=resolution if isinstance(resolution, int) else None,
-        homogeneous=report["homogeneous"],
-        boxes=report.get("boxes") is not None,
-        **({} if max_flows is None else {"max_flows": max_flows}),
-    )
+    """The maps, what can be done with them, and the same numbers as tables.
+
+    Args:
+        report, flows, zones: what is published.
+        basemap: address of a tile server, if any.
+        max_flows: most flows to hold.
+        common: whether zones that overlap are shown on common areas first; other parts of a page may need the zones.
+    """
+    views = views_of(report, flows, zones, common=common)
+    view = _drawn(report, views, zones, max_flows)
+    if is_noisy(report):
+        view["missing"] = "none, or too few after the noise"
     if basemap:
         view["background"] = {"url": basemap, "maxZoom": 19}
-    most = min(500, len(view["flows"]["origin"]))
+    most = min(500, max(len(held["flows"]["origin"]) for held in (view, *view.get("views", {}).get("list", ()))))
     content = fill(
         "maps.html",
         view=view,
         drawn=view["frame"] is not None,
         introduction=list(_introduction(report, view)),
         colours=_colours(view),
+        named=any("name" in view["layers"][end] for end in ENDS),
         most=most,
         shown=min(200, most),
         server=host(basemap) if basemap else None,
@@ -238,17 +261,43 @@ def maps_part(
     return Part("maps", "Maps", content, view)
 
 
+def _drawn(report: Mapping[str, Any], views: Views, zones: pa.Table, max_flows: int | None) -> dict[str, Any]:
+    """What the page's script draws."""
+    given = report["parameters"].get("resolution")
+    resolution, boxes = given if isinstance(given, int) else None, report.get("boxes") is not None
+    own = views.own
+    if not views.further:
+        most = {} if max_flows is None else {"max_flows": max_flows}
+        view = map_of_release(
+            own.flows, own.zones, resolution=resolution, homogeneous=own.homogeneous, boxes=boxes, **most
+        )
+        return view if own.times is None else {**view, "times": held_times(own.times, view["layers"], view["flows"])}
+    most = {"max_flows": MAX_FLOWS, "max_zones": MAX_ZONES, **limits(views, max_flows)}
+    view = map_of_views(own, views.further, zones, resolution=resolution, boxes=boxes, **most)
+    view["views"] |= views.said
+    for listed, further in zip(view["views"]["list"], views.further, strict=True):
+        if further.times is not None:
+            codes = {end: {"code": [view["areas"]["code"][z] for z in listed[end]["zone"]]} for end in ENDS}
+            listed["times"] = held_times(further.times, codes, listed["flows"])
+    return view if views.slices is None else {**view, "slices": views.slices}
+
+
 def _introduction(report: Mapping[str, Any], view: Mapping[str, Any]) -> Iterator[str]:
     if view["frame"] is None:
         yield "The zones of this release have no place on a map; the tables below list them."
         return
+    slices = view.get("slices")
+    if slices is not None:
+        yield "Each slice is a matrix of its own; the maps show one at a time."
+        if len(slices["keys"]) < slices["count"]:
+            yield f"The page holds {number(len(slices['keys']))} of {number(slices['count'])} slices."
     yield "Each shape is a published zone: the larger it is, the coarser the place is known."
     yield "Click a zone to see where its trips go or come from."
     if report["homogeneous"]:
         yield (
             "Their outlines overlap where those of the map do."
             if report["overlapping_outlines"]
-            else ("Zones do not overlap.")
+            else ("Zones of a slice do not overlap." if slices else "Zones do not overlap.")
         )
     else:
         yield "Zones may overlap: small ones are drawn on top of large ones, and another click at the same place"
@@ -264,9 +313,10 @@ def _introduction(report: Mapping[str, Any], view: Mapping[str, Any]) -> Iterato
             yield f"The page holds the {number(n)} largest of {number(view['count'][name])} {what}."
 
 
+#: The first is what a page begins with: zones differ in size, and a large one has more trips for that alone.
 _COLOURS = (
-    ("volume", "volume"),
     ("density", "volume per km²"),
+    ("volume", "volume"),
     ("tiles", "size (possible tiles in the zone)"),
     ("level", "level (resolution)"),
 )
@@ -284,7 +334,7 @@ def _colours(view: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def protection_part(report: Mapping[str, Any]) -> Part:
-    """What is and what is not protected, the guarantee, and who else is hidden."""
+    """The guarantee in numbers, and who else is hidden."""
     guarantee = report["guarantee"]
     heads, rows = ("Differential privacy", "value"), []
     if is_noisy(report):
@@ -294,7 +344,6 @@ def protection_part(report: Mapping[str, Any]) -> Part:
         rows = [(unit.title, _threshold(guarantee, name)) for name, unit in ALL_UNITS.items() if name in guarantee]
     content = fill(
         "protection.html",
-        said=[(_KINDS.get(line.partition(":")[0], ""), *line.partition(":")) for line in report["statement"]],
         heads=heads,
         rows=rows,
         cross_check=[
@@ -302,11 +351,7 @@ def protection_part(report: Mapping[str, Any]) -> Part:
             for row in report.get("cross_check", ())
         ],
     )
-    return Part("protection", "What is and what is not protected", content)
-
-
-#: How lines of the statement are marked.
-_KINDS = {"Protected": "good", "Complete": "good", "Not protected": "warn", "Withheld": "warn"}
+    return Part("protection", "The guarantee", content)
 
 
 def _threshold(guarantee: Mapping[str, Any], unit: str) -> str:
@@ -325,6 +370,30 @@ def measures_part(report: Mapping[str, Any]) -> Part:
         reason=(report.get("withheld") or {}).get("reason"),
     )
     return Part("measures", "Measures", content)
+
+
+#: Radii, in metres, that planners ask for.
+_RADII = (500, 1000, 2000, 5000)
+
+
+def utility_part(report: Mapping[str, Any], flows: pa.Table, zones: pa.Table) -> Part:
+    """What the numbers are good for, in a planner's words, from the published tables and the report."""
+    shares = [(radius, share_known_within(flows, zones, radius)) for radius in _RADII]
+    known = [
+        (f"Both ends known within {distance_in_words(radius)}", f"{share:.0%}")
+        for radius, share in shares
+        if share is not None
+    ]
+    said = [f"{left_out(report).capitalize()}."]
+    loss = report["measures"]["trips"].get("reconstruction_loss")
+    if loss is not None:
+        # Trips that are too many in one pair are missing in another: half of the sum of differences is misplaced.
+        said.append(
+            f"Spread evenly back over the tiles of the input, about {loss / 2:.0%} of the trips are in another pair of "
+            "tiles than they were: for questions between single tiles these numbers are an estimate."
+        )
+    said.append("Between published zones the numbers are exact counts of the trips that are published.")
+    return Part("utility", "What it is good for", fill("utility.html", known=known, said=said))
 
 
 def parameters_part(report: Mapping[str, Any]) -> Part:
@@ -356,7 +425,7 @@ def _measure(report: Mapping[str, Any], basis: str, key: str) -> str:
     if key in (report.get("withheld") or {}).get("measures", {}).get(basis, ()):
         return "withheld"
     value = report["measures"][basis].get(key)
-    return f"{value:.2%}" if key == "suppressed_share" and value is not None else number(value)
+    return f"{value:.1%}" if key == "suppressed_share" and value is not None else sensible(value)
 
 
 def _value(value: Any) -> str:

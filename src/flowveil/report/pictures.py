@@ -87,6 +87,22 @@ def draw(
     return target
 
 
+def cells_from(flows: pa.Table, zones: pa.Table, place: tuple[float, float]) -> pa.Table:
+    """The cells whose origin zone holds a place, given as latitude and longitude.
+
+    Where zones nest, these are cells of several sizes. A large one also has the trips of other places in its zone.
+
+    Raises:
+        ParameterError: no published origin zone holds the place.
+    """
+    lat, lon = place
+    origins = zones_of(zones, "origin")
+    inside = shapely.intersects(geometries(origins), shapely.Point(lon, lat))
+    if not inside.any():
+        raise ParameterError(f"No origin zone of this release holds the place {lat:g}, {lon:g} (latitude, longitude).")
+    return flows.filter(pc.is_in(flows["origin_zone"], value_set=origins.filter(pa.array(inside))["zone"]))
+
+
 _TITLES = {
     "origins": "Map of origin zones",
     "destinations": "Map of destination zones",

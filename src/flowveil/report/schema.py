@@ -18,6 +18,7 @@ from flowveil.measures import MEASURES, listed
 from flowveil.measures.measure import Measure
 from flowveil.methods import METHODS, Method
 from flowveil.methods.plugins import NAME
+from flowveil.report.about import ENTRIES, LONGEST, PERIOD
 from flowveil.zoning.h3 import MAX_RESOLUTION
 from flowveil.zoning.refinement import HIERARCHIES
 
@@ -30,6 +31,7 @@ _TEXTS: Schema = {"type": "array", "items": _TEXT}
 _FLAG: Schema = {"type": "boolean"}
 _NUMBER: Schema = {"type": "number"}
 _COUNT: Schema = {"type": "integer", "minimum": 0}
+_SHA256: Schema = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
 _SHARE: Schema = {"type": "number", "minimum": 0, "maximum": 1}
 #: Options are numbers of the user's own; larger ones, up or down, are none of a run.
 _LARGEST_OPTION = 10**12
@@ -186,6 +188,7 @@ def _parameters(*, sliced: bool, noisy: bool, folded: bool) -> Schema:
         "person_case": {"enum": ["fold", "keep"]},
         "resolution": _or_null({**_COUNT, "maximum": MAX_RESOLUTION}),
         "skip_unknown": _FLAG,
+        "during": {**_TEXT, "pattern": r"^\d{4}-\d{2}(-\d{2})?$"},
         "time_format": {**_TEXT, "maxLength": 120},
         "timezone": {**_TEXT, "pattern": r"^[A-Za-z0-9_+/-]{1,64}$"},
         "within": _or_null(_TEXT),
@@ -202,6 +205,10 @@ def _parameters(*, sliced: bool, noisy: bool, folded: bool) -> Schema:
             "k_population": _or_null(_NUMBER),
             "l": {"type": ["integer", "null"], "minimum": 1},
             "max_suppressed": _SHARE,
+            "zones_of": _SHA256,
+            "ledger": _object(
+                dict.fromkeys(("releases", "groups", "single_cells", "single_trips", "unchecked"), _COUNT)
+            ),
             "confirmed": {"type": "array", "items": {"enum": list(CONFIRMATIONS)}, "uniqueItems": True},
             "protect": {"type": "array", "items": {"enum": list(UNITS)}},
         }
@@ -237,6 +244,14 @@ def _boxes() -> Schema:
     return _object({"grid_lon": _NUMBER, "grid_lat": _NUMBER, "disjoint": _FLAG, "finer_than_tiles": _FLAG})
 
 
+def _about() -> Schema:
+    """The words of whoever publishes the release: short texts, and a period of days."""
+    text = {**_TEXT, "minLength": 1, "maxLength": LONGEST}
+    return _some_of(
+        {name: {**text, "pattern": f"^{PERIOD.pattern}$"} if name == "period" else text for name in ENTRIES}
+    )
+
+
 def _report(kind: str) -> Schema:
     """The entries of the report of a kind of release."""
     noisy, sliced, folded = kind == "noisy", kind == "sliced", kind == "folded"
@@ -248,6 +263,7 @@ def _report(kind: str) -> Schema:
     entries: Schema = {
         "kind": {"const": kind},
         "version": _TEXT,
+        "about": _ref("about"),
         "method": _method(noisy=noisy),
         "parameters": _parameters(sliced=sliced, noisy=noisy, folded=folded),
         "guarantee": _ref("privacy_loss" if noisy else "guarantee"),
@@ -312,6 +328,7 @@ def report_schema() -> Schema:
             "guarantee": _guarantee(),
             "privacy_loss": _privacy_loss(),
             "boxes": _boxes(),
+            "about": _about(),
             "cross_check": _cross_check(),
             "withheld": _withheld(),
             "measures": _measures(listed(noisy=False), bases=("trips", "weight")),

@@ -18,6 +18,7 @@ import numpy as np
 from flowveil import __version__
 from flowveil.disclosure.withholding import AND, REASONS, disclose
 from flowveil.guarantee import UNITS
+from flowveil.report.about import checked
 from flowveil.report.overlaps import count_overlaps
 from flowveil.report.statement import statement
 
@@ -47,6 +48,7 @@ def summarize(
     formats: Sequence[str] = (),
     basemap: str | None = None,
     replace_stronger: bool = False,
+    about: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The content of report.json: plain, finite, and safe to publish. Its form is that of report.schema.json.
 
@@ -55,12 +57,13 @@ def summarize(
         formats: exports that are written beside it; they are part of the command only.
         basemap: address of the tile server of the report's background map.
         replace_stronger: whether it was confirmed that a stronger release may be replaced.
+        about: what the release is about; see `flowveil.report.about`.
 
     Returns:
-        ``version``, ``kind``, ``method``, ``parameters``, ``guarantee``, ``homogeneous``, ``overlapping_outlines``
-        (pairs; None where zones may overlap), ``boxes`` (None, or their grid and whether a flow may lie in two),
-        ``suppression``, ``measures`` (by basis), ``withheld`` (None, or which measures are withheld and why),
-        ``notes``, ``basemap`` and ``replace_stronger`` where given, and the `words`.
+        ``version``, ``about``, ``kind``, ``method``, ``parameters``, ``guarantee``, ``homogeneous``,
+        ``overlapping_outlines`` (pairs; None where zones may overlap), ``boxes`` (None, or their grid and whether a
+        flow may lie in two), ``suppression``, ``measures`` (by basis), ``withheld`` (None, or which measures are
+        withheld and why), ``notes``, ``basemap`` and ``replace_stronger`` where given, and the `words`.
         Where there are slices, the measures are those of all finest slices together (of all matrices, where no finest
         slice can be published), and there are ``slice_columns``, ``slices`` (``slice``, ``measures``, ``withheld`` of
         each published slice), ``unpublished_slices`` (how many hold too little) and ``differencing``.
@@ -70,6 +73,7 @@ def summarize(
     homogeneous = all(plan.homogeneous for plan in plans)
     report: dict[str, Any] = {
         "version": __version__,
+        "about": checked(about or {}),
         "kind": release.kind,
         "method": release.method,
         "parameters": published_parameters(release.parameters),
@@ -121,7 +125,7 @@ def words(report: Mapping[str, Any], formats: Sequence[str]) -> dict[str, Any]:
     Returns:
         ``statement``; ``command``, which makes the release again; and, but for noise, ``cross_check``.
     """
-    written = {"format": ",".join(formats), "basemap": report.get("basemap")}
+    written = {"format": ",".join(formats), "basemap": report.get("basemap"), **report["about"]}
     confirmed = ["replace-stronger"] if report.get("replace_stronger") else []
     said = {
         "command": command(report["method"], report["parameters"], written, confirmed),
@@ -164,7 +168,8 @@ def command(
 
     Made from the published parameters, so it reveals nothing that they do not.
     """
-    words = ["flowveil", "anonymize", "INPUT", "--method", method]
+    chosen = ["--zones-of", "EARLIER"] if parameters.get("zones_of") else ["--method", method]
+    words = ["flowveil", "anonymize", "INPUT", *chosen]
     for name in ("k", "k_population", "l", "max_suppressed", "resolution", "within", "max_dropped", "hierarchy"):
         if parameters.get(name) is not None:
             words += [f"--{name.replace('_', '-')}", str(parameters[name])]
@@ -178,9 +183,11 @@ def command(
         words += ["--matrix", ",".join(parameters["matrix"])]
     if parameters.get("lookup"):
         words += ["--lookup", parameters["lookup"]]
+    if parameters.get("ledger") is not None:
+        words += ["--ledger", "LEDGER"]
     if parameters.get("person_case") == "keep":
         words += ["--person-case", "keep"]
-    for name in ("time_format", "timezone"):
+    for name in ("time_format", "timezone", "during"):
         if parameters.get(name) is not None:
             words += [f"--{name.replace('_', '-')}", parameters[name]]
     if parameters.get("partition_columns"):
@@ -231,6 +238,7 @@ def manifest(report: Mapping[str, Any], sha256: Mapping[str, str]) -> dict[str, 
     return {
         "format": FORMAT,
         "version": report["version"],
+        "about": dict(report["about"]),
         "sha256": dict(sha256),
         "statement": list(report["statement"]),
     }

@@ -13,7 +13,8 @@ no part.
 The way of a folder, each step in a file of its own: ``files`` (nothing is parsed that the manifest does not list and
 hash), ``parquet`` (every byte accounted for), ``claims`` (the report against ``report.schema.json`` and its guarantee
 against the input), ``parameters``, ``tables``, ``carriers``, ``exports``, ``binaries``, then ``raw``, ``slices``,
-``zones`` or ``boxes``, ``outlines``, ``cells``, ``measures`` (with ``withholding``, ``losses`` and ``floor``),
+``zones`` or ``boxes``, ``outlines``, ``frozen`` (zones of an earlier release), ``cells``, ``measures`` (with
+``withholding``, ``losses`` and ``floor``),
 ``differences``; for noise ``noise`` and ``law``; last, ``rendering``, or ``structure`` for another version. ``recount``
 has their order. A step writes tables of its own, each once, and can change none of another: see ``database``.
 
@@ -56,6 +57,7 @@ def verify_release(
     unread: list[str] | None = None,
     law: bool = True,
     strict: bool = False,
+    zones_of: Any = None,
 ) -> list[str]:
     """Recount a release, or a family of releases, from its files and the raw flows.
 
@@ -70,6 +72,8 @@ def verify_release(
             published: a release that were refused for what its noise happens to be would not keep its promise.
         strict: whether it is a finding that something could not be compared: another version made the release, so that
             its page, its texts and its text exports cannot be made again, or there is a line for ``unread``.
+        zones_of: the earlier release whose zones these are, where the report says so: its folder, or the frozen map as
+            a file or a table. Without it, ``unread`` gets a line that says that the zones were not compared.
 
     Returns:
         One plain line for each contradiction; empty when everything holds: the files are those of the
@@ -83,7 +87,7 @@ def verify_release(
     from flowveil.verify.rendering import not_compared
 
     lines: list[str] = [] if unread is None else unread
-    findings = recount(Path(folder), flows, expect or {}, lines, law=law)
+    findings = recount(Path(folder), flows, expect or {}, lines, law=law, zones_of=zones_of)
     if strict and not findings:
         reason = not_compared(Path(folder))
         findings = [*lines, *([] if reason is None else [reason])]

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,7 @@ class Tables:
     zones: Any
     written_by: str
     unread: list[str] = field(default_factory=list)
+    about: Mapping[str, str] = field(default_factory=dict)
 
 
 def binary_exports(place: Path) -> list[str]:
@@ -87,7 +88,7 @@ def same_content(path: Path, expected: bytes) -> bool:
 
 
 def _check_geopackage(path: Path, tables: Tables) -> Iterator[str]:
-    expected = expected_geopackage(tables.flows, tables.zones)
+    expected = expected_geopackage(tables.flows, tables.zones, tables.about)
     if same_content(path, expected):
         return
     found = list(differences(path, expected))
@@ -270,6 +271,7 @@ def _make_omx(path: Path, tables: Tables, codes: Any, row: Any, column: Any, ver
     with h5py.File(path, "w", libver=("earliest", "v108")) as file:
         file.attrs.create("OMX_VERSION", np.bytes_("0.2"))
         file.attrs.create("SHAPE", np.array([n, n], dtype=np.int32))
+        file.attrs.create("ZERO_MEANS", np.bytes_("not published: none, or too few"))
         file.attrs.create("WRITTEN_BY", np.bytes_(f"flowveil with HDF5 {version}"))
         data, lookup = file.create_group("data"), file.create_group("lookup")
         form = {"chunks": (min(n, _OMX_PIECE),) * 2, "compression": "gzip", "compression_opts": 1, "shuffle": True}
@@ -330,6 +332,7 @@ def _same_attributes(found: Any, n: int, version: str) -> bool:
     root: dict[str, Any] = {
         "OMX_VERSION": np.bytes_("0.2"),
         "SHAPE": np.array([n, n], dtype=np.int32),
+        "ZERO_MEANS": np.bytes_("not published: none, or too few"),
         "WRITTEN_BY": np.bytes_(f"flowveil with HDF5 {version}"),
     }
     if any(values for path, values in found.items() if path != "/") or set(found["/"]) != set(root):

@@ -13,7 +13,7 @@ from typing import Any
 from flowveil.verify.files import parse_json, read_json
 from flowveil.verify.parquet import read_layout
 
-_MANIFEST = {"format", "version", "sha256", "statement"}
+_MANIFEST = {"about", "format", "version", "sha256", "statement"}
 #: What a Parquet file of a release says of itself: pyarrow's own schema, and that it is a GeoParquet.
 _METADATA = {b"ARROW:schema", b"geo"}
 _GEO = {"columns", "primary_column", "version"}
@@ -34,6 +34,8 @@ def check_carriers(place: Path, report: Mapping[str, Any]) -> Iterator[str]:
         yield f"manifest.json has {n} entries that no release has"
     if manifest.get("statement", []) != report["statement"]:
         yield "manifest.json: its statement is not that of report.json"
+    if manifest.get("about") != report["about"]:
+        yield "manifest.json: what it is about is not what report.json says"
     if manifest.get("version") != report["version"] or manifest.get("format") != "flowveil release":
         yield "manifest.json: its version or format is not that of report.json"
     for name in ("flows.parquet", "zones.parquet"):

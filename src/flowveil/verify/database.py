@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from flowveil.errors import DataError
-from flowveil.limits import duckdb_settings
+from flowveil.reading.limits import duckdb_settings
 
 #: The folder's name is a name, not a pattern, and 'k=10' in it is not a column.
 SOURCE = "read_parquet(?, hive_partitioning = false)"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import numpy as np
 _SECONDS = 60.0
 _STEPS_BETWEEN_LOOKS = 10_000
 _LONGEST_VALUE = 1 << 28
+_ABOUT = ("title", "source", "period", "licence", "contact")
 _TYPES = {"string": "TEXT", "int32": "MEDIUMINT", "int64": "INTEGER", "double": "DOUBLE"}
 _WGS84 = (
     'GEOGCS["WGS 84",DATUM["WGS_1984",SPHEROID["WGS 84",6378137,298.257223563,AUTHORITY["EPSG","7030"]],'
@@ -48,12 +49,16 @@ _SYSTEMS = [
 ]
 
 
-def expected_geopackage(flows: Any, zones: Any) -> bytes:
-    """The bytes of the GeoPackage of two tables; SQLite lays the same rows out alike in every version."""
+def expected_geopackage(flows: Any, zones: Any, about: Mapping[str, str]) -> bytes:
+    """The bytes of the GeoPackage of two tables, and of what the report says that the release is about.
+
+    SQLite lays the same rows out alike in every version.
+    """
     layers = (
         ("zones", "MULTIPOLYGON", _flat(zones).drop_columns(["geometry"]), _outlines(zones)),
         ("flows", "LINESTRING", flows, _lines(flows, zones)),
     )
+    said = ". ".join(f"{name.title()}: {about[name]}" for name in _ABOUT if name in about)
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as base:
         base.execute("PRAGMA page_size = 4096")
         base.execute("PRAGMA encoding = 'UTF-8'")
@@ -67,7 +72,7 @@ def expected_geopackage(flows: Any, zones: Any) -> bytes:
             typed = ", ".join(f'"{_doubled(f.name)}" {_TYPES[str(f.type)]}' for f in table.schema)
             base.execute(f"CREATE TABLE {name} (fid INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL, geom {kind}, {typed})")
             time_of_none = "1970-01-01T00:00:00.000Z"
-            _insert(base, "gpkg_contents", [(name, "features", name, "", time_of_none, *_extent(shapes), 4326)])
+            _insert(base, "gpkg_contents", [(name, "features", name, said, time_of_none, *_extent(shapes), 4326)])
             _insert(base, "gpkg_geometry_columns", [(name, "geom", kind, 4326, 0, 0)])
             values = [table[column].to_pylist() for column in table.column_names]
             numbers = range(1, len(table) + 1)

@@ -29,9 +29,14 @@ _MARK = "~"
 _WHOLE_DEGREE = 10**7
 
 
-def on_halves(flows: Flows | SlicedFlows) -> Flows | SlicedFlows | None:
-    """The flows over trees of halves; None where their trees have none."""
-    trees = _trees(flows if isinstance(flows, Flows) else flows.slices[0])
+def on_halves(flows: Flows | SlicedFlows, *, to_the_top: bool = False) -> Flows | SlicedFlows | None:
+    """The flows over trees of halves; None where their trees have none.
+
+    Args:
+        flows: the input.
+        to_the_top: whether the trees go on above the smallest node that holds all tiles.
+    """
+    trees = _trees(flows if isinstance(flows, Flows) else flows.slices[0], to_the_top=to_the_top)
     if trees is None:
         return None
     if isinstance(flows, Flows):
@@ -39,18 +44,18 @@ def on_halves(flows: Flows | SlicedFlows) -> Flows | SlicedFlows | None:
     return replace(flows, slices=tuple(_moved(part, trees) for part in flows.slices))
 
 
-def _trees(flows: Flows) -> tuple[Hierarchy, Hierarchy, Hierarchy | None] | None:
+def _trees(flows: Flows, *, to_the_top: bool) -> tuple[Hierarchy, Hierarchy, Hierarchy | None] | None:
     both = (flows.origins, flows.destinations)
     # One tree for both ends stays one.
     trees = both[:1] if both[0] is both[1] else both
     if all(tree.kind in ("h3", "halves") and tree.code.dtype == np.uint64 for tree in both):
-        cells = [_h3_tree(leaf_codes(tree).tolist()) for tree in trees]
+        cells = [_h3_tree(leaf_codes(tree).tolist(), to_the_top=to_the_top) for tree in trees]
         return cells[0], cells[-1], None
     whole = flows.whole_map
     if whole is None or whole.kind != "table" or not isinstance(whole.geography, ZoneGeography):
         return None
     divided = named_like(_map_tree(whole), whole)
-    ends = [_with_tiles(divided, set(leaf_codes(tree).tolist())) for tree in trees]
+    ends = [_with_tiles(divided, set(leaf_codes(tree).tolist()), to_the_top=to_the_top) for tree in trees]
     return ends[0], ends[-1], divided
 
 
@@ -88,14 +93,16 @@ def _text(code: Any) -> str:
     return code if isinstance(code, str) else format(code, "x")
 
 
-def _tree(above: dict[str, str], levels: dict[str, int], geography: Any, kind: str) -> Hierarchy:
-    """The tree of (node, what it lies in), from the smallest node that holds all tiles on."""
+def _tree(
+    above: dict[str, str], levels: dict[str, int], geography: Any, kind: str, *, to_the_top: bool = False
+) -> Hierarchy:
+    """The tree of (node, what it lies in), from the smallest node that holds all tiles on, or from the top."""
     children: dict[str, list[str]] = {}
     for code, parent in above.items():
         children.setdefault(parent, []).append(code)
     (top,) = set(children) - set(above) or set(levels)
     gone = set()
-    while len(children.get(top, ())) == 1:
+    while not to_the_top and len(children.get(top, ())) == 1:
         gone.add(top)
         top = children[top][0]
     codes = [code for code in levels if code not in gone]
@@ -128,7 +135,7 @@ class _TileCenters:
         raise NotImplementedError
 
 
-def _h3_tree(tiles: Sequence[int]) -> Hierarchy:
+def _h3_tree(tiles: Sequence[int], *, to_the_top: bool) -> Hierarchy:
     above: dict[str, str] = {}
     levels: dict[str, int] = {}
     tops = set()
@@ -147,10 +154,10 @@ def _h3_tree(tiles: Sequence[int]) -> Hierarchy:
                 lower = part
             above[lower] = f"{parent:x}"
             cell, resolution = parent, resolution - 1
-    if len(tops) > 1:
+    if len(tops) > 1 or to_the_top:
         levels["all"] = -1
         above |= {f"{top:x}": "all" for top in tops}
-    return _tree(above, levels, _TileCenters, "halves")
+    return _tree(above, levels, _TileCenters, "halves", to_the_top=to_the_top)
 
 
 # ---- a map of one's own ----------------------------------------------------------------------------------------------
@@ -240,7 +247,7 @@ def _divide(
         _divide(part, half, points, above, levels, level)
 
 
-def _with_tiles(whole: Hierarchy, tiles: set[str]) -> Hierarchy:
+def _with_tiles(whole: Hierarchy, tiles: set[str], *, to_the_top: bool) -> Hierarchy:
     """The part of a tree that holds some tiles."""
     codes, up = whole.code.tolist(), whole.parent.tolist()
     kept: dict[int, None] = {}
@@ -256,4 +263,4 @@ def _with_tiles(whole: Hierarchy, tiles: set[str]) -> Hierarchy:
         assert isinstance(whole.geography, ZoneGeography)
         return whole.geography.take(np.array([number[code] for code in tree.code.tolist()], dtype=np.int32))
 
-    return _tree(above, levels, where, "table")
+    return _tree(above, levels, where, "table", to_the_top=to_the_top)

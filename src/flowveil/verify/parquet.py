@@ -302,12 +302,23 @@ def check_rewriting(db: Database, place: Path, zones: Any, unread: list[str]) ->
         # Newer versions of DuckDB refuse other work while a result is only half read.
         del batches
         try:
-            noted = not pq.read_schema(path).equals(schema, check_metadata=True)
+            noted = not _lists_named_alike(pq.read_schema(path)).equals(schema, check_metadata=True)
         except (pa.ArrowException, OSError):
             noted = True
         if noted:
             yield f"{name}: its columns carry notes that no release has"
         unread.append(f"{name}: not compared: {UNREAD} (another version of the library wrote it)")
+
+
+def _lists_named_alike(schema: Any) -> Any:
+    """The schema with the elements of its lists called as `_with_geo` calls them; versions of the library differ."""
+    import pyarrow as pa
+
+    for at, field in enumerate(schema):
+        if pa.types.is_list(field.type):
+            element = field.type.value_field.with_name("item")
+            schema = schema.set(at, field.with_type(pa.list_(element)))
+    return schema
 
 
 def _batches(db: Database, path: Path) -> Iterator[Any]:

@@ -16,6 +16,7 @@ from flowveil.verify.database import Database, opened
 from flowveil.verify.differences import check_differences
 from flowveil.verify.exports import EXPORTS, check_exports
 from flowveil.verify.files import check_folder
+from flowveil.verify.frozen import check_frozen
 from flowveil.verify.halves import on_halves
 from flowveil.verify.lookup import check_lookup, check_names, has_names
 from flowveil.verify.measures import check_measures
@@ -30,13 +31,20 @@ from flowveil.verify.slices import check_slices, load_slices
 from flowveil.verify.tables import NAMES, load_tables
 from flowveil.verify.times import TIME_COLUMNS, check_intervals, load_intervals
 from flowveil.verify.zones import check_zones, list_cells, load_zones
+from flowveil.zoning.top import to_the_top
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
 
 
 def recount(
-    place: Path, flows: Flows | SlicedFlows, expect: Mapping[str, Any], unread: list[str], *, law: bool
+    place: Path,
+    flows: Flows | SlicedFlows,
+    expect: Mapping[str, Any],
+    unread: list[str],
+    *,
+    law: bool,
+    zones_of: Any = None,
 ) -> list[str]:
     """One plain line for each contradiction; see `flowveil.verify.verify_release`."""
     if not place.is_dir():
@@ -53,10 +61,13 @@ def recount(
     if findings:
         return findings
     if report["parameters"].get("hierarchy") == "halves":
-        halved = on_halves(flows)
+        halved = on_halves(flows, to_the_top="zones_of" in report["parameters"])
         if halved is None:
             return ["report.json: says that its zones are parts of zones, but the map of the input has none"]
         flows = halved
+    elif "zones_of" in report["parameters"]:
+        # Zones of other data may lie above everything that this input has.
+        flows = to_the_top(flows)
     raw = Raw.of(flows)
     findings = check_layouts(place, most_rows=None if noisy else raw.most_rows)
     if findings:
@@ -90,10 +101,11 @@ def recount(
                 return findings
         findings += check_carriers(place, report)
         findings += check_exports(place, db, slice_columns=further)
-        findings += _check_bytes(db, place, zones, unread)
+        findings += _check_bytes(db, place, zones, unread, report["about"])
         findings += check_outlines(zones, raw.whole, report["kind"])
         findings += check_names(zones, raw.whole, report["kind"])
         findings += check_lookup(place, zones, raw.whole, report["kind"])
+        findings += check_frozen(db, zones, report, raw.whole, zones_of, unread)
         if not findings:
             # Outlines that are none could not be compared.
             findings += check_overlaps(db, zones, report, in_cells=in_cells)
@@ -103,13 +115,14 @@ def recount(
     return findings or list(check_rendering(place, report, unread))
 
 
-def _check_bytes(db: Database, place: Path, zones: Any, unread: list[str]) -> Iterator[str]:
+def _check_bytes(db: Database, place: Path, zones: Any, unread: list[str], about: Mapping[str, str]) -> Iterator[str]:
     """Whether the tables, and the exports that are not text, are to the last byte what their rows make."""
     yield from check_rewriting(db, place, zones, unread)
     if binary_exports(place):
         flows = whole_table(db, place / NAMES[0])
         written_by = read_layout(place / NAMES[0]).written_by
-        yield from check_binaries(place, Tables(flows=flows, zones=zones, written_by=written_by, unread=unread))
+        tables = Tables(flows=flows, zones=zones, written_by=written_by, unread=unread, about=about)
+        yield from check_binaries(place, tables)
 
 
 def _check_counts(

@@ -96,21 +96,57 @@ def _differences(folder: Path, report: Mapping[str, Any]) -> Iterator[str]:
             texts = [name for name in wanted.files if name.endswith(_TEXT)]
             if not texts:
                 continue
-            wanted.write(Path(place), flows, zones)
+            wanted.write(Path(place), flows, zones, report["about"])
             for name in texts:
                 if (Path(place) / name).read_bytes() != (folder / name).read_bytes():
                     yield f"{name}: is not what the tables come to"
 
 
+def check_series_page(place: Path, index: Mapping[str, Any]) -> Iterator[str]:
+    """Compare index.json and the page of a series, byte by byte, where this version made them.
+
+    Args:
+        place: the folder of a series whose index and totals hold.
+        index: the content of its index.json.
+    """
+    if index["version"] != __version__:
+        return
+    import pyarrow.parquet as pq
+
+    from flowveil.report.series import render_series
+
+    if (place / "index.json").read_text(encoding="utf-8") != _series_text(index):
+        yield "index.json: its text is not written as a series writes it"
+    tables = ("flows.parquet", "zones.parquet")
+    steps = {
+        entry["step"]: tuple(
+            pq.read_table(place / entry["step"] / n, partitioning=None, memory_map=False) for n in tables
+        )
+        for entry in index["steps"]
+    }
+    if (place / "index.html").read_bytes() != render_series(index, steps).encode():
+        yield "index.html: is not the page that the steps come to"
+
+
+def _series_text(index: Mapping[str, Any]) -> str:
+    return json.dumps(index, sort_keys=True, indent=2, ensure_ascii=False) + "\n"
+
+
 def _strange_words(report: Mapping[str, Any]) -> Iterator[str]:
-    """The address of a background map is the only text of the page that is not from the tables or the program."""
+    """Of the texts that are not from the tables or the program, only such as a release can have."""
     from flowveil.errors import ParameterError
+    from flowveil.report.about import checked
     from flowveil.report.html import tile_server
 
     try:
         tile_server(report.get("basemap"))
     except ParameterError:
         yield "report.json: the address of its background map is not one that a release can have"
+    try:
+        if checked(report["about"]) != report["about"]:
+            yield "report.json: what it says that it is about has blanks around it"
+    except ParameterError:
+        yield "report.json: what it says that it is about is not what a release can say"
 
 
 def _strange_reasons(report: Mapping[str, Any]) -> Iterator[str]:

@@ -119,8 +119,14 @@ class ZoneMap:
         return ZoneMap(hierarchy=restricted, names=self.names[kept], columns=self.columns)
 
 
-def restricted_tree(tree: Hierarchy, tiles: ArrayLike) -> tuple[Hierarchy, Ints]:
-    """A tree over some of its tiles, and the nodes that are left; see `ZoneMap.restrict`."""
+def restricted_tree(tree: Hierarchy, tiles: ArrayLike, *, to_the_top: bool = False) -> tuple[Hierarchy, Ints]:
+    """A tree over some of its tiles, and the nodes that are left; see `ZoneMap.restrict`.
+
+    Args:
+        tree: of the map.
+        tiles: numbers of its tiles.
+        to_the_top: keep the root of the map, also where a smaller zone holds all of these tiles.
+    """
     chosen = np.asarray(tiles, dtype=np.int64).ravel()
     if len(chosen) == 0:
         raise DataError("There is no tile to restrict the map to.")
@@ -134,7 +140,7 @@ def restricted_tree(tree: Hierarchy, tiles: ArrayLike) -> tuple[Hierarchy, Ints]
     stays = tree.sum_over(seen) > 0
     kept: Ints = np.flatnonzero(stays).astype(np.int32)
     parent = (np.cumsum(stays) - 1)[np.maximum(tree.parent[kept], 0)]
-    skipped = chain_above(np.bincount(parent[1:], minlength=len(kept)))
+    skipped = 0 if to_the_top else chain_above(np.bincount(parent[1:], minlength=len(kept)))
     kept, parent = kept[skipped:], parent[skipped:] - skipped
     parent[0] = -1
     where = tree.geography

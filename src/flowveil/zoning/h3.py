@@ -63,11 +63,12 @@ def is_pentagon(cells: Cells64) -> NDArray[np.bool_]:
     return pentagon
 
 
-def h3_hierarchy(tiles: Cells64) -> Hierarchy:
+def h3_hierarchy(tiles: Cells64, *, to_the_top: bool = False) -> Hierarchy:
     """The smallest H3 tree that holds these tiles.
 
     Args:
         tiles: distinct valid cells of one resolution, in increasing order; they become tiles 0, 1, ...
+        to_the_top: put everything above them into the tree, up to a virtual root, also where it has a single child.
 
     Returns:
         A hierarchy whose root is the smallest cell that holds all tiles, or a virtual root above several base cells.
@@ -83,7 +84,7 @@ def h3_hierarchy(tiles: Cells64) -> Hierarchy:
         raise DataError("Tiles have several H3 resolutions; all must have the same.")
     first, last = tiles[:1], tiles[-1:]
     shared = [r for r in range(finest + 1) if parent_of(first, r) == parent_of(last, r)]
-    root = shared[-1] if shared else -1
+    root = shared[-1] if shared and not to_the_top else -1
     # The coarsest level at which a new node opens at each tile; tile 0 opens one at every level.
     opens = np.full(len(tiles), finest, dtype=np.int64)
     ancestor = {r: parent_of(tiles, r) for r in range(max(root, 0), finest + 1)}

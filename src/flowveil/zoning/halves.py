@@ -42,15 +42,16 @@ _ODD, _ODD_OF_PENTAGON = 2, 6
 _SAME_CORNER = 1e-11
 
 
-def halved_h3(tree: Hierarchy) -> Hierarchy:
+def halved_h3(tree: Hierarchy, *, to_the_top: bool = False) -> Hierarchy:
     """An H3 tree with the parts of its cells between them and their children.
 
     Args:
         tree: what `h3_hierarchy` builds. A virtual root has its base cells as children before and after.
+        to_the_top: leave everything above the tiles in the tree, also where it has a single child.
 
     Returns:
         A hierarchy of kind ``halves`` over the same tiles, which stand in another order. Its root is the smallest cell
-        or part that holds all tiles. The level of a part is the resolution of its cell.
+        or part that holds all tiles, unless it reaches to the top. The level of a part is the resolution of its cell.
     """
     cell = tree.code.astype(np.uint64)
     inner = np.flatnonzero((tree.parent >= 0) & (cell[np.maximum(tree.parent, 0)] != 0))
@@ -64,7 +65,7 @@ def halved_h3(tree: Hierarchy) -> Hierarchy:
     parent = order[np.searchsorted(code, parent_code, sorter=order).clip(max=len(code) - 1)]
     parent[0] = -1
     built, _ = Hierarchy.from_parents(parent, code, base_level=tree.base_level, kind="halves")
-    built = without_chain_above(built)
+    built = built if to_the_top else without_chain_above(built)
     codes = built.code
     level = np.where(codes == 0, -1, resolution_of(codes)).astype(np.int32)
     return Hierarchy(

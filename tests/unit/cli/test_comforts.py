@@ -9,9 +9,9 @@ import pytest
 import flowveil
 from flowveil.cli import cli, main
 from flowveil.cli.anonymize import anonymize
-from flowveil.limits import duckdb_settings
 from flowveil.progress import lines_every
 from flowveil.reading.database import open_database
+from flowveil.reading.limits import duckdb_settings
 
 
 def test_the_help_of_anonymize_lists_every_option_once_the_most_used_first(capsys):

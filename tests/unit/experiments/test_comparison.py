@@ -14,6 +14,7 @@ from flowveil.experiments import comparison
 from flowveil.experiments.attempts import WARM_UP_FLOWS
 from flowveil.experiments.comparison_tables import FILES, to_csv, to_html, to_latex, to_markdown
 from flowveil.report.summary import summarize
+from samples.hourly import hourly_trips
 from samples.processes import in_this_process
 from samples.releases import city_flows, region_flows
 
@@ -159,7 +160,7 @@ def test_it_is_written_into_a_folder_of_its_own(found, tmp_path):
     found.write(out)
     text = (out / "comparison.html").read_text(encoding="utf-8")
     assert "NOT FOR PUBLICATION" in text
-    assert text.count("<svg") == 10
+    assert text.count("<svg") == 14
     (out / "thesis.docx").write_text("years of work")
     with pytest.raises(OutputError, match="not part of a comparison"):
         found.write(out)
@@ -202,3 +203,14 @@ def test_twincut_brings_the_frontier_along(flows, tmp_path):
 def test_without_twincut_or_time_there_is_no_frontier(flows, found):
     assert found.frontiers == ()
     assert flowveil.compare(flows, methods="twincut", k=10, time_limit=0.01).frontiers == ()
+
+
+def test_an_hour_is_worth_what_a_run_takes_by_itself():
+    """On the tree that the method works on, which is another than the one that was read."""
+    flows = flowveil.read_slices(hourly_trips(900), time="start", every="hour", resolution=7).folded()
+    own = flowveil.anonymize(flows, "paircut", k=6).plan.notes["time_weight"]
+    with in_this_process():
+        weights = [run.time_weight for run in flowveil.compare(flows, methods="paircut", k=6).runs]
+    assert weights[len(weights) // 2] == own
+    on_h3 = flowveil.anonymize(flows, "paircut", k=6, hierarchy="h3").plan.notes["time_weight"]
+    assert own != on_h3

@@ -17,6 +17,7 @@ from flowveil.experiments.description import generalization_floor
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
+from samples.hourly import hourly_trips
 from samples.releases import city_flows, region_flows
 
 
@@ -137,6 +138,37 @@ def test_the_advice_tells_when_boxes_make_sense():
     assert "not add them up" in on_a_map
     (nowhere,) = [line for line in flowveil.describe(region_flows(), k=10).advice if "oxes (" in line]
     assert "cannot be made" in nowhere
+
+
+def test_what_methods_would_give_is_estimated_by_running_them():
+    """No release of the method itself is coarser than its estimate; folding is estimated where a time is given."""
+    pytest.importorskip("numba")
+    trips = hourly_trips(900)
+    found = flowveil.describe(trips, k=6, resolution=7, time="start")
+    assert [one.name for one in found.estimates] == ["twincut", "paircut", "curvecut", "paircut --fold-time"]
+    assert found.flows == len(flowveil.read_trips(trips, resolution=7))
+    flows = flowveil.read_slices(trips, time="start", every="hour", resolution=7).folded()
+    whole = flowveil.read_trips(trips, resolution=7)
+    for one, on in zip(found.estimates, (whole, whole, whole, flows), strict=True):
+        release = flowveil.anonymize(on, one.method, k=6)
+        measured = release.metrics()["trips"]
+        assert release.parameters.get("hierarchy") == one.hierarchy
+        if not one.folded:
+            assert measured["mean_generalization_error"] <= one.error + 1e-9
+        else:
+            assert measured["mean_time_width_h"] == pytest.approx(one.width_h, rel=0.5)
+    text = "\n".join(found.lines())
+    assert all(one.effort in text for one in found.estimates)
+    with pytest.raises(ParameterError, match="--time"):
+        flowveil.describe(trips, resolution=7, every="hour")
+
+
+def test_what_cannot_be_estimated_is_said(monkeypatch):
+    twincut, paircut = flowveil.describe(region_flows(), k=10_000).estimates[:2]
+    assert (twincut.error, paircut.error) == (None, None)
+    assert "max_suppressed" in paircut.line()
+    monkeypatch.setattr("flowveil.experiments.estimates.MOST_FLOWS", 3)
+    assert all("more than 3 flows" in one.line() for one in flowveil.describe(region_flows(), k=10).estimates)
 
 
 def test_the_floor_against_every_pair_of_ancestors():

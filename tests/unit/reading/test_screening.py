@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from flowveil.reading import Reading
 from flowveil.reading.screening import Batch, Screening
-from flowveil.reading.tiling import H3Tiling, index_points, is_cell
+from flowveil.reading.tiling import H3Tiling
+from flowveil.zoning.cells import index_points, is_cell
 
 CELL = 0x8A1FB46622DFFFF
 

@@ -366,8 +366,9 @@ def test_the_profile_is_for_its_owner_and_never_in_the_release(trips, tmp_path: 
 
 def test_processes_change_nothing(by_sex, monkeypatch):
     monkeypatch.setattr("flowveil.anonymization.SECONDS_ALONE", 0.0)
-    one, two = anonymize_slices(by_sex, k=5), anonymize_slices(by_sex, k=5, workers=2)
+    one, two = (anonymize_slices(by_sex, k=5, hierarchy="h3", workers=workers) for workers in (1, 2))
     assert one.keys == two.keys
     for a, b in zip(one.releases, two.releases, strict=True):
         assert np.array_equal(a.cells.trips, b.cells.trips)
-        assert b.plan.origin_zones.hierarchy is by_sex.origins
+        # Trees do not come back from the processes: all slices share the ones that were refined here.
+        assert b.plan.origin_zones.hierarchy is two.releases[0].input.origins

@@ -21,6 +21,7 @@ def test_the_report_has_its_keys_and_is_strict_json():
             "guarantee",
             "homogeneous",
             "overlapping_outlines",
+            "about",
             "boxes",
             "suppression",
             "measures",

@@ -93,7 +93,7 @@ def make_again(folder) -> None:
     flows, zones = pq.read_table(folder / "flows.parquet"), pq.read_table(folder / "zones.parquet")
     (folder / "report.html").write_text(render(report, flows, zones), encoding="utf-8")
     for wanted in formats:
-        wanted.write(folder, flows, zones)
+        wanted.write(folder, flows, zones, report["about"])
     manifest = read_json(folder / "manifest.json")
     write_json(folder / "manifest.json", {**manifest, "statement": report["statement"]})
     rehash(folder)

@@ -67,7 +67,7 @@ def test_every_format_gives_the_same_map(form, crs, tmp_path):
     if form != "geojson":  # GeoJSON knows degrees alone
         table = table.to_crs(crs)
     zones = read_zones(table if form == "memory" else write(table, tmp_path / f"map.{form}"), root="all")
-    assert zones.columns == {"tile": "zone", "parent": "parent", "name": "name"}
+    assert zones.columns == {"tile": "zone", "parent": "parent", "name": "name", "root": "all"}
     assert sorted(zones.tile_codes.tolist()) == sorted(squares()["zone"])
     assert as_dict(zones.hierarchy)["0001"] == "west"
     assert zones.tile_names[zones.tiles_of(["0012"])[0]] == "Carré 1 2"

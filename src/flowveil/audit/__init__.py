@@ -1,0 +1,1 @@
+"""What a reader of published folders can compute, and how much of it is true."""

@@ -1,0 +1,305 @@
+"""The zones of an earlier release, recounted on new data.
+
+Nothing is chosen here: the zones are those of a `FrozenMap`, cells that fall short are suppressed, and where they hold
+more than the limit the plan is refused. Where the earlier zones do not cover a tile, the coarsest node that overlaps
+none of them is its zone: which one owes nothing to the new data. Where the earlier zones overlap, a flow belongs to
+the one earlier cell that holds it; flows in no earlier cell are suppressed.
+
+The tree of the new data may lack zones of the earlier release in which nothing was seen since. So which tile is in
+which zone is found on a larger tree, with a tile of every zone in it (`_Covering`).
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import h3.api.basic_int as h3_int
+import numpy as np
+from numpy.typing import NDArray
+
+from flowveil.errors import InfeasibleError, ParameterError
+from flowveil.flows import Flows
+from flowveil.guarantee import Guarantee
+from flowveil.hierarchy import VIRTUAL_ROOT, Hierarchy, Ints
+from flowveil.methods.method import Method
+from flowveil.release.frozen import CELLS, TILES, FrozenMap
+from flowveil.release.plan import Plan
+from flowveil.release.zones import NodeZones
+from flowveil.zoning.refinement import Read, refined
+from flowveil.zoning.top import to_the_top, tree_over
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NAME = "zones-of"
+
+
+@dataclass(frozen=True)
+class ZonesOf(Method):
+    """The method that keeps the zones of a frozen map."""
+
+    frozen: FrozenMap | None = None
+
+    @classmethod
+    def over(cls, source: Any) -> ZonesOf:
+        """The method over the zones of a folder, a frozen map, or its file."""
+        frozen = FrozenMap.of(source)
+        plan = functools.partial(plan_over, frozen=frozen)
+        return cls(
+            NAME,
+            plan,
+            "the zones of an earlier release",
+            homogeneous=frozen.homogeneous,
+            one_cut=plan,
+            frozen=frozen,
+        )
+
+    @property
+    def options(self) -> dict[str, inspect.Parameter]:
+        """None: there is nothing to choose."""
+        return {}
+
+    def on_hierarchy(self, flows: Read, asked: str | None) -> tuple[Read, dict[str, str]]:
+        """The flows on the tree of the frozen map, up to its top; and which map that is.
+
+        Raises:
+            ParameterError: the flows were read otherwise than those of the earlier release, or on another map.
+        """
+        assert self.frozen is not None
+        if asked is not None and asked != self.frozen.hierarchy:
+            raise ParameterError(
+                f"The earlier release stands on the hierarchy '{self.frozen.hierarchy}'; found '{asked}'. "
+                "Hint: leave --hierarchy out."
+            )
+        _refuse_other_reading(flows.intake.parameters(), self.frozen)
+        moved, name = refined(flows, self.frozen.hierarchy)
+        return to_the_top(moved), {"hierarchy": name, "zones_of": self.frozen.sha256}
+
+
+def _refuse_other_reading(read: Mapping[str, Any], frozen: FrozenMap) -> None:
+    if read["resolution"] != frozen.about["resolution"]:
+        said = {None: "a map of the user's own"}
+        there, here = (said.get(r, f"H3 at resolution {r}") for r in (frozen.about["resolution"], read["resolution"]))
+        raise ParameterError(
+            f"The tiles of the earlier release are those of {there}; these trips were read on {here}. "
+            "Hint: read them the same way (--resolution, --zones)."
+        )
+    if read["same_zones"] != frozen.about["same_zones"]:
+        raise ParameterError(
+            f"The earlier release was made {'with' if frozen.about['same_zones'] else 'without'} --same-zones; these "
+            "trips were read otherwise. Hint: read them the same way."
+        )
+
+
+def plan_over(flows: Flows, guarantee: Guarantee, *, max_suppressed: float, frozen: FrozenMap) -> Plan:
+    """Plan the release of these flows over the zones of a frozen map.
+
+    Args:
+        flows: what to anonymise, on trees to the top.
+        guarantee: what every cell must satisfy.
+        max_suppressed: share of the volume that may be suppressed.
+        frozen: the zones.
+
+    Raises:
+        ParameterError: the map of these flows is another one than that of the earlier release.
+        InfeasibleError: more is short than may be suppressed.
+    """
+    plan = _over_cuts(flows, guarantee, frozen) if frozen.homogeneous else _over_pairs(flows, guarantee, frozen)
+    volume = flows.volume(guarantee.basis)
+    share = 1 - float(np.sum(volume[plan.kept])) / float(np.sum(volume))
+    if share > max_suppressed:
+        raise InfeasibleError(
+            f"Over the zones of the earlier release about {share:.0%} would be suppressed; allowed are "
+            f"{max_suppressed:.0%}. Hint: allow more (--max-suppressed), lower k, or choose a new map by leaving "
+            "--zones-of out, and audit it against the earlier releases."
+        )
+    return plan
+
+
+# ---- zones that do not overlap -----------------------------------------------------------------------------------
+
+
+def _over_cuts(flows: Flows, guarantee: Guarantee, frozen: FrozenMap) -> Plan:
+    cut_o, cut_d = (_Covering.of(flows, frozen, end).cut() for end in ("origin", "destination"))
+    zone_o = flows.origins.zone_of_tile(cut_o)[flows.origin]
+    zone_d = flows.destinations.zone_of_tile(cut_d)[flows.destination]
+    merged = flows.merge(zone_o, zone_d, len(cut_o), len(cut_d))
+    kept = guarantee.safe(merged.cells)[merged.row]
+    return Plan.from_cuts(flows, cut_o, cut_d, kept, frozen=frozen.as_table())
+
+
+@dataclass(frozen=True, eq=False)
+class _Covering:
+    """The zones of one end on the tree of the new data, and on a larger tree that has them all.
+
+    Attributes:
+        tree: of the new data, to the top.
+        larger: the same with a tile of every zone.
+        zones: the zones, nodes of the larger tree in their order.
+    """
+
+    tree: Hierarchy
+    larger: Hierarchy
+    zones: Ints
+
+    @classmethod
+    def of(cls, flows: Flows, frozen: FrozenMap, end: str) -> _Covering:
+        """Find the zones of an end.
+
+        Raises:
+            ParameterError: they are not on the map of the flows, or hold other tiles there.
+        """
+        tree = flows.origins if end == "origin" else flows.destinations
+        codes = frozen.zones(end)
+        if CELLS in frozen.table.column_names:
+            seen = tree.code[tree.leaf_node]
+            resolution = int(frozen.about["resolution"])
+            first = np.array([_first_tile(c, resolution) for c in _cells_of(frozen, end)], dtype=np.uint64)
+            larger = tree_over(np.concatenate((seen, first)), frozen.hierarchy)
+        else:
+            if flows.whole_map is None:
+                raise ParameterError("The earlier release is on a map of its own. Hint: give the map with --zones.")
+            larger = flows.whole_map
+        nodes = _nodes_of(larger, codes)
+        if nodes is None:
+            raise _other_map()
+        if TILES in frozen.table.column_names:
+            _refuse_other_tiles(larger, nodes, codes, frozen)
+        return cls(tree, larger, np.sort(nodes))
+
+    def cut(self) -> Ints:
+        """The zones, and what fills the rest, as a cut of the tree of the new data."""
+        larger, zones = self.larger, self.zones
+        starts = np.bincount(zones, minlength=larger.n_nodes)
+        before = np.concatenate(([0], np.cumsum(starts)))
+        holds = before[larger.stop] > before[:-1]
+        covered = np.zeros(larger.n_tiles + 1, dtype=np.int64)
+        np.add.at(covered, larger.leaf_start[zones], 1)
+        np.add.at(covered, larger.leaf_stop[zones], -1)
+        depth = np.cumsum(covered)[:-1]
+        if np.any(depth > 1):
+            raise ParameterError("Zones of the earlier release overlap, although it says that they do not.")
+        # A node without zones is either inside one or free; the topmost free ones fill the rest.
+        free = ~holds & (depth[larger.leaf_start] == 0)
+        fills = np.flatnonzero(free & holds[np.maximum(larger.parent, 0)]).astype(np.int32)
+        whole = np.sort(np.concatenate((zones, fills)))
+        larger.check_cut(whole)
+        cut = _same_nodes(larger, whole, self.tree)
+        self.tree.check_cut(cut)
+        return cut
+
+
+def _cells_of(frozen: FrozenMap, end: str) -> Iterator[list[str]]:
+    rows = zip(*(frozen.table[name].to_pylist() for name in ("zone", "role", CELLS)), strict=True)
+    # Below a virtual root there is everything; it needs no tile of its own.
+    return (cells for zone, role, cells in rows if role in (end, "both") and zone != VIRTUAL_ROOT)
+
+
+def _first_tile(cells: list[str], resolution: int) -> int:
+    try:
+        return int(h3_int.cell_to_center_child(int(cells[0], 16), resolution))
+    except (ValueError, IndexError):
+        raise ParameterError("The earlier release lists cells that are no H3 cells of its resolution.") from None
+
+
+def _nodes_of(tree: Hierarchy, codes: list[str]) -> Ints | None:
+    """The nodes of these published codes; None where one is missing."""
+    number = {code: node for node, code in enumerate(tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist())}
+    found = [number.get(code, -1) for code in codes]
+    return None if -1 in found else np.array(found, dtype=np.int32)
+
+
+def _same_nodes(larger: Hierarchy, nodes: Ints, tree: Hierarchy) -> Ints:
+    """Those of the nodes that another tree has, as its nodes, in order."""
+    return np.flatnonzero(np.isin(tree.code, larger.code[nodes])).astype(np.int32)
+
+
+def _other_map() -> ParameterError:
+    return ParameterError(
+        "The map is not the one of the earlier release: zones of that are missing, or hold other tiles. "
+        "Hint: give the same map with the same columns (--zones)."
+    )
+
+
+def _refuse_other_tiles(tree: Hierarchy, nodes: Ints, codes: list[str], frozen: FrozenMap) -> None:
+    tiles = dict(zip(frozen.table["zone"].to_pylist(), frozen.table[TILES].to_pylist(), strict=True))
+    leaf = tree.code_text(tree.leaf_node)
+    for node, code in zip(nodes.tolist(), codes, strict=True):
+        if sorted(leaf[tree.leaf_start[node] : tree.leaf_stop[node]].tolist()) != tiles[code]:
+            raise _other_map()
+
+
+# ---- zones that do -----------------------------------------------------------------------------------------------
+
+
+def _over_pairs(flows: Flows, guarantee: Guarantee, frozen: FrozenMap) -> Plan:
+    """Every flow in the earlier cell that holds it. Cells of an earlier release are disjoint, so there is one at most.
+
+    Raises:
+        ParameterError: there are two.
+    """
+    for end in ("origin", "destination"):
+        _Covering.of(flows, frozen, end)  # The zones are on this map, and hold the same tiles there.
+    nodes_o, nodes_d = _known_pairs(flows, frozen)
+    origin, destination = (np.zeros(len(flows), dtype=np.int32) for _ in range(2))
+    found = np.zeros(len(flows), dtype=np.int64)
+    key = nodes_o.astype(np.int64) * flows.destinations.n_nodes + nodes_d
+    depths = flows.origins.depth[nodes_o].astype(np.int64), flows.destinations.depth[nodes_d].astype(np.int64)
+    above_o, above_d = _Above(flows.origins), _Above(flows.destinations)
+    for a, b in np.unique(np.stack(depths, axis=1), axis=0).tolist():
+        here = np.sort(key[(depths[0] == a) & (depths[1] == b)])
+        o, d = above_o.at(a)[flows.origin], above_d.at(b)[flows.destination]
+        sought = o.astype(np.int64) * flows.destinations.n_nodes + d
+        at = np.minimum(np.searchsorted(here, sought), len(here) - 1)
+        hit = (o >= 0) & (d >= 0) & (here[at] == sought)
+        origin[hit], destination[hit] = o[hit], d[hit]
+        found += hit
+    if np.any(found > 1):
+        raise ParameterError("Cells of the earlier release overlap, so its trips cannot be told apart by them.")
+    zones_o, number_o = np.unique(np.append(origin, 0), return_inverse=True)
+    zones_d, number_d = np.unique(np.append(destination, 0), return_inverse=True)
+    zone_o, zone_d = (n[:-1].astype(np.int32) for n in (number_o, number_d))
+    merged = flows.merge(np.where(found > 0, zone_o, np.int32(-1)), zone_d, len(zones_o), len(zones_d))
+    safe = np.append(guarantee.safe(merged.cells), False)
+    return Plan(
+        origin_zone=zone_o,
+        destination_zone=zone_d,
+        kept=safe[merged.row],
+        origin_zones=NodeZones(flows.origins, zones_o.astype(np.int32)),
+        destination_zones=NodeZones(flows.destinations, zones_d.astype(np.int32)),
+        homogeneous=False,
+        frozen=frozen.as_table(),
+    )
+
+
+def _known_pairs(flows: Flows, frozen: FrozenMap) -> tuple[Ints, Ints]:
+    """The earlier cells whose zones have trips at both ends now, as nodes."""
+    number = [
+        {code: node for node, code in enumerate(tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist())}
+        for tree in (flows.origins, flows.destinations)
+    ]
+    pairs = [(number[0][o], number[1][d]) for o, d in frozen.pairs if o in number[0] and d in number[1]]
+    if not pairs:
+        raise InfeasibleError("No trip lies in a cell of the earlier release. Hint: choose a new map.")
+    nodes: NDArray[np.int32] = np.array(pairs, dtype=np.int32)
+    return nodes[:, 0], nodes[:, 1]
+
+
+@dataclass(frozen=True, eq=False)
+class _Above:
+    """The node of each depth that holds each tile; -1 where the tile itself is not that deep."""
+
+    tree: Hierarchy
+
+    def at(self, depth: int) -> Ints:
+        nodes = self.tree.nodes_at_depth(depth)
+        above = np.full(self.tree.n_tiles, -1, dtype=np.int32)
+        size = self.tree.size[nodes]
+        first = np.repeat(self.tree.leaf_start[nodes], size)
+        within = np.arange(int(size.sum())) - np.repeat(np.cumsum(size) - size, size)
+        above[first + within] = np.repeat(nodes, size)
+        return above

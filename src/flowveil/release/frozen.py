@@ -1,0 +1,187 @@
+"""A frozen map: the zones of a release, from its folder alone, for releases that are to have the same ones.
+
+Releases whose zones are the same can be put beside each other: there is nothing to subtract but whole cells. A frozen
+map says which zones those are, on which tree they stand and what each is made of, and, where the zones of a release
+overlap, which pairs of them are cells. It has no counts: a later release may be made from it without the earlier one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from flowveil.errors import ParameterError
+from flowveil.release.folder import ReleaseFolder
+
+FORMAT = "flowveil frozen map"
+#: The entry of the file's metadata that says what the rows alone do not.
+METADATA = b"flowveil"
+#: What each zone is made of: H3 cells, or tiles of the user's own map.
+CELLS, TILES = "h3_cells", "tiles"
+_TEXTS = pa.list_(pa.string())
+
+
+@dataclass(frozen=True, eq=False)
+class FrozenMap:
+    """Zones that were published once.
+
+    Attributes:
+        table: zone, role, level, and h3_cells or tiles, sorted by zone and role; where zones overlap also
+            ``destinations``: the destination zones with which an origin zone makes a cell.
+        about: ``hierarchy``, ``resolution``, ``same_zones``, ``homogeneous``, and ``map_sha256``, which is that of what
+            the folder says of the user's own map.
+    """
+
+    table: pa.Table
+    about: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, source: Any) -> FrozenMap:
+        """From a folder, a file of `write`, its table, or what is one already.
+
+        Raises:
+            ParameterError: it is none of these, or a release whose zones cannot be kept.
+        """
+        if isinstance(source, FrozenMap):
+            return source
+        if isinstance(source, pa.Table):
+            return _of_table(source)
+        path = Path(source)
+        return _of_folder(ReleaseFolder(path)) if path.is_dir() else _of_file(path)
+
+    @property
+    def hierarchy(self) -> str:
+        """The tree that the zones stand on: ``h3`` or ``halves``."""
+        return str(self.about["hierarchy"])
+
+    @property
+    def homogeneous(self) -> bool:
+        """Whether the zones of each end are disjoint; where they are not, `pairs` are the cells."""
+        return bool(self.about["homogeneous"])
+
+    @cached_property
+    def sha256(self) -> str:
+        """The hash of what is frozen, whether it comes from a folder or a file: `canonical` lines, each ended."""
+        return hashlib.sha256("".join(f"{line}\n" for line in self.canonical()).encode()).hexdigest()
+
+    def canonical(self) -> list[str]:
+        """What is frozen, as lines of JSON: what it stands on, then the zones in their order."""
+        rows = [dict(self.about), *self.table.to_pylist()]
+        return [json.dumps(row, sort_keys=True, ensure_ascii=False) for row in rows]
+
+    def zones(self, end: str) -> list[str]:
+        """The codes of the zones of an end, ``origin`` or ``destination``."""
+        listed = zip(self.table["zone"].to_pylist(), self.table["role"].to_pylist(), strict=True)
+        return [zone for zone, role in listed if role in (end, "both")]
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """The cells, where zones overlap."""
+        rows = self.table.select(["zone", "destinations"]).to_pylist()
+        return [(row["zone"], destination) for row in rows for destination in row["destinations"] or ()]
+
+    def as_table(self) -> pa.Table:
+        """The table with all that is frozen, the rest in its metadata."""
+        said = json.dumps({"format": FORMAT, **self.about}, sort_keys=True)
+        return self.table.replace_schema_metadata({METADATA: said.encode()})
+
+    def write(self, path: str | PathLike[str]) -> Path:
+        """Write a Parquet file that holds all of it."""
+        from flowveil.output import write_files
+
+        table = self.as_table()
+        write_files({path: lambda place: pq.write_table(table, place, compression="zstd", version="2.6")})
+        return Path(path)
+
+
+def _of_folder(folder: ReleaseFolder) -> FrozenMap:
+    report = folder.report
+    try:
+        kind, parameters, homogeneous = report["kind"], report["parameters"], report["homogeneous"]
+    except KeyError:
+        raise ParameterError(f"'{folder.path}' holds no release that can be read.") from None
+    if kind not in ("plain", "sliced"):
+        what = {"boxed": "boxes", "noisy": "noisy counts"}.get(kind, "cells of places and times")
+        raise ParameterError(f"The zones of a release of {what} cannot be kept: only zones of a tree can.")
+    if kind == "sliced" and not parameters["slices"]["common_zones"] and "zones_of" not in parameters:
+        raise ParameterError(
+            "The slices of this release have zones of their own, so there is no one map to keep. Hint: make it with "
+            "--common-zones or --zones-of, or name a release of one matrix."
+        )
+    zones = folder.zones
+    own = CELLS if CELLS in zones.column_names else TILES
+    columns = {name: zones[name].combine_chunks() for name in ("zone", "role", "level")}
+    columns[own] = zones[CELLS].combine_chunks() if own == CELLS else _tiles(folder)
+    if not homogeneous:
+        columns["destinations"] = _destinations(folder)
+    about = {
+        "hierarchy": parameters.get("hierarchy", "h3"),
+        "resolution": parameters.get("resolution"),
+        "same_zones": bool(parameters.get("same_zones")),
+        "homogeneous": bool(homogeneous),
+        "map_sha256": None if own == CELLS else _hash_of_tiles(columns),
+    }
+    return FrozenMap(_typed(pa.table(columns), own), about)
+
+
+def _typed(table: pa.Table, own: str) -> pa.Table:
+    kinds = {"zone": pa.string(), "role": pa.string(), "level": pa.int32(), own: _TEXTS, "destinations": _TEXTS}
+    return table.cast(pa.schema([(name, kinds[name]) for name in table.column_names])).combine_chunks()
+
+
+def _tiles(folder: ReleaseFolder) -> pa.Array:
+    """The tiles of each zone, by the release's own table of them."""
+    below: dict[tuple[str, str], list[str]] = {}
+    for row in folder.lookup.to_pylist():
+        below.setdefault((row["zone"], row["role"]), []).append(row["tile"])
+    keys = zip(folder.zones["zone"].to_pylist(), folder.zones["role"].to_pylist(), strict=True)
+    return pa.array([sorted(below.get(key, ())) for key in keys], _TEXTS)
+
+
+def _hash_of_tiles(columns: Mapping[str, Any]) -> str:
+    rows = zip(columns["zone"].to_pylist(), columns[TILES].to_pylist(), strict=True)
+    text = "".join(json.dumps([zone, tiles], ensure_ascii=False) + "\n" for zone, tiles in sorted(rows))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _destinations(folder: ReleaseFolder) -> pa.Array:
+    """The destination zones with which each origin zone makes a cell; none for a zone that is no origin."""
+    of_origin: dict[str, set[str]] = {}
+    ends = (folder.flows[name].to_pylist() for name in ("origin_zone", "destination_zone"))
+    for origin, destination in zip(*ends, strict=True):
+        of_origin.setdefault(origin, set()).add(destination)
+    listed = zip(folder.zones["zone"].to_pylist(), folder.zones["role"].to_pylist(), strict=True)
+    return pa.array([sorted(of_origin[z]) if role != "destination" else None for z, role in listed], _TEXTS)
+
+
+def _of_file(path: Path) -> FrozenMap:
+    try:
+        return _of_table(pq.read_table(path))
+    except (OSError, pa.ArrowException):
+        raise ParameterError(
+            f"'{path}' is neither the folder of a release nor a frozen map. Hint: flowveil freeze RELEASE --out FILE."
+        ) from None
+
+
+def _of_table(table: pa.Table) -> FrozenMap:
+    try:
+        about = json.loads((table.schema.metadata or {})[METADATA])
+        if about.pop("format") != FORMAT:
+            raise KeyError
+        wanted = {"hierarchy", "resolution", "same_zones", "homogeneous", "map_sha256"}
+        own = CELLS if CELLS in table.column_names else TILES
+        columns = ["zone", "role", "level", own, *([] if about["homogeneous"] else ["destinations"])]
+        if set(about) != wanted or table.column_names != columns:
+            raise KeyError
+        return FrozenMap(_typed(table.replace_schema_metadata(None), own), about)
+    except (KeyError, ValueError, TypeError, AttributeError, pa.ArrowException):
+        raise ParameterError("This table is no frozen map. Hint: flowveil freeze RELEASE --out FILE.") from None

@@ -1,0 +1,91 @@
+/* Shapes in units of the frame: rings of differences, what lies in them, and what a view should hold. */
+
+export const decode = (rings) => {
+  const points = [];
+  let west = Infinity, east = -Infinity, north = Infinity, south = -Infinity;
+  for (const ring of rings) {
+    let x = 0, y = 0;
+    const xy = [];
+    for (let i = 0; i < ring.length; i += 2) {
+      x += ring[i]; y += ring[i + 1];
+      xy.push(x, y);
+      if (x < west) west = x; if (x > east) east = x;
+      if (y < north) north = y; if (y > south) south = y;
+    }
+    points.push(xy);
+  }
+  return { points, west, east, north, south, made: null };
+};
+
+/* Made when it is first drawn: most shapes of a page of many slices never are. */
+export const pathOf = (shape) => (shape.made ??= (() => {
+  const path = new Path2D();
+  for (const xy of shape.points) {
+    path.moveTo(xy[0], xy[1]);
+    for (let i = 2; i < xy.length; i += 2) path.lineTo(xy[i], xy[i + 1]);
+    path.closePath();
+  }
+  return path;
+})());
+
+export const joined = (shapes) => { const path = new Path2D(); for (const shape of shapes) path.addPath(pathOf(shape)); return path; };
+
+export const inside = (shape, x, y) => {
+  if (x < shape.west || x > shape.east || y < shape.north || y > shape.south) return false;
+  let hit = false;
+  for (const xy of shape.points) {
+    for (let i = 0, j = xy.length - 2; i < xy.length; j = i, i += 2) {
+      if (xy[i + 1] > y !== xy[j + 1] > y && x < ((xy[j] - xy[i]) * (y - xy[i + 1])) / (xy[j + 1] - xy[i + 1]) + xy[i]) hit = !hit;
+    }
+  }
+  return hit;
+};
+
+/* Bent to the right of the way, so that there and back are two lines. */
+const BEND = 0.18;
+export const bendOf = (x0, y0, x1, y1) => [(x0 + x1) / 2 - BEND * (y1 - y0), (y0 + y1) / 2 + BEND * (x1 - x0)];
+
+/* How far a point is from the curve of a flow, by its chords. */
+export const distanceToFlow = (x, y, x0, y0, x1, y1) => {
+  const [bx, by] = bendOf(x0, y0, x1, y1), steps = 16;
+  let least = Infinity, px = x0, py = y0;
+  for (let n = 1; n <= steps; n++) {
+    const t = n / steps, u = 1 - t;
+    const qx = u * u * x0 + 2 * u * t * bx + t * t * x1, qy = u * u * y0 + 2 * u * t * by + t * t * y1;
+    const dx = qx - px, dy = qy - py, length = dx * dx + dy * dy;
+    const along = length ? Math.min(1, Math.max(0, ((x - px) * dx + (y - py) * dy) / length)) : 0;
+    least = Math.min(least, Math.hypot(x - px - along * dx, y - py - along * dy));
+    px = qx; py = qy;
+  }
+  return least;
+};
+
+const sized = (box) => ({ ...box, width: Math.max(box.east - box.west, 1), height: Math.max(box.south - box.north, 1) });
+
+/* The box around areas: {west, east, north, south, volume}. */
+export const extentOf = (areas) => {
+  const box = { west: Infinity, east: -Infinity, north: Infinity, south: -Infinity };
+  for (const a of areas) {
+    box.west = Math.min(box.west, a.west); box.east = Math.max(box.east, a.east);
+    box.north = Math.min(box.north, a.north); box.south = Math.max(box.south, a.south);
+  }
+  return sized(areas.length ? box : { west: 0, east: 1, north: 0, south: 1 });
+};
+
+/* The first view holds the central 95 % of the volume: at each of the four sides at most 1.25 % lies outside. */
+const OUTSIDE = 0.0125;
+export const centralOf = (areas) => {
+  const extent = extentOf(areas), box = { ...extent };
+  const total = areas.reduce((sum, a) => sum + Math.max(a.volume, 0), 0);
+  if (!(total > 0)) return extent;
+  const edge = (side, sign) => {
+    const sorted = [...areas].sort((a, b) => sign * (b[side] - a[side]));
+    let beyond = 0;
+    for (const a of sorted) { beyond += Math.max(a.volume, 0); if (beyond > total * OUTSIDE) return a[side]; }
+    return sorted[sorted.length - 1][side];
+  };
+  box.east = edge("east", 1); box.west = edge("west", -1); box.south = edge("south", 1); box.north = edge("north", -1);
+  const central = sized(box);
+  /* A view that hides zones and gains hardly any room helps nobody. */
+  return central.width * central.height < 0.8 * extent.width * extent.height ? central : extent;
+};

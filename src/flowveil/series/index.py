@@ -1,0 +1,86 @@
+"""What stands beside the steps of a series: index.json, totals.parquet and the page.
+
+All three are functions of what the steps publish, and of nothing else: totals are sums of published cells, so they
+disclose nothing that the steps do not. `flowveil.verify.series` holds them against the steps.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from flowveil import __version__
+from flowveil.output import Content, write_files
+from flowveil.release.folder import ReleaseFolder
+from flowveil.report.series import render_series
+
+FORMAT = "flowveil series"
+INDEX, PAGE, TOTALS, MAP = "index.json", "index.html", "totals.parquet", "map.parquet"
+_CELL = ["origin_zone", "destination_zone"]
+
+
+def write_index(place: Path, steps: Sequence[str], *, every: str, unpublished: int, map_sha256: str) -> dict[str, Any]:
+    """Write what stands beside the steps; the three files take their places together.
+
+    Args:
+        place: the folder of the series.
+        steps: the labels of the published steps, which are folders there.
+        every: the step of time.
+        unpublished: how many steps hold too little.
+        map_sha256: of the frozen map that all steps are over.
+
+    Returns:
+        The content of index.json.
+    """
+    tables = {step: (folder.flows, folder.zones) for step in steps for folder in [ReleaseFolder(place / step)]}
+    index = {
+        "format": FORMAT,
+        "version": __version__,
+        "every": every,
+        "map_sha256": map_sha256,
+        "steps": [_entry(place, step, flows) for step, (flows, _) in tables.items()],
+        "unpublished_steps": unpublished,
+    }
+    totals = totals_of([flows for flows, _ in tables.values()])
+    files: dict[str, Content] = {
+        INDEX: json.dumps(index, sort_keys=True, indent=2, ensure_ascii=False) + "\n",
+        TOTALS: lambda path: pq.write_table(totals, path, compression="zstd", version="2.6"),
+        PAGE: render_series(index, tables),
+    }
+    write_files({place / name: content for name, content in files.items()})
+    return index
+
+
+def _entry(place: Path, step: str, flows: pa.Table) -> dict[str, Any]:
+    """A step: its folder, the hash of its manifest, which has those of all its files, and what it publishes."""
+    manifest = (place / step / "manifest.json").read_bytes()
+    return {
+        "step": step,
+        "manifest_sha256": hashlib.sha256(manifest).hexdigest(),
+        "cells": len(flows),
+        "trips": sum(flows["trips"].to_pylist()),
+    }
+
+
+def totals_of(steps: Sequence[pa.Table]) -> pa.Table:
+    """The cells of all steps added up, sorted; ``steps`` says in how many a cell is published."""
+    volumes = [name for name in steps[0].column_names if name not in _CELL]
+    stacked = pa.concat_tables([table.select([*_CELL, *volumes]) for table in steps])
+    added = stacked.group_by(_CELL, use_threads=False).aggregate([*((n, "sum") for n in volumes), ("trips", "count")])
+    named = added.rename_columns([*_CELL, *volumes, "steps"])
+    return named.sort_by([(name, "ascending") for name in _CELL]).combine_chunks()
+
+
+def read_index(place: Path) -> Mapping[str, Any] | None:
+    """The content of index.json; None where there is none."""
+    try:
+        content = json.loads((place / INDEX).read_text(encoding="utf-8"))
+        return content if content.get("format") == FORMAT else None
+    except (OSError, ValueError, AttributeError):
+        return None

@@ -1,0 +1,240 @@
+"""A series: one release for each step of time, all over the same zones, published one by one.
+
+The first step chooses the zones, unless those of an earlier release are given. A run continues where an earlier one
+ended: steps that are there are verified against the trips, and left alone. A step whose trips are no longer those that
+it was made from is a late correction. To publish it again would publish the difference, which may be a single trip:
+it is refused, before anything else is written.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from flowveil.anonymization import anonymize
+from flowveil.engines import read_slices
+from flowveil.errors import GuaranteeError, InfeasibleError, OutputError, ParameterError
+from flowveil.flows import Flows
+from flowveil.output import real_place
+from flowveil.progress import log
+from flowveil.publish.folder import publish
+from flowveil.release.folder import ReleaseFolder
+from flowveil.release.frozen import FrozenMap
+from flowveil.series.index import INDEX, MAP, PAGE, TOTALS, read_index, write_index
+from flowveil.series.ledger import publish_recorded
+from flowveil.slices import SlicedFlows
+from flowveil.verify import verify_release
+from flowveil.verify.series import check_series
+from flowveil.zoning.steps import flows_during
+
+#: Steps that follow each other on the calendar.
+STEPS = ("month", "day")
+_LABEL = re.compile(r"\d{4}-\d{2}(-\d{2})?")
+#: What decides who is hidden: the same in all steps.
+_PROMISE = ("k", "protect", "k_population", "l")
+_OF_EVERY_STEP = (*_PROMISE, "max_suppressed", "allow_small_k", "population_only")
+
+
+@dataclass(frozen=True)
+class Series:
+    """What a run came to.
+
+    Attributes:
+        place: the folder.
+        index: the content of its index.json.
+        published: the steps that this run published.
+    """
+
+    place: Path
+    index: Mapping[str, Any]
+    published: tuple[str, ...]
+
+
+def publish_series(
+    source: Any,
+    directory: str | PathLike[str],
+    *,
+    time: str | None,
+    every: str = "month",
+    zones_of: Any = None,
+    formats: Any = (),
+    ledger: str | PathLike[str] | None = None,
+    accept_differencing: bool = False,
+    on_step: Callable[[str], None] | None = None,
+    asked: Mapping[str, Any] | None = None,
+    **reading: Any,
+) -> Series:
+    """Publish the steps of a table of trips over one map.
+
+    Args:
+        source: trips, as for `read_slices`.
+        directory: the folder of the series: new, empty, or an earlier series, which is continued.
+        time: column of the time.
+        every: ``month`` or ``day``.
+        zones_of: an earlier release, or a frozen map, whose zones all steps get; by default those of the first step.
+        formats: exports of each step.
+        ledger, accept_differencing: as for `Release.write`; every step is audited and recorded.
+        on_step: called with the label of each step that is begun.
+        asked: what `anonymize` is asked for: ``k``, ``protect``, ``max_suppressed``, ``method``, ...; the method
+            chooses the zones of the first step.
+        **reading: how to read the trips; see `read_slices`.
+
+    Raises:
+        ParameterError: the steps, the map or the guarantee are not those that the series was begun with.
+        InfeasibleError: a published step has other trips now, or a step cannot be published over the map. Steps that
+            were published before stay.
+    """
+    if every not in STEPS:
+        raise ParameterError(f"A series has steps of a {' or a '.join(STEPS)}; found {every!r}.")
+    if not time:
+        raise ParameterError("A series needs the column of the time. Hint: --time COLUMN.")
+    place = _opened(directory)
+    sliced = read_slices(source, time=time, every=every, **reading)
+    writing = {"formats": formats}
+    if ledger is not None:
+        writing |= {"ledger": ledger, "accept_differencing": accept_differencing}
+    return _Run(place, sliced, every, dict(asked or {}), writing, on_step).go(zones_of)
+
+
+def _opened(directory: str | PathLike[str]) -> Path:
+    """The folder of the series, made if it is new.
+
+    Raises:
+        OutputError: it is a file, or holds something else.
+    """
+    place = real_place(directory)
+    if place.exists() and not place.is_dir():
+        raise OutputError(f"'{directory}' is a file; a folder is needed. Hint: name a new folder.")
+    if place.is_dir():
+        ours = {INDEX, PAGE, TOTALS, MAP}
+        strange = [n for n in os.listdir(place) if n not in ours and not _LABEL.fullmatch(n) and n[:1] != "."]
+        if strange:
+            raise OutputError(
+                f"'{directory}' holds {len(strange)} entries that are none of a series. Hint: name a new folder."
+            )
+    try:
+        place.mkdir(exist_ok=True)
+    except OSError as problem:
+        raise OutputError(f"'{directory}' cannot be made: {problem.strerror}. Hint: create its parent first.") from None
+    return place
+
+
+@dataclass(frozen=True)
+class _Run:
+    place: Path
+    sliced: SlicedFlows
+    every: str
+    asked: dict[str, Any]
+    writing: dict[str, Any]
+    on_step: Callable[[str], None] | None
+
+    def go(self, zones_of: Any) -> Series:
+        labels = [key[0] for key in self.sliced.keys]
+        there = sorted(n for n in os.listdir(self.place) if _LABEL.fullmatch(n) and (self.place / n).is_dir())
+        index = read_index(self.place)
+        if index is not None and index["every"] != self.every:
+            raise ParameterError(f"This series has steps of a {index['every']}; found {self.every!r}.")
+        frozen = self._map(zones_of, there)
+        self._refuse_corrections(there, frozen)
+        done, published = list(there), list[str]()
+        for label in labels:
+            if label in there:
+                continue
+            if self.on_step is not None:
+                self.on_step(label)
+            release = self._release(label, frozen, first=not done)
+            if release is None:
+                continue
+            self._refuse_other_promise(done, release.parameters)
+            write = publish_recorded if "ledger" in self.writing else publish
+            write(release, self.place / label, **self.writing)
+            log.info("Published %s", label)
+            done, published = sorted([*done, label]), [*published, label]
+            frozen = frozen or self._keep(FrozenMap.of(self.place / label))
+        if not done or frozen is None:
+            raise InfeasibleError(f"None of {len(labels)} steps can be published. Hint: lower k, or take longer steps.")
+        written = write_index(
+            self.place, done, every=self.every, unpublished=len(set(labels) - set(done)), map_sha256=frozen.sha256
+        )
+        findings = check_series(self.place)
+        if findings:
+            for name in (INDEX, TOTALS, PAGE):
+                (self.place / name).unlink()
+            raise GuaranteeError(
+                "The steps hold, but what stands beside them does not; it was removed.", findings=findings
+            )
+        return Series(self.place, written, tuple(published))
+
+    def _map(self, zones_of: Any, there: list[str]) -> FrozenMap | None:
+        """The map of the series: the one that it has, the one that is given, or that of its first step."""
+        given = None if zones_of is None else FrozenMap.of(zones_of)
+        if (self.place / MAP).exists():
+            kept = FrozenMap.of(self.place / MAP)
+            if given is not None and given.sha256 != kept.sha256:
+                raise ParameterError("This series was begun over other zones (--zones-of). Hint: name a new folder.")
+            return kept
+        if given is None and there:
+            # A run was stopped between publishing its first step and keeping its map.
+            given = FrozenMap.of(self.place / there[0])
+        return None if given is None else self._keep(given)
+
+    def _keep(self, frozen: FrozenMap) -> FrozenMap:
+        frozen.write(self.place / MAP)
+        return frozen
+
+    def _release(self, label: str, frozen: FrozenMap | None, *, first: bool) -> Any:
+        flows = flows_during(self.sliced, label)
+        asked = dict(self.asked)
+        if frozen is not None:
+            # The method and its options chose the map; they are done.
+            asked = {name: value for name, value in asked.items() if name in _OF_EVERY_STEP} | {"zones_of": frozen}
+        try:
+            return anonymize(flows, **asked)
+        except InfeasibleError as short:
+            if first or _too_little(flows, self.asked):
+                return None
+            raise InfeasibleError(f"Step {label} cannot be published; steps before it stay. {short}") from None
+
+    def _refuse_other_promise(self, done: list[str], parameters: Mapping[str, Any]) -> None:
+        if not done:
+            return
+        before = ReleaseFolder(self.place / done[0]).report["parameters"]
+        other = [name for name in _PROMISE if before.get(name) != parameters.get(name)]
+        if other:
+            raise ParameterError(
+                f"This series was begun with another guarantee ({', '.join(other)}); all steps have the same. "
+                "Hint: ask for the same, or name a new folder."
+            )
+
+    def _map_of(self, label: str, frozen: FrozenMap | None) -> Any:
+        """The map that a published step is over; None for the step that chose it."""
+        over_it = "zones_of" in ReleaseFolder(self.place / label).report.get("parameters", {})
+        return frozen.as_table() if over_it and frozen is not None else None
+
+    def _refuse_corrections(self, there: list[str], frozen: FrozenMap | None) -> None:
+        """Raise where a published step does not hold against the trips any more."""
+        known = {key[0] for key in self.sliced.keys}
+        changed = []
+        for label in there:
+            holds = label in known and not verify_release(
+                self.place / label, flows_during(self.sliced, label), zones_of=self._map_of(label, frozen)
+            )
+            if not holds:
+                changed.append(label)
+        if changed:
+            raise InfeasibleError(
+                f"{len(changed)} published steps do not hold against these trips ({', '.join(changed[:5])}): the trips "
+                "were corrected, are read otherwise, or the files were changed. To publish a step again would publish "
+                "the change, which may be a single trip. Nothing was written. Hint: leave late trips out, or begin a "
+                "new series in another folder after an audit."
+            )
+
+
+def _too_little(flows: Flows, asked: Mapping[str, Any]) -> bool:
+    """Whether a step has fewer trips than one cell needs: then no map could publish it."""
+    return int(flows.trips.sum()) < (asked.get("k") or 10)

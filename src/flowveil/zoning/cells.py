@@ -1,0 +1,50 @@
+"""H3 cells as numbers: whether a number is one, and which one holds a point."""
+
+from __future__ import annotations
+
+from itertools import repeat
+from typing import Any
+
+import h3.api.basic_int as h3_int
+import numpy as np
+from numpy.typing import NDArray
+
+from flowveil.zoning.h3 import MAX_RESOLUTION, PENTAGON_BASE_CELLS, Cells64, resolution_of
+
+Mask = NDArray[np.bool_]
+
+_N_BASE_CELLS = 122
+_LOW_BITS = np.uint64(0o111111111111111)
+#: For each resolution, the bits of the digits below it.
+_UNUSED_DIGITS = np.array([(1 << 3 * (MAX_RESOLUTION - r)) - 1 for r in range(16)], dtype=np.uint64)
+_ALL_DIGITS = np.uint64((1 << 45) - 1)
+
+
+def is_cell(cells: Cells64) -> Mask:
+    """Whether each number is a valid H3 cell; by bit operations, agreeing with ``h3.is_valid_cell``.
+
+    A cell has mode 1 and no reserved bits, a base cell below 122, digits 0 to 6 down to its resolution and 7
+    below; below a pentagon, the first digit that is not 0 is not 1 either (that direction does not exist).
+    """
+    unused = _UNUSED_DIGITS[resolution_of(cells)]
+    digits = cells & _ALL_DIGITS
+    used = digits & ~unused
+    sevens = used & (used >> np.uint64(1)) & (used >> np.uint64(2)) & _LOW_BITS
+    base = ((cells >> np.uint64(45)) & np.uint64(0x7F)).astype(np.int64)
+    mode_and_reserved = (cells >> np.uint64(56)).astype(np.int64)
+    valid: Mask = (
+        (mode_and_reserved == 0b00001000) & (base < _N_BASE_CELLS) & ((digits & unused) == unused) & (sevens == 0)
+    )
+    suspects = np.flatnonzero(valid & np.isin(base, PENTAGON_BASE_CELLS))
+    if len(suspects):
+        # The highest bit set is the highest of the first digit that is not 0: that digit is 1 when it is its
+        # lowest.
+        _, exponent = np.frexp(used[suspects].astype(np.float64))
+        valid[suspects[(exponent > 0) & ((exponent - 1) % 3 == 0)]] = False
+    return valid
+
+
+def index_points(lat: NDArray[np.float64], lon: NDArray[np.float64], resolution: int) -> Cells64:
+    """The H3 cell of each point. H3 has no vectorised call; ``map`` into it is the cheapest loop there is."""
+    cells: Any = map(h3_int.latlng_to_cell, lat.tolist(), lon.tolist(), repeat(resolution))
+    return np.fromiter(cells, dtype=np.uint64, count=len(lat))

@@ -1,0 +1,47 @@
+"""The zones of an earlier release on new trips, as the documentation says them: paths of codes, one tile at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import h3.api.basic_str as h3
+
+from reference.halves import cells_of, climb
+
+TOP = "all"
+
+
+def way_up(code: str, *, halves: bool) -> list[str]:
+    """The codes from a zone or tile to the top, itself first."""
+    if code == TOP:
+        return [TOP]
+    if not halves:
+        return [*(h3.cell_to_parent(code, r) for r in range(h3.get_resolution(code), -1, -1)), TOP]
+    way = climb(min(cells_of(code)))
+    return [*way[way.index(code) :], TOP]
+
+
+def zone_of(tile: str, zones: set[str], *, halves: bool) -> str:
+    """The zone that holds a tile; else the coarsest node above it that overlaps none."""
+    way = way_up(tile, halves=halves)
+    held = [code for code in way if code in zones]
+    if held:
+        (zone,) = held
+        return zone
+    holding = {code for zone in zones for code in way_up(zone, halves=halves)}
+    return [code for code in way if code not in holding][-1]
+
+
+def recounted(trips: list[tuple[str, str]], origins: set[str], destinations: set[str], *, k: int, halves: bool) -> dict:
+    """The cells of at least k trips between zones that do not overlap."""
+    cells = Counter((zone_of(o, origins, halves=halves), zone_of(d, destinations, halves=halves)) for o, d in trips)
+    return {cell: n for cell, n in cells.items() if n >= k}
+
+
+def recounted_pairs(trips: list[tuple[str, str]], pairs: set[tuple[str, str]], *, k: int, halves: bool) -> dict:
+    """The earlier cells that hold at least k trips."""
+    cells: Counter = Counter()
+    for o, d in trips:
+        above = ((a, b) for a in way_up(o, halves=halves) for b in way_up(d, halves=halves))
+        cells.update(pair for pair in above if pair in pairs)
+    return {cell: n for cell, n in cells.items() if n >= k}

@@ -1,0 +1,115 @@
+"""A series: steps over one map, continued as trips are added, and refused where published steps have changed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from conftest import trip_table
+from flowveil import InfeasibleError, ParameterError, publish_series, read_trips, verify_folder, verify_series
+from unit.cli.test_cli import run, snapshot
+
+K = {"k": 5, "max_suppressed": 0.9}
+
+
+def months(n: int) -> pa.Table:
+    """Trips of so many months, 200 in each; a month has the same trips whatever follows."""
+    parts = []
+    for month in range(n):
+        table = trip_table(200, seed=month)
+        times = [f"2024-{month + 1:02d}-{i % 28 + 1:02d} 08:00:00" for i in range(len(table))]
+        parts.append(table.append_column("time", pa.array(times)))
+    return pa.concat_tables(parts)
+
+
+def published(trips: pa.Table, place: Path, **asked):
+    return publish_series(trips, place, time="time", resolution=7, weight="weight", asked={**K, **asked})
+
+
+@pytest.fixture
+def series(tmp_path):
+    published(months(2), tmp_path / "series")
+    return tmp_path / "series"
+
+
+def test_a_series_is_continued_and_its_steps_stay_what_they_were(series):
+    before = snapshot(series / "2024-01"), snapshot(series / "2024-02")
+    made = published(months(3), series)
+    assert made.published == ("2024-03",)
+    assert (snapshot(series / "2024-01"), snapshot(series / "2024-02")) == before
+    assert verify_series(series, against=months(3)) == []
+    reports = [json.loads((series / f"2024-0{m}" / "report.json").read_text()) for m in (1, 2, 3)]
+    assert [r["parameters"]["during"] for r in reports] == ["2024-01", "2024-02", "2024-03"]
+    assert {r["parameters"].get("zones_of") for r in reports[1:]} == {made.index["map_sha256"]}
+
+
+def test_totals_are_sums_of_what_the_steps_publish(series):
+    expected: dict[tuple[str, str], int] = {}
+    for step in ("2024-01", "2024-02"):
+        for row in pq.read_table(series / step / "flows.parquet").to_pylist():
+            cell = row["origin_zone"], row["destination_zone"]
+            expected[cell] = expected.get(cell, 0) + row["trips"]
+    totals = pq.read_table(series / "totals.parquet").to_pylist()
+    assert {(row["origin_zone"], row["destination_zone"]): row["trips"] for row in totals} == expected
+
+
+def test_a_late_correction_is_refused_and_nothing_is_written(series):
+    later = months(3)
+    late = pa.concat_tables([later, later.slice(0, 1)])
+    before = {path: path.read_bytes() for path in series.rglob("*") if path.is_file()}
+    with pytest.raises(InfeasibleError, match=r"1 published steps do not hold .*2024-01"):
+        published(late, series)
+    assert {path: path.read_bytes() for path in series.rglob("*") if path.is_file()} == before
+
+
+def test_another_guarantee_map_or_step_is_refused(series, tmp_path):
+    with pytest.raises(ParameterError, match="another guarantee"):
+        published(months(3), series, k=6)
+    published(months(1), tmp_path / "other", k=20)
+    with pytest.raises(ParameterError, match="other zones"):
+        publish_series(months(3), series, time="time", resolution=7, zones_of=tmp_path / "other" / "2024-01", asked=K)
+    with pytest.raises(ParameterError, match="steps of a month or a day"):
+        publish_series(months(3), tmp_path / "new", time="time", every="weekday", asked=K)
+
+
+@pytest.mark.parametrize("name", ["totals.parquet", "index.html", "index.json", "map.parquet", "2024-02/manifest.json"])
+def test_verify_finds_whatever_is_changed_beside_the_steps(series, name):
+    path = series / name
+    if name == "totals.parquet":
+        totals = pq.read_table(path)
+        pq.write_table(totals.set_column(2, "trips", pa.array([t + 1 for t in totals["trips"].to_pylist()])), path)
+    elif name == "map.parquet":
+        frozen = pq.read_table(path)
+        pq.write_table(frozen.slice(1), path)
+    else:
+        path.write_text(
+            path.read_text().replace("2024-02", "2024-02 ", 1) if name == "index.html" else path.read_text() + " "
+        )
+    assert verify_series(series, against=months(2)) != []
+
+
+def test_one_month_of_a_table_is_the_step_of_its_series(series):
+    assert verify_folder(series / "2024-02", against=months(2), zones_of=series / "map.parquet") == []
+    alone = read_trips(months(2), time="time", during="2024-02", resolution=7)
+    same = read_trips(months(2).slice(200), resolution=7)
+    assert alone.trips.tolist() == same.trips.tolist()
+    assert alone.origins.code.tolist() == same.origins.code.tolist()
+    with pytest.raises(ParameterError, match="during"):
+        read_trips(months(1), time="time", during="January")
+
+
+def test_the_command_line_publishes_and_verifies_a_series(tmp_path, capsys):
+    pq.write_table(months(2), tmp_path / "trips.parquet")
+    asked = ("--k", 5, "--max-suppressed", 0.9, "--resolution", 7, "--weight", "weight")
+    trips, out = tmp_path / "trips.parquet", tmp_path / "out"
+    assert run("series", trips, "--time", "time", *asked, "--out", out) == 0
+    assert "2 steps are published over one map" in capsys.readouterr().out
+    assert run("verify", out, "--against", trips) == 0
+    again = ("anonymize", trips, "--time", "time", "--during", "2024-02", *asked, "--zones-of", out / "map.parquet")
+    assert run(*again, "--out", tmp_path / "again") == 0
+    assert snapshot(tmp_path / "again") == snapshot(out / "2024-02")
+    assert "Kept zones" in capsys.readouterr().out
