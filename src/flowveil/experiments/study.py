@@ -26,6 +26,7 @@ from flowveil.errors import InfeasibleError, OutputError, ParameterError
 from flowveil.experiments.attempts import FAILED, INFEASIBLE, attempt, check_runs, listed, methods_of, on_tree, warm_up
 from flowveil.experiments.study_tables import write_study
 from flowveil.flows import Flows
+from flowveil.guarantee import UNITS
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods import METHODS, Method
 from flowveil.output import real_place, try_place, write_files
@@ -381,8 +382,7 @@ def _asked(shared: _Shared, run: Run) -> tuple[Flows, dict[str, Any]]:
     asked |= on_tree(method, shared.hierarchy)
     if "population" in run.protect:
         # One threshold for all segments, so that they can be compared: k times the mean weight of everybody's trips.
-        mean = float(np.sum(flows.whole.volume("weight"))) / float(np.sum(flows.whole.trips))
-        asked["k_population"] = k * mean
+        asked["k_population"] = UNITS["population"].threshold(flows.whole, k)
     return segment_flows(flows, run.by, run.segment), asked
 
 
