@@ -297,7 +297,7 @@ def _introduction(report: Mapping[str, Any], view: Mapping[str, Any]) -> Iterato
         yield (
             "Their outlines overlap where those of the map do."
             if report["overlapping_outlines"]
-            else ("Zones do not overlap.")
+            else ("Zones of a slice do not overlap." if slices else "Zones do not overlap.")
         )
     else:
         yield "Zones may overlap: small ones are drawn on top of large ones, and another click at the same place"

@@ -78,7 +78,8 @@ export function mountViews(world, root, { signal, show }) {
       label.append(controls.when);
       const row = make("span", "", "row");
       row.append(controls.play, controls.slider);
-      const around = make("label", "", "time");
+      const around = make("div", "", "field time");
+      controls.slider.setAttribute("aria-label", "Time");
       around.append(label, row);
       tools.append(around);
     }
