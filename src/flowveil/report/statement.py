@@ -57,7 +57,7 @@ def _about_earlier(audit: Mapping[str, int] | None) -> list[str]:
     """What the audit against earlier releases of the same data set found, where there was one."""
     if audit is None:
         return []
-    against = f"{audit['releases']:,} earlier releases of the same data set"
+    against = f"{audit['releases']:,} earlier release{'s' * (audit['releases'] != 1)} of the same data set"
     if not audit["groups"] and not audit["unchecked"]:
         return [f"Checked: subtraction against {against} gives no group below the guarantee."]
     return [
