@@ -446,10 +446,14 @@ def summarize(
 
 
 def publish(release: Publishable, directory: str | PathLike[str], **writing: Any) -> Path:
-    """Write a release folder; see `flowveil.publish.folder.publish`."""
+    """Write a release folder; see `flowveil.publish.folder.publish`, and `flowveil.series.ledger` with a ledger."""
     from flowveil.publish.folder import publish as write
+    from flowveil.series.ledger import publish_recorded
 
-    return write(release, directory, **writing)
+    ledger, accepted = writing.pop("ledger", None), writing.pop("accept_differencing", False)
+    if ledger is None:
+        return write(release, directory, **writing)
+    return publish_recorded(release, directory, ledger=ledger, accept_differencing=accepted, **writing)
 
 
 def frame(release: Publishable, table: str, library: str) -> Any:

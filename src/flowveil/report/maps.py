@@ -22,6 +22,7 @@ import shapely
 from numpy.typing import NDArray
 
 from flowveil.hierarchy import VIRTUAL_ROOT, Floats
+from flowveil.report.orientation import context_of, nearest_places
 from flowveil.zoning.h3 import MAX_RESOLUTION
 
 #: A page holds at most this many flows and zones of an end: the largest. More would make it slow and large, and nobody
@@ -140,6 +141,7 @@ def map_of_release(
     return {
         "bases": own.bases,
         "homogeneous": homogeneous,
+        "context": _around(list(own.tables.values()), frame),
         "boxes": boxes,
         "frame": None if frame is None else frame.to_dict(),
         "shapes": shapes,
@@ -187,6 +189,7 @@ def map_of_views(
         "bases": first.bases,
         "homogeneous": own.homogeneous,
         "estimated": own.level is not None,
+        "context": _around([*first.tables.values(), areas], frame),
         "boxes": boxes,
         "frame": None if frame is None else frame.to_dict(),
         "shapes": shapes,
@@ -243,6 +246,21 @@ def _hold(flows: pa.Table, zones: pa.Table, max_flows: int, max_zones: int) -> _
     return _Held(bases, tables, totals, _largest_flows(flows, places, bases, max_flows), {"flows": len(flows), **count})
 
 
+def _floats(table: pa.Table, name: str) -> Floats:
+    return np.asarray(table[name].to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def _around(tables: Sequence[pa.Table], frame: Frame | None) -> dict[str, Any] | None:
+    """What lies around the zones of these tables, for orientation."""
+    if frame is None:
+        return None
+    lat, lon = (np.concatenate([_floats(table, name) for table in tables]) for name in ("lat", "lon"))
+    outlines = np.concatenate([geometries(table) for table in tables])
+    corners = np.vstack((shapely.bounds(outlines), np.column_stack((lon, lat, lon, lat))))
+    low, high = np.nanmin(corners, axis=0), np.nanmax(corners, axis=0)
+    return context_of(np.array([low[0], low[1], high[2], high[3]]), frame)
+
+
 def zones_of(zones: pa.Table, end: str) -> pa.Table:
     """The published zones of one end."""
     return zones.filter(pc.is_in(zones["role"], value_set=pa.array([end, "both"])))
@@ -277,6 +295,7 @@ def _columns_of(table: pa.Table, totals: Mapping[str, NDArray[Any]]) -> dict[str
     return {
         "code": table["zone"].to_pylist(),
         **({"name": table["name"].to_pylist()} if "name" in table.column_names else {}),
+        "place": nearest_places(*(_floats(table, name) for name in ("lat", "lon", "area_km2"))),
         "level": table["level"].to_pylist(),
         "tiles": table["tiles"].to_pylist(),
         "area": [None if a is None else float(f"{a:.4g}") for a in table["area_km2"].to_pylist()],

@@ -1,5 +1,6 @@
 /* Draws one map on its canvas. `world` is what all maps of a page share: model, state, scale, palette, view, cover. */
 
+import { drawLines, drawTowns } from "./context.mjs";
 import { bendOf, joined, pathOf } from "./geometry.mjs";
 import { ENDS, shapeAt, shownFlows } from "./model.mjs";
 
@@ -60,8 +61,10 @@ export function draw(world, map) {
     toUnits: () => c.setTransform(density * view.k, 0, 0, density * view.k, density * view.x, density * view.y),
     toPixels: () => c.setTransform(density, 0, 0, density, 0, 0),
   };
+  drawLines(world, map, view, pen);
   if (map.layer === "flows") drawFlows(world, map, view, pen);
   else drawZones(world, map, view, pen);
+  drawTowns(world, map, view, pen);
   drawScaleBar(world, map, view);
   if (canvas === document.activeElement && canvas.matches(":focus-visible")) {
     c.strokeStyle = world.palette.focus; c.lineWidth = 2; c.beginPath();
