@@ -7,7 +7,7 @@ import pkgutil
 import sys
 from pathlib import Path
 
-PRIVATE = {"__main__", "same_releases", "stopwatch", "choosing_pictures"}
+PRIVATE = {"__main__", "same_releases", "stopwatch", "choosing_pictures", "paircut_pictures"}
 
 #: Take minutes to hours: run only when named.
 LONG = {"atg_gap", "choosing_sets", "halves_table", "twincut_table"}

@@ -14,6 +14,7 @@ from __future__ import annotations
 from flowveil.api import (
     anonymize,
     anonymize_slices,
+    audit_releases,
     compare,
     describe,
     freeze,
@@ -78,6 +79,7 @@ __all__ = [
     "__version__",
     "anonymize",
     "anonymize_slices",
+    "audit_releases",
     "compare",
     "describe",
     "freeze",

@@ -120,7 +120,7 @@ class Run:
     def plan(self, flows: Flows) -> Plan:
         """What the method decides for these flows."""
         decide = self.method.planner(flows)
-        plan = decide(flows, self.guarantee, max_suppressed=self.max_suppressed, **self.options)
+        plan = decide(*self.guarantee.in_millionths(flows), max_suppressed=self.max_suppressed, **self.options)
         if not isinstance(plan, Plan):
             raise ParameterError(f"Method '{self.method.name}' must return a Plan; found {type(plan).__name__}.")
         return plan

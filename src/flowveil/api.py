@@ -25,6 +25,7 @@ from flowveil.times import TIME_COLUMNS
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from flowveil.audit.auditing import Audit
     from flowveil.experiments.comparison import Comparison
     from flowveil.experiments.description import Description
     from flowveil.experiments.study import Study
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "anonymize",
     "anonymize_slices",
+    "audit_releases",
     "compare",
     "describe",
     "flows_table",
@@ -132,7 +134,7 @@ def frontier(
         raise ParameterError(f"method must be one of {', '.join(sweeps)}; found {method!r}.")
     flows, _ = find_method(method).on_hierarchy(flows, hierarchy)
     guarantee = Guarantee.resolve(flows, k=k, protect=protect, k_population=k_population, l=l)
-    return sweeps[method](guarantee.prepare(flows), guarantee, objective=objective)
+    return sweeps[method](*guarantee.in_millionths(guarantee.prepare(flows)), objective=objective)
 
 
 def compare(
@@ -212,7 +214,13 @@ def prepare(name: str, source: Any, **options: Any) -> Prepared:
 
 
 def picture(
-    release: Publishable | str | PathLike[str], path: str | PathLike[str], *, show: str = "origins", **style: Any
+    release: Publishable | str | PathLike[str],
+    path: str | PathLike[str],
+    *,
+    show: str = "origins",
+    place: tuple[float, float] | None = None,
+    over: Publishable | str | PathLike[str] | None = None,
+    **style: Any,
 ) -> Path:
     """Draw a map of a release into a PNG, SVG or PDF file; of slices, the sum of the finest, without totals.
 
@@ -220,18 +228,22 @@ def picture(
         release: a release, or the folder of one: published files are enough.
         path: the file; its suffix says the format.
         show: ``origins``, ``destinations``, ``both`` or ``flows``.
-        **style: see `flowveil.report.pictures.draw`.
+        place: latitude and longitude: draw only the cells whose origin zone holds it, of all sizes where zones nest.
+        over: another release, or its folder, whose zones are drawn as outlines over the map.
+        **style: see `flowveil.report.pictures.draw`. The caption names the guarantee and the source, the title is the
+            release's own, unless others are given.
     """
-    from flowveil.report.pictures import draw
+    from flowveil.report.html import promise
+    from flowveil.report.pictures import cells_from, draw
     from flowveil.report.slices import overview, zones_in
 
     if isinstance(release, Publishable):
         release.check_publishable()
-        flows, zones = release.flows, release.zones
+        flows, zones, report = release.flows, release.zones, release.summary()
         columns, parameters = release.slice_columns, release.parameters
     else:
         folder = ReleaseFolder(named_path(release, what="the release"))
-        flows, zones = folder.flows, folder.zones
+        flows, zones, report = folder.flows, folder.zones, folder.report
         columns, parameters = folder.report.get("slice_columns") or (), folder.report["parameters"]
     if columns:
         # A total has the trips of its slices once more.
@@ -239,6 +251,17 @@ def picture(
         zones = zones_in(flows, zones)
     elif TIME_COLUMNS[0] in flows.column_names:
         flows = overview(flows, TIME_COLUMNS, None)
+    if place is not None:
+        flows = cells_from(flows, zones, place)
+        zones = zones_in(flows, zones)
+    about = report.get("about", {})
+    said = [promise(report), *([f"Source: {about['source']}"] if "source" in about else [])]
+    style = {"caption": ". ".join(said), **style}
+    if style.get("title") is None:
+        style["title"] = about.get("title")
+    if over is not None:
+        other = over if isinstance(over, Publishable) else ReleaseFolder(named_path(over, what="the other release"))
+        style["over"] = other.zones
     return draw(flows, zones, path, show=show, **style)
 
 
@@ -286,6 +309,13 @@ def freeze(release: str | PathLike[str], *, out: str | PathLike[str] | None = No
     if out is not None:
         frozen.write(named_path(out, what="the frozen map"))
     return frozen
+
+
+def audit_releases(releases: Sequence[Any], *, against: Any = None, **settings: Any) -> Audit:
+    """Attack published folders as a reader would; see `flowveil.audit.auditing.audit`."""
+    from flowveil.audit.auditing import audit
+
+    return audit(releases, against=against, **settings)
 
 
 def verify_folder(
@@ -428,10 +458,14 @@ def summarize(
 
 
 def publish(release: Publishable, directory: str | PathLike[str], **writing: Any) -> Path:
-    """Write a release folder; see `flowveil.publish.folder.publish`."""
+    """Write a release folder; see `flowveil.publish.folder.publish`, and `flowveil.series.ledger` with a ledger."""
     from flowveil.publish.folder import publish as write
+    from flowveil.series.ledger import publish_recorded
 
-    return write(release, directory, **writing)
+    ledger, accepted = writing.pop("ledger", None), writing.pop("accept_differencing", False)
+    if ledger is None:
+        return write(release, directory, **writing)
+    return publish_recorded(release, directory, ledger=ledger, accept_differencing=accepted, **writing)
 
 
 def frame(release: Publishable, table: str, library: str) -> Any:

@@ -72,6 +72,11 @@ def test_light_and_dark_are_drawn_differently(report, open_page):
         assert picture_of(opened.page, "origin") != before
 
 
+def code_in(text: str) -> str:
+    """The code of a zone that is called by the nearest town: "around Paris (871fb4662ffffff)"."""
+    return text.strip().rpartition("(")[2].rstrip(")")
+
+
 def test_a_click_on_a_zone_filters_maps_and_table(report, release, open_page):
     with open_page(report) as opened:
         page = opened.page
@@ -88,7 +93,7 @@ def test_a_click_on_a_zone_filters_maps_and_table(report, release, open_page):
         assert chosen in release.flows["origin_zone"].to_pylist()
         rows = page.locator("#flow-rows tr").all_inner_texts()
         assert rows
-        assert all(row.startswith(chosen) for row in rows)
+        assert all(code_in(row.split("\t")[0]) == chosen for row in rows)
         assert len(rows) <= everything
         assert picture_of(page, "destination") != before
         opened.keep("report-selected")
@@ -182,7 +187,7 @@ def test_the_table_holds_the_largest_flows_of_the_release(report, release, open_
     largest = sorted((row["trips"] for row in published), reverse=True)[: len(rows)]
     assert [int(row[2].replace(",", "")) for row in rows] == largest
     known = {(row["origin_zone"], row["destination_zone"], row["trips"]) for row in published}
-    assert {(row[0].strip(), row[1].strip(), int(row[2].replace(",", ""))) for row in rows} <= known
+    assert {(code_in(row[0]), code_in(row[1]), int(row[2].replace(",", ""))) for row in rows} <= known
 
 
 def test_everything_can_be_done_without_a_mouse(report, open_page):
@@ -199,7 +204,7 @@ def test_everything_can_be_done_without_a_mouse(report, open_page):
         code = page.locator("#zone-rows button.zone").first
         code.focus()
         page.keyboard.press("Enter")
-        assert page.locator("#selected code").inner_text() == code.inner_text()
+        assert page.locator("#selected code").inner_text() == code_in(code.inner_text())
         canvas.focus()
         page.keyboard.press("Escape")
         assert page.locator("#clear").is_disabled()
@@ -304,18 +309,13 @@ def large(tmp_path_factory):
     return anonymize(flows, method="suppression", k=10).write(tmp_path_factory.mktemp("large") / "out")
 
 
-def test_ten_thousand_zones_and_flows_open_quickly_and_stay_small(large, open_page):
+def test_ten_thousand_zones_and_flows_open_and_stay_small(large, open_page):
+    """How fast is measured by benchmarks/pages.py."""
     page = large / "report.html"
     assert page.stat().st_size < 15_000_000
-    # The best of a few: the machine may be busy with something else.
-    times = []
-    for _ in range(3):
-        with open_page(page) as opened:
-            times.append(opened.seconds)
-            if min(times) < 3:
-                opened.keep("report-large", full=False)
-                break
-    assert min(times) < 3
+    with open_page(page) as opened:
+        assert painted(opened.page, "origin") > 5
+        opened.keep("report-large", full=False)
 
 
 # ---- the pages that are not published -----------------------------------------------------------------------------

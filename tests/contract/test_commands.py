@@ -37,6 +37,13 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
         (("{in}", "--out", "{old}", "--k", "100000", *TRIPS), 3, "lower k"),
         (("{in}", "--out", "{old}", "--k", "100000", "--by", "sex", *TRIPS), 3, "lower k"),
     ],
+    "audit": [
+        (("{new}",), 2, "new"),
+        (("{release}", "--fail-on", "beauty=1"), 2, "homogeneity"),
+        (("{release}", "--against", "{absent}"), 2, "absent"),
+        (("{release}", "--out", "{old}"), 2, "release"),
+        (("{release}", "--fail-on", "linkage=0"), 3, "not computed"),
+    ],
     "compare": [
         (("{absent}", "--out", "{new}"), 2, "absent"),
         (("{in}", "--out", "{old}"), 2, "not part of a comparison"),
@@ -183,9 +190,8 @@ def test_a_failing_command_says_why_and_changes_nothing(places, monkeypatch, cap
         assert again.err == f"Error: {found['error']['message']}\n"
         assert said.err.endswith(again.err)
     else:
-        assert command == "verify"
-        assert found["holds"] is False
-        assert message in " ".join(found["findings"])
+        assert (command, found.get("holds")) in (("verify", False), ("audit", None))
+        assert message in " ".join(found["findings"] if command == "verify" else found["failures"])
     assert content(folder) == before
 
 

@@ -114,3 +114,10 @@ test("slices are found by their columns; a gap along time is a slice that is not
   assert.deepEqual(hours, ["2024-01-01T08", "2024-01-01T09"]);
   assert.deepEqual(alongAxis(slices, ["2024-01-01T08", null], hours), [3, -1]);
 });
+
+test("names of towns do not lie on each other, and the largest comes first", async () => {
+  const { placedTowns } = await part("context");
+  const towns = [["Large", 50, 50], ["Hidden", 52, 52], ["Far", 50, 90], ["Outside", 500, 50]];
+  const placed = placedTowns(towns, { x: 0, y: 0, k: 1 }, 200, 120, (text) => 6 * text.length);
+  assert.deepEqual(placed.map((t) => t.name), ["Large", "Far"]);
+});

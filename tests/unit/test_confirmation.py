@@ -83,6 +83,13 @@ def test_a_k_below_five_is_warned_of(flows):
         flowveil.anonymize(flows, protect="population")
 
 
+def test_a_given_population_below_k_mean_weights_is_warned_of_and_not_recorded(flows):
+    asked = {"k": 5, "protect": ["people", "population"]}
+    with pytest.warns(SmallKWarning, match="fewer than 5 trips"):
+        release = flowveil.anonymize(flows, k_population=0.001, **asked)
+    assert release.parameters["confirmed"] == []
+
+
 def test_a_confirmation_nobody_needed_is_not_published(flows):
     release = flowveil.anonymize(flows, k=5, allow_small_k=True, population_only=True)
     assert release.summary()["parameters"]["confirmed"] == []

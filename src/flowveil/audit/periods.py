@@ -14,7 +14,7 @@ def incomparable(a: PublishedRelease, b: PublishedRelease) -> str | None:
     if a.noisy or b.noisy:
         return "counts of one carry noise"
     if not (a.nodes and b.nodes):
-        return "the zones of one are boxes"
+        return "the cells of one are boxes, or have times of their own"
     if a.ground != b.ground:
         return "they are of different areas, or left out different rows"
     if (a.period is None) != (b.period is None):

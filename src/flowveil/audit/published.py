@@ -28,7 +28,6 @@ Counts = NDArray[np.int64]
 Key = tuple[str | None, ...]
 #: Methods that publish every pair of their zones that reaches the guarantee: what they do not list is short.
 _PUBLISH_ALL_SAFE = ("twincut", "odkanon", "oigh", "suppression")
-_NOT_SLICES = ("origin_zone", "destination_zone", "trips", "weight", "revised")
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +64,10 @@ class PublishedRelease:
         k: of the guarantee, in people or trips; 0 for noise.
         thresholds: the smallest value of a cell by unit, where it is a number.
         homogeneous: the zones of each end are disjoint.
-        nodes: zones are nodes of a tree; not boxes.
+        nodes: cells are pairs of nodes of a tree; not boxes, nor cells with times of their own.
         noisy: counts carry noise, so that subtracting them gives nothing that is certain.
         whole_cells: a published cell counts every trip between its zones.
+        single_tiles: every zone can hold one tile only.
         most_unlisted: the most trips in a pair of listed zones that is not listed itself; None where that is not known.
         ground: what must be equal for two releases to be of the same trips: the area, and which rows were left out.
         period: first and last day of its trips; None where the report gives no ISO interval.
@@ -87,6 +87,7 @@ class PublishedRelease:
     nodes: bool
     noisy: bool
     whole_cells: bool
+    single_tiles: bool
     most_unlisted: int | None
     ground: str
     period: tuple[date, date] | None
@@ -135,9 +136,10 @@ def _published(flows: pa.Table, zones: pa.Table, report: Mapping[str, Any], name
         k=int(guarantee.get("k") or 0),
         thresholds={unit: float(v) for unit, v in thresholds.items() if isinstance(v, int | float)},
         homogeneous=bool(report["homogeneous"]),
-        nodes=report.get("boxes") is None,
+        nodes=report.get("boxes") is None and kind != "folded",
         noisy=kind == "noisy",
         whole_cells=whole,
+        single_tiles="tiles" in zones.column_names and all(n == 1 for n in zones["tiles"].to_pylist()),
         most_unlisted=_most_unlisted(report) if whole else None,
         ground=repr([parameters.get("within"), parameters.get("outside"), parameters.get("skip_unknown")]),
         period=period_of(parameters.get("period") or report.get("period")),

@@ -27,10 +27,12 @@ from typing import Any
 import numpy as np
 
 from flowveil.audit.blocks import UNKNOWN, Blocks, Finding, Side, blocks_of, confined, contradictions
+from flowveil.audit.cells import holders
 from flowveil.audit.components import confined_components
 from flowveil.audit.ground import Ground, Nodes, ground_of
 from flowveil.audit.periods import disjoint, incomparable, inside, layers, matching, parts_of
 from flowveil.audit.published import PublishedMatrix, PublishedRelease
+from flowveil.flows import MILLION
 
 
 @dataclass(frozen=True)
@@ -261,10 +263,11 @@ class _Work:
         for s, matrix in enumerate(matrices):
             if below is None or matrix.weight is None:
                 return
-            np.add.at(sums[s], blocks.block_of_cell[s], matrix.weight)
+            # Millionths, whose sums are exact: equal sums leave nothing.
+            np.add.at(sums[s], blocks.block_of_cell[s], np.rint(matrix.weight * MILLION))
         for s in (0, 1):
             whole = (blocks.pairs[1 - s] == blocks.published[1 - s]) & ~blocks.rest[1 - s]
-            left, trips = sums[1 - s] - sums[s], blocks.shown[1 - s] - blocks.shown[s]
+            left, trips = (sums[1 - s] - sums[s]) / MILLION, blocks.shown[1 - s] - blocks.shown[s]
             short = whole & blocks.sides[1 - s].exact & (trips > 0) & (left > 0) & (left < below)
             for b in np.flatnonzero(short).tolist():
                 origin, destination = self._codes[int(blocks.origin[b])], self._codes[int(blocks.destination[b])]
@@ -289,7 +292,7 @@ class _Work:
         if not fine or not self.releases[whole].whole_cells:
             return
         origin, destination = self._nodes[whole, 0][matrix.origin], self._nodes[whole, 1][matrix.destination]
-        holder = _holders(self.ground, origin, destination)
+        holder = holders((self.ground.parent, self.ground.parent), origin, destination)
         held, n_inside = np.zeros(len(matrix.trips), np.int64), np.zeros(len(matrix.trips), np.int64)
         for j, part in fine:
             o, d = self._nodes[j, 0][part.origin], self._nodes[j, 1][part.destination]
@@ -346,36 +349,6 @@ class _Work:
         if cell < 0:
             return "", ""
         return self._codes[int(side.origin[cell])], self._codes[int(side.destination[cell])]
-
-
-# ---- cells inside cells --------------------------------------------------------------------------------------
-
-
-def _holders(ground: Ground, origin: Nodes, destination: Nodes) -> Any:
-    """A function that finds, for pairs of nodes, the cell that holds each: -1 where none does.
-
-    Cells share no pair, so there is one at most; found by going up from either end.
-    """
-    n = len(ground.parent)
-    keys = origin * n + destination
-    order = np.argsort(keys)
-    keys = keys[order]
-
-    def find(o: Nodes, d: Nodes) -> Nodes:
-        found = np.full(len(o), -1, dtype=np.int64)
-        up_o = o.copy()
-        while (up_o >= 0).any():
-            up_d = d.copy()
-            while (up_d >= 0).any():
-                wanted = up_o * n + up_d
-                at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-                hit = (keys[at] == wanted) & (up_o >= 0) & (up_d >= 0) & (found < 0)
-                found[hit] = order[at[hit]]
-                up_d = np.where(up_d >= 0, ground.parent[up_d], -1)
-            up_o = np.where(up_o >= 0, ground.parent[up_o], -1)
-        return found
-
-    return find
 
 
 def _n_compared(blocks: Blocks) -> int:

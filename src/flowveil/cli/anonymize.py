@@ -51,6 +51,7 @@ class _Wanted:
     basemap: str | None
     internal_report: str | None
     replace_stronger: bool
+    ledger: str | None
     title: str | None
     source_text: str | None
     period: str | None
@@ -77,6 +78,7 @@ class _Wanted:
             "formats": self.formats,
             "basemap": tile_server(self.basemap),
             "replace_stronger": self.replace_stronger,
+            "ledger": self.ledger,
         }
 
 
@@ -87,7 +89,7 @@ class _Anonymize(GroupedCommand):
             "--zones", "--format",
         ),
         "Input": (),
-        "Protection": ("--k-population", "--l", "--yes-k-below-3", "--population-only"),
+        "Protection": ("--k-population", "--l", "--yes-k-below-3", "--population-only", "--ledger"),
         "Method": ("--option", "--seed", "--same-zones", "--hierarchy", "--context", "--zones-of", "--new-map-at"),
         "Slices": (
             "--by", "--by-many", "--time", "--every", "--during", "--total", "--common-zones", "--fold-time",
@@ -143,6 +145,12 @@ class _Anonymize(GroupedCommand):
     is_flag=True,
     help="Confirm that an earlier release with a stronger guarantee may be replaced.",
 )
+@click.option(
+    "--ledger",
+    type=PLACE,
+    metavar="DIR",
+    help="Audit against all earlier releases of this data set, which DIR remembers, and record this one.",
+)
 @click.option("--seed", type=int, help="Seed, for methods that draw random numbers.")
 @slicing
 @click.option(
@@ -183,6 +191,7 @@ def anonymize(output: Output, source: str, **given: Any) -> None:
     slices = _cut_by_matrix(slices, source, given["matrix"])
     asked = _asked(wanted, slices, {name: given.pop(name) for name in _THRESHOLDS})
     writing = wanted.check(internal=(wanted.internal_report, slices.internal_profile))
+    writing["accept_differencing"] = slices.accept_differencing
     how = reading_of(given)
     if wanted.zones_of is not None:
         how = reading_like(wanted.zones_of, how)

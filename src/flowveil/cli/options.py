@@ -188,7 +188,7 @@ class SliceOptions:
             ParameterError: something else is asked for that makes several matrices.
         """
         several = self._attributes() or self.every or self.total or self.common_zones or self.fold_time
-        if several or self.accept_differencing or self.internal_profile is not None:
+        if several or self.internal_profile is not None:
             raise ParameterError("--during makes one matrix: it goes with --time alone, not with slices.")
         named = {"time": self.time, "time_format": self.time_format, "timezone": self.timezone}
         return {"during": self.during, **{name: value for name, value in named.items() if value is not None}}

@@ -20,8 +20,7 @@ def publish_one(
     internal_report: str | None = None,
 ) -> Any:
     """Anonymise flows, publish them and print what is published; return the release."""
-    from flowveil.api import anonymize
-    from flowveil.publish.folder import publish
+    from flowveil.api import anonymize, publish
     from flowveil.report.internal import render_internal
 
     with output.working("Anonymising"):
@@ -32,6 +31,7 @@ def publish_one(
         # What is printed is what is published: a log is read by more people than the data.
         report = release.summary()
         folder = publish(release, out, private=pages, **(writing or {}))
+    report = _with_audit(report, folder)
     intake = _say_intake(output, flows, secret=bool(report["withheld"]))
     _warn_of_weakness(output, report)
     output.say(*_release_lines(report, folder))
@@ -45,8 +45,7 @@ def publish_slices(
     output: Output, sliced: Any, out: str, slices: SliceOptions, asked: Mapping[str, Any], writing: Mapping[str, Any]
 ) -> None:
     """Anonymise slices, publish them and print what is published."""
-    from flowveil.api import anonymize_slices
-    from flowveil.publish.folder import publish
+    from flowveil.api import anonymize_slices, publish
     from flowveil.report.profile import largest_profiles, profile_chart
 
     with output.working("Anonymising slices") as progress:
@@ -57,6 +56,7 @@ def publish_slices(
         charts = {} if wanted is None else {wanted: profile_chart(largest_profiles(family))}
         report = family.summary()
         folder = publish(family, out, private=charts, **writing)
+    report = _with_audit(report, folder)
     secret = report["withheld"] or any(part["withheld"] for part in report["slices"])
     intake = _say_intake(output, sliced, secret=bool(secret))
     n, unpublished = len(report["slices"]), report["unpublished_slices"]
@@ -69,6 +69,14 @@ def publish_slices(
     if wanted is not None:
         output.say(f"Internal chart, NOT for publication: {wanted}")
     output.result({"release": str(folder), **intake, **report})
+
+
+def _with_audit(report: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The report as it was published: with what the audit against a ledger found, where there was one."""
+    from flowveil.release.folder import ReleaseFolder
+
+    published = ReleaseFolder(folder).report
+    return published if "ledger" in published["parameters"] else report
 
 
 def _warn_of_weakness(output: Output, report: Mapping[str, Any]) -> None:
@@ -134,6 +142,8 @@ def _release_lines(report: dict[str, Any], folder: Path) -> Iterator[str]:
         f"{m['n_destination_zones']:,} destination zones. {report['statement'][0]}"
     )
     yield _suppressed(report)
+    if "ledger" in report["parameters"]:
+        yield next(line for line in report["statement"] if "earlier releases of the same data set" in line)
     if m["generalization_distance_m"] is not None:
         yield f"Trip ends moved by {m['generalization_distance_m']:,.0f} m on average beyond the tiles of the input."
     if "people" not in guarantee["protect"]:

@@ -32,6 +32,8 @@ from flowveil.guarantee import UNITS
 @click.option("--time-format", metavar="FORMAT", help="Format of times in text that are not recognised.")
 @click.option("--timezone", metavar="NAME", help="Local time for Unix times and times with a zone [UTC].")
 @click.option("--format", "formats", multiple=True, metavar="NAMES", help="Exports of each step, as for anonymize.")
+@click.option("--ledger", type=PLACE, metavar="DIR", help="Ledger of this data set, as for anonymize.")
+@click.option("--accept-differencing", is_flag=True, help="Publish although subtraction reveals small groups.")
 @reading
 @with_output
 def series(output: Output, source: str, time: str, every: str, out: str, zones_of: str | None, **given: Any) -> None:
@@ -47,7 +49,7 @@ def series(output: Output, source: str, time: str, every: str, out: str, zones_o
     asked["protect"] = asked["protect"] or None
     method, options = given.pop("method"), given.pop("options")
     asked |= {"method": method, "hierarchy": given.pop("hierarchy"), **method_options(method or "twincut", options)}
-    formats = given.pop("formats")
+    writing = {name: given.pop(name) for name in ("formats", "ledger", "accept_differencing")}
     how = reading_of(given)
     if zones_of is not None:
         how = reading_like(zones_of, how)
@@ -57,9 +59,9 @@ def series(output: Output, source: str, time: str, every: str, out: str, zones_o
         time=time,
         every=every,
         zones_of=zones_of,
-        formats=formats,
         asked=asked,
         on_step=lambda step: output.say(f"Publishing {step}"),
+        **writing,
         **how,
     )
     n, new = len(made.index["steps"]), len(made.published)

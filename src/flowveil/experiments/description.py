@@ -262,7 +262,7 @@ def describe_flows(
         flows, folded, k=k, protect=asked.units, max_suppressed=max_suppressed, hierarchy=hierarchy
     )
     trips = int(flows.trips.sum())
-    weight = None if flows.weight is None else float(flows.weight.sum())
+    weight = None if flows.weight is None else flows.total("weight")
     return Description(
         k=k,
         rows=flows.intake.rows,

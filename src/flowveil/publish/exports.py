@@ -237,7 +237,8 @@ def _write_omx(folder: Path, flows: pa.Table, zones: pa.Table, about: About) -> 
     """Open Matrix: square, over all zones of both ends in text order.
 
     Rows and columns are numbered from 1 (lookup ``index``); ``zone_code`` holds the codes, and so does omx_zones.csv
-    for tools that read numbers only. 0 means that no cell is published: there were no trips, or too few.
+    for tools that read numbers only. 0 means that no cell is published: there were no trips, or too few;
+    the attribute ``ZERO_MEANS`` says so.
     """
     h5py = _load("h5py", "omx")
     codes = np.unique(zones["zone"].to_numpy(zero_copy_only=False).astype(np.str_))
@@ -252,6 +253,7 @@ def _write_omx(folder: Path, flows: pa.Table, zones: pa.Table, about: About) -> 
     with h5py.File(folder / "flows.omx", "w", libver=("earliest", "v108")) as file:
         file.attrs.create("OMX_VERSION", np.bytes_("0.2"))
         file.attrs.create("SHAPE", np.array([n, n], dtype=np.int32))
+        file.attrs.create("ZERO_MEANS", np.bytes_("not published: none, or too few"))
         file.attrs.create("WRITTEN_BY", np.bytes_(f"flowveil with HDF5 {h5py.version.hdf5_version}"))
         data, lookup = file.create_group("data"), file.create_group("lookup")
         for name in (v for v in _VOLUMES if v in flows.column_names):

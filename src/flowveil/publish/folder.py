@@ -50,6 +50,7 @@ def publish(
     basemap: str | None = None,
     replace_stronger: bool = False,
     private: Mapping[str, str] | None = None,
+    before_it_appears: Callable[[Mapping[str, Any]], None] | None = None,
     **about: str | None,
 ) -> Path:
     """Write a release into a folder.
@@ -63,6 +64,8 @@ def publish(
         replace_stronger: confirms that an earlier release with a stronger guarantee may be replaced.
         private: documents of raw counts to write with it, by their file outside of the release; only their owner may
             read them. They and the release appear together or not at all.
+        before_it_appears: called with the content of report.json when all is written and verified, just before it
+            takes its place; if it raises, nothing is published.
         **about: what the release is about: ``title``, ``source``, ``period``, ``licence``, ``contact``.
 
     Returns:
@@ -115,6 +118,8 @@ def publish(
             check_target(directory, overwrite=overwrite)
             if not replace_stronger:
                 _refuse_weaker(directory, report)
+            if before_it_appears is not None:
+                before_it_appears(report)
             for begun in (*documents, draft):
                 begun.take_place()
     except OutputError:

@@ -100,6 +100,8 @@ class Publishable(ABC):
         formats: str | Iterable[str] = (),
         basemap: str | None = None,
         replace_stronger: bool = False,
+        ledger: str | PathLike[str] | None = None,
+        accept_differencing: bool = False,
         **about: str | None,
     ) -> Path:
         """Publish into a folder, atomically: it appears whole and verified, or not at all.
@@ -111,6 +113,9 @@ class Publishable(ABC):
                 ``arrow``; a comma-separated text or several names. Slices allow ``csv`` and ``arrow``.
             basemap: address of a tile server for the report's background map, which readers may switch on.
             replace_stronger: confirms that an earlier release with a stronger guarantee may be replaced.
+            ledger: folder of the ledger of this data set: the release is audited against all releases in it, and
+                recorded; see docs/series.md.
+            accept_differencing: confirms that it may be published although that audit finds something.
             **about: what the release is about, for its page and its files: ``title``, ``source``, ``period`` (first and
                 last day, ``2024-01-01/2024-03-31``), ``licence``, ``contact``.
         """
@@ -123,6 +128,8 @@ class Publishable(ABC):
             formats=formats,
             basemap=basemap,
             replace_stronger=replace_stronger,
+            ledger=ledger,
+            accept_differencing=accept_differencing,
             **about,
         )
 

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import h3.api.basic_int as h3_int
+import h3.api.basic_str as h3_str
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flowveil.errors import ParameterError
@@ -43,15 +45,53 @@ def reconstruct_folder(folder: ReleaseFolder, zones: int | ZoneMap) -> pa.Table:
     report, flows = folder.report, folder.flows
     if report["kind"] == "boxed":
         raise ParameterError("Boxes cannot be spread over areas: only zones of a tree can.")
-    shares = {end: _shares(folder, zones, end) for end in ("origin", "destination")}
-    keys: list[Any] = [flows[name].to_numpy(zero_copy_only=False) for name in report.get("slice_columns", ())]
-    row, area_o, share_o = shares["origin"].spread(flows["origin_zone"].to_pylist())
-    more, area_d, share_d = shares["destination"].spread(np.array(flows["destination_zone"].to_pylist())[row].tolist())
+    shares = [_shares(folder, zones, end) for end in ("origin", "destination")]
+    return _spread(flows, shares[0], shares[1], report.get("slice_columns", ()))
+
+
+def spread_over_cells(flows: pa.Table, zones: pa.Table, *, level: int, resolution: int) -> pa.Table:
+    """The same estimate for one matrix, from its two tables, between H3 cells of one level.
+
+    Args:
+        flows: ``origin_zone``, ``destination_zone`` and volumes.
+        zones: the published zones, with their ``h3_cells``.
+        level: the resolution of the areas.
+        resolution: that of the tiles.
+    """
+    shares = [_shares_of_cells(zones, level, resolution, end) for end in ("origin", "destination")]
+    return _spread(flows, shares[0], shares[1], ())
+
+
+def rows_of_spreading(flows: pa.Table, zones: pa.Table, level: int) -> tuple[int, int]:
+    """What `spread_over_cells` would need: rows in between, and areas of the end that has more; both at most."""
+    rows = np.ones(len(flows))
+    areas = 0.0
+    for end in ("origin", "destination"):
+        listed = zones.filter(pc.is_in(zones["role"], value_set=pa.array([end, "both"])))
+        finer = [[level - h3_str.get_resolution(cell) for cell in cells] for cells in listed["h3_cells"].to_pylist()]
+        length = np.array([sum(7.0 ** max(steps, 0) for steps in cells) for cells in finer])
+        at = pc.index_in(flows[f"{end}_zone"], value_set=listed["zone"].combine_chunks()).to_numpy()
+        rows *= length[at]
+        areas = max(areas, _areas_at(listed, level))
+    return int(rows.sum()), int(areas)
+
+
+def _areas_at(zones: pa.Table, level: int) -> float:
+    """How many cells of a level the zones lie in: those of coarser ones are counted, not listed."""
+    cells = {cell for cells in zones["h3_cells"].to_pylist() for cell in cells}
+    fine = {h3_str.cell_to_parent(cell, level) for cell in cells if h3_str.get_resolution(cell) >= level}
+    coarse = (level - h3_str.get_resolution(cell) for cell in cells if h3_str.get_resolution(cell) < level)
+    return float(len(fine) + sum(7.0**steps for steps in coarse))
+
+
+def _spread(flows: pa.Table, origin: _Shares, destination: _Shares, slice_columns: Sequence[str]) -> pa.Table:
+    """Repeat every cell over the areas of its origin, what comes of it over those of its destination, and add up."""
+    keys: list[Any] = [flows[name].to_numpy(zero_copy_only=False) for name in slice_columns]
+    row, area_o, share_o = origin.spread(flows["origin_zone"].to_pylist())
+    more, area_d, share_d = destination.spread(np.array(flows["destination_zone"].to_pylist())[row].tolist())
     row, area_o, share = row[more], area_o[more], share_o[more] * share_d
     values = {name: flows[name].to_numpy()[row] * share for name in _VOLUMES if name in flows.column_names}
-    return _summed(
-        area_o, area_d, {n: k[row] for n, k in zip(report.get("slice_columns", ()), keys, strict=True)}, values
-    )
+    return _summed(area_o, area_d, {n: k[row] for n, k in zip(slice_columns, keys, strict=True)}, values)
 
 
 def _summed(origin: Any, destination: Any, slices: dict[str, Any], values: dict[str, Any]) -> pa.Table:
@@ -92,23 +132,24 @@ class _Shares:
 
 def _shares(folder: ReleaseFolder, zones: int | ZoneMap, end: str) -> _Shares:
     listed = folder.zones
-    rows = [i for i, role in enumerate(listed["role"].to_pylist()) if role in (end, "both")]
-    codes = [listed["zone"][i].as_py() for i in rows]
     resolution = folder.report["parameters"].get("resolution")
     if not isinstance(zones, int):
-        return _Shares(dict(_of_map(folder, zones, end, codes)))
+        of_end = listed.filter(pc.is_in(listed["role"], value_set=pa.array([end, "both"])))
+        return _Shares(dict(_of_map(folder, zones, end, of_end["zone"].to_pylist())))
     if resolution is None or not 0 <= zones <= resolution:
         raise ParameterError(
             "A number is an H3 resolution, from 0 to that of the release's tiles"
             + (", but this release is on a map of its own. Hint: name the map." if resolution is None else ".")
         )
+    return _shares_of_cells(listed, zones, resolution, end)
+
+
+def _shares_of_cells(zones: pa.Table, level: int, resolution: int, end: str) -> _Shares:
+    listed = zones.filter(pc.is_in(zones["role"], value_set=pa.array([end, "both"])))
+    codes = listed["zone"].to_pylist()
     # A part of a cell lists the cells that it is made of.
-    parts = (
-        listed["h3_cells"].to_pylist()
-        if "h3_cells" in listed.column_names
-        else [[c] for c in listed["zone"].to_pylist()]
-    )
-    return _Shares({code: _of_cells(parts[i], zones, resolution) for code, i in zip(codes, rows, strict=True)})
+    parts = listed["h3_cells"].to_pylist() if "h3_cells" in listed.column_names else [[code] for code in codes]
+    return _Shares({code: _of_cells(cells, level, resolution) for code, cells in zip(codes, parts, strict=True)})
 
 
 def _of_cells(cells: Sequence[str], level: int, resolution: int) -> tuple[NDArray[np.str_], NDArray[np.float64]]:

@@ -122,7 +122,7 @@ def asset(name: str) -> str:
 
 
 #: The parts of the map's script, each after those that it imports.
-_MAP_PARTS = ("geometry", "scale", "model", "colours", "panel", "tables", "draw", "slices", "views", "mount")
+_MAP_PARTS = ("geometry", "scale", "model", "colours", "panel", "tables", "context", "draw", "slices", "views", "mount")
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./[a-z]+\.mjs";\n', re.M)
 _EXPORT = re.compile(r"^export (?=const |function )", re.M)
 

@@ -17,13 +17,14 @@ from flowveil.guarantee import ALL_UNITS, UNITS
 from flowveil.measures import MEASURES
 from flowveil.report.about import described, title
 from flowveil.report.document import Part, fill, host, number, page, sensible
-from flowveil.report.maps import ENDS, map_of_release
+from flowveil.report.maps import ENDS, MAX_FLOWS, MAX_ZONES, map_of_release, map_of_views
 from flowveil.report.noise import figures_of_noise, is_noisy, promise_of_noise, rows_of_noise
 from flowveil.report.places import distance_in_words, share_known_within, typical_radius_m
 from flowveil.report.sizes import BASES, distribution_part
 from flowveil.report.slices import overview, short_number, slices_part
 from flowveil.report.story import left_out, sentence, sides
-from flowveil.report.times import times_part
+from flowveil.report.times import held_times, times_part
+from flowveil.report.views import Views, limits, views_of
 from flowveil.times import TIME_COLUMNS
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def render(
     Args:
         report: the data of report.json, see `flowveil.report.summary.summarize`. Where it names a tile server
             (``basemap``), the reader is asked before anything is requested.
-        flows: the published matrix; without the tables the page has no maps. Of several slices, the maps show the sum.
+        flows: the published matrix; without the tables the page has no maps.
         zones: the published zones.
         compact: maps and measures alone, for a notebook.
         side_by_side: another release to show too; see `flowveil.report.side_by_side`. Never in a release folder.
@@ -79,13 +80,13 @@ def render(
     basemap = tile_server(report.get("basemap"))
     shown = flows
     if flows is not None and zones is not None:
-        shown = flows
         if report.get("slices"):
             shown = overview(flows, report["slice_columns"], report["parameters"]["slices"].get("every"))
         elif report["kind"] == "folded":
             shown = overview(flows, TIME_COLUMNS, None)
         most = _COMPACT_FLOWS if compact else None
-        parts.insert(0, maps_part(_as_mapped(report), shown, zones, basemap, max_flows=most))
+        beside = side_by_side is not None
+        parts.insert(0, maps_part(report, flows, zones, basemap, max_flows=most, common=not beside))
         parts.insert(2, distribution_part(report, flows, zones))
         if shown is not None and not is_noisy(report):
             parts.insert(1, utility_part(report, shown, zones))
@@ -110,13 +111,6 @@ def render(
         basemap=basemap,
         compact=compact,
     )
-
-
-def _as_mapped(report: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The report as the maps need it: zones of different slices overlap unless they are shared."""
-    slices = report["parameters"].get("slices")
-    shared = slices is None or slices.get("common_zones") is True
-    return {**report, "homogeneous": report["homogeneous"] and shared}
 
 
 def tile_server(given: str | None) -> str | None:
@@ -230,23 +224,29 @@ def _figures(report: Mapping[str, Any], flows: pa.Table | None, zones: pa.Table 
 
 
 def maps_part(
-    report: Mapping[str, Any], flows: pa.Table, zones: pa.Table, basemap: str | None, *, max_flows: int | None = None
+    report: Mapping[str, Any],
+    flows: pa.Table,
+    zones: pa.Table,
+    basemap: str | None,
+    *,
+    max_flows: int | None = None,
+    common: bool = True,
 ) -> Part:
-    """The maps, what can be done with them, and the same numbers as tables."""
-    resolution = report["parameters"].get("resolution")
-    view = map_of_release(
-        flows,
-        zones,
-        resolution=resolution if isinstance(resolution, int) else None,
-        homogeneous=report["homogeneous"],
-        boxes=report.get("boxes") is not None,
-        **({} if max_flows is None else {"max_flows": max_flows}),
-    )
+    """The maps, what can be done with them, and the same numbers as tables.
+
+    Args:
+        report, flows, zones: what is published.
+        basemap: address of a tile server, if any.
+        max_flows: most flows to hold.
+        common: whether zones that overlap are shown on common areas first; other parts of a page may need the zones.
+    """
+    views = views_of(report, flows, zones, common=common)
+    view = _drawn(report, views, zones, max_flows)
     if is_noisy(report):
         view["missing"] = "none, or too few after the noise"
     if basemap:
         view["background"] = {"url": basemap, "maxZoom": 19}
-    most = min(500, len(view["flows"]["origin"]))
+    most = min(500, max(len(held["flows"]["origin"]) for held in (view, *view.get("views", {}).get("list", ()))))
     content = fill(
         "maps.html",
         view=view,
@@ -261,17 +261,43 @@ def maps_part(
     return Part("maps", "Maps", content, view)
 
 
+def _drawn(report: Mapping[str, Any], views: Views, zones: pa.Table, max_flows: int | None) -> dict[str, Any]:
+    """What the page's script draws."""
+    given = report["parameters"].get("resolution")
+    resolution, boxes = given if isinstance(given, int) else None, report.get("boxes") is not None
+    own = views.own
+    if not views.further:
+        most = {} if max_flows is None else {"max_flows": max_flows}
+        view = map_of_release(
+            own.flows, own.zones, resolution=resolution, homogeneous=own.homogeneous, boxes=boxes, **most
+        )
+        return view if own.times is None else {**view, "times": held_times(own.times, view["layers"], view["flows"])}
+    most = {"max_flows": MAX_FLOWS, "max_zones": MAX_ZONES, **limits(views, max_flows)}
+    view = map_of_views(own, views.further, zones, resolution=resolution, boxes=boxes, **most)
+    view["views"] |= views.said
+    for listed, further in zip(view["views"]["list"], views.further, strict=True):
+        if further.times is not None:
+            codes = {end: {"code": [view["areas"]["code"][z] for z in listed[end]["zone"]]} for end in ENDS}
+            listed["times"] = held_times(further.times, codes, listed["flows"])
+    return view if views.slices is None else {**view, "slices": views.slices}
+
+
 def _introduction(report: Mapping[str, Any], view: Mapping[str, Any]) -> Iterator[str]:
     if view["frame"] is None:
         yield "The zones of this release have no place on a map; the tables below list them."
         return
+    slices = view.get("slices")
+    if slices is not None:
+        yield "Each slice is a matrix of its own; the maps show one at a time."
+        if len(slices["keys"]) < slices["count"]:
+            yield f"The page holds {number(len(slices['keys']))} of {number(slices['count'])} slices."
     yield "Each shape is a published zone: the larger it is, the coarser the place is known."
     yield "Click a zone to see where its trips go or come from."
     if report["homogeneous"]:
         yield (
             "Their outlines overlap where those of the map do."
             if report["overlapping_outlines"]
-            else ("Zones do not overlap.")
+            else ("Zones of a slice do not overlap." if slices else "Zones do not overlap.")
         )
     else:
         yield "Zones may overlap: small ones are drawn on top of large ones, and another click at the same place"

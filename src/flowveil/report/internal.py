@@ -107,7 +107,7 @@ def render_internal(release: Release | NoisyRelease) -> str:
     """The page: the published report with what was before it, and what was left out and where."""
     report = summarize(release)
     noisy = is_noisy(report)
-    published = maps_part(report, release.flows, release.zones, None)
+    published = maps_part(report, release.flows, release.zones, None, common=False)
     data = dict(published.map_data or {})
     # What the report withholds or rounds may stand here.
     measured = {**report, "measures": release.metrics(), "withheld": None}

@@ -11,7 +11,7 @@ hexagon takes some forty characters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ import shapely
 from numpy.typing import NDArray
 
 from flowveil.hierarchy import VIRTUAL_ROOT, Floats
+from flowveil.report.orientation import context_of, nearest_places
 from flowveil.zoning.h3 import MAX_RESOLUTION
 
 #: A page holds at most this many flows and zones of an end: the largest. More would make it slow and large, and nobody
@@ -91,6 +92,24 @@ def _mercator(lon_lat: Floats, *, shifted: bool) -> Floats:
 # ---- zones and flows ---------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class View:
+    """A matrix with its zones.
+
+    Attributes:
+        flows, zones: its tables.
+        homogeneous: whether zones of one end never overlap.
+        level: the H3 resolution of its areas where they are a common zoning, over which the cells were spread.
+        times: when each pair is published, where times fold; see `flowveil.report.times.times_of`.
+    """
+
+    flows: pa.Table
+    zones: pa.Table
+    homogeneous: bool = True
+    level: int | None = None
+    times: Mapping[str, Any] | None = None
+
+
 def map_of_release(
     flows: pa.Table,
     zones: pa.Table,
@@ -116,6 +135,96 @@ def map_of_release(
         Plain data: ``bases``, ``frame`` (None where no zone has a place), ``shapes``, ``layers`` by end, ``flows``,
         ``grid``, and how many flows and zones there are in all.
     """
+    own = _hold(flows, zones, max_flows, max_zones)
+    layers = {end: _columns_of(own.tables[end], own.totals[end]) for end in ENDS}
+    frame, shapes = place_layers(layers, [geometries(own.tables[end]) for end in ENDS])
+    return {
+        "bases": own.bases,
+        "homogeneous": homogeneous,
+        "context": _around(list(own.tables.values()), frame),
+        "boxes": boxes,
+        "frame": None if frame is None else frame.to_dict(),
+        "shapes": shapes,
+        "layers": layers,
+        "flows": own.flows,
+        "count": own.count,
+        "grid": None if frame is None else (grid_below_boxes if boxes else neutral_grid)(zones, resolution, frame),
+    }
+
+
+def map_of_views(
+    own: View,
+    further: Sequence[View],
+    zones: pa.Table,
+    *,
+    resolution: int | None,
+    boxes: bool = False,
+    max_flows: int,
+    max_zones: int,
+) -> dict[str, Any]:
+    """The same for a page of several views, whose zones are rows of one table, ``areas``.
+
+    Args:
+        own: the view of the page itself: what `map_of_release` has.
+        further: the others.
+        zones: all published zones; those of the others are among them.
+        resolution, boxes: as there.
+        max_flows, max_zones: what each further view may hold.
+
+    Returns:
+        What `map_of_release` returns for the first, with ``areas``, and ``views``: for each of the others the numbers
+        of its areas, their volumes, and its flows.
+    """
+    first = _hold(own.flows, own.zones, MAX_FLOWS, MAX_ZONES)
+    held = [_hold(view.flows, view.zones, max_flows, max_zones) for view in further]
+    drawn = pa.concat_arrays([pa.concat_arrays(h.tables[end]["zone"].chunks) for h in held for end in ENDS])
+    codes, row = np.unique(zones["zone"].to_numpy(zero_copy_only=False).astype(np.str_), return_index=True)
+    kept = pc.is_in(pa.array(codes.tolist(), pa.string()), value_set=drawn).to_numpy(zero_copy_only=False)
+    areas = zones.take(pa.array(row[kept]))
+    layers = {end: _columns_of(first.tables[end], first.totals[end]) for end in ENDS}
+    layers["areas"] = _columns_of(areas, {})
+    frame, shapes = place_layers(layers, [*(geometries(first.tables[end]) for end in ENDS), geometries(areas)])
+    grid = None if frame is None else (grid_below_boxes if boxes else neutral_grid)(areas, resolution, frame)
+    return {
+        "bases": first.bases,
+        "homogeneous": own.homogeneous,
+        "estimated": own.level is not None,
+        "context": _around([*first.tables.values(), areas], frame),
+        "boxes": boxes,
+        "frame": None if frame is None else frame.to_dict(),
+        "shapes": shapes,
+        "areas": layers.pop("areas"),
+        "layers": layers,
+        "flows": first.flows,
+        "count": first.count,
+        "grid": grid,
+        "views": {"list": [_view(view, h, areas) for view, h in zip(further, held, strict=True)]},
+    }
+
+
+def _view(view: View, held: _Held, areas: pa.Table) -> dict[str, Any]:
+    ends = {
+        end: {
+            "zone": pc.index_in(held.tables[end]["zone"], value_set=areas["zone"].combine_chunks()).to_pylist(),
+            **{name: _numbers(values) for name, values in held.totals[end].items()},
+        }
+        for end in ENDS
+    }
+    return {**ends, "flows": held.flows, "count": held.count, "homogeneous": view.homogeneous}
+
+
+@dataclass(frozen=True)
+class _Held:
+    """What a page holds of a matrix: zones of each end in drawing order, their totals, and the largest flows."""
+
+    bases: list[str]
+    tables: dict[str, pa.Table]
+    totals: dict[str, dict[str, NDArray[Any]]]
+    flows: dict[str, list[Any]]
+    count: dict[str, int]
+
+
+def _hold(flows: pa.Table, zones: pa.Table, max_flows: int, max_zones: int) -> _Held:
     bases = [b for b in BASES if b in flows.column_names]
     tables, places, totals, count = {}, {}, {}, {}
     for end in ENDS:
@@ -134,20 +243,22 @@ def map_of_release(
         number[order] = np.arange(len(order))
         tables[end], places[end] = table.take(pa.array(order)), number[at]
         totals[end] = {name: values[order] for name, values in total.items()}
-    layers = {end: _columns_of(tables[end], totals[end]) for end in ENDS}
-    outlines = [geometries(tables[end]) for end in ENDS]
-    frame, shapes = place_layers(layers, outlines)
-    return {
-        "bases": bases,
-        "homogeneous": homogeneous,
-        "boxes": boxes,
-        "frame": None if frame is None else frame.to_dict(),
-        "shapes": shapes,
-        "layers": layers,
-        "flows": _largest_flows(flows, places, bases, max_flows),
-        "count": {"flows": len(flows), **count},
-        "grid": None if frame is None else (grid_below_boxes if boxes else neutral_grid)(zones, resolution, frame),
-    }
+    return _Held(bases, tables, totals, _largest_flows(flows, places, bases, max_flows), {"flows": len(flows), **count})
+
+
+def _floats(table: pa.Table, name: str) -> Floats:
+    return np.asarray(table[name].to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def _around(tables: Sequence[pa.Table], frame: Frame | None) -> dict[str, Any] | None:
+    """What lies around the zones of these tables, for orientation."""
+    if frame is None:
+        return None
+    lat, lon = (np.concatenate([_floats(table, name) for table in tables]) for name in ("lat", "lon"))
+    outlines = np.concatenate([geometries(table) for table in tables])
+    corners = np.vstack((shapely.bounds(outlines), np.column_stack((lon, lat, lon, lat))))
+    low, high = np.nanmin(corners, axis=0), np.nanmax(corners, axis=0)
+    return context_of(np.array([low[0], low[1], high[2], high[3]]), frame)
 
 
 def zones_of(zones: pa.Table, end: str) -> pa.Table:
@@ -184,6 +295,7 @@ def _columns_of(table: pa.Table, totals: Mapping[str, NDArray[Any]]) -> dict[str
     return {
         "code": table["zone"].to_pylist(),
         **({"name": table["name"].to_pylist()} if "name" in table.column_names else {}),
+        "place": nearest_places(*(_floats(table, name) for name in ("lat", "lon", "area_km2"))),
         "level": table["level"].to_pylist(),
         "tiles": table["tiles"].to_pylist(),
         "area": [None if a is None else float(f"{a:.4g}") for a in table["area_km2"].to_pylist()],
@@ -297,7 +409,7 @@ def neutral_grid(zones: pa.Table, resolution: int | None, frame: Frame) -> dict[
         coarser = [(code, level) for code, level in zip(codes, levels, strict=True) if level < finest]
         if coarser and sum(7 ** (finest - level) for _, level in coarser) <= MAX_GRID_TILES:
             cells = sorted({child for code, _ in coarser for child in h3.cell_to_children(code, finest)})
-            return {"resolution": finest, "shapes": encode_shapes(_hexagons(cells), frame)}
+            return {"resolution": finest, "shapes": encode_shapes(hexagons(cells), frame)}
     return None
 
 
@@ -325,7 +437,7 @@ def grid_below_boxes(zones: pa.Table, resolution: int | None, frame: Frame) -> d
         cells = _cells_touching(covered, finest)
         if len(cells) <= MAX_GRID_TILES:
             (within,) = encode_shapes(np.array([covered], dtype=object), frame)
-            return {"resolution": finest, "shapes": encode_shapes(_hexagons(cells), frame), "within": within}
+            return {"resolution": finest, "shapes": encode_shapes(hexagons(cells), frame), "within": within}
     return None
 
 
@@ -346,7 +458,7 @@ def _cells_touching(area: Any, resolution: int) -> list[str]:
     listed = {cell for part in rings for cell in h3.h3shape_to_cells(h3.LatLngPoly(*part), resolution)}
     cells = np.array(sorted(listed))
     shapely.prepare(area)
-    touching: list[str] = cells[shapely.intersects(area, _hexagons(cells.tolist()))].tolist()
+    touching: list[str] = cells[shapely.intersects(area, hexagons(cells.tolist()))].tolist()
     return touching
 
 
@@ -360,7 +472,8 @@ def _area_km2(outlines: Geometries) -> float:
     return float(np.sum(around * filled))
 
 
-def _hexagons(cells: list[str]) -> Geometries:
+def hexagons(cells: list[str]) -> Geometries:
+    """The outlines of H3 cells."""
     import h3.api.basic_str as h3
 
     rings = [h3.cell_to_boundary(cell) for cell in cells]

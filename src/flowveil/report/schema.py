@@ -206,6 +206,9 @@ def _parameters(*, sliced: bool, noisy: bool, folded: bool) -> Schema:
             "l": {"type": ["integer", "null"], "minimum": 1},
             "max_suppressed": _SHARE,
             "zones_of": _SHA256,
+            "ledger": _object(
+                dict.fromkeys(("releases", "groups", "single_cells", "single_trips", "unchecked"), _COUNT)
+            ),
             "confirmed": {"type": "array", "items": {"enum": list(CONFIRMATIONS)}, "uniqueItems": True},
             "protect": {"type": "array", "items": {"enum": list(UNITS)}},
         }

@@ -43,9 +43,24 @@ def _of_counts(report: Mapping[str, Any]) -> list[str]:
     return [
         *said,
         "Not protected: outside knowledge. Whoever knows all but one of the trips of a cell learns the last.",
+        *_about_earlier(report["parameters"].get("ledger")),
         "Not protected: other releases. Two releases of overlapping data, or a release beside other published totals, "
         "can be subtracted from each other.",
         "Not claimed: differential privacy. Counts are exact, no noise was added.",
+    ]
+
+
+def _about_earlier(audit: Mapping[str, int] | None) -> list[str]:
+    """What the audit against earlier releases of the same data set found, where there was one."""
+    if audit is None:
+        return []
+    against = f"{audit['releases']:,} earlier releases of the same data set"
+    if not audit["groups"] and not audit["unchecked"]:
+        return [f"Checked: subtraction against {against} gives no group below the guarantee."]
+    return [
+        f"Not protected: subtraction from earlier releases. Against {against}, {audit['groups']:,} groups below the "
+        f"guarantee can be computed ({audit['single_trips']:,} of a single trip), and {audit['unchecked']:,} "
+        "comparisons could not be made. Whoever made this release confirmed it."
     ]
 
 

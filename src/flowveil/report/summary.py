@@ -183,6 +183,8 @@ def command(
         words += ["--matrix", ",".join(parameters["matrix"])]
     if parameters.get("lookup"):
         words += ["--lookup", parameters["lookup"]]
+    if parameters.get("ledger") is not None:
+        words += ["--ledger", "LEDGER"]
     if parameters.get("person_case") == "keep":
         words += ["--person-case", "keep"]
     for name in ("time_format", "timezone", "during"):

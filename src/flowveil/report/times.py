@@ -60,6 +60,32 @@ def times_part(report: Mapping[str, Any], flows: pa.Table) -> Part:
     return Part("times", "Times", content)
 
 
+def times_of(report: Mapping[str, Any], flows: pa.Table) -> dict[str, Any]:
+    """When each pair of zones is published, for the strip beside the maps: in hours since the strip begins.
+
+    Returns:
+        ``from``, ``to`` and ``ends``: the whole strip, in hours and in words; ``of``: for each pair of codes its
+        intervals, as first and last hour, trips, and words.
+    """
+    every = report["parameters"]["slices"]["every"]
+    rows = flows.select(["origin_zone", "destination_zone", *TIME_COLUMNS, "trips"]).to_pylist()
+    ends = _ENDS.get(every, (min(row["time_from"] for row in rows), max(row["time_to"] for row in rows)))
+    start = _hour(ends[0], every)
+    pairs: dict[tuple[str, str], list[list[Any]]] = {}
+    for row in rows:
+        span = [_hour(row[name], every) - start for name in TIME_COLUMNS]
+        said = f"{row['time_from']} to {row['time_to']}"
+        pairs.setdefault((row["origin_zone"], row["destination_zone"]), []).append([*span, row["trips"], said])
+    return {"from": 0, "to": _hour(ends[1], every) - start, "ends": list(ends), "of": pairs}
+
+
+def held_times(times: Mapping[str, Any], layers: Mapping[str, Any], flows: Mapping[str, Any]) -> dict[str, Any]:
+    """The same for the flows that a page holds, in their order."""
+    pairs = zip(flows["origin"], flows["destination"], strict=True)
+    codes = [(layers["origin"]["code"][o], layers["destination"]["code"][d]) for o, d in pairs]
+    return {**times, "of": [times["of"][pair] for pair in codes]}
+
+
 def _hour(text: str, every: str) -> float:
     """Hours from the beginning of the day or the week, or of the calendar."""
     if every == "hour":

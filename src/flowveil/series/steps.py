@@ -26,6 +26,7 @@ from flowveil.publish.folder import publish
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.frozen import FrozenMap
 from flowveil.series.index import INDEX, MAP, PAGE, TOTALS, read_index, write_index
+from flowveil.series.ledger import publish_recorded
 from flowveil.slices import SlicedFlows
 from flowveil.verify import verify_release
 from flowveil.verify.series import check_series
@@ -62,6 +63,8 @@ def publish_series(
     every: str = "month",
     zones_of: Any = None,
     formats: Any = (),
+    ledger: str | PathLike[str] | None = None,
+    accept_differencing: bool = False,
     on_step: Callable[[str], None] | None = None,
     asked: Mapping[str, Any] | None = None,
     **reading: Any,
@@ -75,6 +78,7 @@ def publish_series(
         every: ``month`` or ``day``.
         zones_of: an earlier release, or a frozen map, whose zones all steps get; by default those of the first step.
         formats: exports of each step.
+        ledger, accept_differencing: as for `Release.write`; every step is audited and recorded.
         on_step: called with the label of each step that is begun.
         asked: what `anonymize` is asked for: ``k``, ``protect``, ``max_suppressed``, ``method``, ...; the method
             chooses the zones of the first step.
@@ -91,7 +95,10 @@ def publish_series(
         raise ParameterError("A series needs the column of the time. Hint: --time COLUMN.")
     place = _opened(directory)
     sliced = read_slices(source, time=time, every=every, **reading)
-    return _Run(place, sliced, every, dict(asked or {}), formats, on_step).go(zones_of)
+    writing = {"formats": formats}
+    if ledger is not None:
+        writing |= {"ledger": ledger, "accept_differencing": accept_differencing}
+    return _Run(place, sliced, every, dict(asked or {}), writing, on_step).go(zones_of)
 
 
 def _opened(directory: str | PathLike[str]) -> Path:
@@ -123,7 +130,7 @@ class _Run:
     sliced: SlicedFlows
     every: str
     asked: dict[str, Any]
-    formats: Any
+    writing: dict[str, Any]
     on_step: Callable[[str], None] | None
 
     def go(self, zones_of: Any) -> Series:
@@ -144,7 +151,8 @@ class _Run:
             if release is None:
                 continue
             self._refuse_other_promise(done, release.parameters)
-            publish(release, self.place / label, formats=self.formats)
+            write = publish_recorded if "ledger" in self.writing else publish
+            write(release, self.place / label, **self.writing)
             log.info("Published %s", label)
             done, published = sorted([*done, label]), [*published, label]
             frozen = frozen or self._keep(FrozenMap.of(self.place / label))

@@ -271,6 +271,7 @@ def _make_omx(path: Path, tables: Tables, codes: Any, row: Any, column: Any, ver
     with h5py.File(path, "w", libver=("earliest", "v108")) as file:
         file.attrs.create("OMX_VERSION", np.bytes_("0.2"))
         file.attrs.create("SHAPE", np.array([n, n], dtype=np.int32))
+        file.attrs.create("ZERO_MEANS", np.bytes_("not published: none, or too few"))
         file.attrs.create("WRITTEN_BY", np.bytes_(f"flowveil with HDF5 {version}"))
         data, lookup = file.create_group("data"), file.create_group("lookup")
         form = {"chunks": (min(n, _OMX_PIECE),) * 2, "compression": "gzip", "compression_opts": 1, "shuffle": True}
@@ -331,6 +332,7 @@ def _same_attributes(found: Any, n: int, version: str) -> bool:
     root: dict[str, Any] = {
         "OMX_VERSION": np.bytes_("0.2"),
         "SHAPE": np.array([n, n], dtype=np.int32),
+        "ZERO_MEANS": np.bytes_("not published: none, or too few"),
         "WRITTEN_BY": np.bytes_(f"flowveil with HDF5 {version}"),
     }
     if any(values for path, values in found.items() if path != "/") or set(found["/"]) != set(root):

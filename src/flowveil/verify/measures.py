@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from flowveil.verify.claims import TOLERANCE, Claims
+from flowveil.verify.claims import TOLERANCE, Claims, mean_population
 from flowveil.verify.database import Database, literal
 from flowveil.verify.losses import Counted, Recounted, combined, recounted
 from flowveil.verify.units import COUNTED_ONCE, UNITS
@@ -172,8 +170,8 @@ def _check_losses(
     if secret or lost["trips"]:
         # Sums over all slices, from which those of single slices would follow.
         allowed |= REVEAL_TERMS
-    mean = 0.0 if flows.weight is None else float(np.sum(flows.weight)) / float(np.sum(flows.trips))
-    size_k = {"trips": claims.k, "weight": claims.threshold("population") or claims.k * mean}
+    mean = 0.0 if flows.weight is None else mean_population(flows.weight, flows.trips, claims.k)
+    size_k = {"trips": claims.k, "weight": claims.threshold("population") or mean}
     overall = {
         basis: combined(
             counted, basis, [(s, of_slice[s][basis]) for s in measured], lost=lost[basis], size_k=size_k[basis]

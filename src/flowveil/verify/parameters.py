@@ -16,6 +16,8 @@ from flowveil.slices import SlicedFlows
 _PATH = "(a path; not published)"
 #: What changes the trips that are counted, or when: left out or put in, it misleads.
 _ALWAYS = ("time_format", "timezone", "during")
+#: What subtraction finds that has to be confirmed: inside a release, and against the earlier ones of a ledger.
+_REVEALING = ("short", "groups", "unchecked")
 
 
 def check_reading(report: Mapping[str, Any], flows: Flows | SlicedFlows) -> Iterator[str]:
@@ -61,7 +63,7 @@ def _confirmed(report: Mapping[str, Any], flows: Flows | SlicedFlows) -> list[st
     needed = {
         "yes-k-below-3": said.get("k") is not None and said["k"] < 3,
         "population-only": said.get("protect") == ["population"] and whole.people is not None,
-        "accept-differencing": bool(found.get("short") or found.get("unchecked")),
+        "accept-differencing": any(of.get(n) for of in (found, said.get("ledger", {})) for n in _REVEALING),
     }
     return [name for name, is_needed in needed.items() if is_needed]
 

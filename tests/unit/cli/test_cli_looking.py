@@ -84,3 +84,6 @@ def test_a_picture_needs_the_published_folder_only(trips_csv, tmp_path):
         assert run("picture", tmp_path / "out", "--show", show, "--out", tmp_path / f"{show}.svg") == 0
         assert (tmp_path / f"{show}.svg").is_file()
     assert run("picture", tmp_path, "--out", tmp_path / "map.svg") == 2
+    for place in ("48.85", "north,east", "-48.85,2.35"):
+        assert run("picture", tmp_path / "out", "--place", place, "--out", tmp_path / "map.svg") == 2
+    assert not (tmp_path / "map.svg").exists()

@@ -15,7 +15,7 @@ from flowveil.cli import main
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    flows = flowveil.read_trips(trip_table(), resolution=8)
+    flows = flowveil.read_trips(trip_table(), resolution=8, weight="weight")
     return flowveil.anonymize(flows, "odkanon", k=5, protect="trips").write(tmp_path_factory.mktemp("r") / "r")
 
 

@@ -45,6 +45,21 @@ def test_the_published_folder_is_enough_and_bytes_are_stable(release, tmp_path):
         assert a.read_bytes() == b.read_bytes()
 
 
+def test_of_a_place_the_cells_of_all_sizes_that_hold_it_are_drawn(tmp_path):
+    release = flowveil.anonymize(city_flows(), "paircut", k=10, protect="trips")
+    zones = release.zones.to_pylist()
+    busiest = max(release.flows.to_pylist(), key=lambda row: row["trips"])["origin_zone"]
+    (place,) = [(z["lat"], z["lon"]) for z in zones if z["zone"] == busiest and z["role"] != "destination"]
+    point = shapely.Point(place[::-1])
+    holding = {z["zone"] for z in zones if z["role"] != "destination" and shapely.from_wkb(z["geometry"]).covers(point)}
+    used = holding & set(release.flows["origin_zone"].to_pylist())
+    assert len(used) > 1, "zones of several sizes hold it"
+    path = flowveil.picture(release, tmp_path / "map.svg", place=place)
+    assert f"{len(used)} origin zones" in path.read_text("utf-8")
+    with pytest.raises(ParameterError, match="No origin zone"):
+        flowveil.picture(release, tmp_path / "nowhere.svg", place=(0.0, 0.0))
+
+
 def test_a_total_is_not_added_to_its_slices(tmp_path):
     flows = read_slices(survey(), by="sex", time="t", every="1h", resolution=8)
     asked = {"k": 5, "method": "suppression", "accept_differencing": True}
@@ -156,3 +171,18 @@ def test_wide_lines_have_no_stripes(tmp_path):
     assert "stroke: #" in lines
     assert "opacity" not in lines
     assert "stroke-linecap: round" in lines
+
+
+def test_a_picture_names_its_guarantee_source_and_the_release_drawn_over_it(tmp_path):
+    release, other = (
+        flowveil.anonymize(city_flows(rows=1500), method=m, k=5, protect="trips") for m in ("twincut", "oigh")
+    )
+    folder = release.write(tmp_path / "release", title="Trips in the city", source="Counts of 2024")
+    text = flowveil.picture(folder, tmp_path / "a.svg", over=other, zoom=2).read_text(encoding="utf-8")
+    for said in ("Trips in the city", "k = 5 on trips. Source: Counts of 2024", "zones of another release", ">N<"):
+        assert said in text
+    west, south, east, north = 2.0, 48.0, 3.0, 49.0
+    flowveil.picture(folder, tmp_path / "b.svg", bbox=(west, south, east, north))
+    for wrong in ({"bbox": (east, south, west, north)}, {"zoom": 0.5}):
+        with pytest.raises(ParameterError):
+            flowveil.picture(folder, tmp_path / "c.svg", **wrong)

@@ -1,5 +1,6 @@
 /* Draws one map on its canvas. `world` is what all maps of a page share: model, state, scale, palette, view, cover. */
 
+import { drawLines, drawTowns } from "./context.mjs";
 import { bendOf, joined, pathOf } from "./geometry.mjs";
 import { ENDS, shapeAt, shownFlows } from "./model.mjs";
 
@@ -60,8 +61,10 @@ export function draw(world, map) {
     toUnits: () => c.setTransform(density * view.k, 0, 0, density * view.k, density * view.x, density * view.y),
     toPixels: () => c.setTransform(density, 0, 0, density, 0, 0),
   };
+  drawLines(world, map, view, pen);
   if (map.layer === "flows") drawFlows(world, map, view, pen);
   else drawZones(world, map, view, pen);
+  drawTowns(world, map, view, pen);
   drawScaleBar(world, map, view);
   if (canvas === document.activeElement && canvas.matches(":focus-visible")) {
     c.strokeStyle = world.palette.focus; c.lineWidth = 2; c.beginPath();
@@ -187,6 +190,12 @@ export const endsOnMap = (model, view, i) => {
   return [view.x + view.k * origin.x[o], view.y + view.k * origin.y[o], view.x + view.k * destination.x[d], view.y + view.k * destination.y[d]];
 };
 export const discOf = (share) => 2 + 15 * Math.sqrt(share);
+/* The largest flow is nine pixels wide where few are large; many of one size are thinner, or they would hide each other. */
+const widthsOf = (model, list, basis, most) => {
+  const together = list.reduce((sum, i) => sum + Math.max(model.flows[basis][i], 0) / most, 0);
+  const widest = 8.2 * Math.min(1, 4 / Math.sqrt(together || 1));
+  return (share) => 0.8 + widest * Math.max(share, 0) ** 0.8;
+};
 export const largestOf = (model, list, basis) => list.reduce((most, i) => Math.max(most, model.flows[basis][i]), 0) || 1;
 
 function curve(c, [x0, y0, x1, y1]) {
@@ -205,6 +214,7 @@ function drawFlows(world, map, view, pen) {
   const shown = (map.shown = shownFlows(model, state));
   const volume = model.flows[state.basis];
   const mostWithin = (map.mostWithin = largestOf(model, shown.within, state.basis)), mostBetween = largestOf(model, shown.between, state.basis);
+  const widthOf = widthsOf(model, shown.between, state.basis, mostBetween);
   for (const i of shown.within) {
     /* Inside one zone: a disc at its centre, with its own scale, because such flows dwarf the others. */
     const [x, y] = endsOnMap(model, view, i), chosen = i === state.flow || i === map.hoverFlow;
@@ -217,7 +227,7 @@ function drawFlows(world, map, view, pen) {
   for (const i of shown.between) {
     const ends = endsOnMap(model, view, i), share = volume[i] / mostBetween;
     c.globalAlpha = (0.25 + 0.65 * Math.sqrt(share)) * aside;
-    c.lineWidth = 0.8 + 8.2 * share ** 0.8;
+    c.lineWidth = widthOf(share);
     const gradient = c.createLinearGradient(...ends);
     gradient.addColorStop(0.1, palette.origin); gradient.addColorStop(0.9, palette.destination);
     c.strokeStyle = gradient;
@@ -226,7 +236,7 @@ function drawFlows(world, map, view, pen) {
   c.globalAlpha = 1;
   for (const i of new Set([map.hoverFlow, state.flow])) {
     if (i === null || i < 0 || model.within[i]) continue;
-    const ends = endsOnMap(model, view, i), width = 0.8 + 8.2 * (volume[i] / mostBetween) ** 0.8;
+    const ends = endsOnMap(model, view, i), width = widthOf(volume[i] / mostBetween);
     c.lineWidth = width + 3; c.strokeStyle = palette.ink; curve(c, ends);
     const gradient = c.createLinearGradient(...ends);
     gradient.addColorStop(0.1, palette.origin); gradient.addColorStop(0.9, palette.destination);

@@ -37,7 +37,7 @@ export function modelOf(data, shapes, n = data.views?.first ?? -1) {
   const within = flows.origin.map((o, i) => a.code[o] === d.code[flows.destination[i]] || Boolean(a.x && a.x[o] === d.x[flows.destination[i]] && a.y[o] === d.y[flows.destination[i]]));
   return {
     data, shapes, n, layers, flows, rank, within,
-    count: own.count, homogeneous: own.homogeneous, estimated: Boolean(own.estimated), missing: data.missing || MISSING,
+    count: own.count, homogeneous: own.homogeneous, estimated: Boolean(own.estimated), times: own.times || null, missing: data.missing || MISSING,
     boxes: Boolean(data.boxes) && !own.estimated,
   };
 }

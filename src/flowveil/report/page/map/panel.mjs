@@ -8,7 +8,10 @@ const MOST = 10;
 const WORD = { origin: "start", destination: "end" };
 
 export const make = (tag, words = "", kind = "") => { const e = document.createElement(tag); e.textContent = words; if (kind) e.className = kind; return e; };
-export const volumeText = (model, basis, v) => (model.estimated ? "about " : "") + (basis === "trips" ? exact(v) + " trips" : "weight " + exact(v));
+export const volumeText = (model, basis, v) => {
+  const about = (model.estimated ? "about " : "") + exact(v);
+  return basis === "trips" ? about + " trips" : "weight " + about;
+};
 
 /* A zone in lines, as a tooltip has them: name, code, volumes, size. */
 export function describe(model, state, name, zone) {
@@ -86,10 +89,10 @@ function tellZone({ model, state }, box, act) {
   const { end, zone } = state.selected, other = OTHER[end], layer = model.layers[end];
   const lines = describe(model, state, end, zone), named = lines[0] !== layer.code[zone];
   const head = make("p");
-  head.append(make("strong", (end === "origin" ? "Origin" : "Destination") + " zone " + (named ? lines[0] + " " : "")), make("code", layer.code[zone]), ": " + lines.slice(named ? 2 : 1).join("; ") + ".");
+  head.append(make("strong", (end === "origin" ? "Origin" : "Destination") + (model.estimated ? " area " : " zone ") + (named ? lines[0] + " " : "")), make("code", layer.code[zone]), ": " + lines.slice(named ? 2 : 1).join("; ") + ".");
   const partners = partnersOf(model, state.selected, state.basis), cells = layer.cells[zone];
   const held = holdsAll(model, state.selected) ? "" : ` The page holds ${exact(partners.length)} of its ${exact(cells)} cells, the largest.`;
-  let more = `Its trips ${end === "origin" ? "go to" : "come from"} ${exact(cells)} ${other} zone${cells === 1 ? "" : "s"}${model.estimated ? " (estimated)" : ""}; for all others: ${model.missing}.${held}`;
+  let more = `Its trips ${end === "origin" ? "go to" : "come from"} ${exact(cells)} ${other} ${model.estimated ? "area" : "zone"}${cells === 1 ? "" : "s"}${model.estimated ? " (estimated)" : ""}; for all others: ${model.missing}.${held}`;
   if (layer.lat[zone] !== null) more += ` Centre: ${layer.lat[zone].toFixed(4)}, ${layer.lon[zone].toFixed(4)}.`;
   box.append(head);
   if (partners.length) {
@@ -119,12 +122,12 @@ function tellFlow({ model, state }, box, act) {
     } else p.append(back.words + ".");
     box.append(p);
   }
-  if (model.data.times) box.append(strip(model, i));
+  if (model.times) box.append(strip(model, i));
 }
 
 /* When a pair is published: the darker, the more trips an hour. */
 function strip(model, i) {
-  const { times } = model.data, pieces = times.of[i] || [], place = make("figure", "", "strip"), day = make("div", "", "day");
+  const { times } = model, pieces = times.of[i] || [], place = make("figure", "", "strip"), day = make("div", "", "day");
   const whole = times.to - times.from, most = pieces.reduce((m, [from, to, trips]) => Math.max(m, trips / (to - from)), 0) || 1;
   const words = pieces.map(([, , trips, label]) => `${label}: ${exact(trips)} trips`);
   pieces.forEach(([from, to, trips], n) => {

@@ -43,7 +43,7 @@ export function mountViews(world, root, { signal, show }) {
     controls = { note: make("p", "", "soft view-note") };
     slices = world.data.slices || null;
     if (views.kind === "nested") {
-      controls.kind = select([["-1", views.own], ["0", views.list[0].title]], world.model.n, (v) => { show(+v); refresh(); });
+      controls.kind = select([["-1", views.own], ["0", views.titles[0]]], world.model.n, (v) => { show(+v); refresh(); });
       controls.kind.id = "view-kind";
       tools.append(field("Maps show", controls.kind));
       place.append(tools, controls.note);
@@ -78,7 +78,8 @@ export function mountViews(world, root, { signal, show }) {
       label.append(controls.when);
       const row = make("span", "", "row");
       row.append(controls.play, controls.slider);
-      const around = make("label", "", "time");
+      const around = make("div", "", "field time");
+      controls.slider.setAttribute("aria-label", "Time");
       around.append(label, row);
       tools.append(around);
     }
@@ -120,7 +121,7 @@ export function mountViews(world, root, { signal, show }) {
     if (!place || !world.data.views) return;
     const { views } = world.data, n = sliceShown();
     if (controls.kind) controls.kind.value = n === -1 ? "-1" : views.kind === "nested" ? String(n) : "slice";
-    if (!slices) { controls.note.textContent = n < 0 ? views.ownNote : views.list[n].note; return; }
+    if (!slices) { controls.note.textContent = n < 0 ? views.ownNote : views.notes[n]; return; }
     values = valuesAlong(slices, axis(), step());
     at = alongAxis(slices, key, values);
     const label = key.map(labelOf).join(", ");

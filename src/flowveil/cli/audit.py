@@ -1,0 +1,86 @@
+"""``flowveil audit``: what a reader can compute from published releases."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from flowveil.cli.options import PLACE, reading, reading_of
+from flowveil.cli.output import Output, with_output
+from flowveil.errors import ParameterError
+
+
+@click.command()
+@click.argument("folders", nargs=-1, required=True, type=PLACE, metavar="RELEASE...")
+@click.option("--against", type=PLACE, metavar="INPUT", help="The trips: say how much of what can be computed is true.")
+@click.option("--out", type=PLACE, metavar="FOLDER", help="Also write audit.json, audit.md and audit.html. Internal.")
+@click.option(
+    "--show-cells", is_flag=True, help="List the groups with their zones in --out and --json: for the holder."
+)
+@click.option(
+    "--fail-on",
+    multiple=True,
+    metavar="NAME=SHARE",
+    help="Exit 3 if homogeneity, dominance, linkage or membership is above a share (repeatable).",
+)
+@click.option("--shadows", type=int, default=0, help="Pairs of shadow releases a person for membership [0: left out].")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of samples.")
+@reading
+@with_output
+def audit(output: Output, folders: tuple[str, ...], **given: Any) -> None:
+    """Attack published releases as a reader would; exit 3 if a group below the guarantee is disclosed.
+
+    Several releases are subtracted from each other. Which trips each holds is stated by its --period: releases without
+    one are taken to be of the same trips.
+    """
+    from flowveil.api import audit_releases
+    from flowveil.output import write_folder
+    from flowveil.report.audit import audit_files, audit_lines
+
+    out, show_cells = given.pop("out"), given.pop("show_cells")
+    asked = {name: given.pop(name) for name in ("against", "shadows", "seed")}
+    limits = _limits(given.pop("fail_on"))
+    if out is not None:
+        _check_out(out, folders)
+    with output.working("Auditing"):
+        found = audit_releases(folders, fail_on=limits, **asked, **reading_of(given))
+    if out is not None:
+        write_folder(out, audit_files(found, show_cells=show_cells))
+    output.result(found.to_dict(show_cells=show_cells))
+    output.say(*audit_lines(found))
+    if out is not None:
+        output.say(f"Internal audit, NOT for publication: {Path(out) / 'audit.html'}")
+    for line in found.failures:
+        output.complain(line)
+    if found.failures:
+        sys.exit(3)
+
+
+def _check_out(out: str, folders: tuple[str, ...]) -> None:
+    """Refuse a release, what lies in one, and a folder that holds something else, before anything is computed."""
+    from flowveil.output import check_folder
+    from flowveil.report.audit import NAMES
+    from flowveil.report.internal import check_place
+
+    for folder in folders:
+        check_place(Path(out) / NAMES[0] if Path(out).is_dir() else out, release=folder)
+    check_folder(
+        out,
+        refuse=lambda found: (
+            None if {file.name for file in found.iterdir()} <= set(NAMES) else "holds something else than an audit"
+        ),
+    )
+
+
+def _limits(words: tuple[str, ...]) -> dict[str, float]:
+    limits = {}
+    for word in words:
+        name, _, share = word.partition("=")
+        try:
+            limits[name.strip()] = float(share)
+        except ValueError:
+            raise ParameterError(f"--fail-on takes NAME=SHARE, such as dominance=0.01; found '{word}'.") from None
+    return limits
