@@ -88,6 +88,7 @@ class Study:
         k: the k.
         n_hidden: segments that hold too little to be named and were left out, by attribute.
         time_limit: seconds that a run could take.
+        max_suppressed: share that a run could suppress.
     """
 
     rows: tuple[dict[str, Any], ...]
@@ -97,6 +98,7 @@ class Study:
     k: int
     n_hidden: dict[str, int]
     time_limit: float
+    max_suppressed: float = 0.1
 
 
 def run_study(
@@ -128,7 +130,8 @@ def run_study(
         progress: called with the share that is done.
 
     Returns:
-        The results; the folder has them as ``results.parquet``, ``results.csv``, ``tables.md`` and ``tables.tex``.
+        The results; the folder has them as ``results.parquet``, ``results.csv``, ``tables.md``, ``tables.tex`` and
+        ``study.html``.
 
     Raises:
         ParameterError: a name or number is not allowed.
@@ -161,7 +164,7 @@ def run_study(
     rows = [
         row for run, path in zip(grid, paths, strict=True) for row in _rows(run, json.loads(path.read_text("utf-8")))
     ]
-    study = Study(tuple(rows), flows.columns, tuple(own), units, k, hidden, time_limit)
+    study = Study(tuple(rows), flows.columns, tuple(own), units, k, hidden, time_limit, max_suppressed)
     write_study(study, folder)
     return study
 
