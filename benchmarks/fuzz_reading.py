@@ -160,7 +160,7 @@ def _number(value: Any) -> float:
         text = value.strip()
         if text.lower() in _MISSING:
             return math.nan
-        if not text.isascii():
+        if not text.isascii() or "_" in text:
             raise ValueError
         return float(text)
     return float(value)

@@ -134,7 +134,7 @@ def frontier(
         raise ParameterError(f"method must be one of {', '.join(sweeps)}; found {method!r}.")
     flows, _ = find_method(method).on_hierarchy(flows, hierarchy)
     guarantee = Guarantee.resolve(flows, k=k, protect=protect, k_population=k_population, l=l)
-    return sweeps[method](guarantee.prepare(flows), guarantee, objective=objective)
+    return sweeps[method](*guarantee.in_millionths(guarantee.prepare(flows)), objective=objective)
 
 
 def compare(
@@ -219,6 +219,7 @@ def picture(
     *,
     show: str = "origins",
     place: tuple[float, float] | None = None,
+    over: Publishable | str | PathLike[str] | None = None,
     **style: Any,
 ) -> Path:
     """Draw a map of a release into a PNG, SVG or PDF file; of slices, the sum of the finest, without totals.
@@ -228,18 +229,21 @@ def picture(
         path: the file; its suffix says the format.
         show: ``origins``, ``destinations``, ``both`` or ``flows``.
         place: latitude and longitude: draw only the cells whose origin zone holds it, of all sizes where zones nest.
-        **style: see `flowveil.report.pictures.draw`.
+        over: another release, or its folder, whose zones are drawn as outlines over the map.
+        **style: see `flowveil.report.pictures.draw`. The caption names the guarantee and the source, the title is the
+            release's own, unless others are given.
     """
+    from flowveil.report.html import promise
     from flowveil.report.pictures import cells_from, draw
     from flowveil.report.slices import overview, zones_in
 
     if isinstance(release, Publishable):
         release.check_publishable()
-        flows, zones = release.flows, release.zones
+        flows, zones, report = release.flows, release.zones, release.summary()
         columns, parameters = release.slice_columns, release.parameters
     else:
         folder = ReleaseFolder(named_path(release, what="the release"))
-        flows, zones = folder.flows, folder.zones
+        flows, zones, report = folder.flows, folder.zones, folder.report
         columns, parameters = folder.report.get("slice_columns") or (), folder.report["parameters"]
     if columns:
         # A total has the trips of its slices once more.
@@ -250,6 +254,14 @@ def picture(
     if place is not None:
         flows = cells_from(flows, zones, place)
         zones = zones_in(flows, zones)
+    about = report.get("about", {})
+    said = [promise(report), *([f"Source: {about['source']}"] if "source" in about else [])]
+    style = {"caption": ". ".join(said), **style}
+    if style.get("title") is None:
+        style["title"] = about.get("title")
+    if over is not None:
+        other = over if isinstance(over, Publishable) else ReleaseFolder(named_path(over, what="the other release"))
+        style["over"] = other.zones
     return draw(flows, zones, path, show=show, **style)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from flowveil.errors import ParameterError
 from flowveil.flows import Cells
-from flowveil.guarantee import ALL_UNITS, Guarantee
+from flowveil.guarantee import ALL_UNITS, UNITS, Guarantee
 
 #: A smaller k is refused: of two in a cell, each knows the other.
 SMALLEST_K = 3
@@ -49,6 +49,15 @@ def confirmed(guarantee: Guarantee, flows: Cells, *, allow_small_k: bool, popula
                 "confirm it with --population-only (population_only=True)."
             )
         needed.append(POPULATION_ONLY)
+    usual = UNITS["population"].threshold(flows, guarantee.k) if guarantee.population_is_given else 0.0
+    if (guarantee.population or 0.0) < usual:
+        # Said to whoever makes the release and never recorded: it reveals on which side of the number the mean lies.
+        warnings.warn(
+            f"Weak: the population's threshold (--k-population) is below {guarantee.k} times the mean weight of a "
+            f"trip: cells may hold fewer than {guarantee.k} trips.",
+            SmallKWarning,
+            stacklevel=4,
+        )
     weak = weakness(guarantee.claimed_k)
     if weak:
         warnings.warn(weak, SmallKWarning, stacklevel=4)

@@ -22,6 +22,20 @@ from flowveil.times import Times
 #: A dense table of counts is used up to this many entries for each row that is counted into it. Below, one
 #: `bincount` is cheaper than a sort; above, clearing and scanning the table costs more than it saves.
 DENSE_ENTRIES_PER_ROW = 4
+#: Weights are counted as whole millionths.
+MILLION = 1_000_000
+#: The largest total weight: just below 2**53 millionths. The earth has fewer inhabitants.
+MOST_WEIGHT = 2**33
+#: By how much, as a share of their sum, weights may change when they are rounded to millionths.
+ROUNDING_ALLOWED = 1e-6
+WEIGHTS_TOO_LARGE = (
+    f"The weights are too large: they are counted in millionths, up to a total of {MOST_WEIGHT:,}. "
+    "Hint: scale them, for example from persons to thousands."
+)
+WEIGHTS_TOO_FINE = (
+    "The weights are too fine: they are counted in millionths, and rounding to that would change their sum or leave "
+    "nothing of some. Hint: scale them, for example to a mean of 1."
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -128,8 +142,9 @@ class Cells:
     Attributes:
         origin, destination: int32; numbers of the two ends (tiles, zones of a cut, or nodes).
         trips: int64, at least 1.
-        weight: float64, or None where the input has no weights. In `Flows` and all that is merged from them,
-            sums of weights are exact (see `exact_weights`).
+        weight: None where the input has no weights; else float64, each the double nearest to a whole number of
+            millionths (see `whole_weights`), and merging adds up the millionths. While a method decides, int64: the
+            millionths themselves (see `Guarantee.in_millionths`).
         people: distinct people of each row, or None where the input has no persons.
         tiles: distinct tiles in which the trips of each row begin and end, or None unless asked for (`Flows.located`).
     """
@@ -137,7 +152,7 @@ class Cells:
     origin: Ints
     destination: Ints
     trips: NDArray[np.int64]
-    weight: Floats | None = None
+    weight: NDArray[Any] | None = None
     people: People | None = None
     tiles: Tiles | None = None
 
@@ -151,6 +166,17 @@ class Cells:
         if self.weight is None:
             raise DataError("The input has no weights, so nothing can be counted by weight.")
         return self.weight
+
+    def total(self, basis: str) -> float:
+        """The sum of all trips or weights, exact."""
+        if basis == "trips" or self.in_millionths:
+            return float(np.sum(self.volume(basis)))
+        return float(np.sum(millionths(self.volume(basis))) / MILLION)
+
+    @property
+    def in_millionths(self) -> bool:
+        """Whether weights are whole millionths, as methods count them."""
+        return self.weight is not None and self.weight.dtype == np.int64
 
     def n_people(self) -> NDArray[np.int64] | None:
         """Distinct people of each row, or None where the input has no persons."""
@@ -214,7 +240,9 @@ class Cells:
             The new table, sorted by origin then destination, and the new row of every old one.
         """
         group = group_pairs(origin, destination, n_origins, n_destinations)
-        weight = None if self.weight is None else group.sum(self.weight)
+        weight = self.weight
+        if weight is not None:
+            weight = group.sum(weight) if self.in_millionths else group.sum(millionths(weight)) / MILLION
         people = None if self.people is None else self.people.merge(group.row)
         tiles = None if self.tiles is None else self.tiles.merge(group.row)
         cells = Cells(group.origin, group.destination, group.sum(self.trips), weight, people, tiles)
@@ -249,19 +277,31 @@ class Groups:
         return total.astype(values.dtype)
 
 
-def exact_weights(weight: Floats) -> Floats:
-    """Round weights to multiples of a power of two so that their sums are exact in any order.
+def millionths(weight: NDArray[Any]) -> NDArray[np.int64]:
+    """Weights as whole millionths: exactly those they were made from, up to a total of `MOST_WEIGHT`."""
+    whole: NDArray[np.int64] = np.rint(weight * MILLION).astype(np.int64)
+    return whole
 
-    The unit is so small that the total has 52 binary digits: the error is far below what a double can resolve of the
-    total. Without this, the same cell would weigh a different last digit along different merges, and a cell that just
-    reaches its threshold in one place would just miss it in another.
+
+def whole_weights(weight: NDArray[Any]) -> Floats:
+    """Weights as the doubles nearest to whole millionths.
+
+    Sums of whole numbers are the same in any order: without this, a cell would weigh a different last digit along
+    different merges, and one that just reaches its threshold in one place would just miss it in another. Up to
+    `MOST_WEIGHT` all sums are below 2**53 millionths, exact as doubles too, and every millionth has a double of its
+    own: comparing two weights compares their millionths.
+
+    Raises:
+        DataError: the weights are so large that this does not hold, or so small that millionths are too coarse.
     """
+    weight = np.asarray(weight, dtype=np.float64)
     total = float(np.sum(weight))
-    if total == 0:
-        return weight
-    # A unit below the smallest normal number would not divide evenly.
-    exponent = max(int(np.ceil(np.log2(total))) - 52, -1000)
-    rounded = np.ldexp(np.rint(np.ldexp(weight, -exponent)), exponent)
+    if total > MOST_WEIGHT:
+        raise DataError(WEIGHTS_TOO_LARGE)
+    whole = millionths(weight)
+    rounded = whole / MILLION
+    if np.any((whole == 0) & (weight > 0)) or float(np.sum(np.abs(weight - rounded))) > ROUNDING_ALLOWED * total:
+        raise DataError(WEIGHTS_TOO_FINE)
     rounded.flags.writeable = False
     return rounded
 
@@ -434,8 +474,8 @@ class Flows(Cells):
             raise DataError("A flow has fewer than one trip; leave such rows out.")
         if self.weight is not None and n and not (np.isfinite(self.weight).all() and self.weight.min() >= 0):
             raise DataError("A flow has a negative or infinite weight.")
-        if self.weight is not None:
-            object.__setattr__(self, "weight", exact_weights(self.weight))
+        if self.weight is not None and not self.in_millionths:
+            object.__setattr__(self, "weight", whole_weights(self.weight))
         step_o, step_d = np.diff(self.origin), np.diff(self.destination)
         later: NDArray[np.bool_] = step_d > 0
         if self.time is not None and self.times is not None:
@@ -477,7 +517,7 @@ class Flows(Cells):
         d = np.asarray(destination, dtype=np.int32)
         t = np.ones(len(o), np.int64) if trips is None else np.asarray(trips, dtype=np.int64)
         # Rounded before they are added up, so that the order of the rows leaves no trace.
-        weights = None if weight is None else exact_weights(np.asarray(weight, dtype=np.float64))
+        weights = None if weight is None else whole_weights(np.asarray(weight, dtype=np.float64))
         rows = Cells(o, d, t, weights)
         merged = rows.merge(o, d, origins.n_tiles, destinations.n_tiles)
         cells, people = merged.cells, None

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, ParameterError, did_you_mean
-from flowveil.flows import Cells, Flows
+from flowveil.flows import MILLION, Cells, Flows, millionths
 
 Values = NDArray[Any]
 
@@ -87,7 +87,9 @@ def _k(_: Cells, k: int) -> int:
 
 
 def _k_mean_weights(flows: Cells, k: int) -> float:
-    return k * float(np.sum(flows.volume("weight"))) / float(np.sum(flows.trips))
+    """In whole millionths, rounded up: where all weights are alike, k trips reach it to the last digit."""
+    total = int(np.sum(millionths(flows.volume("weight"))))
+    return -(-k * total // int(np.sum(flows.trips))) / MILLION
 
 
 def _all_but_one_mean_weight(least: float, k: int) -> float:
@@ -280,6 +282,19 @@ class Guarantee:
         Tiles are carried through merges only where locations are protected, because they cost as much as people do.
         """
         return flows if self.locations is None else flows.located()
+
+    def in_millionths(self, flows: Flows) -> tuple[Flows, Guarantee]:
+        """The flows and this guarantee with weights as whole millionths (int64), as methods count them.
+
+        Methods add up in many orders, and sums of whole numbers are exact in all of them. The same where the population
+        is not protected: then weights decide nothing.
+        """
+        if self.population is None or flows.weight is None or flows.in_millionths:
+            return flows, self
+        least = math.ceil(self.population * MILLION)
+        # The fewest millionths whose double reaches the threshold: the product above may be off by a little.
+        least = next(m for m in (least - 1, least, least + 1) if m / MILLION >= self.population)
+        return replace(flows, weight=millionths(flows.weight)), replace(self, population=least)
 
     def safe(self, cells: Cells) -> NDArray[np.bool_]:
         """Which cells reach every threshold, by what is counted in them.

@@ -163,7 +163,7 @@ def test_sides_are_those_of_the_published_boxes(problem):
 def test_options_out_of_range_are_refused(options, wrong):
     table = {"o_lat": [48.0], "o_lon": [2.0], "d_lat": [48.1], "d_lon": [2.1]}
     with pytest.raises(ParameterError, match=wrong):
-        anonymize(read_trips(pa.table(table), resolution=8), "curvecut", k=2, **options)
+        anonymize(read_trips(pa.table(table), resolution=8), "curvecut", k=3, **options)
 
 
 @pytest.mark.real

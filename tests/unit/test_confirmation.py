@@ -68,7 +68,7 @@ def test_what_hides_too_few_is_refused_until_it_is_confirmed(tmp_path: Path, tri
     assert report["parameters"]["confirmed"] == [flag[2:]]
     assert flag in report["command"]
     assert run("verify", tmp_path / "r", "--against", trips_csv) == 0, capsys.readouterr().err
-    edit_report(tmp_path / "r", lambda report: report["parameters"].update(confirmed=[]))
+    edit_report(tmp_path / "r", lambda report: report["parameters"].pop("confirmed"))
     assert run("verify", tmp_path / "r", "--against", trips_csv) == 3
     assert "confirmed" in capsys.readouterr().err
 
@@ -81,6 +81,13 @@ def test_a_k_below_five_is_warned_of(flows):
         flowveil.anonymize(flows, k=2)
     with pytest.raises(flowveil.ParameterError, match="population_only"):
         flowveil.anonymize(flows, protect="population")
+
+
+def test_a_given_population_below_k_mean_weights_is_warned_of_and_not_recorded(flows):
+    asked = {"k": 5, "protect": ["people", "population"]}
+    with pytest.warns(SmallKWarning, match="fewer than 5 trips"):
+        release = flowveil.anonymize(flows, k_population=0.001, **asked)
+    assert release.parameters["confirmed"] == []
 
 
 def test_a_confirmation_nobody_needed_is_not_published(flows):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -11,10 +12,10 @@ from hypothesis import strategies as st
 
 from flowveil import flows as flows_module
 from flowveil.errors import DataError
-from flowveil.flows import Flows, exact_weights
+from flowveil.flows import MILLION, MOST_WEIGHT, Flows, millionths, whole_weights
 from flowveil.hierarchy import Hierarchy
 from reference.trees import persons_by_flow
-from samples.strategies import flow_tables
+from samples.strategies import flow_tables, generators
 
 TREE, _ = Hierarchy.from_parents([-1, 0, 0, 0], np.array(["root", "a", "b", "c"]))
 
@@ -49,14 +50,34 @@ def test_merge_equals_a_dictionary(dense, flows, data):
         assert merged.row[f] == (pairs.index(pair) if min(pair) >= 0 else -1)
 
 
-@given(st.lists(st.floats(0, 1e9), min_size=1, max_size=50), st.randoms())
-def test_weights_add_up_to_the_same_in_any_order(weights, random):
-    exact = exact_weights(np.array(weights))
-    shuffled = exact.tolist()
-    random.shuffle(shuffled)
-    assert sum(shuffled) == sum(exact.tolist()) == exact.sum()
-    assert np.all(np.abs(exact - weights) <= max(sum(weights) * 2.0**-51, 2.0**-1000))
-    assert np.array_equal(exact_weights(exact), exact)
+@settings(max_examples=50, deadline=None)
+@given(generators, st.integers(1, 50))
+def test_weights_add_up_to_the_same_in_any_order(rng, n):
+    """The sum of any order is the double nearest to the decimal: what Python reads from its text."""
+    whole = rng.integers(1, 10**13, n)
+    expected = float(Decimal(int(whole.sum())) / MILLION)
+    for order in (whole.tolist(), rng.permutation(whole).tolist()):
+        weight = whole_weights(np.array([float(Decimal(m) / MILLION) for m in order]))
+        flows = Flows.from_pairs(
+            np.arange(len(order)) % 3, np.zeros(len(order)), origins=TREE, destinations=TREE, weight=weight
+        )
+        one = np.zeros(len(flows), np.int32)
+        assert flows.merge(one, one, 1, 1).cells.weight.tolist() == [expected] == [flows.total("weight")]
+
+
+@given(st.integers(0, MOST_WEIGHT * MILLION - 1))
+def test_every_millionth_has_a_double_of_its_own(whole):
+    one, next_one = np.array([whole, whole + 1]) / MILLION
+    assert one < next_one
+    assert millionths(np.array([one, next_one])).tolist() == [whole, whole + 1]
+
+
+@pytest.mark.parametrize(
+    ("weight", "why"), [([2.0**32, 2.0**32, 1], "too large"), ([1, 1e-7], "too fine"), ([0.0000014] * 3, "too fine")]
+)
+def test_weights_that_millionths_cannot_count_are_refused(weight, why):
+    with pytest.raises(DataError, match=why):
+        Flows.from_pairs([0, 1, 2][: len(weight)], [0] * len(weight), origins=TREE, destinations=TREE, weight=weight)
 
 
 def test_rows_of_the_same_pair_are_added_up_whatever_their_order():

@@ -32,6 +32,10 @@ from flowveil.audit.components import confined_components
 from flowveil.audit.ground import Ground, Nodes, ground_of
 from flowveil.audit.periods import disjoint, incomparable, inside, layers, matching, parts_of
 from flowveil.audit.published import PublishedMatrix, PublishedRelease
+from flowveil.flows import MILLION
+
+#: Matrices of the same trips that are solved together: the sets of their cells that overlap double with each.
+MOST_LAYERS = 4
 
 
 @dataclass(frozen=True)
@@ -262,10 +266,11 @@ class _Work:
         for s, matrix in enumerate(matrices):
             if below is None or matrix.weight is None:
                 return
-            np.add.at(sums[s], blocks.block_of_cell[s], matrix.weight)
+            # Millionths, whose sums are exact: equal sums leave nothing.
+            np.add.at(sums[s], blocks.block_of_cell[s], np.rint(matrix.weight * MILLION))
         for s in (0, 1):
             whole = (blocks.pairs[1 - s] == blocks.published[1 - s]) & ~blocks.rest[1 - s]
-            left, trips = sums[1 - s] - sums[s], blocks.shown[1 - s] - blocks.shown[s]
+            left, trips = (sums[1 - s] - sums[s]) / MILLION, blocks.shown[1 - s] - blocks.shown[s]
             short = whole & blocks.sides[1 - s].exact & (trips > 0) & (left > 0) & (left < below)
             for b in np.flatnonzero(short).tolist():
                 origin, destination = self._codes[int(blocks.origin[b])], self._codes[int(blocks.destination[b])]
@@ -318,6 +323,9 @@ class _Work:
             totals = [(i, m) for i in places for m in self.releases[i].matrices if not any(m.key)]
             nested = any(not self.releases[i].homogeneous for i, _ in totals)
             if len(totals) < 2 or (len(totals) == 2 and not nested) or (newest is not None and newest not in places):
+                continue
+            if len(totals) > MOST_LAYERS:
+                self.unchecked.append((tuple(places), f"more than {MOST_LAYERS} are of the same trips: only in pairs"))
                 continue
             if find_spec("scipy") is None:
                 self.unchecked.append((tuple(places), "scipy is not installed (pip install 'flowveil[audit]')"))

@@ -20,16 +20,27 @@ from flowveil.errors import ParameterError
 @click.option("--lines", type=int, default=200, show_default=True, help="How many of the largest flows to draw.")
 @click.option("--width", type=float, help="Width in inches.")
 @click.option("--dpi", type=int, default=200, show_default=True, help="Dots per inch of a PNG.")
-@click.option("--title", help="Text above the map.")
+@click.option("--title", help="Text above the map [default: the title of the release].")
+@click.option("--bbox", metavar="W,S,E,N", help="What to show, in degrees [default: what holds nearly all trips].")
+@click.option("--zoom", type=float, default=1.0, show_default=True, help="How many times nearer, around the middle.")
+@click.option("--over", type=PLACE, metavar="DIR", help="Another release, whose zones are outlined over the map.")
 @with_output
 def picture(output: Output, directory: str, out: str, **style: Any) -> None:
     """Draw a map of the release in DIR for a paper; the published files are all it needs."""
     from flowveil.api import picture as draw
 
-    place = style.pop("place")
+    place, bbox = style.pop("place"), style.pop("bbox")
+    style["bbox"] = None if bbox is None else _numbers(bbox)
     path = draw(directory, out, place=None if place is None else _degrees(place), **style)
     output.result({"picture": str(path)})
     output.say(f"Picture: {path}")
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ParameterError(f"--bbox must be four numbers, comma-separated; found '{text}'.") from None
 
 
 def _degrees(text: str) -> tuple[float, float]:

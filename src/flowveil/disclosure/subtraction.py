@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import HierarchyError
-from flowveil.flows import Cells, Flows, group_pairs
+from flowveil.flows import MILLION, Cells, Flows, group_pairs, millionths
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.release.release import Release
 from flowveil.release.zones import NodeZones, Zones
@@ -410,8 +410,9 @@ class _Records:
         if guarantee.trips is not None:
             short |= (difference > 0) & (difference < guarantee.trips)
         if guarantee.population is not None:
-            weight = _sum(counted, coarse.input.volume("weight"), n) - _sum(covered, self.rows.volume("weight"), n)
-            short |= (difference > 0) & (weight < guarantee.population)
+            ours, theirs = millionths(coarse.input.volume("weight")), millionths(self.rows.volume("weight"))
+            weight = _sum(counted, ours, n) - _sum(covered, theirs, n)
+            short |= (difference > 0) & (weight / MILLION < guarantee.population)
         return short
 
 

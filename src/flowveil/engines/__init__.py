@@ -92,7 +92,7 @@ def read_trips(
         person: column that says who travelled; usual names are recognised, an empty text means none.
         weight: column with the weight of a row: of its one trip, or of all its trips where there is a trips
             column. Never guessed: columns that may hold one are named in ``intake.notes``, unless an empty text
-            says that there is none. Weights are summed in steps of 2**-20.
+            says that there is none. Weights are summed in millionths.
         trips: column that says how many trips a row stands for; without it a row is one trip. Never guessed, like the
             weight.
         time: column of the time, together with ``during``.

@@ -24,15 +24,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, ParameterError
-from flowveil.flows import Flows, Intake, People
+from flowveil.flows import MILLION, Flows, Intake, People
 from flowveil.reading import Reading
 from flowveil.reading.candidates import hints
 from flowveil.reading.columns import ColumnMap, complete
 from flowveil.reading.database import fetch_table, in_own_words, open_database
 from flowveil.reading.persons import Nobody, folded, person_sql, placeholder_sql
-from flowveil.reading.screening import WEIGHT_UNITS, Batch, Kept, Screening
+from flowveil.reading.screening import Batch, Kept, Screening
 from flowveil.reading.slicing import attribute_sql, label_sql
-from flowveil.reading.sql import MISSING_PATTERN
+from flowveil.reading.sql import MISSING_PATTERN, number_sql
 from flowveil.reading.tables import Opening, Table, open_table
 from flowveil.reading.tiling import NO_TILE, UNREADABLE_TILE, H3Tiling, MapTiling, Tiling, tiling_of
 from flowveil.reading.times import MICROSECONDS, TimeForm, decide
@@ -222,7 +222,7 @@ class _Query:
             tiles=None if tiles is None else (tiles[0], tiles[1]),
             trips=_numpy(batch, "trips") if self.used.trips else None,
             weight=_numpy(batch, "weight") if self.used.weight else None,
-            unknown_codes=self._unknown_codes(columns, tiles or []),
+            unknown_codes={} if tiles is None else self._unknown_codes(columns, tiles),
             texts=texts,
             commas=commas,
             no_attribute=self._no_attribute(batch) if self.used.by else None,
@@ -286,14 +286,14 @@ def _plain(kind: str) -> str:
 
 
 def _number_sql(column: str, kind: str) -> str:
-    cast = f"TRY_CAST(CAST({column} AS VARCHAR) AS DOUBLE)" if _TEXT_TYPE.match(kind) else f"CAST({column} AS DOUBLE)"
+    cast = number_sql(f"CAST({column} AS VARCHAR)") if _TEXT_TYPE.match(kind) else f"CAST({column} AS DOUBLE)"
     return f"coalesce({cast}, CAST('nan' AS DOUBLE))"
 
 
 def _trouble_sql(column: str) -> str:
     text = f"CAST({column} AS VARCHAR)"
     return (
-        f"CASE WHEN {column} IS NULL OR TRY_CAST({text} AS DOUBLE) IS NOT NULL THEN 0 "
+        f"CASE WHEN {column} IS NULL OR ({number_sql(text)}) IS NOT NULL THEN 0 "
         f"WHEN regexp_full_match(lower(trim({text})), {MISSING_PATTERN}) THEN 0 "
         f"WHEN regexp_full_match(trim({text}), '[+-]?[0-9]+,[0-9]+') THEN 2 ELSE 1 END"
     )
@@ -434,7 +434,7 @@ class _Staged:
         origin = np.searchsorted(origins, ends[0]).astype(np.int32)
         destination = np.searchsorted(destinations, ends[1]).astype(np.int32)
         trips = grouped.column("trips").to_numpy()
-        weight = grouped.column("weight").to_numpy() / WEIGHT_UNITS if self._has_weight else None
+        weight = grouped.column("weight").to_numpy() / MILLION if self._has_weight else None
         people: People | None = None
         if self._has_person:
             number = np.repeat(np.arange(len(keys)), np.diff(start))

@@ -218,7 +218,7 @@ def _weighed(
         return [options]
     guarantee = Guarantee.resolve(flows, k=k, protect=protect)
     try:
-        own = usual_time_weight(guarantee.prepare(flows), guarantee, max_suppressed)
+        own = usual_time_weight(*guarantee.in_millionths(guarantee.prepare(flows)), max_suppressed)
     except InfeasibleError:
         return [options]
     return [{**options, "time_weight": own * factor} for factor in WEIGHTS]
@@ -254,7 +254,7 @@ def _points(flows: Flows, *, k: int, protect: Sequence[str], hierarchy: str | No
 
     flows, _ = find_method("twincut").on_hierarchy(flows, hierarchy)
     guarantee = Guarantee.resolve(flows, k=k, protect=protect)
-    return rounded_points(frontier(guarantee.prepare(flows), guarantee, objective="error"))
+    return rounded_points(frontier(*guarantee.in_millionths(guarantee.prepare(flows)), objective="error"))
 
 
 def _result(flows: Flows, asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from flowveil.errors import InfeasibleError, OutputError, ParameterError
 from flowveil.experiments.attempts import FAILED, INFEASIBLE, attempt, check_runs, listed, methods_of, on_tree, warm_up
 from flowveil.experiments.study_tables import write_study
 from flowveil.flows import Flows
+from flowveil.guarantee import UNITS
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods import METHODS, Method
 from flowveil.output import real_place, try_place, write_files
@@ -87,6 +88,7 @@ class Study:
         k: the k.
         n_hidden: segments that hold too little to be named and were left out, by attribute.
         time_limit: seconds that a run could take.
+        max_suppressed: share that a run could suppress.
     """
 
     rows: tuple[dict[str, Any], ...]
@@ -96,6 +98,7 @@ class Study:
     k: int
     n_hidden: dict[str, int]
     time_limit: float
+    max_suppressed: float = 0.1
 
 
 def run_study(
@@ -127,7 +130,8 @@ def run_study(
         progress: called with the share that is done.
 
     Returns:
-        The results; the folder has them as ``results.parquet``, ``results.csv``, ``tables.md`` and ``tables.tex``.
+        The results; the folder has them as ``results.parquet``, ``results.csv``, ``tables.md``, ``tables.tex`` and
+        ``study.html``.
 
     Raises:
         ParameterError: a name or number is not allowed.
@@ -160,7 +164,7 @@ def run_study(
     rows = [
         row for run, path in zip(grid, paths, strict=True) for row in _rows(run, json.loads(path.read_text("utf-8")))
     ]
-    study = Study(tuple(rows), flows.columns, tuple(own), units, k, hidden, time_limit)
+    study = Study(tuple(rows), flows.columns, tuple(own), units, k, hidden, time_limit, max_suppressed)
     write_study(study, folder)
     return study
 
@@ -378,8 +382,7 @@ def _asked(shared: _Shared, run: Run) -> tuple[Flows, dict[str, Any]]:
     asked |= on_tree(method, shared.hierarchy)
     if "population" in run.protect:
         # One threshold for all segments, so that they can be compared: k times the mean weight of everybody's trips.
-        mean = float(np.sum(flows.whole.volume("weight"))) / float(np.sum(flows.whole.trips))
-        asked["k_population"] = k * mean
+        asked["k_population"] = UNITS["population"].threshold(flows.whole, k)
     return segment_flows(flows, run.by, run.segment), asked
 
 

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet
 
-from flowveil.experiments.tables import Sheet, latex, markdown
+from flowveil.experiments.tables import Sheet, latex, markdown, text_of
 from flowveil.guarantee import UNITS
 from flowveil.output import Content, write_files
 from flowveil.publish.spreadsheets import write_csv
+from flowveil.report.joint import Outcome
+from flowveil.report.study import render_study
 
 if TYPE_CHECKING:
     from flowveil.experiments.study import Study
@@ -32,7 +34,7 @@ _NAMES = {
 
 
 def write_study(study: Study, folder: Path) -> None:
-    """Write results.parquet, results.csv, tables.md and tables.tex.
+    """Write results.parquet, results.csv, tables.md, tables.tex and study.html.
 
     Raises:
         OutputError: a file cannot be written.
@@ -44,6 +46,7 @@ def write_study(study: Study, folder: Path) -> None:
         "results.csv": lambda path: write_csv(_flat(tidy), path),
         "tables.md": to_markdown(sheets, study),
         "tables.tex": to_latex(sheets, study),
+        "study.html": to_page(sheets, study),
     }
     write_files({folder / name: part for name, part in content.items()})
 
@@ -196,6 +199,24 @@ def to_latex(sheets: Sequence[Sheet], study: Study) -> str:
     """All tables as LaTeX, numbered the same way."""
     lines = [*(f"% {note}" for note in _notes(study)), r"\setcounter{table}{2}"]
     return "\n".join([*lines, *(latex(sheet.without_repeats()) for sheet in sheets)])
+
+
+def to_page(sheets: Sequence[Sheet], study: Study) -> str:
+    """Error against what is published, on the whole data set, then all tables, as one page."""
+    groups: dict[str, list[Outcome]] = {}
+    for row in study.rows:
+        share, error = row.get("suppressed_share"), row.get("mean_generalization_error")
+        if row["by"] is None and row["basis"] == "trips" and share is not None and error:
+            title = f"k = {study.k}, protecting {_protected(row['protect'])}"
+            place = study.methods.index(row["method"])
+            groups.setdefault(title, []).append(Outcome(_method(row["method"]), place, 1 - float(share), float(error)))
+    tables = []
+    for sheet in sheets:
+        right = [sheet.is_right(i) for i in range(len(sheet.head))]
+        rows = [[text_of(value) for value in row] for row in sheet.without_repeats().rows]
+        tables.append((sheet.title, sheet.head, rows, right))
+    lead = f"{len(study.methods)} methods, k = {study.k}; segments by {', '.join(study.by) or 'nothing'}."
+    return render_study(groups, tables, notes=list(_notes(study)), lead=lead, max_suppressed=study.max_suppressed)
 
 
 def _notes(study: Study) -> Iterator[str]:

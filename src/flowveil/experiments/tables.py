@@ -95,6 +95,11 @@ def _thinned(rows: tuple[tuple[Any, ...], ...]) -> Iterator[tuple[Any, ...]]:
         before = row
 
 
+def text_of(value: Any) -> str:
+    """A value as a page shows it."""
+    return _text(value, " ×10^{}")
+
+
 def _text(value: Any, power: str) -> str:
     if isinstance(value, str):
         return value

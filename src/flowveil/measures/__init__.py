@@ -88,7 +88,7 @@ def combine(
         slices = Slices(
             releases=releases,
             own=[own[basis] for own in exact],
-            lost=np.array([float(np.sum(part.volume(basis))) for part in absent]),
+            lost=np.array([part.total(basis) for part in absent]),
             class_size=guarantee.class_size(basis, whole),
             basis=basis,
         )

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from flowveil.flows import Flows
+from flowveil.flows import Flows, millionths
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats
 from flowveil.measures.measure import Measure, Subject
@@ -68,7 +68,8 @@ MEASURES = (
         compute=lambda subject: subject.share(_floor),
         combine=None,
         digits=3,
-        reveals=frozenset({"suppressed", "inside"}),
+        # It counts tiles that were seen, and is the error itself where no method could do better.
+        reveals=frozenset({"suppressed", "inside", "seen"}),
     ),
     Measure(
         key="floor_ratio",
@@ -93,10 +94,13 @@ def generalization_floor(
     sizes = smallest_safe_sizes(flows, guarantee)
     if sizes is None:
         return None
-    volume = flows.volume(guarantee.basis if basis is None else basis).astype(np.float64)
+    basis = guarantee.basis if basis is None else basis
+    volume = flows.volume(basis).astype(np.float64)
+    if basis == "weight":
+        volume = millionths(volume).astype(np.float64)
     order = np.argsort(sizes, kind="stable")
     size, volume = sizes[order], volume[order]
-    # Summed exactly, so that equal inputs give equal floors: volumes are integers or exact weights.
+    # Summed exactly, so that equal inputs give equal floors: trips, or millionths.
     kept_most = float(np.sum(volume)) * (1 - max_suppressed)
     before = np.cumsum(volume) - volume
     kept = np.clip(kept_most - before, 0.0, volume)
@@ -118,6 +122,7 @@ def smallest_safe_sizes(flows: Flows, guarantee: Guarantee) -> Floats | None:
 
 
 def _smallest_safe_sizes(flows: Flows, guarantee: Guarantee) -> Floats | None:
+    flows, guarantee = guarantee.in_millionths(flows)
     origins = sketch(flows.origins, flows.origin, flows, guarantee)
     destinations = sketch(flows.destinations, flows.destination, flows, guarantee)
     if len(flows) * (origins.tree.max_depth + 1) * (destinations.tree.max_depth + 1) > MOST_WORK:
@@ -162,6 +167,7 @@ def homogeneous_floor(
     Proven by Lagrangian decomposition (`flowveil.methods.twin_dual`); more iterations raise it towards its limit. None
     where nothing can be published within the limit, or where the trees are too deep to hold all their nodes.
     """
+    flows, guarantee = guarantee.in_millionths(flows)
     budget = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
     trees = TwinTrees.of(flows, guarantee)
     if trees is None or trees.thinned or trees.given(0, np.zeros(1, np.int64)).lost > budget:

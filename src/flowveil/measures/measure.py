@@ -74,12 +74,12 @@ class Subject:
     @cached_property
     def total(self) -> float:
         """The input volume."""
-        return float(np.sum(self.release.input.volume(self.basis)))
+        return self.release.input.total(self.basis)
 
     @cached_property
     def published(self) -> float:
         """The published volume."""
-        return float(self.volume.sum())
+        return self.release.cells.total(self.basis)
 
     @cached_property
     def sizes(self) -> tuple[Floats, Floats]:
@@ -118,12 +118,12 @@ class Slices:
     @cached_property
     def whole(self) -> Floats:
         """The input volume of each published slice."""
-        return np.array([float(np.sum(r.input.volume(self.basis))) for r in self.releases])
+        return np.array([r.input.total(self.basis) for r in self.releases])
 
     @cached_property
     def shown(self) -> Floats:
         """The published volume of each."""
-        return np.array([float(np.sum(r.cells.volume(self.basis))) for r in self.releases])
+        return np.array([r.cells.total(self.basis) for r in self.releases])
 
     @property
     def total(self) -> float:

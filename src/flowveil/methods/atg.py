@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 
 from flowveil.errors import InfeasibleError, ParameterError
-from flowveil.flows import Flows
+from flowveil.flows import MILLION, Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Ints
 from flowveil.methods.pruning import PairTree, best_cut, dual_multiplier
@@ -94,13 +94,14 @@ def _map_size(flows: Flows) -> int:
 
 @dataclass(frozen=True, eq=False)
 class _Candidate:
-    """Origin zones for one v_target, and the destination prunings that go with them."""
+    """Origin zones for one target of their volume, and the destination prunings that go with them."""
 
-    v_target: float
+    target: float
     multiplier: float
     origin_cut: Ints
     pairs: PairTree
     imbalance: float
+    unit: int = 1
 
     def plan(self, flows: Flows) -> Plan:
         node, kept = self.pairs.nodes(self.multiplier)
@@ -112,7 +113,7 @@ class _Candidate:
             origin_zones=NodeZones(flows.origins, self.origin_cut),
             destination_zones=NodeZones(flows.destinations, used.astype(np.int32)),
             homogeneous=False,
-            notes={"v_target": self.v_target, "lambda": self.multiplier},
+            notes={"v_target": self.target / self.unit, "lambda": self.multiplier},
         )
 
 
@@ -124,6 +125,8 @@ def _choose(
 ) -> _Candidate | None:
     """The candidate of a given v_target, or of the one that makes both ends equally coarse."""
     volume = flows.volume(guarantee.basis)
+    # Users give and read targets in weights, whatever they are counted in here.
+    unit = MILLION if guarantee.basis == "weight" and flows.in_millionths else 1
     emitted = np.bincount(flows.origin, weights=volume, minlength=flows.origins.n_tiles)
     per_node = flows.origins.sum_over(emitted)
 
@@ -141,23 +144,23 @@ def _choose(
         if multiplier is None:
             return None
         size_o, size_d = pairs.sizes(multiplier)
-        return _Candidate(target, multiplier, cut, pairs, size_o - size_d)
+        return _Candidate(target, multiplier, cut, pairs, size_o - size_d, unit)
 
     if v_target != "auto":
         if not (np.isfinite(v_target) and v_target > 0):
             raise ParameterError(f"v_target must be above 0 or 'auto'; found {v_target!r}.")
-        return candidate(float(v_target))
+        return candidate(float(v_target) * unit)
     emitting = emitted[emitted > 0]
     # With a target below the smallest tile every node is split, with one above the total none is.
     bounds = (float(emitting.min()) if len(emitting) else 1.0, float(per_node[0]))
-    return _balanced(candidate, start=_first_guess(volume, guarantee), bounds=bounds)
+    return _balanced(candidate, start=_first_guess(volume, guarantee, unit), bounds=bounds)
 
 
-def _first_guess(volume: Ints, guarantee: Guarantee) -> float:
+def _first_guess(volume: Ints, guarantee: Guarantee, unit: int) -> float:
     """If cells just held k and both ends had as many zones, a zone would emit the root of k times the total."""
     threshold = guarantee.population if guarantee.population is not None else float(guarantee.k)
-    raw = np.sqrt(threshold * float(np.sum(volume))) / GRID
-    return float(GRID ** np.round(np.log2(max(raw, 1.0)) / np.log2(GRID)))
+    raw = np.sqrt(threshold * float(np.sum(volume))) / unit / GRID
+    return unit * float(GRID ** np.round(np.log2(max(raw, 1.0)) / np.log2(GRID)))
 
 
 def _balanced(

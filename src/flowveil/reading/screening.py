@@ -18,20 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, option
-from flowveil.flows import Intake
+from flowveil.flows import MILLION, MOST_WEIGHT, ROUNDING_ALLOWED, Intake, millionths
 from flowveil.reading import Reading
 from flowveil.reading.tiling import NO_TILE, Inside, Mask, Tiling
 from flowveil.reading.times import TimeForm
 from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64
 
-#: One row may stand for at most this many trips and for at most this weight: sums of whole numbers stay
-#: exact, and the earth has 2**33 inhabitants.
+#: One row may stand for at most this many trips: sums of whole numbers stay exact.
 MAX_TRIPS = 2**53
-MAX_WEIGHT = 2**42
-#: Weights are summed as whole multiples of 2**-20: whole numbers add up to the same in any order.
-WEIGHT_UNITS = 2**20
-#: By how much, as a share of their sum, weights may change when they are rounded to that.
-ROUNDING_ALLOWED = 1e-6
 
 NO_TRIPS = "no trips"
 MISSING_END = "missing end"
@@ -93,7 +87,7 @@ class Batch:
 class Kept:
     """What is left of a batch: the positions of the rows that can be used, and their tiles, trips and weight.
 
-    Weights are whole numbers of `WEIGHT_UNITS`-ths.
+    Weights are whole numbers of millionths.
     """
 
     rows: NDArray[np.int64]
@@ -140,8 +134,9 @@ class Screening:
         self._resolutions = np.zeros(MAX_RESOLUTION + 1, dtype=np.int64)
         self._on_earth_if_swapped = 0
         self._commas = False
-        self._weight = 0.0
+        self._weight = 0
         self._rounding = 0.0
+        self._vanishing = False
         self._inside = Inside(reading.within, tiling)
 
     @property
@@ -171,16 +166,22 @@ class Screening:
         trips = np.ones(len(rows), np.int64) if batch.trips is None else batch.trips[rows].astype(np.int64)
         weight = None
         if batch.weight is not None:
-            exact = batch.weight[rows] * WEIGHT_UNITS
-            weight = np.rint(exact).astype(np.int64)
-            self._weight += float(exact.sum())
-            self._rounding += float(np.abs(weight - exact).sum())
+            weight = self._in_millionths(batch.weight[rows])
         self._rows += len(batch)
         self._kept += len(rows)
         # Summed in float: far too large a total is what is looked for, and an integer sum could wrap around
         # it.
         self._trips += int(trips.sum(dtype=np.float64)) if batch.trips is not None else len(rows)
         return Kept(rows=rows, origin=origin, destination=destination, trips=trips, weight=weight)
+
+    def _in_millionths(self, weight: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Weights as whole millionths, whose sums are the same in any order; what that changes is remembered."""
+        whole = millionths(weight)
+        # In float, like trips below: exact up to the limit, and beyond it an integer could wrap around.
+        self._weight += int(whole.sum(dtype=np.float64))
+        self._rounding += float(np.abs(weight - whole / MILLION).sum())
+        self._vanishing |= bool(np.any((whole == 0) & (weight > 0)))
+        return whole
 
     def finish(self, *, label: str, nobody: dict[str, int], notes: tuple[str, ...] = ()) -> Intake:
         """What reading came to, once all batches have passed.
@@ -200,9 +201,12 @@ class Screening:
         if len(resolutions) > 1:
             shares = ", ".join(f"{r}: {self._resolutions[r]:,} ends" for r in resolutions)
             problems.append(f"several H3 resolutions, all tiles must have the same ({shares})")
-        if self._rounding > ROUNDING_ALLOWED * self._weight:
+        if self._vanishing or self._rounding * MILLION > ROUNDING_ALLOWED * self._weight:
+            problems.append("weights too fine to be counted in millionths; multiply them all by a common factor")
+        if self._weight > MOST_WEIGHT * MILLION:
             problems.append(
-                "weights too small to be counted in steps of a millionth; multiply them all by a common factor"
+                f"a total weight above {MOST_WEIGHT:,}, too large to be counted in millionths; divide all weights by a "
+                "common factor"
             )
         if self._trips > MAX_TRIPS:
             problems.append(f"more than {MAX_TRIPS:.0e} trips in all")
@@ -262,7 +266,7 @@ class Screening:
         if batch.weight is not None:
             for what, mask in (
                 ("a negative weight", batch.weight < 0),
-                (f"an infinite weight, or one above {MAX_WEIGHT:.0e}", batch.weight > MAX_WEIGHT),
+                (f"an infinite weight, or one above {MOST_WEIGHT:,}", batch.weight > MOST_WEIGHT),
             ):
                 self._find(what, mask)
                 bad |= mask

@@ -25,6 +25,14 @@ def quoted_text(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def number_sql(text: str) -> str:
+    """A text as a double; no number where it is none, and where it has an underscore.
+
+    DuckDB reads ``1_000`` as a thousand, as programs are written. No data file means that.
+    """
+    return f"CASE WHEN NOT contains({text}, '_') THEN TRY_CAST({text} AS DOUBLE) END"
+
+
 def literal_path(path: Path) -> str:
     """A path for a reader that takes patterns, with the characters of patterns taken literally."""
     return "".join(f"[{c}]" if c in "*?[" else c for c in str(path))

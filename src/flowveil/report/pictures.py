@@ -6,6 +6,7 @@ The same release gives the same bytes: no date is written, and the names inside 
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -46,6 +47,10 @@ def draw(
     width: float | None = None,
     dpi: int = 200,
     title: str | None = None,
+    caption: str | None = None,
+    bbox: Sequence[float] | None = None,
+    zoom: float = 1.0,
+    over: pa.Table | None = None,
 ) -> Path:
     """Draw a map into a file.
 
@@ -58,6 +63,10 @@ def draw(
         width: of the picture, in inches; 5 for one map and 10 for two by default.
         dpi: of a PNG.
         title: text above the map; none by default.
+        caption: text below it: what is promised, and where the data come from.
+        bbox: west, south, east and north of what to show, in degrees; what holds nearly all trips by default.
+        zoom: how many times nearer than that, around its middle.
+        over: zones of another release, whose outlines are drawn over the map.
 
     Raises:
         ParameterError: an argument is wrong, or the zones have no place.
@@ -70,7 +79,7 @@ def draw(
     matplotlib, figure_of = _matplotlib()
     ends = {"origins": ("origin",), "destinations": ("destination",), "both": ENDS, "flows": ("flows",)}[show]
     with matplotlib.rc_context({"svg.hashsalt": "flowveil", "svg.fonttype": "none", "font.size": 8}):
-        extent = Extent.of(flows, zones, basis)
+        extent = (Extent.of(flows, zones, basis) if bbox is None else Extent.given(bbox)).nearer(zoom)
         figure = figure_of(figsize=_size(extent, len(ends), width), layout="constrained", dpi=dpi)
         places = figure.subplots(1, len(ends), squeeze=False)[0]
         if show == "flows":
@@ -79,9 +88,14 @@ def draw(
             said = _draw_zones(figure, places, flows, zones, basis, ends)
         for place, end in zip(places, ends, strict=True):
             listed = zones if end == "flows" else zones_of(zones, end)
+            if over is not None:
+                said.append(_draw_over(place, over if end == "flows" else zones_of(over, end)))
             said += _frame(place, extent, extent.outside(listed))
         if title:
             figure.suptitle(title, parse_math=False)
+        if caption:
+            figure.supxlabel(caption, x=0.01, ha="left", fontsize=6.5, color="#566274", parse_math=False, wrap=True)
+            said.append(caption)
         content = _rendered(figure, target.suffix.lower(), title or _TITLES[show], " ".join(said))
     write_files({path: lambda file: file.write_bytes(content)})
     return target
@@ -179,6 +193,31 @@ class Extent:
         inner = cls(*low, *high)
         smaller = (inner.east - inner.west) * (inner.north - inner.south)
         return inner if smaller < 0.4 * (whole.east - whole.west) * (whole.north - whole.south) else whole
+
+    @classmethod
+    def given(cls, bbox: Sequence[float]) -> Extent:
+        """The extent that was asked for.
+
+        Raises:
+            ParameterError: it is not west, south, east and north, in this order.
+        """
+        if len(bbox) != 4 or not (-180 <= bbox[0] < bbox[2] <= 180 and -90 <= bbox[1] < bbox[3] <= 90):
+            raise ParameterError(
+                "--bbox is west, south, east and north in degrees, west before east, south before north."
+            )
+        return cls(*map(float, bbox))
+
+    def nearer(self, zoom: float) -> Extent:
+        """The middle of it, so many times nearer.
+
+        Raises:
+            ParameterError: that is not at least 1.
+        """
+        if not 1 <= zoom <= 1000:
+            raise ParameterError(f"--zoom is 1 to 1,000; found {zoom:g}.")
+        x, y = (self.west + self.east) / 2, (self.south + self.north) / 2
+        wide, high = (self.east - self.west) / 2 / zoom, (self.north - self.south) / 2 / zoom
+        return Extent(x - wide, y - high, x + wide, y + high)
 
     @property
     def narrowing(self) -> float:
@@ -299,6 +338,14 @@ def _draw_flows(place: Any, flows: pa.Table, zones: pa.Table, basis: str, lines:
     )
 
 
+def _draw_over(place: Any, zones: pa.Table) -> str:
+    """The outlines of another release, thick, over what is there."""
+    drawn = _patches(geometries(zones), "none", "#17202c", 0.9)
+    drawn.set_zorder(5)
+    place.add_collection(drawn)
+    return f"Dark outlines over it: {len(zones):,} zones of another release."
+
+
 def _line_width(share: Any) -> Any:
     return 0.3 + 3.2 * share**0.8
 
@@ -339,6 +386,10 @@ def _frame(place: Any, extent: Extent, outside: int) -> list[str]:
     for side in place.spines.values():
         side.set_color("#d6dce4")
     _scale_bar(place, extent)
+    arrow = {"arrowstyle": "-|>", "color": "#17202c", "linewidth": 0.8}
+    place.annotate(
+        "N", (0.03, 0.985), (0.03, 0.91), xycoords="axes fraction", ha="center", fontsize=7, arrowprops=arrow, zorder=6
+    )
     if outside == 0:
         return []
     said = f"{outside:,} {'zone lies' if outside == 1 else 'zones lie'} outside this map."

@@ -19,7 +19,7 @@ from flowveil.errors import DataError, ParameterError
 from flowveil.headers import Header, plain_name
 from flowveil.paths import named_path
 from flowveil.reading.database import fetch_table, in_own_words, open_database
-from flowveil.reading.sql import csv_sql, literal_path
+from flowveil.reading.sql import csv_sql, literal_path, number_sql
 from flowveil.reading.times import MICROSECONDS, decide
 from flowveil.sources.gps import LATITUDES, LONGITUDES, Prepared, choose_columns, trips_of_points
 from flowveil.sources.tables import opened
@@ -215,7 +215,7 @@ def _points_sql(delimiter: str, names: Sequence[str]) -> str:
     files = csv_sql("?", delimiter=delimiter, columns=len(names), more=", filename = true")
     return (
         f"SELECT parse_filename(filename, true) AS person, {moment} AS moment, "
-        f"TRY_CAST({column(place['lat'])} AS DOUBLE) AS lat, TRY_CAST({column(place['lon'])} AS DOUBLE) AS lon "
+        f"{number_sql(column(place['lat']))} AS lat, {number_sql(column(place['lon']))} AS lon "
         f"FROM {files}{valid}"
     )
 

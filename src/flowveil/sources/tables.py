@@ -9,7 +9,7 @@ from typing import Any
 
 from flowveil.headers import Header
 from flowveil.reading.database import in_own_words, open_database
-from flowveil.reading.sql import MISSING_PATTERN
+from flowveil.reading.sql import MISSING_PATTERN, number_sql
 from flowveil.reading.tables import Table, open_table
 from flowveil.reading.times import MICROSECONDS, check_time_options, decide
 
@@ -97,7 +97,7 @@ def _text(column: str, kind: str) -> str:
 
 def _number(column: str, kind: str) -> str:
     del kind
-    return f"nullif(TRY_CAST(CAST({column} AS VARCHAR) AS DOUBLE), CAST('nan' AS DOUBLE))"
+    return f"nullif({number_sql(f'CAST({column} AS VARCHAR)')}, CAST('nan' AS DOUBLE))"
 
 
 def _time(column: str, kind: str) -> str:

@@ -23,6 +23,8 @@ from flowveil.reading.limits import duckdb_settings
 SOURCE = "read_parquet(?, hive_partitioning = false)"
 #: What a recount may take of the machine's memory, and of the disk for what does not fit, whatever the folder holds.
 _MEMORY, _DISK = "50%", "64GB"
+#: Weights of the input are whole millionths: their sum is exact in any order, and so is the double nearest to it.
+_TOTAL_WEIGHT = "CREATE MACRO total_weight(w) AS sum(round(w * 1000000)::BIGINT)::DOUBLE / 1000000"
 
 
 class Database:
@@ -114,6 +116,7 @@ def opened(place: Path) -> Iterator[Database]:
                 "lock_configuration = true",
             ):
                 connection.execute(f"SET {setting}")
+            connection.execute(_TOTAL_WEIGHT)
             yield Database(connection)
         except duckdb.OutOfMemoryException:
             raise DataError(

@@ -63,7 +63,8 @@ def _differences(kinds: Sequence[int], *, tiles: bool, once: Collection[str]) ->
         f"ANTI JOIN (SELECT row, s FROM covered WHERE kind IN ({listed})) USING (row, s))"
     )
     ends = ", count(DISTINCT o) AS begin_tiles, count(DISTINCT d) AS end_tiles" if tiles else ""
-    sums = f"SELECT s, a, b, sum(trips)::BIGINT AS trips, sum(weight) AS weight{ends} FROM {remainder} GROUP BY s, a, b"
+    counts = f"sum(trips)::BIGINT AS trips, total_weight(weight) AS weight{ends}"
+    sums = f"SELECT s, a, b, {counts} FROM {remainder} GROUP BY s, a, b"
     for unit in COUNTED_ONCE:
         column = UNITS[unit].column
         if unit not in once:

@@ -108,7 +108,12 @@ def _safe(
     good = np.ones(n, dtype=np.bool_)
     for name, unit in UNITS.items():
         if unit.members is None and guarantee.get(name) is not None:
-            good &= np.bincount(number, weights=raw[unit.column][at].astype(np.float64), minlength=n) >= guarantee[name]
+            value = raw[unit.column][at].astype(np.float64)
+            if unit.weighed:
+                # In millionths, whose sums are exact.
+                value = np.rint(value * 1e6)
+            total = np.bincount(number, weights=value, minlength=n)
+            good &= (total / 1e6 if unit.weighed else total) >= guarantee[name]
     if guarantee.get("locations") is not None:
         # The tiles in which the trips of the pair begin, and those in which they end.
         for tile in (raw["o"][at], raw["d"][at]):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.verify.claims import Claims
+from flowveil.verify.claims import Claims, mean_population
 from flowveil.verify.database import Database
 from flowveil.verify.floor import smallest_safe
 from flowveil.verify.raw import leaves
@@ -131,7 +131,7 @@ class Recounted:
         total, published = float(volume.sum()), float(v.sum())
         size = (self.size_o + self.size_d)[cell]
         error = float(np.sum(v * size) / published) if published else None
-        size_k = k if basis == "trips" else population or self._mean_weight(mine) * k
+        size_k = k if basis == "trips" else population or self._mean_weights(mine, k)
         gone = 1 - published / total if total else 0.0
         return {
             "c_dm": _exactly(float(np.sum(v**2) + total * (total - published))),
@@ -186,18 +186,16 @@ class Recounted:
         total, published = self.volume(s, "trips")
         return self._loss(s, "trips", total, total) * total - (total - published)
 
-    def _mean_weight(self, flows: Any) -> float:
+    def _mean_weights(self, flows: Any, k: float) -> float:
         if "weight" not in self.flow_volume:
             return 0.0
-        return float(self.flow_volume["weight"][flows].sum() / self.flow_volume["trips"][flows].sum())
+        return mean_population(self.flow_volume["weight"][flows], self.flow_volume["trips"][flows], k)
 
     def _short(self, flows: Any, cells: Any, k: float, population: float | None) -> Counted:
         if "weight" not in self.cell_volume:
             return {"cells_under_k_population": _exactly(None)}
-        least = population or k * self._mean_weight(flows)
-        weight = self.cell_volume["weight"][cells]
-        low, high = (float(np.sum(weight < least * (1 + sign * _TOLERANCE))) for sign in (-1, 1))
-        return {"cells_under_k_population": Between(low, high)}
+        least = population or self._mean_weights(flows, k)
+        return {"cells_under_k_population": _exactly(float(np.sum(self.cell_volume["weight"][cells] < least)))}
 
     def _loss(self, s: int, basis: str, total: float, scale: float) -> float:
         """Sum over all pairs of tiles of abs(reconstructed - original)."""

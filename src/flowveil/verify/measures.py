@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from flowveil.verify.claims import TOLERANCE, Claims
+from flowveil.verify.claims import TOLERANCE, Claims, mean_population
 from flowveil.verify.database import Database, literal
 from flowveil.verify.losses import Counted, Recounted, combined, recounted
 from flowveil.verify.units import COUNTED_ONCE, UNITS
@@ -51,7 +49,7 @@ REVEAL_SUPPRESSED = {
 #: Measures that reveal how trips are spread inside a cell, where few cells cover more than one pair of tiles.
 REVEAL_INSIDE = set(DIGITS) - {"mean_generalization_error", "mean_time_width_h"}
 #: Measures that reveal how many tiles were seen in a zone, where few zones may hold more than one.
-REVEAL_SEEN = {"floor_ratio", "mean_generalization_error"}
+REVEAL_SEEN = {"floor_generalization_error", "floor_ratio", "mean_generalization_error"}
 #: Measures with a term for each slice, from which that of one follows where the others are known.
 REVEAL_TERMS = {"c_dm", "distribution_distance", "reconstruction_loss"}
 #: Measures counted against the mean weight of all trips, where no population was given.
@@ -73,6 +71,7 @@ def check_measures(db: Database, claims: Claims, flows: Flows, *, sound: bool) -
     list_suppressed(db, claims, flows)
     count_pairs(db, claims)
     secret = must_withhold(db, claims)
+    yield from _check_notes(claims)
     if claims.kind != "sliced":
         yield from _check_counts(db, claims, claims.measures, expected, where="true", withhold=bool(secret))
         few = _few_coarse_zones(db, "true")
@@ -171,8 +170,8 @@ def _check_losses(
     if secret or lost["trips"]:
         # Sums over all slices, from which those of single slices would follow.
         allowed |= REVEAL_TERMS
-    mean = 0.0 if flows.weight is None else float(np.sum(flows.weight)) / float(np.sum(flows.trips))
-    size_k = {"trips": claims.k, "weight": claims.threshold("population") or claims.k * mean}
+    mean = 0.0 if flows.weight is None else mean_population(flows.weight, flows.trips, claims.k)
+    size_k = {"trips": claims.k, "weight": claims.threshold("population") or mean}
     overall = {
         basis: combined(
             counted, basis, [(s, of_slice[s][basis]) for s in measured], lost=lost[basis], size_k=size_k[basis]
@@ -263,6 +262,16 @@ def _few_coarse_zones(db: Database, where: str, *, errors: int = 1) -> bool:
         f"FROM recount WHERE {where}"
     )[0]
     return any(0 < n < _FEWEST_MERGED * errors for n in found)
+
+
+def _check_notes(claims: Claims) -> Iterator[str]:
+    """A method's own numbers: of three digits, and none beside measures that are withheld, which may follow from it."""
+    numbers = [v for v in claims.report["notes"].values() if not isinstance(v, str | bool | None)]
+    longer = sum(isinstance(v, float) and v != float(f"{v:.3g}") for v in numbers)
+    if longer:
+        yield f"report.json: {longer} notes have more than three digits"
+    if numbers and any(claims.withheld().values()):
+        yield f"report.json: {len(numbers)} notes are numbers, although measures are withheld"
 
 
 def _check_error(measures: Measures, *, secret: bool) -> Iterator[str]:

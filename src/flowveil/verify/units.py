@@ -24,7 +24,7 @@ class Unit:
         members: row and member, one pair for each member of a flow, where members are counted once however many flows
             of a cell they are in; None where the input does not have them. Without it, values of flows add up.
         missing: in words, what the input does not have where the unit cannot be counted.
-        weighed: whether it is a sum of weights: rounded, and k asks k times the mean weight of a trip.
+        weighed: whether it is a sum of weights: whole millionths, and k asks k times the mean weight of a trip.
     """
 
     column: str

@@ -224,7 +224,7 @@ def must_withhold_overall(db: Database, claims: Claims, flows: Flows, secret: se
     if not secret:
         # Unpublished slices alone: more than each can hold, if it were short, is certain of none.
         reaches = f"{reaches} AND NOT {_reaches_all(claims, str(absent + 1))}"
-    whole = f"SELECT sum(trips)::BIGINT AS trips, sum(weight) AS weight, {members} FROM pool"
+    whole = f"SELECT sum(trips)::BIGINT AS trips, total_weight(weight) AS weight, {members} FROM pool"
     few = _most_terms(db, claims, listed) < _FEWEST or (bool(secret) and absent + pairs <= _FEWEST)
     return bool(few or db.one(f"SELECT NOT ({enough}) OR ({reaches}) FROM ({whole})"))
 

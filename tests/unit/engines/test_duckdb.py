@@ -189,6 +189,18 @@ def test_counts_that_are_no_counts_are_refused(trips: float, told: str) -> None:
     assert told in message_of(tiles([CELL] * 2, [CELL] * 2, trips=[trips, 1.0]), trips="trips")
 
 
+def test_numbers_with_underscores_are_no_numbers() -> None:
+    """DuckDB reads 1_000 as a thousand, as programs are written."""
+    assert "not a number in column 'trips'" in message_of(
+        tiles([CELL] * 2, [CELL] * 2, trips=["1_000", "1"]), trips="trips"
+    )
+
+
+@pytest.mark.parametrize(("weight", "told"), [(2.0**32, "total weight above"), (4e-7, "too fine")])
+def test_weights_that_millionths_cannot_count_are_refused(weight: float, told: str) -> None:
+    assert told in message_of(tiles([CELL] * 3, [CELL] * 3, weight=[weight] * 3), weight="weight")
+
+
 def test_more_trips_than_can_be_counted_are_refused() -> None:
     assert "trips in all" in message_of(tiles([CELL] * 3, [CELL] * 3, trips=[2**52] * 3), trips="trips")
 

@@ -45,6 +45,9 @@ def test_all_runs_are_in_the_tables_and_done_only_once(flows, tmp_path: Path):
     text = (out / "tables.md").read_text("utf-8")
     assert "**Table 3.**" in text
     assert "Fairness" in text
+    page = (out / "study.html").read_text("utf-8")
+    assert "Table 3." in page
+    assert page.count("<table") == text.count("**Table")
     # Each segment against everybody, by the numbers of the tidy table.
     kept = {(r["segment"], r["method"]): r for r in found.rows if r["protect"] == "trips" and r["basis"] == "trips"}
     ratio = kept["F", "oigh"]["generalization_distance_m"] / kept[None, "oigh"]["generalization_distance_m"]
