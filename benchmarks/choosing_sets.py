@@ -32,6 +32,15 @@ RUNS = (
     ("paircut", "halves", {}),
     ("curvecut", "", {}),
 )
+#: From this error on, a release has merged something worth speaking of: tiles as they are have 2.
+MERGED = 2.1
+#: What is held against what in the last lines.
+PAIRS = (
+    (("twincut", "halves"), ("twincut", "h3")),
+    (("paircut", "halves"), ("paircut", "h3")),
+    (("paircut", "halves"), ("twincut", "halves")),
+    (("curvecut", ""), ("paircut", "halves")),
+)
 #: The small sets first.
 ORDER = ("Bristol", "Leeds", "Montpellier", "Bay Area", "New York", "São Paulo", "Detroit", "Citi", "San F", "Santiago")
 
@@ -85,23 +94,43 @@ def fill(ks: tuple[int, ...], only: str) -> None:
 
 
 def show() -> None:
-    """The rows there are, as Markdown: the error of each method, one line a set, k and limit."""
+    """The errors there are, as Markdown: a line for each set and limit, and in each entry the k one after the other."""
     found = known()
     columns = [f"{method}{', ' * bool(tree)}{tree}" for method, tree, _ in RUNS]
-    print(f"| data | k | limit | {' | '.join(columns)} |\n|---|---:|---:|{'---:|' * len(columns)}")
+    print(f"| data | limit | {' | '.join(columns)} |\n|---|---:|{'---:|' * len(columns)}")
     for name in SETS:
-        for k in KS:
-            for limit in SHARES:
-                keys = [(name, str(k), f"{limit:g}", method, tree) for method, tree, _ in RUNS]
-                if any(key in found for key in keys):
-                    entries = [_entry(found.get(key)) for key in keys]
-                    print(f"| {name} | {k} | {limit:.0%} | {' | '.join(entries)} |")
+        for limit in SHARES:
+            rows = [[found.get((name, str(k), f"{limit:g}", *run[:2])) for k in KS] for run in RUNS]
+            print(f"| {name} | {limit:.0%} | {' | '.join(_entry(of_run) for of_run in rows)} |")
+    print()
+    for pair in PAIRS:
+        one, other = (" on ".join(filter(None, run)) for run in pair)
+        print(f"- {one} against {other}: {_times(found, *pair)}")
+    missing = len(SETS) * len(KS) * len(SHARES) * len(RUNS) - len(found)
+    print(f"- runs that are missing: {missing}")
 
 
-def _entry(row: list[str] | None) -> str:
-    if row is None:
-        return ""
-    return f"{float(row[0]):,.1f}" if row[1] else {"not on this map": "–"}.get(row[0], row[0])
+def _entry(rows: list[list[str] | None]) -> str:
+    if any(row is not None and row[0] == "not on this map" for row in rows):
+        return "–"
+    texts = ["·" if row is None else f"{float(row[0]):,.1f}" if row[1] else row[0] for row in rows]
+    return texts[0] if len(set(texts)) == 1 else " / ".join(texts)
+
+
+def _times(found: dict[tuple[str, ...], list[str]], one: tuple[str, str], other: tuple[str, str]) -> str:
+    """By how much the first is finer, where something may be suppressed and the second had to merge something."""
+    ratios, rest = [], 0
+    for (*where, method, tree), row in found.items():
+        finer = found.get((*where, *one))
+        if (method, tree) != other or where[2] == "0" or finer is None or not (row[1] and finer[1]):
+            continue
+        if float(row[0]) < MERGED:
+            rest += 1
+        else:
+            ratios.append(float(row[0]) / float(finer[0]))
+    low, middle, high = np.quantile(ratios, (0, 0.5, 1))
+    text = f"{low:.2f} to {high:.2f} times finer, {middle:.2f} in the middle, in {len(ratios)} runs"
+    return f"{text}; in {rest} others the second merges next to nothing"
 
 
 def main() -> None:

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any, Literal, overload
 
 from flowveil.confirmation import DIFFERENCING, confirmed
+from flowveil.disclosure.dominance import check_dominance, without_dominated
 from flowveil.disclosure.layers import differences, refuse_differences
 from flowveil.errors import DataError, InfeasibleError, ParameterError
 from flowveil.flows import Flows
@@ -161,6 +162,7 @@ def anonymize(
     l: int | None = None,  # noqa: E741  # the papers' letter
     hierarchy: str | None = None,
     zones_of: Any = None,
+    dominance: float | None = None,
     allow_small_k: bool = False,
     population_only: bool = False,
     **options: Any,
@@ -186,6 +188,8 @@ def anonymize(
             default what the method's page says.
         zones_of: publish over the zones of an earlier release instead of choosing new ones: its folder, or what
             `flowveil.freeze` returns or has written. There is no method then.
+        dominance: also suppress the cells in which one person makes more than this share of the trips, after the method
+            has decided; counted towards ``max_suppressed``.
         allow_small_k: confirms a k below 3, which is refused otherwise.
         population_only: confirms that the population alone is protected although persons are known, which is refused
             otherwise.
@@ -204,19 +208,24 @@ def anonymize(
     chosen.check_options(options)
     asked = Thresholds(k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
     check_max_suppressed(asked.share)
+    check_dominance(dominance)
     chosen.check_times(flows)
     if len(flows) == 0:
         raise DataError("There are no flows to anonymise.")
     flows, on_tree = chosen.on_hierarchy(flows, hierarchy)
     log.info("Anonymising with %s", chosen.name)
     if chosen.promises == "epsilon":
-        chosen.refuse_thresholds(asked.given)
+        chosen.refuse_thresholds([*asked.given, *(["dominance"] if dominance is not None else [])])
         counts = chosen.planner(flows)(flows, **options)
         return NoisyRelease.of(flows, counts, method=chosen.name, parameters=chosen.parameters(flows, {}, options))
     run = Run.of(chosen, flows, asked, options)
     run.parameters.update(on_tree)
-    flows = run.guarantee.prepare(flows)
-    return run.release(flows, run.plan(flows))
+    prepared = run.guarantee.prepare(flows)
+    plan = run.plan(prepared)
+    if dominance is not None:
+        plan = without_dominated(flows, plan, dominance, max_suppressed=run.max_suppressed, basis=run.guarantee.basis)
+        run.parameters["dominance"] = float(dominance)
+    return run.release(prepared, plan)
 
 
 def _chosen(method: str | Method | Callable[..., Plan] | None, default: str, zones_of: Any) -> Method:

@@ -175,7 +175,9 @@ def audit(
 
 def _flows(release: PublishedRelease, against: Any, reading: Mapping[str, Any]) -> Flows | None:
     """The trips of a release; None where there are none, or no cells of one matrix to place them in."""
-    placeable = len(release.matrices) == 1 and release.nodes and not release.noisy
+    # Zones that were kept from other data may lie above everything that these trips have.
+    kept = bool(release.report["parameters"].get("zones_of"))
+    placeable = len(release.matrices) == 1 and release.nodes and not release.noisy and not kept
     return read_trips_of(release, against, **reading) if against is not None and placeable else None
 
 

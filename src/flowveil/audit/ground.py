@@ -75,6 +75,11 @@ def ground_of(releases: Sequence[PublishedRelease]) -> Ground:
                 shapes[release.ground, code] = release.outlines[code]
             else:
                 known[release.ground, code] = []
+    if shapes and any(known.values()):
+        # Placed in two ways, the same ground would count twice.
+        raise DataError(
+            "Some of these releases have zones of H3 cells, others zones of a map: they cannot be compared."
+        )
     if shapes:
         known |= _placed_outlines(shapes)
     # Zones without a place are the same where their codes are: `outside`, or a list of codes without a map.

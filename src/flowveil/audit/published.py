@@ -8,6 +8,8 @@ are in all), the answer is the one that lets a reader conclude less.
 from __future__ import annotations
 
 import math
+import re
+from calendar import monthrange
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -28,6 +30,8 @@ Counts = NDArray[np.int64]
 Key = tuple[str | None, ...]
 #: Methods that publish every pair of their zones that reaches the guarantee: what they do not list is short.
 _PUBLISH_ALL_SAFE = ("twincut", "odkanon", "oigh", "suppression")
+
+_MONTH = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +74,8 @@ class PublishedRelease:
         single_tiles: every zone can hold one tile only.
         most_unlisted: the most trips in a pair of listed zones that is not listed itself; None where that is not known.
         ground: what must be equal for two releases to be of the same trips: the area, and which rows were left out.
-        period: first and last day of its trips; None where the report gives no ISO interval.
+        period: first and last day of its trips: those that were read alone, else those that whoever publishes it named;
+            None where there are neither.
         report: the content of report.json.
     """
 
@@ -142,7 +147,7 @@ def _published(flows: pa.Table, zones: pa.Table, report: Mapping[str, Any], name
         single_tiles="tiles" in zones.column_names and all(n == 1 for n in zones["tiles"].to_pylist()),
         most_unlisted=_most_unlisted(report) if whole else None,
         ground=repr([parameters.get("within"), parameters.get("outside"), parameters.get("skip_unknown")]),
-        period=period_of(parameters.get("period") or report.get("period")),
+        period=period_of(parameters.get("during")) or period_of((report.get("about") or {}).get("period")),
         report=report,
     )
 
@@ -202,11 +207,14 @@ def _most_unlisted(report: Mapping[str, Any]) -> int | None:
 
 
 def period_of(text: object) -> tuple[date, date] | None:
-    """First and last day of an ISO interval such as 2024-01-01/2024-03-31; None for any other text."""
-    if not isinstance(text, str) or text.count("/") != 1:
+    """First and last day of a month, a day or an ISO interval of days (2024-01-01/2024-03-31); None for other text."""
+    if not isinstance(text, str):
         return None
+    if _MONTH.fullmatch(text):
+        year, month = int(text[:4]), int(text[5:])
+        return date(year, month, 1), date(year, month, monthrange(year, month)[1])
     try:
-        first, last = (date.fromisoformat(part.strip()) for part in text.split("/"))
+        days = [date.fromisoformat(part.strip()) for part in text.split("/")]
     except ValueError:
         return None
-    return (first, last) if first <= last else None
+    return (days[0], days[-1]) if len(days) <= 2 and days[0] <= days[-1] else None

@@ -34,6 +34,9 @@ from flowveil.audit.periods import disjoint, incomparable, inside, layers, match
 from flowveil.audit.published import PublishedMatrix, PublishedRelease
 from flowveil.flows import MILLION
 
+#: Matrices of the same trips that are solved together: the sets of their cells that overlap double with each.
+MOST_LAYERS = 4
+
 
 @dataclass(frozen=True)
 class Group:
@@ -320,6 +323,9 @@ class _Work:
             totals = [(i, m) for i in places for m in self.releases[i].matrices if not any(m.key)]
             nested = any(not self.releases[i].homogeneous for i, _ in totals)
             if len(totals) < 2 or (len(totals) == 2 and not nested) or (newest is not None and newest not in places):
+                continue
+            if len(totals) > MOST_LAYERS:
+                self.unchecked.append((tuple(places), f"more than {MOST_LAYERS} are of the same trips: only in pairs"))
                 continue
             if find_spec("scipy") is None:
                 self.unchecked.append((tuple(places), "scipy is not installed (pip install 'flowveil[audit]')"))

@@ -32,7 +32,7 @@ class PlacedTrips:
         origin, destination: the tiles of each flow.
         flow, person, person_trips: who made how many trips of which flow; None where persons are not known.
         n_cells: how many cells are published.
-        counted: whether every cell holds as many trips as it says.
+        counted: whether every cell holds as many trips as it says; at least, where some were taken out of it.
     """
 
     cell: Counts
@@ -83,7 +83,7 @@ def place_trips(release: PublishedRelease, flows: Flows) -> PlacedTrips:
         person=people.person.astype(np.int64) if people is not None and known else None,
         person_trips=people.trips if people is not None and known else None,
         n_cells=len(matrix.trips),
-        counted=bool(np.array_equal(held.astype(np.int64), matrix.trips)),
+        counted=bool(np.all(held == matrix.trips if release.whole_cells else held >= matrix.trips)),
     )
 
 

@@ -32,7 +32,7 @@ from flowveil.series.loss import NEW_MAP_AT
 
 #: What is asked of every cell, by the names of the library and of the command line.
 _THRESHOLDS = {"k": "--k", "protect": "--protect", "max_suppressed": "--max-suppressed"}
-_THRESHOLDS |= {"k_population": "--k-population", "l": "--l"}
+_THRESHOLDS |= {"k_population": "--k-population", "l": "--l", "dominance": "--dominance"}
 _THRESHOLDS |= {"allow_small_k": "--yes-k-below-3", "population_only": "--population-only"}
 
 
@@ -89,7 +89,9 @@ class _Anonymize(GroupedCommand):
             "--zones", "--format",
         ),
         "Input": (),
-        "Protection": ("--k-population", "--l", "--yes-k-below-3", "--population-only", "--ledger"),
+        "Protection": (
+            "--k-population", "--l", "--dominance", "--yes-k-below-3", "--population-only", "--ledger",
+        ),
         "Method": ("--option", "--seed", "--same-zones", "--hierarchy", "--context", "--zones-of", "--new-map-at"),
         "Slices": (
             "--by", "--by-many", "--time", "--every", "--during", "--total", "--common-zones", "--fold-time",
@@ -133,6 +135,12 @@ class _Anonymize(GroupedCommand):
 )
 @click.option("--k-population", type=float, help="Absolute threshold of the population.")
 @click.option("--l", "l", type=int, help="Fewest tiles in which the trips of a cell begin, and end.")
+@click.option(
+    "--dominance",
+    type=float,
+    metavar="SHARE",
+    help="Also suppress cells in which one person makes more than this share of the trips.",
+)
 @click.option("--max-suppressed", type=float, default=0.1, show_default=True, help="Share that may be suppressed.")
 @click.option("--yes-k-below-3", "allow_small_k", is_flag=True, help="Confirm a k below 3, which is refused otherwise.")
 @click.option(
@@ -205,6 +213,8 @@ def anonymize(output: Output, source: str, **given: Any) -> None:
             _say_loss(output, release, wanted.new_map_at)
         return
     slices.check()
+    if asked.pop("dominance", None) is not None:
+        raise ParameterError("--dominance is for a single matrix: not for slices, nor for folded times.")
     if slices.fold_time:
         with output.working("Reading") as progress:
             timed = read_slices(source, progress=progress, **slices.reading(), **how).folded()

@@ -143,7 +143,7 @@ def _release_lines(report: dict[str, Any], folder: Path) -> Iterator[str]:
     )
     yield _suppressed(report)
     if "ledger" in report["parameters"]:
-        yield next(line for line in report["statement"] if "earlier releases of the same data set" in line)
+        yield next(line for line in report["statement"] if "of the same data set" in line)
     if m["generalization_distance_m"] is not None:
         yield f"Trip ends moved by {m['generalization_distance_m']:,.0f} m on average beyond the tiles of the input."
     if "people" not in guarantee["protect"]:

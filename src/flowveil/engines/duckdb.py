@@ -222,7 +222,7 @@ class _Query:
             tiles=None if tiles is None else (tiles[0], tiles[1]),
             trips=_numpy(batch, "trips") if self.used.trips else None,
             weight=_numpy(batch, "weight") if self.used.weight else None,
-            unknown_codes=self._unknown_codes(columns, tiles or []),
+            unknown_codes={} if tiles is None else self._unknown_codes(columns, tiles),
             texts=texts,
             commas=commas,
             no_attribute=self._no_attribute(batch) if self.used.by else None,

@@ -72,6 +72,8 @@ class Contributors:
         busiest_share: share of these trips that the hundredth of the people with the most trips made; None where they
             are not known or there are too few people.
         few_behind: share of the flows with at least k trips that fewer than k people made.
+        one_behind: places (tiles of either end) with at least k trips of which one person made more than half.
+        places: how many places with at least k trips there are.
     """
 
     people: int
@@ -79,6 +81,8 @@ class Contributors:
     trips_each: float | None
     busiest_share: float | None
     few_behind: float | None
+    one_behind: int | None
+    places: int | None
 
 
 @dataclass(frozen=True)
@@ -210,6 +214,11 @@ class Description:
             yield (
                 f"Of the flows with at least {self.k} trips, {who.few_behind:.1%} are those of fewer than {self.k} "
                 "people: protecting trips does not hide them."
+            )
+        if who.one_behind:
+            yield (
+                f"Warning: one person made most trips of {who.one_behind:,} of the {who.places:,} places with at least "
+                f"{self.k} trips. Protect people, and see what `flowveil audit --against` says of dominance."
             )
 
     def _repr_html_(self) -> str:
@@ -346,13 +355,34 @@ def _contributors(flows: Flows, k: int) -> Contributors | None:
     few = None
     if enough.any():
         few = float((flows.people.count(len(flows))[enough] < k).mean())
+    one_behind, places = _places_of_one(flows, k)
     return Contributors(
         people=len(each),
         flows_each=float(each.mean()),
         trips_each=trips_each,
         busiest_share=busiest,
         few_behind=few,
+        one_behind=one_behind,
+        places=places,
     )
+
+
+def _places_of_one(flows: Flows, k: int) -> tuple[int | None, int | None]:
+    """How many places are mostly one person's, and how many there are with at least k trips."""
+    who = flows.people
+    if who is None or who.trips is None:
+        return None, None
+    mostly, places = 0, 0
+    n_people = int(who.person.max(initial=0)) + 1
+    for tile in (flows.origin, flows.destination):
+        trips = np.bincount(tile, weights=flows.trips)
+        key, at = np.unique(tile[who.cell].astype(np.int64) * n_people + who.person, return_inverse=True)
+        largest = np.zeros(len(trips))
+        np.maximum.at(largest, key // n_people, np.bincount(at, weights=who.trips))
+        enough = trips >= k
+        mostly += int(np.count_nonzero(enough & (largest > trips / 2)))
+        places += int(np.count_nonzero(enough))
+    return mostly, places
 
 
 # ---- advice ------------------------------------------------------------------------------------------------------

@@ -212,6 +212,8 @@ def _parameters(*, sliced: bool, noisy: bool, folded: bool) -> Schema:
             "confirmed": {"type": "array", "items": {"enum": list(CONFIRMATIONS)}, "uniqueItems": True},
             "protect": {"type": "array", "items": {"enum": list(UNITS)}},
         }
+    if not (noisy or sliced or folded):
+        entries["dominance"] = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
     optional = list(entries)
     if sliced:
         flags = dict.fromkeys(("by_many", "total", "common_zones"), _FLAG)

@@ -31,6 +31,9 @@ def _of_counts(report: Mapping[str, Any]) -> list[str]:
     said = [f"Protected: {cell} holds at least {thresholds_in_words(report)}."]
     weak = confirmation.weakness(report["guarantee"]["k"])
     said += [weak] if weak else []
+    share = report["parameters"].get("dominance")
+    if share is not None:
+        said.append(f"Protected: in no published cell one person makes more than {share:.0%} of the trips.")
     said += _about_persons(report)
     said += _about_suppressed_slices(report) if sliced else [_about_suppression(report)]
     said += _about_places(report)
@@ -54,7 +57,7 @@ def _about_earlier(audit: Mapping[str, int] | None) -> list[str]:
     """What the audit against earlier releases of the same data set found, where there was one."""
     if audit is None:
         return []
-    against = f"{audit['releases']:,} earlier releases of the same data set"
+    against = f"{audit['releases']:,} earlier release{'s' * (audit['releases'] != 1)} of the same data set"
     if not audit["groups"] and not audit["unchecked"]:
         return [f"Checked: subtraction against {against} gives no group below the guarantee."]
     return [

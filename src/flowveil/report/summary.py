@@ -104,7 +104,7 @@ def summarize(
             "differencing": asdict(sliced.differencing),
         }
     else:
-        report["notes"] = _published_notes(plans[0].notes, withhold=disclosed.secret)
+        report["notes"] = _published_notes(plans[0].notes, withhold=bool(disclosed.withheld.reasons))
     plain = {key: _plain(value) for key, value in report.items()}
     if basemap is not None:
         plain["basemap"] = basemap
@@ -170,7 +170,8 @@ def command(
     """
     chosen = ["--zones-of", "EARLIER"] if parameters.get("zones_of") else ["--method", method]
     words = ["flowveil", "anonymize", "INPUT", *chosen]
-    for name in ("k", "k_population", "l", "max_suppressed", "resolution", "within", "max_dropped", "hierarchy"):
+    thresholds = ("k", "k_population", "l", "max_suppressed", "dominance")
+    for name in (*thresholds, "resolution", "within", "max_dropped", "hierarchy"):
         if parameters.get(name) is not None:
             words += [f"--{name.replace('_', '-')}", str(parameters[name])]
     protect = parameters.get("protect") or []

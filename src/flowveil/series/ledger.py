@@ -156,7 +156,8 @@ def _refused(audit: Audit) -> InfeasibleError:
     if audit.unchecked:
         said.append(f"{audit.unchecked:,} comparisons that could not be made")
     return InfeasibleError(
-        f"Subtracted from the {audit.releases:,} earlier releases of this ledger, the new one leaves "
+        f"Subtracted from the {audit.releases:,} earlier release{'s' * (audit.releases != 1)} of this ledger, the new "
+        "one leaves "
         f"{' and '.join(said)}. Nothing was written. Hint: publish over the same zones (--zones-of EARLIER), leave "
         "this release out, say with --period or --during which trips it is of where they are others, or confirm it "
         "with --accept-differencing (accept_differencing=True); the counts are then in its report."

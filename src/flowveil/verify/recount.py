@@ -14,6 +14,7 @@ from flowveil.verify.cells import assign_flows, check_cells, load_flows
 from flowveil.verify.claims import Claims, check_expected, check_guarantee, read_report
 from flowveil.verify.database import Database, opened
 from flowveil.verify.differences import check_differences
+from flowveil.verify.dominance import check_dominated, load_dominated
 from flowveil.verify.exports import EXPORTS, check_exports
 from flowveil.verify.files import check_folder
 from flowveil.verify.frozen import check_frozen
@@ -154,6 +155,8 @@ def _check_counts(
     load_flows(db, claims)
     findings += check_zones(db, claims)
     assign_flows(db, claims, whole)
+    findings += load_dominated(db, claims, whole)
+    findings += check_dominated(db, claims)
     findings += check_cells(db, claims, whole)
     findings += check_measures(db, claims, whole, sound=sound and not findings)
     if claims.kind == "sliced" and not claims.shared:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import date
+
 import h3
 import pyarrow as pa
 import pytest
+import shapely
 
 from flowveil.audit.published import period_of, published_release
 from flowveil.audit.subtraction import confined_groups
+from flowveil.errors import DataError
 
 PARENT = h3.cell_to_parent("89b2c55b5b3ffff", 8)
 TILES = sorted(h3.cell_to_children(PARENT, 9))
@@ -32,7 +37,8 @@ def release(
         "kind": "plain",
         "method": "twincut",
         "homogeneous": homogeneous,
-        "parameters": {"period": period, "within": within},
+        "parameters": {"within": within},
+        "about": {} if period is None else {"period": period},
         "guarantee": {"k": k, "protect": protect, "trips": k, "population": population},
         "suppression": {"rule": rule},
         "measures": {"trips": {}},
@@ -102,6 +108,14 @@ def test_what_is_not_stated_to_be_of_the_same_trips_is_not_compared(other, reaso
     assert reason in found.unchecked[0][1]
 
 
+def test_zones_of_h3_and_of_a_map_are_not_put_beside_each_other():
+    of_cells = release({("west", "east"): 9})
+    square = shapely.to_wkb(shapely.box(0, 0, 1, 1))
+    of_map = replace(of_cells, h3_cells={}, outlines={"west": square, "east": square})
+    with pytest.raises(DataError, match="zones of a map"):
+        confined_groups([of_cells, of_map])
+
+
 def test_releases_that_contradict_each_other_confine_nothing():
     found = confined_groups([release({("west", "east"): 5}), release({("t0", "east"): 8})])
     assert (len(found), found.contradictions) == (0, 1)
@@ -122,6 +136,7 @@ def test_a_remainder_may_be_short_in_weight_alone():
 
 
 def test_a_period_is_an_interval_of_days_and_nothing_else():
-    assert period_of("2024-01-01/2024-03-31") is not None
+    assert period_of("2024-01-01/2024-03-31") == (date(2024, 1, 1), date(2024, 3, 31))
+    assert period_of("2024-02") == (date(2024, 2, 1), date(2024, 2, 29))
     assert period_of("spring 2024") is None
     assert period_of("2024-03-31/2024-01-01") is None

@@ -59,6 +59,27 @@ def test_every_unit_that_the_data_has_is_held_against_k():
     assert found.levels[-1].flows == 1
 
 
+def test_a_place_that_is_mostly_one_person_s_is_warned_of():
+    flows = city_flows(rows=600)
+    found = flowveil.describe(flows, k=4)
+    most = 0
+    for tile in (flows.origin, flows.destination):
+        for place in np.unique(tile):
+            rows = tile[flows.people.cell] == place
+            made = np.bincount(flows.people.person[rows], weights=flows.people.trips[rows])
+            total = flows.trips[tile == place].sum()
+            most += bool(total >= 4 and made.max() > total / 2)
+    assert found.contributors.one_behind == most
+    assert any("one person made most trips" in line for line in found.lines()) == (most > 0)
+    alone = flowveil.Flows.from_pairs(
+        np.array([0] * 9), np.array([1] * 9), person=np.array([0] * 6 + [1, 2, 3]),
+        origins=flows.origins, destinations=flows.destinations,
+    )  # fmt: skip
+    found = flowveil.describe(alone, k=4)
+    assert (found.contributors.one_behind, found.contributors.places) == (2, 2)
+    assert any("one person made most trips" in line for line in found.lines())
+
+
 def test_contributors_by_hand():
     flows = city_flows(rows=600)
     found = flowveil.describe(flows, k=4).contributors

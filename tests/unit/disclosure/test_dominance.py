@@ -1,0 +1,84 @@
+"""Cells that are mostly one person's: suppressed where that is asked for, and recounted."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as csv
+import pytest
+
+from flowveil import anonymize, read_trips, verify_folder
+from flowveil.audit.dominance import dominance
+from flowveil.audit.published import read_release
+from flowveil.audit.trips import place_trips
+from flowveil.cli import main
+from flowveil.errors import DataError, GuaranteeError, InfeasibleError, ParameterError
+
+PLACES = [(48.85, 2.35), (48.87, 2.37), (48.83, 2.31)]
+
+
+def trips():
+    """Three crowded pairs; in a fourth, one commuter makes 12 of 20 trips."""
+    crowd = [(o, d, f"p{i}") for o, d in ((0, 1), (1, 0), (1, 2)) for i in range(60)]
+    rows = [*crowd, *[(0, 2, "commuter")] * 12, *[(0, 2, f"q{i}") for i in range(8)]]
+    places = {"start": [PLACES[o] for o, _, _ in rows], "end": [PLACES[d] for _, d, _ in rows]}
+    ends = {f"{end}_{axis}": [p[i] for p in at] for end, at in places.items() for i, axis in enumerate(("lat", "lon"))}
+    return pa.table({**ends, "person": [person for _, _, person in rows]})
+
+
+def released(share, **asked):
+    flows = read_trips(trips(), person="person")
+    return anonymize(flows, "suppression", k=5, max_suppressed=0.3, dominance=share, **asked)
+
+
+def test_a_dominated_cell_is_suppressed_and_no_other(tmp_path):
+    assert sorted(released(None).cells.trips.tolist()) == [20, 60, 60, 60]
+    assert sorted(released(0.6).cells.trips.tolist()) == [20, 60, 60, 60]
+    release = released(0.5)
+    assert sorted(release.cells.trips.tolist()) == [60, 60, 60]
+    release.write(tmp_path / "release")
+    assert verify_folder(tmp_path / "release", against=trips()) == []
+    published = read_release(tmp_path / "release")
+    assert published.most_unlisted is None
+    found = dominance(place_trips(published, read_trips(trips(), person="person")))
+    assert found.one == 0
+    report = json.loads((tmp_path / "release" / "report.json").read_text("utf-8"))
+    assert "--dominance 0.5" in report["command"]
+    assert any("more than 50% of the trips" in line for line in report["statement"])
+
+
+def test_verify_finds_a_dominated_cell_and_one_that_is_missing_without_reason(tmp_path):
+    for share, said, finding in ((None, 0.5, "rule of dominance"), (0.5, None, "are missing")):
+        folder = tmp_path / f"release-{share}"
+        release = released(share)
+        changed = {**release.parameters, "dominance": said}
+        if said is None:
+            del changed["dominance"]
+        object.__setattr__(release, "parameters", changed)
+        with pytest.raises(GuaranteeError, match=finding):
+            release.write(folder)
+        assert not folder.exists()
+
+
+def test_what_cannot_be_had_is_refused():
+    with pytest.raises(InfeasibleError, match="within the limit of 5%"):
+        anonymize(read_trips(trips(), person="person"), "suppression", k=5, dominance=0.5, max_suppressed=0.05)
+    with pytest.raises(DataError, match="needs persons"):
+        anonymize(read_trips(trips().drop(["person"])), "suppression", k=5, dominance=0.5)
+    with pytest.raises(ParameterError, match="above 0 and below 1"):
+        released(1.0)
+    with pytest.raises(ParameterError, match="not in boxes"):
+        anonymize(read_trips(trips(), person="person"), "odkanon", k=5, dominance=0.5, max_suppressed=0.5)
+
+
+def test_slices_are_refused_on_the_command_line(tmp_path):
+    table = trips().append_column("sex", pa.array(np.resize(["f", "m"], len(trips()))))
+    csv.write_csv(table, tmp_path / "trips.csv")
+    asked = ["anonymize", str(tmp_path / "trips.csv"), "--k", "5", "--dominance", "0.5", "--out", str(tmp_path / "out")]
+    with pytest.raises(SystemExit) as ended:
+        main([*asked, "--by", "sex"])
+    assert ended.value.code == 2
+    main([*asked, "--max-suppressed", "0.3", "--method", "suppression"])
+    assert (tmp_path / "out" / "report.json").exists()
