@@ -63,13 +63,17 @@ def view_of(page, layer: str) -> tuple[float, ...]:
 
 
 def test_zones_outside_the_first_view_are_counted_and_can_be_shown(far_away, open_page):
-    _, report = far_away
+    release, report = far_away
+    far, rows = h3.int_to_str(h3.latlng_to_cell(45.76, 4.84, 8)), release.flows.to_pylist()
+    away = {end: sum(row["trips"] for row in rows if row[f"{end}_zone"] == far) for end in ("origin", "destination")}
+    away["flows"] = (away["origin"] + away["destination"]) / 2
     with open_page(report, viewport={"width": 1280, "height": 800}) as opened:
         page = opened.page
         for layer, said in (("origin", "1 zone lies"), ("destination", "1 zone lies"), ("flows", "2 zones lie")):
             outside = page.locator(f"figure[data-layer={layer}] .outside")
             assert outside.is_visible()
-            assert outside.inner_text().startswith(f"{said} outside this view, with 0.12 % of the trips.")
+            share = 100 * away[layer] / sum(row["trips"] for row in rows)
+            assert outside.inner_text().startswith(f"{said} outside this view, with {share:.2g} % of the trips.")
         assert view_of(page, "origin")[1] > 46
         opened.keep("details-outside")
         page.locator("figure[data-layer=origin] .outside button").click()

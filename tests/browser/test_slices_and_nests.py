@@ -68,6 +68,20 @@ def test_slices_are_shown_one_at_a_time(sliced, open_page):
         opened.keep("sliced")
 
 
+def test_segments_have_bars_and_a_picker_that_follow_each_other(open_page, tmp_path):
+    trips = hourly_trips()
+    trips = trips.append_column("mode", pa.array(np.array(["bike", "bus", "car"])[np.arange(len(trips)) % 3]))
+    release = anonymize_slices(read_slices(trips, by="mode", resolution=8), "twincut", k=10, accept_differencing=True)
+    with open_page(release.write(tmp_path / "out") / "report.html", phone=True) as opened:
+        page = opened.page
+        assert page.locator("#slice").count() == 0
+        page.locator(".slice-bars rect.bar").nth(1).tap()
+        assert page.get_by_label("mode").evaluate("e => e.selectedOptions[0].textContent") == "bus"
+        assert "bus" in page.locator(".view-note").inner_text()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        opened.keep("segments-phone")
+
+
 def test_time_plays_and_stops(sliced, open_page):
     with open_page(sliced / "report.html") as opened:
         page = opened.page

@@ -42,8 +42,12 @@ def files(tmp_path_factory) -> dict[str, str]:
     named = {"zone": [f"z{i}" for i in range(9)], "label": [f"Place {i}" for i in range(9)]}
     csv.write_csv(pa.table({**named, "y": y / 50, "x": x / 40}), folder / "map.csv")
     sectors = {"code": [f"z{i}" for i in range(9)], "sector": [f"s{i // 3}" for i in range(9)]}
-    csv.write_csv(pa.table(sectors), folder / "sectors.csv")
-    return {"INPUT": str(folder / "trips.csv"), "MAP": str(folder / "map.csv"), "SECTORS": str(folder / "sectors.csv")}
+    csv.write_csv(pa.table({**sectors, "name": named["label"], "lat": y / 50, "lon": x / 40}), folder / "sectors.csv")
+    box = {"type": "Polygon", "coordinates": [[[2.2, 48.7], [2.5, 48.7], [2.5, 49.0], [2.2, 49.0], [2.2, 48.7]]]}
+    drawn = {"type": "FeatureCollection", "features": [{"type": "Feature", "properties": {}, "geometry": box}]}
+    (folder / "area.geojson").write_text(json.dumps(drawn), "utf-8")
+    places = {"INPUT": "trips.csv", "MAP": "map.csv", "SECTORS": "sectors.csv", "AREA": "area.geojson"}
+    return {name: str(folder / place) for name, place in places.items()}
 
 
 def again(folder: Path, files: dict[str, str], other: Path) -> None:
@@ -107,10 +111,12 @@ TREE = ["--zones", "SECTORS", "--zones-parent", "sector", "--zones-root", "every
         ["--person", "", "--weight", "", "--max-dropped", "0.2", "--skip-unknown", "--person-case", "keep"],
         ["--basemap", "https://tiles.example.org/{z}/{x}/{y}.png", "--replace-stronger", "--seed", "3"],
         ["--within", "2.2,48.7,2.5,49.0", "--same-zones"],
+        ["--within", "AREA"],
         [*ENDS, *MAPPED, "--format", "csv,flowmap"],
         [*ENDS, *TREE],
+        [*ENDS, *TREE, "--zones-lat", "", "--zones-lon", "", "--zones-name", ""],
     ],
-    ids=lambda words: " ".join(words)[:40],
+    ids=lambda words: " ".join(words)[-40:],
 )
 def test_every_option(words, files, tmp_path):
     filled = [files.get(word, word) for word in words]

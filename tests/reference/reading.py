@@ -59,7 +59,7 @@ def read_points(
             )
             counts[pair] += int(float(row[trips])) if trips else 1
             if weight:
-                weights[pair] = weights.get(pair, Fraction(0)) + Fraction(round(float(row[weight]) * 2**20), 2**20)
+                weights[pair] = weights.get(pair, Fraction(0)) + Fraction(round(float(row[weight]) * 10**6), 10**6)
             who = row[person].strip() if person else ""
             people.setdefault(pair, set())
             if who.lower() not in MISSING:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from flowveil.confirmation import POPULATION_ONLY, SMALL_K, SMALLEST_K
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
@@ -56,13 +57,19 @@ def region_flows(*, seed: int = 0) -> Flows:
     )
 
 
+def _confirmed(guarantee: Guarantee, flows: Flows) -> list[str]:
+    """What a command would have asked to confirm."""
+    alone = guarantee.units == ("population",) and flows.people is not None
+    return [SMALL_K] * (guarantee.k < SMALLEST_K) + [POPULATION_ONLY] * alone
+
+
 def release_of(flows: Flows, *, k: int = 5, protect="trips", l=None, k_population=None, **options) -> Release:  # noqa: E741
     guarantee = Guarantee.resolve(flows, k=k, protect=protect, l=l, k_population=k_population)
     flows = guarantee.prepare(flows)
     plan = find_method("odkanon").plan(flows, guarantee, **options)
     limit = {"max_suppressed": options.pop("max_suppressed")} if "max_suppressed" in options else {}
     asked = {"k": k, "protect": list(guarantee.units), "l": l, "k_population": k_population, **limit}
-    parameters = {**asked, "options": options}
+    parameters = {**asked, "options": options, "confirmed": _confirmed(guarantee, flows)}
     return Release.from_plan(flows, plan, guarantee, method="odkanon", parameters=parameters)
 
 
@@ -161,5 +168,6 @@ def tile_release(trips, *, weight=None, person=None, protect="trips", k=5, notes
     guarantee = Guarantee.resolve(flows, k=k, protect=protect)
     cut = tree.leaf_node
     plan = Plan.from_cuts(flows, cut, cut, guarantee.safe(flows), notes=notes)
-    named = {"k": k, "protect": list(guarantee.units)} if parameters is None else parameters
+    asked = {"k": k, "protect": list(guarantee.units), "confirmed": _confirmed(guarantee, flows)}
+    named = asked if parameters is None else parameters
     return Release.from_plan(flows, plan, guarantee, method="suppression", parameters=named)

@@ -104,7 +104,7 @@ def summarize(
             "differencing": asdict(sliced.differencing),
         }
     else:
-        report["notes"] = _published_notes(plans[0].notes, withhold=disclosed.secret)
+        report["notes"] = _published_notes(plans[0].notes, withhold=bool(disclosed.withheld.reasons))
     plain = {key: _plain(value) for key, value in report.items()}
     if basemap is not None:
         plain["basemap"] = basemap

@@ -49,7 +49,7 @@ REVEAL_SUPPRESSED = {
 #: Measures that reveal how trips are spread inside a cell, where few cells cover more than one pair of tiles.
 REVEAL_INSIDE = set(DIGITS) - {"mean_generalization_error", "mean_time_width_h"}
 #: Measures that reveal how many tiles were seen in a zone, where few zones may hold more than one.
-REVEAL_SEEN = {"floor_ratio", "mean_generalization_error"}
+REVEAL_SEEN = {"floor_generalization_error", "floor_ratio", "mean_generalization_error"}
 #: Measures with a term for each slice, from which that of one follows where the others are known.
 REVEAL_TERMS = {"c_dm", "distribution_distance", "reconstruction_loss"}
 #: Measures counted against the mean weight of all trips, where no population was given.
@@ -71,6 +71,7 @@ def check_measures(db: Database, claims: Claims, flows: Flows, *, sound: bool) -
     list_suppressed(db, claims, flows)
     count_pairs(db, claims)
     secret = must_withhold(db, claims)
+    yield from _check_notes(claims)
     if claims.kind != "sliced":
         yield from _check_counts(db, claims, claims.measures, expected, where="true", withhold=bool(secret))
         few = _few_coarse_zones(db, "true")
@@ -261,6 +262,16 @@ def _few_coarse_zones(db: Database, where: str, *, errors: int = 1) -> bool:
         f"FROM recount WHERE {where}"
     )[0]
     return any(0 < n < _FEWEST_MERGED * errors for n in found)
+
+
+def _check_notes(claims: Claims) -> Iterator[str]:
+    """A method's own numbers: of three digits, and none beside measures that are withheld, which may follow from it."""
+    numbers = [v for v in claims.report["notes"].values() if not isinstance(v, str | bool | None)]
+    longer = sum(isinstance(v, float) and v != float(f"{v:.3g}") for v in numbers)
+    if longer:
+        yield f"report.json: {longer} notes have more than three digits"
+    if numbers and any(claims.withheld().values()):
+        yield f"report.json: {len(numbers)} notes are numbers, although measures are withheld"
 
 
 def _check_error(measures: Measures, *, secret: bool) -> Iterator[str]:

@@ -14,6 +14,8 @@ from flowveil.slices import SlicedFlows
 
 #: What stands for a text that looks like a path, which no report shows.
 _PATH = "(a path; not published)"
+#: What changes the trips that are counted, or when: left out or put in, it misleads.
+_ALWAYS = ("time_format", "timezone", "during")
 #: What subtraction finds that has to be confirmed: inside a release, and against the earlier ones of a ledger.
 _REVEALING = ("short", "groups", "unchecked")
 
@@ -27,18 +29,18 @@ def check_reading(report: Mapping[str, Any], flows: Flows | SlicedFlows) -> Iter
     """
     said = report["parameters"]
     read = flows.intake.parameters()
-    for name in ("time_format", "timezone"):
+    for name in _ALWAYS:
         if said.get(name) != read.get(name):
             yield f"report.json: its parameters say another '{name}' than the input was read with"
     for name, value in read.items():
         # Upper and lower case of persons is the reader's choice, whatever the release says; see `persons`.
         if (
-            name not in ("person_case", "time_format", "timezone")
+            name not in ("person_case", *_ALWAYS)
             and name in said
             and not _same(said[name], value, is_column=name == "columns")
         ):
             yield f"report.json: its parameters say another '{name}' than the input was read with"
-    if said.get("confirmed", _confirmed(report, flows)) != _confirmed(report, flows):
+    if said.get("confirmed", []) != _confirmed(report, flows):
         yield "report.json: its parameters say that something else was confirmed than had to be"
     region = said.get("options", {}).get("region")
     if isinstance(region, str) and region.strip() != "observed" and region != _PATH:

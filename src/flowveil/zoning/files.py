@@ -220,8 +220,10 @@ def read_zones(
             "Hint: name the columns: parent, or levels from coarsest to finest, or lat and lon."
         )
     made = _mapped(table, drawn, columns, root)
-    # With the columns, so that the map is read the same again.
-    return made if root is None else replace(made, columns={**made.columns, "root": root})
+    # With the columns, so that the map is read the same again: also those that are not to be recognised.
+    said = {"parent": parent, "lat": lat, "lon": lon, "name": name}
+    declined = {role: "" for role, column in said.items() if column == ""}
+    return replace(made, columns={**made.columns, **declined, **({} if root is None else {"root": root})})
 
 
 def read_outlines(source: Any) -> Outlines:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -23,7 +25,7 @@ SUPPRESSED = (
     "reconstruction_loss",
     "suppressed_share",
 )
-SEEN = ("floor_ratio", "mean_generalization_error")
+SEEN = ("floor_generalization_error", "floor_ratio", "mean_generalization_error")
 INSIDE = (
     "distribution_distance",
     "floor_generalization_error",
@@ -207,8 +209,16 @@ def test_the_loss_of_uneven_cells_is_disclosed():
 @pytest.mark.parametrize(("n", "told"), [(9, False), (10, True)])
 def test_the_error_is_disclosed_only_of_ten_zones_that_may_hold_several_tiles(n, told):
     report = summarize(two_tile_cells([(9, 1)] * n))
-    assert (report["measures"]["trips"]["mean_generalization_error"] is not None) == told
+    for name in SEEN:
+        assert (report["measures"]["trips"][name] is not None) == told, name
     assert ("so few zones" in (report["withheld"] or {"reason": ""})["reason"]) != told
+
+
+def test_a_method_makes_no_number_public_where_the_error_is_withheld():
+    """A price or a gap is a function of the tiles seen, as the error is: here nothing is suppressed."""
+    release = two_tile_cells([(9, 1)] * 9)
+    noted = replace(release, plan=replace(release.plan, notes={"lambda": 4.0, "stopped_early": False}))
+    assert summarize(noted)["notes"] == {"stopped_early": False}
 
 
 def test_a_loss_that_shows_single_tiles_in_large_zones_is_withheld():

@@ -113,3 +113,10 @@ def test_the_command_line_publishes_and_verifies_a_series(tmp_path, capsys):
     assert run(*again, "--out", tmp_path / "again") == 0
     assert snapshot(tmp_path / "again") == snapshot(out / "2024-02")
     assert "Kept zones" in capsys.readouterr().out
+
+
+def test_months_of_a_series_share_no_trips_and_pass_the_ledger(tmp_path):
+    writing = {"time": "time", "resolution": 7, "ledger": tmp_path / "ledger", "asked": K}
+    made = publish_series(months(2), tmp_path / "series", **writing)
+    assert made.published == ("2024-01", "2024-02")
+    assert len((tmp_path / "ledger" / "ledger.jsonl").read_bytes().splitlines()) == 2

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flowveil.verify
+from flowveil.anonymization import anonymize
 from flowveil.errors import DataError, GuaranteeError, InfeasibleError
 from flowveil.release.plan import Plan
 from flowveil.release.release import Release
@@ -388,6 +389,19 @@ def test_an_error_that_tells_how_many_tiles_were_seen(city):
     edit_report(folder, lambda r: r["measures"]["trips"].update(mean_generalization_error=12.3456))
     assert_found(folder, flows, "too few zones may hold more than one tile")
     assert_found(folder, flows, "has more than four digits")
+
+
+def test_a_number_of_the_method_that_says_more_than_three_digits(tmp_path):
+    flows = city_flows()
+    folder = anonymize(flows, "paircut", k=5, protect="trips").write(tmp_path / "out")
+    edit_report(folder, lambda r: r["notes"].update(proven_gap=0.12345))
+    assert_found(folder, flows, "1 notes have more than three digits")
+
+
+def test_a_number_of_the_method_beside_measures_that_are_withheld(city):
+    folder, flows = city
+    edit_report(folder, lambda r: r["notes"].update(steps=7))
+    assert_found(folder, flows, "1 notes are numbers, although measures are withheld")
 
 
 def test_a_wrong_level(city):

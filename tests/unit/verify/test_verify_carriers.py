@@ -91,7 +91,8 @@ def test_a_note_inside_the_metadata_of_the_map(city):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("columns", {"person": "Bob"}), ("partition_columns", ["Bob"]), ("zones", {"name": "Bob"})]
+    ("name", "value"),
+    [("columns", {"person": "Bob"}), ("partition_columns", ["Bob"]), ("zones", {"name": "Bob"}), ("during", "2024-01")],
 )
 def test_names_of_columns_that_the_input_was_not_read_with(city, name, value):
     folder, flows = city

@@ -136,7 +136,7 @@ export function paintZones(world, c, layer, s, view, seen, opacity) {
   }
   /* Overlapping zones: large ones first, so that small ones lie visibly on top. Boxes are fills: edges of thousands that
      cross would be a mesh; a thin edge in the colour of the map keeps those apart that are large enough to see. */
-  if (model.boxes) c.strokeStyle = palette.map;
+  if (model.boxes) { c.strokeStyle = palette.map; c.lineWidth = 0.4 / view.k; }
   for (let i = 0; i < layer.code.length; i++) {
     const shape = model.shapes[layer.shape[i]];
     if (!shape || !seen(shape)) continue;

@@ -40,7 +40,7 @@ export function mountViews(world, root, { signal, show }) {
     const tools = make("form", "", "tools");
     tools.setAttribute("aria-label", "Which matrix the maps show");
     tools.addEventListener("submit", (e) => e.preventDefault(), { signal });
-    controls = { note: make("p", "", "soft view-note") };
+    controls = { note: make("p", "", "soft view-note"), pickers: [] };
     slices = world.data.slices || null;
     if (views.kind === "nested") {
       controls.kind = select([["-1", views.own], ["0", views.titles[0]]], world.model.n, (v) => { show(+v); refresh(); });
@@ -65,7 +65,9 @@ export function mountViews(world, root, { signal, show }) {
         return;
       }
       const options = valuesAlong(slices, column);
-      tools.append(field(name, select(options.map((v, i) => [i, labelOf(v)]), options.indexOf(key[column]), (i) => { const next = [...key]; next[column] = options[+i]; goTo(next); })));
+      const picker = select(options.map((v, i) => [i, labelOf(v)]), options.indexOf(key[column]), (i) => { const next = [...key]; next[column] = options[+i]; goTo(next); });
+      controls.pickers.push(() => { picker.value = options.indexOf(key[column]); });
+      tools.append(field(name, picker));
     });
     if (slices.time >= 0) {
       controls.slider = make("input");
@@ -124,6 +126,7 @@ export function mountViews(world, root, { signal, show }) {
     if (!slices) { controls.note.textContent = n < 0 ? views.ownNote : views.notes[n]; return; }
     values = valuesAlong(slices, axis(), step());
     at = alongAxis(slices, key, values);
+    for (const follow of controls.pickers) follow();
     const label = key.map(labelOf).join(", ");
     if (controls.slider) {
       controls.slider.max = values.length - 1;

@@ -1,0 +1,25 @@
+"""What a notebook shows fits its cell: the figures in one row, the map of flows in view."""
+
+from __future__ import annotations
+
+import pytest
+
+from flowveil.api import anonymize, notebook_view
+from samples.releases import city_flows
+
+
+@pytest.mark.parametrize("width", [820, 1200])
+def test_figures_are_one_row_and_the_flows_are_in_view(width, tmp_path, open_page):
+    page_file = tmp_path / "cell.html"
+    view = notebook_view(anonymize(city_flows(), k=5, protect="trips"))
+    page_file.write_text(f"<!doctype html><html lang='en'><title>cell</title><body>{view}</body></html>", "utf-8")
+    with open_page(page_file) as opened:
+        opened.page.set_viewport_size({"width": width, "height": 1000})
+        opened.page.wait_for_timeout(300)
+        frame = opened.page.frame_locator("iframe")
+        outer = opened.page.locator("iframe").bounding_box()
+        tops = {round(box.bounding_box()["y"]) for box in frame.locator(".figures > div").all()}
+        assert len(tops) == 1
+        flows = frame.locator("figure[data-layer=flows] canvas").bounding_box()
+        assert flows["y"] + flows["height"] <= outer["y"] + outer["height"]
+        opened.keep(f"notebook-{width}")
