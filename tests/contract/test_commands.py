@@ -57,6 +57,16 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
         (("{release}", "--out", "{new}.txt"), 2, ".png"),
         (("{release}", "--out", "{new}/x.png"), 2, "new"),
     ],
+    "freeze": [
+        (("{new}", "--out", "{new}.parquet"), 2, "new"),
+        (("{release}", "--out", "{new}/map.parquet"), 2, "new"),
+    ],
+    "series": [
+        (("{absent}", "--time", "t", "--out", "{new}"), 2, "absent"),
+        (("{dated}", "--time", "nosuch", "--out", "{new}"), 2, "nosuch"),
+        (("{dated}", "--time", "t", "--out", "{old}"), 2, "old"),
+        (("{dated}", "--time", "t", "--out", "{new}", "--k", "100000", *TRIPS), 3, "k"),
+    ],
     "reconstruct": [
         (("{new}", "--zones", "7", "--out", "{new}.csv"), 2, "new"),
         (("{release}", "--zones", "7", "--out", "{new}.txt"), 2, ".parquet"),
@@ -138,6 +148,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("commands")
     trips = trip_table(200).append_column("sex", pa.array(["f", "m"] * 100))
     csv.write_csv(trips, folder / "trips.csv")
+    csv.write_csv(trips.append_column("t", pa.array(["2024-01-05"] * 200)), folder / "dated.csv")
     csv.write_csv(trips.select(["weight", "sex"]), folder / "bad.csv")
     rows = "".join(f"{20 + i},{'flu' if i % 3 else 'none'}\n" for i in range(30))
     (folder / "records.csv").write_text("age,illness\n" + rows)
@@ -154,6 +165,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     files = {
         "in": "trips.csv",
         "bad": "bad.csv",
+        "dated": "dated.csv",
         "absent": "absent.csv",
         "records": "records.csv",
         "latin": "latin.csv",

@@ -65,6 +65,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     sex = ["f", "m"] * 118 + [SECRETS["left-out row"]] * 4
     lat = np.append(trips["start_lat"].to_numpy()[:-4], [np.nan] * 4)
     trips = trips.set_column(0, "start_lat", pa.array(lat)).append_column("sex", pa.array(sex))
+    trips = trips.append_column("day", pa.array(["2024-01-05"] * 240))
     rng = np.random.default_rng(2)
     records = pa.table(
         {
@@ -110,6 +111,8 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "picture": [("{release}", "--out", "{out}.svg"), ("{release}", "--out", "{out}.png")],
     "reconstruct": [("{release}", "--zones", "7", "--out", "{out}.parquet")],
     "freeze": [("{release}", "--out", "{out}.parquet")],
+    "series": [("{trips}", *READ, "--time", "day", "--out", "{out}")],
+    "audit": [("{release}", "--against", "{trips}", "--resolution", "8", "--out", "{out}", "--show-cells")],
     "prepare": [("gps", "{points}", "--out", "{out}.parquet")],
     "tabular mondrian": [
         ("{records}", "--out", "{out}.parquet", "--k", "5", *TABLE),

@@ -81,18 +81,10 @@ def publish(
     """
     release.check_publishable()
     log.info("Verifying and writing")
-    wanted = parse_formats(formats)
     basemap = tile_server(basemap)
     said = checked(about)
     check_target(directory, overwrite=overwrite)
-    zones = release.zones
-    check_formats(
-        wanted,
-        zones=len(zones),
-        mapped=zones["lat"].null_count == 0,
-        sliced=bool(release.slice_columns),
-        folded=release.kind == "folded",
-    )
+    wanted = _formats_of(release, formats)
     for path in private or ():
         check_place(path, release=directory)
     try:
@@ -131,6 +123,19 @@ def publish(
             "What was there before is untouched. Hint: check the free space and the rights of its parent."
         ) from problem
     return Path(directory)
+
+
+def _formats_of(release: Publishable, formats: str | Iterable[str]) -> tuple[Format, ...]:
+    """The exports that are asked for, all of which can hold this release."""
+    wanted, zones = parse_formats(formats), release.zones
+    check_formats(
+        wanted,
+        zones=len(zones),
+        mapped=zones["lat"].null_count == 0,
+        sliced=bool(release.slice_columns),
+        folded=release.kind == "folded",
+    )
+    return wanted
 
 
 def _begin_document(draft: Draft, document: str) -> Draft:

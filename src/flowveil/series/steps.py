@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -93,12 +94,17 @@ def publish_series(
         raise ParameterError(f"A series has steps of a {' or a '.join(STEPS)}; found {every!r}.")
     if not time:
         raise ParameterError("A series needs the column of the time. Hint: --time COLUMN.")
-    place = _opened(directory)
-    sliced = read_slices(source, time=time, every=every, **reading)
     writing = {"formats": formats}
     if ledger is not None:
         writing |= {"ledger": ledger, "accept_differencing": accept_differencing}
-    return _Run(place, sliced, every, dict(asked or {}), writing, on_step).go(zones_of)
+    place = _opened(directory)
+    try:
+        sliced = read_slices(source, time=time, every=every, **reading)
+        return _Run(place, sliced, every, dict(asked or {}), writing, on_step).go(zones_of)
+    finally:
+        # Where nothing was published, a new folder does not stay; one that holds anything cannot be removed so.
+        with suppress(OSError):
+            place.rmdir()
 
 
 def _opened(directory: str | PathLike[str]) -> Path:
