@@ -77,7 +77,7 @@ def test_every_method(number, files, tmp_path):
         {"k": 5, "protect": "population", "population_only": True, "k_population": 600.0},
     )
     asked = guarantees[number % len(guarantees)]
-    flows = flowveil.read_trips(files["INPUT"], resolution=7)
+    flows = flowveil.read_trips(files["INPUT"], resolution=7, weight="weight")
     try:
         release = flowveil.anonymize(flows, chosen.method, **{"max_suppressed": 0.5, **asked}, **chosen.options)
     except flowveil.InfeasibleError:

@@ -31,7 +31,8 @@ def cells_in(code: str) -> list[int]:
         cell = int(name, 16)
     except ValueError:
         return []
-    if format(cell, "x") != name or not h3_int.is_valid_cell(cell):
+    # A code of somebody's own map may be any number in this form.
+    if not 0 < cell < 1 << 63 or format(cell, "x") != name or not h3_int.is_valid_cell(cell):
         return []
     if not dot:
         return [cell]

@@ -18,7 +18,7 @@ from flowveil import NoisyRelease, ParameterError, anonymize, read_trips
 from flowveil.cli import main
 from flowveil.errors import OutputError
 from flowveil.publish.exports import FORMATS
-from flowveil.report.document import number
+from flowveil.report.document import sensible
 from flowveil.report.internal import render_internal
 from flowveil.verify import verify_release
 from flowveil.workers import LATE, Ended
@@ -147,7 +147,7 @@ def test_the_internal_report_has_the_true_measures_and_is_marked(release, tmp_pa
     m = release.metrics()["trips"]
     assert m["reconstruction_loss"] is not None
     rows = page[page.index('id="measures"') :]
-    assert number(m["reconstruction_loss"]) in rows
+    assert sensible(m["reconstruction_loss"]) in rows
     assert "withheld" not in rows
     assert "beyond the bound" in page
     assert "Not published: trips by origin tile" in page

@@ -7,7 +7,7 @@ import stat
 import pytest
 
 from flowveil.errors import OutputError
-from flowveil.report.document import number
+from flowveil.report.document import sensible
 from flowveil.report.internal import check_place, render_internal
 from flowveil.report.summary import summarize
 from samples.releases import city_flows, region_flows, release_of
@@ -67,5 +67,5 @@ def test_it_has_the_measures_that_the_report_withholds(release):
     shown = render_internal(release)
     error = release.metrics()["trips"]["mean_generalization_error"]
     assert "so few zones" in summarize(release)["withheld"]["reason"]
-    assert f">{number(error)}</td>" in shown
+    assert f">{sensible(error)}</td>" in shown
     assert ">withheld</td>" not in shown

@@ -290,8 +290,9 @@ def test_a_population_given_as_a_number_is_never_called_k(tmp_path, protect, sha
     folder = release.write(tmp_path / "out")
     report, page = read_json(folder / "report.json"), (folder / "report.html").read_text(encoding="utf-8")
     assert report["guarantee"]["k"] == (5 if "trips" in protect else None)
-    title, heading = (page.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0] for tag in ("title", "h1"))
-    assert "k = 5 on trips; a population of" in heading if "trips" in protect else "k =" not in title + heading
+    words = [page.partition(begin)[2].partition("</")[0] for begin in ("<title>", "<h1>", "</strong>, ")]
+    assert all(words)
+    assert "k = 5 on trips; a population of" in words[-1] if "trips" in protect else "k =" not in " ".join(words)
     assert "given as a number; it is not k times the mean weight" in report["statement"][0]
     asked = {"k": 5, "protect": ("population",)}
     assert verify_release(folder, flows, expect={**asked, "k_population": share * wanted}) == []
@@ -461,7 +462,7 @@ def test_a_basis_that_is_missing(city):
         (lambda r: r["parameters"].update(k=6), "guarantee in trips is weaker"),
         (lambda r: r["guarantee"].update(people=4), "guarantee in people is weaker"),
         (lambda r: r["guarantee"].pop("people"), "other units"),
-        (lambda r: r["parameters"].update(protect=["population"]), "protect other units"),
+        (lambda r: r["parameters"].update(protect=["people"]), "protect other units"),
         (lambda r: r["guarantee"].update(k=None), "no k of at least 1"),
         (lambda r: r["parameters"].update(k_population=1e9), "guarantee in population is weaker"),
         (lambda r: r["parameters"].update(l=2), "guarantee in locations is weaker"),

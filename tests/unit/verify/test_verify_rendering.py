@@ -241,7 +241,7 @@ def test_measures_that_are_not_so(folder, findings, kind):
     changed = [(i, *which) for i, measures in enumerate(blocks) for which in told(measures)]
     missing = MEASURES - {name for i, name, _ in changed if i == len(blocks) - 1}
     # Of the slices, one is not published: what is counted against the mean weight of all trips is withheld.
-    few_zones = {"mean_generalization_error", "floor_ratio"}
+    few_zones = {"mean_generalization_error", "floor_generalization_error", "floor_ratio"}
     assert missing == {"noisy": MEASURES, "sliced": {"cells_under_k_population", *few_zones}}.get(kind, set())
     for i, name, basis in changed:
         # Where boxes share flows, distances are bounded only.
