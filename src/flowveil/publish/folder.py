@@ -89,9 +89,7 @@ def publish(
         check_place(path, release=directory)
     try:
         with ExitStack() as drafts:
-            documents = [
-                _begin_document(drafts.enter_context(Draft(path)), text) for path, text in (private or {}).items()
-            ]
+            documents = [_begin_document(drafts, path, text) for path, text in (private or {}).items()]
             # A link to a folder stays a link: what it points to is replaced.
             draft = drafts.enter_context(Draft(directory))
             os.mkdir(draft.new)
@@ -138,7 +136,8 @@ def _formats_of(release: Publishable, formats: str | Iterable[str]) -> tuple[For
     return wanted
 
 
-def _begin_document(draft: Draft, document: str) -> Draft:
+def _begin_document(drafts: ExitStack, path: str, document: str) -> Draft:
+    draft = drafts.enter_context(Draft(path))
     draft.write_file(document, private=True)
     return draft
 
