@@ -128,10 +128,10 @@ class _TileCenters:
         lat, lon = np.array(found, dtype=np.float64).reshape(-1, 2).T
         return lat, lon
 
-    def areas_km2(self, nodes: Any) -> Any:
+    def areas_km2(self, nodes: Any) -> Any:  # noqa: ARG002
         raise AssertionError("only centres are asked for")
 
-    def polygons(self, nodes: Any) -> Any:
+    def polygons(self, nodes: Any) -> Any:  # noqa: ARG002
         raise AssertionError("only centres are asked for")
 
 
