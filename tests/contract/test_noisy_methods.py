@@ -110,7 +110,9 @@ def test_the_form_and_the_promise(run, kind, table, bound):
 @pytest.mark.parametrize("bound", [None, 3], ids=["trip", "person-3"])
 def test_what_is_written_holds(run, bound, tmp_path):
     flows = unit_flows("uneven", "star", bound=bound)
-    release = anonymize(flows, run.method, epsilon=5.0, **options_of(run, bound))
+    # What is written has real noise, which may leave nothing of a table this small above a threshold: draw anew then.
+    draws = (attempt(flows, run, epsilon=5.0, **options_of(run, bound)) for _ in range(40))
+    release = next(release for release in draws if release is not None)
     assert verify_release(release.write(tmp_path / "out"), flows) == []
 
 
