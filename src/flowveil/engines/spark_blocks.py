@@ -1,0 +1,197 @@
+"""Persons that stay on a Spark cluster: packed once into blocks, and counted there whenever somebody asks.
+
+A block has the numbers of flows and of persons in two columns of bytes, all rows of a person in one block. Numbers of
+persons mean nothing outside their block: names become numbers where they are, nothing is sorted or joined for it, and
+a block that is made again after its machine was lost answers the same. A question travels to the blocks, an answer is
+one whole number for each cell, and answers add up.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from flowveil.distant import Counting, Counts, DistantPeople
+from flowveil.engines.spark_session import on_the_cluster
+from flowveil.errors import DataError
+from flowveil.slices import SlicedFlows
+from flowveil.zoning.h3 import Cells64
+
+#: Rows of a block: few enough for the memory of a task, enough that a question costs little beside them.
+BLOCK_ROWS = 2_000_000
+#: Answers that are larger together are added up on the cluster, until so many are left, before the driver gets them.
+MOST_BYTES, LAST_ANSWERS = 64_000_000, 4
+_SLICE = "flowveil_slice"
+
+
+@dataclass(frozen=True, eq=False)
+class Numbering:
+    """How a row of the cluster finds the number of its flow; it travels to the workers.
+
+    Attributes:
+        origins, destinations: the tiles, in the order of their numbers.
+        key: of each flow, its slice and its tiles as one number, ascending.
+    """
+
+    origins: Cells64
+    destinations: Cells64
+    key: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, flows: SlicedFlows, origins: Cells64, destinations: Cells64) -> Numbering:
+        """That of flows whose tiles are numbered in the order of these."""
+        empty = cls(origins, destinations, np.zeros(0, np.int64))
+        keys = [empty.keys_of(np.full(len(p), i), p.origin, p.destination) for i, p in enumerate(flows.slices)]
+        return replace(empty, key=np.concatenate(keys))
+
+    def keys_of(self, part: NDArray[Any], origin: NDArray[Any], destination: NDArray[Any]) -> NDArray[np.int64]:
+        """Slices and numbers of tiles as one number each."""
+        key: NDArray[np.int64] = part.astype(np.int64) * len(self.origins) + origin
+        key *= len(self.destinations)
+        key += destination
+        return key
+
+    def packed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of a task as one block, sorted by flow.
+
+        Raises:
+            DataError: there is a flow that was not there when flows were counted.
+        """
+        found = [batch for batch in batches if len(batch)]
+        if not found:
+            return
+        rows = pa.Table.from_batches(found)
+        part, origin, destination = (rows.column(i).to_numpy() for i in range(3))
+        ends = [
+            np.searchsorted(tiles, cell.view(np.uint64))
+            for tiles, cell in ((self.origins, origin), (self.destinations, destination))
+        ]
+        key = self.keys_of(part, *ends)
+        flow = np.minimum(np.searchsorted(self.key, key), len(self.key) - 1)
+        if np.any(self.key[flow] != key):
+            raise DataError("The input changed while it was read.")
+        person = rows.column(3).combine_chunks().dictionary_encode().indices.to_numpy()
+        order = np.lexsort((person, flow))
+        block = {"rows": [len(order)]}
+        columns = [column[order].astype(np.int32).tobytes() for column in (flow, person)]
+        yield pa.RecordBatch.from_pydict(block | {"flow": columns[:1], "person": columns[1:]}, schema=_BLOCK)
+
+
+_BLOCK = pa.schema([("rows", pa.int64()), ("flow", pa.binary()), ("person", pa.binary())])
+
+
+class SparkBlocks:
+    """Blocks of persons on a cluster; see `flowveil.distant.Blocks`. They are given up with this object."""
+
+    def __init__(self, frame: Any, *, n_flows: int, n_blocks: int, label: str) -> None:
+        self._frame = frame.persist()
+        self._n_blocks = n_blocks
+        self._label = label
+        self._given_up = weakref.finalize(self, _give_up, self._frame)
+        self.n_flows = n_flows
+        self.n_rows = int(self._frame.agg({"rows": "sum"}).collect()[0][0] or 0)
+
+    def summed(self, counting: Counting, asked: Any) -> Counts:
+        """Count in every block, where it is, and add up."""
+        with on_the_cluster(self._label):
+            context = self._frame.sparkSession.sparkContext
+            if context._jsc is None:  # What pyspark leaves of a session that was stopped.
+                raise DataError(f"{self._label}: the cluster is gone, and the persons with it. Nothing was written.")
+            shared = context.broadcast((counting, asked))
+            try:
+                answers = self._frame.mapInArrow(_Answers(shared).of_blocks, "answer binary")
+                none = np.zeros(0, np.int32)
+                return self._added_up(answers, _answer(counting(none, none, asked), 0))
+            finally:
+                shared.destroy()
+
+    def _added_up(self, answers: Any, nothing: Counts) -> Counts:
+        if self._n_blocks > LAST_ANSWERS and self._n_blocks * nothing.nbytes > MOST_BYTES:
+            answers = answers.repartition(LAST_ANSWERS).mapInArrow(_added, "answer binary")
+        total = nothing.copy()
+        # All at once: an iterator over partitions would let one block after the other count.
+        for answer in answers.toArrow().column("answer"):
+            total += np.frombuffer(answer.as_buffer(), np.int64)
+        if total[-1] != self.n_rows:
+            raise DataError(f"{self._label}: the cluster did not count every row once. Nothing was written.")
+        return total[:-1]
+
+
+def _give_up(frame: Any) -> None:
+    # The session may have been stopped before, and all that it held is gone already.
+    with suppress(Exception):
+        frame.unpersist()
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """What a task does with the blocks that it is given."""
+
+    shared: Any
+
+    def of_blocks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        counting, asked = self.shared.value
+        for batch in batches:
+            for flow, person in zip(batch.column("flow"), batch.column("person"), strict=True):
+                columns = [np.frombuffer(column.as_buffer(), np.int32) for column in (flow, person)]
+                yield _row_of(_answer(counting(*columns, asked), len(columns[0])))
+
+
+def _answer(counted: Counts, n_rows: int) -> Counts:
+    """What was counted, and last in how many rows."""
+    return np.append(counted, n_rows).astype(np.int64)
+
+
+def _row_of(answer: Counts) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"answer": pa.array([answer.tobytes()], pa.binary())})
+
+
+def _added(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    total: Any = None
+    for batch in batches:
+        for answer in batch.column("answer"):
+            found = np.frombuffer(answer.as_buffer(), np.int64)
+            total = found if total is None else total + found
+    if total is not None:
+        yield _row_of(total)
+
+
+def with_distant_people(flows: SlicedFlows, rows: Any, numbering: Numbering, *, n_rows: int, label: str) -> SlicedFlows:
+    """The flows with persons that stay on the cluster.
+
+    Args:
+        flows: without persons.
+        rows: the grouped rows on the cluster: slices, origin, destination, person.
+        numbering: which of them is which flow.
+        n_rows: how many rows there are.
+        label: how messages call the input.
+    """
+    from pyspark.sql import functions as F  # noqa: N812  # as everybody writes it
+
+    spark = rows.sparkSession
+    names = [f"slice{i}" for i in range(len(flows.columns))]
+    known = rows.where("person IS NOT NULL")
+    if names:
+        columns = dict(zip(names, zip(*flows.keys, strict=True), strict=True))
+        number = pa.array(range(len(flows.keys)), pa.int32())
+        listed = spark.createDataFrame(pa.table({**{n: pa.array(c) for n, c in columns.items()}, _SLICE: number}))
+        known = known.join(F.broadcast(listed), names)
+    else:
+        known = known.withColumn(_SLICE, F.lit(0))
+    n_blocks = max(-(-n_rows // BLOCK_ROWS), spark.sparkContext.defaultParallelism)
+    divided = known.select(_SLICE, "origin", "destination", "person").repartition(n_blocks, "person")
+    packed = divided.mapInArrow(numbering.packed, "rows bigint, flow binary, person binary")
+    blocks = SparkBlocks(packed, n_flows=len(numbering.key), n_blocks=n_blocks, label=label)
+    start = np.concatenate(([0], np.cumsum([len(part) for part in flows.slices]))).astype(np.int32)
+    parts = []
+    for part, first in zip(flows.slices, start[:-1], strict=True):
+        own = np.arange(len(part), dtype=np.int32)
+        parts.append(replace(part, people=DistantPeople(blocks, own + first, own)))
+    return replace(flows, slices=tuple(parts))
