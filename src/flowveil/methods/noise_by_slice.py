@@ -1,0 +1,163 @@
+"""Noise on the matrices of many slices: what it costs together, and which trips are counted.
+
+Every trip is in one slice. Where the unit is a trip, one trip changes one matrix, so the ε of one matrix is the ε of
+all. Where it is a person, the bound is on the person's trips in all slices together: they change the counts of all
+matrices by the bound at most, all together, and that is all that the promises of the methods rest on
+(docs/methods/topdown.md#slices). Nobody has to be in one slice only, and nobody has to know whether somebody is.
+
+Matrices of longer steps of time, and of everything, hold the same trips again: each such layer costs ε anew.
+
+Which matrices there are is known beforehand (`flowveil.slices.declared_values`): a slice without trips gets noise like
+any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from flowveil.errors import DataError, ParameterError
+from flowveil.flows import Flows
+from flowveil.hierarchy import Ints
+from flowveil.methods.contributions import Counts, bounded_trips
+from flowveil.methods.epsilon import check_epsilon
+from flowveil.methods.method import Method
+from flowveil.methods.pair_domain import pair_domain
+from flowveil.release.noisy import NoisyCounts, PrivacyLoss
+from flowveil.slices import MOST_SLICES, TIME, Every, Key, SlicedFlows
+
+#: What has to be public is chosen by these options, which every method of noise has.
+_OF_DOMAIN = ("level", "region")
+_SEED = "unsafe_seed_for_tests"
+
+
+@dataclass(frozen=True, eq=False)
+class _Counted:
+    """The trips of one slice that are counted: at most the bound of each person, over all slices."""
+
+    origin: Ints
+    destination: Ints
+    trips: Counts
+    person: Ints | None
+
+
+def noisy_matrices(
+    method: Method,
+    flows: SlicedFlows,
+    values: Mapping[str, Sequence[str]],
+    options: Mapping[str, Any],
+    *,
+    steps: Sequence[Every] = (),
+    total: bool = False,
+) -> tuple[PrivacyLoss, list[tuple[Key, Flows, NoisyCounts]]]:
+    """The noisy counts of every matrix, and what they promise together.
+
+    Args:
+        method: a method that adds noise.
+        flows: the slices that were read; those that are not declared are not counted.
+        values: the declared values of the slice columns.
+        options: of the method; ε is that of one layer.
+        steps: longer steps of time that get matrices too.
+        total: whether everything together gets one.
+
+    Returns:
+        The promise of all together; of each matrix, coarsest first, its values, the flows that are counted, the counts.
+    """
+    finest = list(product(*(values[name] for name in flows.columns)))
+    layers = _layers(flows, finest, steps, total=total)
+    n = sum(len(layer) for layer in layers)
+    if n > MOST_SLICES:
+        raise ParameterError(f"{n:,} matrices would be made; at most {MOST_SLICES:,} are allowed.")
+    epsilon = options.get("epsilon")
+    if isinstance(epsilon, int | float):
+        check_epsilon(epsilon * len(layers))
+    counted = _counted(method, flows, finest, options)
+    made: list[tuple[Key, Flows, NoisyCounts]] = []
+    for layer in layers:
+        for key, members in layer.items():
+            own = _flows_of([counted[member] for member in members], flows)
+            seed = options.get(_SEED)
+            drawn = {**options, **({} if seed is None else {_SEED: seed + len(made)})}
+            made.append((key, own, method.plan(own, **drawn)))
+    one = made[0][2].guarantee
+    together = replace(one, epsilon=one.epsilon * len(layers), delta=one.delta * len(layers), layers=len(layers))
+    return together, made
+
+
+def _layers(
+    flows: SlicedFlows, finest: Sequence[tuple[str, ...]], steps: Sequence[Every], *, total: bool
+) -> list[dict[Key, list[tuple[str, ...]]]]:
+    """Which declared slices each matrix is made of; the matrices of one layer share no trip."""
+    layers: list[dict[Key, list[tuple[str, ...]]]] = [{(None,) * len(flows.columns): list(finest)}] if total else []
+    for step in sorted(steps, key=lambda e: e.label_length):
+        if flows.every is None or not step.holds(flows.every):
+            raise ParameterError(f"--every {step.name} is not made of whole steps of the finest --every.")
+        layer: dict[Key, list[tuple[str, ...]]] = {}
+        at = flows.columns.index(TIME)
+        for key in finest:
+            layer.setdefault((*key[:at], key[at][: step.label_length], *key[at + 1 :]), []).append(key)
+        layers.append(layer)
+    return [*layers, {key: [key] for key in finest}]
+
+
+def _counted(
+    method: Method, flows: SlicedFlows, finest: Sequence[tuple[str, ...]], options: Mapping[str, Any]
+) -> dict[tuple[str, ...], _Counted]:
+    """The trips of each declared slice that are counted.
+
+    The trips of a person stand in the order of the slices, and in each in the order of the tiles: whoever else is
+    there, the same ones are counted.
+    """
+    first = flows.slices[0]
+    domain = pair_domain(
+        first, *(options.get(name) for name in _OF_DOMAIN), listed=not options.get("delta"), method=method.name
+    )
+    read = dict(zip(flows.keys, flows.slices, strict=True))
+    parts = {key: _rows(read[key], domain) for key in finest if key in read}
+    nothing = np.zeros(0, dtype=np.int32)
+    empty = _Counted(nothing, nothing, nothing.astype(np.int64), None if first.people is None else nothing)
+    if first.people is not None and options.get("bound") is not None and parts:
+        persons = [part.person for part in parts.values() if part.person is not None]
+        trips = np.concatenate([part.trips for part in parts.values()])
+        bounded = bounded_trips(np.concatenate(persons), trips, int(options["bound"]))
+        edges = np.cumsum([len(part.trips) for part in parts.values()])[:-1]
+        for (key, part), own in zip(parts.items(), np.split(bounded, edges), strict=True):
+            kept = own > 0
+            person = None if part.person is None else part.person[kept]
+            parts[key] = _Counted(part.origin[kept], part.destination[kept], own[kept], person)
+    return {key: parts.get(key, empty) for key in finest}
+
+
+def _rows(part: Flows, domain: Any) -> _Counted:
+    """The trips of a slice inside the region: by person where persons are known."""
+    inside = (domain.origins.zone[part.origin] >= 0) & (domain.destinations.zone[part.destination] >= 0)
+    people = part.people
+    if people is None:
+        return _Counted(part.origin[inside], part.destination[inside], part.trips[inside], None)
+    if people.trips is None:
+        raise DataError(
+            "The slices do not say how many trips each person made, so nobody's trips can be bounded. "
+            "Hint: read them with read_slices."
+        )
+    rows = inside[people.cell]
+    cell = people.cell[rows]
+    return _Counted(part.origin[cell], part.destination[cell], people.trips[rows], people.person[rows])
+
+
+def _flows_of(parts: Sequence[_Counted], flows: SlicedFlows) -> Flows:
+    """The counted trips of some slices as one table."""
+    first = flows.slices[0]
+    return Flows.from_pairs(
+        np.concatenate([part.origin for part in parts]),
+        np.concatenate([part.destination for part in parts]),
+        np.concatenate([part.trips for part in parts]),
+        origins=flows.origins,
+        destinations=flows.destinations,
+        person=None if first.people is None else np.concatenate([p.person for p in parts if p.person is not None]),
+        intake=flows.intake,
+        whole_map=first.whole_map,
+    )
