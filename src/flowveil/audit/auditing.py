@@ -7,21 +7,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flowveil.audit.dominance import Dominance, dominance
+from flowveil.audit.dominance import Dominance, dominance, together
 from flowveil.audit.homogeneity import Homogeneity, homogeneity
 from flowveil.audit.linkage import Linkage, linkage
 from flowveil.audit.membership import Membership, membership
+from flowveil.audit.minimality import Minimality, minimality
 from flowveil.audit.published import PublishedRelease, read_release
 from flowveil.audit.subtraction import Groups, confined_groups
 from flowveil.audit.suppressed import Suppressed, suppressed_bounds
-from flowveil.audit.trips import place_trips, read_trips_of, recounted
+from flowveil.audit.trips import place_trips, read_trips_of, recounted, slices_of
 from flowveil.errors import ParameterError
+from flowveil.release.folder import taken_at_its_word
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
 
 #: What `fail_on` may name: the share that each attack comes to, the worst release counting.
-FIGURES = ("homogeneity", "dominance", "linkage", "membership")
+FIGURES = ("homogeneity", "dominance", "linkage", "membership", "minimality")
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,9 @@ class AuditOfOne:
         suppressed: what is known of the suppressed trips.
         homogeneity: of origins, and of destinations; None for noise.
         dominance, linkage, membership: with the trips; None where they were not given, or persons are not known.
+        minimality: what zones that were not divided say; None for boxes, times of their own, noise and slices.
         true_cells: whether the cells hold the trips that they say; None without the trips.
+        noisy: whether it is of noisy counts, which are not attacked.
     """
 
     name: str
@@ -42,7 +46,9 @@ class AuditOfOne:
     dominance: Dominance | None = None
     linkage: tuple[Linkage, ...] = ()
     membership: Membership | None = None
+    minimality: Minimality | None = None
     true_cells: bool | None = None
+    noisy: bool = False
 
     def figures(self) -> dict[str, float]:
         """The share that each attack comes to."""
@@ -55,6 +61,8 @@ class AuditOfOne:
             found["linkage"] = max(one.alone for one in self.linkage)
         if self.membership is not None:
             found["membership"] = max(self.membership.advantage, 0.0)
+        if self.minimality is not None and self.minimality.share is not None:
+            found["minimality"] = self.minimality.share
         return found
 
     def to_dict(self) -> dict[str, Any]:
@@ -66,8 +74,23 @@ class AuditOfOne:
             "dominance": None if self.dominance is None else self.dominance.to_dict(),
             "linkage": [one.to_dict() for one in self.linkage],
             "membership": None if self.membership is None else self.membership.to_dict(),
+            "minimality": None if self.minimality is None else self.minimality.to_dict(),
             "true_cells": self.true_cells,
+            "attacked": not self.noisy,
         }
+
+
+def in_one_line(*, disclosed: bool, noisy: Sequence[bool]) -> str:
+    """What came of an attack on releases, some of which may be noisy: nothing certain follows from noise.
+
+    Args:
+        disclosed: whether something was found.
+        noisy: for each release whether its counts are.
+    """
+    if all(noisy) and not disclosed:
+        return "Noisy counts were not attacked: nothing certain follows from them"
+    found = "Something is disclosed" if disclosed else "Nothing below the guarantee was found"
+    return f"{found}; noisy counts were not attacked" if any(noisy) else found
 
 
 @dataclass(frozen=True)
@@ -90,7 +113,7 @@ class Audit:
     @property
     def confined(self) -> int:
         """Groups that are confined above 0 and below the guarantee, by subtraction or by bounds."""
-        return len(self.groups) + sum(one.suppressed.confined for one in self.releases)
+        return len(self.groups) + sum(one.suppressed.confined + one.suppressed.inside for one in self.releases)
 
     @property
     def failures(self) -> list[str]:
@@ -106,6 +129,11 @@ class Audit:
             found.append(
                 f"The suppressed trips of {short:,} matrices are known to be fewer than the guarantee asks for."
             )
+        inside = sum(one.suppressed.inside for one in self.releases)
+        if inside:
+            found.append(
+                f"The loss discloses how the trips of {inside:,} cells are spread over tiles, fewer than k in some."
+            )
         for name, limit in sorted(self.fail_on.items()):
             shares = [one.figures()[name] for one in self.releases if name in one.figures()]
             if not shares:
@@ -113,6 +141,11 @@ class Audit:
             elif max(shares) > limit:
                 found.append(f"{name.capitalize()} is {max(shares):.3g}, above {limit:g}.")
         return found
+
+    @property
+    def verdict(self) -> str:
+        """The whole in one line; what was not attacked is not called safe."""
+        return in_one_line(disclosed=bool(self.failures), noisy=[one.noisy for one in self.releases])
 
     def to_dict(self, *, show_cells: bool = False) -> dict[str, Any]:
         """The audit as plain data.
@@ -122,6 +155,7 @@ class Audit:
         """
         content: dict[str, Any] = {
             "internal": True,
+            "verdict": self.verdict,
             "confined": self.confined,
             "failures": self.failures,
             "subtraction": {**self.groups.to_dict(), "recounted": self.checked, "true": self.true},
@@ -150,8 +184,10 @@ def audit(
         releases: folders, or what `read_release` returns.
         against: the trips that the releases were made from; without them nothing is read but what is published.
         fail_on: the largest accepted share by figure: homogeneity (zones that send 90 % to one zone), dominance (cells
-            that are mostly one person's), linkage (persons alone with up to four known trips), membership (advantage).
-        shadows: pairs of shadow releases a person for membership; 0 leaves it out.
+            that are mostly one person's), linkage (persons alone with up to four known trips), membership (advantage),
+            minimality (zones whose short parts are given away by their not being divided).
+        shadows: runs of the method with the trips: so many pairs a person for membership, and so many zones for
+            minimality; 0 leaves both out.
         seed: of samples.
         **reading: how to read the trips, where it should differ from what a report says.
 
@@ -164,30 +200,65 @@ def audit(
         raise ParameterError(
             f"What an audit may fail on is a share between 0 and 1 of {', '.join(FIGURES)}; found {unknown or limits}."
         )
+    if shadows < 0 or shadows == 1:
+        raise ParameterError(f"shadows must be 0 or at least 2: half of them set a threshold; found {shadows}.")
     if not releases:
         raise ParameterError("There is no release to audit.")
     read = [r if isinstance(r, PublishedRelease) else read_release(r) for r in releases]
+    with taken_at_its_word("', '".join(release.name for release in read)):
+        return _audit_all(read, against, limits, shadows, seed, reading)
+
+
+def _audit_all(
+    read: Sequence[PublishedRelease],
+    against: Any,
+    limits: Mapping[str, float],
+    shadows: int,
+    seed: int,
+    reading: Mapping[str, Any],
+) -> Audit:
     flows = [_flows(release, against, reading) for release in read]
-    ones = tuple(_audit_one(release, own, shadows, seed) for release, own in zip(read, flows, strict=True))
+    ones = tuple(
+        _audit_slices(release, against, reading)
+        if against is not None and release.slice_columns and release.nodes and not release.noisy
+        else _audit_one(release, own, shadows, seed)
+        for release, own in zip(read, flows, strict=True)
+    )
     groups = confined_groups(read)
     return Audit(groups, ones, limits, *recounted(groups.groups, read, flows))
 
 
 def _flows(release: PublishedRelease, against: Any, reading: Mapping[str, Any]) -> Flows | None:
     """The trips of a release; None where there are none, or no cells of one matrix to place them in."""
-    # Zones that were kept from other data may lie above everything that these trips have.
-    kept = bool(release.report["parameters"].get("zones_of"))
-    placeable = len(release.matrices) == 1 and release.nodes and not release.noisy and not kept
+    # The cells of a revision are of the trips at different times.
+    placeable = len(release.matrices) == 1 and release.nodes and not release.noisy and not release.revised
     return read_trips_of(release, against, **reading) if against is not None and placeable else None
+
+
+def _audit_slices(release: PublishedRelease, against: Any, reading: Mapping[str, Any]) -> AuditOfOne:
+    """One sliced release: dominance in all of its finest slices; linkage and membership are of one matrix."""
+    trips = [place_trips(release, flows, matrix) for matrix, flows in slices_of(release, against, **reading)]
+    persons = bool(trips) and all(one.person is not None for one in trips)
+    return AuditOfOne(
+        release.name,
+        suppressed_bounds(release),
+        homogeneity(release),
+        dominance=together([dominance(one) for one in trips]) if persons else None,
+        true_cells=all(one.counted for one in trips),
+    )
 
 
 def _audit_one(release: PublishedRelease, flows: Flows | None, shadows: int, seed: int) -> AuditOfOne:
     suppressed = suppressed_bounds(release)
     common = None if release.noisy else homogeneity(release)
     if flows is None:
-        return AuditOfOne(release.name, suppressed, common)
+        return AuditOfOne(release.name, suppressed, common, minimality=minimality(release), noisy=release.noisy)
     trips = place_trips(release, flows)
     persons = trips.person is not None
+    listed = any(release.report["parameters"].get(name) is not None for name in ("stricter", "l_places"))
+    if listed:
+        # The list of places is not in the folder, so the method cannot be run again, nor parts be held against it.
+        shadows = 0
     return AuditOfOne(
         release.name,
         suppressed,
@@ -195,5 +266,6 @@ def _audit_one(release: PublishedRelease, flows: Flows | None, shadows: int, see
         dominance=dominance(trips) if persons else None,
         linkage=tuple(linkage(release, trips, seed=seed)) if persons else (),
         membership=membership(release, flows, shadows=shadows, seed=seed) if persons and shadows else None,
+        minimality=minimality(release, None if listed else flows, tries=shadows, seed=seed),
         true_cells=trips.counted,
     )

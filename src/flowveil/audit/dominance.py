@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +44,18 @@ class Dominance:
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers."""
         return {**vars(self), "largest": round(self.largest, 4)}
+
+
+def together(found: Sequence[Dominance]) -> Dominance:
+    """The same over several matrices."""
+    return Dominance(
+        cells=sum(one.cells for one in found),
+        one=sum(one.one for one in found),
+        two=sum(one.two for one in found),
+        p_percent=sum(one.p_percent for one in found),
+        n_k=sum(one.n_k for one in found),
+        largest=max((one.largest for one in found), default=0.0),
+    )
 
 
 def dominance(trips: PlacedTrips) -> Dominance:

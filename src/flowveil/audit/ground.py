@@ -27,6 +27,8 @@ _FINEST = 15
 _INSIDE = 1 - 1e-6
 #: What lies outside the area that a release is about; it has no place on a map.
 OUTSIDE = "outside"
+#: The root of a tree, as a zone.
+EVERYTHING = "all"
 #: Where places without a position stand: behind all H3 cells.
 _NOWHERE = 128 * 7**_FINEST
 
@@ -87,6 +89,10 @@ def ground_of(releases: Sequence[PublishedRelease]) -> Ground:
     _refuse_unplaced(releases, {code for _, code in unplaced} - {OUTSIDE})
     for number, key in enumerate(unplaced):
         known[key] = [(_NOWHERE + number, _NOWHERE + number + 1)]
+    for release in releases:
+        # Where trips from and to outside the area are kept, the zone of everything holds them too.
+        if (release.ground, EVERYTHING) in known and release.report["parameters"].get("outside") == "keep":
+            known[release.ground, EVERYTHING] = [(0, 3 * _NOWHERE)]
     return _forest(releases, known)
 
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from flowveil.audit.published import PublishedMatrix, PublishedRelease
 
-#: A zone whose trips go to one zone in a larger share than this is homogeneous.
-LARGE_SHARE = 0.9
+#: A zone whose trips go to one zone in a larger share than this is homogeneous; in tenths, so that it is exact.
+LARGE_TENTHS = 9
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def _of_end(matrix: PublishedMatrix, end: str, k: int) -> Homogeneity:
     share = trips / np.maximum(held, 1)[zone]
     entropy = np.bincount(zone, weights=-share * np.log(np.where(share > 0, share, 1)), minlength=len(held))
     distinct = np.bincount(zone, minlength=len(held))
-    above = usable & (largest > LARGE_SHARE * held)
+    above = usable & (10 * largest > LARGE_TENTHS * held)
     some = bool(usable.any())
     return Homogeneity(
         end=end,
@@ -89,5 +89,5 @@ def _distances(
     """
     overall = np.bincount(other, weights=trips) / max(float(trips.sum()), 1.0)
     there = np.bincount(zone, weights=np.abs(share - overall[other]) - overall[other])
-    distances: NDArray[np.float64] = (there + 1.0) / 2
+    distances: NDArray[np.float64] = np.maximum((there + 1.0) / 2, 0.0)
     return distances

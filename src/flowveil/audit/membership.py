@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flowveil.audit.cells import holders
+from flowveil.audit.shadows import again, shown_nodes
 from flowveil.errors import InfeasibleError, ParameterError
 
 if TYPE_CHECKING:
@@ -106,9 +108,6 @@ def _scores(
 
 def _score(release: PublishedRelease, flows: Flows, persons: NDArray[Any], target: int) -> float:
     """How closely the cells of a release lie around a person's trips."""
-    from flowveil.anonymization import anonymize
-
-    parameters = release.report["parameters"]
     people = flows.people
     if people is None or people.trips is None:
         return 0.0
@@ -116,33 +115,34 @@ def _score(release: PublishedRelease, flows: Flows, persons: NDArray[Any], targe
     if not inside.any():
         return 0.0
     own = people.person == target
+    of, trips = people.cell[inside], people.trips[inside]
     drawn = flows.from_pairs(
-        np.repeat(flows.origin[people.cell[inside]], people.trips[inside]),
-        np.repeat(flows.destination[people.cell[inside]], people.trips[inside]),
+        flows.origin[of],
+        flows.destination[of],
+        trips,
         origins=flows.origins,
         destinations=flows.destinations,
-        person=np.repeat(people.person[inside], people.trips[inside]),
+        weight=None if flows.weight is None else flows.weight[of] * (trips / flows.trips[of]),
+        person=people.person[inside],
+        intake=flows.intake,
         whole_map=flows.whole_map,
     )
     try:
-        shadow = anonymize(
-            drawn,
-            release.report["method"],
-            int(parameters["k"]),
-            protect=parameters.get("protect"),
-            max_suppressed=parameters.get("max_suppressed", 0.1),
-            k_population=parameters.get("k_population"),
-            hierarchy=parameters.get("hierarchy"),
-            allow_small_k=True,
-        )
+        shadow = again(release, drawn)
     except InfeasibleError:
         return 0.0
-    place = {(int(o), int(d)): i for i, (o, d) in enumerate(zip(drawn.origin, drawn.destination, strict=True))}
-    score = 0.0
-    for row in np.flatnonzero(own).tolist():
-        flow = int(people.cell[row])
-        at = place.get((int(flows.origin[flow]), int(flows.destination[flow])))
-        cell = -1 if at is None else int(shadow.cell_of_flow[at])
-        if cell >= 0:
-            score += int(people.trips[row]) / int(shadow.cells.trips[cell])
-    return score
+    # Where her trips would be counted is read off the published zones, whether anybody else made such a trip or not.
+    zones = shown_nodes(shadow)
+    if (shadow.input.origins.n_nodes, shadow.input.destinations.n_nodes) != (
+        flows.origins.n_nodes,
+        flows.destinations.n_nodes,
+    ):
+        raise ParameterError("The method did not keep the trees of the trips, so a person cannot be placed in them.")
+    parents = (flows.origins.parent.astype(np.int64), flows.destinations.parent.astype(np.int64))
+    hers = people.cell[own]
+    cell = holders(parents, *zones)(
+        flows.origins.leaf_node[flows.origin[hers]].astype(np.int64),
+        flows.destinations.leaf_node[flows.destination[hers]].astype(np.int64),
+    )
+    volume = np.append(shadow.cells.trips, 1)[cell]
+    return float(np.sum(np.where(cell >= 0, people.trips[own] / volume, 0.0)))

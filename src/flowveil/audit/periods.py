@@ -19,6 +19,8 @@ def incomparable(a: PublishedRelease, b: PublishedRelease) -> str | None:
         return "they are of different areas, or left out different rows"
     if (a.period is None) != (b.period is None):
         return "one of them gives no period"
+    if (a.revised or b.revised) and not disjoint(a, b):
+        return "one of them is a revision: its cells are of the trips at different times"
     if a.period and b.period and not (disjoint(a, b) or inside(a, b) or inside(b, a)):
         return "their periods overlap in part"
     return None

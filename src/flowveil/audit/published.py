@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.errors import ParameterError
-from flowveil.release.folder import ReleaseFolder
+from flowveil.release.folder import ReleaseFolder, taken_at_its_word
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,7 +69,9 @@ class PublishedRelease:
         homogeneous: the zones of each end are disjoint.
         nodes: cells are pairs of nodes of a tree; not boxes, nor cells with times of their own.
         noisy: counts carry noise, so that subtracting them gives nothing that is certain.
+        revised: some cells are of the trips as they were, some as they were corrected.
         whole_cells: a published cell counts every trip between its zones.
+        tiles: how many tiles each zone can hold, by code and role, where the folder says it.
         single_tiles: every zone can hold one tile only.
         most_unlisted: the most trips in a pair of listed zones that is not listed itself; None where that is not known.
         ground: what must be equal for two releases to be of the same trips: the area, and which rows were left out.
@@ -91,7 +92,9 @@ class PublishedRelease:
     homogeneous: bool
     nodes: bool
     noisy: bool
+    revised: bool
     whole_cells: bool
+    tiles: Mapping[tuple[str, str], int]
     single_tiles: bool
     most_unlisted: int | None
     ground: str
@@ -113,10 +116,8 @@ def published_release(
     flows: pa.Table, zones: pa.Table, report: Mapping[str, Any], *, name: str = "release"
 ) -> PublishedRelease:
     """The same from tables in memory: those that would be written as flows.parquet and zones.parquet."""
-    try:
+    with taken_at_its_word(name):
         return _published(flows, zones, report, name)
-    except (KeyError, TypeError, ValueError):
-        raise ParameterError(f"'{name}' holds no release that can be read: a column or an entry is missing.") from None
 
 
 def _published(flows: pa.Table, zones: pa.Table, report: Mapping[str, Any], name: str) -> PublishedRelease:
@@ -143,13 +144,22 @@ def _published(flows: pa.Table, zones: pa.Table, report: Mapping[str, Any], name
         homogeneous=bool(report["homogeneous"]),
         nodes=report.get("boxes") is None and kind != "folded",
         noisy=kind == "noisy",
+        revised="revised" in flows.column_names,
         whole_cells=whole,
+        tiles=_tiles(zones),
         single_tiles="tiles" in zones.column_names and all(n == 1 for n in zones["tiles"].to_pylist()),
         most_unlisted=_most_unlisted(report) if whole else None,
         ground=repr([parameters.get("within"), parameters.get("outside"), parameters.get("skip_unknown")]),
         period=period_of(parameters.get("during")) or period_of((report.get("about") or {}).get("period")),
         report=report,
     )
+
+
+def _tiles(zones: pa.Table) -> dict[tuple[str, str], int]:
+    if not {"tiles", "role"} <= set(zones.column_names):
+        return {}
+    rows = zip(*(zones[name].to_pylist() for name in ("zone", "role", "tiles")), strict=True)
+    return {(zone, role): n for zone, role, n in rows if n is not None}
 
 
 def _coded(column: pa.ChunkedArray) -> tuple[tuple[str, ...], Counts]:
@@ -163,7 +173,7 @@ def _matrices(
     trips = flows["trips"].to_numpy().astype(np.int64)
     weight = flows["weight"].to_numpy().astype(np.float64) if "weight" in flows.column_names else None
     if not columns:
-        total = _total(report["measures"]["trips"], trips)
+        total = total_of(report["measures"]["trips"], trips)
         return (PublishedMatrix((), origin, destination, trips, weight, total),)
     keys = list(zip(*(flows[name].to_pylist() for name in columns), strict=True))
     rows: dict[Key, list[int]] = {}
@@ -174,22 +184,23 @@ def _matrices(
     for key, listed in rows.items():
         at = np.array(listed)
         own = None if weight is None else weight[at]
-        total = _total(measures.get(key, {}), trips[at])
+        total = total_of(measures.get(key, {}), trips[at])
         found.append(PublishedMatrix(key, origin[at], destination[at], trips[at], own, total))
     return tuple(found)
 
 
-def _total(measures: Mapping[str, float | None], trips: Counts) -> int | None:
+def total_of(measures: Mapping[str, float | None], trips: Counts, *, squares: bool = True) -> int | None:
     """All trips of a matrix, from the discernibility or the suppressed share; None where neither is published.
 
-    c_dm = Σ v² + V (V − S): with Σ v² and S known from the cells, V is the positive root.
+    c_dm = Σ v² + V (V − S): with Σ v² and S known from the cells, V is the positive root. Not so of several matrices,
+    whose penalties add up: ``squares`` is False.
     """
-    shown, squares = int(trips.sum()), int(np.sum(trips.astype(object) ** 2))
+    shown, squared = int(trips.sum()), int(np.sum(trips.astype(object) ** 2))
     c_dm, share = measures.get("c_dm"), measures.get("suppressed_share")
-    if c_dm is not None:
-        discriminant = shown * shown + 4 * (int(c_dm) - squares)
+    if c_dm is not None and squares:
+        discriminant = shown * shown + 4 * (int(c_dm) - squared)
         total = (shown + math.isqrt(max(discriminant, 0))) // 2
-        return total if total * (total - shown) == int(c_dm) - squares else None
+        return total if total * (total - shown) == int(c_dm) - squared else None
     if share is None or not 0 <= share < 1:
         return None
     return round(shown / (1 - float(share)))
@@ -199,7 +210,9 @@ def _most_unlisted(report: Mapping[str, Any]) -> int | None:
     """How many trips a pair of listed zones can hold that is not listed: k - 1, where trips alone decide."""
     guarantee, parameters = report["guarantee"], report["parameters"]
     decided_by_trips = list(guarantee["protect"]) == ["trips"] and guarantee.get("l") is None
-    if not decided_by_trips or guarantee.get("locations") is not None or parameters.get("dominance") is not None:
+    if not decided_by_trips or guarantee.get("locations") is not None:
+        return None
+    if parameters.get("dominance") is not None or parameters.get("stricter") is not None:
         return None
     if parameters.get("zones_of") or not report["homogeneous"] or report["method"] not in _PUBLISH_ALL_SAFE:
         return None

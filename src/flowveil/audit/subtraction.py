@@ -25,6 +25,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flowveil.audit.blocks import UNKNOWN, Blocks, Finding, Side, blocks_of, confined, contradictions
 from flowveil.audit.cells import holders
@@ -264,10 +265,10 @@ class _Work:
         below = min((limit for limit in limits if limit is not None), default=None)
         sums = np.zeros((2, len(blocks.origin)))
         for s, matrix in enumerate(matrices):
-            if below is None or matrix.weight is None:
+            weight = _millionths(matrix)
+            if below is None or weight is None:
                 return
-            # Millionths, whose sums are exact: equal sums leave nothing.
-            np.add.at(sums[s], blocks.block_of_cell[s], np.rint(matrix.weight * MILLION))
+            np.add.at(sums[s], blocks.block_of_cell[s], weight)
         for s in (0, 1):
             whole = (blocks.pairs[1 - s] == blocks.published[1 - s]) & ~blocks.rest[1 - s]
             left, trips = (sums[1 - s] - sums[s]) / MILLION, blocks.shown[1 - s] - blocks.shown[s]
@@ -297,11 +298,16 @@ class _Work:
         origin, destination = self._nodes[whole, 0][matrix.origin], self._nodes[whole, 1][matrix.destination]
         holder = holders((self.ground.parent, self.ground.parent), origin, destination)
         held, n_inside = np.zeros(len(matrix.trips), np.int64), np.zeros(len(matrix.trips), np.int64)
+        weight = _millionths(matrix)
         for j, part in fine:
             o, d = self._nodes[j, 0][part.origin], self._nodes[j, 1][part.destination]
             cell = holder(o, d)
             np.add.at(held, cell[cell >= 0], part.trips[cell >= 0])
             np.add.at(n_inside, cell[cell >= 0], 1)
+            own = _millionths(part)
+            if weight is not None and own is not None:
+                np.subtract.at(weight, cell[cell >= 0], own[cell >= 0])
+            weight = None if own is None else weight
         left = matrix.trips - held
         self.contradicted += int(np.count_nonzero(left < 0))
         self.compared += int(np.count_nonzero(n_inside))
@@ -312,6 +318,17 @@ class _Work:
             codes = self._codes[int(origin[c])], self._codes[int(destination[c])]
             key = (places, "remainder", whole, matrix.key, c, tuple(m.key for _, m in fine))
             self.found[key] = Group(places, "remainder", *codes, value, value, single=False, absent=fine[0][0])
+        limits = [self.releases[i].thresholds.get("population") for i in places]
+        least = min((limit for limit in limits if limit is not None), default=None)
+        if weight is None or least is None:
+            return
+        short = (left > 0) & (n_inside > 0) & (weight > 0) & (weight < least * MILLION)
+        for c in np.flatnonzero(short).tolist():
+            codes, heavy = (self._codes[int(origin[c])], self._codes[int(destination[c])]), float(weight[c] / MILLION)
+            key = (places, "weight", whole, matrix.key, c, tuple(m.key for _, m in fine))
+            self.found[key] = Group(
+                places, "remainder", *codes, heavy, heavy, single=False, absent=fine[0][0], unit="weight"
+            )
 
     def compare_many(self, newest: int | None) -> None:
         """Three matrices or more of the same trips, and nested ones: linear programmes on what they share."""
@@ -355,6 +372,11 @@ class _Work:
         if cell < 0:
             return "", ""
         return self._codes[int(side.origin[cell])], self._codes[int(side.destination[cell])]
+
+
+def _millionths(matrix: PublishedMatrix) -> NDArray[np.float64] | None:
+    """Weights as whole millionths, whose sums are exact: equal sums leave nothing."""
+    return None if matrix.weight is None else np.rint(matrix.weight * MILLION)
 
 
 def _n_compared(blocks: Blocks) -> int:

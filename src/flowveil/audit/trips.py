@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.audit.cells import holders
-from flowveil.audit.published import PublishedRelease
+from flowveil.audit.published import PublishedMatrix, PublishedRelease
 from flowveil.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -51,21 +51,49 @@ def read_trips_of(release: PublishedRelease, source: Any, **reading: Any) -> Flo
     from flowveil.engines import read_flows
     from flowveil.reading import Reading
     from flowveil.zoning.refinement import refined
+    from flowveil.zoning.top import to_the_top
 
     parameters = release.report["parameters"]
     flows = read_flows(source, Reading.from_parameters(parameters, **reading)).whole
-    return refined(flows, parameters.get("hierarchy"))[0]
+    moved = refined(flows, parameters.get("hierarchy"))[0]
+    # Zones that were kept from other data may lie above everything that these trips have.
+    return to_the_top(moved) if parameters.get("zones_of") else moved
 
 
-def place_trips(release: PublishedRelease, flows: Flows) -> PlacedTrips:
+def slices_of(release: PublishedRelease, source: Any, **reading: Any) -> list[tuple[PublishedMatrix, Flows]]:
+    """The finest matrices of a sliced release, each with its trips.
+
+    Raises:
+        ParameterError: a slice of the release is not in the trips.
+    """
+    from flowveil.engines import read_flows
+    from flowveil.reading import Reading
+    from flowveil.zoning.refinement import refined
+    from flowveil.zoning.top import to_the_top
+
+    parameters = release.report["parameters"]
+    sliced = refined(read_flows(source, Reading.from_parameters(parameters, **reading)), parameters.get("hierarchy"))[0]
+    sliced = to_the_top(sliced) if parameters.get("zones_of") else sliced
+    own = dict(zip(sliced.keys, sliced.slices, strict=True))
+    if release.slice_columns != tuple(sliced.columns):
+        raise ParameterError("The slices of the release are not those of the trips that it is held against.")
+    return [(matrix, own[matrix.key]) for matrix in release.matrices if matrix.key in own]
+
+
+def place_trips(release: PublishedRelease, flows: Flows, matrix: PublishedMatrix | None = None) -> PlacedTrips:
     """Find the published cell of each flow.
+
+    Args:
+        release: the zones.
+        flows: the trips of the matrix.
+        matrix: the cells; by default those of the only matrix.
 
     Raises:
         ParameterError: the release has zones that are not in the trips.
     """
-    matrix = release.matrices[0]
-    node_o = _nodes(flows.origins, release.origin_zones)[matrix.origin]
-    node_d = _nodes(flows.destinations, release.destination_zones)[matrix.destination]
+    matrix = release.matrices[0] if matrix is None else matrix
+    node_o = nodes_of(flows.origins, release.origin_zones)[matrix.origin]
+    node_d = nodes_of(flows.destinations, release.destination_zones)[matrix.destination]
     parents = (flows.origins.parent.astype(np.int64), flows.destinations.parent.astype(np.int64))
     leaf_o = flows.origins.leaf_node[flows.origin].astype(np.int64)
     leaf_d = flows.destinations.leaf_node[flows.destination].astype(np.int64)
@@ -122,12 +150,12 @@ def _held(flows: Flows, ends: tuple[str, str], mask: NDArray[np.bool_] | None) -
     for tree, tile, code in zip(
         (flows.origins, flows.destinations), (flows.origin, flows.destination), ends, strict=True
     ):
-        node = int(_nodes(tree, (code,))[0])
+        node = int(nodes_of(tree, (code,))[0])
         inside &= (tile >= tree.leaf_start[node]) & (tile < tree.leaf_stop[node])
     return int(flows.trips[inside].sum())
 
 
-def _nodes(tree: Hierarchy, codes: tuple[str, ...]) -> Counts:
+def nodes_of(tree: Hierarchy, codes: tuple[str, ...]) -> Counts:
     """The nodes with these codes; -1 where the trips have none: then the release is of others."""
     place = _places(tree)
     found = np.array([place.get(code, -1) for code in codes], dtype=np.int64)

@@ -35,11 +35,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import HierarchyError
-from flowveil.flows import MILLION, Cells, Flows, group_pairs, millionths
+from flowveil.flows import MILLION, Cells, Flows, group_pairs, millionths, stacked
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.release.release import Release
 from flowveil.release.zones import NodeZones, Zones
-from flowveil.slices import stacked
 
 Rows = NDArray[np.int64]
 

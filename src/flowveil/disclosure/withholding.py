@@ -16,16 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.disclosure.unlisted import n_unlisted_pairs, within_reach
+from flowveil.flows import stacked
 from flowveil.measures import MEASURES, combine, listed, of_published_table
 from flowveil.measures.measure import Secret, Subject, Values
 from flowveil.release.sliced import n_people
 from flowveil.release.zones import NodeZones
-from flowveil.slices import stacked
 
 if TYPE_CHECKING:
     from flowveil.flows import Cells
     from flowveil.guarantee import Guarantee
-    from flowveil.release.noisy import NoisyRelease
+    from flowveil.release.noisy import NoisyRelease, NoisySlices
     from flowveil.release.release import Publishable, Release
     from flowveil.release.sliced import SlicedRelease
 
@@ -52,6 +52,14 @@ TRUE_COUNTS = (
     "they are computed from the true counts, which the noise is there to hide: published without noise of their "
     "own they would void the promise of differential privacy"
 )
+REVISED = (
+    "values of the earlier release stand beside new ones, so that measures of the trips would reveal changes that are "
+    "not published"
+)
+#: The measures of a revision that follow from its table.
+OF_REVISION = frozenset(
+    {"n_cells", "n_origin_zones", "n_destination_zones", "k_trips", "cells_under_k_trips", "k_population"}
+)
 REASONS = (
     REVEALS_VALUES,
     EVEN_INSIDE,
@@ -61,6 +69,7 @@ REASONS = (
     FROM_SUMS,
     FROM_TOTAL,
     TRUE_COUNTS,
+    REVISED,
 )
 #: Between two reasons for withholding; no reason has it inside.
 AND = "; and "
@@ -121,13 +130,16 @@ class Disclosed:
 
 def disclose(published: Publishable) -> Disclosed:
     """The measures of a release that may be published: everything that a report says of the input is from here."""
-    release = cast("Release | NoisyRelease | SlicedRelease", published)
+    release = cast("Release | NoisyRelease | NoisySlices | SlicedRelease", published)
     if release.kind == "noisy":
         withheld = Withheld({"trips": {m.key for m in listed(noisy=True) if m.of_noise == "true"}}, (TRUE_COUNTS,))
         # What is withheld is not even computed.
-        return Disclosed(
-            {"trips": of_published_table(release)}, withheld, (), release.guarantee.to_dict(), secret=False
-        )
+        parts = [({"trips": of_published_table(part)}, withheld) for _, part in release.parts]
+        whole = parts[0][0] if not release.slice_columns else {"trips": of_tables_together(release, parts)}
+        shown = parts if release.slice_columns else ()
+        return Disclosed(whole, withheld, shown, release.guarantee.to_dict(), secret=False)
+    if release.kind == "plain" and release.revision is not None:
+        return _of_revision(release)
     matrices = _Matrices.of(release)
     exact = [part.metrics() for part in matrices.releases]
     reasons = [reason_to_withhold(part) for part in matrices.releases]
@@ -155,10 +167,34 @@ def disclose(published: Publishable) -> Disclosed:
     measures = overall.published(together)
     if secret:
         # Counted against the mean weight of all trips: one of them would reveal it for all.
-        for shown in [measures, *(part for part, _ in parts)]:
-            for basis in shown:
-                shown[basis].update(dict.fromkeys(_of_mean_weight(release.guarantee, basis)))
+        for said in [measures, *(values for values, _ in parts)]:
+            for basis in said:
+                said[basis].update(dict.fromkeys(_of_mean_weight(release.guarantee, basis)))
     return Disclosed(measures, overall, parts, _published_guarantee(release.guarantee, secret=secret), secret)
+
+
+def of_tables_together(
+    release: NoisyRelease | NoisySlices, parts: Sequence[tuple[dict[str, Values], Withheld]]
+) -> Values:
+    """The measures of noisy counts of several matrices: their rows, and the zones of all."""
+    together: Values = dict.fromkeys(parts[0][0]["trips"])
+    for name in ("n_cells", "published_trips"):
+        together[name] = sum(int(measures["trips"][name] or 0) for measures, _ in parts)
+    for end in ("origin", "destination"):
+        together[f"n_{end}_zones"] = len(release.flows[f"{end}_zone"].unique())
+    return together
+
+
+def _of_revision(release: Release) -> Disclosed:
+    """What follows from the published table: any other measure is of trips that are not all published."""
+    own = listed(noisy=False)
+    bases = ("trips",) if release.cells.weight is None else ("trips", "weight")
+    measures: dict[str, Values] = {
+        basis: {m.key: m.compute(Subject(release, basis)) if m.key in OF_REVISION else None for m in own}
+        for basis in bases
+    }
+    withheld = Withheld({basis: {m.key for m in own} - OF_REVISION for basis in bases}, (REVISED,))
+    return Disclosed(measures, withheld, [(measures, withheld)], release.guarantee.to_dict(), secret=True)
 
 
 def _published_guarantee(guarantee: Guarantee, *, secret: bool) -> dict[str, Any]:
@@ -233,10 +269,21 @@ def reason_to_withhold(release: Release) -> str | None:
     if not suppressed.any():
         return None
     together, n_pairs = as_one_cell(release.input.select(suppressed)), n_unlisted_pairs(release)
-    too_little = _n_terms(release) < FEWEST_SUPPRESSED or not _reaches(release.guarantee, together)
+    too_little = _n_terms(release) < FEWEST_SUPPRESSED or not _reaches(_asked_of_total(release), together)
     if too_little or n_pairs <= FEWEST_SUPPRESSED or within_reach(release.guarantee, together, n_pairs):
         return REVEALS_VALUES
     return None
+
+
+def _asked_of_total(release: Release) -> Guarantee:
+    """What the suppressed total must satisfy as one more cell: the highest that is asked around listed places, if any.
+
+    Everything that is suppressed may be around one of them. Pairs that are not listed may hold more than k - 1 there;
+    that each holds less (`flowveil.disclosure.unlisted`) withholds more than needed then, not less.
+    """
+    places = release.plan.stricter
+    highest = None if places is None else places.highest["k"]
+    return release.guarantee if highest is None else release.guarantee.raised(release.input, k=highest)
 
 
 def _n_terms(release: Release) -> int:

@@ -38,13 +38,16 @@ def write_index(place: Path, steps: Sequence[str], *, every: str, unpublished: i
     Returns:
         The content of index.json.
     """
-    tables = {step: (folder.flows, folder.zones) for step in steps for folder in [ReleaseFolder(place / step)]}
+    newest = {step: releases_of(place, step) for step in steps}
+    tables = {
+        step: (folder.flows, folder.zones) for step, all_of in newest.items() for folder in [ReleaseFolder(all_of[-1])]
+    }
     index = {
         "format": FORMAT,
         "version": __version__,
         "every": every,
         "map_sha256": map_sha256,
-        "steps": [_entry(place, step, flows) for step, (flows, _) in tables.items()],
+        "steps": [_entry(step, newest[step], flows) for step, (flows, _) in tables.items()],
         "unpublished_steps": unpublished,
     }
     totals = totals_of([flows for flows, _ in tables.values()])
@@ -57,11 +60,20 @@ def write_index(place: Path, steps: Sequence[str], *, every: str, unpublished: i
     return index
 
 
-def _entry(place: Path, step: str, flows: pa.Table) -> dict[str, Any]:
-    """A step: its folder, the hash of its manifest, which has those of all its files, and what it publishes."""
-    manifest = (place / step / "manifest.json").read_bytes()
+def releases_of(place: Path, step: str) -> list[Path]:
+    """The folders of a step: the first release, then its revisions."""
+    found = [place / step]
+    while (revised := place / f"{step}-r{len(found)}").is_dir():
+        found.append(revised)
+    return found
+
+
+def _entry(step: str, releases: Sequence[Path], flows: pa.Table) -> dict[str, Any]:
+    """A step: the hash of its newest manifest, which has those of all files, its revisions, and what it publishes."""
+    manifest = (releases[-1] / "manifest.json").read_bytes()
     return {
         "step": step,
+        "revisions": len(releases) - 1,
         "manifest_sha256": hashlib.sha256(manifest).hexdigest(),
         "cells": len(flows),
         "trips": sum(flows["trips"].to_pylist()),
@@ -70,7 +82,7 @@ def _entry(place: Path, step: str, flows: pa.Table) -> dict[str, Any]:
 
 def totals_of(steps: Sequence[pa.Table]) -> pa.Table:
     """The cells of all steps added up, sorted; ``steps`` says in how many a cell is published."""
-    volumes = [name for name in steps[0].column_names if name not in _CELL]
+    volumes = [name for name in steps[0].column_names if name in ("trips", "weight")]
     stacked = pa.concat_tables([table.select([*_CELL, *volumes]) for table in steps])
     added = stacked.group_by(_CELL, use_threads=False).aggregate([*((n, "sum") for n in volumes), ("trips", "count")])
     named = added.rename_columns([*_CELL, *volumes, "steps"])

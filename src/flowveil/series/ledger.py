@@ -32,13 +32,15 @@ import pyarrow.parquet as pq
 
 from flowveil.audit.published import PublishedRelease, published_release
 from flowveil.audit.subtraction import Groups, confined_groups
-from flowveil.confirmation import DIFFERENCING
+from flowveil.disclosure.confirmation import DIFFERENCING
 from flowveil.errors import DataError, InfeasibleError, OutputError, ParameterError
 from flowveil.output import real_place
 from flowveil.publish.folder import check_target, publish
+from flowveil.release.noisy import PrivacyLoss
 from flowveil.release.release import Publishable
 from flowveil.report.about import ENTRIES
 from flowveil.report.summary import summarize
+from flowveil.series.budget import SPENT, budget_with, check_total, cost_of
 from flowveil.slices import SlicedFlows
 
 try:
@@ -74,6 +76,17 @@ class Audit:
         """Whether all could be compared, and nothing was found."""
         return not self.groups and not self.unchecked
 
+    def in_words(self) -> str:
+        """What was found: counts, never cells."""
+        singles = f"{self.single_cells:,} single cells, {self.single_trips:,} single trips"
+        said = [f"{self.groups:,} groups below the guarantee ({singles})"]
+        if self.unchecked:
+            said.append(f"{self.unchecked:,} comparisons that could not be made")
+        return (
+            f"Subtracted from the {self.releases:,} earlier release{'s' * (self.releases != 1)} of this ledger, the "
+            f"new one leaves {' and '.join(said)}."
+        )
+
 
 def publish_recorded(
     release: Publishable,
@@ -81,6 +94,7 @@ def publish_recorded(
     *,
     ledger: str | PathLike[str],
     accept_differencing: bool = False,
+    epsilon_total: float | None = None,
     **writing: Any,
 ) -> Path:
     """Audit a release against all of the ledger, publish it, and record it.
@@ -91,24 +105,31 @@ def publish_recorded(
         ledger: the folder of the ledger; made if it is new.
         accept_differencing: confirms that it may be published although the audit finds something. The counts are then
             in its report.
+        epsilon_total: what ε of all noisy releases of the ledger may come to. Stored, and from then on only lowered.
         **writing: see `flowveil.publish.folder.publish`.
 
     Raises:
         InfeasibleError: together with earlier releases it would reveal groups below the guarantee, or that could not be
-            checked, and it was not confirmed. Nothing was written.
+            checked, and it was not confirmed; or ε would exceed the total. Nothing was written.
+        ParameterError: there is a total, but the release has no noise, or the total would be raised.
         OutputError: the ledger cannot be read, written or locked.
     """
     release.check_publishable()
     check_target(directory)
     _refuse_inside(ledger, directory)
+    if release.kind == "noisy":
+        return _publish_noise(release, directory, ledger, epsilon_total, writing)
+    if epsilon_total is not None:
+        raise ParameterError("--epsilon-total (epsilon_total) is for methods that add noise; this one has no ε.")
     with _locked(ledger) as book:
-        tables = {"flows": _packed(release.flows), "zones": _packed(release.zones)}
-        earlier = [entry for entry in book.entries if {name: entry[name] for name in tables} != tables]
-        audit = _audited(release, earlier, {name: writing[name] for name in ENTRIES if name in writing})
+        tables = _tables(release)
+        earlier = _others(book, tables)
+        own = book.fingerprint(release.input)
+        audit = _held(release, earlier, own, writing)
         if not audit.is_clean and not accept_differencing:
             raise _refused(audit)
         release = _said(release, audit)
-        line = {"format": FORMAT, **tables, "fingerprint": book.fingerprint(release.input)}
+        line = {"format": FORMAT, **tables, "fingerprint": own}
         known = len(earlier) < len(book.entries)
 
         def record(report: Mapping[str, Any]) -> None:
@@ -118,23 +139,103 @@ def publish_recorded(
         return publish(release, directory, before_it_appears=record, **writing)
 
 
+def _publish_noise(
+    release: Any,
+    directory: str | PathLike[str],
+    ledger: str | PathLike[str],
+    total: float | None,
+    writing: Mapping[str, Any],
+) -> Path:
+    """Publish noisy counts if what they and the earlier ones cost stays within the total, and record the cost.
+
+    Subtracting noise gives nothing that is certain, so there is no audit. The same counts a second time are recorded
+    again: they may be another draw, and nobody could tell.
+    """
+    with _locked(ledger) as book:
+        budget = budget_with(book.entries, release.guarantee, total)
+        line = {"format": FORMAT, **_tables(release)}
+        line |= {"fingerprint": book.fingerprint(release.input), **cost_of(release.guarantee, budget.total)}
+        said = replace(release, parameters={**release.parameters, "ledger": budget.to_dict()})
+
+        def record(report: Mapping[str, Any]) -> None:
+            book.append({**line, "report": report})
+
+        return publish(said, directory, before_it_appears=record, **writing)
+
+
+def record_nothing_left(promise: PrivacyLoss, *, ledger: str | PathLike[str], epsilon_total: float | None) -> None:
+    """Record a noisy run that left nothing to publish: that it did is known now, and has cost its ε."""
+    check_total(epsilon_total)
+    with _locked(ledger) as book:
+        book.append({"format": FORMAT, **cost_of(promise, None)})
+
+
+def audit_against(release: Publishable, *, ledger: str | PathLike[str], **writing: Any) -> Audit:
+    """What `publish_recorded` would find; nothing is recorded, and a ledger that is not there yet is not made.
+
+    Args:
+        release: what is to be published.
+        ledger: the folder of the ledger.
+        **writing: what it is about, as it would be published.
+
+    Raises:
+        OutputError: the ledger cannot be read or locked.
+    """
+    release.check_publishable()
+    if not (real_place(ledger) / LEDGER).exists():
+        return Audit(releases=0)
+    with _locked(ledger) as book:
+        return _held(release, _others(book, _tables(release)), book.fingerprint(release.input), writing)
+
+
+def _tables(release: Publishable) -> dict[str, str]:
+    return {"flows": _packed(release.flows), "zones": _packed(release.zones)}
+
+
+def _others(book: _Book, tables: Mapping[str, str]) -> list[dict[str, Any]]:
+    """All releases of the ledger but this one itself, and but noise that left nothing to publish."""
+    published = [entry for entry in book.entries if "flows" in entry or SPENT not in entry]
+    return [entry for entry in published if {name: entry.get(name) for name in tables} != tables]
+
+
+def _held(release: Publishable, earlier: Sequence[Mapping[str, Any]], own: str, writing: Mapping[str, Any]) -> Audit:
+    compared = [entry for entry in earlier if not _is_revised_by(entry, release)]
+    return _audited(release, compared, own, {name: writing[name] for name in ENTRIES if name in writing})
+
+
 def _refuse_inside(ledger: str | PathLike[str], directory: str | PathLike[str]) -> None:
     place, out = real_place(ledger), real_place(directory)
     if place == out or out in place.parents:
         raise ParameterError("The ledger cannot be inside the release. Hint: name another folder with --ledger.")
 
 
-def _audited(release: Publishable, earlier: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> Audit:
-    """Hold a release against earlier ones. Noise is left out: subtracting it gives nothing that is certain."""
-    exact = [read for entry in earlier if not (read := _unpacked(entry)).noisy]
-    if release.kind == "noisy" or not exact:
+def _is_revised_by(entry: Mapping[str, Any], release: Publishable) -> bool:
+    """Whether a revision is one of this release: then every change by itself reaches the guarantee."""
+    revision = getattr(release, "revision", None)
+    if revision is None:
+        return False
+    flows = _table(entry, "flows")
+    return any(flows.equals(folder.flows) for folder in revision.earlier.folders)
+
+
+def _audited(release: Publishable, earlier: Sequence[Mapping[str, Any]], own: str, about: Mapping[str, Any]) -> Audit:
+    """Hold a release against earlier ones. Noise is left out: subtracting it gives nothing that is certain.
+
+    Which trips a release holds is stated by its period. Where the fingerprint of the input is the same, they are the
+    same trips whatever is stated: periods of the same trips cannot be others.
+    """
+    exact = {at: entry for at, entry in enumerate(earlier) if SPENT not in entry}
+    known = {at: read for at, entry in exact.items() if not (read := _unpacked(entry)).noisy}
+    if release.kind == "noisy" or not known:
         return Audit(releases=0)
     new = published_release(release.flows, release.zones, summarize(release, about=about), name="the new release")
+    same = {at for at in known if earlier[at].get("fingerprint") == own}
+    held = [replace(read, period=new.period) if at in same else read for at, read in known.items()]
     try:
-        found = confined_groups([*exact, new], newest=len(exact))
+        found = confined_groups([*held, new], newest=len(held))
     except DataError:
-        return Audit(releases=len(exact), unchecked=len(exact))
-    return _counted(found, exact)
+        return Audit(releases=len(held), unchecked=len(held))
+    return _counted(found, held)
 
 
 def _counted(found: Groups, exact: list[PublishedRelease]) -> Audit:
@@ -151,23 +252,15 @@ def _counted(found: Groups, exact: list[PublishedRelease]) -> Audit:
 
 
 def _refused(audit: Audit) -> InfeasibleError:
-    singles = f"{audit.single_cells:,} single cells, {audit.single_trips:,} single trips"
-    said = [f"{audit.groups:,} groups below the guarantee ({singles})"]
-    if audit.unchecked:
-        said.append(f"{audit.unchecked:,} comparisons that could not be made")
     return InfeasibleError(
-        f"Subtracted from the {audit.releases:,} earlier release{'s' * (audit.releases != 1)} of this ledger, the new "
-        "one leaves "
-        f"{' and '.join(said)}. Nothing was written. Hint: publish over the same zones (--zones-of EARLIER), leave "
+        f"{audit.in_words()} Nothing was written. Hint: publish over the same zones (--zones-of EARLIER), leave "
         "this release out, say with --period or --during which trips it is of where they are others, or confirm it "
         "with --accept-differencing (accept_differencing=True); the counts are then in its report."
     )
 
 
 def _said(release: Any, audit: Audit) -> Any:
-    """The release, whose parameters say what the audit found; of noise there is nothing to say."""
-    if release.kind == "noisy":
-        return release
+    """The release, whose parameters say what the audit found."""
     parameters = {**release.parameters, "ledger": dict(vars(audit))}
     if not audit.is_clean and DIFFERENCING not in parameters["confirmed"]:
         parameters["confirmed"] = [*parameters["confirmed"], DIFFERENCING]
@@ -198,12 +291,15 @@ class _Book:
         os.fsync(self.file.fileno())
 
     def fingerprint(self, flows: Any) -> str:
-        """The input as it was read, keyed: tiles, trips and weights of every flow, slice by slice."""
+        """The input as it was read, keyed: tiles, trips and weights of every flow, slice by slice, on any tree."""
         keyed = hmac.new(self.secret, digestmod=hashlib.sha256)
         for part in flows.slices if isinstance(flows, SlicedFlows) else (flows,):
             trees = ((part.origins, part.origin), (part.destinations, part.destination))
-            for column in (*(tree.code_text(tree.leaf_node)[tile] for tree, tile in trees), part.trips, part.weight):
-                values = np.zeros(0) if column is None else column
+            ends = [tree.code_text(tree.leaf_node)[tile] for tree, tile in trees]
+            # Trees order their tiles differently; the codes do not.
+            order = np.lexsort((ends[1], ends[0]))
+            for column in (*ends, part.trips, part.weight):
+                values = np.zeros(0) if column is None else column[order]
                 keyed.update("\n".join(map(str, values.tolist())).encode() + b"\n\n")
         return keyed.hexdigest()
 
@@ -242,7 +338,7 @@ def _read(file: IO[bytes]) -> list[dict[str, Any]]:
             raise ValueError
     except (ValueError, KeyError, TypeError):
         raise OutputError(
-            "The ledger has a line that is none of a ledger, so nothing can be audited against it. "
+            "The ledger has a line that does not belong there, so nothing can be audited against it. "
             "Hint: put back an earlier copy of ledger.jsonl."
         ) from None
     file.truncate(len(whole))
@@ -275,9 +371,13 @@ def _packed(table: pa.Table) -> str:
     return base64.b64encode(buffer.getvalue()).decode()
 
 
+def _table(entry: Mapping[str, Any], name: str) -> pa.Table:
+    return pq.read_table(io.BytesIO(base64.b64decode(entry[name])))
+
+
 def _unpacked(entry: Mapping[str, Any]) -> PublishedRelease:
     try:
-        flows, zones = (pq.read_table(io.BytesIO(base64.b64decode(entry[name]))) for name in ("flows", "zones"))
+        flows, zones = _table(entry, "flows"), _table(entry, "zones")
         return published_release(flows, zones, entry["report"], name="an earlier release")
     except (KeyError, ValueError, TypeError, pa.ArrowException, ParameterError):
         raise OutputError("A release of the ledger cannot be read. Hint: put back an earlier copy of it.") from None

@@ -3,7 +3,8 @@
 The first step chooses the zones, unless those of an earlier release are given. A run continues where an earlier one
 ended: steps that are there are verified against the trips, and left alone. A step whose trips are no longer those that
 it was made from is a late correction. To publish it again would publish the difference, which may be a single trip:
-it is refused, before anything else is written.
+it is refused, before anything else is written; unless revisions are asked for, which publish the changes that reach the
+guarantee by themselves (`flowveil.release.revision`). A revision stands beside what it revises: ``2024-01-r1``.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from flowveil.progress import log
 from flowveil.publish.folder import publish
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.frozen import FrozenMap
-from flowveil.series.index import INDEX, MAP, PAGE, TOTALS, read_index, write_index
+from flowveil.series.index import INDEX, MAP, PAGE, TOTALS, read_index, releases_of, write_index
 from flowveil.series.ledger import publish_recorded
 from flowveil.slices import SlicedFlows
 from flowveil.verify import verify_release
@@ -36,6 +37,7 @@ from flowveil.zoning.steps import flows_during
 #: Steps that follow each other on the calendar.
 STEPS = ("month", "day")
 _LABEL = re.compile(r"\d{4}-\d{2}(-\d{2})?")
+_REVISED = re.compile(_LABEL.pattern + r"-r[1-9]\d*")
 #: What decides who is hidden: the same in all steps.
 _PROMISE = ("k", "protect", "k_population", "l")
 _OF_EVERY_STEP = (*_PROMISE, "max_suppressed", "allow_small_k", "population_only")
@@ -63,6 +65,7 @@ def publish_series(
     time: str | None,
     every: str = "month",
     zones_of: Any = None,
+    revision: bool = False,
     formats: Any = (),
     ledger: str | PathLike[str] | None = None,
     accept_differencing: bool = False,
@@ -78,6 +81,7 @@ def publish_series(
         time: column of the time.
         every: ``month`` or ``day``.
         zones_of: an earlier release, or a frozen map, whose zones all steps get; by default those of the first step.
+        revision: publish a revision of a published step whose trips have changed, instead of refusing it.
         formats: exports of each step.
         ledger, accept_differencing: as for `Release.write`; every step is audited and recorded.
         on_step: called with the label of each step that is begun.
@@ -87,8 +91,8 @@ def publish_series(
 
     Raises:
         ParameterError: the steps, the map or the guarantee are not those that the series was begun with.
-        InfeasibleError: a published step has other trips now, or a step cannot be published over the map. Steps that
-            were published before stay.
+        InfeasibleError: a published step has other trips now and revisions were not asked for, or a step cannot be
+            published over the map. Steps that were published before stay.
     """
     if every not in STEPS:
         raise ParameterError(f"A series has steps of a {' or a '.join(STEPS)}; found {every!r}.")
@@ -100,7 +104,7 @@ def publish_series(
     place = _opened(directory)
     try:
         sliced = read_slices(source, time=time, every=every, **reading)
-        return _Run(place, sliced, every, dict(asked or {}), writing, on_step).go(zones_of)
+        return _Run(place, sliced, every, dict(asked or {}), writing, on_step, revision).go(zones_of)
     finally:
         # Where nothing was published, a new folder does not stay; one that holds anything cannot be removed so.
         with suppress(OSError):
@@ -118,16 +122,20 @@ def _opened(directory: str | PathLike[str]) -> Path:
         raise OutputError(f"'{directory}' is a file; a folder is needed. Hint: name a new folder.")
     if place.is_dir():
         ours = {INDEX, PAGE, TOTALS, MAP}
-        strange = [n for n in os.listdir(place) if n not in ours and not _LABEL.fullmatch(n) and n[:1] != "."]
+        strange = [n for n in os.listdir(place) if n not in ours and not _is_step(n) and n[:1] != "."]
         if strange:
             raise OutputError(
-                f"'{directory}' holds {len(strange)} entries that are none of a series. Hint: name a new folder."
+                f"'{directory}' holds {len(strange)} entries that do not belong to a series. Hint: name a new folder."
             )
     try:
         place.mkdir(exist_ok=True)
     except OSError as problem:
         raise OutputError(f"'{directory}' cannot be made: {problem.strerror}. Hint: create its parent first.") from None
     return place
+
+
+def _is_step(name: str) -> bool:
+    return bool(_LABEL.fullmatch(name) or _REVISED.fullmatch(name))
 
 
 @dataclass(frozen=True)
@@ -138,6 +146,7 @@ class _Run:
     asked: dict[str, Any]
     writing: dict[str, Any]
     on_step: Callable[[str], None] | None
+    revision: bool
 
     def go(self, zones_of: Any) -> Series:
         labels = [key[0] for key in self.sliced.keys]
@@ -146,8 +155,12 @@ class _Run:
         if index is not None and index["every"] != self.every:
             raise ParameterError(f"This series has steps of a {index['every']}; found {self.every!r}.")
         frozen = self._map(zones_of, there)
-        self._refuse_corrections(there, frozen)
+        changed = self._changed(there, frozen)
+        if changed and not self.revision:
+            raise _refused(changed)
         done, published = list(there), list[str]()
+        for label in changed:
+            published.append(self._revise(label, frozen))
         for label in labels:
             if label in there:
                 continue
@@ -157,9 +170,7 @@ class _Run:
             if release is None:
                 continue
             self._refuse_other_promise(done, release.parameters)
-            write = publish_recorded if "ledger" in self.writing else publish
-            write(release, self.place / label, **self.writing)
-            log.info("Published %s", label)
+            self._publish(release, label)
             done, published = sorted([*done, label]), [*published, label]
             frozen = frozen or self._keep(FrozenMap.of(self.place / label))
         if not done or frozen is None:
@@ -206,6 +217,24 @@ class _Run:
                 return None
             raise InfeasibleError(f"Step {label} cannot be published; steps before it stay. {short}") from None
 
+    def _publish(self, release: Any, name: str) -> None:
+        write = publish_recorded if "ledger" in self.writing else publish
+        write(release, self.place / name, **self.writing)
+        log.info("Published %s", name)
+
+    def _revise(self, label: str, frozen: FrozenMap | None) -> str:
+        """Publish a revision of a step beside what it revises."""
+        before = releases_of(self.place, label)
+        name = f"{label}-r{len(before)}"
+        if self.on_step is not None:
+            self.on_step(name)
+        asked = {key: value for key, value in self.asked.items() if key in _OF_EVERY_STEP}
+        if label not in {key[0] for key in self.sliced.keys}:
+            raise InfeasibleError(f"Step {label} has no trip any more, so it cannot be revised. Steps before it stay.")
+        release = anonymize(flows_during(self.sliced, label), zones_of=frozen, revision=before, **asked)
+        self._publish(release, name)
+        return name
+
     def _refuse_other_promise(self, done: list[str], parameters: Mapping[str, Any]) -> None:
         if not done:
             return
@@ -217,28 +246,30 @@ class _Run:
                 "Hint: ask for the same, or name a new folder."
             )
 
-    def _map_of(self, label: str, frozen: FrozenMap | None) -> Any:
-        """The map that a published step is over; None for the step that chose it."""
-        over_it = "zones_of" in ReleaseFolder(self.place / label).report.get("parameters", {})
-        return frozen.as_table() if over_it and frozen is not None else None
-
-    def _refuse_corrections(self, there: list[str], frozen: FrozenMap | None) -> None:
-        """Raise where a published step does not hold against the trips any more."""
+    def _changed(self, there: list[str], frozen: FrozenMap | None) -> list[str]:
+        """The published steps that do not hold against the trips any more."""
         known = {key[0] for key in self.sliced.keys}
-        changed = []
-        for label in there:
-            holds = label in known and not verify_release(
-                self.place / label, flows_during(self.sliced, label), zones_of=self._map_of(label, frozen)
-            )
-            if not holds:
-                changed.append(label)
-        if changed:
-            raise InfeasibleError(
-                f"{len(changed)} published steps do not hold against these trips ({', '.join(changed[:5])}): the trips "
-                "were corrected, are read otherwise, or the files were changed. To publish a step again would publish "
-                "the change, which may be a single trip. Nothing was written. Hint: leave late trips out, or begin a "
-                "new series in another folder after an audit."
-            )
+        return [label for label in there if label not in known or not self._holds(label, frozen)]
+
+    def _holds(self, label: str, frozen: FrozenMap | None) -> bool:
+        *before, newest = releases_of(self.place, label)
+        # The step that chose the map is over no other.
+        over_it = "zones_of" in ReleaseFolder(newest).report.get("parameters", {})
+        return not verify_release(
+            newest,
+            flows_during(self.sliced, label),
+            zones_of=frozen.as_table() if over_it and frozen is not None else None,
+            revision=before or None,
+        )
+
+
+def _refused(changed: list[str]) -> InfeasibleError:
+    return InfeasibleError(
+        f"{len(changed)} published steps do not hold against these trips ({', '.join(changed[:5])}): the trips "
+        "were corrected, are read otherwise, or the files were changed. To publish a step again would publish "
+        "the change, which may be a single trip. Nothing was written. Hint: leave late trips out, or publish the "
+        "changes that reach the guarantee by themselves with --revision (revision=True)."
+    )
 
 
 def _too_little(flows: Flows, asked: Mapping[str, Any]) -> bool:

@@ -1,0 +1,292 @@
+"""A revision: a published release again, after its trips were corrected, over the same zones.
+
+Whoever has both can subtract them, so each change is published like a cell of its own: where it reaches the guarantee
+by itself, in every unit, the cell gets its new value; else the earlier one stays. What is known of the earlier trips
+are their published cells, nothing else. So persons and tiles behind a change are counted from below: trips that were
+added are trips of the new table, and the fewest persons who can have made so many of them are those with the most. Of
+trips that were taken away nobody is known; where persons or tiles are protected, a smaller value is not published.
+
+A release that was revised before has several earlier ones. The difference to each of them can be computed, so each must
+reach the guarantee.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowveil.errors import InfeasibleError, ParameterError
+from flowveil.flows import MILLION, Cells, Flows, millionths
+from flowveil.guarantee import Guarantee
+from flowveil.hierarchy import Ints
+from flowveil.release.folder import ReleaseFolder
+from flowveil.release.frozen import FrozenMap
+from flowveil.release.plan import Plan
+from flowveil.release.release import Release
+
+#: What decides who is hidden: the same in all releases of a chain.
+PROMISE = ("k", "protect", "k_population", "l")
+Bools = NDArray[np.bool_]
+Places = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Earlier:
+    """The releases that are revised, the oldest first.
+
+    Attributes:
+        folders: their folders.
+        sha256: of the flows.parquet of each.
+        reports: what each says of itself.
+    """
+
+    folders: tuple[ReleaseFolder, ...]
+    sha256: tuple[str, ...]
+    reports: tuple[Mapping[str, Any], ...]
+
+    @classmethod
+    def of(cls, folders: str | PathLike[str] | Sequence[str | PathLike[str]]) -> Earlier:
+        """Read them.
+
+        Raises:
+            ParameterError: one cannot be read or revised, or they are not all that were published of these trips.
+        """
+        named = [folders] if isinstance(folders, str | PathLike) else list(folders)
+        read = tuple(ReleaseFolder(Path(folder)) for folder in named)
+        if not read:
+            raise ParameterError("A revision needs the release that it revises. Hint: --revision EARLIER.")
+        for folder in read:
+            folder.check_manifest()
+        hashes = tuple(folder.sha256("flows.parquet") for folder in read)
+        found = cls(read, hashes, tuple(folder.report for folder in read))
+        for n, report in enumerate(found.reports):
+            _refuse_kind(report)
+            if list(report["parameters"].get("revision_of", ())) != list(hashes[:n]):
+                raise ParameterError(
+                    "A revision is held against every release of these trips that was published: the first one and all "
+                    "of its revisions. Hint: give each with --revision, the oldest first."
+                )
+        return found
+
+    def zones_of(self, given: Any) -> FrozenMap:
+        """The map of the revision: that of the latest release, or the one that this was made over.
+
+        Raises:
+            ParameterError: another map was given.
+        """
+        own = FrozenMap.of(self.folders[-1].path)
+        if given is None:
+            return own
+        frozen = FrozenMap.of(given)
+        if frozen.sha256 not in (own.sha256, self.reports[-1]["parameters"].get("zones_of")):
+            raise ParameterError("The release that is revised has other zones. Hint: leave --zones-of out.")
+        return frozen
+
+    def check_promise(self, parameters: Mapping[str, Any]) -> None:
+        """Refuse another guarantee than the earlier releases have.
+
+        Raises:
+            ParameterError: it differs.
+        """
+        other = [name for name in PROMISE if self.reports[-1]["parameters"].get(name) != parameters.get(name)]
+        if other:
+            raise ParameterError(
+                f"The release that is revised has another guarantee ({', '.join(other)}); a revision has the same. "
+                "Hint: ask for what its report.json says."
+            )
+        if "population" in parameters["protect"] and parameters["k_population"] is None:
+            raise ParameterError(
+                "The mean weight of a trip changes with the trips, so a revision cannot keep a threshold of k mean "
+                "weights. Hint: release with --k-population, which is a number."
+            )
+
+
+def _refuse_kind(report: Mapping[str, Any]) -> None:
+    parameters = report.get("parameters", {})
+    whole = report.get("kind") == "plain" and report.get("suppression", {}).get("rule") == "short cells"
+    if not whole or not report.get("homogeneous") or "dominance" in parameters or "stricter" in parameters:
+        raise ParameterError(
+            "Only a release of one matrix whose cells are whole pairs of zones that do not overlap can be revised: not "
+            "slices, nested zones, boxes, noise, folded times, nor one from which hopeless flows, dominated cells "
+            "or cells around listed places were taken. Hint: leave the correction out, or publish it after an audit "
+            "against the earlier release."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Revision:
+    """What a revised release has besides.
+
+    Attributes:
+        revised: which cells have a new value; the others have that of the latest earlier release.
+        earlier: the releases that are revised.
+    """
+
+    revised: Bools
+    earlier: Earlier
+
+
+def revise(release: Release, earlier: Earlier) -> Release:
+    """The release of corrected trips with the earlier value wherever the change by itself falls short.
+
+    Args:
+        release: of the trips as they are now, over the zones of the earlier releases.
+        earlier: what was published of them before.
+
+    Raises:
+        ParameterError: the guarantee is another one.
+        InfeasibleError: in a zone of an earlier release there is no trip any more.
+    """
+    parameters = {**release.parameters, "revision_of": list(earlier.sha256)}
+    earlier.check_promise(parameters)
+    chain = [_Published.of(folder, release.plan) for folder in earlier.folders]
+    change = _Change.of(release)
+    latest = chain[-1]
+    cells = np.union1d(latest.key, change.key[change.safe])
+    now, at = change.rows(cells)
+    before, place = latest.rows(cells)
+    revised = now & change.safe[at] & ~(before & change.is_same(at, latest, place))
+    for published in chain:
+        listed, there = published.rows(cells)
+        revised &= ~listed | change.is_same(at, published, there) | change.is_safe(at, published, there)
+    n_d = len(release.plan.destination_zones)
+    volumes = [
+        None if new is None or old is None else np.where(revised, new[at], old[place])
+        for new, old in ((change.cells.trips, latest.trips), (change.cells.weight, latest.weight))
+    ]
+    assert volumes[0] is not None
+    number = np.full(len(change.key), -1, np.int32)
+    number[at[now]] = np.flatnonzero(now)
+    return replace(
+        release,
+        parameters=MappingProxyType(parameters),
+        cells=Cells((cells // n_d).astype(np.int32), (cells % n_d).astype(np.int32), volumes[0], volumes[1]),
+        cell_of_flow=number[change.row],
+        revision=Revision(revised, earlier),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """Values of cells that are numbered by their zones.
+
+    Attributes:
+        key: the numbers, sorted.
+    """
+
+    key: NDArray[np.int64]
+
+    def rows(self, cells: NDArray[np.int64]) -> tuple[Bools, NDArray[np.int64]]:
+        """Which of these cells are in the table, and where; any row for the others."""
+        at = np.minimum(np.searchsorted(self.key, cells), len(self.key) - 1)
+        return self.key[at] == cells, at
+
+
+@dataclass(frozen=True, eq=False)
+class _Published(_Table):
+    """The cells of an earlier release."""
+
+    trips: NDArray[np.int64]
+    weight: NDArray[Any] | None
+
+    @classmethod
+    def of(cls, folder: ReleaseFolder, plan: Plan) -> _Published:
+        flows = folder.flows
+        ends = []
+        for zones, name in ((plan.origin_zones, "origin_zone"), (plan.destination_zones, "destination_zone")):
+            number = {code: n for n, code in enumerate(zones.codes(np.arange(len(zones), dtype=np.int32)).tolist())}
+            ends.append(np.array([number.get(code, -1) for code in flows[name].to_pylist()], dtype=np.int64))
+        if min(ends[0].min(), ends[1].min()) < 0:
+            raise InfeasibleError(
+                "In a zone of the release that is revised there is no trip any more, so the zones of the revision "
+                "would reveal that. Nothing was written. Hint: leave the correction out."
+            )
+        key = ends[0] * len(plan.destination_zones) + ends[1]
+        order = np.argsort(key)
+        weight = flows["weight"].to_numpy()[order] if "weight" in flows.column_names else None
+        return cls(key[order], flows["trips"].to_numpy()[order], weight)
+
+
+@dataclass(frozen=True, eq=False)
+class _Change(_Table):
+    """The trips as they are now, short cells too, and what is known of a change.
+
+    Attributes:
+        cells: what lies between each pair of zones that has trips.
+        row: the cell of each flow.
+        safe: which cells reach the guarantee.
+        flows: the trips.
+        guarantee: what a change must reach.
+    """
+
+    cells: Cells
+    row: Ints
+    safe: Bools
+    flows: Flows
+    guarantee: Guarantee
+
+    @classmethod
+    def of(cls, release: Release) -> _Change:
+        plan, flows = release.plan, release.input
+        n_d = len(plan.destination_zones)
+        merged = flows.merge(plan.origin_zone, plan.destination_zone, len(plan.origin_zones), n_d)
+        key = merged.cells.origin.astype(np.int64) * n_d + merged.cells.destination
+        return cls(key, merged.cells, merged.row, release.guarantee.safe(merged.cells), flows, release.guarantee)
+
+    def _grown(self, at: Places, published: _Published, there: Places) -> list[NDArray[Any]]:
+        """By how much trips and weights are more than they were."""
+        grown: list[NDArray[Any]] = [self.cells.trips[at] - published.trips[there]]
+        if self.cells.weight is not None and published.weight is not None:
+            # Whole millionths: a difference of doubles may be off.
+            more = millionths(self.cells.weight[at]) - millionths(published.weight[there])
+            grown.append(more / MILLION)
+        return grown
+
+    def is_same(self, at: Places, published: _Published, there: Places) -> Bools:
+        """Which cells have what they had: there is no change to see."""
+        same: Bools = np.all([grown == 0 for grown in self._grown(at, published, there)], axis=0)
+        return same
+
+    def is_safe(self, at: Places, published: _Published, there: Places) -> Bools:
+        """Which changes reach the guarantee by themselves, in every unit, whatever the earlier trips were."""
+        guarantee, grown = self.guarantee, self._grown(at, published, there)
+        safe: Bools = grown[0] != 0
+        if guarantee.trips is not None:
+            safe &= np.abs(grown[0]) >= guarantee.trips
+        if guarantee.population is not None:
+            safe &= np.abs(grown[1]) >= guarantee.population
+        if guarantee.people is not None:
+            safe &= self._most_of(self._persons(), guarantee.people - 1)[at] < grown[0]
+        if guarantee.locations is not None:
+            for tile in (self.flows.origin, self.flows.destination):
+                rows = (self.row, tile, self.flows.trips)
+                safe &= self._most_of(rows, guarantee.locations - 1)[at] < grown[0]
+        return safe
+
+    def _persons(self) -> tuple[Ints, Ints, NDArray[np.int64]]:
+        people = self.flows.people
+        assert people is not None
+        assert people.trips is not None
+        return self.row[people.cell], people.person, people.trips
+
+    def _most_of(self, rows: tuple[Ints, Ints, NDArray[np.int64]], n: int) -> NDArray[np.int64]:
+        """The most trips that so many members can have made in each cell; those of nobody known count too."""
+        cell, member, trips = rows
+        width = int(member.max(initial=0)) + 1
+        key, which = np.unique(cell.astype(np.int64) * width + member, return_inverse=True)
+        made = np.bincount(which, weights=trips, minlength=len(key)).astype(np.int64)
+        of_cell = key // width
+        order = np.lexsort((-made, of_cell))
+        first = np.searchsorted(of_cell[order], np.arange(len(self.cells)))
+        rank = np.arange(len(order)) - first[of_cell[order]]
+        largest = order[rank < n]
+        most = np.bincount(of_cell[largest], weights=made[largest], minlength=len(self.cells)).astype(np.int64)
+        known = np.bincount(of_cell, weights=made, minlength=len(self.cells)).astype(np.int64)
+        return most + (self.cells.trips - known)

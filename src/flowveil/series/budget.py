@@ -1,0 +1,133 @@
+"""What noisy releases of one data set have cost together, and the total that they may not exceed.
+
+The same people are in all releases of a ledger, so their ε add up, and their δ: whoever has n releases knows at most as
+much as the sums allow. A total is chosen once, is stored with the first release that is made under it, and can only be
+lowered. ε of persons and of trips cannot be added: under a total all noisy releases have the same unit.
+
+A run in which noise leaves nothing to publish has shown something too, namely that, so it is recorded like a release.
+
+Sums are exact, over the decimal numbers that users write.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from flowveil.errors import InfeasibleError, OutputError, ParameterError
+from flowveil.release.noisy import PrivacyLoss
+
+#: The entry of a line of the ledger that says what a noisy release has cost.
+SPENT, TOTAL = "spent", "epsilon_total"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What the noisy releases of a ledger come to, a new one included.
+
+    Attributes:
+        unit: whom the promise of the new one is about.
+        releases: how many earlier ones there are.
+        epsilon, delta: the sums, the new one included.
+        total: what ε may not exceed; None where nobody has chosen it.
+    """
+
+    unit: str
+    releases: int
+    epsilon: Decimal
+    delta: Decimal
+    total: Decimal | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for reports."""
+        total = None if self.total is None else float(self.total)
+        return {
+            "releases": self.releases,
+            "epsilon": float(self.epsilon),
+            "delta": float(self.delta),
+            "epsilon_total": total,
+        }
+
+
+def check_total(total: Any) -> Decimal | None:
+    """The total that was asked for, as a number.
+
+    Raises:
+        ParameterError: it is not a number above 0.
+    """
+    if total is None:
+        return None
+    is_number = isinstance(total, int | float) and not isinstance(total, bool)
+    if not is_number or not math.isfinite(total) or total <= 0:
+        raise ParameterError(f"The total of ε must be a number above 0; found {total!r}.")
+    return _decimal(total)
+
+
+def budget_with(entries: Sequence[Mapping[str, Any]], promise: PrivacyLoss, total: Any) -> Budget:
+    """What the releases of a ledger and a new one come to.
+
+    Args:
+        entries: the lines of the ledger.
+        promise: that of the new release.
+        total: what was asked for; None for that of the ledger.
+
+    Raises:
+        ParameterError: the total would be raised.
+        InfeasibleError: the new release would exceed it, or its ε cannot be added to that of the others.
+        OutputError: a line of the ledger does not say what its release has cost.
+    """
+    asked = check_total(total)
+    spent = [cost for entry in entries if (cost := _cost(entry)) is not None]
+    stored = min((_decimal(entry[TOTAL]) for entry in entries if entry.get(TOTAL) is not None), default=None)
+    if asked is not None and stored is not None and asked > stored:
+        raise ParameterError(
+            f"The total of ε of this ledger is {stored}; it can be lowered and not raised to {asked}. "
+            "Hint: leave --epsilon-total out."
+        )
+    limit = stored if asked is None else asked
+    epsilon = sum((cost["epsilon"] for cost in spent), _decimal(promise.epsilon))
+    delta = sum((cost["delta"] for cost in spent), _decimal(promise.delta))
+    if limit is not None and any(cost["unit"] != promise.unit for cost in spent):
+        raise InfeasibleError(
+            "The ledger has noisy releases whose unit is a person and such whose unit is a trip; their ε cannot be "
+            "added, so no total can be kept. Nothing was written. Hint: name the person column in all of them, or "
+            "use a ledger for each unit and know that both are about the same people."
+        )
+    if limit is not None and epsilon > limit:
+        raise InfeasibleError(
+            f"With ε = {_decimal(promise.epsilon)} the noisy releases of this ledger would come to {epsilon}, and the "
+            f"total is {limit}; {max(limit - epsilon + _decimal(promise.epsilon), Decimal(0))} is left. Nothing was "
+            "written. Hint: a smaller epsilon, or none of these people any more."
+        )
+    return Budget(promise.unit, len(spent), epsilon, delta, limit)
+
+
+def cost_of(promise: PrivacyLoss, total: Decimal | None) -> dict[str, Any]:
+    """The entries of a line of the ledger that say what a release has cost, and under which total."""
+    cost = {"unit": promise.unit, "epsilon": promise.epsilon, "delta": promise.delta}
+    return {SPENT: cost, TOTAL: None if total is None else float(total)}
+
+
+def _cost(entry: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What a release has cost; None for one without noise."""
+    try:
+        # Lines of earlier versions have the promise in the report alone.
+        said = entry.get(SPENT) or (entry["report"]["guarantee"] if entry["report"]["kind"] == "noisy" else None)
+        if said is None:
+            return None
+        cost = {"unit": said["unit"], "epsilon": _decimal(said["epsilon"]), "delta": _decimal(said["delta"])}
+        if cost["unit"] not in ("person", "trip") or not cost["epsilon"] > 0 or not cost["delta"] >= 0:
+            raise ValueError
+    except (KeyError, TypeError, ValueError, ArithmeticError):
+        raise OutputError(
+            "A release of the ledger does not say what it has cost. Hint: put back an earlier copy of ledger.jsonl."
+        ) from None
+    return cost
+
+
+def _decimal(value: float) -> Decimal:
+    """A number as it is written, not as it is stored: 0.1 and 0.2 come to 0.3."""
+    return Decimal(repr(float(value))).normalize() + 0
