@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flowveil.anonymization import anonymize
-from flowveil.confirmation import SmallKWarning
+from flowveil.disclosure.confirmation import SmallKWarning
 from flowveil.errors import FlowveilError, InfeasibleError, ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee, check_max_suppressed
@@ -52,10 +52,17 @@ def check_runs(
     *,
     k: Sequence[int],
     protect: Sequence[Sequence[str]],
-    max_suppressed: float,
+    max_suppressed: Sequence[float],
     time_limit: float,
+    noisy: bool = False,
 ) -> None:
     """Refuse what cannot be run, before anything is.
+
+    Args:
+        flows: all that is there.
+        methods, k, protect, max_suppressed, time_limit: what is asked for.
+        noisy: whether methods that promise no k may be among them: their measures are against the true counts, and for
+            the data holder alone.
 
     Raises:
         ParameterError: a name or number is not allowed.
@@ -63,7 +70,7 @@ def check_runs(
     """
     for method in methods:
         method.planner(flows)
-        if method.promises != "k":
+        if method.promises != "k" and not noisy:
             raise ParameterError(
                 f"Method '{method.name}' cannot be compared: it promises no k, and its measures may not be published. "
                 "Hint: run it alone; Release.metrics() has its measures for you."
@@ -74,7 +81,8 @@ def check_runs(
     for step in k:
         for units in protect:
             Guarantee.resolve(flows, k=step, protect=units)
-    check_max_suppressed(max_suppressed)
+    for share in max_suppressed:
+        check_max_suppressed(share)
     if not (np.isfinite(time_limit) and time_limit > 0):
         raise ParameterError(f"The time limit must be above 0 seconds; found {time_limit!r}.")
 
@@ -139,7 +147,8 @@ def attempt(flows: Flows, asked: Mapping[str, Any]) -> Attempt:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SmallKWarning)
             # Nothing that is tried here is published.
-            release = anonymize(flows, **{"allow_small_k": True, "population_only": True, **asked})
+            confirmed = {"allow_small_k": True, "population_only": True} if keeps_k(asked) else {}
+            release = anonymize(flows, **{**confirmed, **asked})
     except Exception as problem:
         error = type(problem).__name__
         # The message of a foreign error may quote the input: name its kind and nothing else.
@@ -147,6 +156,11 @@ def attempt(flows: Flows, asked: Mapping[str, Any]) -> Attempt:
         status = INFEASIBLE if isinstance(problem, InfeasibleError) else FAILED
         return Attempt(status, error=error, reason=reason)
     return Attempt(DONE, time.perf_counter() - begun, release)
+
+
+def keeps_k(asked: Mapping[str, Any]) -> bool:
+    """Whether what is asked for is a method that keeps a k; to others thresholds mean nothing."""
+    return find_method(asked["method"]).promises == "k"
 
 
 def exact_error(release: Release, basis: str) -> float:
@@ -172,4 +186,4 @@ def warm_up(flows: Flows, asked: Mapping[str, Any]) -> None:
         times=flows.times,
         time=None if flows.time is None else flows.time[: len(cells)],
     )
-    attempt(small, {**asked, "k": 2})
+    attempt(small, {**asked, "k": 2} if keeps_k(asked) else asked)

@@ -5,6 +5,11 @@ takes nobody along, and times are not mixed up. A run hands back what it would p
 `flowveil.report.summary` publishes them, the matrix and its zones. Even so a comparison is for the data holder:
 releases of the same data with different k can be subtracted from each other. Where TwinCut is among the methods, the
 frontier of error against suppression is drawn beside them, rounded.
+
+Methods that add noise have no k and no measure in common with the others but one: what a reader who wants the flows
+between areas of some kilometres gets from each (`flowveil.experiments.usefulness`). They run once for each ε and stand
+beside the others in that table. It is computed from the true counts: one more reason why nothing here is for
+publication.
 """
 
 from __future__ import annotations
@@ -19,23 +24,20 @@ from typing import Any
 import pyarrow as pa
 
 from flowveil import workers
-from flowveil.errors import InfeasibleError
-from flowveil.experiments.attempts import FAILED, attempt, check_runs, exact_error, listed, methods_of, on_tree, warm_up
+from flowveil.experiments.attempts import FAILED, attempt, exact_error, warm_up
+from flowveil.experiments.grid import Grid
+from flowveil.experiments.usefulness import usefulness
 from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee, default_units
-from flowveil.methods import Method, find_method
-from flowveil.methods.paircut import usual_time_weight
+from flowveil.guarantee import Guarantee
+from flowveil.methods import find_method
 from flowveil.progress import lines_every
 from flowveil.report.frontier import rounded_points
 from flowveil.report.slices import overview
 from flowveil.report.summary import summarize
 from flowveil.times import TIME_COLUMNS
-from flowveil.zoning.refinement import refined
 
 #: How a run may end besides those of an attempt.
 TIMED_OUT = "timed out"
-#: Where time is folded: what an hour is worth, in terms of what it is worth by default.
-WEIGHTS = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,12 @@ class Run:
         withheld: names of the measures that are withheld.
         flows, zones: what would be published; None where nothing would.
         homogeneous: whether its zones never overlap.
+        epsilon: of a method that adds noise; it has no k then, and protects its unit.
+        useful: what is left for a reader, by measure and size of the areas; exact, never published.
     """
 
     method: str
-    k: int
+    k: int | None
     protect: tuple[str, ...]
     status: str
     reason: str | None = None
@@ -69,11 +73,20 @@ class Run:
     zones: pa.Table | None = None
     homogeneous: bool = True
     time_weight: float | None = None
+    epsilon: float | None = None
+    useful: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """The method and, where time is folded, what an hour is worth."""
         return self.method if self.time_weight is None else f"{self.method}, 1 h = {self.time_weight:g} tiles"
+
+    @property
+    def promise(self) -> str:
+        """What it promises, in a few words."""
+        if self.epsilon is not None:
+            return f"ε = {self.epsilon:g}" + (f" for each {self.protection}" if self.protect else "")
+        return f"k = {self.k} {self.protection}"
 
     @property
     def protection(self) -> str:
@@ -107,12 +120,16 @@ class Comparison:
         time_limit: seconds that each could take, once its process was ready.
         max_suppressed: share that each could suppress.
         frontiers: where TwinCut is among the methods, one for each protection and k that has any.
+        exact: whether measures are those of the data holder, none withheld.
+        noisy: the runs of methods that add noise, by ε.
     """
 
     runs: tuple[Run, ...]
     time_limit: float
     max_suppressed: float
     frontiers: tuple[Frontier, ...] = ()
+    exact: bool = False
+    noisy: tuple[Run, ...] = ()
 
     @property
     def table(self) -> pa.Table:
@@ -126,6 +143,22 @@ class Comparison:
         from flowveil.experiments.comparison_tables import write_comparison
 
         return write_comparison(self, directory)
+
+    def picture(self, path: str | PathLike[str], **style: Any) -> Path:
+        """Draw the zones of all runs, of two runs over each other; see `flowveil.report.compared_pictures`.
+
+        Not for publication: these are would-be releases of the same data.
+        """
+        from flowveil.experiments.comparison_tables import INTERNAL
+        from flowveil.report.compared_pictures import Shown, draw_compared
+
+        several = len({run.k for run in self.runs}) > 1
+        shown = [
+            Shown(f"{run.name}, {run.protection}" + (f", k = {run.k}" if several else ""), run.flows, run.zones)
+            for run in self.runs
+            if run.flows is not None and run.zones is not None
+        ]
+        return draw_compared(shown, path, caption=f"Not for publication: {INTERNAL}", **style)
 
     def _repr_html_(self) -> str:
         from flowveil.experiments.comparison_tables import to_html
@@ -141,9 +174,12 @@ def compare_flows(
     k: int | Sequence[int] = (5, 10, 20),
     protect: str | Sequence[str | Sequence[str]] | None = None,
     max_suppressed: float = 0.1,
+    limits: Mapping[str, float] | None = None,
     time_limit: float = 300.0,
     options: Mapping[str, Mapping[str, Any]] | None = None,
     hierarchy: str | None = None,
+    internal: bool = False,
+    epsilon: float | Sequence[float] = (),
     progress: Callable[[float], None] | None = None,
 ) -> Comparison:
     """Run every combination on the same flows; see `flowveil.compare`.
@@ -152,76 +188,30 @@ def compare_flows(
         ParameterError: a method, unit, option or number is wrong; nothing was run.
         DataError: the data has no persons or weights that a protection needs.
     """
-    wanted_methods = methods_of(methods, same_zones=flows.same_zones)
-    if methods == "all" and flows.times is not None:
-        wanted_methods = [method for method in wanted_methods if method.folds]
-    for method in wanted_methods:
-        method.check_times(flows)
-    steps = sorted({k} if isinstance(k, int) else set(k))
-    wanted = default_units(flows) if protect is None else protect
-    protections = [tuple(listed(p, "+")) for p in ([wanted] if isinstance(wanted, str) else wanted)]
-    of_name = {method.name: method for method in wanted_methods}
-    options = options or {}
-    for name, chosen in options.items():
-        (of_name.get(name) or find_method(name)).check_options(chosen)
-    limits = {"max_suppressed": max_suppressed, "time_limit": time_limit}
-    check_runs(flows, wanted_methods, k=steps, protect=protections, **limits)
-    # What cannot be refined is refused before anything is run.
-    refined(flows, hierarchy)
-
-    def of_method(method: Method) -> Flows:
-        """The flows on the tree that the method works on, where what an hour is worth is asked of them."""
-        return flows if flows.times is None else method.on_hierarchy(flows, hierarchy)[0]
-
-    asked = [
-        {
-            "method": m,
-            "k": step,
-            "protect": units,
-            "max_suppressed": max_suppressed,
-            **on_tree(m, hierarchy),
-            **own,
-        }
-        for units in protections
-        for step in steps
-        for m in wanted_methods
-        for own in _weighed(of_method(m), step, units, max_suppressed, options.get(m.name, {}))
-    ]
-    swept = [{"k": a["k"], "protect": a["protect"]} for a in asked if a["method"].name == "twincut"]
-    tasks: list[dict[str, Any]] = [*asked, *({**s, "hierarchy": hierarchy} for s in swept)]
+    bounds: dict[str, Any] = {"max_suppressed": max_suppressed, "limits": limits or {}, "time_limit": time_limit}
+    what: dict[str, Any] = {"k": k, "protect": protect, "epsilon": epsilon, "options": options or {}}
+    grid = Grid.of(flows, methods=methods, hierarchy=hierarchy, **what, **bounds)
     progress = progress or lines_every("Comparing")
     ended = []
     # One at a time, each in a process of its own: what one leaves behind would make another faster.
-    running = workers.run_tasks(_work, flows, tasks, time_limit=time_limit, prepare=_prepare, fresh=True, in_order=True)
+    how: dict[str, Any] = {"time_limit": time_limit, "prepare": _prepare, "fresh": True, "in_order": True}
+    running = workers.run_tasks(_exact_work if internal else _work, flows, grid.tasks, **how)
     with closing(running):
         for one in running:
             ended.append(one)
-            progress(len(ended) / len(tasks))
-    runs, sweeps = ended[: len(asked)], ended[len(asked) :]
+            progress(len(ended) / len(grid.tasks))
+    results = iter(ended)
+    # In the order of the tasks.
+    runs, noisy = (tuple(_run(task, next(results), time_limit) for task in tasks) for tasks in (grid.runs, grid.noisy))
+    points = [(sweep["k"], sweep["protect"], next(results).result) for sweep in grid.sweeps]
     return Comparison(
-        runs=tuple(_run(task, one, time_limit) for task, one in zip(asked, runs, strict=True)),
+        runs=runs,
         time_limit=float(time_limit),
         max_suppressed=max_suppressed,
-        frontiers=tuple(Frontier(**s, points=one.result) for s, one in zip(swept, sweeps, strict=True) if one.result),
+        frontiers=tuple(Frontier(*one) for one in points if one[-1]),
+        exact=internal,
+        noisy=noisy,
     )
-
-
-def _weighed(
-    flows: Flows, k: int, protect: Sequence[str], max_suppressed: float, options: Mapping[str, Any]
-) -> list[Mapping[str, Any]]:
-    """The options of a method; where time is folded and nobody says what an hour is worth, with several weights.
-
-    They show what finer places cost in wider times: the weight that a run takes by itself on the tree of these flows,
-    and parts and multiples of it.
-    """
-    if flows.times is None or options.get("time_weight") is not None:
-        return [options]
-    guarantee = Guarantee.resolve(flows, k=k, protect=protect)
-    try:
-        own = usual_time_weight(*guarantee.in_millionths(guarantee.prepare(flows)), max_suppressed)
-    except InfeasibleError:
-        return [options]
-    return [{**options, "time_weight": own * factor} for factor in WEIGHTS]
 
 
 # ---- one run -----------------------------------------------------------------------------------------------------
@@ -229,24 +219,30 @@ def _weighed(
 
 def _run(asked: Mapping[str, Any], ended: workers.Ended, time_limit: float) -> Run:
     """What came of a task."""
-    named = {"method": asked["method"].name, **{name: asked.get(name) for name in ("k", "protect", "time_weight")}}
+    named = {"method": asked["method"].name, **{name: asked.get(name) for name in ("k", "time_weight", "epsilon")}}
+    named["protect"] = asked.get("protect", ())
     if ended.how == workers.LATE:
         return Run(**named, status=TIMED_OUT, reason=f"stopped after {time_limit:,g} seconds")
     if ended.how == workers.LOST:
         reason = "the process did not start, or ended without a result; memory may have run out"
         return Run(**named, status=FAILED, reason=reason)
-    return Run(**named, **ended.result)
+    return Run(**{**named, **ended.result})
 
 
 def _prepare(flows: Flows, task: Mapping[str, Any]) -> None:
     """In a process: get ready for a task."""
     if "method" in task:
-        warm_up(flows, task)
+        warm_up(flows, {name: value for name, value in task.items() if name != "useful_in"})
 
 
 def _work(flows: Flows, task: Mapping[str, Any]) -> Any:
     """In a process: a run, or the points of a frontier."""
     return _result(flows, task) if "method" in task else _points(flows, **task)
+
+
+def _exact_work(flows: Flows, task: Mapping[str, Any]) -> Any:
+    """In a process: the same with measures as the data holder may see them."""
+    return _result(flows, task, exact=True) if "method" in task else _points(flows, **task)
 
 
 def _points(flows: Flows, *, k: int, protect: Sequence[str], hierarchy: str | None) -> tuple[tuple[float, float], ...]:
@@ -257,24 +253,35 @@ def _points(flows: Flows, *, k: int, protect: Sequence[str], hierarchy: str | No
     return rounded_points(frontier(*guarantee.in_millionths(guarantee.prepare(flows)), objective="error"))
 
 
-def _result(flows: Flows, asked: Mapping[str, Any]) -> dict[str, Any]:
-    made = attempt(flows, asked)
-    release = made.release
+def _result(flows: Flows, asked: Mapping[str, Any], *, exact: bool = False) -> dict[str, Any]:
+    own = {name: value for name, value in asked.items() if name != "useful_in"}
+    made = attempt(flows, own)
+    release: Any = made.release
     if release is None:
         return {"status": made.status, "reason": made.reason}
-    report = summarize(release)
-    flows_table = release.flows
-    if release.kind == "folded":
-        flows_table = overview(flows_table, TIME_COLUMNS, None)
-    basis, error = release.guarantee.basis, "mean_generalization_error"
-    return {
+    useful: dict[str, float] = {}
+    if release.kind in ("plain", "noisy"):
+        for size in usefulness(release, region=asked.get("useful_in")):
+            useful |= size.to_dict()
+    found = {
         "status": made.status,
         "seconds": made.seconds,
+        "useful": useful,
+        "flows": release.flows,
+        "zones": release.zones,
+        "homogeneous": release.plan.homogeneous,
+    }
+    if release.kind == "noisy":
+        measures = {name: value for name, value in summarize(release)["measures"]["trips"].items() if value is not None}
+        return {**found, "measures": measures, "protect": (release.guarantee.unit,)}
+    if release.kind == "folded":
+        found["flows"] = overview(release.flows, TIME_COLUMNS, None)
+    basis, error = release.guarantee.basis, "mean_generalization_error"
+    report: dict[str, Any] = {"measures": release.metrics(), "withheld": None} if exact else summarize(release)
+    return {
+        **found,
         "basis": basis,
         # This page is for the data holder: the error by which methods are compared is on it whatever it reveals.
         "measures": {**report["measures"][basis], error: exact_error(release, basis)},
         "withheld": tuple(n for n in (report["withheld"] or {}).get("measures", {}).get(basis, ()) if n != error),
-        "flows": flows_table,
-        "zones": release.zones,
-        "homogeneous": release.plan.homogeneous,
     }

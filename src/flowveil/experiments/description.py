@@ -13,6 +13,7 @@ import numpy as np
 
 from flowveil.errors import DataError
 from flowveil.experiments.estimates import Estimate, estimate_methods
+from flowveil.experiments.uniqueness import Uniqueness, uniqueness
 from flowveil.flows import Cells, Flows
 from flowveil.guarantee import UNITS, Guarantee, check_max_suppressed
 from flowveil.measures.floor import generalization_floor
@@ -104,6 +105,7 @@ class Description:
         density: flows over possible pairs of tiles.
         levels: the tiles and what they are merged into, finest first.
         contributors: about people, or None where the input has none.
+        uniqueness: share of the people who are unique given 1 to 4 of their places, and times where these were read.
         protect: what the floor and the advice are for.
         floor: the mean generalisation error that no hierarchical method can beat at this k and suppression where these
             units are protected. None where it was not computed.
@@ -129,6 +131,7 @@ class Description:
     density: float
     levels: tuple[Level, ...]
     contributors: Contributors | None
+    uniqueness: tuple[Uniqueness, ...]
     protect: tuple[str, ...]
     floor: float | None
     hierarchy: str
@@ -166,6 +169,8 @@ class Description:
         if self.contributors is not None:
             yield ""
             yield from self._about_people(self.contributors)
+            yield "Without names alone, somebody who knows a few places of a person finds all her trips:"
+            yield from (one.line() for one in self.uniqueness)
         if self.floor is not None:
             yield ""
             yield (
@@ -289,6 +294,7 @@ def describe_flows(
         density=len(flows) / (flows.origins.n_tiles * flows.destinations.n_tiles),
         levels=levels,
         contributors=_contributors(flows, k),
+        uniqueness=uniqueness(flows if folded is None else folded),
         protect=asked.units,
         floor=generalization_floor(refined, asked, max_suppressed=max_suppressed),
         hierarchy=on_tree["hierarchy"],

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 _TEX_HEADS = {
-    "C_DM": r"$C_{DM}$", "C_AVG": r"$C_{AVG}$", "G": r"$\bar{G}$", "E": r"$E$", "k trips": r"$k_{trips}$",
+    "C_DM": r"$C_{DM}$", "C_AVG": r"$C_{AVG}$", "G": r"$\bar{G}$", "E": r"$E$", "D": r"$D$", "k trips": r"$k_{trips}$",
     "k people": r"$k_{people}$", "k population": r"$k_{population}$",
 }  # fmt: skip
 _TEX_SIGNS = {
     "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}", ">": r"$>$", "<": r"$<$",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}", "–": "--",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}", "–": "--", "×": r"$\times$",
 }  # fmt: skip
 
 
@@ -30,12 +30,14 @@ class Sheet:
         rows: the values.
         title: what it is of; without one, LaTeX gets the bare table.
         right: columns of numbers; by default those that hold any.
+        label: its number, where there are several.
     """
 
     head: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
     title: str = ""
     right: frozenset[int] | None = None
+    label: str = ""
 
     def is_right(self, column: int) -> bool:
         """Whether a column is aligned to the right."""
@@ -45,7 +47,7 @@ class Sheet:
 
     def without_repeats(self) -> Sheet:
         """The table without names in its first two columns that stand above already, as papers print it."""
-        return Sheet(self.head, tuple(_thinned(self.rows)), self.title, self.right)
+        return replace(self, rows=tuple(_thinned(self.rows)))
 
 
 def markdown(sheet: Sheet) -> str:
@@ -95,9 +97,15 @@ def _thinned(rows: tuple[tuple[Any, ...], ...]) -> Iterator[tuple[Any, ...]]:
         before = row
 
 
+_RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+
+
 def text_of(value: Any) -> str:
     """A value as a page shows it."""
-    return _text(value, " ×10^{}")
+    if isinstance(value, str):
+        return value
+    digits, _, exponent = _text(value, " × 10^{}").partition("^")
+    return digits + exponent.translate(_RAISED)
 
 
 def _text(value: Any, power: str) -> str:

@@ -1,0 +1,152 @@
+"""The set-ups of the papers: what they ran, over which trees, and how they number and lay out their tables.
+
+A preset fills in what was not asked for; everything can be given otherwise beside it. Numbers are the papers'. Each
+table has the papers' columns, and what was suppressed besides: no method is good because it drops what is hard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from flowveil.errors import ParameterError, did_you_mean
+
+#: Over which trees a segment is anonymised and measured: its own tiles', or those of the whole data set.
+Trees = Literal["common", "own"]
+TREES: tuple[Trees, ...] = ("common", "own")
+
+#: Protections and bases in the order in which the ODkAnon papers print them.
+_PROTECTIONS, _BASES = ("trips", "population"), ("trips", "weight")
+_REPORT_COLUMNS = ("c_dm", "c_avg", "mean_generalization_error", "reconstruction_loss")
+
+
+@dataclass(frozen=True)
+class Preset:
+    """The set-up of one paper.
+
+    Attributes:
+        name: what users write.
+        paper: whose set-up it is.
+        methods: what it compares.
+        by: the attributes that it segments by.
+        max_suppressed, limits: share that may be suppressed, and by method where it differs.
+        options: options by method.
+        trees: over which trees segments are.
+        k: how many every cell hides.
+        columns: measures of its tables, in order.
+        chapter: in front of all numbers.
+        data, cross_check, overview, comparisons: numbers of its tables: the data set, the k that is reached, one table
+            of all segments, and the first of those that compare methods; None where it has no such table.
+        fewest_trips: matrices of fewer trips are left out, where there is one for each step of time.
+    """
+
+    name: str
+    paper: str
+    methods: tuple[str, ...]
+    by: tuple[str, ...] = ()
+    max_suppressed: float = 0.1
+    limits: Mapping[str, float] = field(default_factory=dict)
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    trees: Trees = "own"
+    k: int = 10
+    columns: tuple[str, ...] = _REPORT_COLUMNS
+    chapter: str = ""
+    data: int | None = None
+    cross_check: int | None = None
+    overview: int | None = None
+    comparisons: int | None = None
+    fewest_trips: int = 0
+
+    @property
+    def is_of_matrices(self) -> bool:
+        """Whether it compares methods over many matrices instead of over segments."""
+        return self.fewest_trips > 0
+
+    def label(self, kind: str) -> str | None:
+        """The number of a table that there is once."""
+        number = getattr(self, kind)
+        return None if number is None else f"{self.chapter}{number}"
+
+    def label_of_comparison(self, segmentation: int, protect: str, basis: str) -> str | None:
+        """The number of a table that compares methods; None where the paper has none.
+
+        Args:
+            segmentation: 0 for the whole data set, then the attributes in their order.
+            protect: what is protected.
+            basis: what is measured.
+        """
+        if self.comparisons is None or protect not in _PROTECTIONS or segmentation > 3:
+            return None
+        place = 4 * segmentation + 2 * _PROTECTIONS.index(protect) + _BASES.index(basis)
+        return f"{self.chapter}{self.comparisons + place}"
+
+
+_SURVEY: dict[str, Any] = {
+    "methods": ("odkanon", "atg-soft", "oigh", "mondrian"),
+    "by": ("sex", "age", "profession"),
+    # OIGH of the papers suppresses nothing; the others may suppress 10 %.
+    "limits": {"oigh": 0.0},
+    # The thesis gives it for Paris and Porto, and 2,500 for Turin; the report's rows are the thesis's.
+    "options": {"atg-soft": {"v_target": 1000.0}, "atg-dual": {"v_target": 1000.0}},
+}
+
+PRESETS: dict[str, Preset] = {
+    preset.name: preset
+    for preset in (
+        Preset(
+            "odkanon-abstract",
+            "Armenante et al., NetMob 2025 (abstract)",
+            methods=("odkanon",),
+            by=("sex",),
+            columns=("od_dimension", "mean_generalization_error", "c_dm", "reconstruction_loss"),
+            data=1,
+            overview=2,
+        ),
+        Preset(
+            "odkanon-report",
+            "Armenante et al., NetMob 2025 (report)",
+            **_SURVEY,
+            data=2,
+            cross_check=3,
+            comparisons=4,
+        ),
+        Preset(
+            "odkanon-thesis",
+            "Armenante 2025 (thesis)",
+            **_SURVEY,
+            columns=(*_REPORT_COLUMNS, "generalization_distance_m"),
+            chapter="5.",
+            data=1,
+            cross_check=5,
+            comparisons=6,
+        ),
+        Preset(
+            "matet-2023",
+            "Matet et al. 2023",
+            methods=("atg-dual", "atg-soft", "oigh", "glove-sk", "glove", "mondrian", "suppression", "laplace"),
+            trees="common",
+            columns=("mean_generalization_error", "reconstruction_loss", "distribution_distance"),
+            fewest_trips=5001,
+        ),
+    )
+}
+
+
+def find_preset(name: str | None) -> Preset | None:
+    """The preset of a name.
+
+    Raises:
+        ParameterError: there is none.
+    """
+    if name is None or name in PRESETS:
+        return None if name is None else PRESETS[name]
+    raise ParameterError(f"Unknown preset '{name}'; allowed: {', '.join(PRESETS)}." + did_you_mean(name, PRESETS))
+
+
+def segmented_by(preset: str | None, by: Sequence[str]) -> tuple[str, ...]:
+    """The attributes to segment by: those that are named, none for ``none``, or else the preset's."""
+    if list(by) == ["none"]:
+        return ()
+    found = find_preset(preset)
+    return tuple(by) or (() if found is None else found.by)
