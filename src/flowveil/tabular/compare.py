@@ -23,6 +23,7 @@ from flowveil import output
 from flowveil.errors import ParameterError
 from flowveil.paths import named_path
 from flowveil.publish.spreadsheets import write_csv
+from flowveil.tabular.diagnostics import Diagnostics, Trained, diagnose
 from flowveil.tabular.domains import code_variables
 from flowveil.tabular.ipf import Synthesis, synthesize_records
 from flowveil.tabular.mondrian import Anonymized, anonymize_records
@@ -61,9 +62,11 @@ class Comparison:
         uniques: how sparse the original is (Table 12).
         synthesis: IPF over ε (none first) and prior count (Tables 14 to 18), means over repeated syntheses.
         prediction: classifier on the original, on a Mondrian and on an IPF release (Table 19).
-        coefficients: its coefficients with 95 % intervals, side by side (Tables 20 to 22).
+        coefficients: its coefficients with standard errors, z, p and 95 % intervals, side by side (Tables 20 to 22).
         seconds: time of one release each (Table 23).
         parameters: what was compared.
+        diagnostics: checks of what the regression assumes (Tables 25 to 27, 33 and 34, Figures 5 and 6); None unless
+            asked for.
     """
 
     strict: pa.Table
@@ -74,11 +77,13 @@ class Comparison:
     coefficients: pa.Table
     seconds: pa.Table
     parameters: dict[str, Any]
+    diagnostics: Diagnostics | None = None
 
     def tables(self) -> dict[str, pa.Table]:
         """The tables by name."""
         names = ("strict", "relaxed", "uniques", "synthesis", "prediction", "coefficients", "seconds")
-        return {name: getattr(self, name) for name in names}
+        own = {name: getattr(self, name) for name in names}
+        return own if self.diagnostics is None else {**own, **self.diagnostics.tables()}
 
     def write(self, folder: str | Path) -> None:
         """Write tables, figures and parameters (CSV, PNG, JSON) into a folder that appears whole or not."""
@@ -92,18 +97,102 @@ class Comparison:
 
 
 @dataclass(frozen=True)
+class Roles:
+    """What each column is.
+
+    Attributes:
+        quasi_identifiers: names, or attributes.
+        sensitive: the sensitive column; what the classifier predicts.
+        direct_identifiers: all other columns; they are left out.
+        allow_identifiers, choose: see `anonymize_records`.
+        positive: the value of the sensitive column that counts as positive; by default the first of two.
+    """
+
+    quasi_identifiers: Sequence[str | Attribute]
+    sensitive: str
+    direct_identifiers: Sequence[str]
+    allow_identifiers: Sequence[str] = ()
+    choose: str = "width"
+    positive: str | None = None
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What is tried.
+
+    Attributes:
+        ks: the k of Mondrian.
+        epsilons: the ε of IPF; the synthesis without privacy is always added.
+        priors: prior counts of IPF.
+        repeats: syntheses for each pair of ε and prior count; results are their means.
+        classifier_k: the k of the release the classifier learns from.
+        classifier_epsilon, classifier_prior: ε and prior count of the synthesis it learns from.
+    """
+
+    ks: Sequence[int] = KS
+    epsilons: Sequence[float] = EPSILONS
+    priors: Sequence[float] = PRIORS
+    repeats: int = REPEATS
+    classifier_k: int = 10
+    classifier_epsilon: float = 1.0
+    classifier_prior: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.repeats < 1:
+            raise ParameterError(f"At least one synthesis is needed for each setting; found {self.repeats}.")
+
+    @property
+    def syntheses(self) -> list[tuple[float | None, float]]:
+        """Every ε, none first, with every prior count."""
+        return [(epsilon, prior) for epsilon in (None, *self.epsilons) for prior in self.priors]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for the written comparison."""
+        return {
+            "k": list(self.ks),
+            "epsilon": list(self.epsilons),
+            "prior_count": list(self.priors),
+            "repeats": self.repeats,
+            "classifier": {
+                "k": self.classifier_k,
+                "epsilon": self.classifier_epsilon,
+                "prior_count": self.classifier_prior,
+            },
+        }
+
+
+@dataclass(frozen=True)
+class Margins:
+    """How the margins of IPF are made; see `synthesize_records`. Undeclared categories are read from the data."""
+
+    margins: Sequence[Sequence[str]] | None = None
+    domains: Mapping[str, Sequence[Any]] | None = None
+    bins: Mapping[str, Sequence[float]] | None = None
+    noise: str = "laplace"
+    delta: float | None = None
+
+
+@dataclass(frozen=True)
 class _Sweep:
     """The inputs all parts of the comparison share."""
 
     table: pa.Table
     binned: pa.Table
     attributes: tuple[Attribute, ...]
-    sensitive: str
-    dropped: tuple[str, ...]
-    allowed: tuple[str, ...]
-    choose: str
-    ipf: dict[str, Any]
+    roles: Roles
+    fit: Margins
     say: Callable[[str], None]
+
+    @classmethod
+    def of(cls, records: Any, roles: Roles, fit: Margins, progress: Callable[[str], None] | None) -> _Sweep:
+        table, attributes = as_table(records), as_attributes(roles.quasi_identifiers)
+        names = [a.name for a in attributes]
+        check_roles(
+            table, quasi_identifiers=names, sensitive=[roles.sensitive], direct_identifiers=roles.direct_identifiers
+        )
+        binned = _binned(table, [*names, roles.sensitive], fit.domains, fit.bins)
+        outcome_of(binned, roles.sensitive, roles.positive)
+        return cls(table, binned, attributes, roles, fit, progress or (lambda _: None))
 
     @property
     def names(self) -> list[str]:
@@ -111,102 +200,72 @@ class _Sweep:
 
     @property
     def variables(self) -> list[str]:
-        return [*self.names, self.sensitive]
+        return [*self.names, self.roles.sensitive]
 
     def mondrian(self, k: int, *, strict: bool) -> Anonymized:
         return anonymize_records(
             self.table,
             quasi_identifiers=self.attributes,
-            sensitive=[self.sensitive],
-            direct_identifiers=self.dropped,
-            allow_identifiers=self.allowed,
+            sensitive=[self.roles.sensitive],
+            direct_identifiers=self.roles.direct_identifiers,
+            allow_identifiers=self.roles.allow_identifiers,
             k=k,
             strict=strict,
-            choose=self.choose,
+            choose=self.roles.choose,
         )
 
     def synthesis(self, epsilon: float | None, prior: float) -> Synthesis:
-        return synthesize_records(self.table, epsilon=epsilon, prior_count=prior, variables=self.variables, **self.ipf)
+        given = {name: value for name, value in vars(self.fit).items() if epsilon is not None or name not in _NOISE}
+        return synthesize_records(
+            self.table,
+            epsilon=epsilon,
+            prior_count=prior,
+            variables=self.variables,
+            domains_from_data=True,
+            **given,
+        )
+
+
+#: What a synthesis without privacy has none of.
+_NOISE = ("noise", "delta")
 
 
 def compare_records(
     records: Any,
+    roles: Roles,
     *,
-    quasi_identifiers: Sequence[str | Attribute],
-    sensitive: str,
-    direct_identifiers: Sequence[str],
-    allow_identifiers: Sequence[str] = (),
-    ks: Sequence[int] = KS,
-    epsilons: Sequence[float] = EPSILONS,
-    priors: Sequence[float] = PRIORS,
-    repeats: int = REPEATS,
-    chosen_k: int = 10,
-    chosen_epsilon: float = 1.0,
-    chosen_prior: float = 0.1,
-    positive: str | None = None,
-    choose: str = "width",
-    margins: Sequence[Sequence[str]] | None = None,
-    domains: Mapping[str, Sequence[Any]] | None = None,
-    bins: Mapping[str, Sequence[float]] | None = None,
+    grid: Grid | None = None,
+    fit: Margins | None = None,
+    diagnostics: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
     """Sweep both methods over their parameters and measure privacy and utility.
 
     Args:
         records: a pyarrow, pandas or polars table.
-        quasi_identifiers: names or attributes.
-        sensitive: the sensitive column; what the classifier predicts.
-        direct_identifiers: all other columns; they are left out.
-        allow_identifiers: see `anonymize_records`.
-        ks: the k of Mondrian.
-        epsilons: the ε of IPF; the synthesis without privacy is always added.
-        priors: prior counts of IPF.
-        repeats: syntheses for each pair of ε and prior count; results are their means.
-        chosen_k: the k of the release the classifier learns from.
-        chosen_epsilon: the ε of the other one.
-        chosen_prior: and its prior count.
-        positive: the value of the sensitive column that counts as positive; by default the first of two.
-        choose: see `anonymize_records`.
-        margins: see `synthesize_records`.
-        domains: see there; undeclared categories are read from the data.
-        bins: see there.
+        roles: what each column is.
+        grid: what is tried; what the thesis swept by default.
+        fit: how the margins of IPF are made.
+        diagnostics: also check what the regression assumes.
         progress: called with a line of text before each step.
 
     Raises:
         ParameterError, DataError, InfeasibleError: as from the two methods.
     """
-    if repeats < 1:
-        raise ParameterError(f"At least one synthesis is needed for each setting; found {repeats}.")
-    table, attributes = as_table(records), as_attributes(quasi_identifiers)
-    names, dropped = [a.name for a in attributes], tuple(direct_identifiers)
-    check_roles(table, quasi_identifiers=names, sensitive=[sensitive], direct_identifiers=dropped)
-    sweep = _Sweep(
-        table=table,
-        binned=_binned(table, [*names, sensitive], domains, bins),
-        attributes=attributes,
-        sensitive=sensitive,
-        dropped=dropped,
-        allowed=tuple(allow_identifiers),
-        choose=choose,
-        ipf={"margins": margins, "domains": domains, "bins": bins, "domains_from_data": True},
-        say=progress or (lambda _: None),
-    )
-    outcome_of(sweep.binned, sensitive, positive)
-    grid = [(e, p) for e in (None, *epsilons) for p in priors]
+    grid, fit = grid or Grid(), fit or Margins()
+    sweep = _Sweep.of(records, roles, fit, progress)
     return Comparison(
-        strict=pa.Table.from_pylist([_mondrian_row(sweep, k, True) for k in ks]),
-        relaxed=pa.Table.from_pylist([_mondrian_row(sweep, k, False) for k in ks]),
+        strict=pa.Table.from_pylist([_mondrian_row(sweep, k, True) for k in grid.ks]),
+        relaxed=pa.Table.from_pylist([_mondrian_row(sweep, k, False) for k in grid.ks]),
         uniques=_uniques(sweep),
-        synthesis=pa.Table.from_pylist([_synthesis_row(sweep, e, p, repeats) for e, p in grid]),
-        **_classifiers(sweep, chosen_k, chosen_epsilon, chosen_prior, positive),
+        synthesis=pa.Table.from_pylist([_synthesis_row(sweep, e, p, grid.repeats) for e, p in grid.syntheses]),
+        **_classifiers(sweep, grid, diagnostics=diagnostics),
         parameters={
-            "k": list(ks),
-            "epsilon": list(epsilons),
-            "prior_count": list(priors),
-            "repeats": repeats,
-            "classifier": {"k": chosen_k, "epsilon": chosen_epsilon, "prior_count": chosen_prior},
-            "quasi_identifiers": names,
-            "sensitive": sensitive,
+            **grid.to_dict(),
+            "quasi_identifiers": sweep.names,
+            "sensitive": roles.sensitive,
+            "noise": fit.noise,
+            "delta": fit.delta,
         },
     )
 
@@ -272,16 +331,16 @@ def _synthesis_row(sweep: _Sweep, epsilon: float | None, prior: float, repeats: 
     return {"epsilon": epsilon, "prior_count": prior, "repeats": repeats, **means, "s_pmse_deviation": spread}
 
 
-def _classifiers(sweep: _Sweep, k: int, epsilon: float, prior: float, positive: str | None) -> dict[str, pa.Table]:
+def _classifiers(sweep: _Sweep, grid: Grid, *, diagnostics: bool) -> dict[str, Any]:
     """Train on the original, on a Mondrian and on an IPF release; test on the original."""
     sweep.say("classifier")
     begin = time.perf_counter()
-    release = sweep.mondrian(k, strict=False)
+    release = sweep.mondrian(grid.classifier_k, strict=False)
     between = time.perf_counter()
-    made = sweep.synthesis(epsilon, prior)
+    made = sweep.synthesis(grid.classifier_epsilon, grid.classifier_prior)
     end = time.perf_counter()
-    outcome, yes = outcome_of(sweep.binned, sweep.sensitive, positive)
-    synthetic_outcome, _ = outcome_of(made.table, sweep.sensitive, yes)
+    outcome, yes = outcome_of(sweep.binned, sweep.roles.sensitive, sweep.roles.positive)
+    synthetic_outcome, _ = outcome_of(made.table, sweep.roles.sensitive, yes)
 
     columns = [encode(sweep.table, attribute) for attribute in sweep.attributes]
     design = Design.of(columns)
@@ -297,16 +356,20 @@ def _classifiers(sweep: _Sweep, k: int, epsilon: float, prior: float, positive: 
         "mondrian": cross_validate(rows, outcome, coarse, outcome, linked=True),
         "ipf": cross_validate(binned_rows, outcome, synthetic, synthetic_outcome, linked=False),
     }
-    fitted = {
-        "original": effects(design, rows, outcome),
-        "mondrian": effects(design, coarse, outcome),
-        "ipf": effects(other, synthetic, synthetic_outcome),
+    trained = {
+        "original": Trained(design, rows, outcome),
+        "mondrian": Trained(design, coarse, outcome),
+        "ipf": Trained(other, synthetic, synthetic_outcome),
     }
+    fitted = {name: effects(model.design, model.rows, model.outcome) for name, model in trained.items()}
+    if diagnostics:
+        sweep.say("diagnostics")
     seconds = {"mondrian": between - begin, "ipf": end - between}
     return {
         "prediction": pa.Table.from_pylist([{"trained_on": name, **asdict(p)} for name, p in predictions.items()]),
         "coefficients": _effect_table(fitted),
         "seconds": pa.Table.from_pylist([{"method": name, "seconds": value} for name, value in seconds.items()]),
+        "diagnostics": diagnose(sweep.binned, sweep.variables, trained) if diagnostics else None,
     }
 
 
@@ -318,7 +381,7 @@ def _effect_table(fitted: Mapping[str, Sequence[Effect]]) -> pa.Table:
         row: dict[str, Any] = {"term": term}
         for name, found in by_term.items():
             effect = found.get(term)
-            for part in ("estimate", "low", "high"):
+            for part in ("estimate", "error", "z", "p", "low", "high"):
                 row[f"{name}_{part}"] = None if effect is None else getattr(effect, part)
         rows.append(row)
     return pa.Table.from_pylist(rows)

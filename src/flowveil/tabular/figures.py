@@ -1,4 +1,7 @@
-"""The trade-off plots: discernibility over k (Figures 2 and 3), propensity and uniques over ε (Figure 4)."""
+"""The trade-off plots: discernibility over k (Figures 2 and 3), propensity and uniques over ε (Figure 4).
+
+With diagnostics also Cook's distance and leverage of the records (Figures 5 and 6).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def figures(comparison: Comparison) -> dict[str, Content]:
-    """The files ``strict.png``, ``relaxed.png`` and ``synthesis.png``.
+    """The files ``strict.png``, ``relaxed.png`` and ``synthesis.png``; with diagnostics those of single records.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -23,6 +26,10 @@ def figures(comparison: Comparison) -> dict[str, Content]:
     drawing = _figure_class()
     drawn = {name: _discernibility(drawing, getattr(comparison, name), name) for name in ("strict", "relaxed")}
     drawn["synthesis"] = _synthesis(drawing, comparison.synthesis)
+    checks = comparison.diagnostics
+    if checks is not None:
+        for name, title in (("cooks_distance", "Cook's distance"), ("leverage", "Leverage")):
+            drawn[name] = _by_record(drawing, getattr(checks, name), checks.thresholds[name], title)
     return {f"{name}.png": partial(_save, figure) for name, figure in drawn.items()}
 
 
@@ -76,4 +83,16 @@ def _synthesis(figure_class: Any, table: Any) -> Any:
     for axes in (upper, lower):
         axes.set_ylim(bottom=0)
         axes.grid(alpha=0.3)
+    return figure
+
+
+def _by_record(figure_class: Any, values: Any, threshold: float, title: str) -> Any:
+    figure = figure_class(figsize=(7, 4), layout="constrained")
+    axes = figure.add_subplot()
+    axes.vlines(range(len(values)), 0, values, linewidth=0.4)
+    axes.axhline(threshold, color="tab:red", label=f"threshold {threshold:.2g}")
+    axes.set_xlabel("record, in the order of the table")
+    axes.set_ylabel(title)
+    axes.set_title(f"{title} of the original's records")
+    axes.legend()
     return figure

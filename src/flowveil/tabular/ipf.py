@@ -1,7 +1,7 @@
 """Synthetic records from noisy margins: iterative proportional fitting with differential privacy (Raab 2022).
 
-Count chosen margins, add discrete Laplace noise, fit a distribution to the noisy margins, draw records from
-it. Only the noisy counts depend on the data; fitting and drawing work on them alone.
+Count chosen margins, add discrete Laplace noise (or Gaussian, by option), fit a distribution to the noisy margins,
+draw records from it. Only the noisy counts depend on the data; fitting and drawing work on them alone.
 
 What ε covers, exactly:
 
@@ -9,14 +9,19 @@ What ε covers, exactly:
   each of M margins changes by 1 and all of them together by M (L1). Discrete Laplace noise of scale M/ε on
   every cell of every margin, empty ones included, makes the vector of all noisy counts ε-differentially
   private.
+- With Gaussian noise: the same vector changes by the square root of M at most (L2), since one cell of each margin
+  changes by 1. Discrete Gaussian noise of standard deviation σ is ρ-zCDP with ρ = M/(2σ²), and that is (ε, δ)-
+  differentially private for ε = ρ + 2 √(ρ ln(1/δ)) (Bun and Steinke 2016). With many margins it is less noise.
 - The prior count is a constant; clipping at zero, scaling, fitting, the number of records (estimated from the
   noisy totals) and the drawing use nothing but the noisy counts and cost nothing more.
 - It does not cover what is taken as known beforehand: the variables, the margins, the categories of each
   variable (declare them; categories read from the data are an assumption that the release states), the edges
   of bins, ε itself, and the number of records where it is declared.
-- A person with several records is protected at ε times their number.
+- A person with several records is protected at ε times their number (with Gaussian noise less: ρ grows with the
+  square of it).
 - With a declared number of records equal to the original's, that number is published exactly. Tables of one
-  size differ by one record replaced, which moves each margin by 2: the same release is 2ε-private in that sense.
+  size differ by one record replaced, which moves each margin by 2: the same release is 2ε-private in that sense
+  (with Gaussian noise 2ρ-zCDP).
 """
 
 from __future__ import annotations
@@ -25,15 +30,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import isfinite, prod, sqrt
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
 
 from flowveil.errors import ParameterError
-from flowveil.methods.epsilon import check_epsilon, noise_scale, opendp_laplace, weakness
+from flowveil.methods.epsilon import check_epsilon, weakness
 from flowveil.tabular.domains import Domain, code_variables
 from flowveil.tabular.junction import JunctionModel, JunctionTree, Margin, build_junction_tree
+from flowveil.tabular.noise import Mechanism
 from flowveil.tabular.records import Floats, Ints, as_table, check_columns
 
 #: A table of the model may have this many cells; all tables together are held in memory.
@@ -51,9 +57,11 @@ class Synthesis:
     Attributes:
         table: the synthetic records.
         epsilon: the privacy budget; None for a synthesis without privacy.
+        delta: δ of the promise; 0 with Laplace noise.
+        law: the law of the noise: ``discrete Laplace`` or ``discrete Gaussian``.
         private: whether ε holds. False without ε, and False with the test seed.
         margins: names of the variables of each margin.
-        scale: scale of the discrete Laplace noise; 0 without privacy.
+        scale: scale of the Laplace noise, standard deviation of the Gaussian; 0 without privacy.
         prior_count: records spread evenly over the cells of each margin.
         n_cells: cells of the full cross-tabulation.
         n_records: records drawn.
@@ -68,6 +76,8 @@ class Synthesis:
 
     table: pa.Table
     epsilon: float | None
+    delta: float
+    law: str
     private: bool
     margins: tuple[tuple[str, ...], ...]
     scale: float
@@ -86,9 +96,10 @@ class Synthesis:
         return {
             "method": "ipf",
             "epsilon": self.epsilon,
+            "delta": None if self.epsilon is None else self.delta,
             "private": self.private,
             "margins": [list(m) for m in self.margins],
-            "noise": {"law": "discrete Laplace", "scale": self.scale} if self.epsilon is not None else None,
+            "noise": {"law": self.law, "scale": self.scale} if self.epsilon is not None else None,
             "prior_count": self.prior_count,
             "n_cells": self.n_cells,
             "n_records": self.n_records,
@@ -120,12 +131,15 @@ class Synthesis:
             else "declared beforehand and not protected"
         )
         return (
-            f"{self.epsilon:g}-differentially private for adding or removing one record: discrete Laplace "
-            f"noise of scale {self.scale:g} on every cell of {len(self.margins)} margins. The number of "
-            f"records is {count}.{public}{' ' + weak if weak else ''} Not protected: what is true of a population "
-            "whether or not a person is in the data, and a person with several records beyond epsilon times their "
-            "number."
+            f"{self._promise()}-differentially private for adding or removing one record: {self.law} noise of "
+            f"{'standard deviation' if self.delta else 'scale'} {self.scale:g} on every cell of {len(self.margins)} "
+            f"margins. The number of records is {count}.{public}{' ' + weak if weak else ''} Not protected: what is "
+            "true of a population whether or not a person is in the data, and a person with several records beyond "
+            + ("what several such promises come to." if self.delta else "epsilon times their number.")
         )
+
+    def _promise(self) -> str:
+        return f"({self.epsilon:g}, {self.delta:g})" if self.delta else f"{self.epsilon:g}"
 
 
 def synthesize_records(
@@ -135,6 +149,8 @@ def synthesize_records(
     variables: Sequence[str] | None = None,
     margins: Sequence[Sequence[str]] | None = None,
     prior_count: float = 0.0,
+    noise: str = "laplace",
+    delta: float | None = None,
     domains: Mapping[str, Sequence[Any]] | None = None,
     bins: Mapping[str, Sequence[float]] | None = None,
     domains_from_data: bool = False,
@@ -153,6 +169,8 @@ def synthesize_records(
         variables: the columns to synthesise; by default those of the margins, or all columns. Others are dropped.
         margins: sets of columns whose joint counts are kept; by default all pairs.
         prior_count: records spread evenly over the cells of each margin.
+        noise: ``laplace``, or ``gaussian`` for (ε, δ).
+        delta: δ with Gaussian noise, at most 1e-5; well below one over the number of records.
         domains: the categories of columns, None among them if a value may be missing.
         bins: edges of the bins of numeric columns, increasing; the last bin holds its upper edge.
         domains_from_data: read undeclared categories from the data. With ε this is an assumption (those categories
@@ -172,34 +190,32 @@ def synthesize_records(
         MissingExtraError: OpenDP is not installed.
     """
     _check_parameters(epsilon, prior_count, n_records, seed, unsafe_test_seed)
+    mechanism = Mechanism.of(noise, epsilon, delta)
     table = as_table(records)
-    chosen = _chosen_variables(table, variables, margins)
-    named = _chosen_margins(chosen, margins)
-    coded = code_variables(table, chosen, domains=domains, bins=bins, from_data=domains_from_data or epsilon is None)
-    wanted: list[Margin] = [tuple(sorted(chosen.index(name) for name in m)) for m in named]
-    tree = build_junction_tree([domain.n_values for domain, _ in coded], wanted)
-    _refuse_large(tree, wanted, chosen, max_cells)
-    _refuse_noise(tree.shape, wanted, epsilon, n_records)
-    counts = [_count(tree.shape, margin, [codes for _, codes in coded]) for margin in wanted]
+    from_data = domains_from_data or epsilon is None
+    counted = _Margins.of(table, variables, margins, domains=domains, bins=bins, from_data=from_data)
+    counted.refuse_large(max_cells)
+    _refuse_noise(counted.tree.shape, counted.wanted, mechanism, n_records)
     generator = np.random.default_rng(seed if epsilon is None else unsafe_test_seed)
-    noisy, scale = _add_noise(counts, epsilon, generator if unsafe_test_seed is not None else None)
+    noisy, scale = _add_noise(counted.counts(), mechanism, generator if unsafe_test_seed is not None else None)
     n, source = _records_to_draw(table.num_rows, noisy, epsilon, n_records)
-    model = JunctionModel(tree)
+    model = JunctionModel(counted.tree)
     # A hundredth of a record is far below the noise and the drawing's own spread.
-    settled = tolerance * 1e-2 if epsilon is None else 1e-2 / n
-    targets = [_as_distribution(m, prior_count) for m in noisy]
-    gap, cycles, converged = fit(model, wanted, targets, tolerance=tolerance, settled=settled, max_cycles=max_cycles)
+    rounds = Rounds(tolerance, tolerance * 1e-2 if epsilon is None else 1e-2 / n, max_cycles)
+    gap, cycles, converged = fit(model, counted.wanted, [_as_distribution(m, prior_count) for m in noisy], rounds)
     return Synthesis(
-        table=_decoded([domain for domain, _ in coded], model.sample(n, generator)),
+        table=_decoded(counted.domains, model.sample(n, generator)),
         epsilon=None if epsilon is None else float(epsilon),
+        delta=0.0 if mechanism is None else mechanism.delta,
+        law="none" if mechanism is None else mechanism.law,
         private=epsilon is not None and unsafe_test_seed is None,
-        margins=tuple(named),
+        margins=counted.named,
         scale=scale,
         prior_count=float(prior_count),
-        n_cells=prod(tree.shape),
+        n_cells=prod(counted.tree.shape),
         n_records=n,
         records_from=source,
-        assumed_public=tuple(d.name for d, _ in coded if not d.declared) if epsilon is not None else (),
+        assumed_public=tuple(d.name for d in counted.domains if not d.declared) if epsilon is not None else (),
         gap=gap,
         cycles=cycles,
         converged=converged,
@@ -269,9 +285,51 @@ def _chosen_margins(chosen: Sequence[str], margins: Sequence[Sequence[str]] | No
     return named
 
 
-def _refuse_large(tree: JunctionTree, margins: list[Margin], names: Sequence[str], max_cells: int) -> None:
-    if max(tree.cells()) <= max_cells:
-        return
+@dataclass(frozen=True, eq=False)
+class _Margins:
+    """The margins that are kept, over the categories of their variables.
+
+    Attributes:
+        domains, codes: the categories of each variable, and the one of each record.
+        named, wanted: the variables of each margin, by name and by place.
+        tree: the tables of the model that keeps these margins.
+    """
+
+    domains: tuple[Domain, ...]
+    codes: tuple[Ints, ...]
+    named: tuple[tuple[str, ...], ...]
+    wanted: list[Margin]
+    tree: JunctionTree
+
+    @classmethod
+    def of(
+        cls,
+        table: pa.Table,
+        variables: Sequence[str] | None,
+        margins: Sequence[Sequence[str]] | None,
+        *,
+        domains: Mapping[str, Sequence[Any]] | None,
+        bins: Mapping[str, Sequence[float]] | None,
+        from_data: bool,
+    ) -> _Margins:
+        chosen = _chosen_variables(table, variables, margins)
+        named = _chosen_margins(chosen, margins)
+        coded = code_variables(table, chosen, domains=domains, bins=bins, from_data=from_data)
+        wanted: list[Margin] = [tuple(sorted(chosen.index(name) for name in m)) for m in named]
+        tree = build_junction_tree([domain.n_values for domain, _ in coded], wanted)
+        return cls(tuple(d for d, _ in coded), tuple(codes for _, codes in coded), tuple(named), wanted, tree)
+
+    def refuse_large(self, max_cells: int) -> None:
+        """Refuse margins that tie together too large a table, and say which would do."""
+        if max(self.tree.cells()) > max_cells:
+            _refuse_large(self.tree, self.wanted, [domain.name for domain in self.domains], max_cells)
+
+    def counts(self) -> list[Ints]:
+        """How many records are in each cell of each margin."""
+        return [_count(self.tree.shape, margin, self.codes) for margin in self.wanted]
+
+
+def _refuse_large(tree: JunctionTree, margins: list[Margin], names: Sequence[str], max_cells: int) -> NoReturn:
     kept = _margins_that_fit(tree.shape, margins, max_cells)
     dropped = [m for m in margins if m not in kept]
     # The shorter list is the one a reader can act on.
@@ -293,20 +351,23 @@ def _margins_that_fit(shape: tuple[int, ...], margins: list[Margin], max_cells: 
     return kept
 
 
-def _refuse_noise(shape: tuple[int, ...], margins: list[Margin], epsilon: float | None, n_records: int | None) -> None:
+def _refuse_noise(
+    shape: tuple[int, ...], margins: list[Margin], mechanism: Mechanism | None, n_records: int | None
+) -> None:
     """Refuse noise that leaves nothing of the counts, or of their number. Looks at no data."""
-    if epsilon is None:
+    if mechanism is None:
         return
-    scale = len(margins) / epsilon
-    if scale > LARGEST_SCALE:
+    scale = mechanism.scale(len(margins))
+    # Scales are rounded up by a bit: not a reason to refuse.
+    if scale > LARGEST_SCALE * (1 + 1e-9):
         raise ParameterError(
-            f"Noise of scale margins / epsilon = {scale:,.0f} leaves nothing of the counts; at most "
+            f"Noise of scale {scale:,.0f} for {len(margins)} margins leaves nothing of the counts; at most "
             f"{LARGEST_SCALE:,.0f} is allowed. Hint: fewer margins or a larger epsilon."
         )
     if n_records is not None:
         return
     # The estimate's standard deviation: noisy totals of all margins, weighted as in `_estimated_total`.
-    spread = sqrt(2) * scale / sqrt(sum(1 / prod(shape[v] for v in m) for m in margins))
+    spread = mechanism.deviation(len(margins)) / sqrt(sum(1 / prod(shape[v] for v in m) for m in margins))
     if spread > LARGEST_SPREAD:
         raise ParameterError(
             f"The number of records would be estimated with a standard deviation of {spread:,.0f}; at most "
@@ -327,19 +388,18 @@ def _count(shape: tuple[int, ...], margin: Margin, codes: Sequence[Ints]) -> Int
 
 
 def _add_noise(
-    counts: list[Ints], epsilon: float | None, test_generator: np.random.Generator | None
+    counts: list[Ints], mechanism: Mechanism | None, test_generator: np.random.Generator | None
 ) -> tuple[list[Ints], float]:
-    """Discrete Laplace noise of scale (number of margins)/ε on every cell; none without ε."""
-    if epsilon is None:
+    """Noise on every cell of every margin; none without a mechanism."""
+    if mechanism is None:
         return counts, 0.0
     flat = np.concatenate([c.ravel() for c in counts])
-    scale = noise_scale(len(counts), epsilon)
-    if test_generator is not None:
-        p = -np.expm1(-1 / scale)
-        noise = test_generator.geometric(p, len(flat)) - test_generator.geometric(p, len(flat))
-        noisy = flat + noise
-    else:
-        noisy = opendp_laplace(flat, sensitivity=len(counts), epsilon=epsilon)
+    scale = mechanism.scale(len(counts))
+    noisy = (
+        mechanism.predictable(flat, len(counts), test_generator)
+        if test_generator is not None
+        else (mechanism.release(flat, len(counts)))
+    )
     parts = np.split(noisy, np.cumsum([c.size for c in counts])[:-1])
     return [part.reshape(c.shape) for part, c in zip(parts, counts, strict=True)], scale
 
@@ -370,20 +430,25 @@ def _as_distribution(noisy: Ints, prior_count: float) -> Floats:
 # ---- fitting -----------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Rounds:
+    """When a fit ends: at a gap of ``tolerance``, when differences change by less than ``settled``, or at the last."""
+
+    tolerance: float
+    settled: float
+    max_cycles: int
+
+
 def fit(
     model: JunctionModel,
     margins: Sequence[Margin],
     targets: Sequence[Floats],
-    *,
-    tolerance: float,
-    settled: float,
-    max_cycles: int,
+    rounds: Rounds,
 ) -> tuple[float, int, bool]:
     """Iterative proportional fitting: rescale to one margin after the other until nothing changes.
 
     Margins that agree are all met in the limit. Noisy ones contradict each other; then the rounds settle into
-    a cycle, which is noticed by the differences before each rescaling no longer changing (by more than
-    ``settled``).
+    a cycle, which is noticed by the differences before each rescaling no longer changing.
 
     Returns:
         The gap (largest absolute difference between fitted and target probability), rounds, and whether it
@@ -392,15 +457,15 @@ def fit(
     before: Floats | None = None
     converged = False
     cycles = 0
-    while cycles < max_cycles and not converged:
+    while cycles < rounds.max_cycles and not converged:
         cycles += 1
         seen = []
         for margin, target in zip(margins, targets, strict=True):
             seen.append(float(np.max(np.abs(model.fit_margin(margin, target) - target))))
         now = np.array(seen)
-        converged = bool(now.max() <= tolerance)
+        converged = bool(now.max() <= rounds.tolerance)
         if before is not None:
-            converged |= bool(np.max(np.abs(now - before)) <= settled)
+            converged |= bool(np.max(np.abs(now - before)) <= rounds.settled)
         before = now
     for table in model.tables:
         # Cells that one margin forbids take probability with them when another is fitted last.

@@ -58,7 +58,7 @@ def fit_logit(
     """
     total = positive + negative
     used = total > 0
-    free = _independent(design[used])
+    free = independent_columns(design[used])
     x, y, n = design[used][:, free], positive[used], total[used]
     beta: Floats = np.zeros(x.shape[1])
     deviance, converged = np.inf, False
@@ -84,7 +84,7 @@ def fit_logit(
     return Logit(coefficients, errors, len(beta), bool(converged))
 
 
-def _independent(rows: Floats) -> NDArray[np.bool_]:
+def independent_columns(rows: Floats) -> NDArray[np.bool_]:
     """The columns that are not combinations of columns before them."""
     if len(rows) < rows.shape[1]:
         rows = np.vstack([rows, np.zeros((rows.shape[1] - len(rows), rows.shape[1]))])

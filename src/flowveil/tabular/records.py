@@ -296,7 +296,7 @@ def check_columns(table: pa.Table, names: Iterable[str], role: str) -> None:
 
 def _header(table: pa.Table) -> Header:
     """The names of the columns for a message. A table in memory may have been a text file, and is taken for one."""
-    below = itertools.chain.from_iterable(column.slice(0, _SEARCHED_ROWS).to_pylist() for column in table.columns)
+    below = [column.slice(0, _SEARCHED_ROWS).to_pylist() for column in table.columns]
     return Header(table.column_names, below=below, in_text=True)
 
 

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, GuaranteeError
+from flowveil.reading.limits import silence
 from flowveil.tabular.records import as_table, check_columns, plain_array
 
 #: Distances are sums of rounded quotients; a distance is within t up to this much.
@@ -85,6 +86,7 @@ def describe_classes(
     renamed = [_quoted(name) + f" as {key}" for name, key in zip(quasi_identifiers, keys, strict=True)]
     renamed += [_quoted(name) + f" as {value}" for name, value in values.items()]
     connection = duckdb.connect()
+    silence(connection)
     try:
         connection.register("input", table)
         connection.execute(f"create view records as select {', '.join(renamed)} from input")
@@ -299,6 +301,7 @@ def replicated_uniques(
     keys = ", ".join(f"cast({_quoted(v)} as varchar) as v{i}" for i, v in enumerate(variables))
     names = ", ".join(f"v{i}" for i in range(len(variables)))
     connection = duckdb.connect()
+    silence(connection)
     try:
         connection.register("original", first)
         connection.register("synthetic", second)

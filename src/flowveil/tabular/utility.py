@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from math import erfc, sqrt
 from typing import Any
 
 import numpy as np
@@ -256,12 +257,23 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Effect:
-    """One coefficient with its 95 % interval; None where the records do not determine it (a category nobody has)."""
+    """One coefficient; all of it None where the records do not determine it (a category nobody has).
+
+    Attributes:
+        term: what it is the effect of.
+        estimate: on the logarithm of the odds.
+        error: its standard error.
+        z, p: estimate over error, and the two-sided probability of one as large if there were no effect (Wald's test).
+        low, high: its 95 % interval.
+    """
 
     term: str
-    estimate: float | None
-    low: float | None
-    high: float | None
+    estimate: float | None = None
+    error: float | None = None
+    z: float | None = None
+    p: float | None = None
+    low: float | None = None
+    high: float | None = None
 
 
 def outcome_of(table: Any, name: str, positive: str | None = None) -> tuple[Floats, str]:
@@ -322,13 +334,16 @@ def _fitted(rows: Floats, outcome: Floats) -> Logit:
 
 
 def effects(design: Design, rows: Floats, outcome: Floats) -> tuple[Effect, ...]:
-    """Coefficients of the model on all rows, with 95 % intervals."""
+    """Coefficients of the model on all rows, with standard errors, Wald's tests and 95 % intervals."""
     model = _fitted(rows, outcome)
     found = []
     for term, b, error in zip(design.terms, model.coefficients, model.errors, strict=True):
         if np.isnan(error):
-            found.append(Effect(term, None, None, None))
+            found.append(Effect(term))
         else:
-            half = float(_NORMAL_95 * error)
-            found.append(Effect(term, float(b), float(b) - half, float(b) + half))
+            estimate, half = float(b), float(_NORMAL_95 * error)
+            z = estimate / float(error)
+            found.append(
+                Effect(term, estimate, float(error), z, erfc(abs(z) / sqrt(2)), estimate - half, estimate + half)
+            )
     return tuple(found)
