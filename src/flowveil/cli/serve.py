@@ -1,0 +1,73 @@
+"""``flowveil serve``: the workbench in a browser."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from flowveil.cli.options import PLACE
+from flowveil.cli.output import Output, with_output
+from flowveil.errors import ParameterError
+
+_SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*([kMGT]?B)", re.IGNORECASE)
+_UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+
+
+def size_of(text: str) -> int:
+    """Bytes from a size such as 2GB.
+
+    Raises:
+        ParameterError: it is none.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    size = 0 if found is None else int(float(found[1]) * _UNITS[found[2].lower()])
+    if size < 1:
+        raise ParameterError(f"--max-upload is a size such as 500MB or 2GB; found {text!a}.")
+    return size
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default="a free one", help="Port to listen on.")
+@click.option("--no-open", is_flag=True, help="Do not open the page in a browser.")
+@click.option("--max-upload", default="2GB", show_default=True, metavar="SIZE", help="Largest file that is taken.")
+@click.option(
+    "--ledger",
+    type=PLACE,
+    metavar="DIR",
+    help="Compare with all earlier releases of this data set, which DIR remembers, and record those made here.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--i-know-this-exposes-raw-data",
+    "exposed",
+    is_flag=True,
+    help="Confirm a --host that other machines can reach: whoever has the address sees raw trips.",
+)
+@with_output
+def serve(
+    output: Output, *, port: int, no_open: bool, max_upload: str, ledger: str | None, host: str, exposed: bool
+) -> None:
+    """Open the workbench in a browser, on this machine only, until it is stopped.
+
+    Files below the folder that it is started in can be picked in the page; others are dropped onto it.
+    """
+    from flowveil.workbench.serving import serve as run
+
+    def ready(address: str) -> None:
+        output.result({"address": address})
+        if not output.as_json:
+            # Without it nobody gets in, so it is printed with --quiet, too.
+            click.echo(f"The workbench is open at {address}")
+
+    run(
+        Path.cwd(),
+        host=host,
+        port=port,
+        max_upload=size_of(max_upload),
+        exposed=exposed,
+        ledger=None if ledger is None else Path(ledger).absolute(),
+        ready=ready,
+        open_browser=not no_open,
+    )

@@ -1,0 +1,1 @@
+"""The workbench: the front door in a browser, on this machine only."""

@@ -1,0 +1,326 @@
+"""Jobs: what runs in worker processes, how far it is, and how it ended.
+
+A new job takes the place of an unfinished one of its kind: somebody who moves a slider wants the last position, not all
+of them. Previews have a process of their own that stays, with the flows in its memory. Every other job has a process to
+itself, so that stopping it is ending the process, whatever it does. A process that has stayed small takes the next job;
+others are ended with their job, so that memory is free, and all are when the trips change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from flowveil.reading.limits import duckdb_settings
+
+#: States of a job; the last three are ends.
+WAITING, RUNNING, DONE, FAILED, CANCELLED = "waiting", "running", "done", "failed", "cancelled"
+#: Jobs with a process of their own that run side by side.
+MOST_RUNNING = 2
+#: Seconds that a preview may take to end by itself once another is wanted; ending its process costs about as much.
+GRACE = 1.0
+#: Results that are kept, by kind.
+_KEPT = {"preview": 3, "run": 12}
+_KEPT_OTHERWISE = 3
+#: Longest line of news.
+_LONGEST = 1 << 20
+
+
+@dataclass(eq=False)
+class Job:
+    """One job.
+
+    Attributes:
+        id: its name in addresses.
+        kind: a name of `flowveil.workbench.work.WORK`.
+        asked: what was asked for, for whoever shows the result.
+        result: the file with the result, once it is done.
+        leftover: what it leaves behind that may have to go; see `Jobs.start`.
+        state, label, share: how far it is.
+        error: why it failed, in words.
+        seconds: how long it took.
+    """
+
+    kind: str
+    asked: Mapping[str, Any]
+    result: Path
+    leftover: tuple[Path, ...] = ()
+    id: str = field(default_factory=lambda: secrets.token_hex(8))
+    state: str = WAITING
+    label: str = ""
+    share: float | None = None
+    error: str | None = None
+    seconds: float | None = None
+    running: asyncio.Task[None] | None = field(default=None, repr=False)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come of it."""
+        return self.state in (DONE, FAILED, CANCELLED)
+
+    def drop(self) -> None:
+        """Remove its result, and what belongs to it."""
+        for path in self.result.parent.glob(f"{self.id}.*"):
+            path.unlink(missing_ok=True)
+
+    def tidy(self, *, done: bool) -> None:
+        """Remove what it leaves behind; a draft of a release is removed by the next one."""
+        for place in self.leftover:
+            if place.is_file():
+                place.unlink(missing_ok=True)
+            elif not done:
+                shutil.rmtree(place, ignore_errors=True)
+                place.with_suffix(".zip").unlink(missing_ok=True)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What the page knows of it."""
+        names = ("id", "kind", "state", "label", "share", "error", "seconds", "asked")
+        return {name: getattr(self, name) for name in names}
+
+
+class Jobs:
+    """All jobs of a server, oldest first."""
+
+    def __init__(self, room: Path, changed: Callable[[], None]) -> None:
+        self._room, self._changed = room, changed
+        self._jobs: dict[str, Job] = {}
+        self._slots = asyncio.Semaphore(MOST_RUNNING)
+        self._preview = asyncio.Lock()
+        self._warm: _Process | None = None
+        self._spare: _Process | None = None
+        self._processes: set[_Process] = set()
+        self._warming: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def __iter__(self) -> Any:
+        return iter(self._jobs.values())
+
+    def get(self, id_: str) -> Job | None:
+        """The job of that name, if there is one."""
+        return self._jobs.get(id_)
+
+    def start(
+        self,
+        kind: str,
+        task: Mapping[str, Any],
+        *,
+        asked: Mapping[str, Any],
+        then: Callable[[Job], None] | None = None,
+        leftover: tuple[Path, ...] = (),
+    ) -> Job:
+        """Start a job, in the place of an unfinished one of its kind.
+
+        Args:
+            kind: what to do.
+            task: what the work needs to know.
+            asked: what the page shall know of it.
+            then: called when it is done.
+            leftover: files that nobody needs once it has ended, and folders that nobody needs unless it is done.
+        """
+        for other in list(self._jobs.values()):
+            if other.kind == kind:
+                self.cancel(other)
+        name = secrets.token_hex(8)
+        job = Job(kind, asked, self._room / "jobs" / f"{name}.json", leftover, id=name)
+        self._jobs[job.id] = job
+        self._forget(kind)
+        run = self._run_preview if kind == "preview" else self._run_alone
+        job.running = asyncio.get_running_loop().create_task(self._follow(job, run, dict(task), then))
+        self._changed()
+        return job
+
+    def cancel(self, job: Job) -> None:
+        """Stop a job; nothing comes of it any more."""
+        if not job.ended:
+            job.state, job.share = CANCELLED, None
+            if job.running is not None:
+                job.running.cancel()
+            self._changed()
+
+    def cancel_all(self) -> None:
+        """Stop all jobs and forget their results: the trips have changed."""
+        for job in list(self._jobs.values()):
+            self.cancel(job)
+            job.drop()
+        self._jobs.clear()
+        for process in (self._warm, self._spare):
+            if process is not None:
+                process.end()
+        self._warm = self._spare = None
+
+    async def close(self) -> None:
+        """Stop all jobs and end all processes."""
+        self._closed = True
+        running = [job.running for job in self._jobs.values() if job.running is not None]
+        if self._warming is not None:
+            running.append(self._warming)
+        self.cancel_all()
+        await asyncio.gather(*running, return_exceptions=True)
+        for process in list(self._processes):
+            process.end()
+            await process.gone()
+
+    async def _started(self) -> _Process:
+        self._processes = {process for process in self._processes if not process.ended}
+        process = await _Process.start(self._room)
+        self._processes.add(process)
+        return process
+
+    def _forget(self, kind: str) -> None:
+        """Drop the oldest results of a kind: the folder shall not grow without end."""
+        old = [job for job in self._jobs.values() if job.kind == kind and job.ended]
+        for job in old[: max(0, len(old) - _KEPT.get(kind, _KEPT_OTHERWISE))]:
+            job.drop()
+            del self._jobs[job.id]
+
+    async def _follow(
+        self, job: Job, run: Callable[..., Any], task: dict[str, Any], then: Callable[[Job], None] | None
+    ) -> None:
+        task |= {"job": job.id, "kind": job.kind, "result": str(job.result), "limits": duckdb_settings()}
+        began = time.monotonic()
+        try:
+            how, message = await run(job, task)
+        except asyncio.CancelledError:
+            job.state = CANCELLED
+            job.drop()
+            job.tidy(done=False)
+            raise
+        except Exception as problem:
+            how, message = FAILED, f"Unexpected {type(problem).__name__}."
+        finally:
+            job.seconds = round(time.monotonic() - began, 3)
+            self._changed()
+        job.tidy(done=how == DONE)
+        job.state, job.error, job.share = how, message or None, None
+        if how == DONE and then is not None:
+            then(job)
+        self._changed()
+
+    async def _run_alone(self, job: Job, task: dict[str, Any]) -> tuple[str, str]:
+        async with self._slots:
+            process, self._spare = self._spare, None
+            if process is None or process.ended:
+                process = await self._started()
+            try:
+                return await process.run(task, lambda news: self._hear(job, news))
+            finally:
+                if process.is_small and not self._closed and (self._spare is None or self._spare.ended):
+                    self._spare = process
+                else:
+                    process.end()
+                    await asyncio.shield(process.gone())
+                self.warm_up()
+
+    async def _run_preview(self, job: Job, task: dict[str, Any]) -> tuple[str, str]:
+        """In the process that stays. Where it is busy with what nobody wants any more, it gets a moment to finish."""
+        async with self._preview:
+            if self._warm is None or self._warm.ended or not await self._warm.is_free(GRACE):
+                if self._warm is not None:
+                    self._warm.end()
+                self._warm = await self._started()
+            return await self._warm.run(task, lambda news: self._hear(job, news))
+
+    def warm_up(self) -> None:
+        """Start the process of previews and one for the next job, so that neither has to wait for it."""
+        if not self._closed and (self._warming is None or self._warming.done()):
+            self._warming = asyncio.get_running_loop().create_task(self._start_ahead())
+
+    async def _start_ahead(self) -> None:
+        async with self._preview:
+            if self._warm is None and not self._closed:
+                self._warm = await self._started()
+        if (self._spare is None or self._spare.ended) and not self._closed:
+            self._spare = await self._started()
+
+    def _hear(self, job: Job, news: Mapping[str, Any]) -> None:
+        if not job.ended:
+            job.state, job.label, job.share = RUNNING, str(news["label"]), news["share"]
+            self._changed()
+
+
+class _Process:
+    """A worker process; see `flowveil.workbench.worker`."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._busy: asyncio.Task[tuple[str, str]] | None = None
+        self.is_small = False
+
+    @classmethod
+    async def start(cls, room: Path) -> _Process:
+        """Start a process. What it writes on the side goes into the private folder."""
+        path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-c", "from flowveil.workbench.worker import serve; serve()"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": path, **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(room / "tmp"))},
+            cwd=room / "tmp",
+            limit=_LONGEST,
+            # Ctrl-C in the terminal is for the server, which ends its processes itself.
+            start_new_session=True,
+        )
+        return cls(process)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it can take no more tasks."""
+        return self._process.returncode is not None
+
+    async def gone(self) -> None:
+        """Wait until it has ended."""
+        await self._process.wait()
+
+    async def run(self, task: Mapping[str, Any], hear: Callable[[Mapping[str, Any]], None]) -> tuple[str, str]:
+        """Run a task to its end; leaving it early does not stop the process."""
+        # It may grow until it says that it has not.
+        self.is_small = False
+        self._busy = asyncio.get_running_loop().create_task(self._talk(task, hear))
+        return await asyncio.shield(self._busy)
+
+    async def is_free(self, seconds: float) -> bool:
+        """Whether it has finished what it was asked for, at the latest after so many seconds."""
+        if self._busy is None or self._busy.done():
+            return True
+        done, _ = await asyncio.wait({self._busy}, timeout=seconds)
+        return bool(done)
+
+    async def _talk(self, task: Mapping[str, Any], hear: Callable[[Mapping[str, Any]], None]) -> tuple[str, str]:
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        with contextlib.suppress(ConnectionError):
+            stdin.write(json.dumps(task).encode() + b"\n")
+            await stdin.drain()
+        while line := await stdout.readline():
+            news = json.loads(line)
+            if news["job"] != task["job"]:
+                continue
+            if "ended" in news:
+                self.is_small = news["small"]
+                return news["ended"], news["message"]
+            hear(news)
+        return FAILED, "Its process has ended, perhaps for want of memory."
+
+    def end(self) -> None:
+        """Stop the process, whatever it does, and the processes that it has started."""
+        if self._busy is not None:
+            self._busy.cancel()
+        if self._process.returncode is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            if hasattr(os, "killpg"):
+                os.killpg(self._process.pid, 9)
+            else:
+                self._process.kill()

@@ -1,0 +1,115 @@
+"""Starting and stopping the server: one address, one line, nothing in a log, nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import socket
+import webbrowser
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from flowveil.errors import MissingExtraError, OutputError, ParameterError
+from flowveil.workbench.guard import Door
+from flowveil.workbench.room import private_folder
+
+#: Seconds after which a connection that says nothing more is closed.
+IDLE_SECONDS = 20
+#: Connections at once; more are turned away.
+MOST_CONNECTIONS = 600
+
+
+def serve(
+    root: Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    max_upload: int,
+    exposed: bool = False,
+    demo_people: int = 3_320,
+    ledger: Path | None = None,
+    ready: Callable[[str], Any],
+    open_browser: bool = False,
+) -> None:
+    """Serve the workbench until it is stopped.
+
+    Args:
+        root: the folder below which files can be picked.
+        host, port: where to listen; port 0 takes a free one.
+        max_upload: most bytes of one file.
+        exposed: confirms a host that other machines can reach.
+        demo_people: people of the demonstration.
+        ledger: the folder that remembers all releases of the data set.
+        ready: called with the address, token included, when it can be opened.
+        open_browser: whether to open it.
+
+    Raises:
+        ParameterError: the host can be reached by others, and that was not confirmed.
+        MissingExtraError: the libraries of the web server are not installed.
+        OutputError: the port is taken.
+    """
+    if not _is_loopback(host) and not exposed:
+        raise ParameterError(
+            f"--host {host} lets other machines ask for raw trips, over a connection that is not encrypted. "
+            "Hint: leave it out; if you mean it, add --i-know-this-exposes-raw-data."
+        )
+    try:
+        import starlette  # noqa: F401
+        import uvicorn
+    except ImportError:
+        raise MissingExtraError("The workbench needs its web server. Hint: pip install 'flowveil[web]'.") from None
+    from flowveil.workbench.patience import Patient
+    from flowveil.workbench.server import workbench
+
+    # Addresses hold the token, and traces may quote rows: the server keeps no log.
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi", "asyncio"):
+        logging.getLogger(name).disabled = True
+    with private_folder() as room, _listening(host, port) as listener:
+        door = Door(host, listener.getsockname()[1], max_upload)
+        config = uvicorn.Config(
+            workbench(room, root, door, demo_people=demo_people, ledger=ledger),
+            http=Patient,
+            ws="none",
+            loop="asyncio",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=IDLE_SECONDS,
+            timeout_graceful_shutdown=1,
+            limit_concurrency=MOST_CONNECTIONS,
+        )
+        ready(door.address)
+        if open_browser:
+            webbrowser.open(door.address)
+        server = uvicorn.Server(config)
+        # To be stopped is how a server ends.
+        with contextlib.suppress(KeyboardInterrupt):
+            asyncio.run(server.serve(sockets=[listener]))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket that takes connections from now on.
+
+    Raises:
+        OutputError: it cannot.
+    """
+    try:
+        return socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=1024
+        )
+    except (OSError, OverflowError) as problem:
+        reason = getattr(problem, "strerror", None) or type(problem).__name__
+        raise OutputError(f"Port {port} of {host} cannot be used: {reason}. Hint: --port 0 takes a free one.") from None

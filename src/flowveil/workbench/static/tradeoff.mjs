@@ -1,0 +1,115 @@
+/* Step 5: the frontier in metres against the share suppressed, and candidates side by side. */
+
+import { $, draw, figuresInto, fill, inWords, make, metres, same, share } from "./dom.mjs";
+import { desk, isOver, jobsOf, lastDone, post, resultOf, start, watch } from "./desk.mjs";
+import { mount } from "./map.mjs";
+import { noFrontier } from "./offering.mjs";
+
+export function mountTradeoff(isHere, go) {
+  let map = null, shown = "", point = null, pointJob = "", besides = "", beside = null, asked = "";
+
+  $("#follow").addEventListener("click", () => start("frontier").catch(() => {}));
+  $("#pin-point").addEventListener("click", () => post("/api/pins", { id: pointJob }).catch(() => {}));
+
+  async function update(state) {
+    if (!isHere()) return;
+    const job = jobsOf("frontier").at(-1), done = lastDone("frontier");
+    const none = noFrontier(state.choices);
+    $("#no-frontier").hidden = !none;
+    $("#no-frontier").textContent = none;
+    $("#follow").disabled = !state.files.trips || Boolean(none) || Boolean(job && !isOver(job));
+    if (job?.state === "failed" && shown !== job.id) { shown = job.id; fill($("#frontier"), make("p", inWords(job.error), "notice")); }
+    if (!job) { shown = ""; fill($("#frontier")); fill($("#point-figures")); $("#point-map").hidden = true; $("#point-said").textContent = ""; }
+    if (done && done === job && done.id !== shown) { shown = done.id; const found = await resultOf(done); if (found) chart(found.points, done.asked); }
+    const run = point && jobsOf("run").filter((j) => same(j.asked, point)).at(-1);
+    if (run) {
+      $("#point-said").textContent = run.state === "failed" ? inWords(run.error) : run.state === "done" ? `At most ${share(point.max_suppressed)} suppressed: full run.` : "Computing this point …";
+      $("#pin-point").disabled = run.state !== "done";
+      if (run.state === "done" && run.id !== pointJob) { pointJob = run.id; const found = await resultOf(run); if (found) showPoint(found); }
+    }
+    showPins(state);
+  }
+  watch(update);
+  addEventListener("hashchange", () => {
+    if (!desk.state || !isHere()) return;
+    update(desk.state);
+    if (!jobsOf("frontier").length && desk.state.files.trips && !noFrontier(desk.state.choices)) start("frontier").catch(() => {});
+  });
+
+  function choose(at, choices) {
+    /* Rounded up, so that the point itself is within the limit. */
+    point = { ...choices, method: choices.method === "paircut" ? "paircut" : "twincut", max_suppressed: Math.min(1, Math.ceil(at[0] * 1e4) / 1e4), options: { objective: "metres" } };
+    delete point.common_zones;
+    pointJob = "";
+    start("run", point).catch(() => {});
+  }
+
+  function chart(points, choices) {
+    const W = 860, H = 330, left = 66, bottom = 44, right = 14, top = 12;
+    if (!points.length) { fill($("#frontier"), make("p", "There is no release of these trips at this k.", "notice")); return; }
+    const mostX = Math.max(...points.map((p) => p[0]), 0.01), mostY = Math.max(...points.map((p) => p[1]), 1);
+    const x = (v) => left + ((W - left - right) * v) / mostX, y = (v) => H - bottom - ((H - bottom - top) * v) / mostY;
+    const svg = draw("svg", { viewBox: `0 0 ${W} ${H}`, role: "group", "aria-label": "Metres that trip ends move, against the share of trips suppressed" });
+    for (let i = 0; i <= 4; i++) {
+      svg.append(draw("line", { class: "axis", x1: left, x2: W - right, y1: y((mostY * i) / 4), y2: y((mostY * i) / 4) }));
+      svg.append(draw("text", { x: left - 8, y: y((mostY * i) / 4) + 4, "text-anchor": "end" }, metres((mostY * i) / 4)));
+      svg.append(draw("text", { x: x((mostX * i) / 4), y: H - bottom + 20, "text-anchor": "middle" }, share((mostX * i) / 4)));
+    }
+    svg.append(draw("text", { x: W - right, y: H - 4, "text-anchor": "end" }, "share of the trips suppressed"), draw("text", { x: left + 4, y: top + 10 }, "mean distance that trip ends move"));
+    svg.append(draw("polyline", { class: "curve", points: points.map((p) => `${x(p[0])},${y(p[1])}`).join(" ") }));
+    for (const at of points) {
+      const dot = draw("circle", { class: "point", cx: x(at[0]), cy: y(at[1]), r: 8, tabindex: 0, role: "button", "aria-label": `${share(at[0])} suppressed, ${metres(at[1])}` });
+      dot.append(draw("title", {}, `${share(at[0])} suppressed, ${metres(at[1])}`));
+      const act = () => { for (const other of svg.querySelectorAll(".point")) other.classList.remove("now"); dot.classList.add("now"); choose(at, choices); };
+      dot.addEventListener("click", act);
+      dot.addEventListener("keydown", (e) => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); act(); } });
+      svg.append(dot);
+    }
+    fill($("#frontier"), svg);
+  }
+
+  function showPoint(found) {
+    figuresInto($("#point-figures"), found.figures);
+    $("#point-map").hidden = found.map.frame === null;
+    if (found.map.frame === null) return;
+    if (map) map.update(found.map); else map = mount($("#point-map"), found.map);
+  }
+
+  async function showPins(state) {
+    const key = state.pins.map((pin) => pin.id).join();
+    if (key !== asked) {
+      asked = key;
+      fill($("#pins"), ...(state.pins.length ? state.pins.map(card) : [make("p", "None yet.", "soft")]));
+      if (!key) { fill($("#beside")); beside = null; besides = ""; }
+      else if (!jobsOf("beside").some((job) => ["waiting", "running", "done"].includes(job.state) && job.asked.pins.join() === key)) start("beside").catch(() => {});
+    }
+    const done = lastDone("beside", (job) => job.asked.pins.join() === key);
+    if (done && done.id !== besides) {
+      besides = done.id;
+      const found = await resultOf(done);
+      if (found?.map.frame) drawBeside(found.map, state.pins);
+    }
+  }
+  const title = (pin) => `${pin.choices.method ?? "twincut"}, k = ${pin.choices.k ?? 10}, at most ${share(pin.choices.max_suppressed ?? 0.1)} suppressed`;
+  function card(pin, i) {
+    const box = make("div", "", "pin"), list = make("dl"), use = make("button", "Use this one", "primary", { type: "button" }), away = make("button", "Take away", "", { type: "button" });
+    for (const f of pin.figures) list.append(make("dt", f.name), make("dd", f.value));
+    use.addEventListener("click", async () => { try { await post("/api/choices", pin.choices, "choices"); go("sign"); } catch { /* the page has said why */ } });
+    away.addEventListener("click", () => post("/api/pins", { id: pin.id, away: true }).catch(() => {}));
+    box.append(make("h4", `${i + 1}: ${title(pin)}`), list, use, " ", away);
+    return box;
+  }
+  function drawBeside(data, pins) {
+    if (beside) beside.destroy();
+    const maps = make("div", "", "maps"), legend = make("div", "", "legend", { "data-scale": "origin" });
+    pins.forEach((pin, i) => {
+      const figure = make("figure", "", "map", { "data-layer": `origin_${i}` }), caption = make("figcaption"), around = make("div", "", "canvas");
+      caption.append(make("strong", `${i + 1}: ${title(pin)}`), make("span", "", "shown soft"));
+      around.append(make("canvas", "", "", { tabindex: "0", role: "application", "aria-roledescription": "map", "aria-label": `Candidate ${i + 1}, where trips start` }));
+      figure.append(caption, around);
+      maps.append(figure);
+    });
+    fill($("#beside"), maps, legend);
+    beside = mount($("#beside"), data);
+  }
+}
