@@ -14,12 +14,13 @@ from flowveil.errors import ParameterError, did_you_mean
 from flowveil.flows import Flows
 from flowveil.progress import lines_every
 from flowveil.reading import Reading
+from flowveil.reading.limits import is_limited, temporary_folder
 from flowveil.reading.options import SliceOptions, TripOptions, refuse_unknown
 from flowveil.slices import SlicedFlows, check_slice_columns
 from flowveil.zoning.steps import flows_during
 
 #: The module of each engine, by the name users give.
-ENGINES: dict[str, str] = {"duckdb": "flowveil.engines.duckdb"}
+ENGINES: dict[str, str] = {"duckdb": "flowveil.engines.duckdb", "spark": "flowveil.engines.spark"}
 
 #: Called now and then with the share that is read, from 0 to 1.
 Progress = Callable[[float], None]
@@ -57,9 +58,12 @@ def read_flows(
         ParameterError: there is no such engine, or nothing to read at the path.
         DataError: the table cannot be used; the message has all problems found.
     """
+    # Only Spark can read what Spark holds.
+    engine = "spark" if type(source).__module__.startswith("pyspark.") else engine
     read = load_engine(engine)(source, reading, progress=progress or lines_every("Reading"))
     if reading.during is None:
-        return read
+        # Where memory is limited, slices wait on disk for their turn.
+        return read.on_disk(temporary_folder()) if is_limited() and len(read) > 1 else read
     return SlicedFlows((), ((),), (flows_during(read, reading.during),))
 
 
@@ -81,7 +85,7 @@ def read_trips(
     Args:
         source: a path to .csv, .tsv, .txt (also .gz), .parquet or .omx, a folder or pattern of Parquet or of text
             files with the same columns, or a pyarrow, pandas, polars or geopandas table. Text files are UTF-8 with a
-            first line of names.
+            first line of names. Or a Spark DataFrame, and with ``engine="spark"`` a table or path that Spark reads.
         resolution: H3 resolution of the tiles. Given tiles that are finer are lifted to it; coarser ones keep
             their own, and ``intake.resolution`` says so.
         origin: latitude and longitude column of the origin, ``"lat,lon"`` or a pair. Usual names are
@@ -104,6 +108,9 @@ def read_trips(
         within: the study area: ``"west,south,east,north"`` in degrees, H3 cells separated by commas, a file with
             polygons or a geopandas table. A tile is in it when its centre is; rows with an end outside are left out,
             counted, and not held against ``max_dropped``.
+        outside: ``keep`` keeps trips with one end outside the area (or, on a map with outlines, outside every zone),
+            with that end as one tile ``outside``; ``drop``, the default, leaves them out. Trips with both ends outside
+            are always left out.
         max_dropped: share of the rows that may be left out; rows that stand for no trip are not counted.
         skip_unknown: leave out rows with a tile that is not an H3 cell, instead of refusing them.
         partition_columns: columns come from the contents of files. These come from folders such as ``month=3``,
@@ -117,7 +124,7 @@ def read_trips(
         lookup: of an OMX file, the lookup with the codes of the zones, where there are several.
         wide: take a text file for a matrix: the first column has the origins, and there is one for each destination.
         remote: allow an address (``s3://``, ``https://``) of Parquet on another machine, by DuckDB's extension httpfs.
-        engine: who reads; see `ENGINES`.
+        engine: who reads, ``duckdb`` or ``spark``: the flows are the same. See `flowveil.cluster` for Spark.
         progress: called now and then with the share that is read, from 0 to 1.
 
     Raises:

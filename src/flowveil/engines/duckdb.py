@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,28 +22,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from flowveil.engines.staging import BATCH_ROWS, Staged
 from flowveil.errors import DataError, ParameterError
-from flowveil.flows import MILLION, Flows, Intake, People
 from flowveil.reading import Reading
 from flowveil.reading.candidates import hints
 from flowveil.reading.columns import ColumnMap, complete
-from flowveil.reading.database import fetch_table, in_own_words, open_database
-from flowveil.reading.persons import Nobody, folded, person_sql, placeholder_sql
-from flowveil.reading.screening import Batch, Kept, Screening
+from flowveil.reading.database import batches_of, in_own_words, open_database
+from flowveil.reading.persons import spelling_sql
+from flowveil.reading.screening import Batch, Screening
 from flowveil.reading.slicing import attribute_sql, label_sql
 from flowveil.reading.sql import MISSING_PATTERN, number_sql
 from flowveil.reading.tables import Opening, Table, open_table
 from flowveil.reading.tiling import NO_TILE, UNREADABLE_TILE, H3Tiling, MapTiling, Tiling, tiling_of
 from flowveil.reading.times import MICROSECONDS, TimeForm, decide
-from flowveil.slices import MOST_SLICES, TIME, SlicedFlows, refuse_many_values
+from flowveil.slices import SlicedFlows
 from flowveil.zoning.cells import is_cell
 from flowveil.zoning.h3 import Cells64
 
-#: Rows in a batch: enough that the cost of a batch does not show, few enough that all its columns stay small.
-BATCH_ROWS = 1 << 17
-#: Kept rows are grouped when there are this many, or twice as many as the last grouping left: linear in
-#: total, and never more on disk than that.
-FOLD_ROWS = 1 << 24
+__all__ = ["BATCH_ROWS", "Query", "Staged", "opening_of", "read"]
+
 _NUMBER_TYPE = re.compile(r"^U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)$|^FLOAT$|^DOUBLE$|^DECIMAL|^\"?NULL\"?$")
 _FLOAT_TYPE = re.compile(r"^(FLOAT|DOUBLE)$")
 _TEXT_TYPE = re.compile(r"^VARCHAR|^ENUM")
@@ -73,28 +69,19 @@ def read(
             if table.form is not None:
                 reading = table.form.read_as(reading)
         with in_own_words(table.label):
-            columns = complete(
-                reading.columns,
-                table.names,
-                holds_tiles=lambda name: _holds_tiles(con, table, name, tiling),
-                cells=isinstance(tiling, H3Tiling),
-                partitions=table.partitions,
-                header=lambda: table.header(con),
-            )
-            _refuse_points(columns, tiling)
-            notes = tuple(_hints(con, table, columns))
-            reading = replace(reading, columns=columns)
-            query = _Query.over(con, table, reading, tiling)
+            query = Query.understood(con, table, reading, tiling)
             # The stream of batches holds its connection, so they are staged through another one.
-            staged = _Staged(con.cursor(), reading, tiling)
-        screening = Screening(reading, tiling, times=query.times)
+            staged = Staged(con.cursor(), query.reading, tiling, as_spelled=True)
+        screening = Screening(query.reading, tiling, times=query.times)
         for batch in _batches(con, query.sql, table.label):
             kept = screening.pass_batch(query.columns_of(batch))
             with in_own_words(table.label):
                 staged.add(kept, batch)
             if progress is not None and table.n_rows:
                 progress(min(screening.rows / table.n_rows, 0.99))
-        intake = screening.finish(label=table.label, nobody=staged.nobody.as_recorded(), notes=notes)
+        with in_own_words(table.label):
+            staged.fold()
+        intake = screening.finish(label=table.label, nobody=staged.nobody.as_recorded(), notes=query.notes)
         with in_own_words(table.label):
             flows = staged.sliced(intake)
     if progress is not None:
@@ -131,7 +118,23 @@ def _refuse_points(used: ColumnMap, tiling: Tiling) -> None:
         )
 
 
-def _holds_tiles(con: Any, table: Table, name: str, tiling: Tiling) -> bool:
+def recognised(con: Any, table: Table, reading: Reading, tiling: Tiling) -> ColumnMap:
+    """Which column of a table is what: those that were named, and those that are recognised.
+
+    Raises:
+        DataError: a column is missing, or none is recognised.
+    """
+    return complete(
+        reading.columns,
+        table.names,
+        holds_tiles=lambda name: holds_tiles(con, table, name, tiling),
+        cells=isinstance(tiling, H3Tiling),
+        partitions=table.partitions,
+        header=lambda: table.header(con),
+    )
+
+
+def holds_tiles(con: Any, table: Table, name: str, tiling: Tiling) -> bool:
     """Whether most of a column's first values are tiles."""
     values = [v for v in table.peek(con, list(table.names).index(name)) if v is not None and v == v]
     if isinstance(tiling, MapTiling):
@@ -150,7 +153,7 @@ def _holds_tiles(con: Any, table: Table, name: str, tiling: Tiling) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class _Query:
+class Query:
     """One SELECT over the source: numbers as doubles, tiles as 64-bit numbers, persons as text.
 
     The column ``trouble`` has two bits for each number column that holds text: 1 for text that is not a number,
@@ -158,13 +161,27 @@ class _Query:
     """
 
     sql: str
-    used: ColumnMap
+    reading: Reading
     tiling: Tiling
     texts: tuple[str, ...]
     times: TimeForm | None = None
+    notes: tuple[str, ...] = ()
 
     @classmethod
-    def over(cls, con: Any, table: Table, reading: Reading, tiling: Tiling) -> _Query:
+    def understood(cls, con: Any, table: Table, reading: Reading, tiling: Tiling) -> Query:
+        """The query over a table, once it is known which of its columns is what."""
+        columns = recognised(con, table, reading, tiling)
+        _refuse_points(columns, tiling)
+        notes = tuple(_hints(con, table, columns))
+        return replace(cls._over(con, table, replace(reading, columns=columns), tiling), notes=notes)
+
+    @property
+    def used(self) -> ColumnMap:
+        """Which column serves as what."""
+        return self.reading.columns
+
+    @classmethod
+    def _over(cls, con: Any, table: Table, reading: Reading, tiling: Tiling) -> Query:
         used = reading.columns
         names = list(dict.fromkeys(used.names()))
         relation = table.attach(con, [list(table.names).index(name) for name in names])
@@ -184,9 +201,7 @@ class _Query:
             if name:
                 select.append(f"{_number_sql(at[name], types[name])} AS {role}")
         if used.person:
-            person = person_sql(at[used.person], types[used.person])
-            select.append(f"{person} AS person")
-            select.append(f"{placeholder_sql(person)} AS placeholder")
+            select.append(f"{spelling_sql(at[used.person], types[used.person])} AS person")
         for i, name in enumerate(used.by):
             select.append(f"{attribute_sql(at[name], types[name], missing=MISSING_PATTERN)} AS slice{i}")
         times: TimeForm | None = None
@@ -202,7 +217,7 @@ class _Query:
             bits = [f"({_trouble_sql(at[name])} << {2 * i})" for i, name in enumerate(texts)]
             select.append(f"CAST({' | '.join(bits)} AS INTEGER) AS trouble")
         return cls(
-            sql=f"SELECT {', '.join(select)} FROM {relation}", used=used, tiling=tiling, texts=texts, times=times
+            sql=f"SELECT {', '.join(select)} FROM {relation}", reading=reading, tiling=tiling, texts=texts, times=times
         )
 
     def columns_of(self, batch: pa.RecordBatch) -> Batch:
@@ -325,10 +340,7 @@ def _code_sql(column: str, kind: str) -> str:
 def _batches(con: Any, sql: str, label: str) -> Iterator[pa.RecordBatch]:
     """The rows of a query in their order, streamed."""
     with in_own_words(label):
-        relation = con.sql(sql)
-        # Older versions know another name only; newer ones know it too, but warn.
-        reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
-        batches = iter(reader(BATCH_ROWS))
+        batches = iter(batches_of(con.sql(sql), BATCH_ROWS))
     while True:
         with in_own_words(label):
             batch = next(batches, None)
@@ -339,192 +351,3 @@ def _batches(con: Any, sql: str, label: str) -> Iterator[pa.RecordBatch]:
 
 def _numpy(batch: Any, name: str) -> NDArray[Any]:
     return batch.column(name).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
-
-
-# ---- from batches to flows ---------------------------------------------------------------------------------
-
-
-class _Staged:
-    """Rows on their way to flows: slices, origin, destination, person, trips, weight, in a table of DuckDB.
-
-    Whatever distinguishes trips is a key here.
-    """
-
-    def __init__(self, con: Any, reading: Reading, tiling: Tiling) -> None:
-        used = reading.columns
-        self.nobody = Nobody()
-        self._reading = reading
-        self._con = con
-        self._tiling = tiling
-        self._has_person = bool(used.person)
-        self._has_weight = bool(used.weight)
-        self._slice_names = (*used.by, *((TIME,) if used.time else ()))
-        self._slices = tuple(f"slice{i}" for i in range(len(self._slice_names)))
-        self._keys = (*self._slices, "origin", "destination", *(("person",) if used.person else ()))
-        self._rows = 0
-        self._fold_at = FOLD_ROWS
-        self._waiting: list[pa.Table] = []
-        person = "person VARCHAR, " if used.person else ""
-        weight = ", weight HUGEINT" if used.weight else ""
-        slices = "".join(f"{name} VARCHAR, " for name in self._slices)
-        con.execute(f"CREATE TABLE staged ({slices}origin UBIGINT, destination UBIGINT, {person}trips HUGEINT{weight})")
-
-    def add(self, kept: Kept, batch: pa.RecordBatch) -> None:
-        """Take the kept rows of a batch, which has the persons and the slices."""
-
-        def of_kept(name: str) -> Any:
-            column = batch.column(name)
-            return column if len(kept.rows) == len(batch) else column.take(pa.array(kept.rows))
-
-        columns: dict[str, Any] = {name: of_kept(name) for name in self._slices}
-        columns |= {"origin": kept.origin, "destination": kept.destination}
-        if self._has_person:
-            columns["person"] = self._persons(of_kept("person"), of_kept("placeholder"))
-        columns["trips"] = kept.trips
-        if self._has_weight:
-            columns["weight"] = kept.weight
-        self._waiting.append(pa.table(columns))
-        # A source may come in tiny batches, and a statement costs the same for one row as for a thousand.
-        if sum(t.num_rows for t in self._waiting) >= BATCH_ROWS // 2:
-            self._flush()
-
-    def _persons(self, persons: Any, placeholders: Any) -> Any:
-        """The persons of kept rows; None where nobody is known, which is counted."""
-        self.nobody.add(placeholders)
-        known = pc.if_else(pc.is_null(placeholders), persons, pa.scalar(None, persons.type))
-        return folded(known) if self._reading.person_case == "fold" else known
-
-    def _flush(self) -> None:
-        if not self._waiting:
-            return
-        rows = pa.concat_tables(self._waiting)
-        self._waiting = []
-        self._con.register("flowveil_rows", rows)
-        self._con.execute("INSERT INTO staged SELECT * FROM flowveil_rows")
-        self._con.unregister("flowveil_rows")
-        self._rows += rows.num_rows
-        if self._rows >= self._fold_at:
-            self._fold()
-
-    def _fold(self) -> None:
-        keys = ", ".join(self._keys)
-        weight = ", sum(weight) AS weight" if self._has_weight else ""
-        self._con.execute(
-            f"CREATE TABLE folded AS SELECT {keys}, sum(trips) AS trips{weight} FROM staged GROUP BY {keys}"
-        )
-        self._con.execute("DROP TABLE staged")
-        self._con.execute("ALTER TABLE folded RENAME TO staged")
-        self._rows = self._con.execute("SELECT count(*) FROM staged").fetchall()[0][0]
-        self._fold_at = max(FOLD_ROWS, 2 * self._rows)
-
-    def sliced(self, intake: Intake) -> SlicedFlows:
-        """Group all rows; all slices number their tiles in the same two trees.
-
-        Only whole numbers are summed, so the order of the rows leaves no trace.
-        """
-        grouped = self._grouped()
-        if not self._reading.by_many:
-            values = {name: pc.count_distinct(grouped.column(s)).as_py() for name, s in self._attributes()}
-            refuse_many_values(values, rows=intake.rows - sum(intake.left_out.values()))
-        keys, start = self._numbered_slices(grouped)
-        ends = (grouped.column("origin").to_numpy(), grouped.column("destination").to_numpy())
-        origins, destinations = map(_distinct, ends)
-        if self._reading.same_zones:
-            origins = destinations = np.union1d(origins, destinations)
-        origin = np.searchsorted(origins, ends[0]).astype(np.int32)
-        destination = np.searchsorted(destinations, ends[1]).astype(np.int32)
-        trips = grouped.column("trips").to_numpy()
-        weight = grouped.column("weight").to_numpy() / MILLION if self._has_weight else None
-        people: People | None = None
-        if self._has_person:
-            number = np.repeat(np.arange(len(keys)), np.diff(start))
-            people = self._people((number, origin, destination), (np.arange(len(keys)), origins, destinations), keys)
-        tree_o = self._tiling.hierarchy(origins)
-        tree_d = tree_o if self._reading.same_zones else self._tiling.hierarchy(destinations)
-        slices = tuple(
-            Flows(
-                origin[a:b].copy(),
-                destination[a:b].copy(),
-                trips[a:b].copy(),
-                None if weight is None else weight[a:b],
-                None if people is None else people.rows(slice(*np.searchsorted(people.cell, (a, b))), first_cell=a),
-                origins=tree_o,
-                destinations=tree_d,
-                intake=intake,
-                whole_map=self._tiling.whole_map,
-            )
-            for a, b in pairwise(start.tolist())
-        )
-        return SlicedFlows(columns=self._slice_names, keys=keys, slices=slices, every=self._reading.every)
-
-    def _attributes(self) -> Iterator[tuple[str, str]]:
-        """The slice columns but for the time: their names, and what they are called here."""
-        return ((name, s) for name, s in zip(self._slice_names, self._slices, strict=True) if name != TIME)
-
-    def _grouped(self) -> pa.Table:
-        self._flush()
-        weight = ", CAST(sum(weight) AS DOUBLE) AS weight" if self._has_weight else ""
-        keys = ", ".join((*self._slices, "origin", "destination"))
-        return fetch_table(
-            self._con,
-            f"SELECT {keys}, CAST(sum(trips) AS BIGINT) AS trips{weight} FROM staged GROUP BY {keys} ORDER BY {keys}",
-        )
-
-    def _numbered_slices(self, grouped: pa.Table) -> tuple[tuple[tuple[str, ...], ...], NDArray[np.int64]]:
-        """The distinct slices in their order, and where each begins in the grouped rows (the end included)."""
-        first = np.zeros(len(grouped), dtype=np.bool_)
-        first[:1] = True
-        for name in self._slices:
-            column = grouped.column(name).combine_chunks()
-            first[1:] |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
-        at = np.flatnonzero(first)
-        if len(at) > MOST_SLICES:
-            raise DataError(
-                f"There are {len(at):,} slices by {', '.join(self._slice_names)}; allowed are {MOST_SLICES:,}. "
-                "Hint: a column with so many values is rather an identifier; use classes, or a longer --every."
-            )
-        columns = [grouped.column(name).take(pa.array(at)).to_pylist() for name in self._slices]
-        keys = tuple(zip(*columns, strict=True)) if columns else ((),)
-        return keys, np.append(at, len(grouped))
-
-    def _people(
-        self, flows: tuple[NDArray[Any], ...], codes: tuple[NDArray[Any], ...], keys: Sequence[tuple[str, ...]]
-    ) -> People:
-        """Distinct people of each flow and their trips. Persons become numbers in the order of their names, which stay.
-
-        Args:
-            flows: the numbers that make a flow: of its slice, of its origin and of its destination.
-            codes: what these numbers mean, in order: numbers of slices, tiles of the origins, of the destinations.
-            keys: the slices.
-        """
-        number, joined = "0 AS slice", ""
-        if self._slices:
-            columns = {name: [key[i] for key in keys] for i, name in enumerate(self._slices)}
-            self._con.register("flowveil_slices", pa.table({**columns, "slice": np.arange(len(keys))}))
-            number, joined = "slice", f"JOIN flowveil_slices USING ({', '.join(self._slices)})"
-        rows = fetch_table(
-            self._con,
-            "WITH numbered AS (SELECT person, CAST(row_number() OVER (ORDER BY person) - 1 AS INTEGER) AS "
-            "number FROM (SELECT DISTINCT person FROM staged WHERE person IS NOT NULL)) "
-            f"SELECT {number}, origin, destination, number, CAST(sum(trips) AS BIGINT) AS trips "
-            f"FROM staged JOIN numbered USING (person) {joined} GROUP BY ALL ORDER BY ALL",
-        )
-        # In order, so that the searches walk through memory instead of jumping.
-        flow_keys = np.zeros(len(flows[0]), dtype=np.int64)
-        wanted = np.zeros(len(rows), dtype=np.int64)
-        for name, number_of_flow, known in zip(("slice", "origin", "destination"), flows, codes, strict=True):
-            flow_keys = flow_keys * len(known) + number_of_flow
-            wanted = wanted * len(known) + np.searchsorted(known, rows.column(name).to_numpy())
-        return People(
-            cell=np.searchsorted(flow_keys, wanted).astype(np.int32),
-            person=rows.column("number").to_numpy().astype(np.int32),
-            trips=rows.column("trips").to_numpy().copy(),
-        )
-
-
-def _distinct(cells: Cells64) -> Cells64:
-    """The distinct cells in order."""
-    ordered = np.sort(cells)
-    first = np.ones(len(ordered), dtype=np.bool_)
-    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
-    return ordered[first]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flowveil.errors import ParameterError
-from flowveil.reading.areas import Area, parse_area
+from flowveil.reading.areas import OUTSIDE, Area, parse_area
 from flowveil.reading.columns import ROLES, ColumnMap
 from flowveil.reading.partitions import parse_partition_columns
 from flowveil.reading.times import check_time_options
@@ -27,6 +27,7 @@ _LABELS = {"month": re.compile(r"\d{4}-\d{2}"), "day": re.compile(r"\d{4}-\d{2}-
 _PLAIN = (
     "resolution",
     "within",
+    "outside",
     "max_dropped",
     "skip_unknown",
     "partition_columns",
@@ -51,7 +52,10 @@ class Reading:
         by_many: whether attributes with many values may make slices; see `flowveil.slices.refuse_many_values`.
         resolution: H3 resolution of the tiles, from 0 to 15; given tiles that are coarser keep their own.
         zones: the map whose zones are the tiles, instead of H3 cells.
-        within: the study area; trips with an end outside are left out.
+        within: the study area; trips with an end outside are left out, or kept.
+        outside: one of `OUTSIDE`: whether trips with one end outside the area, or outside every zone of a map with
+            outlines, are left out, or kept with that end as one tile `outside`. Trips with both ends outside are left
+            out.
         max_dropped: share of the rows that may be left out, from 0 to 1.
         skip_unknown: leave out rows with an unknown tile, instead of refusing them.
         partition_columns: columns that come from the folders of the files.
@@ -72,6 +76,7 @@ class Reading:
     resolution: int = 10
     zones: ZoneMap | None = None
     within: Area | None = None
+    outside: str | None = None
     max_dropped: float = 0.05
     skip_unknown: bool = False
     partition_columns: tuple[str, ...] = ()
@@ -96,6 +101,12 @@ class Reading:
             raise ParameterError(
                 f"person_case (--person-case) must be one of {', '.join(PERSON_CASES)}; found {self.person_case!r}."
             )
+        if self.outside is not None and self.outside not in OUTSIDE:
+            raise ParameterError(f"outside (--outside) must be one of {', '.join(OUTSIDE)}; found {self.outside!r}.")
+        if self.outside == "keep" and self.within is None and self.zones is None:
+            raise ParameterError(
+                "outside='keep' (--outside keep) needs an area that something can be outside of. Hint: --within."
+            )
         check_time_options(self.time_format, self.timezone)
         if (self.time_format or self.timezone) and not self.columns.time:
             raise ParameterError("time_format and timezone (--time-format, --timezone) need a time (--time).")
@@ -108,6 +119,7 @@ class Reading:
         *,
         zones: Any = None,
         within: Any = None,
+        outside: str | None = None,
         every: str | None = None,
         partition_columns: str | Iterable[str] = (),
         matrix: str | Iterable[str] = (),
@@ -126,6 +138,7 @@ class Reading:
             every=None if every is None else Every.parse(every),
             zones=_map_of(zones),
             within=parse_area(within),
+            outside=None if outside == "drop" else outside,
             partition_columns=parse_partition_columns(partition_columns),
             matrix=tuple(n.strip() for n in matrix.split(",") if n.strip())
             if isinstance(matrix, str)

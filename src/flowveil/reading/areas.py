@@ -32,12 +32,20 @@ _ALLOWED = (
 )
 
 
+Bounds = tuple[float, float, float, float]
+
+
 class Area(Protocol):
     """Where centres of tiles may lie."""
 
     @property
     def text(self) -> str:
         """What a report says of it; the same text makes the same area again, but for `AREA`."""
+        ...
+
+    @property
+    def bounds(self) -> Bounds | None:
+        """West, south, east and north of it, where it is known and does not cross the 180th meridian."""
         ...
 
     def holds(self, lat: Floats, lon: Floats) -> Mask:
@@ -72,6 +80,11 @@ class Box:
         """The four numbers."""
         return ",".join(f"{edge:.15g}" for edge in (self.west, self.south, self.east, self.north))
 
+    @property
+    def bounds(self) -> Bounds | None:
+        """The four lines."""
+        return (self.west, self.south, self.east, self.north) if self.west < self.east else None
+
     def holds(self, lat: Floats, lon: Floats) -> Mask:
         """Which points lie between the four lines."""
         between = (lon >= self.west, lon <= self.east)
@@ -94,6 +107,11 @@ class CellArea:
     def text(self) -> str:
         """The cells in their usual form and order."""
         return ",".join(format(c, "x") for c in np.sort(self.cells).tolist())
+
+    @property
+    def bounds(self) -> None:
+        """Not asked for: cells are compared with cells."""
+        return None
 
     def holds(self, lat: Floats, lon: Floats) -> Mask:
         """Which points lie in one of the cells."""
@@ -129,6 +147,12 @@ class DrawnArea:
     def text(self) -> str:
         """A placeholder: whoever reads the report does not get the file."""
         return AREA
+
+    @property
+    def bounds(self) -> Bounds:
+        """Of all polygons."""
+        west, south, east, north = shapely.bounds(self.outline).tolist()
+        return west, south, east, north
 
     def holds(self, lat: Floats, lon: Floats) -> Mask:
         """Which points lie in one of the polygons."""
@@ -199,5 +223,5 @@ def _drawn(source: Any) -> DrawnArea:
     from flowveil.zoning.files import read_outlines
 
     if not isinstance(source, str | os.PathLike) and not hasattr(source, "geometry") and not hasattr(source, "schema"):
-        raise ParameterError(f"A {type(source).__name__} is no area. {_ALLOWED}")
+        raise ParameterError(f"A {type(source).__name__} is not an area. {_ALLOWED}")
     return DrawnArea(shapely.union_all(read_outlines(source)))

@@ -14,8 +14,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from flowveil.errors import DataError, FlowveilError
-from flowveil.reading.limits import duckdb_settings
+from flowveil.errors import DataError, FlowveilError, option
+from flowveil.reading.limits import duckdb_settings, silence, temporary_folder
 
 #: DuckDB's own default is four fifths of the memory; the flows need room beside it.
 MEMORY_SHARE = 0.6
@@ -28,12 +28,15 @@ def open_database(threads: int | None) -> Iterator[Any]:
     """A private database in memory that spills to a private folder; both are gone afterwards in any case."""
     with ExitStack() as stack:
         # Closed before its folder is removed. Windows may hold a file a moment longer: nothing to fail for.
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="flowveil-", ignore_cleanup_errors=True))
+        folder = stack.enter_context(
+            tempfile.TemporaryDirectory(prefix="flowveil-", dir=temporary_folder(), ignore_cleanup_errors=True)
+        )
         config: dict[str, Any] = {"temp_directory": folder, "autoinstall_known_extensions": False}
         config |= duckdb_settings()
         if threads is not None:
             config["threads"] = threads
         con = stack.enter_context(closing(duckdb.connect(":memory:", config=config)))
+        silence(con)
         if "memory_limit" not in config:
             limit = con.execute("SELECT current_setting('memory_limit')").fetchall()[0][0]
             amount, unit = limit.split()
@@ -51,7 +54,7 @@ def in_own_words(label: str) -> Iterator[None]:
     except (duckdb.OutOfMemoryException, MemoryError):
         raise DataError(
             f"{label} does not fit: memory and temporary disk space are used up. "
-            "Hint: free some, or set TMPDIR to a folder with more space."
+            f"Hint: free some, or give a folder with more space ({option('temp_dir')})."
         ) from None
     except FlowveilError:
         raise
@@ -77,3 +80,9 @@ def fetch_table(con: Any, sql: str) -> pa.Table:
     relation = con.sql(sql)
     fetch = getattr(relation, "to_arrow_table", None) or relation.fetch_arrow_table
     return fetch()
+
+
+def batches_of(relation: Any, rows: int) -> Any:
+    """The rows of a query in Arrow batches, in older and newer versions of DuckDB."""
+    # Older versions know another name only; newer ones know it too, but warn.
+    return (getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader)(rows)

@@ -119,7 +119,7 @@ def _codes(file: Omx, lookup: str | None) -> list[str]:
     name = lookup or (texts[0] if len(lookups) > 1 else next(iter(lookups), None))
     codes = [str(i + 1) for i in range(file.zones)] if name is None else _texts(lookups[name])
     if len(set(codes)) < len(codes) or "" in codes:
-        raise DataError("The zones of the file have codes that are empty or there twice.")
+        raise DataError("The zones of the file have codes that are empty or duplicates.")
     return codes
 
 

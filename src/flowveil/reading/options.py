@@ -17,6 +17,7 @@ class _Options(TypedDict, total=False):
     trips: str | None
     zones: Any
     within: Any
+    outside: str | None
     max_dropped: float
     skip_unknown: bool
     partition_columns: str | Sequence[str]

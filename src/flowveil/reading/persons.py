@@ -52,12 +52,19 @@ _WHOLE_SQL = r"regexp_replace({}, '^(-?[0-9]+)\.0+$', '\1')"
 _FLOAT_TYPE = re.compile(r"^(FLOAT|DOUBLE)$")
 
 
-def person_sql(column: str, kind: str) -> str:
-    """SQL: a person as text, without what nobody sees; whole numbers without a point."""
+def spelling_sql(column: str, kind: str) -> str:
+    """SQL: a person as text, as it stands in a column of this type."""
     text = f"CAST({column} AS VARCHAR)"
-    if _FLOAT_TYPE.match(kind):
-        return f"CASE WHEN isnan({column}) THEN NULL ELSE {_WHOLE_SQL.format(text)} END"
-    return _WHOLE_SQL.format(f"regexp_replace({text}, '{_UNSEEN}', '', 'g')")
+    return f"CASE WHEN NOT isnan({column}) THEN {text} END" if _FLOAT_TYPE.match(kind) else text
+
+
+def person_sql(spelling: str) -> str:
+    """SQL: a person as text, without what nobody sees; whole numbers without a point.
+
+    Args:
+        spelling: SQL of what `spelling_sql` makes.
+    """
+    return _WHOLE_SQL.format(f"regexp_replace({spelling}, '{_UNSEEN}', '', 'g')")
 
 
 def placeholder_sql(person: str) -> str:
@@ -68,6 +75,18 @@ def placeholder_sql(person: str) -> str:
     """
     lowered = f"lower({person})"
     return f"CASE WHEN {person} IS NULL THEN '' WHEN regexp_full_match({lowered}, {_NOBODY}) THEN {lowered} END"
+
+
+def known_persons(persons: Any, placeholders: Any, *, case: str) -> Any:
+    """The persons of a batch, None where nobody is known.
+
+    Args:
+        persons: what `person_sql` selected.
+        placeholders: what `placeholder_sql` selected.
+        case: ``fold`` or ``keep``; see `flowveil.reading.Reading`.
+    """
+    known = pc.if_else(pc.is_null(placeholders), persons, pa.scalar(None, persons.type))
+    return folded(known) if case == "fold" else known
 
 
 def folded(persons: Any) -> Any:
@@ -95,7 +114,12 @@ class Nobody:
     def add(self, placeholders: Any) -> None:
         """Count one batch of what `placeholder_sql` selected."""
         for entry in pc.value_counts(placeholders.drop_null()):
-            self._rows[_listed_as(entry["values"].as_py())] += entry["counts"].as_py()
+            self.count(entry["values"].as_py(), entry["counts"].as_py())
+
+    def count(self, word: str, rows: int) -> None:
+        """Count rows with this word, which `placeholder_sql` selected."""
+        if rows:
+            self._rows[_listed_as(word)] += rows
 
     def as_recorded(self) -> dict[str, int]:
         """Rows by word, sorted by the word."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
@@ -38,6 +39,7 @@ MISSING_TIME = "missing time"
 MISSING_ATTRIBUTE = "missing attribute"
 OUTSIDE_ZONES = "outside every zone"
 OUTSIDE_AREA = "outside the area"
+_MORE = "so that sums are exact in any order; to keep more of them, multiply all weights by a common factor"
 #: In order of precedence: a row with several gaps is counted under the first.
 REASONS = (
     NO_TRIPS, MISSING_END, OFF_EARTH, AT_ZERO, UNKNOWN_TILE, MISSING_COUNT, MISSING_WEIGHT, MISSING_TIME,
@@ -47,6 +49,8 @@ REASONS = (
 _NOT_EXPECTED = (NO_TRIPS, OUTSIDE_AREA)
 
 _EXAMPLES = 5
+#: A weight that is this far from whole millionths has more than six decimals; doubles of six are nearer.
+_ROUNDED = 1e-8
 #: A code that is not on the map is listed only where so many ends have it: a rarer one may name somebody.
 _FEWEST_ENDS = 10
 
@@ -113,8 +117,19 @@ class _Finding:
                 self.rows += (at + offset + 1).tolist()
 
     def __str__(self) -> str:
+        if not self.rows:
+            return _counted(self.count)
         where = ", ".join(map(str, self.rows)) + (", ..." if self.count > len(self.rows) else "")
         return f"{_counted(self.count)} ({'row' if self.count == 1 else 'rows'} {where})"
+
+
+#: From so many rows on, the two ends of a batch are looked up side by side.
+_WORTH_A_THREAD = 10_000
+#: What a screening counts, by the names of its attributes.
+_COUNTED = (
+    "_rows", "_kept", "_trips", "_left_out", "_errors", "_resolutions", "_on_earth_if_swapped", "_commas", "_weight",
+    "_rounding", "_rounded", "_vanishing", "_time_shapes", "_unknown_codes",
+)  # fmt: skip
 
 
 class Screening:
@@ -136,6 +151,7 @@ class Screening:
         self._commas = False
         self._weight = 0
         self._rounding = 0.0
+        self._rounded = False
         self._vanishing = False
         self._inside = Inside(reading.within, tiling)
 
@@ -179,9 +195,31 @@ class Screening:
         whole = millionths(weight)
         # In float, like trips below: exact up to the limit, and beyond it an integer could wrap around.
         self._weight += int(whole.sum(dtype=np.float64))
-        self._rounding += float(np.abs(weight - whole / MILLION).sum())
+        off = np.abs(weight - whole / MILLION)
+        self._rounding += float(off.sum())
+        self._rounded |= bool(np.any(off > _ROUNDED))
         self._vanishing |= bool(np.any((whole == 0) & (weight > 0)))
         return whole
+
+    def tally(self) -> dict[str, Any]:
+        """What has been counted so far, without what the counting needs: what one part of a table comes to."""
+        return {name: getattr(self, name) for name in _COUNTED}
+
+    def take(self, tally: dict[str, Any]) -> None:
+        """Add what another screening counted in another part of the same table.
+
+        Parts of a table on a cluster have no order, so rows found there are counted and not numbered.
+        """
+        for name, found in tally.items():
+            mine = getattr(self, name)
+            if name == "_errors":
+                for what, finding in found.items():
+                    mine.setdefault(what, _Finding()).count += finding.count
+            elif isinstance(found, dict):
+                for what, n in found.items():
+                    mine[what] = mine.get(what, 0) + n
+            else:
+                setattr(self, name, mine or found if isinstance(found, bool) else mine + found)
 
     def finish(self, *, label: str, nobody: dict[str, int], notes: tuple[str, ...] = ()) -> Intake:
         """What reading came to, once all batches have passed.
@@ -223,6 +261,8 @@ class Screening:
         as_read = replace(self._reading, resolution=min([*resolutions.tolist(), self._reading.resolution]))
         left_out = {reason: n for reason, n in self._left_out.items() if n}
         notes = (*((self._times.note,) if self._times is not None and self._times.note else ()), *notes)
+        if self._rounded:
+            notes = (*notes, f"Weights have more than six decimals and are counted as the nearest millionths, {_MORE}.")
         return Intake(rows=self._rows, left_out=left_out, nobody=nobody, notes=notes, **as_read.to_dict())
 
     @property
@@ -311,6 +351,12 @@ class Screening:
 
     def _placed(self, batch: Batch, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], Cells64, Cells64]:
         """Those of the rows that are where they should be, with the tiles of both ends."""
+        if self._reading.outside == "keep":
+            return self._placed_or_outside(batch, rows)
+        if batch.points is not None:
+            near = self._inside.near(batch.points, rows)
+            self._left_out[OUTSIDE_AREA] += len(rows) - len(near)
+            rows = near
         origin, destination = self._ends(batch, rows)
         for reason, outside in (
             (OUTSIDE_ZONES, [tiles == NO_TILE for tiles in (origin, destination)]),
@@ -322,14 +368,31 @@ class Screening:
                 rows, origin, destination = rows[~lost], origin[~lost], destination[~lost]
         return rows, origin, destination
 
+    def _placed_or_outside(self, batch: Batch, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], Cells64, Cells64]:
+        """The same where trips across the border are kept: their other end is the tile that stands for all outside."""
+        ends, inside = list(self._ends(batch, rows)), []
+        for i, tiles in enumerate(ends):
+            known = tiles != NO_TILE
+            known[known] = self._inside.of(tiles[known])
+            ends[i] = np.where(known, tiles, np.uint64(self._tiling.outside))
+            inside.append(known)
+        some = inside[0] | inside[1]
+        self._left_out[OUTSIDE_AREA] += int(np.count_nonzero(~some))
+        return rows[some], ends[0][some], ends[1][some]
+
     def _ends(self, batch: Batch, rows: NDArray[np.int64]) -> tuple[Cells64, Cells64]:
         if batch.points is not None:
             points = batch.points if len(rows) == len(batch) else tuple(p[rows] for p in batch.points)
             origin_lat, origin_lon, destination_lat, destination_lon = points
-            return (
-                self._tiling.tiles_at(origin_lat, origin_lon),
-                self._tiling.tiles_at(destination_lat, destination_lon),
-            )
+            if len(rows) < _WORTH_A_THREAD:
+                return (
+                    self._tiling.tiles_at(origin_lat, origin_lon),
+                    self._tiling.tiles_at(destination_lat, destination_lon),
+                )
+            # Numpy lets go of Python while it computes, so each end has a core.
+            with ThreadPoolExecutor(max_workers=1) as beside:
+                other = beside.submit(self._tiling.tiles_at, destination_lat, destination_lon)
+                return self._tiling.tiles_at(origin_lat, origin_lon), other.result()
         lifted = []
         for tiles in batch.tiles:  # type: ignore[union-attr]  # one of points and tiles is there
             given = tiles[rows]
@@ -357,10 +420,8 @@ class Screening:
         name = label[:1].upper() + label[1:]
         lines = "".join(f"\n- {p}" for p in problems)
         hint = f"\nHint: {' '.join(hints)}" if hints else ""
-        raise DataError(
-            f"{name} cannot be used as it is. Found in {_counted(self._rows)}, row 1 being the first "
-            f"of the table:{lines}{hint}"
-        )
+        numbered = ", row 1 being the first of the table" if any(f.rows for f in self._errors.values()) else ""
+        raise DataError(f"{name} cannot be used as it is. Found in {_counted(self._rows)}{numbered}:{lines}{hint}")
 
     def _refuse_too_many_gaps(self, label: str) -> None:
         left_out = sum(n for reason, n in self._left_out.items() if reason not in _NOT_EXPECTED)

@@ -12,7 +12,6 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from glob import glob, has_magic
-from itertools import chain
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Protocol
@@ -180,7 +179,7 @@ def _open_files(con: Any, label: str, files: list[Path], opening: Opening) -> Ta
     """Files of one kind, in their order."""
     kinds = {_kind(file) for file in files}
     if (opening.matrices or opening.lookup) and kinds != {"omx"}:
-        raise ParameterError(f"matrix and lookup (--matrix, --lookup) are for OMX files; '{label}' is none.")
+        raise ParameterError(f"matrix and lookup (--matrix, --lookup) are for OMX files; not for '{label}'.")
     if kinds == {"parquet"} and not opening.wide:
         return _open_parquet(con, label, files, opening.partition_columns)
     if kinds == {"csv"} and opening.wide and len(files) == 1:
@@ -191,7 +190,7 @@ def _open_files(con: Any, label: str, files: list[Path], opening: Opening) -> Ta
         rows, form = omx_table(files[0], matrices=opening.matrices, lookup=opening.lookup)
         return MemoryTable(rows.schema.names, rows.num_rows, _ArrowColumns(rows), form=form, label=f"'{label}'")
     if opening.wide:
-        raise ParameterError(f"wide (--wide) is for one text file; '{label}' is none.")
+        raise ParameterError(f"wide (--wide) is for one text file; not for '{label}'.")
     if len(files) == 1:
         raise ParameterError(f"The kind of '{label}' is not known. {_ACCEPTED}")
     raise ParameterError(f"'{label}' stands for files of several kinds, or of a kind that is not read. {_ACCEPTED}")
@@ -304,12 +303,12 @@ def _open_wide(con: Any, path: Path) -> FileTable:
     start = _Start.of(path)
     codes = [name.strip() for name in start.names[1:]]
     if not codes or "" in codes or len(set(codes)) < len(codes):
-        raise DataError(f"'{path.name}' is no matrix: the codes in its first line are empty, or there twice.")
+        raise DataError(f"'{path.name}' is not a matrix: codes in its first line are empty or duplicates.")
     relation = csv_sql(quoted_text(literal_path(path)), delimiter=start.delimiter, columns=len(start.names))
     with in_own_words(f"'{path.name}'"):
         twice = con.execute(f"SELECT count(c0) - count(DISTINCT trim(c0)) FROM {relation}").fetchall()[0][0]
     if twice:
-        raise DataError(f"'{path.name}' is no matrix: {twice} codes in its first column are there twice.")
+        raise DataError(f"'{path.name}' is not a matrix: {twice} codes in its first column are duplicates.")
     names = ("origin", "destination", "trips")
     n_rows = start.n_rows * len(codes)
     return FileTable(f"'{path.name}'", names, n_rows, wide_sql(relation, codes), names, form=Form(), in_text=True)
@@ -383,8 +382,8 @@ class FileTable:
         try:
             rows = con.execute(f"SELECT * FROM {self.relation} LIMIT {_SEARCHED_ROWS}").fetchall()
         except duckdb.Error:
-            return Header(self.names, below=self.names)
-        return Header(self.names, below=chain.from_iterable(rows), in_text=self.in_text)
+            return Header(self.names, below=[self.names])
+        return Header(self.names, below=zip(*rows, strict=True), in_text=self.in_text)
 
     def attach(self, con: Any, positions: Sequence[int]) -> str:  # noqa: ARG002  the interface of `Table`
         """A subquery over the files: DuckDB reads the selected columns only."""
@@ -422,7 +421,7 @@ class MemoryTable:
 
     def header(self, con: Any) -> Header:  # noqa: ARG002  the interface of `Table`
         """The names of the columns; those that recur among the first values are data."""
-        return Header(self.names, below=chain.from_iterable(map(self.columns.peek, range(len(self.names)))))
+        return Header(self.names, below=map(self.columns.peek, range(len(self.names))))
 
     def attach(self, con: Any, positions: Sequence[int]) -> str:
         """Register the selected columns, without a copy where the table is Arrow."""

@@ -7,20 +7,23 @@ them are tiles, and which tree stands over those that were seen.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
+import h3.api.basic_int as h3_int
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from flowveil.errors import ParameterError
-from flowveil.hierarchy import Hierarchy
+from flowveil.errors import DataError, ParameterError
+from flowveil.hierarchy import OUTSIDE_CELL, Hierarchy
 from flowveil.reading import Reading
-from flowveil.reading.areas import Area
+from flowveil.reading.areas import Area, Bounds
 from flowveil.zoning.cells import index_points, is_cell
-from flowveil.zoning.files import ZoneMap
+from flowveil.zoning.files import ZoneMap, restricted_tree
 from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64, h3_hierarchy, parent_of, resolution_of
 from flowveil.zoning.locating import NOWHERE
+from flowveil.zoning.outside import with_outside
 
 Mask = NDArray[np.bool_]
 
@@ -28,6 +31,8 @@ Mask = NDArray[np.bool_]
 NO_TILE = 0
 UNREADABLE_TILE = 1
 _FIRST_OF_MAP = 2
+_KILOMETRES_A_DEGREE = 111.0
+_FARTHEST_NORTH = 80.0
 
 
 class Tiling(Protocol):
@@ -41,6 +46,11 @@ class Tiling(Protocol):
     @property
     def takes_points(self) -> bool:
         """Whether points can be turned into tiles."""
+        ...
+
+    @property
+    def outside(self) -> int:
+        """The number of the tile that stands for everything outside a study area: larger than all others."""
         ...
 
     def tile_numbers(self, column: pa.Array) -> Cells64:
@@ -84,6 +94,7 @@ class H3Tiling:
     resolution: int
     noun: str = "an H3 cell"
     takes_points: bool = True
+    outside: int = OUTSIDE_CELL
 
     def tile_numbers(self, column: pa.Array) -> Cells64:
         """The query made them numbers already."""
@@ -111,6 +122,8 @@ class H3Tiling:
 
     def hierarchy(self, tiles: Cells64) -> Hierarchy:
         """The smallest H3 tree that holds the cells."""
+        if tiles[0] == np.uint64(self.outside):
+            raise DataError("All trips begin, or all end, outside the area. Hint: a larger area (--within).")
         return h3_hierarchy(tiles)
 
     @property
@@ -125,6 +138,17 @@ class MapTiling:
 
     zone_map: ZoneMap
     noun: str = "on the map"
+    keeps_outside: bool = False
+
+    @cached_property
+    def _tree(self) -> Hierarchy:
+        """The map, with a tile for everything outside the area where that is kept."""
+        return with_outside(self.zone_map.hierarchy) if self.keeps_outside else self.zone_map.hierarchy
+
+    @property
+    def outside(self) -> int:
+        """Behind the last zone of the map."""
+        return self.zone_map.hierarchy.n_tiles + _FIRST_OF_MAP
 
     @property
     def takes_points(self) -> bool:
@@ -167,17 +191,19 @@ class MapTiling:
 
     def hierarchy(self, tiles: Cells64) -> Hierarchy:
         """The map's own tree over the tiles that were seen."""
-        return self.zone_map.restrict(tiles.astype(np.int64) - _FIRST_OF_MAP).hierarchy
+        return restricted_tree(self._tree, tiles.astype(np.int64) - _FIRST_OF_MAP)[0]
 
     @property
     def whole_map(self) -> Hierarchy:
-        """The map as it was given."""
-        return self.zone_map.hierarchy
+        """The map as it was given, with `outside` where that is kept."""
+        return self._tree
 
 
 def tiling_of(reading: Reading) -> Tiling:
     """What the tiles are, as a reading says."""
-    return H3Tiling(reading.resolution) if reading.zones is None else MapTiling(reading.zones)
+    if reading.zones is None:
+        return H3Tiling(reading.resolution)
+    return MapTiling(reading.zones, keeps_outside=reading.outside == "keep")
 
 
 class Inside:
@@ -185,8 +211,24 @@ class Inside:
 
     def __init__(self, area: Area | None, tiling: Tiling) -> None:
         self._area, self._tiling = area, tiling
+        self._bounds = _bounds_of(area, tiling)
         self._known = np.zeros(0, dtype=np.uint64)
         self._inside = np.zeros(0, dtype=np.bool_)
+
+    def near(self, points: tuple[NDArray[np.float64], ...], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Those of the rows with both ends near the area: tiles of the others cannot lie in it, and need not be found.
+
+        Args:
+            points: latitude and longitude of the origin, then of the destination.
+            rows: which of them are asked about.
+        """
+        if self._bounds is None:
+            return rows
+        west, south, east, north = self._bounds
+        for lat, lon in (points[:2], points[2:]):
+            y, x = lat[rows], lon[rows]
+            rows = rows[(y >= south) & (y <= north) & (x >= west) & (x <= east)]
+        return rows
 
     def of(self, tiles: Cells64) -> Mask:
         """Whether each tile lies in the area; all do where there is none."""
@@ -199,3 +241,22 @@ class Inside:
             order = np.argsort(known)
             self._known, self._inside = known[order], inside[order]
         return self._inside[np.searchsorted(self._known, tiles)]
+
+
+def _bounds_of(area: Area | None, tiling: Tiling) -> Bounds | None:
+    """Bounds within which a point may be in a tile whose centre is in the area; None where all may be.
+
+    The centre of an H3 cell is less than two mean edges of its resolution from any of its points. Towards the poles and
+    the 180th meridian, where degrees mean little, nothing is ruled out.
+    """
+    bounds = area.bounds if area is not None and isinstance(tiling, H3Tiling) else None
+    if bounds is None or not isinstance(tiling, H3Tiling):
+        return None
+    west, south, east, north = bounds
+    up = 2 * h3_int.average_hexagon_edge_length(tiling.resolution, unit="km") / _KILOMETRES_A_DEGREE
+    if max(-south, north) + up > _FARTHEST_NORTH:
+        return None
+    aside = up / np.cos(np.radians(max(-south, north) + up))
+    if west - aside < -180 or east + aside > 180:
+        return None
+    return west - aside, south - up, east + aside, north + up

@@ -265,7 +265,7 @@ def _unix(con: Any, relation: str, number: str) -> tuple[str, str | None]:
     known = [name for name, _ in found if name is not None]
     if not known:
         wrong = (
-            "its numbers are no Unix seconds, milliseconds or microseconds from 1980 to 2100. Hours, days and dates "
+            "its numbers are not Unix seconds, milliseconds or microseconds from 1980 to 2100. Hours, days and dates "
             "without separators need time_format (--time-format), such as '%Y%m%d%H%M'"
         )
         return "CAST(NULL AS BIGINT)", wrong if found else None

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import repeat
-from typing import Any
-
-import h3.api.basic_int as h3_int
 import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.zoning.h3 import MAX_RESOLUTION, PENTAGON_BASE_CELLS, Cells64, resolution_of
+from flowveil.zoning.points import index_points
+
+__all__ = ["index_points", "is_cell"]
 
 Mask = NDArray[np.bool_]
 
@@ -42,9 +41,3 @@ def is_cell(cells: Cells64) -> Mask:
         _, exponent = np.frexp(used[suspects].astype(np.float64))
         valid[suspects[(exponent > 0) & ((exponent - 1) % 3 == 0)]] = False
     return valid
-
-
-def index_points(lat: NDArray[np.float64], lon: NDArray[np.float64], resolution: int) -> Cells64:
-    """The H3 cell of each point. H3 has no vectorised call; ``map`` into it is the cheapest loop there is."""
-    cells: Any = map(h3_int.latlng_to_cell, lat.tolist(), lon.tolist(), repeat(resolution))
-    return np.fromiter(cells, dtype=np.uint64, count=len(lat))

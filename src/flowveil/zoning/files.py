@@ -12,7 +12,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +42,7 @@ from flowveil.zoning.geometry import (
 )
 from flowveil.zoning.locating import Locator
 from flowveil.zoning.naming import names_of_zones
+from flowveil.zoning.outside import Beyond, with_outside
 from flowveil.zoning.table import Texts, chain_above, first_of_runs, nested_hierarchy, parent_hierarchy
 
 _CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz")
@@ -135,6 +135,8 @@ def restricted_tree(tree: Hierarchy, tiles: ArrayLike, *, to_the_top: bool = Fal
             f"Tile numbers must be 0 to {tree.n_tiles - 1}. "
             "Hint: tiles_of gives -1 for codes that the map does not have."
         )
+    if isinstance(tree.geography, Beyond):
+        return _restricted_around(tree, tree.geography, chosen, to_the_top=to_the_top)
     seen = np.zeros(tree.n_tiles, dtype=np.int64)
     seen[chosen] = 1
     stays = tree.sum_over(seen) > 0
@@ -154,6 +156,23 @@ def restricted_tree(tree: Hierarchy, tiles: ArrayLike, *, to_the_top: bool = Fal
         names=None if tree.names is None else tree.names[kept],
     )
     return restricted, kept
+
+
+def _restricted_around(
+    tree: Hierarchy, around: Beyond, chosen: NDArray[np.int64], *, to_the_top: bool
+) -> tuple[Hierarchy, Ints]:
+    """The same for a tree with `outside`, which stays where it is chosen, and the top with it."""
+    outside = tree.n_tiles - 1
+    within = chosen[chosen != outside]
+    if len(within) == 0:
+        raise DataError("All trips begin, or all end, outside the area. Hint: a larger area (--within).")
+    stays = len(within) < len(chosen)
+    smaller, kept = restricted_tree(around.inside, within, to_the_top=to_the_top or stays)
+    kept = kept + np.int32(around.shift)
+    if not stays:
+        return smaller, kept
+    above = np.arange(around.shift, dtype=np.int32)
+    return with_outside(smaller), np.concatenate((above, kept, [np.int32(tree.n_nodes - 1)])).astype(np.int32)
 
 
 def read_zones(
@@ -192,7 +211,7 @@ def read_zones(
         ParameterError: the arguments contradict each other.
         MissingExtraError: the format needs the extra ``zones``.
     """
-    table, drawn, label = _load(source)
+    table, drawn, label = load_table(source)
     if lat == "":
         drawn = None
     header = _header(table, source)
@@ -232,7 +251,7 @@ def read_outlines(source: Any) -> Outlines:
     Raises:
         DataError: it cannot be read, or holds something that is no polygon.
     """
-    _, drawn, label = _load(source)
+    _, drawn, label = load_table(source)
     present = None if drawn is None else drawn[~shapely.is_missing(drawn)]
     if present is None or len(present) == 0 or not np.all(np.isin(shapely.get_type_id(present), POLYGONAL)):
         raise DataError(f"{label} must hold polygons and nothing else to be an area.")
@@ -354,10 +373,10 @@ def _places(
 # ---- reading ---------------------------------------------------------------------------------------------------
 
 
-def _load(source: Any) -> tuple[pa.Table, Outlines | None, str]:
+def load_table(source: Any, *, what: str = "the zones") -> tuple[pa.Table, Outlines | None, str]:
     """The columns, the geometry in degrees if there is one, and what to call the source in messages."""
     if isinstance(source, (str, os.PathLike)):
-        return _load_file(named_path(source, what="the zones"))
+        return _load_file(named_path(source, what=what), what)
     label = "The table"
     if hasattr(source, "geometry") and hasattr(source, "crs") and hasattr(source, "drop"):
         outlines = np.asarray(source.geometry.array, dtype=object)
@@ -374,21 +393,22 @@ def _load(source: Any) -> tuple[pa.Table, Outlines | None, str]:
             table = pa.table(source)
         except (TypeError, ValueError, pa.ArrowException):
             raise ParameterError(
-                f"Zones must be a path or a pandas, polars, pyarrow or geopandas table; found {type(source).__name__}."
+                f"{what.removeprefix('the ').capitalize()} must be a path or a pandas, polars, pyarrow or geopandas "
+                f"table; found {type(source).__name__}."
             ) from None
     return _split_geoparquet(table, label)
 
 
 def _header(table: pa.Table, source: Any) -> Header:
     in_text = isinstance(source, str | os.PathLike) and os.fspath(source).casefold().endswith(_CSV)
-    below = chain.from_iterable(column.slice(0, _SEARCHED_ROWS).to_pylist() for column in table.columns)
+    below = [column.slice(0, _SEARCHED_ROWS).to_pylist() for column in table.columns]
     return Header(table.column_names, below=below, in_text=in_text)
 
 
-def _load_file(path: Path) -> tuple[pa.Table, Outlines | None, str]:
+def _load_file(path: Path, what: str) -> tuple[pa.Table, Outlines | None, str]:
     label, low = f"'{path.name}'", path.name.casefold()
     if not path.is_file():
-        raise DataError(f"There is no file {label}. Hint: check the path of the zones.")
+        raise DataError(f"There is no file {label}. Hint: check the path of {what}.")
     if low.endswith(_CSV):
         return _read_csv(path, label), None, label
     if low.endswith(_PARQUET):

@@ -17,7 +17,8 @@ import shapely
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError
-from flowveil.hierarchy import Floats, Hierarchy, Ints
+from flowveil.hierarchy import OUTSIDE_CELL, Floats, Hierarchy, Ints
+from flowveil.zoning.outside import with_outside
 
 MAX_RESOLUTION = 15
 _RESOLUTION_SHIFT = np.uint64(52)
@@ -52,7 +53,8 @@ def n_descendants(cells: Cells64, resolution: int) -> NDArray[np.int64]:
     hexagon = 7 ** np.maximum(resolution - own, 0)
     pentagon = 1 + 5 * ((hexagon - 1) // 6)
     on_earth = 2 + 120 * 7**resolution
-    return np.where(cells == VIRTUAL_ROOT_CODE, on_earth, np.where(is_pentagon(cells), pentagon, hexagon))
+    below = np.where(cells == VIRTUAL_ROOT_CODE, on_earth, np.where(is_pentagon(cells), pentagon, hexagon))
+    return np.where(cells == np.uint64(OUTSIDE_CELL), 1, below)
 
 
 def is_pentagon(cells: Cells64) -> NDArray[np.bool_]:
@@ -67,7 +69,8 @@ def h3_hierarchy(tiles: Cells64, *, to_the_top: bool = False) -> Hierarchy:
     """The smallest H3 tree that holds these tiles.
 
     Args:
-        tiles: distinct valid cells of one resolution, in increasing order; they become tiles 0, 1, ...
+        tiles: distinct valid cells of one resolution, in increasing order; they become tiles 0, 1, ... The last may be
+            `OUTSIDE_CELL`: the tree then reaches to the top.
         to_the_top: put everything above them into the tree, up to a virtual root, also where it has a single child.
 
     Returns:
@@ -79,6 +82,8 @@ def h3_hierarchy(tiles: Cells64, *, to_the_top: bool = False) -> Hierarchy:
         raise DataError("There is no tile to build a hierarchy from.")
     if np.any(tiles[1:] <= tiles[:-1]):
         raise DataError("Tiles must be distinct and in increasing order.")
+    if tiles[-1] == np.uint64(OUTSIDE_CELL):
+        return with_outside(h3_hierarchy(tiles[:-1], to_the_top=True))
     finest = int(resolution_of(tiles[:1])[0])
     if np.any(resolution_of(tiles) != finest):
         raise DataError("Tiles have several H3 resolutions; all must have the same.")
@@ -166,7 +171,7 @@ class H3Geography:
 
 @dataclass(frozen=True, eq=False)
 class H3Zones:
-    """Cells of one resolution as zones, whether anything was seen in them or not: what they are owes nothing to data.
+    """Cells as zones, whether anything was seen in them or not: what they are owes nothing to data.
 
     Attributes:
         cells: distinct cells in increasing order.

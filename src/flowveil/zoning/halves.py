@@ -29,6 +29,7 @@ from flowveil.zoning.h3 import (
     n_descendants,
     resolution_of,
 )
+from flowveil.zoning.outside import has_outside, inside_of, with_outside
 from flowveil.zoning.table import without_chain_above
 
 _SHIFT = np.uint64(H3_PART_SHIFT)
@@ -53,6 +54,8 @@ def halved_h3(tree: Hierarchy, *, to_the_top: bool = False) -> Hierarchy:
         A hierarchy of kind ``halves`` over the same tiles, which stand in another order. Its root is the smallest cell
         or part that holds all tiles, unless it reaches to the top. The level of a part is the resolution of its cell.
     """
+    if has_outside(tree):
+        return with_outside(halved_h3(inside_of(tree), to_the_top=True))
     cell = tree.code.astype(np.uint64)
     inner = np.flatnonzero((tree.parent >= 0) & (cell[np.maximum(tree.parent, 0)] != 0))
     above = cell[tree.parent[inner]]

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from flowveil.hierarchy import Hierarchy
 from flowveil.zoning.geometry import ZoneGeography
 from flowveil.zoning.naming import named_like
+from flowveil.zoning.outside import has_outside, inside_of, with_outside
 
 #: Between the code of a zone and the number of a half.
 MARK = "~"
@@ -39,6 +40,8 @@ def halved_map(tree: Hierarchy) -> Hierarchy:
         A hierarchy of the same kind over the same tiles, which may stand in another order; parts are called ``CODE~1``,
         ``CODE~2``, ``CODE~1~1``. The level of a part is that of its zone.
     """
+    if has_outside(tree):
+        return with_outside(halved_map(inside_of(tree)))
     where = tree.geography
     assert isinstance(where, ZoneGeography)
     parent: list[int] = tree.parent.tolist()

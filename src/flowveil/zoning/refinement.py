@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import ParameterError, did_you_mean
-from flowveil.flows import Flows, People
+from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.slices import SlicedFlows
 from flowveil.zoning.files import restricted_tree
 from flowveil.zoning.geometry import ZoneGeography
 from flowveil.zoning.halves import halved_h3
 from flowveil.zoning.map_halves import MARK, halved_map
+from flowveil.zoning.outside import inside_of
 
 Refinement = Literal["h3", "halves"]
 HIERARCHIES: tuple[Refinement, ...] = get_args(Refinement)
@@ -71,6 +72,7 @@ def _obstacle(flows: Flows | SlicedFlows) -> str | None:
     """Why the trees cannot be refined; None where they can."""
     trees = (flows.origins, flows.destinations)
     whole = _one(flows).whole_map
+    whole = None if whole is None else inside_of(whole)
     if all(tree.kind == "h3" and tree.code.dtype == np.uint64 for tree in trees):
         return None
     if any(tree.kind == "dendrogram" for tree in trees):
@@ -120,18 +122,13 @@ def _renumbered(flows: Flows, trees: Trees, numbers: tuple[Ints, Ints]) -> Flows
     order = np.lexsort((destination, origin))
     place: NDArray[np.int32] = np.empty(len(order), dtype=np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
-    people = flows.people
-    if people is not None:
-        by_cell = np.lexsort((people.person, place[people.cell]))
-        trips = None if people.trips is None else people.trips[by_cell]
-        people = People(place[people.cell][by_cell], people.person[by_cell], trips)
     moved = replace(
         flows,
         origin=origin[order],
         destination=destination[order],
         trips=flows.trips[order],
         weight=None if flows.weight is None else flows.weight[order],
-        people=people,
+        people=None if flows.people is None else flows.people.renumbered(place),
         tiles=None,
         time=None if flows.time is None else flows.time[order],
         origins=trees[0],

@@ -1,7 +1,8 @@
-"""The flows of one step of time by themselves: over trees of their own tiles, as if nothing else had been read."""
+"""The flows of one step of time, or of one segment, by themselves: as if nothing else had been read."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -27,24 +28,45 @@ def flows_during(sliced: SlicedFlows, label: str) -> Flows:
     if (label,) not in sliced.keys:
         first, last = sliced.keys[0][0], sliced.keys[-1][0]
         raise DataError(f"There are no trips in {label}; the input has trips from {first} to {last}.")
-    flows = sliced.slices[sliced.keys.index((label,))]
-    seen = [np.unique(ends) for ends in (flows.origin, flows.destination)]
-    if flows.origins is flows.destinations:
+    flows = over_own_tiles(sliced.slices[sliced.keys.index((label,))])
+    return replace(flows, intake=replace(flows.intake, during=label))
+
+
+def over_own_tiles(flows: Flows) -> Flows:
+    """The same flows over the smallest trees that hold their tiles; tiles where nothing begins or ends are left out."""
+    return _over_tiles_of([flows])[0]
+
+
+def slices_over_own_tiles(sliced: SlicedFlows) -> SlicedFlows:
+    """The same slices over the smallest trees that hold the tiles of all of them."""
+    return replace(sliced, slices=tuple(_over_tiles_of(sliced.slices)))
+
+
+def _over_tiles_of(parts: Sequence[Flows]) -> list[Flows]:
+    """Flows over common trees, over the smallest trees that hold the tiles of all."""
+    first = parts[0]
+    seen = [np.unique(np.concatenate([getattr(part, end) for part in parts])) for end in ("origin", "destination")]
+    same = first.origins is first.destinations
+    if same:
         seen = [np.union1d(*seen)] * 2
-    origins = _over(flows.origins, flows.whole_map, seen[0])
-    same = flows.origins is flows.destinations
-    return replace(
-        flows,
-        # A smaller tree keeps the order of its tiles.
-        origin=np.searchsorted(seen[0], flows.origin).astype(np.int32),
-        destination=np.searchsorted(seen[1], flows.destination).astype(np.int32),
-        origins=origins,
-        destinations=origins if same else _over(flows.destinations, flows.whole_map, seen[1]),
-        intake=replace(flows.intake, during=label),
-    )
+    origins = _over(first.origins, first.whole_map, seen[0])
+    destinations = origins if same else _over(first.destinations, first.whole_map, seen[1])
+    return [
+        replace(
+            part,
+            # A smaller tree keeps the order of its tiles.
+            origin=np.searchsorted(seen[0], part.origin).astype(np.int32),
+            destination=np.searchsorted(seen[1], part.destination).astype(np.int32),
+            origins=origins,
+            destinations=destinations,
+        )
+        for part in parts
+    ]
 
 
 def _over(tree: Hierarchy, whole: Hierarchy | None, tiles: Ints) -> Hierarchy:
+    if whole is None and tree.kind != "h3":
+        return restricted_tree(tree, tiles)[0]
     codes = tree.code[tree.leaf_node[tiles]]
     if whole is None:
         return h3_hierarchy(codes)

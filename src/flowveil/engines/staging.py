@@ -1,0 +1,286 @@
+"""From screened rows to flows, inside DuckDB: out of core, and with persons as numbers.
+
+Rows come in batches and are grouped whenever enough have come. What is left then is one row for each flow and person,
+and persons are numbers in it: their names stand once each in a table of DuckDB, which keeps on disk what outgrows its
+memory, and go no further. Whom a spelling stands for is found out once for each spelling, not for each trip. Numpy gets
+what the methods need, and not more: a row for each flow, and three numbers for each flow and person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from flowveil.errors import DataError, option
+from flowveil.flows import MILLION, Flows, Intake, People
+from flowveil.reading import Reading
+from flowveil.reading.database import batches_of, fetch_table
+from flowveil.reading.limits import FLOW_READ, PERSON_READ, about, in_bytes, room_for
+from flowveil.reading.persons import Nobody, known_persons, person_sql, placeholder_sql
+from flowveil.reading.screening import Kept
+from flowveil.reading.tiling import Tiling
+from flowveil.slices import MOST_SLICES, TIME, SlicedFlows, refuse_many_values
+from flowveil.zoning.h3 import Cells64
+
+#: Rows in a batch: enough that the cost of a batch does not show, few enough that all its columns stay small.
+BATCH_ROWS = 1 << 17
+#: Kept rows are grouped when there are this many, or as many as the last grouping left: linear in total, and never more
+#: on disk than twice that.
+FOLD_ROWS = 1 << 25
+
+
+class Staged:
+    """Rows on their way to flows: slices, origin, destination, person, trips, weight, in tables of DuckDB.
+
+    Whatever distinguishes trips is a key here. ``staged`` has rows as they came, ``folded`` what grouping left of
+    earlier ones, ``spelled`` the number of each spelling in it, ``names`` the name that each number stands for.
+
+    Args:
+        con: where the tables are.
+        reading: how trips are read.
+        tiling: what the tiles are.
+        as_spelled: persons come as `spelling_sql` selects them. Otherwise a column ``placeholder`` comes with them,
+            and only case is left to be folded.
+    """
+
+    def __init__(self, con: Any, reading: Reading, tiling: Tiling, *, as_spelled: bool = False) -> None:
+        used = reading.columns
+        self._as_spelled = as_spelled
+        self.nobody = Nobody()
+        self._reading = reading
+        self._con = con
+        self._tiling = tiling
+        self._has_person = bool(used.person)
+        self._has_weight = bool(used.weight)
+        self._slice_names = (*used.by, *((TIME,) if used.time else ()))
+        self._slices = tuple(f"slice{i}" for i in range(len(self._slice_names)))
+        self._keys = (*self._slices, "origin", "destination")
+        self._staged_rows = self._folded_rows = 0
+        self._waiting: list[pa.Table] = []
+        slices = "".join(f"{name} VARCHAR, " for name in self._slices)
+        weight = ", weight HUGEINT" if used.weight else ""
+        # Rows that are one trip each are never too many for 64 bits.
+        trips = "HUGEINT" if used.trips else "BIGINT"
+        for table, person in (("staged", "VARCHAR"), ("folded", "INTEGER")):
+            who = f"person {person}, " if used.person else ""
+            con.execute(
+                f"CREATE TABLE {table} ({slices}origin UBIGINT, destination UBIGINT, {who}trips {trips}{weight})"
+            )
+        con.execute("CREATE TABLE names (name VARCHAR, number INTEGER)")
+        con.execute("CREATE TABLE spelled (spelling VARCHAR, number INTEGER, placeholder VARCHAR)")
+
+    def add(self, kept: Kept, batch: pa.RecordBatch) -> None:
+        """Take the kept rows of a batch, which has the persons and the slices."""
+
+        def of_kept(name: str) -> Any:
+            column = batch.column(name)
+            return column if len(kept.rows) == len(batch) else column.take(pa.array(kept.rows))
+
+        columns: dict[str, Any] = {name: of_kept(name) for name in self._slices}
+        columns |= {"origin": kept.origin, "destination": kept.destination}
+        if self._has_person and self._as_spelled:
+            columns["person"] = of_kept("person")
+        elif self._has_person:
+            placeholders = of_kept("placeholder")
+            self.nobody.add(placeholders)
+            columns["person"] = known_persons(of_kept("person"), placeholders, case=self._reading.person_case)
+        columns["trips"] = kept.trips
+        if self._has_weight:
+            columns["weight"] = kept.weight
+        self._waiting.append(pa.table(columns))
+        # A source may come in tiny batches, and a statement costs the same for one row as for a thousand.
+        if sum(t.num_rows for t in self._waiting) >= BATCH_ROWS // 2:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        rows = pa.concat_tables(self._waiting)
+        self._waiting = []
+        self._con.register("flowveil_rows", rows)
+        self._con.execute("INSERT INTO staged SELECT * FROM flowveil_rows")
+        self._con.unregister("flowveil_rows")
+        self._staged_rows += rows.num_rows
+        if self._staged_rows >= max(FOLD_ROWS, self._folded_rows):
+            self.fold()
+
+    def fold(self) -> None:
+        """Group the rows so far; persons who are new get the next numbers, and who is nobody is counted."""
+        self._flush()
+        if not self._staged_rows and self._folded_rows:
+            return
+        keys = ", ".join(self._keys)
+        staged = "staged"
+        if self._has_person:
+            self._learn_names()
+            amounts = ", ".join(("trips", *(("weight",) if self._has_weight else ())))
+            staged = f"(SELECT {keys}, number, {amounts} FROM staged LEFT JOIN spelled ON spelling = person)"
+            keys += ", person"
+        trips = "sum(trips)" if self._reading.columns.trips else "CAST(sum(trips) AS BIGINT)"
+        weight = ", sum(weight) AS weight" if self._has_weight else ""
+        self._con.execute(
+            f"CREATE TABLE grouped AS SELECT {keys}, {trips} AS trips{weight} FROM "
+            f"(SELECT * FROM folded UNION ALL SELECT * FROM {staged}) GROUP BY {keys}"
+        )
+        for statement in ("DROP TABLE folded", "ALTER TABLE grouped RENAME TO folded", "DELETE FROM staged"):
+            self._con.execute(statement)
+        self._staged_rows = 0
+        self._folded_rows = self._count("folded")
+
+    def _learn_names(self) -> None:
+        """Give every spelling that is new the number of the person it stands for, none where that is nobody."""
+        found = (
+            "(SELECT DISTINCT person AS spelling FROM staged WHERE person IS NOT NULL) AS found "
+            "ANTI JOIN spelled USING (spelling)"
+        )
+        if self._as_spelled:
+            self._read_spellings(found)
+        else:
+            self._con.execute(
+                f"CREATE TABLE fresh AS SELECT spelling, spelling AS name, NULL AS placeholder FROM {found}"
+            )
+        self._con.execute(
+            "INSERT INTO names SELECT name, (SELECT count(*) FROM names) + row_number() OVER () - 1 FROM "
+            "(SELECT DISTINCT name FROM fresh WHERE name IS NOT NULL) ANTI JOIN names USING (name)"
+        )
+        self._con.execute(
+            "INSERT INTO spelled SELECT spelling, number, placeholder FROM fresh LEFT JOIN names USING (name)"
+        )
+        self._con.execute("DROP TABLE fresh")
+        if self._as_spelled:
+            nobody = self._con.execute(
+                "SELECT placeholder, count(*) FROM staged JOIN (FROM spelled WHERE placeholder IS NOT NULL) "
+                "ON spelling = person GROUP BY placeholder "
+                "UNION ALL SELECT '', count(*) FROM staged WHERE person IS NULL"
+            )
+            for word, rows in nobody.fetchall():
+                self.nobody.count(word, rows)
+
+    def _read_spellings(self, found: str) -> None:
+        """``fresh`` (spelling, name, placeholder): the name that each of these spellings stands for."""
+        person, into = person_sql("spelling"), self._con.cursor()
+        into.execute("CREATE TABLE fresh (spelling VARCHAR, name VARCHAR, placeholder VARCHAR)")
+        relation = self._con.sql(f"SELECT spelling, {person} AS name, {placeholder_sql(person)} AS word FROM {found}")
+        for batch in batches_of(relation, BATCH_ROWS):
+            spelling, name, word = batch.columns
+            name = known_persons(name, word, case=self._reading.person_case)
+            into.register("flowveil_names", pa.table([spelling, name, word], names=["spelling", "name", "word"]))
+            into.execute("INSERT INTO fresh SELECT * FROM flowveil_names")
+            into.unregister("flowveil_names")
+
+    def _count(self, table: str) -> int:
+        return int(self._con.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0])
+
+    def sliced(self, intake: Intake) -> SlicedFlows:
+        """Group all rows; all slices number their tiles in the same two trees.
+
+        Only whole numbers are summed, so the order of the rows leaves no trace.
+        """
+        grouped = self._grouped()
+        if not self._reading.by_many:
+            values = {name: pc.count_distinct(grouped.column(s)).as_py() for name, s in self._attributes()}
+            refuse_many_values(values, rows=intake.rows - sum(intake.left_out.values()))
+        keys, start = self._numbered_slices(grouped)
+        ends = (grouped.column("origin").to_numpy(), grouped.column("destination").to_numpy())
+        origins, destinations = map(_distinct, ends)
+        if self._reading.same_zones:
+            origins = destinations = np.union1d(origins, destinations)
+        origin = np.searchsorted(origins, ends[0]).astype(np.int32)
+        destination = np.searchsorted(destinations, ends[1]).astype(np.int32)
+        trips = grouped.column("trips").to_numpy()
+        weight = grouped.column("weight").to_numpy() / MILLION if self._has_weight else None
+        people = self._people() if self._has_person else None
+        tree_o = self._tiling.hierarchy(origins)
+        tree_d = tree_o if self._reading.same_zones else self._tiling.hierarchy(destinations)
+        slices = tuple(
+            Flows(
+                origin[a:b].copy(),
+                destination[a:b].copy(),
+                trips[a:b].copy(),
+                None if weight is None else weight[a:b],
+                None if people is None else people.rows(slice(*np.searchsorted(people.cell, (a, b))), first_cell=a),
+                origins=tree_o,
+                destinations=tree_d,
+                intake=intake,
+                whole_map=self._tiling.whole_map,
+            )
+            for a, b in pairwise(start.tolist())
+        )
+        return SlicedFlows(columns=self._slice_names, keys=keys, slices=slices, every=self._reading.every)
+
+    def _attributes(self) -> Iterator[tuple[str, str]]:
+        """The slice columns but for the time: their names, and what they are called here."""
+        return ((name, s) for name, s in zip(self._slice_names, self._slices, strict=True) if name != TIME)
+
+    def _grouped(self) -> pa.Table:
+        """The flows in order, numbered in the table ``flows``."""
+        self.fold()
+        self._con.execute("DROP TABLE staged")
+        self._make_room()
+        weight = ", CAST(sum(weight) AS DOUBLE) AS weight" if self._has_weight else ""
+        keys = ", ".join(self._keys)
+        self._con.execute(
+            f"CREATE TABLE flows AS SELECT *, CAST(row_number() OVER (ORDER BY {keys}) - 1 AS INTEGER) AS cell FROM "
+            f"(SELECT {keys}, CAST(sum(trips) AS BIGINT) AS trips{weight} FROM folded GROUP BY {keys})"
+        )
+        return fetch_table(self._con, "SELECT * EXCLUDE (cell) FROM flows ORDER BY cell")
+
+    def _make_room(self) -> None:
+        """Leave numpy what it is going to need, where the memory is limited; DuckDB spills to keep to what is left."""
+        keys = ", ".join(self._keys)
+        n_flows = self._count(f"(SELECT DISTINCT {keys} FROM folded)")
+        persons = self._folded_rows if self._has_person else 0
+        left = room_for(
+            n_flows * FLOW_READ + persons * PERSON_READ,
+            what=f"reading {about(n_flows)} flows"
+            + (f" with {about(persons)} pairs of flow and person" if persons else ""),
+            hint=f"use larger tiles ({option('resolution')}) or a smaller area ({option('within')})",
+        )
+        if left is not None:
+            self._con.execute(f"SET memory_limit = '{in_bytes(left)}'")
+
+    def _numbered_slices(self, grouped: pa.Table) -> tuple[tuple[tuple[str, ...], ...], NDArray[np.int64]]:
+        """The distinct slices in their order, and where each begins in the grouped rows (the end included)."""
+        first = np.zeros(len(grouped), dtype=np.bool_)
+        first[:1] = True
+        for name in self._slices:
+            column = grouped.column(name).combine_chunks()
+            first[1:] |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
+        at = np.flatnonzero(first)
+        if len(at) > MOST_SLICES:
+            raise DataError(
+                f"There are {len(at):,} slices by {', '.join(self._slice_names)}; allowed are {MOST_SLICES:,}. "
+                "Hint: a column with so many values is rather an identifier; use classes, or a longer --every."
+            )
+        columns = [grouped.column(name).take(pa.array(at)).to_pylist() for name in self._slices]
+        keys = tuple(zip(*columns, strict=True)) if columns else ((),)
+        return keys, np.append(at, len(grouped))
+
+    def _people(self) -> People:
+        """Distinct people of each flow and their trips, numbered in the order of their names, which stay."""
+        keys = ", ".join(self._keys)
+        rows = fetch_table(
+            self._con,
+            "WITH ranks AS (SELECT number AS person, CAST(row_number() OVER (ORDER BY name) - 1 AS INTEGER) AS rank "
+            "FROM names) SELECT cell, rank, CAST(folded.trips AS BIGINT) AS trips "
+            f"FROM folded JOIN ranks USING (person) JOIN flows USING ({keys}) ORDER BY cell, rank",
+        )
+        return People(
+            cell=rows.column("cell").to_numpy(),
+            person=rows.column("rank").to_numpy(),
+            trips=rows.column("trips").to_numpy(),
+        )
+
+
+def _distinct(cells: Cells64) -> Cells64:
+    """The distinct cells in order."""
+    ordered = np.sort(cells)
+    first = np.ones(len(ordered), dtype=np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    return ordered[first]

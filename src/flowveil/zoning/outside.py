@@ -1,0 +1,114 @@
+"""Everything outside a study area as one tile, `outside`: the last leaf of a tree, right below its root.
+
+Trips that cross the border of the area are kept so: what they do beyond it is one place without a position. It is
+merged with tiles of the area only in the root, `all`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowveil.errors import DataError, HierarchyError
+from flowveil.hierarchy import OUTSIDE, OUTSIDE_CELL, VIRTUAL_ROOT, Floats, Hierarchy, Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Beyond:
+    """Where the nodes of a tree with `outside` lie: as in the tree without it; `outside` itself lies nowhere.
+
+    Attributes:
+        inside: the tree without `outside`.
+        shift: how many nodes were put above it: 1 where the root is a new one.
+    """
+
+    inside: Hierarchy
+    shift: int
+
+    def centers(self, nodes: Ints) -> tuple[Floats, Floats]:
+        """Latitude and longitude of each node's centre; NaN for `outside`."""
+        known, inner = self._known(nodes)
+        lat, lon = np.full(len(nodes), np.nan), np.full(len(nodes), np.nan)
+        lat[known], lon[known] = self.inside.geography.centers(inner)  # type: ignore[union-attr]
+        return lat, lon
+
+    def areas_km2(self, nodes: Ints) -> Floats:
+        """Area of each node; NaN for `outside`."""
+        known, inner = self._known(nodes)
+        area = np.full(len(nodes), np.nan)
+        area[known] = self.inside.geography.areas_km2(inner)  # type: ignore[union-attr]
+        return area
+
+    def polygons(self, nodes: Ints) -> NDArray[np.object_]:
+        """The outline of each node; None for `outside`."""
+        known, inner = self._known(nodes)
+        shapes = np.full(len(nodes), None, dtype=object)
+        shapes[known] = self.inside.geography.polygons(inner)  # type: ignore[union-attr]
+        return shapes
+
+    def h3_cells(self, nodes: Ints) -> list[list[str]] | None:
+        """The H3 cells of each node, none for `outside`; None where the tree is not made of them."""
+        of_tree = getattr(self.inside.geography, "h3_cells", None)
+        if of_tree is None:
+            return None
+        known, inner = self._known(nodes)
+        found = iter(of_tree(inner))
+        return [next(found) if is_known else [] for is_known in known.tolist()]
+
+    def _known(self, nodes: Ints) -> tuple[NDArray[np.bool_], Ints]:
+        known = nodes != self.inside.n_nodes + self.shift
+        return known, np.maximum(nodes[known] - self.shift, 0).astype(np.int32)
+
+
+def has_outside(tree: Hierarchy) -> bool:
+    """Whether one of a tree's tiles is `outside`."""
+    return isinstance(tree.geography, Beyond)
+
+
+def inside_of(tree: Hierarchy) -> Hierarchy:
+    """The tree without `outside`; itself where it has none."""
+    return tree.geography.inside if isinstance(tree.geography, Beyond) else tree
+
+
+def with_outside(tree: Hierarchy) -> Hierarchy:
+    """The tree with `outside` as its last tile, below a virtual root.
+
+    Args:
+        tree: one that reaches to the top of its map, so that levels stay what they are.
+
+    Raises:
+        DataError: the map has a zone of that name itself.
+        HierarchyError: an H3 tree does not reach to the top.
+    """
+    if has_outside(tree):
+        return tree
+    is_text = tree.code.dtype.kind == "U"
+    top = VIRTUAL_ROOT if is_text else 0
+    shift = int(tree.code[0] != top)
+    if shift and not is_text:
+        raise HierarchyError("What lies outside stands below a virtual root; this tree has none.")
+    taken = {OUTSIDE, *([VIRTUAL_ROOT] if shift else [])} & set(tree.code.tolist() if is_text else ())
+    if taken:
+        raise DataError(
+            f"The map has a zone {' and one '.join(sorted(taken))} of its own, which is the name of everything outside "
+            "the area. Hint: give that zone another code."
+        )
+    above = np.arange(shift, dtype=np.int32) - 1
+    # The last node, below the root.
+    parent = np.concatenate((above, np.where(tree.parent < 0, shift - 1, tree.parent + shift), [0])).astype(np.int32)
+    kind = np.str_ if is_text else np.uint64
+    last = OUTSIDE if is_text else OUTSIDE_CELL
+    code = np.concatenate((np.array([top] * shift, dtype=kind), tree.code, np.array([last], dtype=kind)))
+    base = int(tree.level[0]) - shift
+    levels = None if tree.levels is None else [*([base] * shift), *tree.levels.tolist(), base + 1]
+    return Hierarchy(
+        parent=parent,
+        code=code,
+        base_level=base,
+        geography=Beyond(tree, shift),
+        kind=tree.kind,
+        levels=None if tree.levels is None else np.array(levels, dtype=np.int32),
+        names=None if tree.names is None else np.array([""] * shift + tree.names.tolist() + [""], dtype=np.str_),
+    )

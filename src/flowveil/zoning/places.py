@@ -1,0 +1,255 @@
+"""Listed places: clinics, shelters, places of worship; where they are, and what is asked of cells around them.
+
+A list is a table with a place in each row: its tile, or its latitude and longitude. It never leaves the data holder's
+hands: a release says how many places there are and the highest threshold, not where they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from flowveil.errors import DataError, ParameterError
+from flowveil.flows import Flows, PlaceCounts
+from flowveil.headers import plain_name
+from flowveil.hierarchy import Floats, Hierarchy
+from flowveil.zoning.cells import index_points, is_cell
+from flowveil.zoning.files import ZoneMap, load_table, restricted_tree, text_column
+from flowveil.zoning.h3 import Cells64, parent_of, resolution_of
+from flowveil.zoning.outside import inside_of
+from flowveil.zoning.top import tree_over
+
+Texts = NDArray[np.str_]
+Whole = NDArray[np.int64]
+
+_NAMES = {
+    "tile": ("tile", "zone", "cell", "code", "h3"),
+    "lat": ("lat", "latitude"),
+    "lon": ("lon", "lng", "longitude"),
+    "k": ("k",),
+    "l": ("l",),
+}
+#: More is no threshold of anybody's.
+MOST = 10**12
+_ALLOWED = "a column 'tile', or 'lat' and 'lon'"
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """A list of places.
+
+    Attributes:
+        tile: the code of the tile of each, as it is published; None where the list has coordinates.
+        lat, lon: where each is; None where the list has tiles.
+        k: what cells around each must reach, 0 where the list asks for nothing.
+        l: the same for locations.
+    """
+
+    tile: Texts | None
+    lat: Floats | None
+    lon: Floats | None
+    k: Whole
+    l: Whole  # noqa: E741  # the papers' letter
+
+    def __len__(self) -> int:
+        return len(self.k)
+
+    def on(self, flows: Flows) -> Places:
+        """The same places by the tiles of these flows, seen or not, each once with the highest that is asked.
+
+        Raises:
+            DataError: a place is not a tile, or on no zone of the map; the message counts them.
+            ParameterError: the tiles come with no map, so nobody can say which zone holds an unseen one.
+        """
+        codes = _h3_codes(self, flows) if _in_h3(flows) else _map_codes(self, flows)
+        distinct, place = np.unique(codes, return_inverse=True)
+        highest = {}
+        for name, asked in (("k", self.k), ("l", self.l)):
+            highest[name] = np.zeros(len(distinct), np.int64)
+            np.maximum.at(highest[name], place, asked)
+        return replace(self, tile=distinct, lat=None, lon=None, **highest)
+
+    def counted_on(self, flows: Flows) -> PlaceCounts:
+        """How many of them lie in each tile of these flows' map; see `on` for what is refused."""
+        codes = _h3_codes(self, flows) if _in_h3(flows) else _map_codes(self, flows)
+        return PlaceCounts(*np.unique(codes, return_counts=True))
+
+    @cached_property
+    def highest(self) -> dict[str, int | None]:
+        """The highest k and l of the list; None where it asks for none."""
+        return {name: int(asked.max(initial=0)) or None for name, asked in (("k", self.k), ("l", self.l))}
+
+    def asked_of(self, tree: Hierarchy, whole_map: Hierarchy | None, name: str) -> Whole:
+        """What each node of a tree is asked to reach: the highest of the places in it, 0 where there is none.
+
+        A node holds a place where the map says so, whether trips were seen in its tile or not: otherwise a cell that
+        is published although it is short of the higher threshold would say that nobody went to the place.
+
+        Args:
+            tree: over the tiles of the flows.
+            whole_map: the map that it is a part of; None for H3.
+            name: ``k`` or ``l``.
+        """
+        assert self.tile is not None, "places are asked about by their tiles"
+        asked: Whole = self.k if name == "k" else self.l
+        holding, tiles = _holding(self.tile, tree, whole_map)
+        highest = np.zeros(holding.n_nodes, np.int64)
+        order = np.argsort(tiles)
+        highest[holding.leaf_node] = asked[order[np.searchsorted(tiles, holding.code[holding.leaf_node], sorter=order)]]
+        for depth in range(holding.max_depth, 0, -1):
+            nodes = holding.nodes_at_depth(depth)
+            np.maximum.at(highest, holding.parent[nodes], highest[nodes])
+        by_code = np.argsort(holding.code)
+        at = by_code[np.searchsorted(holding.code, tree.code, sorter=by_code).clip(max=holding.n_nodes - 1)]
+        of_tree = np.where(holding.code[at] == tree.code, highest[at], 0)
+        if tree.code.dtype == np.uint64:
+            # A virtual root holds the earth.
+            of_tree[tree.code == 0] = asked.max(initial=0)
+        return of_tree.astype(np.int64)
+
+
+def read_places(source: Any, *, asking: bool) -> Places:
+    """Read a list of places.
+
+    Args:
+        source: a CSV, Parquet or GeoJSON file (points), or a table; or what this returns.
+        asking: whether every place must have a k or an l.
+
+    Raises:
+        DataError: columns are missing, or a row has no place or no threshold; the message counts them.
+    """
+    if isinstance(source, Places):
+        return source
+    table, drawn, _ = load_table(source, what="the places")
+    # Not the file's name: what is listed may be nobody's business.
+    label = "The list of places"
+    named = {role: [c for c in table.column_names if plain_name(c) in names] for role, names in _NAMES.items()}
+    double = [role for role, found in named.items() if len(found) > 1]
+    if double:
+        raise DataError(f"{label} has several columns that could be '{double[0]}'. Hint: leave one of them.")
+    column = {role: table[found[0]] for role, found in named.items() if found}
+    if drawn is not None and "tile" not in column:
+        import shapely
+
+        if np.any(shapely.get_type_id(drawn) != shapely.GeometryType.POINT):
+            raise DataError(f"{label} has outlines that are not points; places are points, or tiles.")
+        column |= {"lat": pa.array(shapely.get_y(drawn)), "lon": pa.array(shapely.get_x(drawn))}
+    if len(table) == 0:
+        raise DataError(f"{label} is empty.")
+    thresholds = {name: _thresholds(column.get(name), len(table), label, name) for name in ("k", "l")}
+    if asking and np.any((thresholds["k"] == 0) & (thresholds["l"] == 0)):
+        missing = int(np.sum((thresholds["k"] == 0) & (thresholds["l"] == 0)))
+        raise DataError(f"{label} has {missing} places without a threshold. Hint: give each a 'k', an 'l', or both.")
+    if "tile" in column:
+        texts = text_column(column["tile"], name="tile")
+        if texts.null_count:
+            raise DataError(f"{label} has {texts.null_count} places without a tile.")
+        return Places(np.array(texts.to_pylist(), dtype=np.str_), None, None, thresholds["k"], thresholds["l"])
+    if "lat" not in column or "lon" not in column:
+        raise DataError(f"{label} does not say where its places are. Allowed: {_ALLOWED}.")
+    lat, lon = _coordinates(column, label)
+    return Places(None, lat, lon, thresholds["k"], thresholds["l"])
+
+
+def _thresholds(column: Any, n: int, label: str, name: str) -> Whole:
+    """Whole numbers of at least 1; 0 where there is none."""
+    if column is None:
+        return np.zeros(n, np.int64)
+    try:
+        given = [None if text is None else int(text) for text in text_column(column, name=name).to_pylist()]
+        wrong = any(number is not None and not 1 <= number <= MOST for number in given)
+    except (ValueError, pa.ArrowException):
+        wrong = True
+    if wrong:
+        raise DataError(f"{label} has a '{name}' that is not a whole number of at least 1.")
+    return np.array([number or 0 for number in given], dtype=np.int64)
+
+
+def _coordinates(column: dict[str, Any], label: str) -> tuple[Floats, Floats]:
+    ends = []
+    for name, most in (("lat", 90.0), ("lon", 180.0)):
+        try:
+            values = np.asarray(pc.cast(column[name], pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+        except (pa.ArrowException, TypeError):
+            raise DataError(f"{label} has a '{name}' that is not a number.") from None
+        wrong = int(np.sum(~(np.abs(values) <= most)))
+        if wrong:
+            raise DataError(f"{label} has {wrong} places whose '{name}' is missing or off the earth.")
+        ends.append(values)
+    return ends[0], ends[1]
+
+
+# ---- which tile ------------------------------------------------------------------------------------------------------
+
+
+def _in_h3(flows: Flows) -> bool:
+    return flows.origins.kind in ("h3", "halves") and flows.origins.code.dtype == np.uint64
+
+
+def _h3_codes(places: Places, flows: Flows) -> Texts:
+    resolution = int(resolution_of(flows.origins.code[flows.origins.leaf_node[:1]])[0])
+    if places.lat is not None and places.lon is not None:
+        cells = index_points(places.lat, places.lon, resolution)
+    else:
+        cells = _cells(places.tile)
+        coarse = int(np.sum(resolution_of(cells) < resolution))
+        if coarse:
+            raise DataError(
+                f"{coarse} of the listed places are H3 cells coarser than the tiles, which have resolution "
+                f"{resolution}. Hint: list cells of that resolution, or coordinates."
+            )
+        cells = parent_of(cells, resolution)
+    return np.array([f"{cell:x}" for cell in cells.tolist()], dtype=np.str_)
+
+
+def _cells(texts: Texts | None) -> Cells64:
+    assert texts is not None
+    try:
+        cells = np.array([int(text, 16) for text in texts.tolist()], dtype=np.uint64)
+    except (ValueError, OverflowError):
+        raise DataError("A listed place is not an H3 cell, and the tiles are. Hint: list H3 cells.") from None
+    wrong = int(np.sum(~is_cell(cells)))
+    if wrong:
+        raise DataError(f"{wrong} of the listed places are not valid H3 cells.")
+    return cells
+
+
+def _map_codes(places: Places, flows: Flows) -> Texts:
+    whole = flows.whole_map
+    if whole is None:
+        raise ParameterError(
+            "Listed places need tiles of a map: these have none, so nobody can say which zone holds a place that was "
+            "not seen. Hint: give the map with --zones, or use H3."
+        )
+    zone_map = ZoneMap(inside_of(whole), np.zeros(0, np.str_), {})
+    if places.tile is not None:
+        tile = zone_map.tiles_of(places.tile)
+    elif zone_map.locator is None:
+        raise ParameterError("The map has no outlines, so places cannot be found by coordinates. Hint: list tiles.")
+    else:
+        assert places.lat is not None, "a list has tiles or coordinates"
+        assert places.lon is not None
+        tile = zone_map.locator.zones_of(places.lat, places.lon)
+    missing = int(np.sum(tile < 0))
+    if missing:
+        raise DataError(
+            f"{missing} of the listed places are on no tile of the map. Hint: leave out those that are elsewhere, and "
+            "check that latitude and longitude are not exchanged."
+        )
+    return np.asarray(zone_map.tile_codes[tile], dtype=np.str_)
+
+
+def _holding(tile: Texts, tree: Hierarchy, whole_map: Hierarchy | None) -> tuple[Hierarchy, NDArray[Any]]:
+    """Every node of the map that holds one of the tiles, as a tree to the top, and the tiles by their codes in it."""
+    if tree.kind in ("h3", "halves") and tree.code.dtype == np.uint64:
+        cells = _cells(tile)
+        return tree_over(cells, tree.kind), cells
+    assert whole_map is not None
+    at = np.flatnonzero(np.isin(whole_map.code[whole_map.leaf_node], tile))
+    return restricted_tree(whole_map, at, to_the_top=True)[0], tile
