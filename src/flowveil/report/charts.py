@@ -106,7 +106,8 @@ def count_histogram(values: NDArray[np.int64]) -> Bars:
 
 
 def _range_text(low: float, high: float, *, whole: bool) -> str:
-    if whole and high <= 1000:
+    # From 10,000 on both ends are rounded: one less would not show.
+    if whole and high <= 10_000:
         return _short(low) if high - low == 1 else f"{_short(low)}–{_short(high - 1)}"
     return f"{_short(low)}–{_short(high)}"
 
@@ -272,17 +273,31 @@ def line_chart(lines: Sequence[Line], *, title: str, x_label: str, ticks: Sequen
         shapes.append(polyline(points, stroke=colour, stroke_width=2.2, **dash))
         shapes += [marker(number, x, y, colour) for x, y in points]
         ends.append((points[-1][1], points[-1][0], line.name, colour))
-    # Names that would lie on each other are moved apart.
-    below = -math.inf
-    for y, x, name, colour in sorted(ends):
-        below = max(y, below + 14)
-        shapes += [name_beside(name, below, colour), pointer(x, y, below, colour)]
+    ends.sort()
+    for (y, x, name, colour), at in zip(ends, apart([end[0] for end in ends]), strict=True):
+        shapes += [name_beside(name, at, colour), pointer(x, y, at, colour)]
     said = "; ".join(
         f"{line.name}: "
         + ", ".join(f"{_short(x)} gives {'no value' if y is None else _short(y)}" for x, y in line.points)
         for line in lines
     )
     return svg(shapes, title=title, description=said)
+
+
+def apart(heights: Sequence[float], *, gap: float = 14.0, lowest: float = FLOOR - 4.0) -> list[float]:
+    """Where names go that would lie on each other: apart, and above the axis as far as there is room.
+
+    Args:
+        heights: where they belong, from above.
+        gap: from one to the next.
+        lowest: what none may lie below.
+    """
+    moved: list[float] = []
+    for y in heights:
+        moved.append(max(y, moved[-1] + gap) if moved else y)
+    for i in range(len(moved) - 1, -1, -1):
+        moved[i] = min(moved[i], moved[i + 1] - gap if i + 1 < len(moved) else max(lowest, heights[-1]))
+    return moved
 
 
 def polyline(points: Sequence[tuple[float, float]], **look: str | float) -> Shape:
@@ -376,21 +391,18 @@ def curve_chart(
 
     shapes = height_of.marks()
     for x in _axis_ticks(0.0, most, log=False):
-        shapes.append(shape("text", f"{x:.4g}", x=across(x), y=FLOOR + 16, text_anchor="middle"))
+        shapes.append(shape("text", f"{100 * x:.4g}%", x=across(x), y=FLOOR + 16, text_anchor="middle"))
     shapes.append(axis_name(x_label, stop=NAMES))
-    at = across(limit)
-    shapes.append(shape("line", class_="mark", x1=at, y1=TOP - 14, x2=at, y2=FLOOR))
-    shapes.append(shape("text", limit_text, class_="mark", x=at + 6, y=TOP - 6))
+    here = across(limit)
+    shapes.append(shape("line", class_="mark", x1=here, y1=TOP - 14, x2=here, y2=FLOOR))
+    shapes.append(shape("text", limit_text, class_="mark", x=here + 6, y=TOP - 6))
     shapes.append(polyline([(across(x), height_of(y)) for x, y in curve], class_="front"))
-    # Names that would lie on each other are moved apart.
-    below = -math.inf
     placed = sorted((height_of(mark.y), across(mark.x), n, mark.name) for n, mark in enumerate(marks))
-    for y, x, n, name in placed:
+    for (y, x, n, name), at in zip(placed, apart([found[0] for found in placed]), strict=True):
         given = marks[n].place
         number = n + 1 if given is None else given
         colour = colour_of(number)
-        below = max(y, below + 14)
-        shapes += [marker(number, x, y, colour), pointer(x, y, below, colour), name_beside(name, below, colour)]
+        shapes += [marker(number, x, y, colour), pointer(x, y, at, colour), name_beside(name, at, colour)]
     said = [f"{mark.name}: {_short(mark.y)} at {mark.x:.3g}" for mark in marks]
     ends = f"from {_short(curve[0][1])} at {curve[0][0]:.3g} to {_short(curve[-1][1])} at {curve[-1][0]:.3g}"
     return svg(shapes, title=title, description="; ".join([ends, *said]))

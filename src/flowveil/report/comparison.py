@@ -13,15 +13,20 @@ from flowveil.report.document import Figure, Part, fill, number, page
 from flowveil.report.frontier import Points, frontier_part
 from flowveil.report.joint import Outcome, joint_part, share_in_words
 from flowveil.report.layers import look
-from flowveil.report.maps import ENDS, Geometries, geometries, place_layers, volume_of, zones_of
+from flowveil.report.maps import ENDS, Geometries, around, geometries, place_layers, placed, volume_of, zones_of
 
 if TYPE_CHECKING:
     from flowveil.experiments.comparison import Comparison, Run
+    from flowveil.experiments.tables import Sheet
 
 #: Zones drawn for one end of one run, and maps on the page.
 _MAX_ZONES = 4_000
 _MAX_MAPS = 60
 
+_PUBLISHED = (
+    "Measures are those that a release would publish, but for the error, which has all its digits for every method; "
+    "what a release would withhold is withheld here. "
+)
 _CHARTS = (
     ("mean_generalization_error", "Mean generalisation error", "Tiles of both zones of a trip; less is finer.", True),
     ("mean_time_width_h", "Mean width of time (h)", "Of the interval of a cell, where time is folded.", True),
@@ -32,25 +37,26 @@ _CHARTS = (
 )
 
 
-def render_comparison(
-    comparison: Comparison, *, heads: Sequence[str], rows: Sequence[Sequence[str]], internal: str
-) -> str:
-    """One page: trade-offs, maps side by side on one colour scale, the table.
+def render_comparison(comparison: Comparison, *, sheets: Sequence[Sheet], internal: str) -> str:
+    """One page: trade-offs, maps side by side on one colour scale, the tables.
 
     Args:
         comparison: the runs.
-        heads: names of the table's columns.
-        rows: its entries, a row for each run.
+        sheets: two tables: all runs that have a k, and what all runs leave for a reader.
         internal: why the page is not for publication.
     """
     runs = comparison.runs
-    done = sum(run.status == "done" for run in runs)
+    done = sum(run.status == "done" for run in (*runs, *comparison.noisy))
     methods, steps = _distinct(run.name for run in runs), _distinct(run.k for run in runs)
     parts = [
         joint_part(_outcomes(runs, methods), max_suppressed=comparison.max_suppressed),
         _charts_part(runs, methods, comparison.max_suppressed),
-        _table_part(runs, heads, rows),
+        _table_part("table", "All runs", sheets[0], runs),
     ]
+    if not runs:
+        parts = []
+    if sheets[1].rows:
+        parts.append(_table_part("useful", "Flows between areas, true against published", sheets[1]))
     if comparison.frontiers:
         parts.append(frontier_part(_frontiers(comparison, methods), max_suppressed=comparison.max_suppressed))
     maps = _maps_part(runs)
@@ -59,13 +65,13 @@ def render_comparison(
     return page(
         title="Comparison of methods",
         heading="Comparison of methods",
-        lead=f"{len(methods)} methods, k = {', '.join(map(str, steps))}; {done} of {len(runs)} runs gave a release. "
+        lead=(f"{len(methods)} methods, k = {', '.join(map(str, steps))}; " if runs else "")
+        + f"{done} of {len(runs) + len(comparison.noisy)} runs gave a release. "
         f"Up to {comparison.max_suppressed:.0%} may be suppressed; a run was stopped after "
         f"{number(comparison.time_limit)} seconds.",
         parts=parts,
-        footer="Measures are those that a release would publish, but for the error, which has all its digits for "
-        "every method; what a release would withhold is withheld here. "
-        "Frontiers are computed from all flows, and rounded.",
+        footer=("Measures are exact, also where a release would withhold them. " if comparison.exact else _PUBLISHED)
+        + "Frontiers are computed from all flows, and rounded.",
         internal=internal,
     )
 
@@ -74,13 +80,16 @@ def _distinct(values: Iterable[Any]) -> list[Any]:
     return list(dict.fromkeys(values))
 
 
-def _table_part(runs: Sequence[Run], heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Part:
-    lines = [
-        {"entries": [_hyphenated(e) for e in entries], "status": run.status, "reason": run.reason}
-        for run, entries in zip(runs, rows, strict=True)
+def _table_part(name: str, title: str, sheet: Sheet, runs: Sequence[Run] = ()) -> Part:
+    """A table; a row of a run that failed says why."""
+    lines: list[dict[str, Any]] = [
+        {"entries": [_hyphenated(entry) for entry in row], "status": "done", "reason": None} for row in sheet.rows
     ]
-    content = fill("runs.html", heads=[_hyphenated(head) for head in heads], rows=lines)
-    return Part("table", "All runs", content)
+    for line, run in zip(lines, runs, strict=False):
+        line |= {"status": run.status, "reason": run.reason}
+    heads = [_hyphenated(head) for head in sheet.head]
+    right = [column for column in range(len(heads)) if sheet.is_right(column)]
+    return Part(name, title, fill("runs.html", heads=heads, rows=lines, right=right, label=title))
 
 
 def _hyphenated(entry: str) -> str:
@@ -107,7 +116,7 @@ def _charts_part(runs: Sequence[Run], methods: Sequence[str], max_suppressed: fl
     drawn = []
     for protection in _distinct(run.protection for run in runs):
         here = [run for run in runs if run.protection == protection]
-        ticks = sorted({float(run.k) for run in here})
+        ticks = sorted({float(run.k) for run in here if run.k is not None})
         figures = []
         for key, title, note, log in _CHARTS:
             if key == "mean_time_width_h" and not any(run.measures.get(key) for run in here):
@@ -130,7 +139,8 @@ def _line(method: str, runs: Sequence[Run], key: str, place: int, max_suppressed
     most = max((float(run.measures.get("suppressed_share") or 0) for run in runs), default=0.0)
     over = most > max_suppressed + 1e-3
     name = f"{method} (−{share_in_words(most)})" if over else method
-    return Line(name, tuple((float(run.k), _value(run, key)) for run in runs), place, faded=over)
+    points = tuple((float(run.k), _value(run, key)) for run in runs if run.k is not None)
+    return Line(name, points, place, faded=over)
 
 
 def _value(run: Run, key: str) -> float | None:
@@ -154,10 +164,10 @@ def _frontiers(comparison: Comparison, methods: Sequence[str]) -> Iterator[tuple
 
 def _maps_part(runs: Sequence[Run]) -> Part | None:
     """Origins and destinations of every run, coloured by volume per km² on one scale for all."""
-    shown = [run for run in runs if run.zones is not None and run.zones["lat"].null_count == 0]
+    shown = [run for run in runs if run.zones is not None and run.zones["lat"].null_count < len(run.zones)]
     # The largest k is the hardest and shows the most where not all fit.
     while len(shown) * 2 > _MAX_MAPS:
-        smallest = min(run.k for run in shown)
+        smallest = min((run.k for run in shown if run.k is not None), default=None)
         fewer = [run for run in shown if run.k != smallest]
         if not fewer:
             shown = shown[: _MAX_MAPS // 2]
@@ -178,6 +188,7 @@ def _maps_part(runs: Sequence[Run]) -> Part | None:
         "bases": [basis],
         "homogeneous": True,
         "frame": frame.to_dict(),
+        "context": around([placed(run.zones) for run in shown if run.zones is not None], frame),
         "shapes": shapes,
         "layers": layers,
         "flows": {"origin": [], "destination": [], basis: []},
@@ -201,7 +212,7 @@ def _maps_part(runs: Sequence[Run]) -> Part | None:
 def _layer(run: Run, end: str, basis: str) -> tuple[dict[str, Any], Geometries]:
     assert run.flows is not None
     assert run.zones is not None
-    zones = zones_of(run.zones, end)
+    zones = placed(zones_of(run.zones, end))
     volume = volume_of(run.flows, zones, end, basis)
     area = zones["area_km2"].to_numpy(zero_copy_only=False).astype(np.float64)
     order = np.lexsort((np.arange(len(zones)), -volume))[:_MAX_ZONES]

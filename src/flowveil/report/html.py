@@ -6,7 +6,7 @@ One page that opens offline by double click, for people who decide: maps, what i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +15,13 @@ import pyarrow as pa
 from flowveil.errors import ParameterError
 from flowveil.guarantee import ALL_UNITS, UNITS
 from flowveil.measures import MEASURES
+from flowveil.measures.areas import KILOMETRES
+from flowveil.measures.closeness import SPREAD
 from flowveil.report.about import described, title
 from flowveil.report.document import Part, fill, host, number, page, sensible
-from flowveil.report.maps import ENDS, MAX_FLOWS, MAX_ZONES, map_of_release, map_of_views
+from flowveil.report.maps import ENDS, MAX_FLOWS, MAX_ZONES, Frame, map_of_release, map_of_views
 from flowveil.report.noise import figures_of_noise, is_noisy, promise_of_noise, rows_of_noise
+from flowveil.report.orientation import own_context
 from flowveil.report.places import distance_in_words, share_known_within, typical_radius_m
 from flowveil.report.sizes import BASES, distribution_part
 from flowveil.report.slices import overview, short_number, slices_part
@@ -29,6 +32,7 @@ from flowveil.times import TIME_COLUMNS
 
 if TYPE_CHECKING:
     from flowveil.release.release import Release
+    from flowveil.report.own_lines import Outline
 
 #: Tile server of the optional background map. It answers pages that were opened from a file; OpenStreetMap's own
 #: wants to know the page that asks, and a file has no address.
@@ -60,16 +64,18 @@ def render(
     flows: pa.Table | None = None,
     zones: pa.Table | None = None,
     *,
+    outlines: Sequence[Outline] = (),
     compact: bool = False,
     side_by_side: Release | None = None,
 ) -> str:
-    """The page of a report; without another release it follows from report.json and the two tables alone.
+    """The page of a report; without another release it follows from report.json, the two tables and the outlines.
 
     Args:
         report: the data of report.json, see `flowveil.report.summary.summarize`. Where it names a tile server
             (``basemap``), the reader is asked before anything is requested.
         flows: the published matrix; without the tables the page has no maps.
         zones: the published zones.
+        outlines: those of context.geojson; see `flowveil.report.own_lines`.
         compact: maps and measures alone, for a notebook.
         side_by_side: another release to show too; see `flowveil.report.side_by_side`. Never in a release folder.
 
@@ -86,7 +92,7 @@ def render(
             shown = overview(flows, TIME_COLUMNS, None)
         most = _COMPACT_FLOWS if compact else None
         beside = side_by_side is not None
-        parts.insert(0, maps_part(report, flows, zones, basemap, max_flows=most, common=not beside))
+        parts.insert(0, maps_part(report, flows, zones, basemap, outlines, max_flows=most, common=not beside))
         parts.insert(2, distribution_part(report, flows, zones))
         if shown is not None and not is_noisy(report):
             parts.insert(1, utility_part(report, shown, zones))
@@ -98,8 +104,8 @@ def render(
             parts[0] = replace(parts[0], map_data=data)
     if report.get("slices"):
         parts.insert(1, slices_part(report))
-    if report["kind"] == "folded" and flows is not None:
-        parts.insert(1, times_part(report, flows))
+    if report["kind"] == "folded" and flows is not None and zones is not None:
+        parts.insert(1, times_part(report, flows, zones))
     if compact:
         parts = [part for part in parts if part.name in ("maps", "measures")]
     return page(
@@ -156,7 +162,8 @@ def top(report: Mapping[str, Any], flows: pa.Table | None = None, zones: pa.Tabl
         "lead": f"{promise(report)}, {kind}, written by flowveil {report['version']}.",
         "notices": _notices(report),
         "sides": [("Protected", "good", protected), ("Not protected", "warn", not_protected)],
-        "to_read": rest,
+        # Not twice: a notice stands above.
+        "to_read": [said for said in rest if said[0] != "Noisy"],
         "figures": _figures(report, flows, zones),
     }
 
@@ -181,7 +188,8 @@ def promise(report: Mapping[str, Any]) -> str:
     if given:
         said.append(f"a population of {number(guarantee['population'])}")
     if "locations" in guarantee:
-        said.append(f"l = {guarantee['locations']}")
+        by = " by listed places" if report["parameters"].get("l_places") else ""
+        said.append(f"l = {guarantee['locations']}{by}")
     return "; ".join(said)
 
 
@@ -192,6 +200,12 @@ def _notices(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(head, rest) for head, _, rest in said]
 
 
+def _what_a_cell_is(report: Mapping[str, Any]) -> str:
+    if report.get("kind") == "folded":
+        return "pairs of zones, each in an interval of time"
+    return "pairs of zones, of all slices" if report.get("slices") else "pairs of an origin and a destination zone"
+
+
 def _figures(report: Mapping[str, Any], flows: pa.Table | None, zones: pa.Table | None) -> list[tuple[str, str, str]]:
     """The numbers that matter most: name, value, what it means."""
     if is_noisy(report):
@@ -200,7 +214,7 @@ def _figures(report: Mapping[str, Any], flows: pa.Table | None, zones: pa.Table 
     m = report["measures"][basis]
     distance, people = m.get("generalization_distance_m"), m.get("k_people")
     entries = [
-        ("Published cells", number(m.get("n_cells")), "pairs of an origin and a destination zone"),
+        ("Published cells", number(m.get("n_cells")), _what_a_cell_is(report)),
         ("Origin zones", number(m.get("n_origin_zones")), "areas where trips start"),
         ("Destination zones", number(m.get("n_destination_zones")), "areas where trips end"),
         (
@@ -228,6 +242,7 @@ def maps_part(
     flows: pa.Table,
     zones: pa.Table,
     basemap: str | None,
+    outlines: Sequence[Outline] = (),
     *,
     max_flows: int | None = None,
     common: bool = True,
@@ -237,6 +252,7 @@ def maps_part(
     Args:
         report, flows, zones: what is published.
         basemap: address of a tile server, if any.
+        outlines: what the publisher brought for orientation.
         max_flows: most flows to hold.
         common: whether zones that overlap are shown on common areas first; other parts of a page may need the zones.
     """
@@ -244,6 +260,10 @@ def maps_part(
     view = _drawn(report, views, zones, max_flows)
     if is_noisy(report):
         view["missing"] = "none, or too few after the noise"
+    # Across the 180th meridian nothing lies around the zones.
+    if outlines and view["context"] is not None:
+        placed = view["frame"]
+        view["context"] |= own_context(outlines, Frame(placed["west"], placed["north"], placed["perUnit"]))
     if basemap:
         view["background"] = {"url": basemap, "maxZoom": 19}
     most = min(500, max(len(held["flows"]["origin"]) for held in (view, *view.get("views", {}).get("list", ()))))
@@ -267,7 +287,7 @@ def _drawn(report: Mapping[str, Any], views: Views, zones: pa.Table, max_flows: 
     resolution, boxes = given if isinstance(given, int) else None, report.get("boxes") is not None
     own = views.own
     if not views.further:
-        most = {} if max_flows is None else {"max_flows": max_flows}
+        most: dict[str, Any] = {} if max_flows is None else {"max_flows": max_flows}
         view = map_of_release(
             own.flows, own.zones, resolution=resolution, homogeneous=own.homogeneous, boxes=boxes, **most
         )
@@ -291,8 +311,12 @@ def _introduction(report: Mapping[str, Any], view: Mapping[str, Any]) -> Iterato
         yield "Each slice is a matrix of its own; the maps show one at a time."
         if len(slices["keys"]) < slices["count"]:
             yield f"The page holds {number(len(slices['keys']))} of {number(slices['count'])} slices."
-    yield "Each shape is a published zone: the larger it is, the coarser the place is known."
-    yield "Click a zone to see where its trips go or come from."
+    if view.get("views", {}).get("kind") == "nested":
+        yield "The maps begin with common areas; choose the zones as published to see those. The larger a published"
+        yield "zone is, the coarser the place is known. Click an area or a zone to see where its trips go or come from."
+    else:
+        yield "Each shape is a published zone: the larger it is, the coarser the place is known."
+        yield "Click a zone to see where its trips go or come from."
     if report["homogeneous"]:
         yield (
             "Their outlines overlap where those of the map do."
@@ -300,8 +324,8 @@ def _introduction(report: Mapping[str, Any], view: Mapping[str, Any]) -> Iterato
             else ("Zones of a slice do not overlap." if slices else "Zones do not overlap.")
         )
     else:
-        yield "Zones may overlap: small ones are drawn on top of large ones, and another click at the same place"
-        yield "selects the next larger one."
+        yield "Published zones may overlap: small ones are drawn on top of large ones, and another click at the same"
+        yield "place selects the next larger one."
     if view["grid"]:
         yield f"The faint grid is every hexagon of H3 resolution {view['grid']['resolution']} that a"
         yield "box touches;" if view["boxes"] else "zone could hold;"
@@ -368,8 +392,19 @@ def measures_part(report: Mapping[str, Any]) -> Part:
         bases=[BASES.get(basis, basis) for basis in report["measures"]],
         rows=list(_measure_rows(report)),
         reason=(report.get("withheld") or {}).get("reason"),
+        spread=[name.replace("_", " ") for name in SPREAD],
+        closeness=list(_closeness_rows(report.get("closeness") or {})),
     )
     return Part("measures", "Measures", content)
+
+
+def _closeness_rows(closeness: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """The distribution of each distance over the zones of each end."""
+    partners = {"origin": "destinations of origin zones", "destination": "origins of destination zones"}
+    for role, distances in closeness.items():
+        for name, unit in (("total_variation", "total variation"), ("metres", "metres")):
+            if distances[name] is not None:
+                yield f"{partners[role].capitalize()}, {unit}", [number(distances[name][key]) for key in SPREAD]
 
 
 #: Radii, in metres, that planners ask for.
@@ -380,11 +415,11 @@ def utility_part(report: Mapping[str, Any], flows: pa.Table, zones: pa.Table) ->
     """What the numbers are good for, in a planner's words, from the published tables and the report."""
     shares = [(radius, share_known_within(flows, zones, radius)) for radius in _RADII]
     known = [
-        (f"Both ends known within {distance_in_words(radius)}", f"{share:.0%}")
+        (f"Both ends known within {distance_in_words(radius).replace('.0 ', ' ')}", f"{share:.0%}")
         for radius, share in shares
         if share is not None
     ]
-    said = [f"{left_out(report).capitalize()}."]
+    said = [f"{left_out(report).capitalize()}.", *_between_areas(report)]
     loss = report["measures"]["trips"].get("reconstruction_loss")
     if loss is not None:
         # Trips that are too many in one pair are missing in another: half of the sum of differences is misplaced.
@@ -394,6 +429,24 @@ def utility_part(report: Mapping[str, Any], flows: pa.Table, zones: pa.Table) ->
         )
     said.append("Between published zones the numbers are exact counts of the trips that are published.")
     return Part("utility", "What it is good for", fill("utility.html", known=known, said=said))
+
+
+def _between_areas(report: Mapping[str, Any]) -> Iterator[str]:
+    """What goes wrong between larger areas, the finest first."""
+    in_cells = report["parameters"].get("resolution") is not None
+    for number_of, entry in enumerate(report.get("between_areas") or (), start=1):
+        level = entry["level"]
+        areas = f"zones {'one level' if number_of == 1 else f'{number_of} levels'} above those of the input"
+        if in_cells:
+            across = f"about {KILOMETRES[level]} km across, " if level in KILOMETRES else ""
+            areas = f"areas {across}of H3 resolution {level}"
+        if entry["error"] is None:
+            yield f"Added up between {areas}: how much goes wrong is withheld, because it would disclose single cells."
+        else:
+            yield (
+                f"Added up between {areas}, about {entry['error']:.0%} of all trips are missing or counted between "
+                "other areas."
+            )
 
 
 def parameters_part(report: Mapping[str, Any]) -> Part:
@@ -434,7 +487,7 @@ def _value(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
-        return ", ".join(_value(v) for v in value)
+        return ", ".join(_value(v) for v in value) or "none"
     if isinstance(value, Mapping):
-        return ", ".join(f"{k} = {_value(v)}" for k, v in value.items())
+        return ", ".join(f"{k} = {_value(v)}" for k, v in value.items()) or "none"
     return str(value)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from flowveil.errors import OutputError
 from flowveil.output import check_file, real_place, write_files
+from flowveil.paths import read_json
 from flowveil.report.charts import Mark, bar_chart, size_histogram
 from flowveil.report.document import Figure, Part, fill, number, page
 from flowveil.report.frontier import frontier_part, rounded_points
@@ -34,7 +35,6 @@ from flowveil.report.maps import MAX_ZONES
 from flowveil.report.noise import is_noisy
 from flowveil.report.sizes import distribution_part
 from flowveil.report.summary import FORMAT, summarize
-from flowveil.verify.files import read_json
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -86,13 +86,23 @@ def check_place(path: str | PathLike[str], *, release: str | PathLike[str] | Non
     Raises:
         OutputError: it cannot be written, or it lies in a release.
     """
+    refuse_inside_release(path, release=release)
+    check_file(path)
+
+
+def refuse_inside_release(path: str | PathLike[str], *, release: str | PathLike[str] | None = None) -> None:
+    """Refuse a place inside a release, or inside the folder where one is about to be.
+
+    Raises:
+        OutputError: it lies there.
+    """
     target = real_place(path)
     around = {Path(os.path.realpath(release))} if release is not None else set()
     if around & {target, *target.parents} or any(_is_release(folder) for folder in target.parents):
         raise OutputError(
-            f"'{path}' lies inside a release, and raw counts are not for publication. Hint: name a file outside of it."
+            f"'{path}' lies inside a release, and what is internal is not for publication. Hint: name a place outside "
+            "of it."
         )
-    check_file(path)
 
 
 def _is_release(folder: Path) -> bool:
@@ -170,7 +180,8 @@ def _before_part(release: Any, data: dict[str, Any], *, noisy: bool) -> Part:
 def _tiles(data: dict[str, Any], tree: Hierarchy, volume: NDArray[Any], *, per_area: bool) -> dict[str, Any]:
     """The tiles that have any of the volume, with it or with how much of it there is per km²."""
     assert tree.geography is not None
-    used = np.flatnonzero(volume > 0)
+    # What lies outside the area is not drawn.
+    used = np.flatnonzero((volume > 0) & ~np.isnan(tree.geography.centers(tree.leaf_node)[0]))
     if len(used) > MAX_ZONES:
         used = used[np.sort(np.lexsort((used, -volume[used]))[:MAX_ZONES])]
     nodes = tree.leaf_node[used]
@@ -266,4 +277,4 @@ def _sum(values: NDArray[Any]) -> float | int:
 
 
 def _people(cells: Cells) -> int | None:
-    return None if cells.people is None else len(np.unique_values(cells.people.person))
+    return None if cells.people is None else cells.people.total()

@@ -6,7 +6,6 @@ run is dominated where another publishes as much and is as fine, and one of the 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -73,8 +72,11 @@ def verdict(outcomes: Sequence[Outcome], max_suppressed: float) -> list[str]:
     said = []
     if kept:
         finest = min(kept, key=lambda one: (one.error, -one.published, one.name))
+        # Runs that agree in every digit that is shown are equally good.
+        equal = [one for one in kept if _shown(one) == _shown(finest)]
+        names = " and ".join(sorted(one.name for one in equal)) + (" is" if len(equal) == 1 else " are")
         said.append(
-            f"Of the runs that drop at most {max_suppressed:.0%}, {finest.name} is the finest: an error of "
+            f"Of the runs that drop at most {max_suppressed:.0%}, {names} the finest: an error of "
             f"{_digits(finest.error)} tiles, with {finest.published:.1%} published."
         )
         coarsest = max(kept, key=lambda one: one.error)
@@ -87,6 +89,10 @@ def verdict(outcomes: Sequence[Outcome], max_suppressed: float) -> list[str]:
         dropped = share_in_words(1 - one.published)
         said.append(f"{one.name} drops {dropped} of the volume: its small zones are those that are left.")
     return said
+
+
+def _shown(one: Outcome) -> tuple[str, str]:
+    return _digits(one.error), f"{one.published:.1%}"
 
 
 def share_in_words(share: float) -> str:
@@ -115,17 +121,16 @@ def _chart(outcomes: Sequence[Outcome], title: str, max_suppressed: float) -> Ma
     if len(front) > 1:
         line = [(across(one.published), height_of(one.error)) for one in front]
         shapes.append(polyline(line, class_="front", stroke_dasharray="4 3"))
-    below = -math.inf
-    for y, x, one in sorted(
+    placed = sorted(
         ((height_of(one.error), across(one.published), one) for one in outcomes), key=lambda found: found[:2]
-    ):
+    )
+    for (y, x, one), at in zip(placed, charts.apart([found[0] for found in placed]), strict=True):
         colour, strength = colour_of(one.place), {} if one in front else {"opacity": str(_FADED)}
-        below = max(y, below + 14)
         hint = f"{one.name}: {one.published:.1%} published, error {_digits(one.error)} tiles"
         # A name stays readable: only the mark of a dominated run is faded.
-        for drawn in (charts.marker(one.place, x, y, colour), charts.pointer(x, y, below, colour)):
+        for drawn in (charts.marker(one.place, x, y, colour), charts.pointer(x, y, at, colour)):
             shapes.append(replace(drawn, attributes={**drawn.attributes, **strength}, hint=hint))
-        shapes.append(charts.name_beside(one.name + ("" if one in front else " (dominated)"), below, colour))
+        shapes.append(charts.name_beside(one.name + ("" if one in front else " (beaten)"), at, colour))
     said = "; ".join(
         f"{one.name}: {one.published:.1%} published, error {_digits(one.error)}"
         for one in sorted(outcomes, key=lambda o: o.name)

@@ -9,7 +9,7 @@ import numpy as np
 import shapely
 
 from flowveil.hierarchy import Floats
-from flowveil.report.maps import Frame, Geometries, encode_shapes
+from flowveil.report.maps import Frame, Geometries, encode_shapes, units_of
 
 
 def look(end: str, word: str, *, scale: str) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def look(end: str, word: str, *, scale: str) -> dict[str, Any]:
 def density_layer(layer: Mapping[str, Any], basis: str) -> dict[str, Any]:
     """The zones of a layer again, with their volume per km²."""
     return {
-        **{key: layer[key] for key in ("code", "level", "tiles", "area", "lat", "lon", "x", "y", "shape")},
+        **{key: layer[key] for key in ("code", "level", "tiles", "area", "x", "y", "shape")},
         "values": [v / a if a else 0 for v, a in zip(layer[basis], layer["area"], strict=True)],
     }
 
@@ -44,16 +44,14 @@ def further_layer(
     shape = np.full(len(outlines), -1, dtype=np.int64)
     shape[has_shape] = len(data["shapes"]) + np.arange(int(has_shape.sum()))
     data["shapes"] = data["shapes"] + encode_shapes(outlines[has_shape], frame)
-    units = np.rint(frame.units(np.column_stack((lon, lat)))).astype(np.int64)
+    x, y = units_of(np.column_stack((lon, lat)), frame)
     return {
         "code": code,
         "level": level,
         "tiles": tiles,
         "area": [float(f"{a:.4g}") for a in area.tolist()],
-        "lat": np.round(lat, 5).tolist(),
-        "lon": np.round(lon, 5).tolist(),
-        "x": units[:, 0].tolist(),
-        "y": units[:, 1].tolist(),
+        "x": x,
+        "y": y,
         "shape": shape.tolist(),
         "values": [float(f"{v:.6g}") for v in values.tolist()],
     }

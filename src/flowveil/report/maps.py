@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import shapely
 from numpy.typing import NDArray
 
-from flowveil.hierarchy import VIRTUAL_ROOT, Floats
+from flowveil.hierarchy import OUTSIDE, VIRTUAL_ROOT, Floats
 from flowveil.report.orientation import context_of, nearest_places
 from flowveil.zoning.h3 import MAX_RESOLUTION
 
@@ -62,7 +62,9 @@ class Frame:
     def around(cls, bounds: Floats) -> Frame:
         """The frame around boxes given as rows of west, south, east, north in degrees."""
         west, east = bounds[:, 0], bounds[:, 2]
-        shifted = bool(np.ptp(np.concatenate((_eastward(west), _eastward(east)))) < np.ptp(np.append(west, east)))
+        # By more than rounding: west of Greenwich both are as wide, but for their last digit.
+        saved = np.ptp(np.append(west, east)) - np.ptp(np.append(_eastward(west), _eastward(east)))
+        shifted = bool(saved > 1e-6)
         corners = np.concatenate((bounds[:, :2], bounds[:, 2:]))
         world = _mercator(corners, shifted=shifted)
         low, high = world.min(axis=0), world.max(axis=0)
@@ -119,6 +121,7 @@ def map_of_release(
     boxes: bool = False,
     max_flows: int = MAX_FLOWS,
     max_zones: int = MAX_ZONES,
+    frame: Frame | None = None,
 ) -> dict[str, Any]:
     """What the page needs to draw a release.
 
@@ -130,6 +133,7 @@ def map_of_release(
         boxes: whether the zones are boxes instead of nodes of a tree.
         max_flows: most flows to hold; the largest are kept.
         max_zones: most zones of one end to hold; those with the most volume are kept.
+        frame: that of other maps, where this one shall lie in it; zones may reach beyond it.
 
     Returns:
         Plain data: ``bases``, ``frame`` (None where no zone has a place), ``shapes``, ``layers`` by end, ``flows``,
@@ -137,11 +141,12 @@ def map_of_release(
     """
     own = _hold(flows, zones, max_flows, max_zones)
     layers = {end: _columns_of(own.tables[end], own.totals[end]) for end in ENDS}
-    frame, shapes = place_layers(layers, [geometries(own.tables[end]) for end in ENDS])
+    frame, shapes = place_layers(layers, [geometries(own.tables[end]) for end in ENDS], frame=frame)
     return {
         "bases": own.bases,
         "homogeneous": homogeneous,
-        "context": _around(list(own.tables.values()), frame),
+        "context": around(list(own.tables.values()), frame),
+        "words": _pack_places(layers),
         "boxes": boxes,
         "frame": None if frame is None else frame.to_dict(),
         "shapes": shapes,
@@ -189,7 +194,8 @@ def map_of_views(
         "bases": first.bases,
         "homogeneous": own.homogeneous,
         "estimated": own.level is not None,
-        "context": _around([*first.tables.values(), areas], frame),
+        "context": around([*first.tables.values(), areas], frame),
+        "words": _pack_places(layers),
         "boxes": boxes,
         "frame": None if frame is None else frame.to_dict(),
         "shapes": shapes,
@@ -250,7 +256,7 @@ def _floats(table: pa.Table, name: str) -> Floats:
     return np.asarray(table[name].to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
-def _around(tables: Sequence[pa.Table], frame: Frame | None) -> dict[str, Any] | None:
+def around(tables: Sequence[pa.Table], frame: Frame | None) -> dict[str, Any] | None:
     """What lies around the zones of these tables, for orientation."""
     if frame is None:
         return None
@@ -266,16 +272,21 @@ def zones_of(zones: pa.Table, end: str) -> pa.Table:
     return zones.filter(pc.is_in(zones["role"], value_set=pa.array([end, "both"])))
 
 
+def placed(zones: pa.Table) -> pa.Table:
+    """The zones that have a place on the map: what lies outside the area has none."""
+    return zones.filter(zones["lat"].is_valid())
+
+
 def zone_of_flow(flows: pa.Table, zones: pa.Table, end: str) -> NDArray[np.int64]:
-    """The number of the zone that each flow has at an end."""
-    at: NDArray[np.int64] = pc.index_in(flows[f"{end}_zone"], value_set=zones["zone"].combine_chunks()).to_numpy()
-    return at
+    """The number of the zone that each flow has at an end; -1 where it is not among these."""
+    at = pc.index_in(flows[f"{end}_zone"], value_set=zones["zone"].combine_chunks())
+    return np.asarray(at.fill_null(-1).to_numpy(), dtype=np.int64)
 
 
 def volume_of(flows: pa.Table, zones: pa.Table, end: str, basis: str) -> Floats:
     """What starts, or ends, in each zone."""
-    weights = flows[basis].to_numpy().astype(np.float64)
-    return np.bincount(zone_of_flow(flows, zones, end), weights=weights, minlength=len(zones)).astype(np.float64)
+    at, weights = zone_of_flow(flows, zones, end), flows[basis].to_numpy().astype(np.float64)
+    return np.bincount(at[at >= 0], weights=weights[at >= 0], minlength=len(zones)).astype(np.float64)
 
 
 def _drawing_order(table: pa.Table, volume: NDArray[Any], most: int) -> NDArray[np.int64]:
@@ -295,7 +306,7 @@ def _columns_of(table: pa.Table, totals: Mapping[str, NDArray[Any]]) -> dict[str
     return {
         "code": table["zone"].to_pylist(),
         **({"name": table["name"].to_pylist()} if "name" in table.column_names else {}),
-        "place": nearest_places(*(_floats(table, name) for name in ("lat", "lon", "area_km2"))),
+        "place": places_of(table),
         "level": table["level"].to_pylist(),
         "tiles": table["tiles"].to_pylist(),
         "area": [None if a is None else float(f"{a:.4g}") for a in table["area_km2"].to_pylist()],
@@ -305,11 +316,38 @@ def _columns_of(table: pa.Table, totals: Mapping[str, NDArray[Any]]) -> dict[str
     }
 
 
+def places_of(table: pa.Table) -> list[str | None]:
+    """What each zone is called by where it lies."""
+    called = nearest_places(*(_floats(table, name) for name in ("lat", "lon", "area_km2")))
+    placed_ones = zip(table["zone"].to_pylist(), table["lat"].is_valid().to_pylist(), called, strict=True)
+    return ["outside the study area" if zone == OUTSIDE and not known else said for zone, known, said in placed_ones]
+
+
+def _pack_places(layers: Mapping[str, dict[str, Any]]) -> list[str]:
+    """Put two columns of numbers in the place of names, which are long and much the same.
+
+    Returns:
+        What is said, each once, as "north-east of Oakland"; ``where`` says which of them a zone has, ``far`` the
+        kilometres in front of it. Either is None where there is none.
+    """
+    words: dict[str, int] = {}
+    for layer in layers.values():
+        layer["where"], layer["far"] = [], []
+        for place in layer.pop("place"):
+            distance, km, rest = (place or "").partition(" km ")
+            layer["where"].append(None if place is None else words.setdefault(rest if km else place, len(words)))
+            layer["far"].append(_plain(float(distance)) if km else None)
+    return list(words)
+
+
+def _plain(value: float) -> float | int:
+    return int(value) if value == int(value) else value
+
+
 def _numbers(values: NDArray[Any]) -> list[float | int]:
     """Whole numbers as such, others to two decimals."""
     rounded = np.round(values, 2)
-    whole = rounded == np.rint(rounded)
-    return [int(v) if w else v for v, w in zip(rounded.tolist(), whole.tolist(), strict=True)]
+    return [_plain(v) for v in rounded.tolist()]
 
 
 def _largest_flows(
@@ -330,18 +368,26 @@ def geometries(table: pa.Table) -> Geometries:
     return np.asarray(shapely.from_wkb(table["geometry"].to_numpy(zero_copy_only=False)), dtype=object)
 
 
-def place_layers(layers: dict[str, Any], outlines: list[Geometries]) -> tuple[Frame | None, list[list[list[int]]]]:
-    """Give every layer the units of its centres and the numbers of its shapes; shared outlines are held once."""
+def place_layers(
+    layers: dict[str, Any], outlines: list[Geometries], *, frame: Frame | None = None
+) -> tuple[Frame | None, list[list[list[int]]]]:
+    """Give every layer the units of its centres, in place of degrees, and the numbers of its shapes.
+
+    Outlines that layers share are held once. What has no place has no units.
+    """
     whole = np.concatenate(outlines)
     has_shape = ~(shapely.is_missing(whole) | shapely.is_empty(whole))
     bounds = shapely.bounds(whole[has_shape])
-    points = [np.column_stack((np.array(x["lon"], float), np.array(x["lat"], float))) for x in layers.values()]
+    degrees = [[np.array(layer.pop(name), float) for name in ("lon", "lat")] for layer in layers.values()]
+    points = [np.column_stack(lon_lat) for lon_lat in degrees]
     centers = np.concatenate(points)
     known = ~np.isnan(centers).any(axis=1)
     bounds = np.concatenate((bounds, np.hstack((centers[known], centers[known]))))
     if len(bounds) == 0:
+        for layer, center in zip(layers.values(), points, strict=True):
+            layer |= {"x": [None] * len(center), "y": [None] * len(center), "shape": [-1] * len(center)}
         return None, []
-    frame = Frame.around(bounds)
+    frame = frame or Frame.around(bounds)
     keys = shapely.to_wkb(whole[has_shape])
     first, number = np.unique(keys, return_index=True, return_inverse=True)[1:]
     shapes = encode_shapes(whole[has_shape][first], frame)
@@ -350,11 +396,18 @@ def place_layers(layers: dict[str, Any], outlines: list[Geometries]) -> tuple[Fr
     start = 0
     for layer, center in zip(layers.values(), points, strict=True):
         stop = start + len(center)
-        x_y = np.nan_to_num(np.rint(frame.units(np.nan_to_num(center))), nan=0).astype(np.int64)
-        layer["x"], layer["y"] = x_y[:, 0].tolist(), x_y[:, 1].tolist()
+        layer["x"], layer["y"] = units_of(center, frame)
         layer["shape"] = shape_of[start:stop].tolist()
         start = stop
     return frame, shapes
+
+
+def units_of(centers: Floats, frame: Frame) -> tuple[list[int | None], list[int | None]]:
+    """Points in degrees, longitude first, as whole units of a frame; None where a point is not known."""
+    known = ~np.isnan(centers).any(axis=1)
+    units = np.full(centers.shape, None, dtype=object)
+    units[known] = np.rint(frame.units(centers[known])).astype(np.int64)
+    return units[:, 0].tolist(), units[:, 1].tolist()
 
 
 def encode_shapes(outlines: Geometries, frame: Frame, *, most: int = MAX_POINTS) -> list[list[list[int]]]:

@@ -31,6 +31,15 @@ def figures_of_noise(report: Mapping[str, Any]) -> list[tuple[str, Any, str]]:
     ]
 
 
+def rounded(value: float, digits: int = 3) -> str:
+    """A number in few digits, written out: 2,150 and not 2.15e+03."""
+    return f"{float(f'{value:.{digits}g}'):,.12g}"
+
+
+def _part(step: Mapping[str, Any]) -> str:
+    return f"ε = {step['epsilon']:.3g}" if "epsilon" in step else f"ρ = {step['rho']:.3g}"
+
+
 def rows_of_noise(guarantee: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """The promise as names and values, for a table."""
     domain = guarantee["domain"]
@@ -44,6 +53,12 @@ def rows_of_noise(guarantee: Mapping[str, Any]) -> list[tuple[str, Any]]:
         ("Pairs", domain["pairs"]),
         ("Level of the zones", domain["level"]),
     ]
+    rows += [
+        (f"Step '{step['of']}'", f"{_part(step)}, standard deviation {rounded(step['deviation'])}")
+        for step in guarantee.get("steps", ())
+    ]
+    if "rho" in guarantee:
+        rows.append(("ρ of zero-concentrated privacy", guarantee["rho"]))
     if guarantee["threshold"] is not None:
         rows.append(("Smallest published count", guarantee["threshold"]))
     if "region" in domain:

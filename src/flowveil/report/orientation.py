@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -21,6 +22,7 @@ from flowveil.hierarchy import Floats
 
 if TYPE_CHECKING:
     from flowveil.report.maps import Frame
+    from flowveil.report.own_lines import Outline
 
 #: Towns that a map names, the largest first, and corners of lines that a page holds.
 MAX_TOWNS = 40
@@ -90,16 +92,33 @@ def context_of(bounds: Floats, frame: Frame) -> dict[str, Any] | None:
     tolerance = max(east - west, north - south) / 4000
     while shapely.get_num_coordinates(parts).sum() > MAX_CORNERS:
         parts, tolerance = shapely.simplify(parts, tolerance), tolerance * 2
-    lines = []
-    for part in parts:
-        units = np.rint(frame.units(shapely.get_coordinates(part))).astype(np.int64)
-        steps = np.diff(units, axis=0, prepend=np.zeros((1, 2), dtype=np.int64))
-        lines.append(steps.ravel().tolist())
+    lines = [_steps(shapely.get_coordinates(part), frame) for part in parts]
     seen = (here.lon > west) & (here.lon < east) & (here.lat > south) & (here.lat < north)
     at = np.flatnonzero(seen)[:MAX_TOWNS]
     units = np.rint(frame.units(np.column_stack((here.lon[at], here.lat[at])))).astype(np.int64)
     towns = [[here.names[i], x, y] for i, (x, y) in zip(at.tolist(), units.tolist(), strict=True)]
     return {"lines": lines, "towns": towns, "credit": here.credit}
+
+
+def own_context(own: Sequence[Outline], frame: Frame) -> dict[str, Any]:
+    """The publisher's outlines, whole (``own_lines``), and their names, those of the largest first (``own_names``)."""
+    names = []
+    for outline in own:
+        if outline.name is not None and outline.label is not None:
+            corners = np.vstack(outline.lines)
+            x, y = np.rint(frame.units(np.array([outline.label])))[0].astype(np.int64).tolist()
+            names.append((-float(np.ptp(corners, axis=0).max()), outline.name, x, y))
+    return {
+        "own_lines": [_steps(line, frame) for outline in own for line in outline.lines],
+        "own_names": [[name, x, y] for _, name, x, y in sorted(names)],
+    }
+
+
+def _steps(corners: Floats, frame: Frame) -> list[int]:
+    """A line as its first point and differences, in units of a frame."""
+    units = np.rint(frame.units(corners)).astype(np.int64)
+    steps: list[int] = np.diff(units, axis=0, prepend=np.zeros((1, 2), dtype=np.int64)).ravel().tolist()
+    return steps
 
 
 def nearest_places(lat: Floats, lon: Floats, area_km2: Floats) -> list[str | None]:
@@ -136,7 +155,7 @@ def _beside(lat: float, lon: float, area_km2: float, town: int) -> str | None:
         return f"around {here.names[town]}"
     east = (lon - here.lon[town] + 180) % 360 - 180
     angle = np.degrees(np.arctan2(east * np.cos(np.radians(lat)), lat - here.lat[town]))
-    far = f"{distance:.1f}" if distance < 10 else f"{distance:.0f}"
+    far = f"{distance:.1f}" if round(distance, 1) < 10 else f"{distance:.0f}"
     return f"{far} km {_DIRECTIONS[round(float(angle) / 45) % 8]} of {here.names[town]}"
 
 

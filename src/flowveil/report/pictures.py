@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from flowveil.errors import MissingExtraError, ParameterError, did_you_mean
 from flowveil.output import check_file, write_files
 from flowveil.report.document import fill
-from flowveil.report.maps import ENDS, geometries, volume_of, zones_of
+from flowveil.report.maps import ENDS, geometries, placed, volume_of, zones_of
+from flowveil.report.picture_names import name_zones
 
 SHOWS = ("origins", "destinations", "both", "flows")
 SUFFIXES = (".png", ".svg", ".pdf")
@@ -74,29 +75,32 @@ def draw(
         OutputError: the file cannot be written.
     """
     target = Path(path)
-    _check(flows, zones, target, show, basis)
+    check_picture(flows, zones, target, show, basis)
     check_file(path)
-    matplotlib, figure_of = _matplotlib()
+    matplotlib, figure_of = load_matplotlib()
+    zones, over = placed(zones), None if over is None else placed(over)
     ends = {"origins": ("origin",), "destinations": ("destination",), "both": ENDS, "flows": ("flows",)}[show]
     with matplotlib.rc_context({"svg.hashsalt": "flowveil", "svg.fonttype": "none", "font.size": 8}):
         extent = (Extent.of(flows, zones, basis) if bbox is None else Extent.given(bbox)).nearer(zoom)
-        figure = figure_of(figsize=_size(extent, len(ends), width), layout="constrained", dpi=dpi)
+        figure = figure_of(figsize=size_of(extent, len(ends), width), layout="constrained", dpi=dpi)
         places = figure.subplots(1, len(ends), squeeze=False)[0]
         if show == "flows":
             said = [_draw_flows(places[0], flows, zones, basis, lines, extent)]
         else:
-            said = _draw_zones(figure, places, flows, zones, basis, ends)
+            said = draw_zones(figure, places, flows, zones, basis, ends)
         for place, end in zip(places, ends, strict=True):
             listed = zones if end == "flows" else zones_of(zones, end)
-            if over is not None:
-                said.append(_draw_over(place, over if end == "flows" else zones_of(over, end)))
-            said += _frame(place, extent, extent.outside(listed))
+            notes = [] if over is None else [draw_over(place, over if end == "flows" else zones_of(over, end))]
+            said += framed(place, extent, extent.outside(listed), notes)
+            ends_of = ENDS if end == "flows" else (end,)
+            volume = np.sum([volume_of(flows, listed, e, basis) for e in ends_of], axis=0)
+            said += name_zones(place, listed, volume, extent, figure.get_figwidth() / len(ends))
         if title:
             figure.suptitle(title, parse_math=False)
         if caption:
             figure.supxlabel(caption, x=0.01, ha="left", fontsize=6.5, color="#566274", parse_math=False, wrap=True)
             said.append(caption)
-        content = _rendered(figure, target.suffix.lower(), title or _TITLES[show], " ".join(said))
+        content = rendered(figure, target.suffix.lower(), title or _TITLES[show], " ".join(said))
     write_files({path: lambda file: file.write_bytes(content)})
     return target
 
@@ -125,7 +129,7 @@ _TITLES = {
 }
 
 
-def _rendered(figure: Any, suffix: str, title: str, said: str) -> bytes:
+def rendered(figure: Any, suffix: str, title: str, said: str) -> bytes:
     """The file; an SVG says what it shows to those who do not see it."""
     from markupsafe import Markup
 
@@ -143,7 +147,8 @@ def _rendered(figure: Any, suffix: str, title: str, said: str) -> bytes:
     return fill("picture.svg", **drawn, title=title, said=said).encode()
 
 
-def _check(flows: pa.Table, zones: pa.Table, target: Path, show: str, basis: str) -> None:
+def check_picture(flows: pa.Table, zones: pa.Table, target: Path, show: str, basis: str) -> None:
+    """Raise ParameterError for what cannot be drawn."""
     if show not in SHOWS:
         raise ParameterError(f"Cannot show '{show}'; allowed: {', '.join(SHOWS)}." + did_you_mean(show, SHOWS))
     if target.suffix.lower() not in SUFFIXES:
@@ -152,11 +157,16 @@ def _check(flows: pa.Table, zones: pa.Table, target: Path, show: str, basis: str
         raise ParameterError(
             f"The release has no '{basis}' to draw; allowed: trips, or weight where there are weights."
         )
-    if zones["lat"].null_count or zones["geometry"].null_count:
+    if zones["lat"].null_count == len(zones) or zones["geometry"].null_count == len(zones):
         raise ParameterError("The zones of this release have no place on a map, so there is nothing to draw.")
 
 
-def _matplotlib() -> tuple[Any, Any]:
+def load_matplotlib() -> tuple[Any, Any]:
+    """The library and its class of figures.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
     try:
         import matplotlib
         from matplotlib.figure import Figure
@@ -244,7 +254,8 @@ def _reached(edge: NDArray[np.float64], volume: NDArray[np.float64]) -> float:
     return float(edge[order][int(np.argmax(reached))])
 
 
-def _size(extent: Extent, n: int, width: float | None) -> tuple[float, float]:
+def size_of(extent: Extent, n: int, width: float | None) -> tuple[float, float]:
+    """Width and height, in inches, of so many maps side by side."""
     across = width if width is not None else 5.0 * n
     ratio = (extent.north - extent.south) / max((extent.east - extent.west) * extent.narrowing, 1e-9)
     return across, float(np.clip(across / n * ratio, across / n * 0.4, across / n * 1.6)) + 0.5
@@ -260,29 +271,34 @@ def class_limits(values: NDArray[np.float64], *, most: int = 6) -> list[float]:
     return [low, *dict.fromkeys(inside), max(high, low * (1 + 1e-9), low + 1e-9)]
 
 
-def _draw_zones(figure: Any, places: Any, flows: pa.Table, zones: pa.Table, basis: str, ends: Any) -> list[str]:
+def draw_zones(figure: Any, places: Any, flows: pa.Table, zones: pa.Table, basis: str, ends: Any) -> list[str]:
+    """Zones coloured by volume per km², a map for each end, on one scale; what they show in words.
+
+    By volume alone a zone would be dark because it is large.
+    """
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import BoundaryNorm, ListedColormap
 
     tables = {end: zones_of(zones, end) for end in ends}
-    volumes = {end: volume_of(flows, tables[end], end, basis) for end in ends}
+    areas = {end: tables[end]["area_km2"].to_numpy(zero_copy_only=False).astype(np.float64) for end in ends}
+    volumes = {end: volume_of(flows, tables[end], end, basis) / areas[end] for end in ends}
     limits = class_limits(np.concatenate(list(volumes.values())))
     for place, end in zip(places, ends, strict=True):
         steps = np.rint(np.linspace(0, 5, len(limits) - 1)).astype(int) if len(limits) > 2 else np.array([4])
         colours = ListedColormap([_COLOURS[end][i] for i in steps])
         norm = BoundaryNorm(limits, colours.N)
-        area = tables[end]["area_km2"].to_numpy(zero_copy_only=False)
         # Large zones first, so that smaller ones lie on top of them.
-        order = np.lexsort((np.arange(len(area)), -area))
+        order = np.lexsort((np.arange(len(areas[end])), -areas[end]))
         shapes = geometries(tables[end])[order]
         edge = 0.35 if len(shapes) < 3000 else 0.1
         place.add_collection(_patches(shapes, colours(norm(volumes[end][order])), _OUTLINE, edge))
-        place.set_title(f"{end}s", loc="left")
+        place.set_title(f"{end.capitalize()}s", loc="left")
         bar = figure.colorbar(ScalarMappable(norm=norm, cmap=colours), ax=place, shrink=0.75, pad=0.01)
-        bar.set_label(basis)
-        bar.ax.set_yticks(limits, [_number(limit) for limit in limits])
+        bar.set_label(f"{basis} per km²")
+        # The ends are those of the data, and no round numbers.
+        bar.ax.set_yticks(limits, ["", *(_number(limit) for limit in limits[1:-1]), ""])
     return [
-        f"{len(tables[end]):,} {end} zones, coloured by {basis}: {_number(volumes[end].min())} to "
+        f"{len(tables[end]):,} {end} zones, coloured by {basis} per km²: {_number(volumes[end].min())} to "
         f"{_number(volumes[end].max())}; large zones lie below small ones."
         for end in ends
     ]
@@ -309,6 +325,11 @@ def _draw_flows(place: Any, flows: pa.Table, zones: pa.Table, basis: str, lines:
     from matplotlib.colors import LinearSegmentedColormap
 
     place.add_collection(_patches(geometries(zones), "none", "#c4ccd6", 0.25))
+    # What lies outside the area has no place, and no line.
+    known = zones["zone"].combine_chunks()
+    everywhere = len(flows)
+    for end in ENDS:
+        flows = flows.filter(pc.is_in(flows[f"{end}_zone"], value_set=known))
     ends = []
     for end in ENDS:
         table = zones_of(zones, end)
@@ -330,20 +351,20 @@ def _draw_flows(place: Any, flows: pa.Table, zones: pa.Table, basis: str, lines:
     ink = np.repeat(0.25 + 0.65 * np.sqrt(share), _CURVE - 1)[:, None]
     widths = np.repeat(_line_width(share), _CURVE - 1)
     place.add_collection(LineCollection(list(pieces), colors=1 - ink * (1 - rgb), linewidths=widths, capstyle="round"))
-    place.set_title(f"the {len(chosen):,} largest flows, from blue to orange", loc="left")
+    place.set_title(f"The {len(chosen):,} largest flows, from blue to orange", loc="left")
     _width_legend(place, volume[chosen], basis)
     return (
-        f"The {len(chosen):,} largest of {len(flows):,} flows as curves from their origin, blue, to their destination, "
+        f"The {len(chosen):,} largest of {everywhere:,} flows as curves from their origin, blue, to their destination, "
         f"orange: {_number(volume[chosen].min())} to {_number(volume[chosen].max())} {basis}; wider curves carry more."
     )
 
 
-def _draw_over(place: Any, zones: pa.Table) -> str:
+def draw_over(place: Any, zones: pa.Table) -> str:
     """The outlines of another release, thick, over what is there."""
     drawn = _patches(geometries(zones), "none", "#17202c", 0.9)
     drawn.set_zorder(5)
     place.add_collection(drawn)
-    return f"Dark outlines over it: {len(zones):,} zones of another release."
+    return f"Dark outlines: {len(zones):,} {'zone' if len(zones) == 1 else 'zones'} of another release."
 
 
 def _line_width(share: Any) -> Any:
@@ -376,7 +397,8 @@ def _curves(start: NDArray[np.float64], stop: NDArray[np.float64]) -> NDArray[np
     return curve
 
 
-def _frame(place: Any, extent: Extent, outside: int) -> list[str]:
+def framed(place: Any, extent: Extent, outside: int, notes: Sequence[str] = ()) -> list[str]:
+    """Limits, north and a scale for a map, and notes below it; those and what lies outside, in words."""
     margin = extent.margin
     place.set_xlim(extent.west - margin, extent.east + margin)
     place.set_ylim(extent.south - margin, extent.north + margin)
@@ -390,11 +412,10 @@ def _frame(place: Any, extent: Extent, outside: int) -> list[str]:
     place.annotate(
         "N", (0.03, 0.985), (0.03, 0.91), xycoords="axes fraction", ha="center", fontsize=7, arrowprops=arrow, zorder=6
     )
-    if outside == 0:
-        return []
-    said = f"{outside:,} {'zone lies' if outside == 1 else 'zones lie'} outside this map."
-    place.set_xlabel(said, loc="left", fontsize=7, color="#566274")
-    return [said]
+    away = [f"{outside:,} {'zone lies' if outside == 1 else 'zones lie'} outside this map."] if outside else []
+    said = [*notes, *away]
+    place.set_xlabel("\n".join(said), loc="left", fontsize=7, color="#566274")
+    return said
 
 
 def _scale_bar(place: Any, extent: Extent) -> None:

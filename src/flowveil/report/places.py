@@ -17,16 +17,18 @@ def typical_radius_m(flows: pa.Table, zones: pa.Table, basis: str = "trips") -> 
     for end in ENDS:
         listed = zones_of(zones, end)
         area = listed["area_km2"].to_numpy(zero_copy_only=False).astype(np.float64)
-        if np.isnan(area).any():
+        if np.isnan(area).all():
             return None
-        radius.append(1000 * np.sqrt(area / np.pi))
+        # What lies outside the area is known to no distance.
+        radius.append(1000 * np.sqrt(np.where(np.isnan(area), np.inf, area) / np.pi))
         volume.append(volume_of(flows, listed, end, basis))
     metres, weight = np.concatenate(radius), np.concatenate(volume)
     if weight.sum() <= 0:
         return None
     order = np.argsort(metres, kind="stable")
     reached = np.cumsum(weight[order])
-    return float(metres[order][np.searchsorted(reached, reached[-1] / 2)])
+    typical = float(metres[order][np.searchsorted(reached, reached[-1] / 2)])
+    return typical if np.isfinite(typical) else None
 
 
 def share_known_within(flows: pa.Table, zones: pa.Table, metres: float, basis: str = "trips") -> float | None:
@@ -35,7 +37,7 @@ def share_known_within(flows: pa.Table, zones: pa.Table, metres: float, basis: s
     for end in ENDS:
         listed = zones_of(zones, end)
         area = listed["area_km2"].to_numpy(zero_copy_only=False).astype(np.float64)
-        if np.isnan(area).any():
+        if np.isnan(area).all():
             return None
         within &= (1000 * np.sqrt(area / np.pi) <= metres)[zone_of_flow(flows, listed, end)]
     volume = flows[basis].to_numpy().astype(np.float64)

@@ -21,6 +21,7 @@ from flowveil.report.document import fill
 from flowveil.slices import TIME
 
 if TYPE_CHECKING:
+    from flowveil.release.noisy import NoisySlices
     from flowveil.release.sliced import SlicedRelease
 
 #: A zoning chosen for the user is the coarsest level with at least this many origins.
@@ -47,7 +48,7 @@ class Profile:
     after: Floats
 
 
-def largest_profiles(family: SlicedRelease, *, zones: Any = None, n: int = 6) -> list[Profile]:
+def largest_profiles(family: SlicedRelease | NoisySlices, *, zones: Any = None, n: int = 6) -> list[Profile]:
     """The profiles of the flows with the most trips, on a common zoning.
 
     Args:
@@ -56,8 +57,10 @@ def largest_profiles(family: SlicedRelease, *, zones: Any = None, n: int = 6) ->
         n: how many flows.
 
     Raises:
-        ParameterError: the slices are not by time.
+        ParameterError: the slices are noisy counts, or not by time.
     """
+    if family.kind == "noisy":
+        raise ParameterError("There is no profile of noisy counts: it would show the counts that noise hides.")
     if TIME not in family.slice_columns:
         raise ParameterError("A profile needs slices by time. Hint: use --time and --every.")
     release = family.releases[0]

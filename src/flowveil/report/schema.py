@@ -12,14 +12,17 @@ import typing
 from collections.abc import Sequence
 from typing import Any
 
-from flowveil.confirmation import CONFIRMATIONS
+from flowveil.disclosure.confirmation import CONFIRMATIONS
 from flowveil.guarantee import LOCATIONS, UNITS
 from flowveil.measures import MEASURES, listed
+from flowveil.measures.closeness import ROLES, SPREAD
 from flowveil.measures.measure import Measure
 from flowveil.methods import METHODS, Method
 from flowveil.methods.plugins import NAME
 from flowveil.report.about import ENTRIES, LONGEST, PERIOD
+from flowveil.report.own_lines import CONTEXT
 from flowveil.zoning.h3 import MAX_RESOLUTION
+from flowveil.zoning.places import MOST
 from flowveil.zoning.refinement import HIERARCHIES
 
 Schema = dict[str, Any]
@@ -163,6 +166,7 @@ def _guarantee() -> Schema:
 def _privacy_loss() -> Schema:
     level = {"anyOf": [_COUNT, {"const": "tiles"}]}
     domain = {"level": level, "pairs": _TEXT, "region": _TEXTS, "zones": _COUNT, "zones_from_data": _FLAG}
+    step = {"of": _TEXT, "epsilon": _NUMBER, "rho": _NUMBER, "scale": _NUMBER, "deviation": _NUMBER}
     return _object(
         {
             "unit": {"enum": ["person", "trip"]},
@@ -174,7 +178,11 @@ def _privacy_loss() -> Schema:
             "deviation": _NUMBER,
             "threshold": _or_null(_COUNT),
             "domain": _object(domain, optional=("region", "zones", "level")),
-        }
+            "steps": {"type": "array", "items": _object(step, optional=("epsilon", "rho")), "minItems": 1},
+            "rho": _NUMBER,
+            "layers": {**_COUNT, "minimum": 2},
+        },
+        optional=("steps", "rho", "layers"),
     )
 
 
@@ -192,6 +200,7 @@ def _parameters(*, sliced: bool, noisy: bool, folded: bool) -> Schema:
         "time_format": {**_TEXT, "maxLength": 120},
         "timezone": {**_TEXT, "pattern": r"^[A-Za-z0-9_+/-]{1,64}$"},
         "within": _or_null(_TEXT),
+        "outside": {"enum": ["keep"]},
         "same_zones": _FLAG,
         "matrix": _TEXTS,
         "lookup": _or_null(_TEXT),
@@ -206,14 +215,27 @@ def _parameters(*, sliced: bool, noisy: bool, folded: bool) -> Schema:
             "l": {"type": ["integer", "null"], "minimum": 1},
             "max_suppressed": _SHARE,
             "zones_of": _SHA256,
+            "audit": _object({"suppressed": {"const": 0}, "homogeneity": _homogeneity()}),
             "ledger": _object(
                 dict.fromkeys(("releases", "groups", "single_cells", "single_trips", "unchecked"), _COUNT)
             ),
             "confirmed": {"type": "array", "items": {"enum": list(CONFIRMATIONS)}, "uniqueItems": True},
             "protect": {"type": "array", "items": {"enum": list(UNITS)}},
         }
+    if noisy:
+        sums = {"releases": _COUNT, "epsilon": _NUMBER, "delta": _NUMBER, "epsilon_total": _or_null(_NUMBER)}
+        entries["ledger"] = _object(sums)
+        values = {"type": "object", "additionalProperties": {**_TEXTS, "minItems": 1}}
+        chosen = {"by_many": _FLAG, "total": _FLAG, "every": _or_null(_TEXT), "also_every": _TEXTS, "values": values}
+        day = {**_TEXT, "pattern": r"^\d{4}-\d{2}-\d{2}$"}
+        chosen["period"] = {"type": ["array", "null"], "items": day, "minItems": 1, "maxItems": 2}
+        entries["slices"] = _object(chosen)
     if not (noisy or sliced or folded):
         entries["dominance"] = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
+        highest = {"type": ["integer", "null"], "minimum": 1, "maximum": MOST}
+        entries["stricter"] = _object({"places": {**_COUNT, "minimum": 1}, "k": highest, "l": highest})
+        entries["l_places"] = _object({"places": {**_COUNT, "minimum": 1}})
+        entries["revision_of"] = {"type": "array", "items": _SHA256, "minItems": 1, "uniqueItems": True}
     optional = list(entries)
     if sliced:
         flags = dict.fromkeys(("by_many", "total", "common_zones"), _FLAG)
@@ -221,6 +243,12 @@ def _parameters(*, sliced: bool, noisy: bool, folded: bool) -> Schema:
     if folded:
         entries["slices"] = _object({"every": _TEXT, "fold_time": {"const": True}})
     return _object(entries, optional=optional)
+
+
+def _homogeneity() -> Schema:
+    """Of each end: its zones that reach the guarantee, and those that send or receive nearly all to or from one."""
+    ends = [_object({"end": {"const": end}, "zones": _COUNT, "above": _COUNT}) for end in ("origin", "destination")]
+    return {"type": "array", "prefixItems": ends, "items": False, "minItems": 2}
 
 
 def _suppression(*, noisy: bool) -> Schema:
@@ -240,6 +268,13 @@ def _cross_check() -> Schema:
         "cells_short": _or_null(_COUNT),
     }
     return {"type": "array", "items": _object(row)}
+
+
+def _closeness() -> Schema:
+    """The distribution of two distances over the zones of each end."""
+    spread = _object({name: {"type": "number", "minimum": 0} for name in SPREAD})
+    distances = {"total_variation": spread, "metres": {"anyOf": [{"type": "null"}, spread]}}
+    return _object(dict.fromkeys(ROLES, _object(distances)))
 
 
 def _boxes() -> Schema:
@@ -279,21 +314,34 @@ def _report(kind: str) -> Schema:
         "command": _TEXT,
         "statement": {**_TEXTS, "minItems": 1},
         "basemap": _TEXT,
+        "context": {"const": CONTEXT},
         "replace_stronger": {"const": True},
     }
+    if kind == "plain":
+        entries["closeness"] = {"anyOf": [{"type": "null"}, _ref("closeness")]}
+    if kind in ("plain", "sliced"):
+        of_level = _object({"level": {"type": "integer", "minimum": -1}, "error": _or_null(_SHARE)})
+        entries["between_areas"] = {"type": ["array", "null"], "items": of_level, "minItems": 1, "maxItems": 4}
     if not noisy:
         entries["cross_check"] = _ref("cross_check")
-    if sliced:
+    optional = ["basemap", "context", "replace_stronger"]
+    if sliced or noisy:
         # The names of slices are the user's: columns of the input.
         named = {"type": "object", "additionalProperties": _or_null(_TEXT)}
-        part = {"slice": named, "measures": _ref("measures"), "withheld": no_or_some_withheld}
+        part = {"slice": named, "measures": all_listed if noisy else _ref("measures")}
+        part["withheld"] = _ref("withheld") if noisy else no_or_some_withheld
         entries |= {
             "slice_columns": {**_TEXTS, "minItems": 1},
             "slices": {"type": "array", "items": _object(part), "minItems": 1},
+        }
+    if noisy:
+        optional += ["slice_columns", "slices"]
+    if sliced:
+        entries |= {
             "unpublished_slices": _COUNT,
             "differencing": _object(dict.fromkeys(("comparisons", "differences", "short", "unchecked"), _COUNT)),
         }
-    return _object(entries, optional=("basemap", "replace_stronger"))
+    return _object(entries, optional=optional)
 
 
 def report_schema() -> Schema:
@@ -332,6 +380,7 @@ def report_schema() -> Schema:
             "boxes": _boxes(),
             "about": _about(),
             "cross_check": _cross_check(),
+            "closeness": _closeness(),
             "withheld": _withheld(),
             "measures": _measures(listed(noisy=False), bases=("trips", "weight")),
             **{key: _measure(measure) for key, measure in MEASURES.items()},

@@ -32,7 +32,7 @@ def render_series(index: Mapping[str, Any], steps: Mapping[str, tuple[pa.Table, 
     values = {step: _trips_of_origins(flows, codes) for step, (flows, _) in steps.items()}
     largest = {step: _largest(flows) for step, (flows, _) in steps.items()}
     data = {"steps": list(steps), "values": values, "largest": largest, "codes": codes}
-    rows = [(row["step"], [number(row["trips"]), number(row["cells"])]) for row in index["steps"]]
+    rows = [(row["step"], _folder(row), [number(row["trips"]), number(row["cells"])]) for row in index["steps"]]
     over_time = fill("series.html", shapes=shapes, width=_WIDTH, height=height, data=data, first=next(iter(steps)))
     listed = fill("series_steps.html", rows=rows, unpublished=index["unpublished_steps"])
     return page(
@@ -42,6 +42,11 @@ def render_series(index: Mapping[str, Any], steps: Mapping[str, tuple[pa.Table, 
         parts=[Part("maps", "Over time", over_time), Part("steps", "Steps", listed)],
         notices=[("Totals", " are sums of what the steps publish: cells that a step suppresses are not in them.")],
     )
+
+
+def _folder(row: Mapping[str, Any]) -> str:
+    """The folder of the newest release of a step."""
+    return f"{row['step']}-r{row['revisions']}" if row["revisions"] else str(row["step"])
 
 
 def _drawn(steps: Mapping[str, tuple[pa.Table, pa.Table]]) -> tuple[dict[str, str], int]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from flowveil.report.document import Part, fill, number
 from flowveil.report.layers import density_layer, further_layer, look
-from flowveil.report.maps import ENDS, geometries, volume_of, zones_of
+from flowveil.report.maps import ENDS, geometries, placed, volume_of, zones_of
 from flowveil.report.summary import summarize
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _pair(end: str, methods: list[str], other: Release, data: dict[str, Any]) ->
 
 
 def _layer(release: Release, end: str, data: dict[str, Any]) -> dict[str, Any]:
-    zones = zones_of(release.zones, end)
+    zones = placed(zones_of(release.zones, end))
     trips = volume_of(release.flows, zones, end, "trips")
     area = zones["area_km2"].to_numpy(zero_copy_only=False).astype(np.float64)
     # Large zones first: small ones are drawn on top.

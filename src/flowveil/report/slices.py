@@ -37,11 +37,16 @@ def slices_part(report: Mapping[str, Any]) -> Part:
         hidden = (part.get("withheld") or {}).get("measures", {}).get("trips", ())
         measures = part["measures"]["trips"]
         names = ["all" if part["slice"][name] is None else part["slice"][name] for name in columns]
-        values = ["withheld" if key in hidden else short_number(measures.get(key)) for key, _ in shown]
+        values = ["withheld" if key in hidden else _value(key, measures.get(key)) for key, _ in shown]
         rows.append((names, values))
     heads = [name for _, name in shown]
     content = fill("slices.html", columns=columns, heads=heads, rows=rows, more=len(slices) - _MOST_SLICES)
     return Part("slices", "Slices", content)
+
+
+def _value(key: str, value: float | None) -> str:
+    """Shares are said as at the top of the page."""
+    return f"{value:.1%}" if key == "suppressed_share" and value is not None else short_number(value)
 
 
 def short_number(value: float | None) -> str:

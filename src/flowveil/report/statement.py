@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from flowveil import confirmation
+from flowveil.disclosure import confirmation
 from flowveil.disclosure.withholding import AND, BESIDE_OTHERS
 from flowveil.guarantee import UNITS
 from flowveil.methods.epsilon import weakness
+from flowveil.report.noise import rounded
 
 #: Said of a population threshold that has nothing to do with k.
 GIVEN = "a threshold given as a number; it is not k times the mean weight of a trip"
@@ -21,7 +22,7 @@ GIVEN = "a threshold given as a number; it is not k times the mean weight of a t
 
 def statement(report: Mapping[str, Any]) -> list[str]:
     """What is and is not protected, one sentence or two each."""
-    said = _of_noise(report["guarantee"]) if report["kind"] == "noisy" else _of_counts(report)
+    said = _of_noise(report) if report["kind"] == "noisy" else _of_counts(report)
     return [*said, *_about_spelling(report["parameters"])]
 
 
@@ -34,9 +35,18 @@ def _of_counts(report: Mapping[str, Any]) -> list[str]:
     share = report["parameters"].get("dominance")
     if share is not None:
         said.append(f"Protected: in no published cell one person makes more than {share:.0%} of the trips.")
+    said += _about_listed_places(report["parameters"].get("stricter"))
     said += _about_persons(report)
-    said += _about_suppressed_slices(report) if sliced else [_about_suppression(report)]
+    if "revision_of" in report["parameters"]:
+        said.append(
+            "Revised: the trips of an earlier release were corrected. Cells marked as revised count the trips as they "
+            "are now; the others have their earlier value, because they did not change, or because the change by "
+            "itself falls short of the guarantee. What is suppressed is withheld."
+        )
+    else:
+        said += _about_suppressed_slices(report) if sliced else [_about_suppression(report)]
     said += _about_places(report)
+    said += _about_outside(report["parameters"])
     if sliced:
         said += _about_differences(report)
         said.append(
@@ -46,10 +56,45 @@ def _of_counts(report: Mapping[str, Any]) -> list[str]:
     return [
         *said,
         "Not protected: outside knowledge. Whoever knows all but one of the trips of a cell learns the last.",
+        *_about_audit(report["parameters"].get("audit")),
         *_about_earlier(report["parameters"].get("ledger")),
         "Not protected: other releases. Two releases of overlapping data, or a release beside other published totals, "
         "can be subtracted from each other.",
         "Not claimed: differential privacy. Counts are exact, no noise was added.",
+    ]
+
+
+def _about_audit(found: Mapping[str, Any] | None) -> list[str]:
+    """What the audits that were run when the release was written have found."""
+    if found is None:
+        return []
+    origins, destinations = found["homogeneity"]
+    return [
+        "Checked: the measures give no suppressed trips below the guarantee. "
+        f"Of {origins['zones']:,} origin zones {origins['above']:,} send more than 90 % of their published trips to "
+        f"one; of {destinations['zones']:,} destination zones {destinations['above']:,} receive as much from one."
+    ]
+
+
+def _about_outside(parameters: Mapping[str, Any]) -> list[str]:
+    """That trips across the border of the area are in the release, where they are."""
+    if parameters.get("outside") != "keep":
+        return []
+    return [
+        "Kept: trips with one end outside the study area. That end is one zone, 'outside', which lies nowhere: it has "
+        "no outline and is not drawn, and distances do not count it."
+    ]
+
+
+def _about_listed_places(stricter: Mapping[str, int | None] | None) -> list[str]:
+    """That more is asked around listed places, where it is."""
+    if stricter is None:
+        return []
+    highest = " and ".join(f"{name} = {stricter[name]:,}" for name in ("k", "l") if stricter[name] is not None)
+    places = f"{stricter['places']:,} listed place{'s' * (stricter['places'] != 1)}"
+    return [
+        f"Protected: more around {places}, which are not named here. A cell with such a place in one of its zones is "
+        f"published only if it reaches the higher threshold set for the place, up to {highest}."
     ]
 
 
@@ -144,7 +189,13 @@ def _about_suppressed_slices(report: Mapping[str, Any]) -> list[str]:
 def _about_places(report: Mapping[str, Any]) -> list[str]:
     said = []
     locations = report["guarantee"].get("locations")
-    if locations is not None:
+    listed = (report["parameters"].get("l_places") or {}).get("places")
+    if locations is not None and listed is not None:
+        said.append(
+            f"Protected: in the tiles in which the trips of every cell begin lie at least {locations} of {listed:,} "
+            "listed places, which are not named here, and as many in those in which they end."
+        )
+    elif locations is not None:
         said.append(
             f"Protected: the trips of every cell begin in at least {locations} different tiles, and end in at least "
             f"{locations} different tiles."
@@ -221,14 +272,17 @@ def _about_differences(report: Mapping[str, Any]) -> list[str]:
 # ---- noise --------------------------------------------------------------------------------------------------------
 
 
-def _of_noise(promise: Mapping[str, Any]) -> list[str]:
+def _of_noise(report: Mapping[str, Any]) -> list[str]:
     """What noise protects, and what not."""
+    promise = report["guarantee"]
     weak = weakness(promise["epsilon"])
     return [
         *_about_the_unit(promise),
         *([weak] if weak else []),
+        *_about_noisy_slices(report),
         *_about_the_zones(promise),
-        f"Noisy: every count has random noise of standard deviation {promise['deviation']:,.3g}. "
+        f"Noisy: every count has random noise of standard deviation {rounded(promise['deviation'])}. "
+        + _about_the_steps(promise)
         + (
             "A pair that is listed may have had no trips at all, and one that is not listed may have had some."
             if promise["threshold"] is None
@@ -236,10 +290,57 @@ def _of_noise(promise: Mapping[str, Any]) -> list[str]:
         ),
         "Not protected: what holds for many. Differential privacy hides single contributions, not what the data show "
         "with or without them.",
+        *_about_the_sum(report["parameters"].get("ledger")),
         "Not protected: other releases. Each further release from the same people adds its ε and δ to these.",
         "Not recounted: from this folder alone nobody can see which part of a count is noise. Whoever holds the trips "
         "can check with flowveil verify whether the counts can be noise of this law.",
     ]
+
+
+def _about_noisy_slices(report: Mapping[str, Any]) -> list[str]:
+    """What several noisy matrices promise together."""
+    if not report.get("slice_columns"):
+        return []
+    promise = report["guarantee"]
+    whose = (
+        "every trip is in one of them"
+        if promise["unit"] == "trip"
+        else f"the {promise['bound']:,} trips that are counted of a person are those in all of them together"
+    )
+    layers = promise.get("layers", 1)
+    again = (
+        ""
+        if layers == 1
+        else f" Matrices of all slices or of longer times hold the same trips again: {layers} layers of matrices with "
+        f"ε = {promise['epsilon'] / layers:g} each come to {promise['epsilon']:g}."
+    )
+    return [
+        f"Slices: ε and δ are those of all matrices together, because {whose}.{again} Which slices there are was "
+        "declared beforehand; one that is missing has nothing left after noise."
+    ]
+
+
+def _about_the_sum(budget: Mapping[str, Any] | None) -> list[str]:
+    """What this and the earlier noisy releases of a ledger come to."""
+    if budget is None:
+        return []
+    most = "" if budget["epsilon_total"] is None else f", of {budget['epsilon_total']:g} that are allowed"
+    return [
+        f"Added up: with {budget['releases']:,} earlier noisy release{'s' * (budget['releases'] != 1)} of the same "
+        f"data set, ε comes to {budget['epsilon']:g}{most}, and δ to {budget['delta']:g}."
+    ]
+
+
+def _about_the_steps(promise: Mapping[str, Any]) -> str:
+    steps = promise.get("steps")
+    if not steps:
+        return ""
+    if steps[0]["of"] == "divisions":
+        return "Pairs are as coarse or fine as noisy counts made them, and no two published pairs overlap. "
+    return (
+        f"The budget was spent in {len(steps)} steps, coarse counts first, and finer counts were corrected to sum to "
+        "the coarser ones, so errors of neighbouring pairs depend on each other. "
+    )
 
 
 def _about_the_unit(promise: Mapping[str, Any]) -> list[str]:
@@ -280,4 +381,9 @@ def _about_the_zones(promise: Mapping[str, Any]) -> list[str]:
         ]
     if promise["threshold"] is not None:
         return ["Protected: which pairs have trips. Pairs with few trips are not published."]
+    if "steps" in promise:
+        return [
+            "Protected: which pairs have trips. Zones come from outside the data, and which pairs of them were counted "
+            "depends on noisy counts alone."
+        ]
     return ["Protected: which pairs have trips. All pairs of a list that does not come from the data got noise."]

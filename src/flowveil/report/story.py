@@ -8,12 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flowveil.report.noise import is_noisy
+from flowveil.report.noise import is_noisy, rounded
 from flowveil.report.places import distance_in_words, typical_radius_m
 from flowveil.report.statement import thresholds_in_words
 
 #: Heads of sentences by where they stand; what is in neither list is about how to read the release.
 _PROTECTED = ("Protected",)
+#: How many times as large as their noise counts must be, on average, to be added up.
+_LARGE = 3
 _NOT_PROTECTED = ("Not protected", "Not claimed", "Weak", "Chosen")
 
 
@@ -25,10 +27,11 @@ def sentence(report: Mapping[str, Any], flows: pa.Table | None = None, zones: pa
         flows, zones: the published tables; of slices, their sum. Without them, what they would say is left out.
     """
     m = report["measures"]["trips"]
-    said = [_extent(m, flows, noisy=is_noisy(report))]
+    ends = f"{_count(m.get('n_origin_zones'), 'origin')} and {_count(m.get('n_destination_zones'), 'destination')}"
+    said = [f"{_volume(report, flows)} between {ends}"]
     if is_noisy(report):
         said.append(
-            f"every number has random noise of about ±{report['guarantee']['deviation']:,.2g} ({_loss(report)})"
+            f"every number has random noise of about ±{rounded(report['guarantee']['deviation'], 2)} ({_loss(report)})"
         )
     else:
         said += [f"every number covers at least {thresholds_in_words(report)}", left_out(report)]
@@ -38,10 +41,20 @@ def sentence(report: Mapping[str, Any], flows: pa.Table | None = None, zones: pa
     return "; ".join(said) + "."
 
 
-def _extent(m: Mapping[str, Any], flows: pa.Table | None, *, noisy: bool) -> str:
-    what = "Trips" if flows is None else f"{'About ' if noisy else ''}{pc.sum(flows['trips']).as_py() or 0:,} trips"
-    ends = (_count(m.get("n_origin_zones"), "origin"), _count(m.get("n_destination_zones"), "destination"))
-    return f"{what} between {ends[0]} and {ends[1]}"
+def _volume(report: Mapping[str, Any], flows: pa.Table | None) -> str:
+    """How much. The sum of noisy counts is rounded, and not given where it is mostly noise.
+
+    Pairs without trips are listed too where their noise is above 0, and others are not: where the listed counts are
+    hardly larger than the noise, their sum is that of such noise. Counts that were made to fit a total add up to it.
+    """
+    if flows is None:
+        return "Trips"
+    total = pc.sum(flows["trips"]).as_py() or 0
+    if not is_noisy(report):
+        return f"{total:,} trips"
+    if report["method"] != "topdown" and total < _LARGE * report["guarantee"]["deviation"] * len(flows):
+        return f"Noisy counts of {len(flows):,} pairs, whose sum is mostly noise,"
+    return f"About {float(f'{total:.3g}'):,.0f} trips"
 
 
 def _count(n: int | None, what: str) -> str:

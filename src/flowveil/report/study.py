@@ -3,41 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from flowveil.report.document import Part, fill, page
 from flowveil.report.joint import Outcome, joint_part
+from flowveil.report.ratios import Boxes, ratios_part
 
-#: A table as texts: what it is of, its heads, its rows, and which columns are numbers.
-Table = tuple[str, Sequence[str], Sequence[Sequence[str]], Sequence[bool]]
+#: A table as texts: its number, what it is of, its heads, its rows, and which columns are numbers.
+Table = tuple[str, str, Sequence[str], Sequence[Sequence[str]], Sequence[bool]]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What the charts of the page show.
+
+    Attributes:
+        groups: runs on the whole data set that can be compared, by what they protect; those without both an error and a
+            share that may be shown are left out.
+        ratios: where there are many matrices, how methods compare on each.
+        max_suppressed: the share that each run could suppress.
+    """
+
+    groups: Mapping[str, Sequence[Outcome]]
+    ratios: Sequence[Boxes] | None
+    max_suppressed: float
 
 
 def render_study(
-    groups: Mapping[str, Sequence[Outcome]],
-    tables: Sequence[Table],
-    *,
-    notes: Sequence[str],
-    lead: str,
-    max_suppressed: float,
+    drawn: Drawn, tables: Sequence[Table], *, notes: Sequence[str], lead: str, internal: str | None = None
 ) -> str:
     """The page.
 
     Args:
-        groups: runs on the whole data set that can be compared, by what they protect; those without both an error and a
-            share that may be shown are left out.
+        drawn: the charts.
         tables: in order.
         notes: on how to read the tables.
         lead: what was run.
-        max_suppressed: the share that each run could suppress.
+        internal: why the page is not for publication, if it is not.
     """
-    parts = [joint_part(groups, max_suppressed=max_suppressed)] if any(groups.values()) else []
+    parts = [joint_part(drawn.groups, max_suppressed=drawn.max_suppressed)] if any(drawn.groups.values()) else []
+    if drawn.ratios is not None and any(plot.values for plot in drawn.ratios):
+        parts.append(ratios_part(drawn.ratios))
     listed = [
         (
-            number,
+            label,
             title,
             [(head, right[i]) for i, head in enumerate(heads)],
             [list(zip(row, right, strict=True)) for row in rows],
         )
-        for number, (title, heads, rows, right) in enumerate(tables, 3)
+        for label, title, heads, rows, right in tables
     ]
     parts.append(Part("tables", "Tables", fill("study.html", notes=notes, tables=listed)))
-    return page(title="Study", heading="Study: methods, protections and segments", lead=lead, parts=parts)
+    heading = "Study: methods, protections and segments" if drawn.ratios is None else "Study: methods and matrices"
+    return page(title="Study", heading=heading, lead=lead, parts=parts, internal=internal)

@@ -16,11 +16,15 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from flowveil import __version__
+from flowveil.disclosure.areas import published_areas
 from flowveil.disclosure.withholding import AND, REASONS, disclose
 from flowveil.guarantee import UNITS
+from flowveil.measures.closeness import published_closeness
 from flowveil.report.about import checked
 from flowveil.report.overlaps import count_overlaps
+from flowveil.report.own_lines import CONTEXT
 from flowveil.report.statement import statement
+from flowveil.slices import TIME
 
 if TYPE_CHECKING:
     from flowveil.release.release import Publishable
@@ -47,6 +51,7 @@ def summarize(
     *,
     formats: Sequence[str] = (),
     basemap: str | None = None,
+    outlines: bool = False,
     replace_stronger: bool = False,
     about: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
@@ -56,6 +61,7 @@ def summarize(
         release: what is published.
         formats: exports that are written beside it; they are part of the command only.
         basemap: address of the tile server of the report's background map.
+        outlines: whether context.geojson is written beside it.
         replace_stronger: whether it was confirmed that a stronger release may be replaced.
         about: what the release is about; see `flowveil.report.about`.
 
@@ -63,7 +69,9 @@ def summarize(
         ``version``, ``about``, ``kind``, ``method``, ``parameters``, ``guarantee``, ``homogeneous``,
         ``overlapping_outlines`` (pairs; None where zones may overlap), ``boxes`` (None, or their grid and whether a
         flow may lie in two), ``suppression``, ``measures`` (by basis), ``withheld`` (None, or which measures are
-        withheld and why), ``notes``, ``basemap`` and ``replace_stronger`` where given, and the `words`.
+        withheld and why), ``notes``, ``closeness`` (of one matrix; None where zones overlap), ``between_areas``
+        (of one matrix, or of the finest slices: ``level`` and ``error`` of each level of areas), ``basemap``,
+        ``context`` and ``replace_stronger`` where given, and the `words`.
         Where there are slices, the measures are those of all finest slices together (of all matrices, where no finest
         slice can be published), and there are ``slice_columns``, ``slices`` (``slice``, ``measures``, ``withheld`` of
         each published slice), ``unpublished_slices`` (how many hold too little) and ``differencing``.
@@ -88,28 +96,28 @@ def summarize(
         "withheld": disclosed.withheld.to_dict(),
         "notes": {},
     }
+    if release.kind == "plain":
+        report["closeness"] = published_closeness(release)
+    if release.kind in ("plain", "sliced"):
+        report["between_areas"] = published_areas(release, disclosed.measures)
+    if release.slice_columns:
+        names = release.slice_columns
+        report["slice_columns"] = list(names)
+        report["slices"] = [
+            {"slice": dict(zip(names, key, strict=True)), "measures": measures, "withheld": withheld.to_dict()}
+            for (key, _), (measures, withheld) in zip(release.parts, disclosed.parts, strict=True)
+        ]
     if release.kind == "sliced":
         sliced = cast("SlicedRelease", release)
-        report |= {
-            "slice_columns": list(release.slice_columns),
-            "slices": [
-                {
-                    "slice": dict(zip(release.slice_columns, key, strict=True)),
-                    "measures": measures,
-                    "withheld": withheld.to_dict(),
-                }
-                for (key, _), (measures, withheld) in zip(release.parts, disclosed.parts, strict=True)
-            ],
-            "unpublished_slices": sliced.n_unpublished,
-            "differencing": asdict(sliced.differencing),
-        }
-    else:
+        report |= {"unpublished_slices": sliced.n_unpublished, "differencing": asdict(sliced.differencing)}
+    elif not release.slice_columns:
         report["notes"] = _published_notes(plans[0].notes, withhold=bool(disclosed.withheld.reasons))
-    plain = {key: _plain(value) for key, value in report.items()}
-    if basemap is not None:
-        plain["basemap"] = basemap
-    if replace_stronger:
-        plain["replace_stronger"] = True
+    beside = {
+        "basemap": basemap,
+        "context": CONTEXT if outlines else None,
+        "replace_stronger": replace_stronger or None,
+    }
+    plain = _plain(report) | {name: value for name, value in beside.items() if value is not None}
     # In the order of the file, so that whoever reads it finds the same words.
     plain = json.loads(json_text(plain))
     return {**plain, **words(plain, formats)}
@@ -125,7 +133,9 @@ def words(report: Mapping[str, Any], formats: Sequence[str]) -> dict[str, Any]:
     Returns:
         ``statement``; ``command``, which makes the release again; and, but for noise, ``cross_check``.
     """
-    written = {"format": ",".join(formats), "basemap": report.get("basemap"), **report["about"]}
+    # Paths are not published; a word stands for them.
+    drawn = {"basemap": report.get("basemap"), "context": "CONTEXT" if report.get("context") else None}
+    written = {"format": ",".join(formats), **drawn, **report["about"]}
     confirmed = ["replace-stronger"] if report.get("replace_stronger") else []
     said = {
         "command": command(report["method"], report["parameters"], written, confirmed),
@@ -169,11 +179,16 @@ def command(
     Made from the published parameters, so it reveals nothing that they do not.
     """
     chosen = ["--zones-of", "EARLIER"] if parameters.get("zones_of") else ["--method", method]
+    chosen += ["--revision", "EARLIER"] * len(parameters.get("revision_of", ()))
     words = ["flowveil", "anonymize", "INPUT", *chosen]
     thresholds = ("k", "k_population", "l", "max_suppressed", "dominance")
-    for name in (*thresholds, "resolution", "within", "max_dropped", "hierarchy"):
+    for name in (*thresholds, "resolution", "within", "outside", "max_dropped", "hierarchy"):
         if parameters.get(name) is not None:
             words += [f"--{name.replace('_', '-')}", str(parameters[name])]
+    if parameters.get("stricter") is not None:
+        words += ["--stricter", "PLACES"]
+    if parameters.get("l_places") is not None:
+        words += ["--l-places", "PLACES"]
     protect = parameters.get("protect") or []
     for unit in [protect] if isinstance(protect, str) else protect:
         words += ["--protect", unit]
@@ -184,8 +199,12 @@ def command(
         words += ["--matrix", ",".join(parameters["matrix"])]
     if parameters.get("lookup"):
         words += ["--lookup", parameters["lookup"]]
+    if parameters.get("audit") is not None:
+        words.append("--audit")
     if parameters.get("ledger") is not None:
         words += ["--ledger", "LEDGER"]
+        total = parameters["ledger"].get("epsilon_total")
+        words += [] if total is None else ["--epsilon-total", f"{total:g}"]
     if parameters.get("person_case") == "keep":
         words += ["--person-case", "keep"]
     for name in ("time_format", "timezone", "during"):
@@ -220,6 +239,9 @@ def _slice_words(slices: Mapping[str, Any]) -> list[str]:
     words += [
         f"--{name.replace('_', '-')}" for name in ("by_many", "total", "common_zones", "fold_time") if slices.get(name)
     ]
+    for name, values in slices.get("values", {}).items():
+        words += ["--values", f"{name}={','.join(values)}"]
+    words += ["--values", f"{TIME}={'/'.join(slices['period'])}"] if slices.get("period") else []
     return words
 
 
@@ -246,8 +268,17 @@ def manifest(report: Mapping[str, Any], sha256: Mapping[str, str]) -> dict[str, 
 
 
 def json_text(content: Mapping[str, Any]) -> str:
-    """The text of report.json or manifest.json."""
-    return json.dumps(content, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    """The text of report.json or manifest.json; there is one way to write zero."""
+    return json.dumps(_unsigned(content), sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _unsigned(content: Any) -> Any:
+    """The same with 0.0 instead of -0.0."""
+    if isinstance(content, float):
+        return content + 0.0
+    if isinstance(content, Mapping):
+        return {name: _unsigned(value) for name, value in content.items()}
+    return [_unsigned(value) for value in content] if isinstance(content, list | tuple) else content
 
 
 def _published_notes(notes: Mapping[str, Any], *, withhold: bool) -> dict[str, Any]:

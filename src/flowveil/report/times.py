@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from flowveil.report.document import Part, fill, number
+from flowveil.report.maps import places_of
 from flowveil.times import TIME_COLUMNS
 
 #: Pairs of zones to choose from: those with the most trips. flows.parquet has all.
@@ -22,7 +23,7 @@ _ENDS = {"hour": ("00:00", "24:00"), "weekday-hour": ("1 Mon 00:00", "7 Sun 24:0
 _FORMS = {7: "%Y-%m", 10: "%Y-%m-%d", 16: "%Y-%m-%dT%H:%M"}
 
 
-def times_part(report: Mapping[str, Any], flows: pa.Table) -> Part:
+def times_part(report: Mapping[str, Any], flows: pa.Table, zones: pa.Table) -> Part:
     """A strip for each of the largest pairs of zones; the reader opens the one of interest."""
     every = report["parameters"]["slices"]["every"]
     rows = flows.select(["origin_zone", "destination_zone", *TIME_COLUMNS, "trips"]).to_pylist()
@@ -34,6 +35,9 @@ def times_part(report: Mapping[str, Any], flows: pa.Table) -> Part:
         pairs.setdefault((row["origin_zone"], row["destination_zone"]), []).append(at)
     # Codes decide among equals, so that the same table gives the same page.
     largest = sorted(pairs, key=lambda pair: (-sum(rows[at]["trips"] for at in pairs[pair]), pair))[:_MOST_PAIRS]
+    names = zones["name"].to_pylist() if "name" in zones.column_names else places_of(zones)
+    codes = zones["zone"].to_pylist()
+    called = {code: f"{name} ({code})" if name else code for code, name in zip(codes, names, strict=True)}
     per_unit = _WIDTH / (whole[1] - whole[0])
     strips = []
     for pair in largest:
@@ -47,14 +51,14 @@ def times_part(report: Mapping[str, Any], flows: pa.Table) -> Part:
             }
             for at, own in zip(pairs[pair], density, strict=True)
         ]
-        strips.append((*pair, number(sum(bar["trips"] for bar in bars)), bars))
+        strips.append((*(called[code] for code in pair), number(sum(bar["trips"] for bar in bars)), bars))
     content = fill(
         "times.html",
         strips=strips,
         more=number(len(pairs) - len(strips)) if len(pairs) > len(strips) else None,
         width=_WIDTH,
         height=_HEIGHT,
-        mean=number(report["measures"]["trips"]["mean_time_width_h"]),
+        mean=number(float(f"{report['measures']['trips']['mean_time_width_h']:.2g}")),
         ends=ends,
     )
     return Part("times", "Times", content)

@@ -91,7 +91,8 @@ def views_of(report: Mapping[str, Any], flows: pa.Table, zones: pa.Table, *, com
 def _sliced(report: Mapping[str, Any], flows: pa.Table, zones: pa.Table) -> Views:
     columns: Sequence[str] = report["slice_columns"]
     every = report["parameters"]["slices"].get("every")
-    shared = report["parameters"]["slices"].get("common_zones") is True and report["homogeneous"]
+    common = report["parameters"]["slices"].get("common_zones") is True or is_noisy(report)
+    shared = common and report["homogeneous"]
     keys = [[part["slice"][name] for name in columns] for part in report["slices"]]
     held = [(key, table) for key, table in _tables(flows, columns, keys) if len(table)][:MOST_SLICES]
     parts = [View(table, zones_in(table, zones), homogeneous=report["homogeneous"]) for _, table in held]

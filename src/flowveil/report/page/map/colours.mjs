@@ -60,7 +60,7 @@ export function drawLegends(root, model, state, scale) {
     const s = scale.of[members[0].name];
     const heads = s.levels ? s.levels.map(String) : namesOf(s.limits, s.low, s.high);
     const rows = s.levels ? [members[0]] : members.filter((m, i) => members.findIndex((o) => o.hue === m.hue) === i);
-    const unpublished = members.some((m) => !m.layer.values && scale.of[m.name].classes.includes(-1));
+    const unpublished = members.some((m) => !m.layer.values && scale.of[m.name].classes.some((c, i) => c === -1 && m.layer.x[i] !== null));
     const table = document.createElement("table");
     table.createCaption().textContent = members[0].layer.values ? members[0].layer.title : titleOf(model, state);
     for (const m of rows) {

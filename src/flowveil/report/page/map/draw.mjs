@@ -1,7 +1,7 @@
 /* Draws one map on its canvas. `world` is what all maps of a page share: model, state, scale, palette, view, cover. */
 
 import { drawLines, drawTowns } from "./context.mjs";
-import { bendOf, joined, pathOf } from "./geometry.mjs";
+import { bendOf, degreesOf, joined, pathOf } from "./geometry.mjs";
 import { ENDS, shapeAt, shownFlows } from "./model.mjs";
 
 /* A map that takes longer to draw is moved as a picture, and drawn again when it rests. */
@@ -70,7 +70,7 @@ export function draw(world, map) {
     c.strokeStyle = world.palette.focus; c.lineWidth = 2; c.beginPath();
     c.moveTo(w / 2 - 12, h / 2); c.lineTo(w / 2 + 12, h / 2); c.moveTo(w / 2, h / 2 - 12); c.lineTo(w / 2, h / 2 + 12); c.stroke();
   }
-  map.drawn = { view, cost: performance.now() - began, picture: null };
+  map.drawn = { view, width: w, height: h, cost: performance.now() - began, picture: null };
 }
 
 function moveAsPicture(world, map, view, density) {
@@ -156,7 +156,7 @@ function drawZones(world, map, view, pen) {
   if (model.boxes) drawGrid(world, c, view, null, palette.soft, 0.1);
   pen.toPixels();
   layer.shape.forEach((n, i) => {
-    if (n >= 0 || s.classes[i] < 0 || layer.lat[i] === null) return;
+    if (n >= 0 || s.classes[i] < 0 || layer.x[i] === null) return;
     c.fillStyle = s.colours[s.classes[i]]; c.strokeStyle = palette.outline; c.lineWidth = 0.8;
     c.beginPath(); c.arc(view.x + view.k * layer.x[i], view.y + view.k * layer.y[i], 4, 0, 7); c.fill(); c.stroke();
   });
@@ -178,7 +178,7 @@ function outline(world, map, view, layer, zone, colour, width, dash = []) {
     c.setTransform(t.a * view.k, 0, 0, t.d * view.k, t.a * view.x, t.d * view.y);
     c.lineWidth = width / view.k; c.setLineDash(dash.map((d) => d / view.k));
     c.stroke(pathOf(shape)); c.restore();
-  } else if (layer.x) { c.beginPath(); c.arc(view.x + view.k * layer.x[zone], view.y + view.k * layer.y[zone], 6, 0, 7); c.stroke(); }
+  } else if (layer.x[zone] !== null) { c.beginPath(); c.arc(view.x + view.k * layer.x[zone], view.y + view.k * layer.y[zone], 6, 0, 7); c.stroke(); }
   c.setLineDash([]);
 }
 
@@ -207,7 +207,7 @@ function drawFlows(world, map, view, pen) {
   const { model, state, palette } = world, c = map.context, { origin } = model.layers;
   pen.toUnits();
   c.lineWidth = 0.7 / view.k; c.strokeStyle = palette.outline; c.globalAlpha = model.boxes ? 0.15 : 0.45;
-  const zones = () => (model.everyZone ??= joined(ENDS.flatMap((end) => model.layers[end].shape.filter((n) => n >= 0).map((n) => model.shapes[n]))));
+  const zones = () => (model.everyZone ??= joined([...new Set(ENDS.flatMap((end) => model.layers[end].shape))].filter((n) => n >= 0).map((n) => model.shapes[n])));
   if (model.boxes) { if (world.grid?.within) c.stroke(world.grid.within); } else if (view.k * typicalWidth(model, origin) > 4) c.stroke(zones());
   drawGrid(world, c, view, zones, palette.grid, 0.8);
   pen.toPixels();
@@ -265,12 +265,7 @@ function drawScaleBar(world, map, view) {
   drawPlace(world, map, view, 24 + Math.max(px, c.measureText(text).width), metres);
 }
 
-const toDegrees = (world, view, px, py) => {
-  const { frame } = world.model.data;
-  const x = frame.west + ((px - view.x) / view.k) * frame.perUnit, y = frame.north + ((py - view.y) / view.k) * frame.perUnit;
-  const lon = (((x * 360 - 180 + 540) % 360) + 360) % 360 - 180;
-  return [(Math.atan(Math.sinh(Math.PI * (1 - 2 * y))) * 180) / Math.PI, lon];
-};
+const toDegrees = (world, view, px, py) => degreesOf(world.model.data.frame, (px - view.x) / view.k, (py - view.y) / view.k);
 /* North, and the coordinates of the middle: enough to find the area in an atlas where there is no background map. */
 function drawPlace(world, map, view, left, metres) {
   const c = map.context, w = map.canvas.clientWidth, h = map.canvas.clientHeight, { palette } = world;

@@ -41,6 +41,13 @@ export const inside = (shape, x, y) => {
   return hit;
 };
 
+/* Latitude and longitude of a point in units of the frame. */
+export const degreesOf = (frame, px, py) => {
+  const x = frame.west + px * frame.perUnit, y = frame.north + py * frame.perUnit;
+  const lon = (((x * 360 - 180 + 540) % 360) + 360) % 360 - 180;
+  return [(Math.atan(Math.sinh(Math.PI * (1 - 2 * y))) * 180) / Math.PI, lon];
+};
+
 /* Bent to the right of the way, so that there and back are two lines. */
 const BEND = 0.18;
 export const bendOf = (x0, y0, x1, y1) => [(x0 + x1) / 2 - BEND * (y1 - y0), (y0 + y1) / 2 + BEND * (x1 - x0)];
@@ -73,18 +80,23 @@ export const extentOf = (areas) => {
 };
 
 /* The first view holds the central 95 % of the volume: at each of the four sides at most 1.25 % lies outside. */
-const OUTSIDE = 0.0125;
+const OUTSIDE = 0.0125, STRIPS = 500;
 export const centralOf = (areas) => {
   const extent = extentOf(areas), box = { ...extent };
   const total = areas.reduce((sum, a) => sum + Math.max(a.volume, 0), 0);
   if (!(total > 0)) return extent;
-  const edge = (side, sign) => {
-    const sorted = [...areas].sort((a, b) => sign * (b[side] - a[side]));
-    let beyond = 0;
-    for (const a of sorted) { beyond += Math.max(a.volume, 0); if (beyond > total * OUTSIDE) return a[side]; }
-    return sorted[sorted.length - 1][side];
+  /* From outside inwards; only the areas of the strip in which the limit is passed are put in order. */
+  const edge = (side, sign, span) => {
+    const limit = total * OUTSIDE, strips = new Float64Array(STRIPS);
+    const stripOf = (a) => Math.min(STRIPS - 1, Math.floor((sign * (extent[side] - a[side]) * STRIPS) / span));
+    for (const a of areas) strips[stripOf(a)] += Math.max(a.volume, 0);
+    let strip = 0, beyond = 0;
+    while (strip < STRIPS - 1 && beyond + strips[strip] <= limit) beyond += strips[strip++];
+    const here = areas.filter((a) => stripOf(a) === strip).sort((a, b) => sign * (b[side] - a[side]));
+    return (here.find((a) => (beyond += Math.max(a.volume, 0)) > limit) ?? here.at(-1) ?? extent)[side];
   };
-  box.east = edge("east", 1); box.west = edge("west", -1); box.south = edge("south", 1); box.north = edge("north", -1);
+  box.east = edge("east", 1, extent.width); box.west = edge("west", -1, extent.width);
+  box.south = edge("south", 1, extent.height); box.north = edge("north", -1, extent.height);
   const central = sized(box);
   /* A view that hides zones and gains hardly any room helps nobody. */
   return central.width * central.height < 0.8 * extent.width * extent.height ? central : extent;

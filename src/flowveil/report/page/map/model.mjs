@@ -34,19 +34,20 @@ export function modelOf(data, shapes, n = data.views?.first ?? -1) {
   const rank = {};
   for (const b of data.bases) rank[b] = flows[b] ? flows[b].map((_, i) => i).sort((p, q) => flows[b][q] - flows[b][p] || p - q) : [];
   const a = layers.origin, d = layers.destination;
-  const within = flows.origin.map((o, i) => a.code[o] === d.code[flows.destination[i]] || Boolean(a.x && a.x[o] === d.x[flows.destination[i]] && a.y[o] === d.y[flows.destination[i]]));
+  const within = flows.origin.map((o, i) => a.code[o] === d.code[flows.destination[i]] || (a.x[o] !== null && a.x[o] === d.x[flows.destination[i]] && a.y[o] === d.y[flows.destination[i]]));
+  /* What lies outside the study area has no place: such flows are listed, not drawn. */
+  const unplaced = flows.origin.map((o, i) => a.x[o] === null || d.x[flows.destination[i]] === null);
   return {
-    data, shapes, n, layers, flows, rank, within,
-    count: own.count, homogeneous: own.homogeneous, estimated: Boolean(own.estimated), times: own.times || null, missing: data.missing || MISSING,
+    data, shapes, n, layers, flows, rank, within, unplaced,
+    count: own.count, homogeneous: own.homogeneous, estimated: Boolean(own.estimated), word: own.estimated ? "area" : "zone", times: own.times || null, missing: data.missing || MISSING,
     boxes: Boolean(data.boxes) && !own.estimated,
   };
 }
 
 export const shapeAt = (model, layer, zone) => model.shapes[layer.shape?.[zone]];
-const placeAt = (model, layer, zone) => {
-  const shape = shapeAt(model, layer, zone);
-  if (shape) return shape;
-  return layer.x && layer.lat[zone] !== null ? { west: layer.x[zone], east: layer.x[zone], north: layer.y[zone], south: layer.y[zone] } : null;
+export const placeAt = (model, layer, zone) => {
+  const shape = shapeAt(model, layer, zone), x = layer.x[zone], y = layer.y[zone];
+  return shape || (x === null ? null : { west: x, east: x, north: y, south: y });
 };
 
 /* All areas of the maps, each with its volume, to find a view that holds them. */
@@ -82,7 +83,7 @@ export function valuesOf(model, name, { basis, colour, selected }) {
   if (layer.values) return layer.values;
   const volume = volumesOf(model, name, basis, selected);
   if (colour === "volume") return volume;
-  if (colour === "density") return volume.map((v, i) => (v === null ? null : layer.area[i] ? v / layer.area[i] : 0));
+  if (colour === "density") return volume.map((v, i) => (v === null || layer.area[i] === null ? null : layer.area[i] ? v / layer.area[i] : 0));
   const column = colour === "tiles" ? layer.tiles : layer.level;
   return column.map((v, i) => (volume[i] === null ? null : v));
 }
@@ -114,16 +115,21 @@ export function shownFlows(model, { basis, lines, selected }) {
   const between = [], inner = [];
   for (const i of model.rank[basis]) {
     if (between.length >= lines && inner.length >= lines) break;
-    if (selected && model.flows[selected.end][i] !== selected.zone) continue;
+    if (model.unplaced[i] || (selected && model.flows[selected.end][i] !== selected.zone)) continue;
     const list = model.within[i] ? inner : between;
     if (list.length < lines) list.push(i);
   }
   return { between: between.reverse(), within: inner.reverse() };
 }
 
-/* A zone for people: its name, or the place it is at, with its code. */
+/* What a zone is called: its name, or the place it is at; nothing where neither is known. */
+export const calledOf = (model, layer, zone) => {
+  const words = layer.name?.[zone] || model.data.words?.[layer.where?.[zone]], far = layer.name?.[zone] ? null : layer.far?.[zone];
+  return words && typeof far === "number" ? `${far < 10 ? far.toFixed(1) : far} km ${words}` : words;
+};
+/* The same with its code. */
 export const nameOf = (model, end, zone) => {
-  const layer = model.layers[end], name = layer.name?.[zone] || layer.place?.[zone];
+  const layer = model.layers[end], name = calledOf(model, layer, zone);
   return name ? `${name} (${layer.code[zone]})` : layer.code[zone];
 };
 /* The zone of a code, or of a name that only one zone has; -1 otherwise. */

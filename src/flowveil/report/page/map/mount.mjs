@@ -7,7 +7,7 @@
 import { drawLegends, paletteOf, scaleOf } from "./colours.mjs";
 import { discOf, draw, endsOnMap, viewOf, visible } from "./draw.mjs";
 import { centralOf, decode, distanceToFlow, inside, pathOf } from "./geometry.mjs";
-import { ENDS, areasOf, modelOf, nameOf, shapeAt, shapesOf, wholeExtent, zoneNamed } from "./model.mjs";
+import { ENDS, areasOf, modelOf, nameOf, placeAt, shapeAt, shapesOf, wholeExtent, zoneNamed } from "./model.mjs";
 import { describe, describeFlow, fillPanel, make } from "./panel.mjs";
 import { exact } from "./scale.mjs";
 import { mountViews } from "./views.mjs";
@@ -54,9 +54,9 @@ export function mount(root, data) {
     state.view = { zoom: 1, dx: 0, dy: 0 };
   }
 
-  let waiting = false, rest = 0;
-  const redraw = (world.redraw = () => { if (waiting) return; waiting = true; requestAnimationFrame(() => { waiting = false; drawAll(); }); });
-  const drawAll = () => { for (const map of maps) { draw(world, map); if (!world.moving) tellOutside(map); } };
+  let waiting = 0, rest = 0;
+  const redraw = (world.redraw = () => { waiting ||= requestAnimationFrame(drawAll); });
+  const drawAll = () => { cancelAnimationFrame(waiting); waiting = 0; for (const map of maps) { draw(world, map); if (!world.moving) tellOutside(map); } };
   function refresh() {
     world.palette = paletteOf();
     world.scale = scaleOf(world.model, state, [...new Set(maps.map((m) => m.layer).filter((l) => l !== "flows"))]);
@@ -84,11 +84,8 @@ export function mount(root, data) {
     if (end !== null && bringIt) bring(boxOf(end, zone));
     refresh();
   }
-  const centreOf = (end, zone) => { const layer = world.model.layers[end]; return layer.lat[zone] === null ? null : { x: layer.x[zone], y: layer.y[zone] }; };
-  const boxOf = (end, zone) => {
-    const layer = world.model.layers[end];
-    return shapeAt(world.model, layer, zone) || (layer.lat[zone] === null ? null : { west: layer.x[zone], east: layer.x[zone], north: layer.y[zone], south: layer.y[zone] });
-  };
+  const centreOf = (end, zone) => { const layer = world.model.layers[end]; return layer.x[zone] === null ? null : { x: layer.x[zone], y: layer.y[zone] }; };
+  const boxOf = (end, zone) => placeAt(world.model, world.model.layers[end], zone);
   function bringFlow(i) {
     const a = boxOf("origin", world.model.flows.origin[i]), b = boxOf("destination", world.model.flows.destination[i]);
     if (a && b) bring({ west: Math.min(a.west, b.west), east: Math.max(a.east, b.east), north: Math.min(a.north, b.north), south: Math.max(a.south, b.south) });
@@ -115,17 +112,18 @@ export function mount(root, data) {
     for (const map of maps) {
       const layer = model.layers[map.layer];
       const selected = state.selected ? ` Filtered by ${state.selected.end} zone ${nameOf(model, state.selected.end, state.selected.zone)}.` : "";
-      const what = map.layer === "flows" ? `Map of the ${exact(Math.min(state.lines, model.flows.origin.length))} largest flows as curves from origin to destination.` : `Map of ${exact(layer.code.length)} ${layer.label || map.layer + " zones"}, coloured by ${state.colour}.`;
+      const what = map.layer === "flows" ? `Map of the ${exact(Math.min(state.lines, model.flows.origin.length))} largest flows as curves from origin to destination.` : `Map of ${exact(layer.code.length)} ${layer.label || `${map.layer} ${model.word}s`}, coloured by ${state.colour}.`;
       map.canvas.setAttribute("aria-label", what + selected + " Arrow keys move, plus and minus zoom, Enter selects the zone under the cross, Escape clears. The tables below hold the same numbers.");
       const note = map.figure.querySelector(".shown");
+      if (note && layer) note.textContent = `${exact(layer.code.length)} ${map.layer} ${model.word}${layer.code.length === 1 ? "" : "s"}`;
       if (note && map.layer === "flows") {
-        const n = { between: 0, within: 0 };
+        const n = { between: 0, within: 0, unplaced: 0 };
         for (const i of model.rank[state.basis]) {
           if (state.selected && model.flows[state.selected.end][i] !== state.selected.zone) continue;
-          const kind = model.within[i] ? "within" : "between";
-          if (n[kind] < state.lines) n[kind]++;
+          const kind = model.unplaced[i] ? "unplaced" : model.within[i] ? "within" : "between";
+          if (kind === "unplaced" || n[kind] < state.lines) n[kind]++;
         }
-        note.textContent = `the ${exact(n.between)} largest between two zones${state.selected ? ", of the selected zone" : ""}; ${exact(n.within)} inside one`;
+        note.textContent = `the ${exact(n.between)} largest between two ${model.word}s${state.selected ? `, of the selected ${model.word}` : ""}; ${exact(n.within)} inside one${n.unplaced ? `; ${exact(n.unplaced)} to or from outside the area, not drawn` : ""}`;
       }
     }
   }
@@ -138,14 +136,14 @@ export function mount(root, data) {
     for (const name of map.layer === "flows" ? ENDS : [map.layer]) {
       const layer = world.model.layers[name], volume = layer[state.basis];
       layer.code.forEach((_, i) => {
-        const place = shapeAt(world.model, layer, i) || (layer.x && layer.lat[i] !== null ? { west: layer.x[i], east: layer.x[i], north: layer.y[i], south: layer.y[i] } : null);
+        const place = placeAt(world.model, layer, i);
         const v = volume ? Math.max(volume[i], 0) : 0;
         all += v;
         if (place && !seen(place)) { n++; away += v; }
       });
     }
     const share = all ? (100 * away) / all : 0;
-    const words = n ? `${n === 1 ? "1 zone lies" : exact(n) + " zones lie"} outside this view${all ? `, with ${share < 0.1 ? "under 0.1" : exact(+share.toPrecision(2))} % of the ${state.basis === "trips" ? "trips" : "weight"}` : ""}. ` : "";
+    const words = n ? `${n === 1 ? `1 ${world.model.word} lies` : `${exact(n)} ${world.model.word}s lie`} outside this view${all ? `, with ${share < 0.1 ? "under 0.1" : exact(+share.toPrecision(2))}% of the ${state.basis === "trips" ? "trips" : "weight"}` : ""}. ` : "";
     if (words === map.away) return;
     map.away = words;
     map.outside.hidden = n === 0;
@@ -186,7 +184,7 @@ export function mount(root, data) {
       const layer = world.model.layers[name];
       for (let i = layer.code.length - 1; i >= 0; i--) {
         const shape = shapeAt(world.model, layer, i);
-        if (shape ? inside(shape, x, y) : layer.x && layer.lat[i] !== null && Math.hypot(layer.x[i] - x, layer.y[i] - y) * view.k < NEAR) found.push({ layer: name, zone: i });
+        if (shape ? inside(shape, x, y) : layer.x[i] !== null && Math.hypot(layer.x[i] - x, layer.y[i] - y) * view.k < NEAR) found.push({ layer: name, zone: i });
       }
     }
     return found;
@@ -317,7 +315,7 @@ export function mount(root, data) {
     }
     map.outside = make("p", "", "outside soft");
     map.outside.hidden = true; map.away = "";
-    const all = make("button", "Show all zones");
+    const all = make("button", "Show all");
     all.type = "button";
     all.addEventListener("click", () => reset(world.extent));
     map.outside.append(document.createTextNode(""), all);
@@ -348,8 +346,10 @@ export function mount(root, data) {
   addEventListener("beforeprint", () => printing(true), { signal });
   addEventListener("afterprint", () => printing(false), { signal });
   matchMedia("print").addEventListener("change", (e) => { if (e.matches) printing(true); }, { signal });
-  if (maps.length > 12) addEventListener("scroll", redraw, { passive: true, signal });
-  const resized = new ResizeObserver(redraw);
+  if (maps.length > 12) for (const moved of ["scroll", "resize"]) addEventListener(moved, redraw, { passive: true, signal });
+  /* An observer begins with a call, when nothing has another size yet. */
+  const asDrawn = ({ canvas, drawn }) => drawn && drawn.width === canvas.clientWidth && drawn.height === canvas.clientHeight;
+  const resized = new ResizeObserver(() => { if (!maps.every(asDrawn)) redraw(); });
   resized.observe(root === document ? document.body : root);
 
   take(data);

@@ -2,11 +2,13 @@
 
 export const CLASSES = 6;
 
-export const exact = (v) => (v === null || v === undefined ? "not known" : v.toLocaleString("en", { maximumFractionDigits: Math.abs(v) < 100 ? 2 : 0 }));
+/* Made once: a page writes hundreds of numbers, and each way of writing takes long to make. */
+const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 }), THREE = new Intl.NumberFormat("en"), SMALL = new Intl.NumberFormat("en", { maximumFractionDigits: 2 });
+export const exact = (v) => (v === null || v === undefined ? "not known" : (Math.abs(v) < 100 ? SMALL : WHOLE).format(v));
 export const short = (v) => {
   if (v >= 1e6) return +(v / 1e6).toPrecision(3) + " M";
   if (v >= 1e4) return +(v / 1e3).toPrecision(3) + " k";
-  return (+v.toPrecision(3)).toLocaleString("en");
+  return THREE.format(+v.toPrecision(3));
 };
 export const cap = (text) => text[0].toUpperCase() + text.slice(1);
 

@@ -1,7 +1,7 @@
 /* The numbers of the maps as tables. */
 
 import { volumesOf, nameOf } from "./model.mjs";
-import { make } from "./panel.mjs";
+import { amount, labelled, make } from "./panel.mjs";
 import { exact } from "./scale.mjs";
 
 const ROWS = 100;
@@ -9,7 +9,8 @@ const ROWS = 100;
 export function fillTables(world, root, act) {
   const { model, state } = world, { flows } = model, { bases } = model.data;
   const zoneCell = (end, zone) => {
-    const td = make("td"), button = make("button", nameOf(model, end, zone), "zone");
+    const td = make("td"), button = make("button", "", "zone");
+    button.append(...labelled(model, end, zone));
     button.type = "button";
     button.setAttribute("aria-label", `Select ${end} zone ${nameOf(model, end, zone)}`);
     button.addEventListener("click", () => act.zone(end, zone));
@@ -25,10 +26,10 @@ export function fillTables(world, root, act) {
       if (state.selected && flows[state.selected.end][i] !== state.selected.zone) continue;
       total++;
       if (n >= ROWS) continue;
-      row(body, n++, [zoneCell("origin", flows.origin[i]), zoneCell("destination", flows.destination[i]), ...bases.map((b) => make("td", exact(flows[b][i]), "number"))]);
+      row(body, n++, [zoneCell("origin", flows.origin[i]), zoneCell("destination", flows.destination[i]), ...bases.map((b) => make("td", amount(model, flows[b][i]), "number"))]);
     }
-    const estimated = model.estimated ? " Numbers are estimates on common areas." : "";
-    root.querySelector("#flow-count").textContent = (state.selected ? `${exact(n)} of the ${exact(total)} flows of the selected zone.` : `The ${exact(n)} largest of ${exact(model.count.flows)}.`) + ` Pairs that are not listed in flows.parquet: ${model.missing}.` + estimated;
+    const pairs = model.estimated ? " Numbers are estimates on common areas; flows.parquet has the published zones." : ` Pairs that are not listed in flows.parquet: ${model.missing}.`;
+    root.querySelector("#flow-count").textContent = (state.selected ? `${exact(n)} of the ${exact(total)} flows of the selected ${model.word}.` : `The ${exact(n)} largest of ${exact(model.count.flows)}.`) + pairs;
   }
   const zoneBody = root.querySelector("#zone-rows");
   if (zoneBody) {
@@ -38,9 +39,9 @@ export function fillTables(world, root, act) {
     const volumes = bases.map((b) => volumesOf(model, end, b, null));
     zoneBody.textContent = "";
     order.slice(0, ROWS).forEach((i, n) => row(zoneBody, n, [
-      zoneCell(end, i), ...volumes.map((v) => make("td", v[i] === null ? model.missing : exact(v[i]), "number")),
+      zoneCell(end, i), ...volumes.map((v) => make("td", v[i] === null ? model.missing : amount(model, v[i]), "number")),
       make("td", exact(layer.tiles[i]), "number"), make("td", exact(layer.area[i]), "number"), ...(model.data.boxes ? [] : [make("td", exact(layer.level[i]), "number")]),
     ]));
-    root.querySelector("#zone-count").textContent = `${exact(Math.min(order.length, ROWS))} of ${exact(wanted ? order.length : model.count[end])} ${end} zones.`;
+    root.querySelector("#zone-count").textContent = `${exact(Math.min(order.length, ROWS))} of ${exact(wanted ? order.length : model.count[end])} ${end} ${model.word}s.`;
   }
 }
