@@ -13,8 +13,8 @@ no part.
 The way of a folder, each step in a file of its own: ``files`` (nothing is parsed that the manifest does not list and
 hash), ``parquet`` (every byte accounted for), ``claims`` (the report against ``report.schema.json`` and its guarantee
 against the input), ``parameters``, ``tables``, ``carriers``, ``exports``, ``binaries``, then ``raw``, ``slices``,
-``zones`` or ``boxes``, ``outlines``, ``frozen`` (zones of an earlier release), ``cells``, ``measures`` (with
-``withholding``, ``losses`` and ``floor``),
+``zones`` or ``boxes``, ``outlines``, ``frozen`` (zones of an earlier release), ``cells``, ``audits``, ``revision``,
+``measures`` (with ``withholding``, ``losses`` and ``floor``),
 ``differences``; for noise ``noise`` and ``law``; last, ``rendering``, or ``structure`` for another version. ``recount``
 has their order. A step writes tables of its own, each once, and can change none of another: see ``database``.
 
@@ -33,6 +33,7 @@ from flowveil.errors import GuaranteeError
 if TYPE_CHECKING:
     from flowveil.flows import Flows
     from flowveil.slices import SlicedFlows
+    from flowveil.zoning.places import Places
 
 
 def check(folder: str | PathLike[str], flows: Flows | SlicedFlows) -> None:
@@ -58,6 +59,8 @@ def verify_release(
     law: bool = True,
     strict: bool = False,
     zones_of: Any = None,
+    stricter: Places | None = None,
+    revision: Any = None,
 ) -> list[str]:
     """Recount a release, or a family of releases, from its files and the raw flows.
 
@@ -74,6 +77,10 @@ def verify_release(
             its page, its texts and its text exports cannot be made again, or there is a line for ``unread``.
         zones_of: the earlier release whose zones these are, where the report says so: its folder, or the frozen map as
             a file or a table. Without it, ``unread`` gets a line that says that the zones were not compared.
+        stricter: the list of places around which more is asked, where the report says so, by the tiles of the input.
+            Without it, ``unread`` gets a line that says that these cells were not recounted.
+        revision: the releases that this one revises, where the report says so: their folders, the oldest first. Without
+            them, ``unread`` gets a line that says that the cells that were kept were not compared.
 
     Returns:
         One plain line for each contradiction; empty when everything holds: the files are those of the
@@ -83,11 +90,12 @@ def verify_release(
         Of a noisy release, whose counts nobody can recount, the form is checked, that the report discloses nothing
         without noise, and that the counts can be noise of the stated law on the raw ones.
     """
-    from flowveil.verify.recount import recount
+    from flowveil.verify.recount import Holder, recount
     from flowveil.verify.rendering import not_compared
 
     lines: list[str] = [] if unread is None else unread
-    findings = recount(Path(folder), flows, expect or {}, lines, law=law, zones_of=zones_of)
+    holder = Holder(zones_of, stricter, revision)
+    findings = recount(Path(folder), flows, expect or {}, lines, law=law, holder=holder)
     if strict and not findings:
         reason = not_compared(Path(folder))
         findings = [*lines, *([] if reason is None else [reason])]

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from flowveil.errors import DataError
+from flowveil.paths import open_regular
 from flowveil.verify.exports import present_exports
-from flowveil.verify.files import open_regular
 from flowveil.verify.geopackage import differences, expected_geopackage
 from flowveil.verify.parquet import UNREAD as UNREAD_IN_TABLES
 from flowveil.verify.parquet import our_writer

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from flowveil.verify.files import parse_json, read_json
+from flowveil.paths import parse_json, read_json
 from flowveil.verify.parquet import read_layout
 
 _MANIFEST = {"about", "format", "version", "sha256", "statement"}

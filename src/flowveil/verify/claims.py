@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -17,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flowveil.paths import read_json
 from flowveil.verify.database import literal
-from flowveil.verify.files import read_json
 from flowveil.verify.units import UNITS
 
 if TYPE_CHECKING:
@@ -38,9 +39,21 @@ def schema() -> Mapping[str, Any]:
 
 @cache
 def _validator() -> Any:
-    from jsonschema import Draft202012Validator
-
-    return Draft202012Validator(schema())
+    # Where it is installed, as beside JupyterLab, jsonschema imports this and compiles grammars of addresses for
+    # seconds. The schema speaks of none.
+    unneeded = "rfc3987_syntax"
+    hidden = unneeded not in sys.modules
+    if hidden:
+        sys.modules[unneeded] = None  # type: ignore[assignment]  # how an import is refused
+    try:
+        from jsonschema import Draft202012Validator
+        from jsonschema.validators import extend
+    finally:
+        if hidden:
+            del sys.modules[unneeded]
+    # JSON Schema takes 5.0 and -0.0 for whole numbers; a release writes none of them so.
+    whole = Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: type(value) is int)
+    return extend(Draft202012Validator, type_checker=whole)(schema())
 
 
 def read_report(place: Path) -> tuple[Mapping[str, Any] | None, list[str]]:
@@ -77,10 +90,12 @@ class Claims:
     Attributes:
         report: all of it.
         guarantee: its thresholds; a population that is k times the mean weight is filled in.
+        of_total: the same for the total of what is suppressed: raised where more is asked around listed places.
     """
 
     report: Mapping[str, Any]
     guarantee: Mapping[str, Any]
+    of_total: Mapping[str, Any]
 
     @classmethod
     def of(cls, report: Mapping[str, Any], flows: Flows) -> Claims:
@@ -88,10 +103,15 @@ class Claims:
 
         The cells were held against it all the same, so the recount must be too.
         """
-        claims = cls(report, report["guarantee"])
-        if "population" not in claims.guarantee or claims.threshold("population") is not None:
-            return claims
-        return replace(claims, guarantee={**claims.guarantee, "population": _mean_population(flows, claims.k)})
+        claims = cls(report, report["guarantee"], report["guarantee"])
+        guarantee = {**claims.guarantee}
+        if "population" in guarantee and guarantee["population"] is None:
+            guarantee["population"] = _mean_population(flows, claims.k)
+        raised, highest = {**guarantee}, (claims.parameters.get("stricter") or {}).get("k") or 0
+        for name, unit in UNITS.items():
+            if guarantee.get(name) is not None and highest > claims.k:
+                raised[name] = _mean_population(flows, highest) if unit.weighed else highest
+        return replace(claims, guarantee=guarantee, of_total=raised)
 
     @property
     def kind(self) -> str:
@@ -159,6 +179,11 @@ class Claims:
         return self.kind == "boxed" and not self.report["boxes"]["disjoint"]
 
     @property
+    def revised(self) -> bool:
+        """Whether cells may have the values of an earlier release."""
+        return "revision_of" in self.parameters
+
+    @property
     def population_is_given(self) -> bool:
         """Whether the population's threshold was given as a number, which is then never called k."""
         return self.parameters.get("k_population") is not None
@@ -168,17 +193,27 @@ class Claims:
         """What measures are held against: the k that is claimed or, where none is, the one that was asked for."""
         return self.guarantee.get("k") or self.parameters.get("k") or 0
 
+    @property
+    def counts_tiles(self) -> bool:
+        """Whether tiles must be counted: of every cell, or around listed places."""
+        around = (self.parameters.get("stricter") or {}).get("l")
+        return self.threshold("locations") is not None or around is not None
+
     def threshold(self, unit: str) -> float | None:
         """What every cell must reach in a unit, or None where the unit is not protected."""
         return self.guarantee.get(unit)
 
-    def safe(self, *, locations: bool = True) -> str:
-        """SQL: whether a group with trips, people, weight, begin_tiles, end_tiles reaches every threshold."""
-        terms = ["true"]
+    def safe(self, *, total: bool = False) -> str:
+        """SQL: whether a group with trips, people, weight, begin_tiles, end_tiles reaches every threshold.
+
+        Args:
+            total: whether it is the total of what is suppressed, whose locations are not asked for.
+        """
+        terms, asked = ["true"], self.of_total if total else self.guarantee
         for name, unit in UNITS.items():
-            if self.threshold(name) is not None:
-                terms.append(f"coalesce({unit.column}, 0) >= {literal(self.threshold(name))}")
-        if locations and self.threshold("locations") is not None:
+            if asked.get(name) is not None:
+                terms.append(f"coalesce({unit.column}, 0) >= {literal(asked[name])}")
+        if not total and self.threshold("locations") is not None:
             least = literal(self.threshold("locations"))
             terms.append(f"begin_tiles >= {least} AND end_tiles >= {least}")
         return "(" + " AND ".join(terms) + ")"

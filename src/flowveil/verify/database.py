@@ -11,13 +11,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from glob import escape
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from flowveil.errors import DataError
-from flowveil.reading.limits import duckdb_settings
+from flowveil.errors import DataError, option
+from flowveil.reading.limits import duckdb_settings, silence, temporary_folder
 
 #: The folder's name is a name, not a pattern, and 'k=10' in it is not a column.
 SOURCE = "read_parquet(?, hive_partitioning = false)"
@@ -32,6 +33,13 @@ class Database:
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
+        #: Members that stay where they were read, by unit; see `flowveil.verify.members`.
+        self.elsewhere: dict[str, Any] = {}
+        self._numbers = count()
+
+    def next_number(self) -> int:
+        """For the name of a table."""
+        return next(self._numbers)
 
     def create(self, name: str, query: str, values: Sequence[Any] = ()) -> None:
         """Write a table; there must be none of this name."""
@@ -104,13 +112,13 @@ def opened(place: Path) -> Iterator[Database]:
     """
     import duckdb
 
-    with tempfile.TemporaryDirectory(prefix="flowveil-") as spill:
+    with tempfile.TemporaryDirectory(prefix="flowveil-", dir=temporary_folder()) as spill:
         limits = {"memory_limit": _MEMORY, "max_temp_directory_size": _DISK, "temp_directory": spill}
         connection = duckdb.connect(":memory:", config={**limits, **duckdb_settings()})
         try:
+            silence(connection)
             for setting in (
                 "autoinstall_known_extensions = false",
-                "enable_progress_bar = false",
                 f"allowed_directories = [{text(str(place))}]",
                 "enable_external_access = false",
                 "lock_configuration = true",
@@ -121,7 +129,7 @@ def opened(place: Path) -> Iterator[Database]:
         except duckdb.OutOfMemoryException:
             raise DataError(
                 f"The recount does not fit into the memory it may take and {_DISK} of temporary disk space. "
-                "Hint: free some, or set TMPDIR to a folder with more space."
+                f"Hint: free some, or give a folder with more space ({option('temp_dir')})."
             ) from None
         finally:
             connection.close()

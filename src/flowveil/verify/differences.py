@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from flowveil.verify.claims import Claims
 from flowveil.verify.database import Database
+from flowveil.verify.members import members_in
 from flowveil.verify.units import COUNTED_ONCE, UNITS, counted_once
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def check_differences(db: Database, claims: Claims, flows: Flows) -> Iterator[st
     """Hold the slices against what their own report says of subtraction.
 
     Args:
-        db: with ``slice``, ``part``, ``rows``, ``people_row``, ``raw``, ``assigned``, ``zone_*`` and ``up_*``.
+        db: with ``slice``, ``part``, ``rows``, persons, ``raw``, ``assigned``, ``zone_*`` and ``up_*``.
         claims: the report.
         flows: everything that was read.
     """
@@ -45,7 +46,7 @@ def check_differences(db: Database, claims: Claims, flows: Flows) -> Iterator[st
     each = [(kind,) for kind in kinds[1:]]
     chosen = [*each, *([tuple(kinds[1:])] if len(kinds) > 2 else [])]
     found = max(
-        db.one(f"SELECT count(*) FROM ({_differences(kinds, tiles=tiles, once=once)}) WHERE NOT {claims.safe()}")
+        db.one(f"SELECT count(*) FROM ({_differences(db, kinds, tiles=tiles, once=once)}) WHERE NOT {claims.safe()}")
         for kinds in chosen
     )
     if found > said["short"]:
@@ -55,7 +56,7 @@ def check_differences(db: Database, claims: Claims, flows: Flows) -> Iterator[st
         )
 
 
-def _differences(kinds: Sequence[int], *, tiles: bool, once: Collection[str]) -> str:
+def _differences(db: Database, kinds: Sequence[int], *, tiles: bool, once: Collection[str]) -> str:
     """SQL: what is left of each cell of a coarser matrix without the finer cells of these kinds, counted."""
     listed = ", ".join(map(str, kinds))
     remainder = (
@@ -70,11 +71,8 @@ def _differences(kinds: Sequence[int], *, tiles: bool, once: Collection[str]) ->
         if unit not in once:
             sums = f"SELECT *, NULL::BIGINT AS {column} FROM ({sums})"
             continue
-        members = f"SELECT DISTINCT s, a, b, member FROM {remainder} JOIN {unit}_row USING (row)"
-        sums = (
-            f"SELECT * REPLACE (coalesce({column}, 0) AS {column}) FROM ({sums}) LEFT JOIN "
-            f"(SELECT s, a, b, count(*) AS {column} FROM ({members}) GROUP BY s, a, b) USING (s, a, b)"
-        )
+        counted = members_in(db, unit, "s, a, b", remainder)
+        sums = f"SELECT g.*, coalesce(n, 0) AS {column} FROM ({sums}) g LEFT JOIN ({counted}) USING (s, a, b)"
     return sums
 
 

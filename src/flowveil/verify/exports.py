@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from flowveil.paths import read_json
 from flowveil.verify.database import Database
-from flowveil.verify.files import read_json
 
 #: Files that a release may hold beside its own, and what rows they carry.
 EXPORTS: Mapping[str, tuple[str, ...]] = {
@@ -36,7 +36,7 @@ _KEYS = {"flows": ("origin_zone", "destination_zone"), "zones": ("zone", "role")
 _NUMBERS = {"flows": ("trips", "weight"), "zones": ("level", "tiles"), "codes": ()}
 #: Columns an export may have, beside keys and numbers: all are functions of the published zones.
 _ALSO = {
-    "flows": {"geometry", "geom", "fid", "origin_lat", "origin_lng", "destination_lat", "destination_lng"},
+    "flows": {"revised", "geometry", "geom", "fid", "origin_lat", "origin_lng", "destination_lat", "destination_lng"},
     "zones": {"geometry", "geom", "fid", "area_km2", "lat", "lon", "h3_cells", "name", "_geojson"},
     "codes": {"index", "name", "lat", "lon"},
 }
@@ -167,6 +167,10 @@ def _compare(kind: str, found: Columns | None, expected: Columns, slice_columns:
     if len(ours[0]) != len(theirs[0]) or any(np.any(ours[0][:, i] != theirs[0][:, i]) for i in range(len(keys))):
         yield f"its {kind} are not those of the release"
         return
+    if "revised" in expected:
+        a, b = (np.char.lower(np.asarray(c.get("revised", "")).astype(np.str_)) for c in (found, expected))
+        if a.shape != b.shape or np.any(a[ours[1]] != b[theirs[1]]):
+            yield f"its {kind} are marked as revised otherwise than the release"
     for name in _NUMBERS[kind]:
         if name not in found or name not in expected:
             continue

@@ -22,8 +22,10 @@ Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
 Members = Mapping[str, tuple[Any, Any]]
 
-#: Flows times pairs of depths beyond which the floor is not recounted: it would take minutes.
+#: Flows and their members times pairs of depths beyond which the floor is not recounted: it would take minutes.
 MOST_WORK = 2_000_000_000
+#: How many times the members that a pair must have are looked at before all of its members are.
+_ENOUGH = 8
 
 
 def smallest_safe(
@@ -41,22 +43,30 @@ def smallest_safe(
         members: by protected unit whose members are counted once: flow and member, one row for each of a flow.
     """
     above_o, above_d = _ancestors(flows.origins, raw["o"]), _ancestors(flows.destinations, raw["d"])
-    if len(raw["s"]) * len(above_o) * len(above_d) > MOST_WORK:
+    rows = len(raw["s"]) + sum(len(flow) for flow, _ in members.values())
+    if rows * len(above_o) * len(above_d) > MOST_WORK:
         return None
     all_o, all_d = _sizes(flows.origins), _sizes(flows.destinations)
     smallest = np.full(len(raw["s"]), np.inf)
     # Nodes of one depth by rank, so that few nodes have small numbers.
     (rank_o, size_o), (rank_d, size_d) = _ranked(above_o, all_o), _ranked(above_d, all_d)
+    by_flow = {name: _by_flow(*rows, len(raw["s"])) for name, rows in members.items()}
     ways = [np.ones(len(raw["s"]), dtype=np.bool_)] * len(above_d)
     for node_o, tiles_o in zip(rank_o, size_o, strict=True):
         safe = np.ones(len(raw["s"]), dtype=np.bool_)
         for j, (node_d, tiles_d) in enumerate(zip(rank_d, size_d, strict=True)):
-            safe = ways[j] = _safe(raw, (node_o, node_d), safe & ways[j], members, guarantee)
+            safe = ways[j] = _safe(raw, (node_o, node_d), safe & ways[j], by_flow, guarantee)
             if not safe.any():
                 ways[j:] = [safe] * (len(rank_d) - j)
                 break
             smallest[safe] = np.minimum(smallest[safe], (tiles_o + tiles_d)[safe])
     return smallest
+
+
+def _by_flow(flow: Any, member: Any, n_flows: int) -> tuple[Places, Any]:
+    """The members, those of a flow together, and where those of each flow begin (the end included)."""
+    first = np.concatenate(([0], np.cumsum(np.bincount(flow, minlength=n_flows))))
+    return first, member[np.argsort(flow, kind="stable")]
 
 
 def _ranked(above: list[Places], size: Floats) -> tuple[list[Places], list[Floats]]:
@@ -96,10 +106,10 @@ def _safe(
     raw: Mapping[str, Any],
     node: tuple[Places, Places],
     tried: NDArray[np.bool_],
-    members: Members,
+    members: Mapping[str, tuple[Places, Any]],
     guarantee: Mapping[str, Any],
 ) -> NDArray[np.bool_]:
-    """Which of the tried flows lie in a safe pair of these nodes."""
+    """Which of the tried flows lie in a safe pair of these nodes; members as `_by_flow` has them."""
     out = np.zeros(len(tried), dtype=np.bool_)
     at = np.flatnonzero(tried)
     if len(at) == 0:
@@ -116,20 +126,52 @@ def _safe(
             good &= (total / 1e6 if unit.weighed else total) >= guarantee[name]
     if guarantee.get("locations") is not None:
         # The tiles in which the trips of the pair begin, and those in which they end.
-        for tile in (raw["o"][at], raw["d"][at]):
+        for end in ("o", "d"):
+            tile = raw[end][at]
             wide = int(tile.max()) + 1
             distinct = np.unique(number * wide + tile.astype(np.int64))
-            good &= np.bincount(distinct // wide, minlength=n) >= guarantee["locations"]
-    for name, (flow, member) in members.items():
-        pair_of_flow = np.full(len(tried), -1, dtype=np.int64)
-        pair_of_flow[at] = np.where(good[number], number, -1)
-        pair = pair_of_flow[flow]
-        inside = pair >= 0
-        wide = int(member.max(initial=0)) + 1
-        distinct = np.unique(pair[inside] * wide + member[inside])
-        good &= np.bincount(distinct // wide, minlength=n) >= guarantee[name]
+            # Where listed places are counted, a tile counts as often as it holds one.
+            each = raw[f"places_{end}"][distinct % wide] if f"places_{end}" in raw else None
+            good &= np.bincount(distinct // wide, weights=each, minlength=n) >= guarantee["locations"]
+    for name, (first, member) in members.items():
+        each = (first[1:] - first[:-1])[at]
+        # A pair has at least as many as one of its flows, and at most as many as all of them: only those in between
+        # have to be sorted.
+        largest = np.zeros(n, dtype=each.dtype)
+        np.maximum.at(largest, number, each)
+        good &= np.bincount(number, weights=each, minlength=n) >= guarantee[name]
+        doubtful = good & (largest < guarantee[name])
+        # Some flows of a large pair often have enough already; where they have not, all of them are sorted.
+        most = _ENOUGH * guarantee[name]
+        asked = np.flatnonzero(doubtful[number])
+        if each[asked].sum() > 2 * most * doubtful.sum():
+            asked = _first_flows(number, each, asked, most)
+            doubtful &= _distinct(number, at, asked, first, member, n) < guarantee[name]
+            asked = np.flatnonzero(doubtful[number])
+        good &= ~doubtful | (_distinct(number, at, asked, first, member, n) >= guarantee[name])
     out[at] = good[number]
     return out
+
+
+def _first_flows(number: Places, each: Any, asked: Places, most: float) -> Places:
+    """Of the flows that are asked for, the first of each pair, until they have so many members."""
+    asked = asked[np.argsort(number[asked], kind="stable")]
+    pair, length = number[asked], each[asked]
+    before = np.cumsum(length) - length
+    begins = np.concatenate(([True], pair[1:] != pair[:-1]))
+    kept: Places = asked[before - before[begins][np.cumsum(begins) - 1] < most]
+    return kept
+
+
+def _distinct(number: Places, at: Places, asked: Places, first: Places, member: Any, n: int) -> Places:
+    """How many distinct members the flows that are asked for have in each pair."""
+    length = (first[1:] - first[:-1])[at[asked]]
+    row = np.repeat(first[at[asked]] - (np.cumsum(length) - length), length) + np.arange(length.sum())
+    wide = int(member.max(initial=0)) + 1
+    # numpy.unique looks each value up in a table, which takes longer than sorting.
+    key = np.sort(np.repeat(number[asked], length) * wide + member[row])
+    is_new = np.concatenate((np.ones(min(len(key), 1), dtype=np.bool_), key[1:] != key[:-1]))
+    return np.bincount(key[is_new] // wide, minlength=n)
 
 
 def _numbered(*columns: Any) -> tuple[Places, int]:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import h3.api.basic_int as h3_int
 
-from flowveil.verify.files import LOOKUP, open_regular
+from flowveil.paths import open_regular
+from flowveil.verify.files import LOOKUP
 from flowveil.verify.h3_parts import cells_in, parts_around
 
 if TYPE_CHECKING:
@@ -135,10 +136,12 @@ def _fills(zone: str, above: list[str], earlier: Mapping[str, Any], holding: set
 def _way_up(frozen: _Frozen, flows: Flows) -> Callable[[str], list[str]] | None:
     """What each code lies in, the smallest first; None where nobody knows."""
     if frozen.about["resolution"] is not None:
-        return lambda code: _above_in_h3(code, halves=frozen.about["hierarchy"] == "halves")
-    tree = flows.whole_map
-    if tree is None:
-        return None
+        return lambda code: above_in_h3(code, halves=frozen.about["hierarchy"] == "halves")
+    return None if flows.whole_map is None else climbing(flows.whole_map)
+
+
+def climbing(tree: Any) -> Callable[[str], list[str]]:
+    """What each code of a map lies in, the smallest first."""
     codes, parent = tree.code.tolist(), tree.parent.tolist()
     number = {code: node for node, code in enumerate(codes)}
 
@@ -152,10 +155,11 @@ def _way_up(frozen: _Frozen, flows: Flows) -> Callable[[str], list[str]] | None:
     return climb
 
 
-def _above_in_h3(code: str, *, halves: bool) -> list[str]:
+def above_in_h3(code: str, *, halves: bool) -> list[str]:
+    """The cells, and with halves the parts of cells, that a code lies in, the smallest first."""
     cells = cells_in(code)
     if not cells:
-        return []
+        return [_TOP] if code == "outside" else []
     way, cell = [], cells[0]
     if "." in code:
         parent = int(code.partition(".")[0], 16)

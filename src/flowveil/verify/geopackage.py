@@ -116,7 +116,7 @@ def _lines(flows: Any, zones: Any) -> list[Any]:
             center[end, zone] = (lon, lat)
     ends = zip(flows["origin_zone"].to_pylist(), flows["destination_zone"].to_pylist(), strict=True)
     pairs = [(center["origin", o], center["destination", d]) for o, d in ends]
-    return list(shapely.linestrings(np.array(pairs, dtype=np.float64).reshape(-1, 2, 2)))
+    return [None if None in (*start, *stop) else shapely.LineString((start, stop)) for start, stop in pairs]
 
 
 def _extent(shapes: list[Any]) -> list[float | None]:

@@ -74,16 +74,21 @@ def _separates(ring: Floats, cells: Set[int], level: int, finest: int) -> bool:
     across = np.cross(start, stop - start)
     aside = across * (_ASIDE * length / np.linalg.norm(across, axis=1))[:, None]
     middle = (start + stop) / 2
-    sides = [[h3_int.latlng_to_cell(lat, lon, finest) for lat, lon in _degrees(middle + s)] for s in (aside, -aside)]
+    left, right = (
+        np.array([h3_int.latlng_to_cell(lat, lon, finest) for lat, lon in _degrees(middle + s)], dtype=np.uint64)
+        for s in (aside, -aside)
+    )
     ends = np.stack((ring[:-1][edge], ring[1:][edge]), axis=1)
     framed = np.stack((on_frame[:-1][edge], on_frame[1:][edge]), axis=1)
-    inside = []
-    for left, right in zip(*sides, strict=True):
-        is_left = h3_int.cell_to_parent(left, level) in cells
-        if is_left == (h3_int.cell_to_parent(right, level) in cells):
-            return False
-        inside.append(left if is_left else right)
-    return _at_corners(ends, framed, np.array(inside, dtype=np.uint64))
+    is_left, is_right = (_lie_in(side, cells, level) for side in (left, right))
+    return bool(np.all(is_left != is_right)) and _at_corners(ends, framed, np.where(is_left, left, right))
+
+
+def _lie_in(found: NDArray[np.uint64], cells: Set[int], level: int) -> NDArray[np.bool_]:
+    """Whether each cell lies in one of some coarser cells, all of one level: the library is asked once for each."""
+    distinct, number = np.unique(found, return_inverse=True)
+    inside = [h3_int.cell_to_parent(cell, level) in cells for cell in distinct.tolist()]
+    return np.array(inside, dtype=np.bool_)[number]
 
 
 def _at_corners(ends: Floats, framed: NDArray[np.bool_], inside: NDArray[np.uint64]) -> bool:

@@ -1,7 +1,8 @@
 """The tree of halves, derived anew: for a release whose report says that its zones are parts of cells or of zones.
 
-Nothing here is shared with what makes the tree for the methods. For H3, every tile is followed upwards one cell at a
-time by what the library h3 says, and the parts between by `flowveil.verify.h3_parts`. For a map of one's own, the
+Nothing here is shared with what makes the tree for the methods. For H3, all tiles are followed upwards together, one
+resolution at a time, by the bits of their codes, and through the parts between by the list of
+`flowveil.verify.h3_parts`; a test holds that against what the library h3 says of each cell. For a map of one's own, the
 children of each zone are divided by the rule of docs/zones.md, one zone after the other. Flows may come with the tree
 they were read with or with the one they were published on: only their tiles, and the zones of the map, are taken from
 it.
@@ -10,23 +11,25 @@ it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import h3.api.basic_int as h3_int
 import numpy as np
 
-from flowveil.flows import Flows, People
-from flowveil.hierarchy import Hierarchy
+from flowveil.flows import Flows
+from flowveil.hierarchy import OUTSIDE, OUTSIDE_CELL, Hierarchy
 from flowveil.slices import SlicedFlows
-from flowveil.verify.h3_parts import parts_around
+from flowveil.verify.h3_parts import PARTS, hexadecimal, parts_above
 from flowveil.verify.raw import leaf_codes, leaves
 from flowveil.zoning.geometry import ZoneGeography
 from flowveil.zoning.naming import named_like
+from flowveil.zoning.outside import inside_of, with_outside
 
 _MARK = "~"
 _WHOLE_DEGREE = 10**7
+#: What is no cell, among nodes that are cells times eight.
+_ALL_NODE, _OUTSIDE_NODE = np.uint64(0), np.uint64(1)
 
 
 def on_halves(flows: Flows | SlicedFlows, *, to_the_top: bool = False) -> Flows | SlicedFlows | None:
@@ -49,14 +52,14 @@ def _trees(flows: Flows, *, to_the_top: bool) -> tuple[Hierarchy, Hierarchy, Hie
     # One tree for both ends stays one.
     trees = both[:1] if both[0] is both[1] else both
     if all(tree.kind in ("h3", "halves") and tree.code.dtype == np.uint64 for tree in both):
-        cells = [_h3_tree(leaf_codes(tree).tolist(), to_the_top=to_the_top) for tree in trees]
+        cells = [_h3_tree(leaf_codes(tree), to_the_top=to_the_top) for tree in trees]
         return cells[0], cells[-1], None
-    whole = flows.whole_map
+    whole = None if flows.whole_map is None else inside_of(flows.whole_map)
     if whole is None or whole.kind != "table" or not isinstance(whole.geography, ZoneGeography):
         return None
     divided = named_like(_map_tree(whole), whole)
     ends = [_with_tiles(divided, set(leaf_codes(tree).tolist()), to_the_top=to_the_top) for tree in trees]
-    return ends[0], ends[-1], divided
+    return ends[0], ends[-1], divided if whole is flows.whole_map else with_outside(divided)
 
 
 def _moved(flows: Flows, trees: tuple[Hierarchy, Hierarchy, Hierarchy | None]) -> Flows:
@@ -66,21 +69,18 @@ def _moved(flows: Flows, trees: tuple[Hierarchy, Hierarchy, Hierarchy | None]) -
         (flows.origin, flows.origins, trees[0]),
         (flows.destination, flows.destinations, trees[1]),
     ):
-        number = {_text(code): i for i, code in enumerate(leaf_codes(after).tolist())}
-        ends.append(np.array([number[_text(code)] for code in leaf_codes(before).tolist()], dtype=np.int32)[tile])
-    order = np.lexsort(ends[::-1])
-    people = flows.people
-    if people is not None:
-        row = np.argsort(order)[people.cell].astype(np.int32)
-        sorted_rows = np.lexsort((people.person, row))
-        people = People(row[sorted_rows], people.person[sorted_rows])
+        known = _texts(leaf_codes(after))
+        by_text = np.argsort(known)
+        place = by_text[np.searchsorted(known[by_text], _texts(leaf_codes(before)))]
+        ends.append(place.astype(np.int32)[tile])
+    order = np.argsort(ends[0].astype(np.int64) * (int(ends[1].max(initial=0)) + 1) + ends[1], kind="stable")
     return replace(
         flows,
         origin=ends[0][order],
         destination=ends[1][order],
         trips=flows.trips[order],
         weight=None if flows.weight is None else flows.weight[order],
-        people=people,
+        people=None if flows.people is None else flows.people.renumbered(np.argsort(order).astype(np.int32)),
         tiles=None,
         time=None if flows.time is None else flows.time[order],
         origins=trees[0],
@@ -89,8 +89,11 @@ def _moved(flows: Flows, trees: tuple[Hierarchy, Hierarchy, Hierarchy | None]) -
     )
 
 
-def _text(code: Any) -> str:
-    return code if isinstance(code, str) else format(code, "x")
+def _texts(codes: Any) -> Any:
+    """Codes as they are written."""
+    if codes.dtype.kind == "U":
+        return codes
+    return np.where(codes == np.uint64(OUTSIDE_CELL), np.array(OUTSIDE), hexadecimal(codes))
 
 
 def _tree(
@@ -124,7 +127,10 @@ class _TileCenters:
     tree: Hierarchy
 
     def centers(self, nodes: Any) -> tuple[Any, Any]:
-        found = [h3_int.cell_to_latlng(int(code, 16)) for code in self.tree.code[nodes].tolist()]
+        found = [
+            (math.nan, math.nan) if code == OUTSIDE else h3_int.cell_to_latlng(int(code, 16))
+            for code in self.tree.code[nodes].tolist()
+        ]
         lat, lon = np.array(found, dtype=np.float64).reshape(-1, 2).T
         return lat, lon
 
@@ -135,29 +141,57 @@ class _TileCenters:
         raise AssertionError("only centres are asked for")
 
 
-def _h3_tree(tiles: Sequence[int], *, to_the_top: bool) -> Hierarchy:
-    above: dict[str, str] = {}
-    levels: dict[str, int] = {}
-    tops = set()
-    for tile in tiles:
-        cell, resolution = tile, h3_int.get_resolution(tile)
-        while f"{cell:x}" not in levels:
-            levels[f"{cell:x}"] = resolution
-            if resolution == 0:
-                tops.add(cell)
-                break
-            parent = h3_int.cell_to_parent(cell, resolution - 1)
-            lower = f"{cell:x}"
-            for part in parts_around(cell, parent, resolution):
-                above[lower] = part
-                levels[part] = resolution - 1
-                lower = part
-            above[lower] = f"{parent:x}"
-            cell, resolution = parent, resolution - 1
-    if len(tops) > 1 or to_the_top:
-        levels["all"] = -1
-        above |= {f"{top:x}": "all" for top in tops}
-    return _tree(above, levels, _TileCenters, "halves", to_the_top=to_the_top)
+def _h3_tree(tiles: Any, *, to_the_top: bool) -> Hierarchy:
+    """The tree of cells and parts above these tiles. A node is a cell times eight, plus the number of the part."""
+    crossing = bool((tiles == np.uint64(OUTSIDE_CELL)).any())
+    inside = tiles[tiles != np.uint64(OUTSIDE_CELL)]
+    resolutions = inside >> np.uint64(52) & np.uint64(15)
+    cells = np.zeros(0, dtype=np.uint64)
+    lower, upper = [], []
+    for resolution in range(int(resolutions.max(initial=0)), 0, -1):
+        cells = np.union1d(cells, inside[resolutions == resolution])
+        parents, small, large = parts_above(cells, resolution)
+        above = parents << np.uint64(3)
+        # A child that is in no small part lies in the large one itself.
+        first = np.where(small > 0, above | small, above | large)
+        lower += [cells << np.uint64(3), (above | small)[small > 0], above | large]
+        upper += [first, (above | large)[small > 0], above]
+        cells = np.unique(parents)
+    cells = np.union1d(cells, inside[resolutions == 0])
+    if len(cells) > 1 or to_the_top or crossing:
+        lower.append(np.concatenate((cells << np.uint64(3), np.full(int(crossing), _OUTSIDE_NODE, dtype=np.uint64))))
+        upper.append(np.full(len(lower[-1]), _ALL_NODE, dtype=np.uint64))
+    child, at = np.unique(np.concatenate([inside[:0], *lower]), return_index=True)
+    parent = np.concatenate([inside[:0], *upper])[at]
+    nodes = np.union1d(np.union1d(child, parent), inside << np.uint64(3))
+    up = np.full(len(nodes), -1, dtype=np.int64)
+    up[np.searchsorted(nodes, child)] = np.searchsorted(nodes, parent)
+    kept = np.ones(len(nodes), dtype=np.bool_)
+    n_children = np.bincount(up[up >= 0], minlength=len(nodes))
+    (top,) = np.flatnonzero(up < 0)
+    while not to_the_top and n_children[top] == 1:
+        kept[top] = False
+        (top,) = np.flatnonzero(up == top)
+    up[top] = -1
+    number = np.cumsum(kept) - 1
+    up = np.where(up < 0, -1, number[up])[kept]
+    nodes = nodes[kept]
+    tree, node = Hierarchy.from_parents(up, _node_texts(nodes))
+    levels = np.empty(len(nodes), dtype=np.int32)
+    levels[node] = np.select(
+        [nodes == _ALL_NODE, nodes == _OUTSIDE_NODE], [-1, 0], (nodes >> np.uint64(55) & np.uint64(15)).astype(np.int32)
+    )
+    return Hierarchy(parent=tree.parent, code=tree.code, geography=_TileCenters(tree), kind="halves", levels=levels)
+
+
+def _node_texts(nodes: Any) -> Any:
+    """The codes of nodes: a cell, a cell and the digits of a part, or a word."""
+    part = (nodes & np.uint64(7)).astype(np.int64)
+    suffix = np.array(["", *(f".{digits}" for digits in PARTS)])[part]
+    texts = np.char.add(hexadecimal(nodes >> np.uint64(3)), suffix)
+    texts[nodes == _ALL_NODE] = "all"
+    texts[nodes == _OUTSIDE_NODE] = OUTSIDE
+    return texts
 
 
 # ---- a map of one's own ----------------------------------------------------------------------------------------------
@@ -248,7 +282,9 @@ def _divide(
 
 
 def _with_tiles(whole: Hierarchy, tiles: set[str], *, to_the_top: bool) -> Hierarchy:
-    """The part of a tree that holds some tiles."""
+    """The part of a tree that holds some tiles; with `outside` among them, to the top."""
+    if OUTSIDE in tiles and OUTSIDE not in whole.code:
+        return with_outside(_with_tiles(whole, tiles - {OUTSIDE}, to_the_top=True))
     codes, up = whole.code.tolist(), whole.parent.tolist()
     kept: dict[int, None] = {}
     for node in (n for n in leaves(whole).tolist() if codes[n] in tiles):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 #: The chance that an honest release is accused, all questions together.
 FALSE_ALARM = 1e-9
 #: Of how many questions the chance is shared: eight at the most are asked below.
-_QUESTIONS = 8
+QUESTIONS = 8
 
 Counts = NDArray[np.int64]
 
@@ -48,13 +48,13 @@ def check_law(promise: Mapping[str, Any], flows: Flows, db: Database) -> Iterato
         flows: the flows it was made from.
         db: with ``published_rows``.
     """
-    zones = [_Zones.of(flows, tree, promise["domain"]) for tree in (flows.origins, flows.destinations)]
-    _load_pairs(db, promise, flows, zones)
-    counted, raw, noisy = _columns(db, "SELECT c, raw, coalesce(y, -1) FROM pairs WHERE c > 0")
+    zones = [Zones.of(flows, tree, promise["domain"]) for tree in (flows.origins, flows.destinations)]
+    load_pairs(db, promise, flows, zones)
+    counted, raw, noisy = columns_of(db, "SELECT c, raw, coalesce(y, -1) FROM pairs WHERE c > 0")
     law = _Law(math.exp(-1 / promise["scale"]))
     least = promise["threshold"] or 1
     yield from _check_draws(law, counted, raw, noisy, least)
-    (value,) = _columns(db, "SELECT y FROM strangers")
+    (value,) = columns_of(db, "SELECT y FROM strangers")
     if promise["threshold"] is not None:
         if len(value):
             yield f"flows.parquet: {len(value)} rows are of pairs without trips, which get no noise and are not listed"
@@ -73,7 +73,7 @@ def _check_draws(law: _Law, counted: Counts, raw: Counts, noisy: Counts, least: 
     exact = int(np.sum(draw[sure] == 0))
     as_read = int(np.sum(noisy[raw >= least] == raw[raw >= least]))
     # Counts without the bound are as exact; under noise each is hit no more often than the most likely draw is.
-    if law.too_many(exact, int(np.sum(sure)), law.zero) or law.too_many(as_read, int(np.sum(raw >= least)), law.zero):
+    if too_many(exact, int(np.sum(sure)), law.zero) or too_many(as_read, int(np.sum(raw >= least)), law.zero):
         yield "flows.parquet: more counts are exact than noise of this scale leaves: these are counts, not noise"
         return
     if law.unlikely(exact, int(np.sum(sure)), law.zero):
@@ -108,13 +108,14 @@ class _Law:
         far = self.q ** np.maximum(np.where(x >= 0, x + 1, -x), 0) / (1 + self.q)
         return np.where(x >= 0, 1 - far, far)
 
-    def too_many(self, m: int, n: int, p: float) -> bool:
-        """Whether something of this chance happens so often with a probability below that of a false alarm."""
-        return n > 0 and m / n > p and n * _divergence(m / n, p) > math.log(2 * _QUESTIONS / FALSE_ALARM)
-
     def unlikely(self, m: int, n: int, p: float) -> bool:
         """Whether it happens so often, or so seldom."""
-        return self.too_many(m, n, p) or self.too_many(n - m, n, 1 - p)
+        return too_many(m, n, p) or too_many(n - m, n, 1 - p)
+
+
+def too_many(m: int, n: int, p: float) -> bool:
+    """Whether something of this chance happens so often with a probability below that of a false alarm."""
+    return n > 0 and m / n > p and n * _divergence(m / n, p) > math.log(2 * QUESTIONS / FALSE_ALARM)
 
 
 def _divergence(a: float, p: float) -> float:
@@ -135,20 +136,20 @@ def _off(draws: Counts, up_to: Any, *, lowest: int) -> bool:
     later = value > lowest
     gaps = [np.abs(share - up_to(value)), np.where(later, np.abs(before - up_to(value - 1)), 0)]
     furthest = max(float(np.max(gap)) for gap in gaps)
-    return 2 * n * furthest**2 > math.log(2 * _QUESTIONS / FALSE_ALARM)
+    return 2 * n * furthest**2 > math.log(2 * QUESTIONS / FALSE_ALARM)
 
 
 # ---- what was counted --------------------------------------------------------------------------------------------
 
 
-class _Zones:
+class Zones:
     """The zones of one end: all there are by code, and that of each tile (None outside the region)."""
 
     def __init__(self, every: set[str], of_tile: list[str | None]) -> None:
         self.every, self.of_tile = every, of_tile
 
     @classmethod
-    def of(cls, flows: Flows, tree: Hierarchy, domain: Mapping[str, Any]) -> _Zones:
+    def of(cls, flows: Flows, tree: Hierarchy, domain: Mapping[str, Any]) -> Zones:
         """Climb from the tiles to the level that the report names, in the map where there is one."""
         region = domain.get("region")
         names = None if region is None else set(map(str, region))
@@ -162,7 +163,7 @@ class _Zones:
         return cls(every, [zone[code] for code in tree.code_text(tree.leaf_node).tolist()])
 
     @classmethod
-    def _of_cells(cls, tiles: list[int], level: int, names: set[str] | None) -> _Zones:
+    def _of_cells(cls, tiles: list[int], level: int, names: set[str] | None) -> Zones:
         places = None if names is None else {int(name, 16) for name in names}
         steps = set() if places is None else {h3_cells.get_resolution(place) for place in places}
         of_tile: list[str | None] = []
@@ -186,7 +187,7 @@ def _climbed(tree: Hierarchy, codes: list[str], leaf: int, level: int | None, na
     return codes[zone] if inside else None
 
 
-def _load_pairs(db: Database, promise: Mapping[str, Any], flows: Flows, zones: list[_Zones]) -> None:
+def load_pairs(db: Database, promise: Mapping[str, Any], flows: Flows, zones: list[Zones]) -> None:
     """Tables: ``pairs`` (counted trips c, trips as read, published count y) and ``strangers``, listed without trips."""
     import pyarrow as pa
 
@@ -230,5 +231,6 @@ def _bound_trips(db: Database, flows: Flows, bound: int) -> None:
     )
 
 
-def _columns(db: Database, query: str) -> list[Counts]:
+def columns_of(db: Database, query: str) -> list[Counts]:
+    """The columns of a query as whole numbers."""
     return [np.ma.getdata(column).astype(np.int64) for column in db.masked(query).values()]

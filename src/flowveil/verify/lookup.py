@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flowveil.paths import open_regular
 from flowveil.verify.exports import csv_text
-from flowveil.verify.files import LOOKUP, open_regular
+from flowveil.verify.files import LOOKUP
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from flowveil.verify.claims import Claims, mean_population
 from flowveil.verify.database import Database
 from flowveil.verify.floor import smallest_safe
+from flowveil.verify.l_places import places_by_number
 from flowveil.verify.raw import leaves
 from flowveil.verify.units import COUNTED_ONCE
 
@@ -238,6 +239,8 @@ class Recounted:
         if self.overlapping:
             return dict(zip(names, self._bounds(basis, cell, one, other), strict=True))
         metres, weight = np.concatenate((one, other)), np.concatenate((weight, weight))
+        # Ends outside the area have no place, and did not move.
+        metres, weight = metres[~np.isnan(metres)], weight[~np.isnan(metres)]
         mean = float(np.average(metres, weights=weight))
         spread = float(np.average((metres - mean) ** 2, weights=weight)) ** 0.5
         order = np.argsort(metres, kind="stable")
@@ -322,12 +325,16 @@ def recounted(db: Database, claims: Claims, flows: Flows) -> Recounted:
         "(SELECT tile, row_number() OVER () - 1 AS n FROM tile_o) no ON raw.o = no.tile JOIN "
         "(SELECT tile, row_number() OVER () - 1 AS n FROM tile_d) nd ON raw.d = nd.tile ORDER BY flow",
     )
+    if flows.l_places is not None:
+        raw = {**raw, **places_by_number(db)}
     weighted = flows.weight is not None
     members = {}
     for unit in COUNTED_ONCE:
-        if guarantee.get(unit) is not None:
+        if guarantee.get(unit) is not None and unit not in db.elsewhere:
             found = db.columns(f"SELECT flow, member FROM {unit}_flow ORDER BY flow")
             members[unit] = np.searchsorted(raw["flow"], found["flow"]), found["member"].astype(np.int64)
+    # A question for each pair of depths is too much to ask of a cluster.
+    away = any(guarantee.get(unit) is not None for unit in db.elsewhere)
     folded = claims.kind == "folded"
     hours, interval = ("hours", "JOIN interval t ON r.i = t.i ") if folded else ("NULL::DOUBLE", "")
     cells = db.columns(
@@ -361,7 +368,7 @@ def recounted(db: Database, claims: Claims, flows: Flows) -> Recounted:
         covering=covering,
         assigned=assigned,
         metres=_metres(flows, origin, destination, cells, assigned),
-        smallest=smallest_safe(flows, raw, guarantee, members),
+        smallest=None if away else smallest_safe(flows, raw, guarantee, members),
         overlapping=claims.overlapping,
         steps=cells["steps"].astype(np.float64),
         hours=cells["hours"].astype(np.float64) if folded else None,
@@ -385,7 +392,7 @@ def _metres(
     flow, cell = assigned
     out = []
     for tree, tile, end in ((flows.origins, origin, "o"), (flows.destinations, destination, "d")):
-        if tree.geography is None or np.isnan(cells[f"lat_{end}"].astype(np.float64)).any():
+        if tree.geography is None or np.isnan(cells[f"lat_{end}"].astype(np.float64)).all():
             return None
         lat, lon = tree.geography.centers(leaves(tree))
         # Once for each tile and zone: many flows share them.

@@ -10,14 +10,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import h3.api.basic_int as h3_cells
 import numpy as np
 
+from flowveil.slices import SlicedFlows
 from flowveil.verify.database import Database
+from flowveil.verify.divisions import check_divisions
 from flowveil.verify.law import check_law
+from flowveil.verify.noise_slices import check_noisy_slices, of_one_matrix
+from flowveil.verify.noise_steps import check_steps, topmost
 from flowveil.verify.tables import check_ends
+from flowveil.verify.walk import check_walk
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
@@ -47,29 +53,58 @@ _LARGEST_EPSILON = 20
 _MOST_SPLITS = 100_000
 
 
-def check_noise(db: Database, report: Mapping[str, Any], flows: Flows, *, law: bool = True) -> list[str]:
+def check_noise(
+    db: Database, report: Mapping[str, Any], read: Flows | SlicedFlows, place: Path, *, law: bool = True
+) -> list[str]:
     """Check the form of a noisy release, and whether its numbers can be noise on the raw counts.
 
     Args:
         db: with ``published_rows`` and ``zones``.
         report: the content of report.json.
-        flows: the flows it was made from.
+        read: the flows, or the slices, it was made from.
+        place: the folder.
         law: whether the numbers are looked at.
 
     Returns:
         One plain line for each contradiction.
     """
-    promise = report["guarantee"]
-    problems = [*_check_promise(promise, flows), *_check_domain(promise["domain"], flows)]
+    flows = read.whole if isinstance(read, SlicedFlows) else read
+    if isinstance(read, SlicedFlows) != ("slices" in report["parameters"] and "slices" in report):
+        return ["report.json: has slices where the input has none, or none where it has some"]
+    if report["guarantee"]["epsilon"] > _LARGEST_EPSILON:
+        return [f"report.json: ε is above {_LARGEST_EPSILON}: noise that small hides nothing"]
+    problems = list(_check_report(db, report))
+    promise = of_one_matrix(report["guarantee"])
+    report = {**report, "guarantee": promise, "layers": report["guarantee"].get("layers", 1)}
+    problems += [*_check_promise(promise, flows), *_check_domain(promise["domain"], flows)]
+    problems = problems or list(check_steps(report, in_cells=_in_cells(flows)))
+    # Said also where the report is wrong: a row that may not be there must not hide behind a wrong sum.
+    short = db.one(f"SELECT count(*) FROM published_rows WHERE trips < {promise['threshold'] or 1}")
+    below = [f"flows.parquet: {short} rows have fewer trips than may be published"] if short else []
+    if problems:
+        return [*problems, *below]
+    problems = below
+    problems += check_ends(db, "published_rows")
+    problems += _check_zones_said(promise, flows)
+    problems += _check_region(
+        promise, report["homogeneous"], {zone for (zone,) in db.rows("SELECT DISTINCT zone FROM zones")}
+    )
+    if report["homogeneous"] != (report["method"] != "privtree"):
+        problems.append("report.json: says of its zones what they are not by this method")
     if problems:
         return problems
-    short = db.one(f"SELECT count(*) FROM published_rows WHERE trips < {promise['threshold'] or 1}")
-    if short:
-        problems.append(f"flows.parquet: {short} rows have fewer trips than may be published")
-    problems += check_ends(db, "published_rows")
-    problems += _check_region(promise, {zone for (zone,) in db.rows("SELECT DISTINCT zone FROM zones")})
-    problems += _check_report(db, report)
-    return problems or (list(check_law(promise, flows, db)) if law else [])
+
+    def look(counted: Flows, counts: Database) -> Iterator[str]:
+        if report["method"] == "privtree":
+            return check_divisions(promise, counted, counts, law=law)
+        if not law:
+            return iter(())
+        return check_walk(promise, counted, counts) if "steps" in promise else check_law(promise, counted, counts)
+
+    if isinstance(read, SlicedFlows):
+        whole = {**report, "guarantee": {**promise, "layers": report["layers"]}}
+        return list(check_noisy_slices(db, whole, read, place, look))
+    return list(look(flows, db))
 
 
 def _check_promise(promise: Mapping[str, Any], flows: Flows) -> Iterator[str]:
@@ -78,9 +113,8 @@ def _check_promise(promise: Mapping[str, Any], flows: Flows) -> Iterator[str]:
     if not in_range or (promise["threshold"] or 0) > _LARGEST:
         yield "report.json: ε, δ, the bound or the scale of the noise is out of its range"
         return
-    if epsilon > _LARGEST_EPSILON:
-        yield f"report.json: ε is above {_LARGEST_EPSILON}: noise that small hides nothing"
-    if epsilon * scale < bound * (1 - _TOLERANCE):
+    gaussian = "rho" in promise
+    if not gaussian and epsilon * scale < bound * (1 - _TOLERANCE):
         yield "report.json: noise of this scale does not keep the ε that is promised"
     expected = "trip" if flows.people is None else "person"
     if promise["unit"] != expected:
@@ -88,7 +122,10 @@ def _check_promise(promise: Mapping[str, Any], flows: Flows) -> Iterator[str]:
     if expected == "trip" and bound != 1:
         yield "report.json: the unit is a trip, but the bound is not 1"
     threshold = promise["threshold"]
-    if delta == 0:
+    if gaussian:
+        if threshold is not None:
+            yield "report.json: has a threshold, though the noise is Gaussian"
+    elif delta == 0:
         if threshold is not None:
             yield "report.json: has a threshold, though δ is 0"
     elif threshold is None:
@@ -100,13 +137,30 @@ def _check_promise(promise: Mapping[str, Any], flows: Flows) -> Iterator[str]:
 def _check_domain(domain: Mapping[str, Any], flows: Flows) -> Iterator[str]:
     """Whether level and region can be those of zones of the input."""
     level, tree = domain.get("level"), flows.origins
-    cells = tree.kind == "h3" and tree.code.dtype == np.uint64
+    cells = _in_cells(flows)
     if level is None or (cells and (level == "tiles" or level > tree.base_level + tree.max_depth)):
         yield "report.json: the input has no zones of this level"
     elif cells:
         steps = [level - _resolution(code) for code in domain.get("region", ())]
         if min(steps, default=0) < 0 or sum(7**step for step in steps) > _MOST_ZONES:
             yield "report.json: the zones cannot lie in this region"
+
+
+def _check_zones_said(promise: Mapping[str, Any], flows: Flows) -> Iterator[str]:
+    """Whether the number of zones is said where they are all listed beforehand, and only there."""
+    domain, said = promise["domain"], promise["domain"].get("zones")
+    listed = promise["threshold"] is None and not domain["zones_from_data"]
+    if listed != (said is not None):
+        yield "report.json: the number of zones is missing, or said where zones are not listed beforehand"
+    elif listed and _in_cells(flows):
+        places = topmost(domain.get("region", ()))
+        if places and said != sum(h3_cells.cell_to_children_size(cell, domain["level"]) for cell in places):
+            yield "report.json: the region does not have so many zones"
+
+
+def _in_cells(flows: Flows) -> bool:
+    """Whether zones are H3 cells."""
+    return flows.origins.kind == "h3" and flows.origins.code.dtype == np.uint64
 
 
 def _resolution(code: str) -> int:
@@ -131,7 +185,7 @@ def _chance_of_showing(threshold: int, bound: int, scale: float) -> float:
     return float(np.max((pairs - 1) * tail(threshold - 1) + tail(threshold - (bound - pairs + 1))))
 
 
-def _check_region(promise: Mapping[str, Any], zones: set[str]) -> Iterator[str]:
+def _check_region(promise: Mapping[str, Any], one_level: bool, zones: set[str]) -> Iterator[str]:
     """Whether H3 zones have the level and lie in the region that the report names."""
     region, level = promise["domain"].get("region"), promise["domain"].get("level")
     try:
@@ -141,11 +195,11 @@ def _check_region(promise: Mapping[str, Any], zones: set[str]) -> Iterator[str]:
         return
     if not isinstance(level, int) or not places or not all(c >> 59 == 1 for c in places):
         return
-    if any(c >> 52 & 15 != level for c in cells):
+    if any(c >> 52 & 15 > level or (one_level and c >> 52 & 15 != level) for c in cells):
         yield "zones.parquet: zones have another resolution than the report says"
         return
     steps = {place >> 52 & 15 for place in places}
-    outside = sum(all(_lifted(c, r) not in places for r in steps) for c in cells)
+    outside = sum(all(r > c >> 52 & 15 or _lifted(c, r) not in places for r in steps) for c in cells)
     if outside:
         yield f"zones.parquet: {outside} zones lie outside the region"
 
@@ -168,5 +222,20 @@ def _check_report(db: Database, report: Mapping[str, Any]) -> Iterator[str]:
         yield "report.json: discloses the number of zones with trips, which is a count without noise"
     if report["notes"]:
         yield "report.json: has notes, which may depend on the true counts"
+    yield from _check_sum(promise, report["parameters"].get("ledger"))
     if report["parameters"].get("options", {}).get("unsafe_seed_for_tests") is not None:
         yield "report.json: the noise was drawn from a seed and hides nothing"
+
+
+def _check_sum(promise: Mapping[str, Any], budget: Mapping[str, Any] | None) -> Iterator[str]:
+    """Whether what all noisy releases of a ledger come to holds this one, and stays within the total."""
+    if budget is None:
+        return
+    own = [promise[name] for name in ("epsilon", "delta")]
+    said = [budget[name] for name in ("epsilon", "delta")]
+    least = [value * (1 - _TOLERANCE) for value in own]
+    alone = budget["releases"] == 0 and any(abs(a - b) > _TOLERANCE for a, b in zip(own, said, strict=True))
+    if alone or any(value < low for value, low in zip(said, least, strict=True)):
+        yield "report.json: the sum of ε or δ over the ledger is not that of this release and earlier ones"
+    if budget["epsilon_total"] is not None and budget["epsilon"] > budget["epsilon_total"] * (1 + _TOLERANCE):
+        yield "report.json: ε of the ledger is above the total that was set for it"

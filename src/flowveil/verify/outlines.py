@@ -27,6 +27,7 @@ from flowveil.verify.h3_outlines import area_km2, area_tolerance, finest_level, 
 from flowveil.verify.h3_parts import cells_in
 from flowveil.verify.raw import leaf_codes
 from flowveil.zoning.geometry import ZoneGeography
+from flowveil.zoning.outside import has_outside, inside_of
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
+#: The zone of everything outside the area, and what says where a zone lies; a list of no cells says nothing.
+OUTSIDE = "outside"
+_PLACE = ("lat", "lon", "area_km2", "geometry", "h3_cells")
 _CORNER = 1e-9
 _CENTER = 1e-7
 _SHARE = 1e-6
@@ -79,6 +83,12 @@ def check_outlines(zones: Any, flows: Flows, kind: str) -> Iterator[str]:
         # A zone of both ends is one area: it is looked at once.
         of_end = pc.equal(zones["role"], "destination")
         rows = zones.filter(pc.invert(of_end) if role == "origin" else of_end)
+        if has_outside(tree) or OUTSIDE in tree.code:
+            is_outside = pc.equal(rows["zone"], OUTSIDE)
+            listed = rows.filter(is_outside).to_pylist()
+            if any(row.get(name) not in (None, []) for row in listed for name in _PLACE):
+                yield f"zones.parquet: '{OUTSIDE}' has a place, though it is everything outside the area"
+            rows, tree = rows.filter(pc.invert(is_outside)), inside_of(tree)
         if len(rows):
             yield from (
                 f"zones.parquet: {n} {role} zones {what}" for what, n in _wrong(rows, tree, boxes, chosen, finest)
@@ -159,7 +169,8 @@ def _cells(
 
 
 def _base_cells(tree: Hierarchy) -> list[int]:
-    tiles = (int(code, 16) if isinstance(code, str) else code for code in leaf_codes(tree).tolist())
+    codes = (code for code in leaf_codes(tree).tolist() if code != OUTSIDE)
+    tiles = (int(code, 16) if isinstance(code, str) else code for code in codes)
     return sorted({h3_int.cell_to_parent(cell, 0) for cell in tiles})
 
 

@@ -15,7 +15,7 @@ from flowveil.slices import SlicedFlows
 #: What stands for a text that looks like a path, which no report shows.
 _PATH = "(a path; not published)"
 #: What changes the trips that are counted, or when: left out or put in, it misleads.
-_ALWAYS = ("time_format", "timezone", "during")
+_ALWAYS = ("time_format", "timezone", "during", "outside")
 #: What subtraction finds that has to be confirmed: inside a release, and against the earlier ones of a ledger.
 _REVEALING = ("short", "groups", "unchecked")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from flowveil.verify.files import read_json
+from flowveil.paths import read_json
 
 #: Said where persons were recounted otherwise than the release counted them.
 FOLDED = (

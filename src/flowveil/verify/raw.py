@@ -1,7 +1,7 @@
 """The raw flows and their map as plain tables, from the input as it was read and nothing else.
 
-Which tile lies in which node is worked out anew: for H3 from the bits of the codes, for other maps by following parent
-codes.
+Which tile lies in which node is worked out anew: for H3 from the bits of the codes, for other maps by following
+parents. Codes that are texts are numbered first, in their order, because a number is joined much faster than a text.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ import numpy as np
 
 from flowveil.slices import SlicedFlows
 from flowveil.verify.database import Database
-from flowveil.verify.h3_parts import possible_tiles
+from flowveil.verify.h3_parts import PENTAGONS
+from flowveil.verify.members import elsewhere
 from flowveil.verify.units import COUNTED_ONCE
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
     from flowveil.hierarchy import Hierarchy
 
-#: Base cells of H3 that are pentagons.
-_PENTAGONS = (4, 14, 24, 38, 49, 58, 63, 72, 83, 97, 107, 117)
+#: What stands for everything outside the area among H3 cells: no cell, and larger than all.
+_OUTSIDE = 0x78FFFFFFFFFFFFFF
+_CELL_TEXT = f"CASE node WHEN 0 THEN 'all' WHEN {_OUTSIDE} THEN 'outside' ELSE format('{{:x}}', node) END"
 #: A matrix has no more cells than raw flows; a family one for each level of its slice columns, and of its times.
 _FEWEST_ROWS, _LEVELS_OF_TIME = 1_000, 8
 
@@ -61,15 +63,52 @@ class Raw:
         return cls((), ((),), (flows,), flows)
 
 
-def load_rows(db: Database, raw: Raw) -> None:
+@dataclass(frozen=True, eq=False)
+class Numbers:
+    """What nodes are called in the tables of a recount: H3 cells by themselves, other codes by their place among all.
+
+    Attributes:
+        origins, destinations, whole_map: the number of each node of these trees; None without a map.
+    """
+
+    origins: Any
+    destinations: Any
+    whole_map: Any
+
+
+def load_codes(db: Database, flows: Flows) -> Numbers:
+    """``code`` (node, text): the codes that are texts, of both ends and of the map, numbered in their order."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    trees = [tree for tree in (flows.origins, flows.destinations, flows.whole_map) if tree is not None]
+    # One tree for both ends is listed once.
+    listed = {id(tree): tree for tree in trees if tree.code.dtype.kind == "U"}
+    columns = [pa.array(tree.code.tolist(), pa.string()) for tree in listed.values()]
+    encoded = pa.concat_arrays([pa.array([], pa.string()), *columns]).dictionary_encode()
+    order = pc.sort_indices(encoded.dictionary).to_numpy()
+    place = np.empty(len(order), dtype=np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    db.store("code", pa.table({"node": place, "text": encoded.dictionary}))
+    ends = np.cumsum([len(column) for column in columns])[:-1]
+    found = dict(zip(listed, np.split(place[encoded.indices.to_numpy()], ends), strict=True)) if listed else {}
+    numbers = [found.get(id(tree), tree.code) for tree in trees]
+    return Numbers(numbers[0], numbers[1], numbers[2] if len(numbers) > 2 else None)
+
+
+def load_rows(db: Database, raw: Raw, numbers: Numbers) -> None:
     """``rows`` (row, m, o, d, t, trips, weight): every flow of every raw slice; ``people_row`` (row, member): persons.
 
-    Each unit whose members are counted once has such a table. ``t`` is the step of time where time folds, else empty.
+    Each unit whose members are counted once has such a table, unless they are elsewhere. ``t`` is the step of time
+    where time folds, else empty.
     """
     import pyarrow as pa
 
     start = np.concatenate(([0], np.cumsum([len(part) for part in raw.slices]))).astype(np.int32)
-    origin, destination = (codes_of(leaf_codes(tree)) for tree in (raw.whole.origins, raw.whole.destinations))
+    origin, destination = (
+        number[leaves(tree)]
+        for tree, number in ((raw.whole.origins, numbers.origins), (raw.whole.destinations, numbers.destinations))
+    )
     whole, time = raw.whole, pa.nulls(int(start[-1]), pa.string())
     if whole.times is not None and whole.time is not None:
         time = pa.array(whole.times.labels.tolist(), pa.string()).take(pa.array(whole.time))
@@ -77,22 +116,26 @@ def load_rows(db: Database, raw: Raw) -> None:
     rows = {
         "row": np.arange(start[-1], dtype=np.int32),
         "m": np.repeat(np.arange(len(raw.slices), dtype=np.int32), np.diff(start)),
-        "o": origin.take(pa.array(np.concatenate([p.origin for p in raw.slices]))),
-        "d": destination.take(pa.array(np.concatenate([p.destination for p in raw.slices]))),
+        "o": origin[np.concatenate([p.origin for p in raw.slices])],
+        "d": destination[np.concatenate([p.destination for p in raw.slices])],
         "t": time,
         "trips": np.concatenate([p.trips for p in raw.slices]),
         "weight": pa.chunked_array(weight, pa.float64()),
     }
     db.store("rows", pa.table(rows))
     none = np.zeros(0, np.int32)
+    distant = elsewhere(raw.slices, start)
     for unit, members in COUNTED_ONCE.items():
+        if distant is not None:
+            db.elsewhere[unit] = distant
+            continue
         found = [(first, *(members(p) or (none, none))) for p, first in zip(raw.slices, start[:-1], strict=True)]
         cell = np.concatenate([none, *(row + first for first, row, _ in found)])
         member = np.concatenate([none, *(member for _, _, member in found)])
         db.store(f"{unit}_row", pa.table({"row": cell, "member": member}))
 
 
-def load_map(db: Database, flows: Flows) -> None:
+def load_map(db: Database, flows: Flows, numbers: Numbers) -> None:
     """For each end: ``tile_*``, ``up_*`` (tile, node, step, top) and ``node_*`` (text, level, tiles, possible, coarse).
 
     ``tiles`` counts those of the input below a node, ``possible`` all of the map, seen or not (empty without a map);
@@ -101,29 +144,32 @@ def load_map(db: Database, flows: Flows) -> None:
     import pyarrow as pa
 
     if flows.whole_map is not None:
-        db.store("tile_map", pa.table({"tile": codes_of(leaf_codes(flows.whole_map))}))
-        _climb_tree(db, "map", flows.whole_map)
-    for end, tree in (("o", flows.origins), ("d", flows.destinations)):
+        db.store("tile_map", pa.table({"tile": numbers.whole_map[leaves(flows.whole_map)]}))
+        _climb_tree(db, "map", flows.whole_map, numbers.whole_map)
+    for end, tree, number in (
+        ("o", flows.origins, numbers.origins),
+        ("d", flows.destinations, numbers.destinations),
+    ):
         tiles = leaf_codes(tree)
-        db.store(f"tile_{end}", pa.table({"tile": codes_of(tiles)}))
+        in_texts = tiles.dtype.kind == "U"
+        db.store(f"tile_{end}", pa.table({"tile": number[leaves(tree)]}))
         if tree.kind == "h3" and tiles.dtype == np.uint64:
             _climb_h3(db, end, tiles, tree.base_level)
         else:
-            _climb_tree(db, end, tree)
-        text = "node" if tiles.dtype.kind == "U" else "CASE WHEN node = 0 THEN 'all' ELSE format('{:x}', node) END"
-        level = f"any_value(top - step) + {tree.base_level}"
+            _climb_tree(db, end, tree, number)
+        level, leveled = f"lowest + {tree.base_level}", ""
         if tree.levels is not None:
             # Where parts of zones are nodes, a level is not a number of steps.
-            db.store(f"level_{end}", pa.table({"node": codes_of(tree.code), "level": tree.levels}))
-            level = f"any_value((SELECT l.level FROM level_{end} l WHERE l.node = u.node))"
+            db.store(f"level_{end}", pa.table({"node": number, "level": tree.levels}))
+            level, leveled = "level", f"JOIN level_{end} USING (node)"
+        text, named = ("text", "JOIN code USING (node)") if in_texts else (_CELL_TEXT, "")
+        counted = f"SELECT node, count(*) AS tiles, any_value(top - step) AS lowest FROM up_{end} GROUP BY node"
         db.create(
-            f"seen_{end}",
-            f"SELECT node, {text} AS text, count(*) AS tiles, {level} AS level FROM up_{end} u GROUP BY node",
+            f"seen_{end}", f"SELECT node, {text} AS text, tiles, {level} AS level FROM ({counted}) {named} {leveled}"
         )
         possible = _possible(f"seen_{end}", tiles, flows.whole_map)
-        if tree.kind == "halves" and tiles.dtype.kind == "U":
-            db.store(f"possible_{end}", _possible_in_parts(tree))
-            possible = f"SELECT * FROM possible_{end}"
+        if tree.kind == "halves" and in_texts:
+            possible = _possible_in_parts(f"seen_{end}", int(tree.level[leaves(tree)[0]]))
         db.create(
             f"node_{end}",
             f"SELECT v.*, n::BIGINT AS possible, coalesce(n > 1, node NOT IN (SELECT tile FROM tile_{end})) AS coarse "
@@ -141,13 +187,6 @@ def leaf_codes(tree: Hierarchy) -> Any:
     return tree.code[leaves(tree)]
 
 
-def codes_of(codes: Any) -> Any:
-    """Codes as an Arrow column."""
-    import pyarrow as pa
-
-    return pa.array(codes.tolist(), type=pa.string()) if codes.dtype.kind == "U" else pa.array(codes)
-
-
 def _climb_h3(db: Database, end: str, tiles: Any, base_level: int) -> None:
     """``up``: every cell above a tile, from its bits: 3 for each resolution, all set below the cell's own."""
     finest = int(tiles[0]) >> 52 & 15
@@ -156,34 +195,66 @@ def _climb_h3(db: Database, end: str, tiles: Any, base_level: int) -> None:
     for r in range(finest, max(base_level, 0) - 1, -1):
         kept, added = 0xFFFFFFFFFFFFFFFF ^ (15 << 52), (r << 52) | ((1 << 3 * (15 - r)) - 1)
         node = f"(tile & {kept}::UBIGINT) | {added}::UBIGINT"
-        parts.append(f"SELECT tile, {node} AS node, {finest - r} AS step, {top} AS top FROM tile_{end}")
+        parts.append(
+            f"SELECT tile, {node} AS node, {finest - r} AS step, {top} AS top FROM tile_{end} WHERE tile <> {_OUTSIDE}"
+        )
+    for step, above in enumerate((_OUTSIDE, 0)):
+        parts.append(f"SELECT tile, {above}::UBIGINT, {step}, 1 FROM tile_{end} WHERE tile = {_OUTSIDE}")
     if base_level < 0:
-        parts.append(f"SELECT tile, 0::UBIGINT, {top}, {top} FROM tile_{end}")
+        parts.append(f"SELECT tile, 0::UBIGINT, {top}, {top} FROM tile_{end} WHERE tile <> {_OUTSIDE}")
     db.create(f"up_{end}", " UNION ALL ".join(parts))
 
 
-def _climb_tree(db: Database, end: str, tree: Hierarchy) -> None:
-    """``up``: every node above a tile, by following parent codes one step at a time."""
+def _climb_tree(db: Database, end: str, tree: Hierarchy, number: Any) -> None:
+    """``up``: every node above a tile, by following parents one step at a time."""
     import pyarrow as pa
 
     has_parent = tree.parent >= 0
-    child, parent = tree.code[has_parent], tree.code[tree.parent[has_parent]]
-    db.store(f"parent_{end}", pa.table({"child": codes_of(child), "parent": codes_of(parent)}))
+    child, parent = number[has_parent], number[tree.parent[has_parent]]
+    db.store(f"parent_{end}", pa.table({"child": child, "parent": parent}))
     db.create(
-        f"up_{end}",
+        f"climb_{end}",
         f"WITH RECURSIVE climb AS (SELECT tile, tile AS node, 0 AS step FROM tile_{end} UNION ALL "
-        f"SELECT tile, parent, step + 1 FROM climb JOIN parent_{end} ON node = child) "
-        "SELECT *, max(step) OVER (PARTITION BY tile) AS top FROM climb",
+        f"SELECT tile, parent, step + 1 FROM climb JOIN parent_{end} ON node = child) FROM climb",
+    )
+    # As many steps as lead to the root.
+    highest = f"SELECT tile, max(step) AS top FROM climb_{end} GROUP BY tile"
+    db.create(f"up_{end}", f"SELECT tile, node, step, top FROM climb_{end} JOIN ({highest}) USING (tile)")
+
+
+def _possible_in_parts(seen: str, finest: int) -> str:
+    """SQL: the same of each node of a tree of H3 cells and parts of them.
+
+    A part holds as many children as it names digits. That of a pentagon's child 0 is a pentagon again.
+    """
+    hexagons, pentagons = _below_cells(finest)
+    # Of the children of a cell: one step finer; below the finest there are no parts.
+    finer = [f"[{', '.join(map(str, [*n[1:], 0]))}][level + 1]" for n in (hexagons, pentagons)]
+    return (
+        f"WITH named AS (SELECT node, ('0x' || split_part(text, '.', 1))::UBIGINT AS cell, "
+        f"split_part(text, '.', 2) AS digits FROM {seen} WHERE text NOT IN ('all', 'outside')), "
+        "leveled AS (SELECT *, ((cell >> 52) & 15)::INTEGER AS level FROM named), "
+        f"told AS (SELECT *, {_is_pentagon('cell')} AS pentagon FROM leveled) "
+        f"SELECT node, CASE WHEN digits = '' THEN (CASE WHEN pentagon THEN {pentagons} ELSE {hexagons} END)[level + 1] "
+        f"WHEN pentagon AND contains(digits, '0') THEN {finer[1]} + (length(digits) - 1) * {finer[0]} "
+        f"ELSE length(digits) * {finer[0]} END AS n FROM told "
+        f"UNION ALL SELECT node, CASE text WHEN 'all' THEN {2 + 120 * hexagons[0]} ELSE 1 END FROM {seen} "
+        "WHERE text IN ('all', 'outside')"
     )
 
 
-def _possible_in_parts(tree: Hierarchy) -> Any:
-    """How many tiles (n) there are below each node of a tree of H3 cells and parts of them."""
-    import pyarrow as pa
+def _is_pentagon(cell: str) -> str:
+    """SQL: whether a cell, whose resolution is its ``level``, is one of the twelve pentagons of its resolution."""
+    return (
+        f"((({cell} >> 45) & 127) IN {PENTAGONS} "
+        f"AND ({cell} & ((1::UBIGINT << 45) - 1)) = ((1::UBIGINT << (3 * (15 - level))) - 1))"
+    )
 
-    finest = int(tree.level[leaves(tree)[0]])
-    n = [possible_tiles(code, finest) for code in tree.code.tolist()]
-    return pa.table({"node": codes_of(tree.code), "n": pa.array(n, pa.int64())})
+
+def _below_cells(finest: int) -> tuple[list[int], list[int]]:
+    """How many cells of the finest resolution there are below a hexagon, and below a pentagon, of each resolution."""
+    hexagons = [7 ** (finest - r) for r in range(finest + 1)]
+    return hexagons, [1 + 5 * (n - 1) // 6 for n in hexagons]
 
 
 def _possible(seen: str, tiles: Any, whole_map: Hierarchy | None) -> str:
@@ -195,12 +266,7 @@ def _possible(seen: str, tiles: Any, whole_map: Hierarchy | None) -> str:
     if tiles.dtype.kind == "U":
         counted = "SELECT node, count(*) AS n FROM up_map GROUP BY node"
         return counted if whole_map is not None else f"SELECT node, NULL::BIGINT AS n FROM {seen}"
-    finest = int(tiles[0]) >> 52 & 15
-    pentagon = (
-        f"((node >> 45) & 127) IN {_PENTAGONS} "
-        "AND (node & ((1::UBIGINT << 45) - 1)) = ((1::UBIGINT << (3 * (15 - level))) - 1)"
-    )
-    hexagons = [7 ** (finest - r) for r in range(finest + 1)]
-    pentagons = [1 + 5 * (n - 1) // 6 for n in hexagons]
-    below = f"(CASE WHEN {pentagon} THEN {pentagons} ELSE {hexagons} END)[level + 1]"
-    return f"SELECT node, CASE WHEN node = 0 THEN {2 + 120 * hexagons[0]} ELSE {below} END AS n FROM {seen}"
+    hexagons, pentagons = _below_cells(int(tiles[0]) >> 52 & 15)
+    below = f"(CASE WHEN {_is_pentagon('node')} THEN {pentagons} ELSE {hexagons} END)[level + 1]"
+    earth = 2 + 120 * hexagons[0]
+    return f"SELECT node, CASE node WHEN 0 THEN {earth} WHEN {_OUTSIDE} THEN 1 ELSE {below} END AS n FROM {seen}"

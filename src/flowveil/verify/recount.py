@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flowveil.slices import SlicedFlows
+from flowveil.verify.areas import check_areas
+from flowveil.verify.audits import check_audit
 from flowveil.verify.binaries import Tables, binary_exports, check_binaries
 from flowveil.verify.boxes import load_boxes
 from flowveil.verify.carriers import check_carriers
 from flowveil.verify.cells import assign_flows, check_cells, load_flows
 from flowveil.verify.claims import Claims, check_expected, check_guarantee, read_report
+from flowveil.verify.closeness import check_closeness
 from flowveil.verify.database import Database, opened
 from flowveil.verify.differences import check_differences
 from flowveil.verify.dominance import check_dominated, load_dominated
@@ -19,6 +23,7 @@ from flowveil.verify.exports import EXPORTS, check_exports
 from flowveil.verify.files import check_folder
 from flowveil.verify.frozen import check_frozen
 from flowveil.verify.halves import on_halves
+from flowveil.verify.l_places import load_members
 from flowveil.verify.lookup import check_lookup, check_names, has_names
 from flowveil.verify.measures import check_measures
 from flowveil.verify.noise import check_noise
@@ -26,9 +31,11 @@ from flowveil.verify.outlines import check_outlines, made_of_cells
 from flowveil.verify.overlaps import check_overlaps
 from flowveil.verify.parameters import check_reading
 from flowveil.verify.parquet import check_layouts, check_rewriting, read_layout, whole_table
-from flowveil.verify.raw import Raw, load_map, load_rows
+from flowveil.verify.raw import Raw, load_codes, load_map, load_rows
 from flowveil.verify.rendering import check_rendering
+from flowveil.verify.revision import check_revision
 from flowveil.verify.slices import check_slices, load_slices
+from flowveil.verify.stricter import check_stricter, load_stricter, missing_cells
 from flowveil.verify.tables import NAMES, load_tables
 from flowveil.verify.times import TIME_COLUMNS, check_intervals, load_intervals
 from flowveil.verify.zones import check_zones, list_cells, load_zones
@@ -36,6 +43,27 @@ from flowveil.zoning.top import to_the_top
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
+    from flowveil.zoning.places import Places
+
+
+@dataclass(frozen=True)
+class Holder:
+    """What only the data holder has, and a report does not: each None where it is not at hand.
+
+    Attributes:
+        zones_of: the earlier release whose zones these are.
+        stricter: the list of places around which more is asked.
+        revision: the releases that this one revises.
+    """
+
+    zones_of: Any
+    stricter: Places | None
+    revision: Any
+
+    @property
+    def earlier(self) -> Any:
+        """The releases that this one revises, as a list of folders."""
+        return [self.revision] if isinstance(self.revision, str | Path) else self.revision
 
 
 def recount(
@@ -45,7 +73,7 @@ def recount(
     unread: list[str],
     *,
     law: bool,
-    zones_of: Any = None,
+    holder: Holder,
 ) -> list[str]:
     """One plain line for each contradiction; see `flowveil.verify.verify_release`."""
     if not place.is_dir():
@@ -86,6 +114,8 @@ def recount(
             noisy=noisy,
             in_cells=in_cells,
             named=has_names(raw.whole, report["kind"]),
+            revised="revision_of" in report["parameters"],
+            folded=raw.folded,
         )
         zones = whole_table(db, place / NAMES[1]) if readable else None
         if readable and zones is None:
@@ -97,7 +127,7 @@ def recount(
             if missing:
                 promise = f"a noisy release promises no smallest cell, so {', '.join(missing)} cannot hold"
                 findings.append(f"report.json: {promise}")
-            findings += check_noise(db, report, raw.whole, law=law and not findings)
+            findings += check_noise(db, report, flows, place, law=law and not findings)
             if findings:
                 return findings
         findings += check_carriers(place, report)
@@ -106,12 +136,14 @@ def recount(
         findings += check_outlines(zones, raw.whole, report["kind"])
         findings += check_names(zones, raw.whole, report["kind"])
         findings += check_lookup(place, zones, raw.whole, report["kind"])
-        findings += check_frozen(db, zones, report, raw.whole, zones_of, unread)
+        if holder.earlier is not None and "revision_of" not in report["parameters"]:
+            findings.append("report.json: does not say that it is a revision")
+        findings += check_frozen(db, zones, report, raw.whole, holder.zones_of, unread)
         if not findings:
             # Outlines that are none could not be compared.
             findings += check_overlaps(db, zones, report, in_cells=in_cells)
         if not noisy:
-            findings += _check_counts(db, zones, report, flows, expect, sound=not findings)
+            findings += _check_counts(db, zones, report, flows, (expect, holder, unread), sound=not findings)
     # Last, and only where all else holds: what is rendered is then sound.
     return findings or list(check_rendering(place, report, unread))
 
@@ -121,6 +153,9 @@ def _check_bytes(db: Database, place: Path, zones: Any, unread: list[str], about
     yield from check_rewriting(db, place, zones, unread)
     if binary_exports(place):
         flows = whole_table(db, place / NAMES[0])
+        if flows is None:
+            yield f"{NAMES[0]}: cannot be read"
+            return
         written_by = read_layout(place / NAMES[0]).written_by
         tables = Tables(flows=flows, zones=zones, written_by=written_by, unread=unread, about=about)
         yield from check_binaries(place, tables)
@@ -131,17 +166,19 @@ def _check_counts(
     zones: Any,
     report: Mapping[str, Any],
     flows: Flows | SlicedFlows,
-    expect: Mapping[str, Any],
+    held_against: tuple[Mapping[str, Any], Holder, list[str]],
     *,
     sound: bool,
 ) -> list[str]:
     """Everything that is counted: the guarantee, slices, zones, cells and measures."""
+    expect, holder, unread = held_against
     raw = Raw.of(flows)
     whole, claims = raw.whole, Claims.of(report, raw.whole)
     findings = [*check_guarantee(claims, whole), *check_expected(claims, expect, whole)]
     findings += load_slices(db, claims, raw)
-    load_rows(db, raw)
-    load_map(db, whole)
+    numbers = load_codes(db, whole)
+    load_rows(db, raw, numbers)
+    load_map(db, whole, numbers)
     if isinstance(flows, SlicedFlows):
         findings += check_slices(db, claims, flows)
     if raw.folded:
@@ -153,12 +190,22 @@ def _check_counts(
         load_zones(db)
     list_cells(db)
     load_flows(db, claims)
+    findings += load_members(db, claims, whole)
     findings += check_zones(db, claims)
     assign_flows(db, claims, whole)
     findings += load_dominated(db, claims, whole)
     findings += check_dominated(db, claims)
-    findings += check_cells(db, claims, whole)
+    findings += load_stricter(db, claims, whole, holder.stricter, unread)
+    findings += check_cells(db, claims, whole, missing_cells=missing_cells(claims, holder.stricter))
+    findings += check_stricter(db, claims)
+    findings += check_audit(db, claims)
+    if claims.revised:
+        return [*findings, *check_revision(db, claims, whole, holder.earlier, unread)]
     findings += check_measures(db, claims, whole, sound=sound and not findings)
+    if claims.kind == "plain" and sound and not findings:
+        findings += check_closeness(db, claims, whole)
+    if claims.kind in ("plain", "sliced") and sound and not findings:
+        findings += check_areas(db, claims, whole)
     if claims.kind == "sliced" and not claims.shared:
         findings += check_differences(db, claims, whole)
     return findings

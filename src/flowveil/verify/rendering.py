@@ -15,13 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from flowveil import __version__
-from flowveil.verify.files import read_json
+from flowveil.paths import open_regular, read_json
+from flowveil.verify.files import CONTEXT
 from flowveil.verify.measures import REVEAL_INSIDE, REVEAL_SEEN, REVEAL_SUPPRESSED, REVEAL_TERMS
 from flowveil.verify.noise import OF_TRUE_COUNTS
+from flowveil.verify.revision import WITHHELD, releases_of
 from flowveil.verify.structure import check_structure, not_read
 
 #: Formats that are text, and so compared byte by byte; the others are read by readers of their own.
 _TEXT = (".csv", ".geojson", ".json")
+_NOT_ALIKE = "flows.parquet, zones.parquet: not read alike by two libraries"
 _VERSION = re.compile(r"[0-9][0-9A-Za-z.+-]{0,39}")
 
 
@@ -47,22 +50,23 @@ def check_rendering(folder: Path, report: Mapping[str, Any], unread: list[str]) 
         unread: gets what is not read of a release of another version.
     """
     if not_compared(folder) is not None:
-        import pyarrow.parquet as pq
-
         from flowveil.report.html import tile_server
         from flowveil.report.summary import cross_check
 
         if report["kind"] != "noisy" and report["cross_check"] != cross_check(report):
             yield "report.json: its cross_check is not what its other entries come to"
-        strange = list(_strange_words(report))
+        strange = [*_strange_words(report), *_strange_outlines(folder, report)]
         yield from strange
         if strange:
             return
-        zones = pq.read_table(folder / "zones.parquet", partitioning=None, memory_map=False)
+        zones = _table(folder / "zones.parquet")
+        if zones is None:
+            yield _NOT_ALIKE
+            return
         yield from check_structure(folder, zones, basemap=tile_server(report.get("basemap")))
         unread += not_read(folder)
         return
-    strange = [*_strange_reasons(report), *_strange_words(report)]
+    strange = [*_strange_reasons(report), *_strange_words(report), *_strange_outlines(folder, report)]
     yield from strange
     # What is not a release's own may make a renderer fail.
     if not strange:
@@ -70,10 +74,9 @@ def check_rendering(folder: Path, report: Mapping[str, Any], unread: list[str]) 
 
 
 def _differences(folder: Path, report: Mapping[str, Any]) -> Iterator[str]:
-    import pyarrow.parquet as pq
-
     from flowveil.publish.exports import FORMATS
     from flowveil.report.html import render
+    from flowveil.report.own_lines import own_lines
     from flowveil.report.summary import json_text, manifest, words
 
     written = [f for f in FORMATS.values() if all((folder / name).is_file() for name in f.files)]
@@ -86,10 +89,12 @@ def _differences(folder: Path, report: Mapping[str, Any]) -> Iterator[str]:
     listed = json.loads((folder / "manifest.json").read_bytes())["sha256"]
     if (folder / "manifest.json").read_bytes() != json_text(manifest(report, listed)).encode():
         yield "manifest.json: is not what report.json and the files come to"
-    flows, zones = (
-        pq.read_table(folder / name, partitioning=None, memory_map=False) for name in ("flows.parquet", "zones.parquet")
-    )
-    if (folder / "report.html").read_bytes() != render(report, flows, zones).encode():
+    flows, zones = (_table(folder / name) for name in ("flows.parquet", "zones.parquet"))
+    if flows is None or zones is None:
+        yield _NOT_ALIKE
+        return
+    outlines = own_lines((folder / CONTEXT).read_text("utf-8")) if "context" in report else ()
+    if (folder / "report.html").read_bytes() != render(report, flows, zones, outlines=outlines).encode():
         yield "report.html: is not the page that report.json and the tables come to"
     with tempfile.TemporaryDirectory(prefix="flowveil-") as place:
         for wanted in written:
@@ -102,6 +107,17 @@ def _differences(folder: Path, report: Mapping[str, Any]) -> Iterator[str]:
                     yield f"{name}: is not what the tables come to"
 
 
+def _table(path: Path) -> Any | None:
+    """A table as the page's maker reads it; None where that fails, though the recount could read it."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_table(path, partitioning=None, memory_map=False)
+    except (OSError, pa.ArrowException):
+        return None
+
+
 def check_series_page(place: Path, index: Mapping[str, Any]) -> Iterator[str]:
     """Compare index.json and the page of a series, byte by byte, where this version made them.
 
@@ -111,19 +127,18 @@ def check_series_page(place: Path, index: Mapping[str, Any]) -> Iterator[str]:
     """
     if index["version"] != __version__:
         return
-    import pyarrow.parquet as pq
-
     from flowveil.report.series import render_series
 
     if (place / "index.json").read_text(encoding="utf-8") != _series_text(index):
         yield "index.json: its text is not written as a series writes it"
     tables = ("flows.parquet", "zones.parquet")
-    steps = {
-        entry["step"]: tuple(
-            pq.read_table(place / entry["step"] / n, partitioning=None, memory_map=False) for n in tables
-        )
+    steps: dict[str, Any] = {
+        entry["step"]: tuple(_table(place / releases_of(entry)[-1] / name) for name in tables)
         for entry in index["steps"]
     }
+    if any(table is None for found in steps.values() for table in found):
+        yield _NOT_ALIKE
+        return
     if (place / "index.html").read_bytes() != render_series(index, steps).encode():
         yield "index.html: is not the page that the steps come to"
 
@@ -149,6 +164,22 @@ def _strange_words(report: Mapping[str, Any]) -> Iterator[str]:
         yield "report.json: what it says that it is about is not what a release can say"
 
 
+def _strange_outlines(folder: Path, report: Mapping[str, Any]) -> Iterator[str]:
+    """Outlines of the publisher's own are lines and names, and there where report.json says so."""
+    from flowveil.report.own_lines import own_lines
+
+    there = (folder / CONTEXT).is_file()
+    if there != ("context" in report):
+        yield f"{CONTEXT}: {'not named in report.json' if there else 'missing'}"
+    if not there:
+        return
+    try:
+        with open_regular(folder / CONTEXT) as file:
+            own_lines(file.read().decode("utf-8"))
+    except (OSError, ValueError):
+        yield f"{CONTEXT}: is not what a release can have"
+
+
 def _strange_reasons(report: Mapping[str, Any]) -> Iterator[str]:
     """Reasons for withholding are words of the program, and what is listed as withheld is what they are reasons for.
 
@@ -158,6 +189,10 @@ def _strange_reasons(report: Mapping[str, Any]) -> Iterator[str]:
 
     for part in (report, *report.get("slices", ())):
         withheld = part["withheld"]
+        named = {} if withheld is None else withheld["measures"]
+        for basis, measures in part["measures"].items():
+            if measures["suppressed_share"] is None and "suppressed_share" not in named.get(basis, ()):
+                yield f"report.json: suppressed_share by {basis} is withheld without a reason"
         if withheld is None:
             continue
         reasons = withheld["reason"].split(AND)
@@ -177,13 +212,14 @@ def _concerned() -> dict[str, set[str]]:
     """The measures that each reason for withholding concerns."""
     from flowveil.report.summary import REASONS
 
-    values, even, few_merged, few_coarse, beside, sums, total, true_counts = REASONS
+    values, even, few_merged, few_coarse, beside, sums, total, true_counts, revised = REASONS
     return {
         **dict.fromkeys((values, beside, total), REVEAL_SUPPRESSED),
         **dict.fromkeys((even, few_merged), REVEAL_INSIDE),
         few_coarse: REVEAL_SEEN,
         sums: REVEAL_TERMS,
         true_counts: OF_TRUE_COUNTS,
+        revised: WITHHELD,
     }
 
 

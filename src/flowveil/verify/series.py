@@ -15,14 +15,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from flowveil.verify.files import open_regular
+from flowveil.paths import open_regular
 from flowveil.verify.frozen import map_hash
+from flowveil.verify.revision import releases_of
 
 FORMAT = "flowveil series"
 _FILES = {"index.json", "index.html", "totals.parquet", "map.parquet"}
 _LABELS = {"month": re.compile(r"\d{4}-\d{2}"), "day": re.compile(r"\d{4}-\d{2}-\d{2}")}
 _ENTRIES = {"format", "version", "every", "map_sha256", "steps", "unpublished_steps"}
-_OF_STEP = {"step", "manifest_sha256", "cells", "trips"}
+_OF_STEP = {"step", "revisions", "manifest_sha256", "cells", "trips"}
+_MOST_REVISIONS = 10_000
 
 
 def check_series(place: Path) -> list[str]:
@@ -30,10 +32,10 @@ def check_series(place: Path) -> list[str]:
     index = _index(place)
     if index is None:
         return ["index.json: missing, not readable, or not that of a series"]
-    labels = [entry["step"] for entry in index["steps"]]
+    labels = {name for entry in index["steps"] for name in releases_of(entry)}
     there = set(os.listdir(place))
-    findings = [f"{n} entries are none of the series" for n in [len(there - _FILES - set(labels))] if n]
-    findings += [f"{name}: missing" for name in sorted((_FILES | set(labels)) - there)]
+    findings = [f"{n} entries are none of the series" for n in [len(there - _FILES - labels)] if n]
+    findings += [f"{name}: missing" for name in sorted((_FILES | labels) - there)]
     if findings:
         return findings
     if map_hash(place / "map.parquet") != index["map_sha256"]:
@@ -62,11 +64,11 @@ def check_labels(place: Path, labels: Sequence[str]) -> list[str]:
     return []
 
 
-def steps_in(place: Path) -> tuple[str, list[str], Path]:
-    """Of a series that `check_series` found sound: its step of time, its labels, and its map."""
+def steps_in(place: Path) -> tuple[str, list[list[str]], Path]:
+    """Of a series that `check_series` found sound: its step of time, the releases of each step, and its map."""
     index = _index(place)
     assert index is not None
-    return index["every"], [entry["step"] for entry in index["steps"]], place / "map.parquet"
+    return index["every"], [releases_of(entry) for entry in index["steps"]], place / "map.parquet"
 
 
 def _index(place: Path) -> Mapping[str, Any] | None:
@@ -85,7 +87,8 @@ def _index(place: Path) -> Mapping[str, Any] | None:
             and len(steps) > 0
             and [s["step"] for s in steps] == sorted({s["step"] for s in steps})
             and all(set(s) == _OF_STEP and form.fullmatch(s["step"]) for s in steps)
-            and all(type(s[name]) is int for s in steps for name in ("cells", "trips"))
+            and all(type(s[name]) is int for s in steps for name in ("cells", "trips", "revisions"))
+            and all(0 <= s["revisions"] <= _MOST_REVISIONS for s in steps)
         )
         return index if fits else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -93,7 +96,7 @@ def _index(place: Path) -> Mapping[str, Any] | None:
 
 
 def _check_step(place: Path, entry: Mapping[str, Any], map_sha256: str) -> Iterator[str]:
-    folder = place / entry["step"]
+    folder = place / releases_of(entry)[-1]
     try:
         with open_regular(folder / "manifest.json") as file:
             manifest = file.read()
@@ -114,7 +117,7 @@ def _check_totals(place: Path, index: Mapping[str, Any]) -> Iterator[str]:
     import pyarrow as pa
 
     try:
-        steps = [_table(place / entry["step"] / "flows.parquet") for entry in index["steps"]]
+        steps = [_table(place / releases_of(entry)[-1] / "flows.parquet") for entry in index["steps"]]
         totals = _table(place / "totals.parquet")
     except (OSError, pa.ArrowException):
         yield "totals.parquet: it, or the flows of a step, cannot be read"

@@ -10,6 +10,7 @@ from flowveil.errors import ParameterError
 from flowveil.slices import Every, SlicedFlows
 from flowveil.verify.claims import Claims
 from flowveil.verify.database import Database, literal
+from flowveil.verify.members import members_in
 from flowveil.verify.raw import Raw, leaves
 
 
@@ -53,15 +54,13 @@ def check_slices(db: Database, claims: Claims, flows: SlicedFlows) -> Iterator[s
     """What is said of the slices as a whole, and that each may be named: where persons are known, k of them are in it.
 
     Args:
-        db: with ``rows`` and ``people_row`` besides.
+        db: with ``rows``, and persons, besides.
         claims: the report.
         flows: the raw slices.
     """
     if flows.whole.people is not None:
-        enough = (
-            "SELECT s FROM (SELECT DISTINCT s, member FROM part JOIN rows USING (m) JOIN people_row USING (row)) "
-            f"GROUP BY s HAVING count(*) >= {literal(claims.k)}"
-        )
+        counted = members_in(db, "people", "s", "(SELECT s, row FROM part JOIN rows USING (m))")
+        enough = f"SELECT s FROM ({counted}) WHERE n >= {literal(claims.k)}"
         n = db.one(f"SELECT count(*) FROM slice ANTI JOIN ({enough}) USING (s)")
         if n:
             yield f"flows.parquet: {n} slices have fewer than k people"

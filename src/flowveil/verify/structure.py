@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from flowveil.paths import read_json
 from flowveil.verify.exports import csv_text
-from flowveil.verify.files import read_json
 
 #: What nobody compares in a release of another version, by file: its words, and how it writes and draws. `verify`
 #: prints the lines of the files that a folder has; docs/threat-model.md has them all.

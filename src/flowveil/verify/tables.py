@@ -29,6 +29,8 @@ _CELLS: dict[str, str | None] = {"h3_cells": "VARCHAR[]"}
 #: How many tiles a zone could hold is not known of boxes, nor without a map; a weight may be missing nowhere else.
 _MAY_BE_EMPTY = ("tiles", "weight", "name")
 _LONGEST_TEXT = 4_096
+#: More than any release counts, and little enough that products and sums of counts fit.
+_LARGEST_COUNT = 1 << 53
 
 
 def load_tables(
@@ -40,21 +42,29 @@ def load_tables(
     noisy: bool = False,
     in_cells: bool = False,
     named: bool = False,
+    revised: bool = False,
+    folded: bool = False,
 ) -> tuple[bool, list[str]]:
-    """Read both tables; whether they could be read, and what is not as it should be.
+    """Read both tables; whether they can be counted with, and what is not as it should be.
+
+    A table with an empty code, role, count or time cannot, nor one with a count beyond all counts: each later step
+    would have to expect one.
 
     Args:
         db: gets ``published_rows``, slice columns as c0, c1, ..., and ``zones``.
         place: the folder; its tables have passed the check of their layout.
         flows: the input, which says whether there are weights.
-        slice_columns: text that may be empty.
+        slice_columns: text that may be empty, unless it is the times of a folded release.
         noisy: noise is on trips alone.
         in_cells: zones are made of H3 cells, which are listed.
         named: whether zones have names.
+        revised: whether cells say if their value is a new one.
+        folded: whether the slice columns are times.
     """
     of_zones = {**_ZONE_COLUMNS, **({"name": "VARCHAR"} if named else {}), **(_CELLS if in_cells else {})}
     weighted = flows.weight is not None and not noisy
     columns = {name: kind for name, kind in _FLOW_COLUMNS.items() if name != "weight" or weighted}
+    columns |= {"revised": "BOOLEAN"} if revised else {}
     first = list(_unreadable(db, place / NAMES[0], {**columns, **dict.fromkeys(slice_columns, "VARCHAR")}))
     second = list(_unreadable(db, place / NAMES[1], of_zones))
     if first or second:
@@ -66,6 +76,13 @@ def load_tables(
     ]
     if not all(loaded):
         return False, [f"{name}: cannot be read" for name, found in zip(NAMES, loaded, strict=True) if not found]
+    times = [f"c{i}" for i in range(len(slice_columns))] if folded else []
+    unusable = [
+        *_unusable_fields(db, NAMES[0], "published_rows", columns, times),
+        *_unusable_fields(db, NAMES[1], "zones", of_zones),
+    ]
+    if unusable:
+        return False, unusable
     return True, [
         *_strange_rows(db, NAMES[0], "published_rows", columns, slice_columns),
         *_strange_rows(db, NAMES[1], "zones", of_zones),
@@ -116,12 +133,26 @@ def _load(
     return True
 
 
+def _unusable_fields(
+    db: Database, name: str, table: str, columns: Mapping[str, str | None], times: Sequence[str] = ()
+) -> Iterator[str]:
+    numbers = [column for column, kind in columns.items() if kind == "BIGINT"]
+    texts = [column for column, kind in columns.items() if kind == "VARCHAR"]
+    filled = [column for column in (*texts, *numbers) if column not in _MAY_BE_EMPTY]
+    tests = {
+        "has empty fields": [f"{column} IS NULL" for column in (*filled, *times)],
+        "has numbers larger than any count": [
+            f"{column} NOT BETWEEN -{_LARGEST_COUNT} AND {_LARGEST_COUNT}" for column in numbers
+        ],
+    }
+    for what, conditions in tests.items():
+        if db.one(f"SELECT count(*) FROM {table} WHERE {' OR '.join(conditions)}"):
+            yield f"{name}: {what}"
+
+
 def _strange_rows(
     db: Database, name: str, table: str, columns: Mapping[str, str | None], slice_columns: Sequence[str] = ()
 ) -> Iterator[str]:
-    filled = [c for c, kind in columns.items() if kind in ("VARCHAR", "BIGINT") and c not in _MAY_BE_EMPTY]
-    if db.one(f"SELECT count(*) FROM {table} WHERE {' OR '.join(f'{column} IS NULL' for column in filled)}"):
-        yield f"{name}: has empty fields"
     keys = list(columns)[:2]
     of_slice = [f"c{i} IS NOT NULL, coalesce(c{i}, '')" for i in range(len(slice_columns))]
     key = f"row({', '.join((*of_slice, *keys))})"

@@ -15,6 +15,7 @@ import numpy as np
 
 from flowveil.verify.claims import Claims
 from flowveil.verify.database import Database, literal
+from flowveil.verify.members import members_in
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
@@ -77,10 +78,8 @@ def check_intervals(db: Database, claims: Claims, flows: Flows) -> Iterator[str]
         yield f"flows.parquet: {strange} intervals of time are none that steps fold into"
     if flows.people is None:
         return
-    enough = (
-        "SELECT i FROM (SELECT DISTINCT i, member FROM during JOIN rows USING (t) JOIN people_row USING (row)) "
-        f"GROUP BY i HAVING count(*) >= {literal(claims.k)}"
-    )
+    counted = members_in(db, "people", "i", "(SELECT i, row FROM during JOIN rows USING (t))")
+    enough = f"SELECT i FROM ({counted}) WHERE n >= {literal(claims.k)}"
     few = db.one(f"SELECT count(*) FROM interval ANTI JOIN ({enough}) USING (i)")
     if few:
         yield f"flows.parquet: {few} intervals of time have fewer than k people"

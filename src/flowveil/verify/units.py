@@ -40,7 +40,7 @@ class Unit:
 
     def known(self, flows: Flows) -> bool:
         """Whether the input has what is counted."""
-        return getattr(flows, self.column) is not None if self.members is None else self.members(flows) is not None
+        return getattr(flows, self.column) is not None
 
 
 UNITS: dict[str, Unit] = {

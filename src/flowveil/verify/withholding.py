@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from flowveil.verify.cells import group
 from flowveil.verify.claims import Claims
 from flowveil.verify.database import Database, literal
+from flowveil.verify.members import members_in
 from flowveil.verify.units import COUNTED_ONCE, UNITS, counted_once
 
 if TYPE_CHECKING:
@@ -154,11 +155,11 @@ def _too_little(db: Database, claims: Claims) -> set[int]:
     """The slices whose total is less than a safe cell, or of fewer than three flows."""
     if claims.overlapping:
         # Whose trips they are is not known.
-        safe = claims.safe(locations=False)
+        safe = claims.safe(total=True)
         known = f"SELECT * REPLACE ({literal(math.inf)} AS people) FROM together"
         return db.numbers(f"SELECT s FROM ({known}) WHERE trips > 0 AND NOT {safe}")
     counts = f"SELECT s, count(*) < {_FEWEST} AS few FROM suppressed GROUP BY s"
-    safe = claims.safe(locations=False)
+    safe = claims.safe(total=True)
     return db.numbers(f"SELECT s FROM together JOIN ({counts}) USING (s) WHERE few OR NOT {safe}")
 
 
@@ -211,12 +212,14 @@ def must_withhold_overall(db: Database, claims: Claims, flows: Flows, secret: se
     n = db.one("SELECT count(*) FROM pool")
     if n == 0:
         return False
-    enough, known = claims.safe(locations=False), counted_once(flows)
+    enough, known = claims.safe(total=True), counted_once(flows)
     if flows.people is not None:
         enough = f"{enough} AND people >= {literal(claims.k)}"
-    distinct = "(SELECT count(DISTINCT member) FROM {}_row SEMI JOIN pool USING (row))"
+    counted = {unit: members_in(db, unit, "one", "(SELECT row, 1 AS one FROM pool)") for unit in known}
     members = ", ".join(
-        f"{distinct.format(unit) if unit in known else 'NULL::BIGINT'} AS {UNITS[unit].column}" for unit in COUNTED_ONCE
+        f"{f'coalesce((SELECT n FROM ({counted[unit]})), 0)' if unit in known else 'NULL::BIGINT'} "
+        f"AS {UNITS[unit].column}"
+        for unit in COUNTED_ONCE
     )
     absent = db.one("SELECT count(*) FROM raw_slice ANTI JOIN finest USING (m)")
     pairs = db.one(f"SELECT coalesce(sum(most), 0) FROM unlisted WHERE s IN ({listed})")

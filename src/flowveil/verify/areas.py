@@ -1,0 +1,118 @@
+"""Errors between areas, counted anew in SQL: how many trips are missing where they belong, level by level.
+
+The area of a tile is the topmost node above it that is not coarser than the level. A cell is spread over pairs of areas
+by how many of its tiles, seen in the input, lie in each. Of slices the finest are counted, each against its own
+trips; one that is not published is missing everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from flowveil.flows import Flows
+    from flowveil.verify.claims import Claims
+    from flowveil.verify.database import Database
+
+_DIGITS = 2
+_KILOMETRES = (6, 8)
+_MOST_PAIRS = 5_000_000
+_FEWEST = 10
+_TOLERANCE = 1e-6
+
+
+def check_areas(db: Database, claims: Claims, flows: Flows) -> Iterator[str]:
+    """Compare what report.json says of errors between areas with the recount; withheld must be what has to be.
+
+    Args:
+        db: with ``rows``, ``finest``, ``up_*``, ``node_*``, ``member_*``, ``zone_*`` and ``published``.
+        claims: the report.
+        flows: everything that was read.
+    """
+    said = claims.report.get("between_areas")
+    levels = _levels(flows) if db.one("SELECT count(*) FROM finest") else []
+    counted = [one for one in (_counted(db, level) for level in levels) if one is not None]
+    if said and [entry["level"] for entry in said] != [one["level"] for one in counted]:
+        yield "report.json: says what goes wrong between areas of other levels than the map has"
+        return
+    if said is None:
+        if counted:
+            yield "report.json: does not say what goes wrong between areas"
+        return
+    trips = claims.measures["trips"]
+    closed = trips["suppressed_share"] is None or trips["reconstruction_loss"] is None
+    for entry, one in zip(said, counted, strict=True):
+        yield from _compared(entry, one, closed=closed, k=claims.k)
+
+
+def _compared(entry: Any, one: dict[str, Any], *, closed: bool, k: float) -> Iterator[str]:
+    where = f"report.json: what goes wrong between areas of level {entry['level']}"
+    crossing, least = one["crossing"], max(one["crossing"], k)
+    must = closed or 0 < crossing < _FEWEST or (crossing > 0 and one["misplaced"] < least * (1 - _TOLERANCE))
+    may = must or (crossing > 0 and one["misplaced"] < least * (1 + _TOLERANCE))
+    error = entry["error"]
+    if error is None:
+        if not may:
+            yield f"{where} is withheld without a reason"
+        return
+    if must:
+        yield f"{where} is published, though it would reveal how single cells are divided"
+        return
+    half = 0.5 * 10.0 ** (np.floor(np.log10(error)) - _DIGITS + 1) if error else 0.0
+    if float(f"{error:.{_DIGITS}g}") != error or abs(error - one["error"]) > half + _TOLERANCE:
+        yield f"{where} contradicts the recount"
+
+
+def _levels(flows: Flows) -> list[int]:
+    """Levels coarser than the tiles and finer than everything: the next two, and of H3 those of about 1 and 6 km."""
+    tree = flows.origins
+    inner = np.zeros(len(tree.parent), dtype=np.bool_)
+    inner[tree.parent[1:]] = True
+    finest, top = int(np.max(tree.level[~inner])), int(tree.level[0])
+    if tree.kind == "dendrogram":
+        return []
+    wanted = {finest - 1, finest - 2}
+    if (tree.kind == "halves" and flows.whole_map is None) or (tree.kind == "h3" and tree.code.dtype == np.uint64):
+        wanted, top = wanted | set(_KILOMETRES), -1
+    return sorted((level for level in wanted if top < level < finest), reverse=True)
+
+
+def _counted(db: Database, level: int) -> dict[str, Any] | None:
+    for end in "od":
+        db.create(
+            f"area_{end}_{level}",
+            f"SELECT tile, arg_max(node, step) AS area FROM up_{end} JOIN node_{end} USING (node) "
+            f"WHERE level >= {level} OR step = 0 GROUP BY tile",
+        )
+        db.create(
+            f"share_{end}_{level}",
+            "SELECT z, area, n / sum(n) OVER (PARTITION BY z) AS share, count(*) OVER (PARTITION BY z) AS areas FROM "
+            f"(SELECT z, area, count(*) AS n FROM member_{end} JOIN area_{end}_{level} USING (tile) GROUP BY z, area)",
+        )
+    cells = (
+        "SELECT p.s, o.z AS a, d.z AS b, p.trips FROM published p SEMI JOIN finest USING (s) "
+        "JOIN zone_o o ON origin_zone = o.zone AND p.s = o.s JOIN zone_d d ON destination_zone = d.zone AND p.s = d.s"
+    )
+    areas = [f"(SELECT DISTINCT z, areas FROM share_{end}_{level})" for end in "od"]
+    wide = f"SELECT x.areas * y.areas AS pairs FROM ({cells}) JOIN {areas[0]} x ON a = x.z JOIN {areas[1]} y ON b = y.z"
+    pairs, crossing = db.rows(f"SELECT sum(pairs), count(*) FILTER (pairs > 1) FROM ({wide})")[0]
+    if pairs > _MOST_PAIRS:
+        return None
+    spread = (
+        f"SELECT s, x.area AS ao, y.area AS ad, sum(trips * x.share * y.share) AS v FROM ({cells}) "
+        f"JOIN share_o_{level} x ON a = x.z JOIN share_d_{level} y ON b = y.z GROUP BY ALL"
+    )
+    there = (
+        "SELECT m, s, x.area AS ao, y.area AS ad, sum(trips)::DOUBLE AS v FROM rows LEFT JOIN finest USING (m) "
+        f"JOIN area_o_{level} x ON o = x.tile JOIN area_d_{level} y ON d = y.tile GROUP BY ALL"
+    )
+    missing, total = db.rows(
+        "SELECT sum(greatest(t.v - coalesce(e.v, 0), 0)), sum(t.v) "
+        f"FROM ({there}) t LEFT JOIN ({spread}) e USING (s, ao, ad)"
+    )[0]
+    gone = total - db.one(f"SELECT sum(trips)::DOUBLE FROM ({cells})")
+    missing = max(missing, gone)
+    return {"level": level, "error": missing / total, "crossing": crossing, "misplaced": missing - gone}
