@@ -30,6 +30,7 @@ from flowveil.api import (
     verify_folder,
     verify_series,
 )
+from flowveil.engines.spark_session import cluster
 from flowveil.errors import (
     DataError,
     FlowveilError,
@@ -52,7 +53,7 @@ from flowveil.release.sliced import SlicedRelease
 from flowveil.release.zones import NodeZones, Zones
 from flowveil.slices import SlicedFlows
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "METHODS",
@@ -80,6 +81,7 @@ __all__ = [
     "anonymize",
     "anonymize_slices",
     "audit_releases",
+    "cluster",
     "compare",
     "describe",
     "freeze",

@@ -12,32 +12,42 @@ import os
 import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any, Literal, overload
 
-from flowveil.confirmation import DIFFERENCING, confirmed
-from flowveil.disclosure.dominance import check_dominance, without_dominated
+from flowveil.disclosure.afterwards import Afterwards
+from flowveil.disclosure.confirmation import DIFFERENCING, confirmed
 from flowveil.disclosure.layers import differences, refuse_differences
-from flowveil.errors import DataError, InfeasibleError, ParameterError
+from flowveil.distant import DistantPeople
+from flowveil.errors import DataError, InfeasibleError, ParameterError, option
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee, check_max_suppressed
 from flowveil.methods import Method, find_method
 from flowveil.methods.common_zones import common_cuts
+from flowveil.methods.noise_by_slice import noisy_matrices
 from flowveil.methods.odkanon import Cuts
 from flowveil.methods.zones_of import ZonesOf
+from flowveil.paths import named_path
 from flowveil.progress import lines_every, log
-from flowveil.release.noisy import NoisyRelease
+from flowveil.reading.limits import about, is_limited, room_for, temporary_folder
+from flowveil.release.noisy import NoisyRelease, NoisySlices, NothingLeftError
 from flowveil.release.plan import Plan
 from flowveil.release.release import Release
 from flowveil.release.sliced import SlicedRelease, n_people
-from flowveil.slices import Every, Key, SlicedFlows, refuse_many_combinations
+from flowveil.release.unfinished import Unfinished, fingerprint, packed, unpacked
+from flowveil.slices import Every, Key, SlicedFlows, declared_values, refuse_many_combinations
 from flowveil.workers import DONE, run_tasks
+from flowveil.zoning.places import read_places
 
 DEFAULT_METHOD = "twincut"
 #: Slices are anonymised in this process for so long before others are started: starting them takes a second.
 SECONDS_ALONE = 3.0
+#: Bytes of numpy that deciding takes for each flow, and for each pair of flow and person: above what
+#: `python -m benchmarks.memory` measures of TwinCut, and of the method that takes more.
+FLOW_DECIDED, PERSON_DECIDED = 1000, 150
+_MORE_DECIDED = {"paircut": 2000}
 
 
 @dataclass(frozen=True)
@@ -45,7 +55,7 @@ class Thresholds:
     """What is asked of every cell; None where nothing was given, so that a given value differs from a default.
 
     Attributes:
-        allow_small_k, population_only: what is confirmed; see `flowveil.confirmation`.
+        allow_small_k, population_only: what is confirmed; see `flowveil.disclosure.confirmation`.
     """
 
     k: int | None = None
@@ -116,14 +126,33 @@ class Run:
             ),
         }
         parameters = method.parameters(flows, thresholds, options)
+        if flows.l_places is not None:
+            parameters["l_places"] = {"places": int(flows.l_places.count.sum())}
         return cls(method, guarantee, asked.share, dict(options), parameters)
 
     def plan(self, flows: Flows) -> Plan:
         """What the method decides for these flows."""
+        people = 0 if flows.people is None else flows.people.n_rows
+        room_for(
+            len(flows) * _MORE_DECIDED.get(self.method.name, FLOW_DECIDED) + people * PERSON_DECIDED,
+            what=f"deciding on {about(len(flows))} flows with {self.method.name}",
+            hint=f"use larger tiles ({option('resolution')}) or a smaller area ({option('within')})",
+        )
         decide = self.method.planner(flows)
         plan = decide(*self.guarantee.in_millionths(flows), max_suppressed=self.max_suppressed, **self.options)
         if not isinstance(plan, Plan):
             raise ParameterError(f"Method '{self.method.name}' must return a Plan; found {type(plan).__name__}.")
+        return plan
+
+    def planned(self, flows: Flows, afterwards: Afterwards) -> Plan:
+        """The same, and what the rules that come afterwards leave of it; the parameters say which rules these were."""
+        plan, said = afterwards.plan(
+            lambda share: replace(self, max_suppressed=share).plan(flows),
+            flows,
+            self.guarantee,
+            max_suppressed=self.max_suppressed,
+        )
+        self.parameters.update(said)
         return plan
 
     def release(self, flows: Flows, plan: Plan) -> Release:
@@ -137,7 +166,7 @@ class Run:
 
 
 @overload
-def anonymize(flows: Flows, method: Literal["laplace"], **options: Any) -> NoisyRelease: ...
+def anonymize(flows: Flows, method: Literal["laplace", "topdown", "privtree"], **options: Any) -> NoisyRelease: ...
 
 
 @overload
@@ -162,7 +191,10 @@ def anonymize(
     l: int | None = None,  # noqa: E741  # the papers' letter
     hierarchy: str | None = None,
     zones_of: Any = None,
+    revision: Any = None,
     dominance: float | None = None,
+    stricter: Any = None,
+    l_places: Any = None,
     allow_small_k: bool = False,
     population_only: bool = False,
     **options: Any,
@@ -170,8 +202,8 @@ def anonymize(
     """Make an OD matrix publishable.
 
     Every cell of the returned release was counted anew from the flows and satisfies the guarantee. With a noisy
-    method (``laplace``) the release is a `NoisyRelease`: noisy counts under differential privacy, to which k,
-    protect, max_suppressed and l do not apply; giving them is refused.
+    method (``laplace``, ``topdown``, ``privtree``) the release is a `NoisyRelease`: noisy counts under differential
+    privacy, to which k, protect, max_suppressed and l do not apply; giving them is refused.
 
     Args:
         flows: what `read_trips` returns; or what ``read_slices(...).folded()`` returns, for cells of places and times.
@@ -188,8 +220,15 @@ def anonymize(
             default what the method's page says.
         zones_of: publish over the zones of an earlier release instead of choosing new ones: its folder, or what
             `flowveil.freeze` returns or has written. There is no method then.
+        revision: the earlier releases of these trips, which were corrected since: the folder of the first, then those
+            of its revisions. Their zones are kept; a cell gets its new value where the change reaches the guarantee by
+            itself, and keeps the earlier one elsewhere.
         dominance: also suppress the cells in which one person makes more than this share of the trips, after the method
             has decided; counted towards ``max_suppressed``.
+        stricter: a list of places (a file or a table with ``tile``, or ``lat`` and ``lon``, and ``k``, ``l`` or both):
+            cells whose zones hold one of them must reach what the list asks for it, or are suppressed after the method
+            has decided; counted towards ``max_suppressed``. The list itself is not published.
+        l_places: points of interest (``tile``, or ``lat`` and ``lon``) that ``l`` counts, instead of the tiles.
         allow_small_k: confirms a k below 3, which is refused otherwise.
         population_only: confirms that the population alone is protected although persons are known, which is refused
             otherwise.
@@ -204,28 +243,62 @@ def anonymize(
     if not isinstance(flows, Flows):
         hint = "slices are for anonymize_slices" if isinstance(flows, SlicedFlows) else "pass what read_trips returns"
         raise ParameterError(f"anonymize needs flows; found {type(flows).__name__}. Hint: {hint}.")
-    chosen = _chosen(method, DEFAULT_METHOD, zones_of)
-    chosen.check_options(options)
+    afterwards = Afterwards.of(dominance=dominance, stricter=stricter, revision=revision)
+    chosen = _chosen(method, DEFAULT_METHOD, afterwards.zones_of(zones_of))
     asked = Thresholds(k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
-    check_max_suppressed(asked.share)
-    check_dominance(dominance)
-    chosen.check_times(flows)
-    if len(flows) == 0:
-        raise DataError("There are no flows to anonymise.")
+    _check_request(flows, chosen, options, asked, afterwards)
+    afterwards = afterwards.on(flows)
     flows, on_tree = chosen.on_hierarchy(flows, hierarchy)
+    if l_places is not None:
+        flows = _with_places(flows, l_places, chosen, asked, afterwards)
     log.info("Anonymising with %s", chosen.name)
     if chosen.promises == "epsilon":
-        chosen.refuse_thresholds([*asked.given, *(["dominance"] if dominance is not None else [])])
         counts = chosen.planner(flows)(flows, **options)
         return NoisyRelease.of(flows, counts, method=chosen.name, parameters=chosen.parameters(flows, {}, options))
     run = Run.of(chosen, flows, asked, options)
     run.parameters.update(on_tree)
     prepared = run.guarantee.prepare(flows)
-    plan = run.plan(prepared)
-    if dominance is not None:
-        plan = without_dominated(flows, plan, dominance, max_suppressed=run.max_suppressed, basis=run.guarantee.basis)
-        run.parameters["dominance"] = float(dominance)
-    return run.release(prepared, plan)
+    return afterwards.revised(run.release(prepared, run.planned(prepared, afterwards)))
+
+
+def _with_places(flows: Flows, l_places: Any, method: Method, asked: Thresholds, afterwards: Afterwards) -> Flows:
+    """The flows with listed places, which locations are counted by.
+
+    Raises:
+        ParameterError: there is nothing to count by them, or nobody could recount it.
+    """
+    if method.promises == "epsilon":
+        method.refuse_thresholds(["l_places"])
+    if asked.l is None:
+        raise ParameterError(
+            f"Listed places say what {option('l')} counts, and it is not given. Hint: {option('l')} 3, for example."
+        )
+    if method.hierarchy is None or flows.times is not None:
+        raise ParameterError("l is counted by listed places for zones of a tree: not for boxes, nor for folded times.")
+    if afterwards.stricter is not None or afterwards.earlier is not None:
+        raise ParameterError(
+            "l is not counted by listed places beside higher thresholds around places (stricter), nor in a revision. "
+            "Hint: leave one of them out."
+        )
+    return replace(flows, l_places=read_places(l_places, asking=False).counted_on(flows))
+
+
+def _check_request(
+    flows: Flows, method: Method, options: Mapping[str, Any], asked: Thresholds, afterwards: Afterwards
+) -> None:
+    """Refuse what cannot be asked of the method, or of these flows.
+
+    Raises:
+        ParameterError: an option or threshold is unknown, out of range or not for this method.
+        DataError: there are no flows.
+    """
+    method.check_options(options)
+    check_max_suppressed(asked.share)
+    method.check_times(flows)
+    if len(flows) == 0:
+        raise DataError("There are no flows to anonymise.")
+    if method.promises == "epsilon":
+        method.refuse_thresholds([*asked.given, *afterwards.given])
 
 
 def _chosen(method: str | Method | Callable[..., Plan] | None, default: str, zones_of: Any) -> Method:
@@ -265,9 +338,11 @@ def anonymize_slices(
     allow_small_k: bool = False,
     population_only: bool = False,
     workers: int = 1,
+    resume: Unfinished | str | os.PathLike[str] | None = None,
     progress: Callable[[float], None] | None = None,
+    values: Mapping[str, Sequence[str] | str] | None = None,
     **options: Any,
-) -> SlicedRelease:
+) -> SlicedRelease | NoisySlices:
     """Make the matrix of every slice publishable.
 
     A slice is left out, and only counted, where no cell of it can be published, and where persons are known and fewer
@@ -285,8 +360,15 @@ def anonymize_slices(
         accept_differencing: publish although differences between matrices are short of the guarantee.
         allow_small_k, population_only: as for `anonymize`.
         workers: processes; more than one are started only where there is enough to do.
+        resume: a folder where each slice that is decided is kept, and found again by a later run with the same flows
+            and settings. It shows what is suppressed: whoever gives it removes it.
         progress: called with the share of the slices that is done.
+        values: with a method that adds noise, the values of each slice column, known without the data; for times a
+            period such as ``2024-01-01/2024-03-31``. Hours of the day and days of the week need not be given.
         **options: options of the method.
+
+    Returns:
+        The slices; with a method that adds noise, `NoisySlices`: one noisy matrix for each combination of the values.
 
     Raises:
         ParameterError: a parameter is out of range or unknown.
@@ -295,31 +377,82 @@ def anonymize_slices(
         GuaranteeError: a recount contradicts the method; nothing may be published.
     """
     if not isinstance(flows, SlicedFlows):
-        found = type(flows).__name__
-        raise ParameterError(
-            f"anonymize_slices needs sliced flows; found {found}. Hint: pass what read_slices returns."
-        )
-    refuse_many_combinations(flows)
+        hint = "Hint: pass what read_slices returns."
+        raise ParameterError(f"anonymize_slices needs sliced flows; found {type(flows).__name__}. {hint}")
     chosen = _method_of_slices(method, options, common_zones=common_zones, zones_of=zones_of)
     if workers < 1:
         raise ParameterError(f"workers must be at least 1; found {workers}.")
-    flows, on_tree = chosen.on_hierarchy(flows, hierarchy)
-    progress = progress or lines_every("Anonymising slices")
     asked = Thresholds(k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
+    if chosen.promises == "epsilon":
+        for_exact = {"resume": resume is not None, "accept_differencing": accept_differencing}
+        chosen.refuse_thresholds([*asked.given, *(name for name, given in for_exact.items() if given)])
+        chosen.on_hierarchy(flows, hierarchy)
+        return _noisy_slices(chosen, flows, values or {}, options, [Every.parse(text) for text in also_every], total)
+    if values is not None:
+        raise ParameterError("Values of slices (--values) are declared for methods that add noise; others find them.")
+    refuse_many_combinations(flows)
+    flows, on_tree = chosen.on_hierarchy(flows, hierarchy)
     run = Run.of(chosen, flows.whole, asked, options)
     run.parameters.update(on_tree)
-    if run.guarantee.locations is not None:
-        flows = replace(flows, slices=tuple(run.guarantee.prepare(part) for part in flows.slices))
     steps = [Every.parse(text) for text in also_every]
-    run.parameters["slices"] = {
+    run.parameters["slices"] = {**_how_sliced(flows, steps, total), "common_zones": common_zones}
+    task = _Task(_ready(flows, run.guarantee), run, _kept_in(resume))
+    coarser, progress = flows.coarser_keys(steps, total=total), progress or lines_every("Anonymising slices")
+    return _released_slices(task, coarser, common_zones, accept_differencing, workers, progress)
+
+
+def _how_sliced(flows: SlicedFlows, steps: Sequence[Every], total: bool) -> dict[str, Any]:
+    """How trips were cut into slices, as the report says it."""
+    return {
         "by_many": flows.intake.by_many,
         "every": flows.every and flows.every.name,
         "also_every": [step.name for step in steps],
         "total": total,
-        "common_zones": common_zones,
     }
-    coarser = flows.coarser_keys(steps, total=total)
-    return _released_slices(_Task(flows, run), coarser, common_zones, accept_differencing, workers, progress)
+
+
+def _ready(flows: SlicedFlows, guarantee: Guarantee) -> SlicedFlows:
+    """The slices with all that the guarantee counts; on disk where the memory is limited."""
+    if guarantee.locations is not None:
+        flows = replace(flows, slices=tuple(guarantee.prepare(part) for part in flows.slices))
+    return flows.on_disk(temporary_folder()) if is_limited() else flows
+
+
+def _noisy_slices(
+    method: Method,
+    flows: SlicedFlows,
+    given: Mapping[str, Sequence[str] | str],
+    options: Mapping[str, Any],
+    steps: Sequence[Every],
+    total: bool,
+) -> NoisySlices:
+    """Noise on the matrices of all declared slices, whether they have trips or not."""
+    listed = declared_values(flows.columns, flows.every, given)
+    log.info("Anonymising with %s", method.name)
+    together, made = noisy_matrices(method, flows, listed, options, steps=steps, total=total)
+    chosen = method.parameters(flows.slices[0], {}, options)
+    releases = {
+        key: NoisyRelease.of(own, counts, method=method.name, parameters=chosen)
+        for key, own, counts in made
+        if len(counts.cells)
+    }
+    if not releases:
+        raise NothingLeftError(together)
+    chosen["slices"] = {
+        **_how_sliced(flows, steps, total),
+        # A period says the same as the steps in it.
+        "period": next((value.split("/") for value in given.values() if isinstance(value, str)), None),
+        "values": {name: sorted(value) for name, value in given.items() if not isinstance(value, str)},
+    }
+    return NoisySlices(
+        flows, tuple(releases), tuple(releases.values()), together, method.name, MappingProxyType(chosen)
+    )
+
+
+def _kept_in(folder: Unfinished | str | os.PathLike[str] | None) -> Unfinished | None:
+    if folder is None or isinstance(folder, Unfinished):
+        return folder
+    return Unfinished(named_path(folder, what="the folder to resume from"))
 
 
 def _released_slices(
@@ -368,11 +501,6 @@ def _method_of_slices(
         raise ParameterError("--common-zones chooses zones, and those of an earlier release (--zones-of) are fixed.")
     chosen = _chosen(method, "odkanon" if common_zones else DEFAULT_METHOD, zones_of)
     chosen.check_options(options)
-    if chosen.promises == "epsilon":
-        raise ParameterError(
-            f"Method '{chosen.name}' adds noise, and the same people would be in several slices: their ε would add "
-            "up. Hint: release one matrix, or choose a method that merges zones."
-        )
     if common_zones and (chosen.name != "odkanon" or options):
         raise ParameterError(
             "Common zones are planned by odkanon without options of its own; another method, or options, cannot be "
@@ -387,11 +515,28 @@ class _Task:
 
     flows: SlicedFlows
     run: Run
+    unfinished: Unfinished | None = None
 
     def plan(self, key: Key) -> Plan | None:
-        """The plan of a slice, or None where nothing can be published."""
+        """The plan of a slice, or None where nothing can be published; that of an earlier run, where it is kept."""
+        run, part = self.run, self.flows.together(self.flows.members(key))
+        if self.unfinished is None:
+            return self._decided(part)
+        name = fingerprint(part, (self.unfinished.version, key, run.method.name, run.guarantee, run.parameters))
+        kept = self.unfinished.get(name)
+        if kept is not None:
+            # What cannot be read is decided again.
+            with suppress(ValueError):
+                return unpacked(kept, self.flows, part)
+        plan = self._decided(part)
+        content = packed(plan, self.flows)
+        if content is not None:
+            self.unfinished.put(name, content)
+        return plan
+
+    def _decided(self, part: Flows) -> Plan | None:
         try:
-            return self.run.plan(self.flows.together(self.flows.members(key)))
+            return self.run.plan(part)
         except InfeasibleError:
             return None
 
@@ -456,7 +601,12 @@ def _plan_each(
 
 
 def _plans(task: _Task, keys: Sequence[Key], workers: int) -> Iterator[Plan | None]:
-    """The plans in the order of the keys. What is left after a few seconds is shared among processes."""
+    """The plans in the order of the keys. What is left after a few seconds is shared among processes.
+
+    Where the memory is limited it is one slice after the other: each process would need as much again. So it is where
+    persons stay on a cluster, which only this process can ask.
+    """
+    workers = 1 if is_limited() or isinstance(task.flows.slices[0].people, DistantPeople) else workers
     start = time.monotonic()
     at = 0
     while at < len(keys) and (workers == 1 or time.monotonic() - start < SECONDS_ALONE):
@@ -479,7 +629,7 @@ def _planned(task: _Task, key: Key) -> bytes | None:
     return None if plan is None else _packed(plan, task.flows)
 
 
-def _packed(plan: Plan, flows: SlicedFlows) -> bytes:
+def _packed(plan: Plan | None, flows: SlicedFlows) -> bytes:
     """A plan without the hierarchies it refers to: they are the same in all plans, and large."""
 
     class Packer(pickle.Pickler):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,7 +18,7 @@ from flowveil.methods import find_method
 from flowveil.paths import named_path
 from flowveil.publish.tables import flows_table, zones_table
 from flowveil.reading import Reading
-from flowveil.release.folder import ReleaseFolder
+from flowveil.release.folder import ReleaseFolder, taken_at_its_word
 from flowveil.release.release import Publishable
 from flowveil.slices import SlicedFlows
 from flowveil.times import TIME_COLUMNS
@@ -144,9 +145,12 @@ def compare(
     k: int | Sequence[int] = (5, 10, 20),
     protect: str | Sequence[str | Sequence[str]] | None = None,
     max_suppressed: float = 0.1,
+    limits: Mapping[str, float] | None = None,
     time_limit: float = 300.0,
     options: Mapping[str, Mapping[str, Any]] | None = None,
     hierarchy: str | None = None,
+    internal: bool = False,
+    epsilon: float | Sequence[float] = (),
     **reading: Any,
 ) -> Comparison:
     """Run several methods, several k and several protections on the same input.
@@ -159,14 +163,19 @@ def compare(
         protect: the protections to compare; each is a unit, or several units joined by ``+`` or in a sequence. By
             default people where persons are known, else trips.
         max_suppressed: share that may be suppressed.
+        limits: the same by method, where it differs.
         time_limit: seconds that one run may take, not counting the start of its process; it is then stopped and shown
             as such.
         options: options by method.
         hierarchy: ``h3`` or ``halves`` for all methods that work on a tree; by default what each one's page says.
+        internal: exact measures, also those that a release would withhold.
+        epsilon: one or several ε for methods that add noise, which are then among ``all``; their region, level and
+            bound are ``options``.
         **reading: how to read the trips; see `read_trips`.
 
     Returns:
-        All runs, with published measures only; ``write(directory)`` makes tables, charts and one page.
+        All runs, with published measures only unless it is internal; ``write(directory)`` makes tables, charts and one
+        page. None of it is for publication.
     """
     from flowveil.experiments.comparison import compare_flows
 
@@ -177,25 +186,32 @@ def compare(
         k=k,
         protect=protect,
         max_suppressed=max_suppressed,
+        limits=limits,
         time_limit=time_limit,
         options=options,
         hierarchy=hierarchy,
+        internal=internal,
+        epsilon=epsilon,
     )
 
 
 def run_study(source: Any, directory: str | PathLike[str], *, by: str | Sequence[str] = (), **settings: Any) -> Study:
-    """Run the experiment of the papers: every method on everybody and on every segment, for every protection.
+    """Run an experiment of the papers: every method on everybody and on every segment, or on every step of time.
 
     Args:
         source: what `read_slices` returns, or trips in any form it takes.
         directory: where the results go; an earlier study there is continued.
-        by: the attributes that segments are made by, where the source is not read yet.
-        **settings: ``methods``, ``protections``, ``k``, ``max_suppressed``, ``time_limit``, ``workers``, ``progress``,
-            see `flowveil.experiments.study.run_study`; and how to read the trips, see `read_slices`.
+        by: the attributes that segments are made by, where the source is not read yet; those of the preset by default,
+            ``none`` for no segments.
+        **settings: ``preset``, ``methods``, ``protections``, ``k``, ``max_suppressed``, ``limits``, ``options``,
+            ``trees``, ``internal``, ``time_limit``, ``workers``, ``progress``, ..., see
+            `flowveil.experiments.study.run_study`; and how to read the trips, see `read_slices`, with ``time`` and
+            ``every`` for a matrix of each step.
 
     Returns:
         All results; the folder has them as tidy tables, as Markdown and as LaTeX.
     """
+    from flowveil.experiments.presets import segmented_by
     from flowveil.experiments.study import run_study as run
 
     of_study = {name: settings.pop(name) for name in run.__kwdefaults__ or {} if name in settings}
@@ -203,7 +219,16 @@ def run_study(source: Any, directory: str | PathLike[str], *, by: str | Sequence
         if by or settings:
             raise ParameterError("The source is read already: 'by' and how to read it cannot be given again.")
         return run(source, directory, **of_study)
-    return run(read_slices(source, by=by, **settings), directory, **of_study)
+    named = by.split(",") if isinstance(by, str) and by else by
+    by = segmented_by(of_study.get("preset"), [name.strip() for name in named])
+    return run(read_for_study(source, by=by, **settings), directory, **of_study)
+
+
+def read_for_study(source: Any, *, by: Sequence[str], by_many: bool = False, **how: Any) -> SlicedFlows:
+    """The flows by attributes or by time, or of everybody together where neither is asked for."""
+    if by or "time" in how or "every" in how:
+        return read_slices(source, by=by, by_many=by_many, **how)
+    return SlicedFlows((), ((),), (read_trips(source, **how),))
 
 
 def prepare(name: str, source: Any, **options: Any) -> Prepared:
@@ -233,6 +258,21 @@ def picture(
         **style: see `flowveil.report.pictures.draw`. The caption names the guarantee and the source, the title is the
             release's own, unless others are given.
     """
+    if isinstance(release, Publishable):
+        return _drawn(release, path, show=show, place=place, over=over, style=style)
+    with taken_at_its_word(release):
+        return _drawn(release, path, show=show, place=place, over=over, style=style)
+
+
+def _drawn(
+    release: Publishable | str | PathLike[str],
+    path: str | PathLike[str],
+    *,
+    show: str,
+    place: tuple[float, float] | None,
+    over: Publishable | str | PathLike[str] | None,
+    style: dict[str, Any],
+) -> Path:
     from flowveil.report.html import promise
     from flowveil.report.pictures import cells_from, draw
     from flowveil.report.slices import overview, zones_in
@@ -286,8 +326,9 @@ def reconstruct(release: str | PathLike[str], zones: Any, *, out: str | PathLike
         check_out(out)
     folder = ReleaseFolder(named_path(release, what="the release"))
     own = folder.report["parameters"].get("zones") or {}
-    is_map = isinstance(zones, int | ZoneMap)
-    table = reconstruct_folder(folder, zones if is_map else read_zones(zones, **own))
+    areas = zones if isinstance(zones, int | ZoneMap) else read_zones(zones, **own)
+    with taken_at_its_word(folder.path):
+        table = reconstruct_folder(folder, areas)
     if out is not None:
         write_reconstructed(table, out, sliced=bool(folder.report.get("slice_columns")))
     return table
@@ -326,6 +367,9 @@ def verify_folder(
     unread: list[str] | None = None,
     strict: bool = False,
     zones_of: Any = None,
+    stricter: Any = None,
+    revision: Any = None,
+    l_places: Any = None,
     **reading: Any,
 ) -> list[str]:
     """Recount a release folder from its files and the raw input.
@@ -340,6 +384,9 @@ def verify_folder(
         strict: whether it is a finding that something could not be compared: the lines of ``unread``, and that another
             version made the release, which alone could make its page, its texts and its text exports again.
         zones_of: the earlier release whose zones this one says it has: its folder, or the frozen map.
+        stricter: the list of places around which this one says that it asks more, as `anonymize` takes it.
+        revision: the folders of the releases that this one says it revises, the oldest first.
+        l_places: the list of places by which this one says that it counts locations, as `anonymize` takes it.
         **reading: how to read them, where it should differ from what the release's report says.
 
     Returns:
@@ -352,6 +399,7 @@ def verify_folder(
     from flowveil.verify.exports import EXPORTS
     from flowveil.verify.files import check_folder
     from flowveil.verify.persons import FOLDED, folds_instead
+    from flowveil.zoning.places import read_places
 
     folder = named_path(directory, what="the release")
     if not folder.is_dir():
@@ -374,7 +422,15 @@ def verify_folder(
         flows: Flows | SlicedFlows = sliced.folded()
     else:
         flows = sliced if recorded.get("slices") is not None else sliced.whole
-    findings = verify_release(folder, flows, expect=expect, unread=unread, strict=strict, zones_of=zones_of)
+    if "l_places" in recorded and l_places is None:
+        raise ParameterError("l was counted by listed places, so the list is needed. Hint: --l-places FILE.")
+    if l_places is not None:
+        if not isinstance(flows, Flows):
+            raise ParameterError("l is counted by listed places for one matrix, and this release has slices.")
+        flows = replace(flows, l_places=read_places(l_places, asking=False).counted_on(flows))
+    places = None if stricter is None else read_places(stricter, asking=True).on(sliced.whole)
+    of_holder = {"zones_of": zones_of, "stricter": places, "revision": revision}
+    findings = verify_release(folder, flows, expect=expect, unread=unread, strict=strict, **of_holder)
     return [*findings, FOLDED] if findings and folds else findings
 
 
@@ -423,18 +479,26 @@ def verify_series(
     if findings:
         return findings
     every, steps, frozen = steps_in(place)
-    report, findings = read_report(place / steps[0])
+    first = place / steps[0][0]
+    report, findings = read_report(first)
     if report is None:
         return findings
-    if folds_instead(place / steps[0], expect=expect, person_case=reading.get("person_case")):
+    if folds_instead(first, expect=expect, person_case=reading.get("person_case")):
         reading["person_case"] = "fold"
     sliced = read_flows(against, Reading.from_parameters(report["parameters"], during=None, every=every, **reading))
     findings = check_labels(place, [key[0] for key in sliced.keys])
-    for step in [] if findings else steps:
+    for step, *revisions in [] if findings else steps:
         lines: list[str] = []
-        flows = flows_during(sliced, step)
-        held = frozen if "zones_of" in (read_report(place / step)[0] or {}).get("parameters", {}) else None
-        found = verify_release(place / step, flows, expect=expect, unread=lines, strict=strict, zones_of=held)
+        *before, newest = [place / name for name in (step, *revisions)]
+        found = verify_release(
+            newest,
+            flows_during(sliced, step),
+            expect=expect,
+            unread=lines,
+            strict=strict,
+            zones_of=frozen if "zones_of" in (read_report(newest)[0] or {}).get("parameters", {}) else None,
+            revision=before or None,
+        )
         findings += [f"{step}: {line}" for line in found]
         if unread is not None:
             unread += [f"{step}: {line}" for line in lines]
@@ -462,10 +526,30 @@ def publish(release: Publishable, directory: str | PathLike[str], **writing: Any
     from flowveil.publish.folder import publish as write
     from flowveil.series.ledger import publish_recorded
 
-    ledger, accepted = writing.pop("ledger", None), writing.pop("accept_differencing", False)
+    if writing.pop("audit", False):
+        from flowveil.publish.audits import audited
+        from flowveil.report.about import ENTRIES
+
+        release = audited(release, {name: writing[name] for name in ENTRIES if name in writing})
+    recording = {name: writing.pop(name) for name in ("accept_differencing", "epsilon_total") if name in writing}
+    ledger = writing.pop("ledger", None)
     if ledger is None:
+        refuse_total_without_ledger(recording.get("epsilon_total"))
         return write(release, directory, **writing)
-    return publish_recorded(release, directory, ledger=ledger, accept_differencing=accepted, **writing)
+    return publish_recorded(release, directory, ledger=ledger, **recording, **writing)
+
+
+def refuse_total_without_ledger(total: float | None) -> None:
+    """Refuse a total that nothing could be added up for.
+
+    Raises:
+        ParameterError: there is one.
+    """
+    if total is not None:
+        raise ParameterError(
+            "--epsilon-total (epsilon_total) is about all noisy releases of a data set, which a ledger remembers. "
+            "Hint: name its folder with --ledger."
+        )
 
 
 def frame(release: Publishable, table: str, library: str) -> Any:

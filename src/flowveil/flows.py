@@ -71,6 +71,20 @@ class People:
             trips=np.add.reduceat(trips[order], start),
         )
 
+    @classmethod
+    def stacked(cls, parts: Sequence[People], n_cells: Sequence[int]) -> People:
+        """The people of tables that stand one below the other and have so many cells."""
+        first = np.cumsum([0, *n_cells[:-1]]).astype(np.int32)
+        return cls(
+            cell=np.concatenate([part.cell + start for part, start in zip(parts, first, strict=True)]),
+            person=np.concatenate([part.person for part in parts]),
+        )
+
+    @property
+    def n_rows(self) -> int:
+        """Rows that are held in memory."""
+        return len(self.cell)
+
     def rows(self, which: slice, *, first_cell: int) -> People:
         """Some of the rows, as people of cells that are numbered from ``first_cell`` on."""
         trips = None if self.trips is None else self.trips[which].copy()
@@ -80,9 +94,30 @@ class People:
         """Distinct people of each cell."""
         return np.bincount(self.cell, minlength=n_cells)
 
+    def total(self) -> int:
+        """Distinct people of all cells together."""
+        return int(np.count_nonzero(np.bincount(self.person)))
+
     def merge(self, new_cell: Ints) -> People:
         """Move every row to its new cell (-1: leave it out) and make the rows distinct again."""
         return People(*_moved(self.cell, self.person, new_cell))
+
+    def renumbered(self, place: Ints) -> People:
+        """The same people of cells that have other numbers, each its own; how many trips they made stays known."""
+        before, after = self.cell[:-1], self.cell[1:]
+        if np.any((after < before) | ((after == before) & (self.person[1:] < self.person[:-1]))):
+            cell = place[self.cell].astype(np.int32)
+            order = np.lexsort((self.person, cell))
+            return People(cell[order], self.person[order], None if self.trips is None else self.trips[order])
+        # The rows of a cell stand together and in order already: whole cells are moved, and nothing is sorted.
+        length = np.bincount(self.cell, minlength=len(place))
+        old = np.empty(len(place), dtype=np.int64)
+        old[place] = np.arange(len(place))
+        moved = length[old]
+        order = np.repeat((np.cumsum(length) - length)[old] - (np.cumsum(moved) - moved), moved)
+        order += np.arange(len(order))
+        cell = np.repeat(np.arange(len(place), dtype=np.int32), moved)
+        return People(cell, self.person[order], None if self.trips is None else self.trips[order])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -120,6 +155,37 @@ class Tiles:
     def merge(self, new_cell: Ints) -> Tiles:
         """Move every row to its new cell (-1: leave it out) and make the rows distinct again."""
         return Tiles(_moved(*self.begin, new_cell), _moved(*self.end, new_cell))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PlaceCounts:
+    """How many listed places lie in each tile, for locations that are counted by places and not by tiles.
+
+    Attributes:
+        code: the tiles that hold a place, by their codes as text, sorted.
+        count: how many each holds.
+    """
+
+    code: NDArray[np.str_]
+    count: NDArray[np.int64]
+
+    def of_tiles(self, tree: Hierarchy) -> NDArray[np.int64]:
+        """How many lie in each tile of a tree."""
+        own = tree.code_text(tree.leaf_node)
+        at = np.searchsorted(self.code, own).clip(max=len(self.code) - 1)
+        return np.where(self.code[at] == own, self.count[at], 0).astype(np.int64)
+
+    def rows(self, tree: Hierarchy, tile: Ints, most: int) -> tuple[Ints, Ints]:
+        """For each of these tiles, its place in their order and the number of a listed place in it, one row each.
+
+        A place lies in one tile, so different tiles have different places. Of a tile no more than ``most`` are listed:
+        as many as any cell is asked for.
+        """
+        held = np.minimum(self.of_tiles(tree), most)
+        first, of_each = np.cumsum(held) - held, held[tile]
+        row = np.repeat(np.arange(len(tile), dtype=np.int32), of_each)
+        within = np.arange(len(row)) - np.repeat(np.cumsum(of_each) - of_each, of_each)
+        return row, (first[tile[row]] + within).astype(np.int32)
 
 
 def _moved(cell: Ints, member: Ints, new_cell: Ints) -> tuple[Ints, Ints]:
@@ -206,25 +272,17 @@ class Cells:
         """The same rows with other ends; they need not be distinct or sorted any more."""
         return Cells(origin, destination, self.trips, self.weight, self.people, self.tiles)
 
-    def joined(self, other: Cells) -> Cells:
-        """The rows of this table, then those of the other."""
-        weight = people = tiles = None
-        if self.weight is not None and other.weight is not None:
-            weight = np.concatenate((self.weight, other.weight))
-        if self.people is not None and other.people is not None:
-            people = People(
-                cell=np.concatenate((self.people.cell, other.people.cell + np.int32(len(self)))),
-                person=np.concatenate((self.people.person, other.people.person)),
-            )
-        if self.tiles is not None and other.tiles is not None:
-            tiles = Tiles.stacked((self.tiles, other.tiles), (len(self), len(other)))
+    def ordered(self, order: NDArray[np.int64]) -> Cells:
+        """The same rows in another order."""
+        place = np.empty(len(order), np.int32)
+        place[order] = np.arange(len(order), dtype=np.int32)
         return Cells(
-            np.concatenate((self.origin, other.origin)),
-            np.concatenate((self.destination, other.destination)),
-            np.concatenate((self.trips, other.trips)),
-            weight,
-            people,
-            tiles,
+            self.origin[order],
+            self.destination[order],
+            self.trips[order],
+            None if self.weight is None else self.weight[order],
+            None if self.people is None else self.people.merge(place),
+            None if self.tiles is None else self.tiles.merge(place),
         )
 
     def merge(self, origin: Ints, destination: Ints, n_origins: int, n_destinations: int) -> Merged:
@@ -247,6 +305,26 @@ class Cells:
         tiles = None if self.tiles is None else self.tiles.merge(group.row)
         cells = Cells(group.origin, group.destination, group.sum(self.trips), weight, people, tiles)
         return Merged(cells=cells, row=group.row)
+
+
+def stacked(parts: Sequence[Cells]) -> Cells:
+    """The rows of all parts, one after the other."""
+    weight = people = tiles = None
+    if all(p.weight is not None for p in parts):
+        weight = np.concatenate([p.weight for p in parts if p.weight is not None])
+    if all(p.people is not None for p in parts):
+        known = [p.people for p in parts if p.people is not None]
+        people = known[0].stacked(known, [len(p) for p in parts])
+    if all(p.tiles is not None for p in parts):
+        tiles = Tiles.stacked([p.tiles for p in parts if p.tiles is not None], [len(p) for p in parts])
+    return Cells(
+        np.concatenate([p.origin for p in parts]),
+        np.concatenate([p.destination for p in parts]),
+        np.concatenate([p.trips for p in parts]),
+        weight,
+        people,
+        tiles,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -358,6 +436,7 @@ class Intake:
         resolution: H3 resolution of the tiles, or None for tiles of the user's own.
         zones: which column of the user's own map served as what.
         within: the study area as text; a placeholder where it came from a file; None where there was none.
+        outside: ``keep`` if trips with one end outside that area were kept.
         max_dropped, skip_unknown: how tolerant the reading was.
         partition_columns: columns that were taken from the paths of the files.
         by_many: whether attributes with many values were allowed to make slices.
@@ -376,6 +455,7 @@ class Intake:
     resolution: int | None = None
     zones: dict[str, str] = field(default_factory=dict)
     within: str | None = None
+    outside: str | None = None
     max_dropped: float = 0.05
     skip_unknown: bool = False
     partition_columns: tuple[str, ...] = ()
@@ -393,7 +473,12 @@ class Intake:
 
     def parameters(self) -> dict[str, Any]:
         """How the input was read, as a report records it; `Reading.from_parameters` reads it the same again."""
-        said = {"time_format": self.time_format, "timezone": self.timezone, "during": self.during}
+        said = {
+            "time_format": self.time_format,
+            "timezone": self.timezone,
+            "during": self.during,
+            "outside": self.outside,
+        }
         return {
             **{name: value for name, value in said.items() if value is not None},
             "resolution": self.resolution,
@@ -447,6 +532,7 @@ class Flows(Cells):
             H3, which covers the earth, and where there was no map. Unlike the other two it owes nothing to the trips.
         times: the tree over the steps of time, where time is an end like the two places; else None.
         time: the step of each flow, a leaf of that tree. Flows are then distinct triples, sorted by time last.
+        l_places: where locations are listed places and not tiles, how many lie in each tile; else None.
     """
 
     _: KW_ONLY
@@ -456,6 +542,7 @@ class Flows(Cells):
     whole_map: Hierarchy | None = None
     times: Times | None = None
     time: Ints | None = None
+    l_places: PlaceCounts | None = None
 
     def __post_init__(self) -> None:
         n = len(self.origin)
@@ -487,6 +574,23 @@ class Flows(Cells):
         for column in (self.origin, self.destination, self.trips, self.weight, self.time):
             if column is not None:
                 column.flags.writeable = False
+
+    @classmethod
+    def of_cells(
+        cls,
+        cells: Cells,
+        *,
+        origins: Hierarchy,
+        destinations: Hierarchy,
+        intake: Intake,
+        whole_map: Hierarchy | None,
+        times: Times | None = None,
+        time: Ints | None = None,
+    ) -> Flows:
+        """Cells whose zones are tiles, as flows between these tiles."""
+        columns = (cells.origin, cells.destination, cells.trips, cells.weight, cells.people, cells.tiles)
+        trees: dict[str, Any] = {"origins": origins, "destinations": destinations, "whole_map": whole_map}
+        return cls(*columns, **trees, intake=intake, times=times, time=time)
 
     @classmethod
     def from_pairs(
@@ -542,12 +646,20 @@ class Flows(Cells):
         """Whether one cut of one tree is to serve both ends; asked for when the trips are read."""
         return self.intake.same_zones
 
-    def located(self) -> Flows:
-        """The same flows, which carry the tiles they begin and end in through every merge."""
+    def located(self, *, most: int = 1) -> Flows:
+        """The same flows, which carry the tiles, or listed places, they begin and end in through every merge.
+
+        Args:
+            most: how many places of a tile are told apart.
+        """
         if self.tiles is not None:
             return self
         row = np.arange(len(self), dtype=np.int32)
-        return replace(self, tiles=Tiles((row, self.origin), (row, self.destination)))
+        begin, end = (row, self.origin), (row, self.destination)
+        if self.l_places is not None:
+            begin = self.l_places.rows(self.origins, self.origin, most)
+            end = self.l_places.rows(self.destinations, self.destination, most)
+        return replace(self, tiles=Tiles(begin, end))
 
     def __repr__(self) -> str:
         # Never the rows: a repr ends up in logs and tracebacks.

@@ -281,7 +281,27 @@ class Guarantee:
 
         Tiles are carried through merges only where locations are protected, because they cost as much as people do.
         """
-        return flows if self.locations is None else flows.located()
+        return flows if self.locations is None else flows.located(most=self.locations)
+
+    def raised(self, flows: Cells, *, k: int = 0, l: int = 0) -> Guarantee:  # noqa: E741  # the papers' letter
+        """The same units with thresholds that a higher k and a higher l ask for; never lower ones.
+
+        A population that was given as a number has nothing to do with k, and stays.
+
+        Args:
+            flows: the input, whose mean weight the population's threshold follows from.
+            k: fewest trips, people and mean weights.
+            l: fewest tiles at each end.
+        """
+        asked: dict[str, Any] = {}
+        if k > self.k:
+            asked = {name: UNITS[name].threshold(flows, k) for name in self.units}
+            if self.population_is_given:
+                asked.pop("population", None)
+            asked["k"] = int(k)
+        if l > (self.locations or 0):
+            asked["locations"] = int(l)
+        return replace(self, **asked)
 
     def in_millionths(self, flows: Flows) -> tuple[Flows, Guarantee]:
         """The flows and this guarantee with weights as whole millionths (int64), as methods count them.

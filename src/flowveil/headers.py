@@ -55,6 +55,7 @@ _ALONE = frozenset(
     """.split()  # noqa: SIM905  # a list of a word a line would be longer than the file
 )
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|h3|\d+")
+_NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)(e[+-]?\d+)?", re.IGNORECASE)
 _SHORT = re.compile(r"[a-z]{1,2}\d{0,2}", re.IGNORECASE)
 
 
@@ -64,13 +65,14 @@ class Header:
 
     Attributes:
         names: as they stand in the table.
-        below: values that stand below them, in any order; a name that recurs there is a value.
+        below: some values of each column; a name that recurs there, in any column, is a value.
         in_text: whether they are the first line of a text file. Whoever wrote another kind of table had to name its
-            columns; in a text file half of the names must be made of words that name columns.
+            columns; in a text file half of the names must be made of words that name columns, or be words above
+            numbers: a record has numbers there too.
     """
 
     names: Sequence[str]
-    below: Iterable[object] = field(default=(), repr=False)
+    below: Iterable[Iterable[object]] = field(default=(), repr=False)
     in_text: bool = False
 
     @cached_property
@@ -82,9 +84,12 @@ class Header:
         known = [name for name in names if _names_a_column(name)]
         if any(_LIKE_A_NAME.match(name) for name in names if name not in known):
             return True
-        if self.in_text and 2 * len(known) < len(names):
-            return True
-        values = {str(value).strip().casefold() for value in self.below if value is not None}
+        columns = [[str(value).strip() for value in column if value is not None] for column in self.below]
+        if self.in_text:
+            above = {name.strip() for name, column in zip(self.names, columns, strict=False) if _all_numbers(column)}
+            if 2 * sum(name in known or name in above for name in names) < len(names):
+                return True
+        values = {value.casefold() for column in columns for value in column}
         return any(name.casefold() in values for name in names)
 
     @property
@@ -122,6 +127,12 @@ def listed(names: Sequence[str], *, most: int = 60) -> str:
     """Names for a message; a very wide table is cut short."""
     shown = ", ".join(f"'{name}'" for name in names[:most])
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown or "no columns"
+
+
+def _all_numbers(values: Sequence[str]) -> bool:
+    """Whether a column holds numbers and nothing else; a single one may be chance."""
+    held = [value for value in values if value]
+    return len(held) > 1 and all(_NUMBER.fullmatch(value) for value in held)
 
 
 def _names_a_column(name: str) -> bool:

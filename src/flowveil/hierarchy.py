@@ -24,6 +24,10 @@ Floats = NDArray[np.float64]
 
 #: Text of a root that stands above several trees and has no name of its own.
 VIRTUAL_ROOT = "all"
+#: Text of the tile that stands for everything outside a study area, and its number among H3 cells: behind all of them,
+#: and no cell itself.
+OUTSIDE = "outside"
+OUTSIDE_CELL = 0x78FFFFFFFFFFFFFF
 #: What is written behind the cell for each part of an H3 cell: the digits of its children, in ascending order. The
 #: number of a part stands in the three bits that H3 reserves (0: the cell itself); the last is that of a pentagon,
 #: which has no child 1.
@@ -239,7 +243,8 @@ class Hierarchy:
     def code_text(self, nodes: Ints) -> NDArray[np.str_]:
         """The codes as they are published: hexadecimal for H3, 'all' for a virtual root, else as given.
 
-        A part of an H3 cell is the cell, a dot and the digits of the children it holds.
+        What lies outside an area is 'outside'. A part of an H3 cell is the cell, a dot and the digits of the children
+        it holds.
         """
         code = self.code[nodes]
         if code.dtype.kind == "U":
@@ -248,7 +253,9 @@ class Hierarchy:
         cell = code ^ part << np.uint64(H3_PART_SHIFT)
         named = [f"{c:x}{H3_PARTS[p]}" for c, p in zip(cell.tolist(), part.tolist(), strict=True)]
         text = np.array(named, dtype=np.str_).reshape(len(code))
-        return np.where(code == 0, VIRTUAL_ROOT, text) if len(code) else text
+        if not len(code):
+            return text
+        return np.where(code == 0, VIRTUAL_ROOT, np.where(code == np.uint64(OUTSIDE_CELL), OUTSIDE, text))
 
     # ---- builders --------------------------------------------------------------------------------------------
 

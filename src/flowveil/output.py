@@ -138,7 +138,7 @@ def write_files(files: Mapping[Place, Content], *, private: bool = False) -> Non
     Raises:
         OutputError: one cannot be written.
     """
-    with _explained(*files), ExitStack() as stack:
+    with explained(*files), ExitStack() as stack:
         drafts = [stack.enter_context(Draft(check_file(path))) for path in files]
         for draft, content in zip(drafts, files.values(), strict=True):
             draft.write_file(content, private=private)
@@ -152,7 +152,7 @@ def write_folder(path: Place, files: Mapping[str, Content]) -> None:
     Raises:
         OutputError: it cannot be written; what was there is untouched.
     """
-    with _explained(path), Draft(path) as draft:
+    with explained(path), Draft(path) as draft:
         os.mkdir(draft.new)
         for name, content in files.items():
             _write(draft.new / name, content)
@@ -171,7 +171,7 @@ def _write(path: Path, content: Content) -> None:
 
 
 @contextmanager
-def _explained(*paths: Place) -> Iterator[None]:
+def explained(*paths: Place) -> Iterator[None]:
     """Say which places could not be written, and why."""
     try:
         yield
@@ -253,7 +253,7 @@ def remove_stale_drafts(folder: Path) -> None:
         return
     for room in rooms:
         try:
-            lock = _lock(room)
+            lock = lock_folder(room)
             if lock is None:
                 continue
         except OSError:
@@ -341,7 +341,7 @@ def _locked_room(target: Path) -> tuple[Path, int | None]:
             shutil.rmtree(room, ignore_errors=True)
             raise
         try:
-            lock = _lock(room)
+            lock = lock_folder(room)
         except BlockingIOError:
             # Somebody who tidies up was faster than our lock, and has removed it.
             continue
@@ -351,7 +351,7 @@ def _locked_room(target: Path) -> tuple[Path, int | None]:
             return room, lock
 
 
-def _lock(room: Path) -> int | None:
+def lock_folder(room: Path) -> int | None:
     """Lock a hidden folder; None where it has gone, or the system has no locks.
 
     Raises:

@@ -9,13 +9,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
 from functools import cached_property
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from flowveil.errors import DataError, ParameterError
-from flowveil.flows import Cells, Flows, Intake, People, Tiles
+from flowveil.distant import DistantPeople
+from flowveil.errors import DataError, ParameterError, option
+from flowveil.flows import Cells, Flows, Intake, People, stacked
 from flowveil.hierarchy import Hierarchy
 from flowveil.times import Times
 
@@ -154,17 +160,8 @@ class SlicedFlows:
         rows = stacked(parts)
         tree_o, tree_d = self.origins, self.destinations
         cells = rows.merge(rows.origin, rows.destination, tree_o.n_tiles, tree_d.n_tiles).cells
-        return Flows(
-            cells.origin,
-            cells.destination,
-            cells.trips,
-            cells.weight,
-            cells.people,
-            cells.tiles,
-            origins=tree_o,
-            destinations=tree_d,
-            intake=self.intake,
-            whole_map=self.slices[0].whole_map,
+        return Flows.of_cells(
+            cells, origins=tree_o, destinations=tree_d, intake=self.intake, whole_map=self.slices[0].whole_map
         )
 
     def folded(self) -> Flows:
@@ -183,15 +180,8 @@ class SlicedFlows:
         rows = stacked(self.slices)
         time = np.repeat(times.numbers(labels), [len(part) for part in self.slices])
         order = np.lexsort((time, rows.destination, rows.origin))
-        place = np.empty(len(order), np.int32)
-        place[order] = np.arange(len(order), dtype=np.int32)
-        return Flows(
-            rows.origin[order],
-            rows.destination[order],
-            rows.trips[order],
-            None if rows.weight is None else rows.weight[order],
-            None if rows.people is None else rows.people.merge(place),
-            None if rows.tiles is None else rows.tiles.merge(place),
+        return Flows.of_cells(
+            rows.ordered(order),
             origins=self.origins,
             destinations=self.destinations,
             intake=self.intake,
@@ -240,6 +230,35 @@ class SlicedFlows:
             every=self.every,
         )
 
+    def on_disk(self, folder: str | None) -> SlicedFlows:
+        """The same slices, with their rows in a file: each slice comes into memory when it is worked on, and may go.
+
+        The file is private, has no name once it is written, and is gone with the last array that is read from it.
+
+        Args:
+            folder: where it is made; None for the system's own place.
+
+        Raises:
+            DataError: there is no room for it.
+        """
+        try:
+            with TemporaryFile(prefix="flowveil-", dir=folder) as file:
+                places = [
+                    {name: _append(file, array) for name, array in _rows_of(part).items()} for part in self.slices
+                ]
+                file.flush()
+                content = np.memmap(file, dtype=np.uint8, mode="r", shape=(max(file.tell(), 1),))
+        except OSError:
+            raise DataError(
+                "The slices do not fit: temporary disk space is used up. Hint: free some, or give a folder with more "
+                f"space ({option('temp_dir')})."
+            ) from None
+        rows = [
+            {name: np.asarray(content[start:stop]).view(kind) for name, (start, stop, kind) in own.items()}
+            for own in places
+        ]
+        return replace(self, slices=tuple(map(_with_rows, self.slices, rows)))
+
     @cached_property
     def _number(self) -> dict[Key, int]:
         return {key: m for m, key in enumerate(self.keys)}
@@ -284,6 +303,66 @@ def check_slice_columns(by: Sequence[str], *, time: str | None, every: str | Eve
         raise ParameterError(
             "No slices are asked for. Hint: name attributes with --by, or a time with --time, --every."
         )
+
+
+def declared_values(
+    columns: Sequence[str], every: Every | None, given: Mapping[str, Sequence[str] | str]
+) -> dict[str, list[str]]:
+    """The values of the slice columns that everybody may know, whatever is in the data: sorted, none twice.
+
+    Hours of the day and days of the week are known to all. Other steps of time follow from a period, other values from
+    a list that whoever publishes has from elsewhere.
+
+    Args:
+        columns: the slice columns.
+        every: the step of time, if there is one.
+        given: the values by column; for times a period may stand there, ``2024-01-01/2024-03-31``.
+
+    Raises:
+        ParameterError: the values of a column are not given, or are not a list of distinct words; a column is unknown.
+    """
+    unknown = [name for name in given if name not in columns]
+    if unknown:
+        raise ParameterError(f"Values are given of '{unknown[0]}', which is not a slice column: {', '.join(columns)}.")
+    found = {}
+    for name in columns:
+        values = given.get(name)
+        if name == TIME and every is not None and (values is None or isinstance(values, str)):
+            values = _labels_of(every, values)
+        listed = [] if values is None or isinstance(values, str) else [str(value) for value in values]
+        if not listed or len(set(listed)) < len(listed) or any(v != v.strip() or not v or "," in v for v in listed):
+            raise ParameterError(
+                f"The values of '{name}' must be listed: with noise, a value that is published because it occurs would "
+                "reveal that it does. Hint: --values NAME=VALUE,VALUE (values={name: [...]}); for days, months and "
+                "other steps of time --period FIRST/LAST; no value may have a comma."
+            )
+        found[name] = sorted(listed)
+    return found
+
+
+def _labels_of(every: Every, period: str | None) -> list[str] | None:
+    """All labels of a step that comes round, or of a period; None where a period is needed and not given."""
+    hours = [f"{hour:02d}:00" for hour in range(24)]
+    days = [f"{i} {name}" for i, name in enumerate(("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"), start=1)]
+    if every.is_periodic:
+        if every.name == "hour":
+            return hours
+        return days if every.name == "weekday" else [f"{day} {hour}" for day in days for hour in hours]
+    try:
+        ends = [date.fromisoformat(day) for day in (period or "").split("/")]
+    except ValueError:
+        return None
+    first, last = ends[0], ends[-1]
+    n = (last - first).days + 1
+    if not 0 < n <= MOST_SLICES:
+        return None
+    labels = [(first + timedelta(days=i)).isoformat() for i in range(n)]
+    if every.name == "month":
+        return sorted({label[:7] for label in labels})
+    if every.minutes is None:
+        return labels
+    steps = range(0, _MINUTES_OF_DAY, every.minutes)
+    return [f"{label}T{step // 60:02d}:{step % 60:02d}" for label in labels for step in steps]
 
 
 def refuse_many_values(values: Mapping[str, int], *, rows: int) -> None:
@@ -333,25 +412,29 @@ def refuse_many_combinations(flows: SlicedFlows) -> None:
         )
 
 
-def stacked(parts: Sequence[Cells]) -> Cells:
-    """The rows of all parts, one after the other."""
-    weight = people = tiles = None
-    if all(p.weight is not None for p in parts):
-        weight = np.concatenate([p.weight for p in parts if p.weight is not None])
-    if all(p.people is not None for p in parts):
-        starts = np.concatenate(([0], np.cumsum([len(p) for p in parts])[:-1]))
-        rows = [(p.people, start) for p, start in zip(parts, starts, strict=True) if p.people is not None]
-        people = People(
-            cell=np.concatenate([who.cell + np.int32(start) for who, start in rows]),
-            person=np.concatenate([who.person for who, _ in rows]),
-        )
-    if all(p.tiles is not None for p in parts):
-        tiles = Tiles.stacked([p.tiles for p in parts if p.tiles is not None], [len(p) for p in parts])
-    return Cells(
-        np.concatenate([p.origin for p in parts]),
-        np.concatenate([p.destination for p in parts]),
-        np.concatenate([p.trips for p in parts]),
-        weight,
-        people,
-        tiles,
-    )
+def _rows_of(part: Flows) -> dict[str, NDArray[Any]]:
+    """All that grows with the flows of a slice."""
+    people = part.people
+    found = {name: getattr(part, name) for name in ("origin", "destination", "trips", "weight", "time")}
+    if people is not None and not isinstance(people, DistantPeople):
+        found |= {"cell": people.cell, "person": people.person, "made": people.trips}
+    return {name: array for name, array in found.items() if array is not None}
+
+
+def _append(file: IO[bytes], array: NDArray[Any]) -> tuple[int, int, np.dtype[Any]]:
+    """Write an array behind what is there: where it begins and ends, and what it is made of."""
+    file.write(bytes(-file.tell() % 8))
+    start = file.tell()
+    file.write(np.ascontiguousarray(array).data)
+    return start, file.tell(), array.dtype
+
+
+def _with_rows(part: Flows, rows: dict[str, NDArray[Any]]) -> Flows:
+    """A slice with the same rows from elsewhere; they were checked when it was made."""
+    same = copy(part)
+    if "cell" in rows:
+        people = People(rows.pop("cell"), rows.pop("person"), rows.pop("made", None))
+        object.__setattr__(same, "people", people)
+    for name, array in rows.items():
+        object.__setattr__(same, name, array)
+    return same

@@ -22,6 +22,7 @@ from flowveil.cli import (
     anonymize,
     audit,
     compare,
+    completion,
     demo,
     describe,
     freeze,
@@ -29,11 +30,12 @@ from flowveil.cli import (
     prepare,
     reconstruct,
     series,
+    serve,
     study,
     tabular,
     verify,
 )
-from flowveil.confirmation import SmallKWarning
+from flowveil.disclosure.confirmation import SmallKWarning
 from flowveil.errors import FlowveilError, speaking_of_flags
 from flowveil.methods.epsilon import WeakPromiseWarning
 
@@ -59,6 +61,8 @@ cli.add_command(freeze.freeze)
 cli.add_command(series.series)
 cli.add_command(prepare.prepare)
 cli.add_command(tabular.tabular)
+cli.add_command(serve.serve)
+cli.add_command(completion.completion)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -24,10 +24,15 @@ from flowveil.errors import ParameterError
     "--fail-on",
     multiple=True,
     metavar="NAME=SHARE",
-    help="Exit 3 if homogeneity, dominance, linkage or membership is above a share (repeatable).",
+    help="Exit 3 if homogeneity, dominance, linkage, membership or minimality is above a share (repeatable).",
 )
-@click.option("--shadows", type=int, default=0, help="Pairs of shadow releases a person for membership [0: left out].")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of samples.")
+@click.option(
+    "--shadows",
+    type=int,
+    default=0,
+    help="Runs of the method with --against: N pairs a person for membership, N zones for minimality [0: left out].",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of what is drawn at random.")
 @reading
 @with_output
 def audit(output: Output, folders: tuple[str, ...], **given: Any) -> None:
@@ -50,7 +55,7 @@ def audit(output: Output, folders: tuple[str, ...], **given: Any) -> None:
     if out is not None:
         write_folder(out, audit_files(found, show_cells=show_cells))
     output.result(found.to_dict(show_cells=show_cells))
-    output.say(*audit_lines(found))
+    output.say(f"{found.verdict}.", *audit_lines(found))
     if out is not None:
         output.say(f"Internal audit, NOT for publication: {Path(out) / 'audit.html'}")
     for line in found.failures:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from flowveil.cli.options import PLACE, hierarchy, method_options, reading, reading_of
+from flowveil.cli.options import (
+    PLACE,
+    bbox_of,
+    hierarchy,
+    limits_of,
+    method_limits,
+    options_by_method,
+    reading,
+    reading_of,
+    time_forms,
+)
 from flowveil.cli.output import Output, with_output
 from flowveil.errors import ParameterError
 
 #: Options that go to the library as they are.
-_SETTINGS = ("methods", "max_suppressed", "time_limit", "hierarchy")
+_SETTINGS = ("methods", "time_limit", "hierarchy", "internal")
 
 
 @click.command()
@@ -24,14 +33,23 @@ _SETTINGS = ("methods", "max_suppressed", "time_limit", "hierarchy")
     multiple=True,
     help="A protection to compare (repeatable), units joined by + [people where persons are known, else trips].",
 )
-@click.option("--max-suppressed", type=float, default=0.1, show_default=True, help="Share that may be suppressed.")
+@method_limits
 @click.option("--time-limit", type=float, default=300, show_default=True, help="Seconds that one run may take.")
 @click.option(
     "--option", "options", multiple=True, metavar="METHOD.NAME=VALUE", help="Option of a method (repeatable)."
 )
+@click.option(
+    "--epsilon", metavar="NUMBERS", help="ε of methods that add noise, comma-separated; they are then compared too."
+)
 @click.option("--time", metavar="COLUMN", help="Column of the time, with --every and --fold-time.")
 @click.option("--every", metavar="STEP", help="Step of time that is folded: hour, weekday-hour, 1h, ...")
+@time_forms
 @click.option("--fold-time", is_flag=True, help="Compare several weights of an hour: fine places against short times.")
+@click.option("--internal", is_flag=True, help="Exact measures: what a release would withhold is shown too.")
+@click.option("--picture", type=PLACE, metavar="FILE", help="Also draw the zones; those of two runs over each other.")
+@click.option("--show", default="origins", show_default=True, help="In the picture: origins, destinations or both.")
+@click.option("--bbox", metavar="W,S,E,N", help="In the picture, in degrees [default: what holds nearly all trips].")
+@click.option("--zoom", type=float, default=1.0, show_default=True, help="How many times nearer, around the middle.")
 @hierarchy
 @click.option("--out", type=PLACE, required=True, help="Folder of the tables and the page; not for publication.")
 @reading
@@ -41,15 +59,23 @@ def compare(output: Output, source: str, out: str, **given: Any) -> None:
     from flowveil.api import read_slices, read_trips
     from flowveil.experiments.comparison import compare_flows
     from flowveil.experiments.comparison_tables import check_folder, to_markdown
+    from flowveil.report.internal import check_place
 
     settings: dict[str, Any] = {name: given.pop(name) for name in _SETTINGS}
     settings["k"] = _steps(given.pop("k"))
+    settings["epsilon"] = _numbers(given.pop("epsilon"))
     settings["protect"] = given.pop("protect") or None
-    settings["options"] = _options_by_method(given.pop("options"))
+    settings["options"] = options_by_method(given.pop("options"))
+    settings |= limits_of(given.pop("max_suppressed"))
     times = {name: given.pop(name) for name in ("time", "every")}
     if given.pop("fold_time") != all(times.values()) or any(times.values()) != all(times.values()):
         raise ParameterError("--fold-time, --time and --every are given together here, or none of them.")
+    drawn = {name: given.pop(name) for name in ("show", "bbox", "zoom")}
+    picture = given.pop("picture")
+    drawn["bbox"] = None if drawn["bbox"] is None else bbox_of(drawn["bbox"])
     check_folder(out)
+    if picture is not None:
+        check_place(picture)
     with output.working("Reading") as progress:
         if all(times.values()):
             flows = read_slices(source, progress=progress, **times, **reading_of(given)).folded()
@@ -58,8 +84,13 @@ def compare(output: Output, source: str, out: str, **given: Any) -> None:
     with output.working("Comparing") as progress:
         found = compare_flows(flows, progress=progress, **settings)
     folder = found.write(out)
+    if picture is not None:
+        output.say(f"Picture, NOT for publication: {found.picture(picture, **drawn)}")
     said = {"columns": flows.intake.columns, "notes": list(flows.intake.notes)}
-    runs = [{"method": r.method, "k": r.k, "protect": list(r.protect), "status": r.status} for r in found.runs]
+    runs: list[dict[str, Any]] = [
+        {"method": r.method, "k": r.k, "protect": list(r.protect), "status": r.status} for r in found.runs
+    ]
+    runs += [{"method": r.method, "epsilon": r.epsilon, "status": r.status} for r in found.noisy]
     output.result({"comparison": str(folder), "runs": runs, **said})
     output.say(*flows.intake.about_reading())
     output.say(to_markdown(found), f"Page: {folder / 'comparison.html'}")
@@ -72,11 +103,8 @@ def _steps(text: str) -> list[int]:
         raise ParameterError(f"--k must be whole numbers, comma-separated; found '{text}'.") from None
 
 
-def _options_by_method(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
-    chosen: dict[str, dict[str, Any]] = {}
-    for text in texts:
-        method, dot, rest = text.partition(".")
-        if not dot:
-            raise ParameterError(f"--option must be METHOD.NAME=VALUE here; found '{text}'.")
-        chosen.setdefault(method, {}).update(method_options(method, [rest]))
-    return chosen
+def _numbers(text: str | None) -> list[float] | tuple[()]:
+    try:
+        return () if text is None else [float(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise ParameterError(f"--epsilon must be numbers, comma-separated; found '{text}'.") from None

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from flowveil.cli.options import PLACE, hierarchy, reading, reading_of
+from flowveil.cli.options import PLACE, hierarchy, reading, reading_of, time_forms
 from flowveil.cli.output import Output, with_output
 from flowveil.guarantee import UNITS
 
@@ -22,6 +22,7 @@ from flowveil.guarantee import UNITS
 @click.option("--max-suppressed", type=float, default=0.1, show_default=True, help="Share that may be suppressed.")
 @click.option("--time", metavar="COLUMN", help="Column of the time: what folding it would give is estimated too.")
 @click.option("--every", metavar="STEP", help="Step of time that is folded: hour, weekday-hour, 1h, ... [hour]")
+@time_forms
 @hierarchy
 @reading
 @with_output

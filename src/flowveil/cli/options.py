@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from flowveil.engines.spark_session import cluster
 from flowveil.errors import ParameterError
 from flowveil.methods import find_method
 from flowveil.zoning.refinement import HIERARCHIES
@@ -56,6 +57,14 @@ def listed(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+def bbox_of(text: str) -> list[float]:
+    """West, south, east and north from a text with commas."""
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ParameterError(f"--bbox must be four numbers, comma-separated; found '{text}'.") from None
+
+
 # ---- reading -----------------------------------------------------------------------------------------------------
 
 reading = options(
@@ -86,6 +95,11 @@ reading = options(
         metavar="AREA",
         help="Only trips inside west,south,east,north, H3 cells separated by commas, or the polygons of a file.",
     ),
+    click.option(
+        "--outside",
+        metavar="drop|keep",
+        help="Trips with one end outside the area: left out, or kept with that end as one zone 'outside' [drop].",
+    ),
     click.option("--matrix", metavar="A,B,...", help="Matrices of an OMX file [default: all, each as a slice]."),
     click.option("--lookup", metavar="NAME", help="Lookup of an OMX file that has the codes of the zones."),
     click.option("--wide", is_flag=True, default=None, help="INPUT is a CSV matrix: a column for each destination."),
@@ -98,7 +112,30 @@ reading = options(
         metavar="A,B,...",
         help="Take these columns from the names of folders such as month=3/; all other folder names are ignored.",
     ),
-    click.option("--engine", metavar="NAME", help="Engine that reads the input [default: duckdb]."),
+    click.option("--engine", metavar="duckdb|spark", help="Engine that reads the input [default: duckdb]."),
+    click.option(
+        "--spark-master",
+        metavar="URL",
+        expose_value=False,
+        callback=lambda ctx, _, url: ctx.with_resource(cluster(master=url)),
+        help="Spark cluster that reads, with --engine spark [default: what Spark's settings say].",
+    ),
+    click.option(
+        "--driver-flows",
+        type=int,
+        metavar="N",
+        expose_value=False,
+        callback=lambda ctx, _, rows: ctx.with_resource(cluster(driver_flows=rows)),
+        help="Most flows that the driver of the Spark cluster takes [default: 20 million]. Where flows times their "
+        "persons are more, persons stay on the cluster.",
+    ),
+)
+
+
+#: How times are written: for every command that takes them. The message on times that are not recognised names it.
+time_forms = options(
+    click.option("--time-format", metavar="FORMAT", help="How times are written, as for strptime: '%d/%m/%y %H:%M'."),
+    click.option("--timezone", metavar="NAME", help="Zone whose local time counts, such as Europe/Paris [UTC]."),
 )
 
 
@@ -151,9 +188,20 @@ slicing = options(
         "--fold-time", is_flag=True, help="Put steps together where they are too small, cell by cell (paircut)."
     ),
     click.option("--total", is_flag=True, help="Also publish the matrix of all slices together."),
+    click.option(
+        "--values",
+        multiple=True,
+        metavar="NAME=VALUE,...",
+        help="With noise: the values of a slice column, known without the data (repeatable); others are left out.",
+    ),
     click.option("--common-zones", is_flag=True, help="The same zones for all slices; totals are sums of them."),
     click.option("--accept-differencing", is_flag=True, help="Publish although subtraction reveals small groups."),
     click.option("--workers", type=int, help="Processes for slices [default: one for each core]."),
+    click.option(
+        "--resume",
+        is_flag=True,
+        help="Keep decided slices beside OUT; a later run continues.",
+    ),
     click.option(
         "--internal-profile",
         type=PLACE,
@@ -179,7 +227,9 @@ class SliceOptions:
     common_zones: bool
     accept_differencing: bool
     workers: int | None
+    resume: bool
     internal_profile: str | None
+    values: tuple[str, ...]
 
     def one_step(self) -> dict[str, Any]:
         """How to read the trips of one step alone.
@@ -187,7 +237,7 @@ class SliceOptions:
         Raises:
             ParameterError: something else is asked for that makes several matrices.
         """
-        several = self._attributes() or self.every or self.total or self.common_zones or self.fold_time
+        several = self._attributes() or self.every or self.total or self.common_zones or self.fold_time or self.resume
         if several or self.internal_profile is not None:
             raise ParameterError("--during makes one matrix: it goes with --time alone, not with slices.")
         named = {"time": self.time, "time_format": self.time_format, "timezone": self.timezone}
@@ -200,6 +250,7 @@ class SliceOptions:
             self.total
             or self.common_zones
             or self.fold_time
+            or self.resume
             or self.internal_profile is not None
             or self.time_format
             or self.timezone
@@ -224,6 +275,7 @@ class SliceOptions:
             "--total": self.total,
             "--common-zones": self.common_zones,
             "--accept-differencing": self.accept_differencing,
+            "--resume": self.resume,
             "--internal-profile": self.internal_profile is not None,
         }
         given = [name for name, is_given in several.items() if is_given]
@@ -255,6 +307,20 @@ class SliceOptions:
             "workers": workers_of(self.workers),
         }
 
+    def declared(self, period: str | None) -> dict[str, list[str] | str]:
+        """The values of slice columns that were given; a period stands for the times in it."""
+        from flowveil.slices import TIME, Every
+
+        given: dict[str, list[str] | str] = {}
+        for text in self.values:
+            name, equals, values = text.partition("=")
+            if not equals:
+                raise ParameterError(f"--values must be NAME=VALUE,VALUE; found '{text}'.")
+            given[name.strip()] = values.strip() if name.strip() == TIME else listed(values)
+        if self.every and TIME not in given and not Every.parse(self._steps()[0]).is_periodic and period is not None:
+            given[TIME] = period
+        return given
+
     def _attributes(self) -> tuple[str, ...]:
         return tuple(name for names in self.by for name in listed(names))
 
@@ -283,3 +349,38 @@ def method_options(method: str, texts: Sequence[str]) -> dict[str, Any]:
             raise ParameterError(f"--option must be NAME=VALUE; found '{text}'.")
         parsed[name.strip()] = find_method(method).parse_option(name.strip(), value.strip())
     return parsed
+
+
+def options_by_method(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The options of several methods from METHOD.NAME=VALUE."""
+    chosen: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        method, dot, rest = text.partition(".")
+        if not dot:
+            raise ParameterError(f"--option must be METHOD.NAME=VALUE here; found '{text}'.")
+        chosen.setdefault(method, {}).update(method_options(method, [rest]))
+    return chosen
+
+
+method_limits = click.option(
+    "--max-suppressed",
+    multiple=True,
+    metavar="SHARE|METHOD=SHARE",
+    help="Share that may be suppressed, of all methods or of one (repeatable) [default: 0.1].",
+)
+
+
+def limits_of(texts: Sequence[str]) -> dict[str, Any]:
+    """What may be suppressed: ``max_suppressed`` where a share of all is given, and ``limits`` by method."""
+    found: dict[str, Any] = {"limits": {}}
+    for text in texts:
+        method, equals, share = text.rpartition("=")
+        try:
+            number = float(share)
+        except ValueError:
+            raise ParameterError(f"--max-suppressed must be SHARE or METHOD=SHARE; found '{text}'.") from None
+        if equals:
+            found["limits"][find_method(method.strip()).name] = number
+        else:
+            found["max_suppressed"] = number
+    return found

@@ -72,10 +72,19 @@ def with_output(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of prose.")
     @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
-    @click.option("--memory-limit", metavar="SIZE", help="Most memory for tables that are read, such as 4GB.")
+    @click.option("--memory-limit", metavar="SIZE", help="Most memory for the run, such as 4GB.")
     @click.option("--threads", type=int, help="Most threads for tables that are read.")
-    def wrapped(*, as_json: bool, quiet: bool, memory_limit: str | None, threads: int | None, **arguments: Any) -> Any:
-        with limits(memory=memory_limit, threads=threads):
+    @click.option("--temp-dir", metavar="FOLDER", help="Where tables go that do not fit into the memory.")
+    def wrapped(
+        *,
+        as_json: bool,
+        quiet: bool,
+        memory_limit: str | None,
+        threads: int | None,
+        temp_dir: str | None,
+        **arguments: Any,
+    ) -> Any:
+        with limits(memory=memory_limit, threads=threads, temp_dir=temp_dir):
             return command(Output(as_json=as_json, quiet=quiet), **arguments)
 
     wrapped.__name__ = command.__name__

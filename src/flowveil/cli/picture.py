@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from flowveil.cli.options import PLACE
+from flowveil.cli.options import PLACE, bbox_of
 from flowveil.cli.output import Output, with_output
 from flowveil.errors import ParameterError
 
@@ -30,17 +30,10 @@ def picture(output: Output, directory: str, out: str, **style: Any) -> None:
     from flowveil.api import picture as draw
 
     place, bbox = style.pop("place"), style.pop("bbox")
-    style["bbox"] = None if bbox is None else _numbers(bbox)
+    style["bbox"] = None if bbox is None else bbox_of(bbox)
     path = draw(directory, out, place=None if place is None else _degrees(place), **style)
     output.result({"picture": str(path)})
     output.say(f"Picture: {path}")
-
-
-def _numbers(text: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise ParameterError(f"--bbox must be four numbers, comma-separated; found '{text}'.") from None
 
 
 def _degrees(text: str) -> tuple[float, float]:

@@ -25,9 +25,9 @@ from flowveil.cli.output import Output, with_output
 @click.option("--trip", metavar="COLUMN", help="gps: column that marks the points of a trip; no trip is cut then.")
 @click.option("--antenna", metavar="COLUMN", help="cdr: column of the antenna.")
 @click.option("--antennas", type=PLACE, metavar="FILE", help="cdr: table of antennas with latitude and longitude.")
-@click.option("--stay", type=float, metavar="SECONDS", help="cdr: a visit that is an end of a trip takes so long.")
+@click.option("--stay", type=float, metavar="SECONDS", help="cdr: shorter visits are not ends of trips.")
 @click.option(
-    "--handover", type=float, metavar="SECONDS", help="cdr: to another antenna and back within this: no trip."
+    "--handover", type=float, metavar="SECONDS", help="cdr: to another antenna and back within this time is not a trip."
 )
 @click.option(
     "--gap", type=float, metavar="SECONDS", help="gps, netmob25: a trip ends at such a gap; cdr: longest trip."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,15 @@ def publish_one(
     from flowveil.api import anonymize, publish
     from flowveil.report.internal import render_internal
 
-    with output.working("Anonymising"):
+    writing = writing or {}
+    with output.working("Anonymising"), _recording_nothing(writing):
         release = anonymize(flows, **asked)
     with output.working("Verifying and writing"):
         # Made first: what cannot be made must not leave a release behind and an error in front.
         pages = {} if internal_report is None else {internal_report: render_internal(release)}
         # What is printed is what is published: a log is read by more people than the data.
         report = release.summary()
-        folder = publish(release, out, private=pages, **(writing or {}))
+        folder = publish(release, out, private=pages, **writing)
     report = _with_audit(report, folder)
     intake = _say_intake(output, flows, secret=bool(report["withheld"]))
     _warn_of_weakness(output, report)
@@ -41,30 +43,50 @@ def publish_one(
     return release
 
 
+@contextmanager
+def _recording_nothing(writing: Mapping[str, Any]) -> Iterator[None]:
+    """With a ledger, record that noise left nothing to publish: whoever tries again spends again."""
+    from flowveil.release.noisy import NothingLeftError
+    from flowveil.series.ledger import record_nothing_left
+
+    try:
+        yield
+    except NothingLeftError as nothing:
+        if writing.get("ledger") is not None:
+            record_nothing_left(nothing.promise, ledger=writing["ledger"], epsilon_total=writing.get("epsilon_total"))
+        raise
+
+
 def publish_slices(
     output: Output, sliced: Any, out: str, slices: SliceOptions, asked: Mapping[str, Any], writing: Mapping[str, Any]
 ) -> None:
     """Anonymise slices, publish them and print what is published."""
+    from flowveil import __version__
     from flowveil.api import anonymize_slices, publish
+    from flowveil.release.unfinished import Unfinished
     from flowveil.report.profile import largest_profiles, profile_chart
 
-    with output.working("Anonymising slices") as progress:
-        family = anonymize_slices(sliced, progress=progress, **slices.publishing(), **asked)
+    with output.working("Anonymising slices") as progress, _recording_nothing(writing):
+        kept = Unfinished.beside(out, __version__) if slices.resume else None
+        family = anonymize_slices(sliced, progress=progress, resume=kept, **slices.publishing(), **asked)
     with output.working("Verifying and writing"):
         # Made first: what cannot be made must not leave a release behind and an error in front.
         wanted = slices.internal_profile
         charts = {} if wanted is None else {wanted: profile_chart(largest_profiles(family))}
         report = family.summary()
         folder = publish(family, out, private=charts, **writing)
+    if kept is not None:
+        kept.remove()
     report = _with_audit(report, folder)
     secret = report["withheld"] or any(part["withheld"] for part in report["slices"])
     intake = _say_intake(output, sliced, secret=bool(secret))
-    n, unpublished = len(report["slices"]), report["unpublished_slices"]
     _warn_of_weakness(output, report)
-    output.say(f"{n:,} slices are published; {unpublished:,} hold too little to be published.")
+    unpublished = report.get("unpublished_slices")
+    hold_too_little = "" if unpublished is None else f"; {unpublished:,} hold too little to be published"
+    output.say(f"{len(report['slices']):,} slices are published{hold_too_little}.")
     output.say(*_release_lines(report, folder))
-    found = report["differencing"]
-    if found["short"] or found["unchecked"]:
+    found = report.get("differencing")
+    if found is not None and (found["short"] or found["unchecked"]):
         output.say(f"Warning: {found['short']:,} differences between the matrices are short of the guarantee.")
     if wanted is not None:
         output.say(f"Internal chart, NOT for publication: {wanted}")
@@ -72,11 +94,11 @@ def publish_slices(
 
 
 def _with_audit(report: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The report as it was published: with what the audit against a ledger found, where there was one."""
+    """The report as it was published: with what an audit found, where there was one."""
     from flowveil.release.folder import ReleaseFolder
 
     published = ReleaseFolder(folder).report
-    return published if "ledger" in published["parameters"] else report
+    return published if {"ledger", "audit"} & set(published["parameters"]) else report
 
 
 def _warn_of_weakness(output: Output, report: Mapping[str, Any]) -> None:
@@ -142,6 +164,7 @@ def _release_lines(report: dict[str, Any], folder: Path) -> Iterator[str]:
         f"{m['n_destination_zones']:,} destination zones. {report['statement'][0]}"
     )
     yield _suppressed(report)
+    yield from (line for line in report["statement"] if line.startswith("Checked: the measures"))
     if "ledger" in report["parameters"]:
         yield next(line for line in report["statement"] if "of the same data set" in line)
     if m["generalization_distance_m"] is not None:

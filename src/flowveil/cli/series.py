@@ -19,11 +19,14 @@ from flowveil.guarantee import UNITS
 @click.option(
     "--zones-of", type=PLACE, metavar="EARLIER", help="Zones of all steps [default: those of the first step]."
 )
+@click.option("--revision", is_flag=True, help="Publish a revision of a published step whose trips have changed.")
 @click.option("--k", type=int, default=10, show_default=True, help="How many every cell must hide.")
 @click.option("--protect", multiple=True, help=f"{', '.join(UNITS)} (repeatable) [default: as for anonymize].")
 @click.option("--k-population", type=float, help="Absolute threshold of the population.")
 @click.option("--l", "l", type=int, help="Fewest tiles in which the trips of a cell begin, and end.")
-@click.option("--max-suppressed", type=float, default=0.1, show_default=True, help="Share of a step that may be.")
+@click.option(
+    "--max-suppressed", type=float, default=0.1, show_default=True, help="Largest suppressed share of a step."
+)
 @click.option("--yes-k-below-3", "allow_small_k", is_flag=True, help="Confirm a k below 3, which is refused otherwise.")
 @click.option("--population-only", is_flag=True, help="Confirm that the population alone is protected.")
 @click.option("--method", help="Method that chooses the zones of the first step [default: twincut].")
@@ -40,7 +43,7 @@ def series(output: Output, source: str, time: str, every: str, out: str, zones_o
     """Publish the trips of FOLDER (or a file) step by step over one map; run it again as trips are added.
 
     Steps that are published already are verified against the trips and left alone. A published step whose trips
-    have changed is refused.
+    have changed is refused, unless --revision is given.
     """
     from flowveil.api import publish_series
 
@@ -49,7 +52,7 @@ def series(output: Output, source: str, time: str, every: str, out: str, zones_o
     asked["protect"] = asked["protect"] or None
     method, options = given.pop("method"), given.pop("options")
     asked |= {"method": method, "hierarchy": given.pop("hierarchy"), **method_options(method or "twincut", options)}
-    writing = {name: given.pop(name) for name in ("formats", "ledger", "accept_differencing")}
+    writing = {name: given.pop(name) for name in ("formats", "ledger", "accept_differencing", "revision")}
     how = reading_of(given)
     if zones_of is not None:
         how = reading_like(zones_of, how)

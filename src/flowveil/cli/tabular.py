@@ -48,9 +48,11 @@ _MARGIN = "A margin to keep (repeatable); by default all pairs."
 _DOMAINS = "JSON: the categories of each column; null among them allows missing values."
 _BINS = "JSON: the edges of the bins of numeric columns."
 _GRID = "The edges of published ranges are multiples of STEP: 1000, 0.5, 6h, 7d (repeatable) [default: a round step]."
-_FINE = "Confirm a --grid of this column finer than the default: edges may be numbers of single people (repeatable)."
+_FINE = "Confirm a --grid finer than the default: edges may then be values of single people (repeatable)."
 _PUBLIC = "The range of its values, where that is public; either end may be left out (repeatable)."
 _ALLOW = "Publish this column as it is, although it identifies people (repeatable)."
+_NOISE = "The law of the noise: laplace for epsilon, gaussian for epsilon and --delta."
+_PRIOR = "The prior count of that synthesis."
 _CHOOSE = "Cut the widest quasi-identifier, or the one with the most distinct values."
 
 
@@ -67,6 +69,12 @@ _columns = options(
     click.option("--order", "orders", multiple=True, metavar="COLUMN=A,B,C", help=_ORDER),
     click.option("--hierarchy", "hierarchies", multiple=True, metavar="COLUMN=FILE", help=_HIERARCHY),
     click.option("--missing", multiple=True, metavar="TEXT", help=_MISSING),
+)
+
+
+_noise = options(
+    click.option("--noise", type=click.Choice(["laplace", "gaussian"]), default="laplace", help=_NOISE),
+    click.option("--delta", type=float, help="δ with --noise gaussian, at most 1e-5."),
 )
 
 
@@ -244,6 +252,7 @@ def mondrian_command(output: Output, source: str, out: str, k: int, **given: Any
 @click.option("--variable", "variables", multiple=True, metavar="COLUMN", help=_VARIABLE)
 @click.option("--margin", "margins", multiple=True, metavar="A*B", help=_MARGIN)
 @click.option("--priorn", type=float, default=0.0, help="Records spread evenly over each margin's cells.")
+@_noise
 @click.option("--domains", metavar="FILE", help=_DOMAINS)
 @click.option("--bins", metavar="FILE", help=_BINS)
 @click.option("--domains-from-data", is_flag=True, help="Take the categories in the data as public knowledge.")
@@ -290,25 +299,26 @@ def _fit(given: dict[str, Any]) -> dict[str, Any]:
 @click.option("--repeats", type=int, default=15, help="Syntheses for each setting.")
 @click.option("--classifier-k", type=int, default=10, help="The k of the release the classifier learns from.")
 @click.option("--classifier-epsilon", type=float, default=1.0, help="The epsilon of the synthesis it learns from.")
-@click.option("--classifier-priorn", type=float, default=0.1, help="The prior count of that synthesis.")
+@click.option("--classifier-priorn", "classifier_prior", type=float, default=0.1, help=_PRIOR)
 @click.option("--margin", "margins", multiple=True, metavar="A*B", help=_MARGIN)
+@_noise
 @click.option("--domains", metavar="FILE", help=_DOMAINS)
 @click.option("--bins", metavar="FILE", help=_BINS)
+@click.option("--diagnostics", is_flag=True, help="Also check what the regression assumes (scipy and statsmodels).")
 @with_output
 def compare_command(output: Output, source: str, out: str, **given: Any) -> None:
     """Sweep k, ε and the prior count, and write the tables and figures that show what each costs."""
-    from flowveil.tabular.compare import WARNING, check_folder, compare_records
+    from flowveil.tabular.compare import WARNING, Grid, Margins, Roles, check_folder, compare_records
     from flowveil.tabular.records import read_records
 
     check_folder(out)
     columns, missing = taken(_Columns, given), given.pop("missing")
-    names = {"classifier_k": "chosen_k", "classifier_epsilon": "chosen_epsilon", "classifier_priorn": "chosen_prior"}
-    chosen = {name: given.pop(option) for option, name in names.items()}
     records = read_records(source, missing=missing)
-    roles = columns.roles()
+    roles = Roles(**columns.roles(), sensitive=given.pop("sensitive"), positive=given.pop("positive"))
     columns.check()
+    fit = Margins(**_fit(given), noise=given.pop("noise"), delta=given.pop("delta"))
     progress = None if output.quiet else lambda line: click.echo(line, err=True)
-    comparison = compare_records(records, progress=progress, **roles, **chosen, **_fit(given), **given)
+    comparison = compare_records(records, roles, grid=taken(Grid, given), fit=fit, progress=progress, **given)
     comparison.write(out)
     output.say(f"Tables and figures are in '{out}'. {WARNING}")
     output.result({"comparison": out, "warning": WARNING, "parameters": comparison.parameters})

@@ -32,13 +32,27 @@ from flowveil.guarantee import UNITS
 @click.option(
     "--zones-of", type=PLACE, metavar="EARLIER", help="The release, or frozen map, whose zones this one says it has."
 )
+@click.option("--l-places", type=PLACE, metavar="FILE", help="The list of places by which it says that --l is counted.")
+@click.option(
+    "--stricter",
+    type=PLACE,
+    metavar="FILE",
+    help="The list of places around which cells reach more.",
+)
+@click.option(
+    "--revision",
+    multiple=True,
+    type=PLACE,
+    metavar="EARLIER",
+    help="The releases that this one says it revises (repeatable: the first, then its revisions).",
+)
 @click.option(
     "--certificate",
     "certificates",
     multiple=True,
     type=PLACE,
     metavar="FILE",
-    help="Also write what was verified and found, for the files: .json or .html (repeatable).",
+    help="Also write a certificate of what was verified and found: .json or .html (repeatable).",
 )
 @click.option("--certificate-date", metavar="TEXT", help="A date for the certificate; it has none otherwise.")
 @reading
@@ -55,10 +69,13 @@ def verify(output: Output, directory: str, against: str, strict: bool, **given: 
     certificates, date = given.pop("certificates"), given.pop("certificate_date")
     _check_certificates(certificates, directory)
     expect = {name: given.pop(name) for name in ("k", "protect", "k_population", "l")}
-    zones_of = given.pop("zones_of")
+    zones_of, stricter, revision = given.pop("zones_of"), given.pop("stricter"), given.pop("revision")
+    l_places = given.pop("l_places")
     unread: list[str] = []
     if (Path(directory) / "index.json").is_file() and not (Path(directory) / "manifest.json").exists():
-        _refuse_of_series(certificates, zones_of)
+        _refuse_of_series(
+            [*certificates, *revision, *([stricter] if stricter else []), *([l_places] if l_places else [])], zones_of
+        )
         _verify_series(output, directory, against, expect, strict=strict, how=reading_of(given))
         return
     with output.working("Recounting"):
@@ -69,6 +86,9 @@ def verify(output: Output, directory: str, against: str, strict: bool, **given: 
             unread=unread,
             strict=strict,
             zones_of=zones_of,
+            stricter=stricter,
+            l_places=l_places,
+            revision=revision or None,
             **reading_of(given),
         )
     note = None if strict else not_compared(Path(directory))
@@ -89,9 +109,12 @@ def verify(output: Output, directory: str, against: str, strict: bool, **given: 
         output.say(persons)
 
 
-def _refuse_of_series(certificates: Sequence[str], zones_of: str | None) -> None:
-    if certificates or zones_of is not None:
-        raise ParameterError("--certificate and --zones-of are for one release; a series has its own map.")
+def _refuse_of_series(given: Sequence[str], zones_of: str | None) -> None:
+    if given or zones_of is not None:
+        raise ParameterError(
+            "--certificate, --zones-of, --stricter, --l-places and --revision are for one release; a series "
+            "has its own map."
+        )
 
 
 def _verify_series(

@@ -13,9 +13,6 @@ a percent of what TwinCut finds.
 
 from __future__ import annotations
 
-from itertools import groupby
-from weakref import WeakKeyDictionary
-
 import numpy as np
 
 from flowveil.flows import Flows, millionths
@@ -28,17 +25,13 @@ from flowveil.methods.paircut import proven_score as proven_of_divisions
 from flowveil.methods.paircut import settled
 from flowveil.methods.pruning import dual_multiplier
 from flowveil.methods.safe_pairs import safe_levels, sketch
+from flowveil.methods.smallest_sizes import KNOWN, SmallestSizes, is_affordable
 from flowveil.methods.twin_dual import proven_score
 from flowveil.methods.twin_trees import TwinTrees
 from flowveil.methods.twincut import Search, starting_cuts
 
-#: Flows times pairs of depths beyond which no floor is computed: trees so deep are rare, and it would take minutes.
-MOST_WORK = 2_000_000_000
-
 #: Prices tried for the homogeneous floor, as multiples of the one that known maps suggest.
 _PRICES = 8.0 ** np.arange(5)
-
-_KNOWN: WeakKeyDictionary[Flows, dict[Guarantee, Floats | None]] = WeakKeyDictionary()
 
 
 def _floor(subject: Subject) -> float | None:
@@ -115,7 +108,7 @@ def smallest_safe_sizes(flows: Flows, guarantee: Guarantee) -> Floats | None:
 
     Infinite where no such pair is safe; None for all where the trees are too deep.
     """
-    known = _KNOWN.setdefault(flows, {})
+    known = KNOWN.setdefault(flows, {})
     if guarantee not in known:
         known[guarantee] = _smallest_safe_sizes(flows, guarantee)
     return known[guarantee]
@@ -125,22 +118,12 @@ def _smallest_safe_sizes(flows: Flows, guarantee: Guarantee) -> Floats | None:
     flows, guarantee = guarantee.in_millionths(flows)
     origins = sketch(flows.origins, flows.origin, flows, guarantee)
     destinations = sketch(flows.destinations, flows.destination, flows, guarantee)
-    if len(flows) * (origins.tree.max_depth + 1) * (destinations.tree.max_depth + 1) > MOST_WORK:
+    if not is_affordable(flows, origins, destinations):
         return None
-    smallest = np.full(len(flows), np.inf)
-    levels = safe_levels(flows, guarantee, origins, destinations)
-    for _, same_origin_depth in groupby(levels, key=lambda level: int(origins.tree.depth[level.origin[0]])):
-        here, order = np.zeros(0), np.zeros(0, np.int64)
-        for level in same_origin_depth:
-            if len(order) == 0:
-                order, here = level.order, np.full(len(level.order), np.inf)
-            # Deeper destinations come later and are smaller: what is written last is the smallest.
-            size = origins.size[level.origin].astype(np.float64) + destinations.size[level.destination]
-            position, pair = level.positions()
-            here[position] = size[pair]
-        smallest[order] = np.minimum(smallest[order], here)
-    smallest.flags.writeable = False
-    return smallest
+    smallest = SmallestSizes(len(flows), origins, destinations)
+    for level in safe_levels(flows, guarantee, origins, destinations):
+        smallest.take(level)
+    return smallest.finish()
 
 
 def division_floor(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1) -> float | None:

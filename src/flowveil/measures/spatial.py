@@ -65,7 +65,8 @@ MEASURES = (
         key="generalization_distance_m",
         title="Mean distance moved (m)",
         meaning="How far the ends of a published trip are moved on average, from the centre of the tile of the input "
-        "they were in to the centre of the zone they were put in. What a tile leaves open is not counted.",
+        "they were in to the centre of the zone they were put in. What a tile leaves open is not counted, "
+        "nor are ends outside the area.",
         compute=lambda subject: subject.share(_mean),
         combine=averaged,
         digits=3,
@@ -116,4 +117,7 @@ def _end(
     tile_lat, tile_lon = tree.geography.centers(tree.leaf_node[pairs.origin])
     lat, lon = zone_center
     _, _, metres = Geod(ellps="WGS84").inv(tile_lon, tile_lat, lon[position], lat[position])
-    return np.asarray(metres, dtype=np.float64), pairs.sum(volume)
+    # What lies outside the area has no place: such ends are not counted.
+    metres = np.asarray(metres, dtype=np.float64)
+    placed = ~np.isnan(metres)
+    return metres[placed], pairs.sum(volume)[placed]

@@ -23,7 +23,9 @@ from flowveil.methods.oigh import oigh, one_level
 from flowveil.methods.one_cut import one_cut
 from flowveil.methods.paircut import paircut
 from flowveil.methods.plugins import method_of, registered, registered_names
+from flowveil.methods.privtree import privtree
 from flowveil.methods.suppression import suppression
+from flowveil.methods.topdown import topdown
 from flowveil.methods.twincut import twincut
 
 __all__ = ["K_METHODS", "METHODS", "Method", "find_method", "k_methods"]
@@ -105,6 +107,21 @@ METHODS: dict[str, Method] = {
             "laplace",
             laplace,
             "noisy counts, differentially private; --option epsilon=1, no k (baseline, Matet et al. 2023)",
+            promises="epsilon",
+            hierarchy=None,
+        ),
+        Method(
+            "topdown",
+            topdown,
+            "noisy counts made to fit from the top down, differentially private (after Boninsegna and Silvestri 2025)",
+            promises="epsilon",
+            hierarchy=None,
+        ),
+        Method(
+            "privtree",
+            privtree,
+            "noisy counts of cells as fine as the noise allows, differentially private (after Zhang et al. 2016)",
+            homogeneous=False,
             promises="epsilon",
             hierarchy=None,
         ),

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowveil.flows import Cells, group_pairs
+from flowveil.flows import Cells, group_pairs, stacked
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Ints
 from flowveil.methods.odkanon import Cuts, Schedule
-from flowveil.slices import SlicedFlows, stacked
+from flowveil.slices import SlicedFlows
 
 
 def common_cuts(sliced: SlicedFlows, guarantee: Guarantee, *, max_suppressed: float) -> Cuts:

@@ -51,6 +51,11 @@ def repeatable_bits(seed: int) -> Bits:
     return lambda n: generator.integers(0, 1 << 64, size=n, dtype=np.uint64)
 
 
+def bits_of(seed: int | None) -> Bits:
+    """The source of a release's noise: the operating system, or, for tests, a seed."""
+    return system_bits if seed is None else repeatable_bits(seed)
+
+
 @dataclass(frozen=True, eq=False)
 class Geometric:
     """How many steps something lasts that survives each step with the same probability s: P(G >= g) = s**g.
@@ -102,13 +107,7 @@ class Geometric:
 
     def _first_bits(self, g: int, bits: int) -> int:
         """floor(2**bits * P(G <= g)), exactly."""
-        digits = _DIGITS + bits // 2
-        while True:
-            with localcontext(prec=digits):
-                first = _bits_of((1 - self.survival(digits) ** (g + 1)) / self._whole(digits), digits, bits)
-            if first is not None:
-                return first
-            digits *= 2
+        return first_bits(lambda digits: (1 - self.survival(digits) ** (g + 1)) / self._whole(digits), bits)
 
     def draw(self, n: int, bits: Bits, *, limit: int | None = None) -> Counts:
         """Independent draws.
@@ -163,6 +162,17 @@ class Geometric:
                 return np.concatenate(parts)
             parts.append(place)
             last = int(place[-1])
+
+
+def first_bits(probability: Callable[[int], Decimal], bits: int) -> int:
+    """floor(2**bits * probability), exactly; the probability is given to any number of digits."""
+    digits = _DIGITS + bits // 2
+    while True:
+        with localcontext(prec=digits):
+            first = _bits_of(probability(digits), digits, bits)
+        if first is not None:
+            return first
+        digits *= 2
 
 
 def _bits_of(probability: Decimal, digits: int, bits: int) -> int | None:

@@ -72,6 +72,44 @@ def noise_scale(sensitivity: int, epsilon: float) -> float:
     return scale
 
 
+def gaussian_deviation(squared_sensitivity: int, epsilon: float, delta: float) -> float:
+    """The standard deviation of discrete Gaussian noise for (ε, δ), rounded up, so that there is never less noise.
+
+    Noise of standard deviation σ is ρ-zCDP with ρ = Δ²/(2σ²), and that is (ρ + 2 √(ρ ln(1/δ)), δ)-differentially
+    private (Bun and Steinke 2016, Proposition 1.3; Canonne, Kamath and Steinke 2020 for the discrete law). The largest
+    ρ that fits is (√(ln(1/δ) + ε) - √ln(1/δ))².
+
+    Args:
+        squared_sensitivity: Δ²: by how much one person (or record) can change all counts together, as a sum of squares.
+        epsilon: the budget.
+        delta: δ.
+    """
+    logarithm = math.log(1 / delta)
+    # Not the difference of two roots, which loses digits where ε is small.
+    root = epsilon / (math.sqrt(logarithm + epsilon) + math.sqrt(logarithm))
+    deviation = math.sqrt(squared_sensitivity / 2) / root
+    return deviation * (1 + 1e-12)
+
+
+def opendp_gaussian(counts: Counts, *, squared_sensitivity: int, epsilon: float, delta: float) -> Counts:
+    """Release whole numbers under (ε, δ) by OpenDP's discrete Gaussian mechanism of `gaussian_deviation`.
+
+    Raises:
+        MissingExtraError: OpenDP is not installed.
+        GuaranteeError: OpenDP's own accounting is above the budget; nothing is returned.
+    """
+    dp = _opendp()
+    deviation = gaussian_deviation(squared_sensitivity, epsilon, delta)
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
+    measure: Any = dp.m.make_gaussian(*space, scale=deviation)
+    # Rounded up: a sensitivity below the true one would be no promise.
+    change = math.nextafter(math.sqrt(squared_sensitivity), math.inf)
+    spent = dp.c.make_zCDP_to_approxDP(measure).map(change).epsilon(delta)
+    if spent > epsilon:
+        raise GuaranteeError(f"OpenDP promises ε = {spent!r} at δ = {delta!r} where {epsilon!r} was asked for.")
+    return _in_parts(measure, counts)
+
+
 def opendp_laplace(counts: Counts, *, sensitivity: int, epsilon: float) -> Counts:
     """Release whole numbers under ε by OpenDP's discrete Laplace mechanism of scale `noise_scale`.
 
@@ -84,6 +122,15 @@ def opendp_laplace(counts: Counts, *, sensitivity: int, epsilon: float) -> Count
         MissingExtraError: OpenDP is not installed.
         GuaranteeError: OpenDP's own accounting is above the budget; nothing is returned.
     """
+    dp = _opendp()
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
+    measure: Any = dp.m.make_laplace(*space, scale=noise_scale(sensitivity, epsilon))
+    if measure.map(sensitivity) > epsilon:
+        raise GuaranteeError(f"OpenDP promises ε = {measure.map(sensitivity)!r} where {epsilon!r} was asked for.")
+    return _in_parts(measure, counts)
+
+
+def _opendp() -> Any:
     try:
         import opendp.prelude as dp
     except ImportError:
@@ -91,10 +138,11 @@ def opendp_laplace(counts: Counts, *, sensitivity: int, epsilon: float) -> Count
             "Noise is drawn with OpenDP, which is not installed. Hint: pip install 'flowveil[dp]'."
         ) from None
     dp.enable_features("contrib")
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
-    measure: Any = dp.m.make_laplace(*space, scale=noise_scale(sensitivity, epsilon))
-    if measure.map(sensitivity) > epsilon:
-        raise GuaranteeError(f"OpenDP promises ε = {measure.map(sensitivity)!r} where {epsilon!r} was asked for.")
+    return dp
+
+
+def _in_parts(measure: Any, counts: Counts) -> Counts:
+    """What a mechanism makes of counts, some at a time: noise of different counts is independent."""
     parts = [
         np.array(measure(counts[i : i + _COUNTS_AT_ONCE].tolist()), dtype=np.int64)
         for i in range(0, len(counts), _COUNTS_AT_ONCE)

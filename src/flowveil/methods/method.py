@@ -43,8 +43,14 @@ class Method:
         """The function that plans for these flows.
 
         Raises:
-            ParameterError: both ends are to have the same zones, and the method cannot do that.
+            ParameterError: both ends are to have the same zones, or an end may be anywhere outside an area, and the
+                method cannot do that.
         """
+        if flows.intake.outside == "keep" and (self.promises == "epsilon" or self.hierarchy is None):
+            raise ParameterError(
+                f"Method '{self.name}' cannot keep trips with an end outside the area (--outside keep): it needs to "
+                "know where all of them lie. Hint: --outside drop, or a method that works on a tree, such as twincut."
+            )
         if not flows.same_zones:
             return self.plan
         if self.one_cut is None:

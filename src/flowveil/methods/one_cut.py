@@ -47,7 +47,7 @@ def one_cut(
     max_suppressed: float = 0.1,
     objective: Goal = "error",
     effort: float = 1.0,
-    time_limit: float = 60.0,
+    time_limit: float | None = None,
 ) -> Plan:
     """Plan fine zones for both ends that suppress at most a share of the volume.
 
@@ -57,14 +57,15 @@ def one_cut(
         max_suppressed: share of the volume that may be suppressed; never exceeded.
         objective: what is made small; see `flowveil.methods.twincut.twincut`.
         effort: how much work the search may do; 0 leaves it out.
-        time_limit: seconds after which the best found so far is returned; the notes say so.
+        time_limit: seconds after which the best found so far is returned, and the notes say so; none by default, so
+            that the result does not depend on the machine.
     """
     check_goal(objective)
     if not (np.isfinite(effort) and effort >= 0):
         raise ParameterError(f"effort must be 0 or more; found {effort!r}.")
-    if not time_limit > 0:
+    if time_limit is not None and not time_limit > 0:
         raise ParameterError(f"time_limit must be above 0; found {time_limit!r}.")
-    deadline = time.monotonic() + time_limit
+    deadline = np.inf if time_limit is None else time.monotonic() + time_limit
     merged = volume_budget_cuts(flows, guarantee, max_suppressed=max_suppressed)
     table = CutTable(flows, guarantee, objective)
     budget = max_suppressed * table.objective.total

@@ -21,8 +21,7 @@ Nothing here depends on how many ends there are: `ENDS` names them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +34,8 @@ from flowveil.methods.twin_trees import DEEPEST, Goal, Objective, PairCost
 
 Positions = NDArray[np.int64]
 Actions = NDArray[np.int8]
-#: Called with pairs of one level and the sums over their children, a row for each end; returns what each is worth.
-Settle = Callable[[slice, Floats], Floats]
+#: Called with pairs of one level and the sums over their children at each end; returns what each is worth.
+Settle = Callable[[slice, Sequence[Floats]], Floats]
 
 #: The ends along which a pair can be divided.
 ENDS = ("origin", "destination", "time")
@@ -62,17 +61,21 @@ class Division:
 
 @dataclass(frozen=True, eq=False)
 class PairTable:
-    """The safe pairs, numbered by the sum of their depths, then by origin and destination node.
+    """The safe pairs, numbered by the sum of their depths, then by their depths, then by time, origin and destination.
+
+    That is how the walk finds them, level by level, so nothing is sorted.
 
     Attributes:
         node: the nodes, of the full hierarchies, a row for each of the `ENDS` that there are.
         volume, cost: of each pair as a cell.
-        up: the pair with the parent at each end; the number of pairs where there is none.
+        up: for each end the place, among the pairs one level up, of the pair with the parent at that end; as many as
+            there are pairs one level up where there is none.
         level: the pairs of the i-th sum of depths are the slice ``level[i]:level[i + 1]``.
         found: which of the levels of the walk a pair was found in; ``start`` and ``stop``: its flows there.
         orders: the sorted flows of each level of the walk.
         objective: what is minimised.
         thinned: a tree was so deep that nodes were left out.
+        evaluated: priced cost and suppressed volume of the best division by price, as far as they were asked for.
     """
 
     node: tuple[Ints, ...]
@@ -86,6 +89,7 @@ class PairTable:
     orders: tuple[Positions, ...]
     objective: Objective
     thinned: bool
+    evaluated: dict[float, tuple[float, float]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, flows: Flows, guarantee: Guarantee, goal: Goal, *, time_weight: float = 0.0) -> PairTable | None:
@@ -107,21 +111,22 @@ class PairTable:
         if not levels:
             return None
         trees = [s.tree for s in sketches]
+        depths = [_depths(level, trees) for level in levels]
+        rank = sorted(range(len(levels)), key=lambda i: (sum(depths[i]), depths[i]))
+        levels, costs, depths = [levels[i] for i in rank], [costs[i] for i in rank], [depths[i] for i in rank]
+        sums = np.array([sum(depth) for depth in depths])
+        last = np.cumsum([len(level.origin) for level in levels])
         node = [np.concatenate([getattr(level, end) for level in levels]) for end in ENDS[: len(trees)]]
-        depth = np.sum([t.depth[n].astype(np.int64) for t, n in zip(trees, node, strict=True)], axis=0)
-        order = np.lexsort((_key(node, trees), depth))
-        depth, node = depth[order], [n[order] for n in node]
-        bounds = (0, *(np.flatnonzero(depth[1:] != depth[:-1]) + 1).tolist(), len(depth))
         total = float(np.sum(flows.volume(guarantee.basis)))
         return cls(
             node=tuple(s.node[n] for s, n in zip(sketches, node, strict=True)),
-            volume=np.concatenate([level.volume for level in levels]).astype(np.float64)[order],
-            cost=np.concatenate(costs)[order],
-            up=tuple(_find_above(_key(node, trees), _above(node, trees, end), bounds) for end in range(len(trees))),
-            level=bounds,
-            found=np.repeat(np.arange(len(levels), dtype=np.int32), [len(level.origin) for level in levels])[order],
-            start=np.concatenate([level.start for level in levels])[order],
-            stop=np.concatenate([level.stop for level in levels])[order],
+            volume=np.concatenate([level.volume for level in levels]).astype(np.float64),
+            cost=np.concatenate(costs),
+            up=_find_above(levels, depths, trees),
+            level=(0, *last[np.append(sums[1:] != sums[:-1], True)].tolist()),
+            found=np.repeat(np.arange(len(levels), dtype=np.int32), [len(level.origin) for level in levels]),
+            start=np.concatenate([level.start for level in levels]),
+            stop=np.concatenate([level.stop for level in levels]),
             orders=tuple(level.order for level in levels),
             objective=Objective.of(goal, total),
             thinned=any(s.thinned for s in sketches),
@@ -137,25 +142,30 @@ class PairTable:
 
     def evaluate(self, multiplier: float) -> tuple[float, float]:
         """Smallest cost with this price on what is suppressed, and the volume suppressed; for `dual_multiplier`."""
-        found = self.divide(multiplier)
-        return found.cost + multiplier * found.suppressed, found.suppressed
+        if multiplier not in self.evaluated:
+            self.divide(multiplier)
+        return self.evaluated[multiplier]
 
     def divide(self, price: float) -> Division:
         """The division that saves most where every suppressed unit has this price; coarser on ties."""
         action = np.empty(len(self), dtype=np.int8)
-        whole = price * self.volume - self.cost
 
-        def settle(here: slice, along: Floats) -> Floats:
-            finer = along.max(axis=0)
-            # The first end on ties.
-            divided = DIVIDE + along.argmax(axis=0).astype(np.int8)
-            own = whole[here]
-            action[here] = np.where(own >= np.maximum(finer, 0.0), PUBLISH, np.where(finer > 0.0, divided, SUPPRESS))
-            worth: Floats = np.maximum(np.maximum(own, finer), 0.0)
+        def settle(here: slice, along: Sequence[Floats]) -> Floats:
+            # Whatever is better than what came before it: the first of those that tie stays.
+            worth = price * self.volume[here]
+            worth -= self.cost[here]
+            done = action[here]
+            np.greater_equal(worth, 0.0, out=done, casting="unsafe")
+            np.maximum(worth, 0.0, out=worth)
+            for end, finer in enumerate(along):
+                np.copyto(done, DIVIDE + end, where=finer > worth)
+                np.maximum(worth, finer, out=worth)
             return worth
 
         self._upwards(settle)
-        return self.follow(action)
+        found = self.follow(action)
+        self.evaluated[price] = found.cost + price * found.suppressed, found.suppressed
+        return found
 
     def follow(self, action: Actions) -> Division:
         """Walk down from the root."""
@@ -184,16 +194,16 @@ class PairTable:
         chosen = places[_fitting(gain, extra, np.flatnonzero(worth), room)]
         if len(chosen) == 0:
             return base
-        replaced = np.zeros(len(self) + 1, dtype=np.bool_)
+        replaced = np.zeros(len(self), dtype=np.bool_)
         replaced[chosen] = True
-        self._follow_down(np.append(other.action, SUPPRESS), replaced)
-        found = self.follow(np.where(replaced[:-1], other.action, base.action))
+        self._follow_down(other.action, replaced)
+        found = self.follow(np.where(replaced, other.action, base.action))
         return found if self.score(found) < self.score(base) else base
 
     def flows_of(self, pairs: Positions, n_flows: int) -> Positions:
         """For each flow, which of these pairs holds it, by its place; -1 where none does."""
         cell = np.full(n_flows, -1, dtype=np.int64)
-        for level in np.unique_values(self.found[pairs]).tolist():
+        for level in np.flatnonzero(np.bincount(self.found[pairs])).tolist():
             own = np.flatnonzero(self.found[pairs] == level)
             start, stop = self.start[pairs[own]], self.stop[pairs[own]]
             length = stop - start
@@ -207,7 +217,7 @@ class PairTable:
 
         It returns what each pair adds to the sums of the pairs above it.
         """
-        along: Floats = np.zeros((len(self.up), self.level[-1] - self.level[-2]))
+        along: Sequence[Floats] = [np.zeros(self.level[-1] - self.level[-2])] * len(self.up)
         for number in range(len(self.level) - 2, -1, -1):
             first, last = self.level[number], self.level[number + 1]
             here = slice(first, last)
@@ -215,17 +225,15 @@ class PairTable:
             if number:
                 before = self.level[number - 1]
                 size = first - before
-                along = np.empty((len(self.up), size))
-                for end, up in enumerate(self.up):
-                    # One place more for pairs that have none above them at an end.
-                    at = np.minimum(up[here] - before, size)
-                    along[end] = np.bincount(at, weights=value, minlength=size + 1)[:size]
+                # One place more for pairs that have none above them at an end.
+                sums = [np.bincount(up[here], weights=value, minlength=size + 1)[:size] for up in self.up]
+                along = [np.asarray(column, dtype=np.float64) for column in sums]
 
     def _below(self, action: Actions, values: Floats) -> Floats:
         """For each pair, the sum over the cells that these actions make of it."""
         sums = np.empty(len(self))
 
-        def settle(here: slice, along: Floats) -> Floats:
+        def settle(here: slice, along: Sequence[Floats]) -> Floats:
             done = action[here]
             divided = [done == DIVIDE + end for end in range(len(along))]
             sums[here] = np.select([done == PUBLISH, *divided], [values[here], *along])
@@ -236,43 +244,61 @@ class PairTable:
 
     def _reached(self, one: Actions, other: Actions) -> NDArray[np.bool_]:
         """The pairs that two walks from the root both come to on the same way."""
-        reached = np.zeros(len(self) + 1, dtype=np.bool_)
+        reached = np.zeros(len(self), dtype=np.bool_)
         reached[0] = True
-        self._follow_down(np.append(np.where(one == other, one, SUPPRESS), SUPPRESS), reached)
-        return reached[:-1]
+        self._follow_down(one if one is other else np.where(one == other, one, SUPPRESS), reached)
+        return reached
 
     def _follow_down(self, action: Actions, marked: NDArray[np.bool_]) -> None:
         """Mark what these actions make of the marked pairs, down to the last."""
-        for first, last in pairwise(self.level[1:]):
-            here = slice(first, last)
+        for before, first, last in zip(self.level, self.level[1:], self.level[2:], strict=False):
             for end, up in enumerate(self.up):
-                marked[here] |= marked[up[here]] & (action[up[here]] == DIVIDE + end)
+                divided = marked[before:first] & (action[before:first] == DIVIDE + end)
+                if divided.any():
+                    # One place more for pairs that have none above them at an end.
+                    marked[first:last] |= np.append(divided, False)[up[first:last]]
+
+
+def _depths(level: Level, trees: Sequence[Hierarchy]) -> tuple[int, ...]:
+    """The depths of a level of the walk, one for each end."""
+    return tuple(int(tree.depth[getattr(level, end)[0]]) for tree, end in zip(trees, ENDS, strict=False))
 
 
 def _key(node: Sequence[Ints], trees: Sequence[Hierarchy]) -> Positions:
-    """One number for each pair; those of a level sort by time, origin and destination."""
+    """One number for each pair; those of a level of the walk are in this order."""
     key = np.zeros(len(node[0]), dtype=np.int64)
     for end in (2, 0, 1) if len(node) > 2 else (0, 1):
-        key = key * trees[end].n_nodes + node[end]
+        key *= trees[end].n_nodes
+        key += node[end]
     return key
 
 
-def _above(node: Sequence[Ints], trees: Sequence[Hierarchy], end: int) -> Positions:
-    """The key of the pair with the parent at an end; -1 where that is a root."""
-    lifted = [*node[:end], np.maximum(trees[end].parent[node[end]], 0), *node[end + 1 :]]
-    return np.where(node[end] > 0, _key(lifted, trees), -1)
-
-
-def _find_above(key: Positions, above: Positions, bounds: tuple[int, ...]) -> Positions:
-    """The place of each pair's upper pair, one level up; the number of pairs where there is none."""
-    place = np.full(len(key), len(key), dtype=np.int64)
-    for number in range(1, len(bounds) - 1):
-        before, first, last = bounds[number - 1 : number + 2]
-        wanted = above[first:last]
-        at = np.minimum(np.searchsorted(key[before:first], wanted), first - before - 1) + before
-        # Sums of weights are rounded: a pair may seem safe inside one that does not. It is then not reached from there.
-        place[first:last] = np.where(key[at] == wanted, at, len(key))
-    return place
+def _find_above(
+    levels: Sequence[Level], depths: Sequence[tuple[int, ...]], trees: Sequence[Hierarchy]
+) -> tuple[Positions, ...]:
+    """The place of each pair's upper pair at each end, among the pairs of the sum of depths before its own."""
+    nodes = [[getattr(level, end) for end in ENDS[: len(trees)]] for level in levels]
+    key = [_key(node, trees) for node in nodes]
+    number = {depth: i for i, depth in enumerate(depths)}
+    # Where each level begins among those of its sum of depths, and how many pairs that sum has.
+    begin: dict[int, int] = {}
+    size: dict[int, int] = {}
+    for i, depth in enumerate(depths):
+        begin[i] = size.get(sum(depth), 0)
+        size[sum(depth)] = begin[i] + len(key[i])
+    found: list[list[Positions]] = [[] for _ in trees]
+    for node, depth in zip(nodes, depths, strict=True):
+        for end, tree in enumerate(trees):
+            none = size.get(sum(depth) - 1, 0)
+            upper = number.get((*depth[:end], depth[end] - 1, *depth[end + 1 :]))
+            if upper is None:
+                found[end].append(np.full(len(node[end]), none))
+                continue
+            wanted = _key([*node[:end], tree.parent[node[end]], *node[end + 1 :]], trees)
+            at = np.minimum(np.searchsorted(key[upper], wanted), len(key[upper]) - 1)
+            # Sums of weights are rounded: a pair may seem safe inside one that does not. It is not reached from there.
+            found[end].append(np.where(key[upper][at] == wanted, at + begin[upper], none))
+    return tuple(np.concatenate(parts) for parts in found)
 
 
 def _fitting(gain: Floats, extra: Floats, candidates: Positions, room: float) -> Positions:

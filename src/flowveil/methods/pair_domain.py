@@ -51,7 +51,9 @@ class PairDomain:
     described: dict[str, Any]
 
 
-def pair_domain(flows: Flows, level: int | None, region: str | None, *, listed: bool) -> PairDomain:
+def pair_domain(
+    flows: Flows, level: int | None, region: str | None, *, listed: bool, method: str = "laplace"
+) -> PairDomain:
     """Work out the zones.
 
     Args:
@@ -59,18 +61,22 @@ def pair_domain(flows: Flows, level: int | None, region: str | None, *, listed: 
         level: as given.
         region: as given.
         listed: all zones must be listed, those without trips too.
+        method: whom the zones are for, for messages.
     """
     trees = (flows.origins, flows.destinations)
     is_h3 = all(tree.kind == "h3" and tree.code.dtype == np.uint64 for tree in trees)
     if level is not None and (isinstance(level, bool) or not isinstance(level, int | np.integer)):
         raise ParameterError(f"level must be a whole number; found {level!r}.")
     if listed and region is None and (is_h3 or flows.whole_map is None):
+        others = (
+            "; or delta above 0, which publishes large flows only and needs no list; or region=observed, if the list "
+            "of zones with trips may be known to everybody"
+        )
         raise ParameterError(
-            "laplace with delta = 0 publishes noisy counts for all pairs of zones, with trips or without, so it "
-            "must know which zones there are, and not from the data: a zone that is listed because somebody went "
-            "there reveals that person. Hint: give region, such as region=831fb4fffffffff: H3 cells, with "
-            "commas between, that hold your area; or delta above 0, which publishes large flows only and needs no "
-            "list; or region=observed, if the list of zones with trips may be known to everybody."
+            f"{method}{' with delta = 0' * (method == 'laplace')} publishes noisy counts for all pairs of zones, with "
+            "trips or without, so it must know which zones there are, and not from the data: a zone that is listed "
+            "because somebody went there reveals that person. Hint: give region, such as region=831fb4fffffffff: H3 "
+            f"cells, with commas between, that hold your area{others if method == 'laplace' else ''}."
         )
     observed = region is not None and region.strip() == OBSERVED
     names = None if region is None or observed else _split(region)

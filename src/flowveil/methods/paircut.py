@@ -187,9 +187,9 @@ def _plan(flows: Flows, table: PairTable, found: Division, notes: dict[str, Any]
 
 def _plan_of_nodes(flows: Flows, own: Sequence[Ints], kept: NDArray[np.bool_], notes: Mapping[str, Any]) -> Plan:
     """The plan that puts every flow into these nodes: of origins, of destinations and of times, if any."""
-    used, destination = np.unique(own[1], return_inverse=True)
+    used, destination = _numbered(own[1], flows.destinations.n_nodes)
     if flows.times is None:
-        nodes, origin = np.unique(own[0], return_inverse=True)
+        nodes, origin = _numbered(own[0], flows.origins.n_nodes)
         origins = NodeZones(flows.origins, nodes.astype(np.int32))
     else:
         wide = flows.times.tree.n_nodes
@@ -205,6 +205,13 @@ def _plan_of_nodes(flows: Flows, own: Sequence[Ints], kept: NDArray[np.bool_], n
         homogeneous=False,
         notes=notes,
     )
+
+
+def _numbered(node: Ints, n_nodes: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The distinct nodes in order, and the place of each among them; without sorting."""
+    seen = np.zeros(n_nodes, dtype=np.bool_)
+    seen[node] = True
+    return np.flatnonzero(seen), (np.cumsum(seen) - 1)[node]
 
 
 def _or_all_times(
@@ -230,19 +237,8 @@ def _or_all_times(
 def at_all_times(flows: Flows) -> tuple[Flows, Ints]:
     """The flows without their times, and where each of them went."""
     merged = flows.merge(flows.origin, flows.destination, flows.origins.n_tiles, flows.destinations.n_tiles)
-    cells = merged.cells
-    whole = Flows(
-        cells.origin,
-        cells.destination,
-        cells.trips,
-        cells.weight,
-        cells.people,
-        cells.tiles,
-        origins=flows.origins,
-        destinations=flows.destinations,
-        intake=flows.intake,
-        whole_map=flows.whole_map,
-    )
+    kept = {name: getattr(flows, name) for name in ("origins", "destinations", "intake", "whole_map")}
+    whole = Flows.of_cells(merged.cells, **kept)
     return whole, merged.row
 
 

@@ -19,9 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flowveil.distant import DistantPeople
 from flowveil.flows import Cells, Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy, Ints
+from flowveil.methods.distant_pairs import with_enough
+from flowveil.methods.meeting import Meeting
 
 Positions = NDArray[np.int64]
 
@@ -90,7 +93,7 @@ def sketch(full: Hierarchy, tile: Ints, flows: Flows, guarantee: Guarantee, *, m
     if guarantee.population is not None:
         weight = np.bincount(tile, weights=flows.volume("weight"), minlength=full.n_tiles)
         divisible &= full.sum_over(weight) >= guarantee.population
-    if guarantee.locations is not None:
+    if guarantee.locations is not None and flows.l_places is None:
         divisible &= full.sum_over(np.bincount(tile, minlength=full.n_tiles) > 0) >= guarantee.locations
     reduced = Sketch.of(full, divisible)
     growth = 1.0
@@ -143,8 +146,14 @@ def safe_levels(
     """Walk over all depth pairs that have safe pairs, destination depths downwards within each origin depth.
 
     With a sketch of times, the walk is repeated at each of its depths. Nodes of times that may not be named
-    (`nameable`) have no safe pairs.
+    (`nameable`) have no safe pairs. Persons that stay on a cluster are counted there, in pairs that have enough of
+    everything else: no pair has more persons than trips.
     """
+    if guarantee.people is not None and isinstance(flows.people, DistantPeople):
+        weaker = replace(guarantee, people=None, trips=max(guarantee.trips or 0, guarantee.people))
+        candidates = safe_levels(flows, weaker, origins, destinations, times)
+        yield from with_enough(candidates, flows, flows.people, guarantee.people, destinations)
+        return
     walk = _Walk(flows, guarantee, destinations)
     everything = np.arange(len(flows))
     if times is None:
@@ -168,11 +177,9 @@ def nameable(flows: Flows, guarantee: Guarantee, times: Sketch) -> NDArray[np.bo
     named = np.ones(times.tree.n_nodes, dtype=np.bool_)
     if flows.people is None or flows.time is None:
         return named
-    leaf = times.leaf_of_tile[flows.time][flows.people.cell]
+    leaf = times.leaf_of_tile[flows.time]
     for node, deep in _upwards(times.tree):
-        rows = deep[leaf]
-        pair = np.unique(np.stack((node[leaf][rows], flows.people.person[rows])), axis=1)
-        count = np.bincount(pair[0], minlength=len(named))
+        count = flows.people.merge(np.where(deep[leaf], node[leaf], np.int32(-1))).count(len(named))
         here = np.unique(node[deep])
         named[here] = count[here] >= guarantee.k
     return named
@@ -193,7 +200,9 @@ def _down_origins(walk: _Walk, origins: Sketch, order: Positions, time: Ints | N
     leaf_o = origins.leaf_of_tile[walk.flows.origin]
     # From the deepest up: every order is then a few sorted runs away from the next.
     for node, deep in _upwards(origins.tree):
-        key = node[leaf_o[order]].astype(np.int64) * walk.tree.n_tiles + walk.leaf_d[order]
+        key = node.astype(np.int64)[leaf_o[order]]
+        key *= walk.tree.n_tiles
+        key += walk.leaf_d[order]
         if time is not None:
             key += time[order].astype(np.int64) * (origins.tree.n_nodes * walk.tree.n_tiles)
         if _falls(key):
@@ -229,7 +238,8 @@ class _Walk:
         if node_t is not None:
             new_o[1:] |= node_t[1:] != node_t[:-1]
         # From which destination depth on a row is in another pair than the row before it.
-        parts = np.zeros(n, dtype=np.int32)
+        # Small numbers are sorted by counting.
+        parts = np.zeros(n, dtype=np.int16)
         parts[1:] = np.where(new_o[1:], 0, self.meet.depth(leaf[:-1], leaf[1:]) + 1)
         by_part = np.argsort(parts, kind="stable")
         count = np.concatenate(([0], np.cumsum(np.bincount(parts, minlength=self.tree.max_depth + 2))))
@@ -237,11 +247,12 @@ class _Walk:
         weight = None if flows.weight is None else _prefix(flows.weight[order])
         people = begin = end = None
         if self.guarantee.people is not None and flows.people is not None:
-            people = _DistinctAlong.of(flows.people.cell, flows.people.person, order, new_o, leaf, self.meet)
+            people = _DistinctAlong(flows.people.cell, flows.people.person, order, new_o, leaf, self.meet)
         if self.guarantee.locations is not None:
-            each = np.arange(len(flows), dtype=np.int32)
-            begin = _DistinctAlong.of(each, flows.origin, order, new_o, leaf, self.meet)
-            end = _DistinctAlong.of(each, flows.destination, order, new_o, leaf, self.meet)
+            tiles = self.guarantee.prepare(flows).tiles
+            assert tiles is not None, "locations are counted"
+            begin = _DistinctAlong(*tiles.begin, order, new_o, leaf, self.meet)
+            end = _DistinctAlong(*tiles.end, order, new_o, leaf, self.meet)
         depth_of_leaf = self.tree.depth[self.tree.leaf_node]
         start, stop = np.zeros(0, np.int64), np.zeros(0, np.int64)
         for depth in range(self.tree.max_depth + 1):
@@ -253,11 +264,11 @@ class _Walk:
                 start, stop = _divide(start, stop, fresh)
                 deep = depth_of_leaf[leaf[start]] >= depth
                 start, stop = start[deep], stop[deep]
-            origin = node_o[start]
-            destination = self.ancestor(leaf[start], depth)
+            # What is safe does not depend on the ends: they are looked up for the few that are.
+            nowhere = np.zeros(len(start), dtype=np.int32)
             cells = _Runs(
-                origin,
-                destination,
+                nowhere,
+                nowhere,
                 trips[stop] - trips[start],
                 None if weight is None else weight[stop] - weight[start],
                 n_persons=None if people is None else people.within(start, stop, depth),
@@ -270,7 +281,7 @@ class _Walk:
                 return
             volume = cells.volume(self.guarantee.basis)[safe]
             time = None if node_t is None else node_t[start]
-            yield Level(origin[safe], destination[safe], volume, order, start, stop, time)
+            yield Level(node_o[start], self.ancestor(leaf[start], depth), volume, order, start, stop, time)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -288,45 +299,58 @@ class _Runs(Cells):
         return None if self.n_begin is None or self.n_end is None else (self.n_begin, self.n_end)
 
 
-@dataclass(frozen=True, eq=False)
 class _DistinctAlong:
     """Distinct members (people, or tiles) of runs of sorted flows, without listing them anew for each depth.
 
     A row of a member adds to the count of a run unless the same member has a row before it in that run. Runs of a
     depth are the leaves below one node, so all that matters is how deep the leaf of the row meets that of the
-    member's row before.
+    member's row before: from the next depth on the row counts. Depths are asked for from the top down, so each row is
+    counted in once.
+
+    Args:
+        flow, member: rows of flows and members.
+        order: the sorted flows; those of an origin node stand together.
+        new_o: whether each of them begins another origin node.
+        leaf: the destination leaf of each of them.
+        meet: where leaves meet.
     """
 
-    first_row: Positions
-    met: Ints
-
-    @classmethod
-    def of(
-        cls, flow: Ints, member: Ints, order: Positions, new_o: NDArray[np.bool_], leaf: Ints, meet: Meeting
-    ) -> _DistinctAlong:
-        """Find the row before of each (flow, member) row, within the same origin node."""
+    def __init__(
+        self, flow: Ints, member: Ints, order: Positions, new_o: NDArray[np.bool_], leaf: Ints, meet: Meeting
+    ) -> None:
         n = len(order)
-        n_flows = int(max(order.max(), flow.max(initial=0))) + 1
-        position = np.full(n_flows, -1, dtype=np.int64)
-        position[order] = np.arange(n)
+        position = np.full(int(max(order.max(), flow.max(initial=0))) + 1, -1, dtype=np.int32)
+        position[order] = np.arange(n, dtype=np.int32)
         at = position[flow]
-        member = member[at >= 0]
-        at = at[at >= 0]
-        block = np.cumsum(new_o)
-        sort = np.lexsort((at, member, block[at]))
-        at, member = at[sort], member[sort]
-        met = np.full(len(at), -1, dtype=np.int32)
-        if len(at) > 1:
-            again = (member[1:] == member[:-1]) & (block[at[1:]] == block[at[:-1]])
-            met[1:][again] = meet.depth(leaf[at[:-1][again]], leaf[at[1:][again]])
-        back = np.argsort(at, kind="stable")
-        first_row = np.concatenate(([0], np.cumsum(np.bincount(at, minlength=n))))
-        return cls(first_row=first_row, met=met[back])
+        if n < len(position):
+            there = at >= 0
+            at, member = at[there], member[there]
+        # One number sorts much faster than two: the member, then the place.
+        bits = n.bit_length()
+        key = member.astype(np.int64)
+        key <<= bits
+        key |= at
+        key.sort()
+        at = (key & ((1 << bits) - 1)).astype(np.int32)
+        key >>= bits
+        block = np.cumsum(new_o, dtype=np.int32)[at]
+        again = np.zeros(len(at), dtype=np.bool_)
+        np.logical_and(key[1:] == key[:-1], block[1:] == block[:-1], out=again[1:])
+        once, twice = at[~again], np.flatnonzero(again)
+        met = meet.depth(leaf[at[twice - 1]], leaf[at[twice]]).astype(np.int16)
+        # Small numbers are sorted by counting; most rows are the first of their member, and need no sorting.
+        self._at = np.concatenate((once, at[twice[np.argsort(met, kind="stable")]]))
+        self._known_by = len(once) + np.concatenate(([0], np.cumsum(np.bincount(met, minlength=meet.deepest + 1))))
+        self._counted = np.zeros(n, dtype=np.int64)
+        self._done = 0
 
     def within(self, start: Positions, stop: Positions, depth: int) -> NDArray[np.int64]:
-        """Distinct members of these runs, whose destinations have this depth."""
-        new = np.concatenate(([0], np.cumsum(self.met < depth)))
-        counted: NDArray[np.int64] = new[self.first_row[stop]] - new[self.first_row[start]]
+        """Distinct members of these runs, whose destinations have this depth, which is no less than those before."""
+        upto = int(self._known_by[depth])
+        self._counted += np.bincount(self._at[self._done : upto], minlength=len(self._counted))
+        self._done = upto
+        before = _prefix(self._counted)
+        counted: NDArray[np.int64] = before[stop] - before[start]
         return counted
 
 
@@ -335,48 +359,21 @@ def _prefix(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _divide(start: Positions, stop: Positions, fresh: Positions) -> tuple[Positions, Positions]:
-    """Divide runs at the fresh starts that lie inside them; other fresh starts are in runs that were dropped."""
-    at = np.searchsorted(start, fresh, side="right") - 1
-    inside = fresh[(at >= 0) & (fresh < stop[np.maximum(at, 0)])]
-    starts = np.sort(np.concatenate((start, inside)))
-    run = np.searchsorted(start, starts, side="right") - 1
-    last = np.append(run[1:] != run[:-1], True)
-    following = np.append(starts[1:], 0)
-    return starts, np.where(last, stop[run], following)
+    """Divide runs at the fresh starts that lie inside them; other fresh starts are in runs that were dropped.
 
-
-@dataclass(frozen=True, eq=False)
-class Meeting:
-    """Depth at which two leaves meet, in constant time: range minima over neighbours, in a table of doublings."""
-
-    table: NDArray[np.int16]
-    log: NDArray[np.int8]
-    deepest: int
-
-    @classmethod
-    def of(cls, tree: Hierarchy) -> Meeting:
-        """Neighbouring leaves meet in the parent of the topmost node that begins with the right one."""
-        n = tree.n_tiles
-        top = np.zeros(n, dtype=np.int32)
-        top[tree.leaf_start[::-1]] = np.arange(tree.n_nodes - 1, -1, -1)
-        # Numpy writes repeated positions in order: the last one written is the smallest node.
-        neighbours = tree.depth[top[1:]] - 1
-        log = np.zeros(max(n, 2) + 1, dtype=np.int8)
-        log[2:] = np.floor(np.log2(np.arange(2, len(log))))
-        rows = [np.append(neighbours, -1).astype(np.int16)]
-        for step in range(int(log[max(n - 1, 1)])):
-            width = 1 << step
-            last = rows[-1]
-            rows.append(np.concatenate((np.minimum(last[:-width], last[width:]), last[len(last) - width :])))
-        return cls(table=np.vstack(rows), log=log, deepest=tree.max_depth)
-
-    def depth(self, left: Ints, right: Ints) -> Ints:
-        """Depth of the deepest node that holds both leaves; left ones first; as deep as any for a leaf and itself."""
-        distance = right - left
-        step = self.log[np.maximum(distance, 1)]
-        reach = np.left_shift(1, step.astype(np.int32))
-        met = np.minimum(self.table[step, left], self.table[step, np.maximum(right - reach, 0)]).astype(np.int32)
-        return np.where(distance > 0, met, np.int32(self.deepest))
+    Both are ascending and have none in common, so a fresh start's place is known from the run that it lies in.
+    """
+    run = np.searchsorted(start, fresh, side="right") - 1
+    inside = (run >= 0) & (fresh < stop[np.maximum(run, 0)])
+    fresh, run = fresh[inside], run[inside]
+    first = np.ones(len(start) + len(fresh), dtype=np.bool_)
+    first[run + 1 + np.arange(len(fresh))] = False
+    starts = np.empty(len(first), dtype=np.int64)
+    starts[first], starts[~first] = start, fresh
+    stops = np.empty_like(starts)
+    stops[:-1] = starts[1:]
+    stops[np.append(first[1:], True)] = stop
+    return starts, stops
 
 
 def _ancestors(tree: Hierarchy) -> Any:

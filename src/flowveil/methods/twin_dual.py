@@ -69,7 +69,7 @@ class PairForest:
         best[tops] = np.where(self.divisible[tops], np.maximum(saving[tops], together[tops]), saving[tops])
         of_node = np.zeros(len(self.axis))
         of_node[self.node[tops]] = best[tops]
-        cut, _, _ = self.axis.best(of_node)
+        cut = self.axis.best_cut(of_node)
         chosen = np.zeros(len(self.axis), dtype=np.bool_)
         chosen[cut] = True
         split = self.divisible & (together > saving)

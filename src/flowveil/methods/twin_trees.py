@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -21,6 +22,7 @@ from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Hierarchy, Ints
 from flowveil.methods.safe_pairs import Level, Sketch, safe_levels, sketch
+from flowveil.methods.smallest_sizes import KNOWN, SmallestSizes, is_affordable
 
 Goal = Literal["error", "metres", "reconstruction", "cells"]
 Positions = NDArray[np.int64]
@@ -103,27 +105,61 @@ class TwinAxis:
         end = np.cumsum(length)
         return np.repeat(start - (end - length), length) + np.arange(end[-1] if len(end) else 0)
 
+    @cached_property
+    def _by_depth(self) -> tuple[Positions, list[tuple[slice, slice, Positions, Positions, Positions]]]:
+        """The nodes by depth, where those of a depth are a slice, and the layers in these numbers.
+
+        Of each layer: its slice, that of the layer above, where siblings begin, their parents once, and the place of
+        each node's parent in the layer above.
+        """
+        order = np.concatenate([np.zeros(1, np.int64), *(nodes for nodes, *_ in self.layers)])
+        place = np.empty(len(order), dtype=np.int64)
+        place[order] = np.arange(len(order))
+        layers, upper = [], slice(0, 1)
+        for nodes, above, siblings, parents in self.layers:
+            here = slice(upper.stop, upper.stop + len(nodes))
+            layers.append((here, upper, siblings, place[parents], place[above] - upper.start))
+            upper = here
+        return order, layers
+
     def best(self, saving: Floats) -> tuple[Positions, Floats, Floats]:
         """The cut with the largest saving, coarser on ties; each node's best saving, and its saving if divided."""
-        best = saving.copy()
+        order, _ = self._by_depth
+        split, value, together = self._divided(saving)
+        best, divided = np.empty(len(self)), np.empty(len(self))
+        best[order], divided[order] = value, together
+        return self._reached(split), best, divided
+
+    def best_cut(self, saving: Floats) -> Positions:
+        """The cut that `best` finds."""
+        return self._reached(self._divided(saving)[0])
+
+    def _divided(self, saving: Floats) -> tuple[NDArray[np.bool_], Floats, Floats]:
+        """By depth: which nodes are divided, their best savings, and their savings if divided."""
+        order, layers = self._by_depth
+        best = saving[order]
         divided = np.full(len(self), -np.inf)
         split = np.zeros(len(self), dtype=np.bool_)
-        for nodes, _, siblings, above in reversed(self.layers):
-            together = np.add.reduceat(best[nodes], siblings)
-            whole = best[above]
-            divided[above] = together
+        for here, _, siblings, parents, _ in reversed(layers):
+            together = np.add.reduceat(best[here], siblings)
+            whole = best[parents]
+            divided[parents] = together
             finer = together > whole
-            split[above] = finer
-            best[above] = np.where(finer, together, whole)
-        return self.reached(split), best, divided
+            split[parents] = finer
+            best[parents] = np.where(finer, together, whole)
+        return split, best, divided
 
     def reached(self, split: NDArray[np.bool_]) -> Positions:
         """The nodes that stay whole and whose ancestors are all divided."""
+        return self._reached(split[self._by_depth[0]])
+
+    def _reached(self, split: NDArray[np.bool_]) -> Positions:
+        order, layers = self._by_depth
         reached = np.zeros(len(self), dtype=np.bool_)
         reached[0] = True
-        for nodes, above, _, _ in self.layers:
-            reached[nodes] = reached[above] & split[above]
-        return np.flatnonzero(reached & ~split)
+        for here, upper, _, _, above in layers:
+            reached[here] = (reached[upper] & split[upper])[above]
+        return np.sort(order[reached & ~split])
 
     def to_full(self, cut: Positions) -> Ints:
         """The cut of the full hierarchy: everything above these nodes is divided, nothing else is."""
@@ -164,10 +200,17 @@ class TwinTrees:
         )
         total = float(np.sum(flows.volume(guarantee.basis)))
         price = PairCost(flows, guarantee.basis, goal, sketches)
-        found = [
-            (level.origin, level.destination, level.volume, price.cost(level))
-            for level in safe_levels(flows, guarantee, *sketches)
-        ]
+        thinned = any(s.thinned for s in sketches)
+        # Weights are in millionths here, and the floor is asked of the flows before.
+        same = not thinned and guarantee.population is None
+        told = SmallestSizes(len(flows), *sketches) if same and is_affordable(flows, *sketches) else None
+        found = []
+        for level in safe_levels(flows, guarantee, *sketches):
+            found.append((level.origin, level.destination, level.volume, price.cost(level)))
+            if told is not None:
+                told.take(level)
+        if told is not None:
+            KNOWN.setdefault(flows, {})[guarantee] = told.finish()
         if not found:
             return None
         origin, destination, volume, cost = (np.concatenate(column) for column in zip(*found, strict=True))
@@ -178,7 +221,8 @@ class TwinTrees:
             (flows.origins, sketches[0], ends[0], number_o, number_d),
             (flows.destinations, sketches[1], ends[1], number_d, number_o),
         ):
-            order = np.lexsort((others, mine))
+            # No pair comes twice, so one number for each says how they are sorted, much faster than two.
+            order = np.argsort(mine.astype(np.int64) * (int(others.max()) + 1) + others)
             axes.append(
                 TwinAxis(
                     full=full,
@@ -192,7 +236,7 @@ class TwinTrees:
                     volume=volume[order].astype(np.float64),
                 )
             )
-        return cls(axes[0], axes[1], Objective.of(goal, total), thinned=any(s.thinned for s in sketches))
+        return cls(axes[0], axes[1], Objective.of(goal, total), thinned=thinned)
 
     def axis(self, end: int) -> TwinAxis:
         """Origins (0) or destinations (1)."""
@@ -280,8 +324,10 @@ class Costs:
     def evaluate(self, multiplier: float) -> tuple[float, float]:
         """Smallest cost with this price on what is suppressed, and the volume suppressed."""
         if multiplier not in self.evaluated:
-            half = self.halves.get(multiplier) or self.at(multiplier)
-            self.evaluated[multiplier] = half.cost + multiplier * half.suppressed, half.suppressed
+            half = self.halves.get(multiplier)
+            cut = self.axis.best_cut(multiplier * self.volume - self.cost) if half is None else half.cut
+            cost, suppressed = self.of(cut)
+            self.evaluated[multiplier] = cost + multiplier * suppressed, suppressed
         return self.evaluated[multiplier]
 
     def of(self, cut: Positions) -> tuple[float, float]:

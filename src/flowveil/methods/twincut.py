@@ -63,7 +63,7 @@ def twincut(
     max_suppressed: float = 0.1,
     objective: Goal = "error",
     effort: float = 1.0,
-    time_limit: float = 60.0,
+    time_limit: float | None = None,
 ) -> Plan:
     """Plan the finest homogeneous zones that suppress at most a share of the volume.
 
@@ -75,13 +75,13 @@ def twincut(
             ``metres`` (mean distance from tile to zone centre), ``reconstruction`` (reconstruction loss), or
             ``cells`` (as many published cells as possible).
         effort: how much work the local search may do; 0 leaves it out.
-        time_limit: seconds after which the best found so far is returned. A safety net: where it is reached, the
+        time_limit: seconds after which the best found so far is returned; none by default. Where it is reached, the
             notes say so and the result may differ between machines.
     """
     check_goal(objective)
     if not (np.isfinite(effort) and effort >= 0):
         raise ParameterError(f"effort must be 0 or more; found {effort!r}.")
-    if not time_limit > 0:
+    if time_limit is not None and not time_limit > 0:
         raise ParameterError(f"time_limit must be above 0; found {time_limit!r}.")
     started = time.monotonic()
     budget = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
@@ -91,7 +91,7 @@ def twincut(
             "No cell can be published within max_suppressed: even one cell of everything is short. "
             "Hint: lower k, or bring more data."
         )
-    search = Search(trees, budget, deadline=started + time_limit)
+    search = Search(trees, budget, deadline=np.inf if time_limit is None else started + time_limit)
     merged = volume_budget_cuts(flows, guarantee, max_suppressed=max_suppressed)
     search.offer((trees.origins.from_full(merged.origin), trees.destinations.from_full(merged.destination)))
     search.alternate_from(list(starting_cuts(trees, merged)))
@@ -172,7 +172,7 @@ def starting_cuts(trees: TwinTrees, merged: Cuts | None = None) -> Iterator[tupl
     volume = trees.given(1, np.zeros(1, np.int64)).volume
     for zones in (16, 64, 256, 1024):
         target = trees.objective.total / zones
-        yield 0, axis.best(-((volume - target) ** 2))[0]
+        yield 0, axis.best_cut(-((volume - target) ** 2))
 
 
 @dataclass(frozen=True)
@@ -533,7 +533,7 @@ class Search:
         for _ in range(1 + rounds % 3):
             costs = self._given(end, cut)
             noise = 1 + (0.05, 0.1, 0.2)[rounds % 3] * rng.standard_normal(len(costs.axis))
-            cut = costs.axis.best((price * costs.volume - costs.cost) * noise)[0]
+            cut = costs.axis.best_cut((price * costs.volume - costs.cost) * noise)
             end = 1 - end
         before = self.best.score
         _, cut = self.converge(end, cut, price)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
-from flowveil.hierarchy import VIRTUAL_ROOT, Hierarchy, Ints
+from flowveil.hierarchy import OUTSIDE_CELL, VIRTUAL_ROOT, Hierarchy, Ints
 from flowveil.methods.method import Method
 from flowveil.release.frozen import CELLS, TILES, FrozenMap
 from flowveil.release.plan import Plan
@@ -200,10 +200,12 @@ def _cells_of(frozen: FrozenMap, end: str) -> Iterator[list[str]]:
 
 
 def _first_tile(cells: list[str], resolution: int) -> int:
+    if not cells:
+        return OUTSIDE_CELL
     try:
         return int(h3_int.cell_to_center_child(int(cells[0], 16), resolution))
     except (ValueError, IndexError):
-        raise ParameterError("The earlier release lists cells that are no H3 cells of its resolution.") from None
+        raise ParameterError("The earlier release lists cells that are not H3 cells of its resolution.") from None
 
 
 def _nodes_of(tree: Hierarchy, codes: list[str]) -> Ints | None:
@@ -259,7 +261,7 @@ def _over_pairs(flows: Flows, guarantee: Guarantee, frozen: FrozenMap) -> Plan:
         origin[hit], destination[hit] = o[hit], d[hit]
         found += hit
     if np.any(found > 1):
-        raise ParameterError("Cells of the earlier release overlap, so its trips cannot be told apart by them.")
+        raise ParameterError("Cells of the earlier release overlap, so its trips cannot be separated by them.")
     zones_o, number_o = np.unique(np.append(origin, 0), return_inverse=True)
     zones_d, number_d = np.unique(np.append(destination, 0), return_inverse=True)
     zone_o, zone_d = (n[:-1].astype(np.int32) for n in (number_o, number_d))

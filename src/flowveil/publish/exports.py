@@ -86,7 +86,13 @@ def parse_formats(names: str | Iterable[str]) -> tuple[Format, ...]:
 
 
 def check_formats(
-    formats: Sequence[Format], *, zones: int, mapped: bool, sliced: bool = False, folded: bool = False
+    formats: Sequence[Format],
+    *,
+    zones: int,
+    mapped: bool,
+    sliced: bool = False,
+    folded: bool = False,
+    revised: bool = False,
 ) -> None:
     """Refuse what cannot be written, before anything is.
 
@@ -96,6 +102,7 @@ def check_formats(
         mapped: whether all have a place.
         sliced: whether there are several matrices.
         folded: whether cells have times.
+        revised: whether cells say if their value is a new one.
 
     Raises:
         ParameterError: a format needs places that the zones do not have, or fewer zones.
@@ -105,6 +112,10 @@ def check_formats(
         if sliced and wanted.name not in _OF_SLICES:
             raise ParameterError(
                 f"'{wanted.name}' holds one matrix, slices are several. Allowed: parquet, {', '.join(_OF_SLICES)}."
+            )
+        if revised and wanted.name not in _OF_SLICES:
+            raise ParameterError(
+                f"'{wanted.name}' has no place for what is revised. Allowed: parquet, {', '.join(_OF_SLICES)}."
             )
         if folded and wanted.name not in _OF_TIMES:
             raise ParameterError(
@@ -191,16 +202,19 @@ def centers(flows: pa.Table, zones: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     return ends[0], ends[1]
 
 
-def _lines(flows: pa.Table, zones: pa.Table) -> Any:
-    """A straight line from centre to centre for every flow."""
-    start, stop = centers(flows, zones)
-    return shapely.linestrings(np.stack((start, stop), axis=1))
+def lines(flows: pa.Table, zones: pa.Table) -> Any:
+    """A straight line from centre to centre for every flow; None where an end has no place."""
+    ends = np.stack(centers(flows, zones), axis=1)
+    placed = ~np.isnan(ends).any(axis=(1, 2))
+    drawn = np.full(len(ends), None, dtype=object)
+    drawn[placed] = shapely.linestrings(ends[placed])
+    return drawn
 
 
 def _write_geojson(folder: Path, flows: pa.Table, zones: pa.Table, about: About) -> None:
     outlines = shapely.from_wkb(zones["geometry"].to_numpy(zero_copy_only=False))
     _feature_collection(folder / "zones.geojson", zones.drop_columns(["geometry"]), outlines, about)
-    _feature_collection(folder / "flows.geojson", flows, _lines(flows, zones), about)
+    _feature_collection(folder / "flows.geojson", flows, lines(flows, zones), about)
 
 
 def _feature_collection(path: Path, properties: pa.Table, shapes: Any, about: About) -> None:
@@ -221,7 +235,7 @@ def _write_gpkg(folder: Path, flows: pa.Table, zones: pa.Table, about: About) ->
     parts = np.array([_as_multi(shape) for shape in outlines], dtype=object)
     layers = {
         "zones": (_with_listed_cells(zones).drop_columns(["geometry"]), parts, "MULTIPOLYGON"),
-        "flows": (flows, _lines(flows, zones), "LINESTRING"),
+        "flows": (flows, lines(flows, zones), "LINESTRING"),
     }
     write_geopackage(folder / "release.gpkg", layers, description=one_line(about))
 
@@ -318,10 +332,10 @@ def _write_kepler(folder: Path, flows: pa.Table, zones: pa.Table, about: About) 
         "origin_zone": flows["origin_zone"].to_pylist(),
         "destination_zone": flows["destination_zone"].to_pylist(),
         **{v: flows[v].to_pylist() for v in (*volumes, *TIME_COLUMNS) if v in flows.column_names},
-        "origin_lat": start[:, 1].tolist(),
-        "origin_lng": start[:, 0].tolist(),
-        "destination_lat": stop[:, 1].tolist(),
-        "destination_lng": stop[:, 0].tolist(),
+        "origin_lat": _degrees(start[:, 1]),
+        "origin_lng": _degrees(start[:, 0]),
+        "destination_lat": _degrees(stop[:, 1]),
+        "destination_lng": _degrees(stop[:, 0]),
     }
     shapes = shapely.transform(
         shapely.from_wkb(zones["geometry"].to_numpy(zero_copy_only=False)), lambda xy: np.round(xy, 7)
@@ -363,9 +377,15 @@ def _kepler_data(name: str, columns: dict[str, list[Any]]) -> dict[str, Any]:
     return {"version": "v1", "data": data}
 
 
+def _degrees(values: np.ndarray) -> list[float | None]:
+    return [None if value != value else value for value in values.tolist()]
+
+
 def _kepler_config(start: np.ndarray, stop: np.ndarray) -> dict[str, Any]:
-    center = np.median(np.concatenate((start, stop)), axis=0)
-    span = max(float(np.ptp(np.concatenate((start, stop)), axis=0).max()), 1e-3)
+    ends = np.concatenate((start, stop))
+    ends = ends[~np.isnan(ends).any(axis=1)]
+    center = np.median(ends, axis=0)
+    span = max(float(np.ptp(ends, axis=0).max()), 1e-3)
     zones_layer = {
         "id": "zones",
         "type": "geojson",

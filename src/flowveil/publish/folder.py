@@ -19,9 +19,10 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flowveil.confirmation import weaker_in
+from flowveil.disclosure.confirmation import weaker_in
 from flowveil.errors import GuaranteeError, OutputError
-from flowveil.output import Draft, Place, real_place, sync_folder, try_place
+from flowveil.output import Draft, Place, explained, real_place, sync_folder, try_place
+from flowveil.paths import read_json
 from flowveil.progress import log
 from flowveil.publish.exports import Format, check_formats, parse_formats
 from flowveil.publish.spreadsheets import write_csv
@@ -30,9 +31,10 @@ from flowveil.release.release import Publishable
 from flowveil.report.about import checked
 from flowveil.report.html import render, tile_server
 from flowveil.report.internal import check_place
+from flowveil.report.own_lines import CONTEXT, own_lines, read_own_lines
 from flowveil.report.summary import FORMAT, json_text, manifest, summarize
 from flowveil.verify import verify_release
-from flowveil.verify.files import LOOKUP, read_json
+from flowveil.verify.files import LOOKUP
 
 MANIFEST = "manifest.json"
 #: Fixed, because the size of row groups is part of the bytes.
@@ -48,6 +50,7 @@ def publish(
     overwrite: bool = True,
     formats: str | Iterable[str] = (),
     basemap: str | None = None,
+    context: str | PathLike[str] | None = None,
     replace_stronger: bool = False,
     private: Mapping[str, str] | None = None,
     before_it_appears: Callable[[Mapping[str, Any]], None] | None = None,
@@ -61,6 +64,7 @@ def publish(
         overwrite: whether an earlier release may be replaced.
         formats: exports to write beside the tables; names of `flowveil.publish.exports.FORMATS`.
         basemap: address of a tile server for the report's optional background map.
+        context: a GeoJSON file of outlines to draw on the report's maps; its lines and names are published.
         replace_stronger: confirms that an earlier release with a stronger guarantee may be replaced.
         private: documents of raw counts to write with it, by their file outside of the release; only their owner may
             read them. They and the release appear together or not at all.
@@ -72,6 +76,7 @@ def publish(
         The folder.
 
     Raises:
+        DataError: the file of outlines cannot be read or drawn.
         ParameterError: a format is not known, or cannot hold this release; the background map's address is not plain;
             the noise of a noisy release could be repeated.
         MissingExtraError: a format needs a library that is not installed.
@@ -81,46 +86,47 @@ def publish(
     """
     release.check_publishable()
     log.info("Verifying and writing")
+    _refuse_over_earlier(release, directory)
     basemap = tile_server(basemap)
+    outlines = None if context is None else read_own_lines(context)
     said = checked(about)
     check_target(directory, overwrite=overwrite)
     wanted = _formats_of(release, formats)
     for path in private or ():
         check_place(path, release=directory)
-    try:
-        with ExitStack() as drafts:
-            documents = [_begin_document(drafts, path, text) for path, text in (private or {}).items()]
-            # A link to a folder stays a link: what it points to is replaced.
-            draft = drafts.enter_context(Draft(directory))
-            os.mkdir(draft.new)
-            report = summarize(
-                release,
-                formats=[f.name for f in wanted],
-                basemap=basemap,
-                replace_stronger=replace_stronger,
-                about=said,
-            )
-            if not replace_stronger:
-                _refuse_weaker(directory, report)
-            _write_files(release, draft.new, wanted, json_text(report))
-            _check_draft(release, draft.new, directory)
-            # The run was long: somebody may have put something there since the first look.
-            check_target(directory, overwrite=overwrite)
-            if not replace_stronger:
-                _refuse_weaker(directory, report)
-            if before_it_appears is not None:
-                before_it_appears(report)
-            for begun in (*documents, draft):
-                begun.take_place()
-    except OutputError:
-        raise
-    except OSError as problem:
-        reason = problem.strerror or type(problem).__name__
-        raise OutputError(
-            f"The release cannot be written into '{directory}': {reason}. "
-            "What was there before is untouched. Hint: check the free space and the rights of its parent."
-        ) from problem
+    with explained(directory), ExitStack() as drafts:
+        documents = [_begin_document(drafts, path, text) for path, text in (private or {}).items()]
+        # A link to a folder stays a link: what it points to is replaced.
+        draft = drafts.enter_context(Draft(directory))
+        os.mkdir(draft.new)
+        report = summarize(
+            release,
+            formats=[f.name for f in wanted],
+            basemap=basemap,
+            outlines=outlines is not None,
+            replace_stronger=replace_stronger,
+            about=said,
+        )
+        if not replace_stronger:
+            _refuse_weaker(directory, report)
+        _write_files(release, draft.new, wanted, json_text(report), outlines)
+        _check_draft(release, draft.new, directory)
+        # The run was long: somebody may have put something there since the first look.
+        check_target(directory, overwrite=overwrite)
+        if not replace_stronger:
+            _refuse_weaker(directory, report)
+        if before_it_appears is not None:
+            before_it_appears(report)
+        for begun in (*documents, draft):
+            begun.take_place()
     return Path(directory)
+
+
+def _refuse_over_earlier(release: Publishable, directory: Place) -> None:
+    """Refuse a revision in the place of what it revises: without that, nobody could verify it or revise it again."""
+    revision = getattr(release, "revision", None)
+    if revision is not None and real_place(directory) in [real_place(f.path) for f in revision.earlier.folders]:
+        raise OutputError(f"'{directory}' is the release that is revised; both are needed. Hint: name a new folder.")
 
 
 def _formats_of(release: Publishable, formats: str | Iterable[str]) -> tuple[Format, ...]:
@@ -129,9 +135,10 @@ def _formats_of(release: Publishable, formats: str | Iterable[str]) -> tuple[For
     check_formats(
         wanted,
         zones=len(zones),
-        mapped=zones["lat"].null_count == 0,
+        mapped=zones["lat"].null_count < len(zones),
         sliced=bool(release.slice_columns),
         folded=release.kind == "folded",
+        revised=getattr(release, "revision", None) is not None,
     )
     return wanted
 
@@ -143,8 +150,11 @@ def _begin_document(drafts: ExitStack, path: str, document: str) -> Draft:
 
 
 def _check_draft(release: Publishable, draft: Path, directory: Place) -> None:
-    frozen = next((part.plan.frozen for _, part in release.parts), None)
-    findings = verify_release(draft, release.input, law=False, zones_of=frozen)
+    plan = next((part.plan for _, part in release.parts), None)
+    frozen, places = (None, None) if plan is None else (plan.frozen, plan.stricter)
+    revision = getattr(release, "revision", None)
+    earlier = None if revision is None else [folder.path for folder in revision.earlier.folders]
+    findings = verify_release(draft, release.input, law=False, zones_of=frozen, stricter=places, revision=earlier)
     if findings:
         raise GuaranteeError(
             f"The release for '{directory}' was written and read back, but a recount contradicts it; "
@@ -229,15 +239,19 @@ def _write_files(
     folder: Path,
     formats: Sequence[Format],
     said: str,
+    outlines: str | None,
 ) -> None:
     # The page is made from what the file says, to the order of its entries: whoever reads it can make the page again.
     report = json.loads(said)
+    drawn = () if outlines is None else own_lines(outlines)
     content: dict[str, Callable[[IO[bytes]], None]] = {
         "flows.parquet": lambda file: _write_parquet(release.flows, file),
         "zones.parquet": lambda file: _write_parquet(release.zones, file),
         "report.json": lambda file: _write_text(said, file),
-        "report.html": lambda file: _write_text(render(report, release.flows, release.zones), file),
+        "report.html": lambda file: _write_text(render(report, release.flows, release.zones, outlines=drawn), file),
     }
+    if outlines is not None:
+        content[CONTEXT] = lambda file: _write_text(outlines, file)
     lookup = lookup_table(release)
     if lookup is not None:
         content[LOOKUP] = lambda file: write_csv(lookup, file)

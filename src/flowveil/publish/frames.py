@@ -5,11 +5,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import shapely
 
 from flowveil.errors import MissingExtraError, ParameterError
-from flowveil.publish.exports import centers
+from flowveil.publish.exports import lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,13 +40,13 @@ def frame(release: Publishable, table: str, library: str) -> Any:
         return loaded.from_arrow(published)
     if library == "pandas":
         return published.to_pandas()
-    if release.zones["lat"].null_count:
+    if release.zones["lat"].null_count == len(release.zones):
         raise ParameterError("The zones of this release have no place on a map. Hint: to_pandas() does without.")
     if table == "zones":
         shapes = shapely.from_wkb(published["geometry"].to_numpy(zero_copy_only=False))
         published = published.drop_columns(["geometry"])
     else:
-        shapes = shapely.linestrings(np.stack(centers(published, release.zones), axis=1))
+        shapes = lines(published, release.zones)
     return loaded.GeoDataFrame(published.to_pandas(), geometry=shapes, crs="EPSG:4326")
 
 

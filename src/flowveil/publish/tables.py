@@ -46,8 +46,9 @@ def flows_table(release: Publishable) -> pa.Table:
 
     Returns:
         ``origin_zone`` and ``destination_zone`` (text), ``trips`` (int64), where the input has weights ``weight``
-        (float64), and one text column for each slice column; empty there means all values, so rows of a total come
-        first. Where time is folded, ``time_from`` and ``time_to`` stand there, and the rows are sorted by them first.
+        (float64), in a revision ``revised`` (whether the value is a new one), and one text column for each slice
+        column; empty there means all values, so rows of a total come first. Where time is folded, ``time_from`` and
+        ``time_to`` stand there, and the rows are sorted by them first.
     """
     ordered = sorted(release.parts, key=lambda part: tuple((value is not None, value or "") for value in part[0]))
     tables = []
@@ -79,6 +80,9 @@ def _matrix_tables(matrix: Matrix) -> Iterator[pa.Table]:
         }
         if cells.weight is not None:
             columns["weight"] = pa.array(cells.weight[rows], type=pa.float64())
+        revision = getattr(matrix, "revision", None)
+        if revision is not None:
+            columns["revised"] = pa.array(revision.revised[rows], type=pa.bool_())
         if timed is not None:
             for name, texts in zip(TIME_COLUMNS, (timed.start, timed.stop), strict=True):
                 columns[name] = pa.array(texts[cells.origin[rows]].tolist(), type=pa.string())
@@ -124,10 +128,13 @@ def _dissolve(table: pa.Table) -> pa.Table:
         return table
     zones = [[int(cell, 16) for cell in cells] for cells in table[_H3_CELLS[0]].to_pylist()]
     finest = int(resolution_of(np.array([cell for cells in zones for cell in cells], dtype=np.uint64)).max(initial=0))
-    outlines, area = dissolved(zones, finest)
+    # What lies outside the area is made of no cells, and is not drawn.
+    drawn = [i for i, cells in enumerate(zones) if cells]
+    outlines, area = np.full(len(zones), None, dtype=object), np.full(len(zones), np.nan)
+    outlines[drawn], area[drawn] = dissolved([zones[i] for i in drawn], finest)
     for name, values in (("area_km2", area), ("geometry", _wkb(outlines))):
         at = table.schema.get_field_index(name)
-        table = table.set_column(at, name, pa.array(values, type=table.schema.field(at).type))
+        table = table.set_column(at, name, pa.array(values, type=table.schema.field(at).type, from_pandas=True))
     return table
 
 
@@ -214,7 +221,7 @@ def _zone_rows(zones: Zones, number: Ints, tiles: NDArray[Any] | None, role: str
     }
     for name, kind in _ZONE_FIELDS:
         values = known[name]
-        columns[name] = pa.nulls(len(used), kind) if values is None else pa.array(values, type=kind)
+        columns[name] = pa.nulls(len(used), kind) if values is None else pa.array(values, type=kind, from_pandas=True)
     if made_of is not None:
         columns[_H3_CELLS[0]] = pa.array(made_of, type=_H3_CELLS[1])
     return pa.table(columns)

@@ -1,17 +1,29 @@
-"""A published folder read back, for those who draw, quote or continue it. `verify` has a reader of its own."""
+"""A published folder read back, for those who draw, quote or continue it. `verify` has a reader of its own.
+
+The folder may come from anybody: only regular files are opened, and tables are read only if they unpack to about as
+much as a release of their size does.
+"""
 
 from __future__ import annotations
 
-import json
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flowveil.errors import ParameterError
+from flowveil.errors import FlowveilError, ParameterError
+from flowveil.paths import open_regular, read_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+#: Rows that a table may claim and bytes that it may unpack to, by its size.
+_ROWS, _ROWS_PER_BYTE = 1_000, 16
+_UNPACKED, _UNPACKED_PER_BYTE = 1 << 26, 100
+_OWN = ("flows.parquet", "zones.parquet", "report.json")
 
 
 @dataclass(frozen=True)
@@ -38,9 +50,12 @@ class ReleaseFolder:
     def report(self) -> dict[str, Any]:
         """The content of report.json."""
         try:
-            return dict(json.loads((self.path / "report.json").read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
+            report = read_json(self.path / "report.json")
+        except (OSError, ValueError):
             raise self._unreadable("report.json") from None
+        if not _has_form(report):
+            raise self._unreadable("report.json")
+        return dict(report)
 
     @cached_property
     def lookup(self) -> pa.Table:
@@ -50,20 +65,114 @@ class ReleaseFolder:
 
         try:
             texts = csv.ConvertOptions(column_types=dict.fromkeys(("zone", "role", "tile"), pa.string()))
-            return csv.read_csv(self.path / "lookup.csv", convert_options=texts)
+            with open_regular(self.path / "lookup.csv") as file:
+                found = csv.read_csv(file, convert_options=texts)
+            # A map with names has one more column.
+            if found.column_names[:3] != ["zone", "role", "tile"] or found.column_names[3:] not in ([], ["tile_name"]):
+                raise self._unreadable("lookup.csv")
+            return found
         except (OSError, pa.ArrowException):
             raise ParameterError("The release is not on a map of its own: it has no lookup.csv.") from None
 
-    def _table(self, name: str) -> pa.Table:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+    def check_manifest(self) -> None:
+        """Refuse a folder in which a table or the report is not the file that its manifest lists.
 
+        Raises:
+            ParameterError: one was changed since it was published, or there is no manifest.
+        """
         try:
-            return pq.read_table(self.path / name)
-        except (OSError, pa.ArrowException):
+            listed = dict(read_json(self.path / "manifest.json")["sha256"])
+            files = [name for name in (*_OWN, "lookup.csv") if name in listed]
+            found = {name: self.sha256(name) for name in files}
+        except (OSError, ValueError, KeyError, TypeError):
+            raise self._unreadable("manifest.json") from None
+        if not set(_OWN) <= set(files) or any(found[name] != listed[name] for name in files):
+            raise ParameterError(
+                f"'{self.path}' is not as it was published: its manifest lists other files. Hint: put the release "
+                "back, or make it again."
+            )
+
+    def sha256(self, name: str) -> str:
+        """The hash of a file.
+
+        Raises:
+            OSError: it is missing, or not a regular file.
+        """
+        with open_regular(self.path / name) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def _table(self, name: str) -> pa.Table:
+        try:
+            return read_bounded(self.path / name)
+        except (OSError, ValueError):
             raise self._unreadable(name) from None
 
     def _unreadable(self, name: str) -> ParameterError:
         return ParameterError(
             f"'{self.path}' holds no release that can be read. Hint: name the folder with {name} in it."
         )
+
+
+@contextmanager
+def taken_at_its_word(name: object) -> Iterator[None]:
+    """Within the block a folder is read that nobody has verified: what is not there, or of another kind, is no fault.
+
+    Args:
+        name: of the folder, for the message.
+
+    Raises:
+        ParameterError: something is missing in its tables or its report, or is not what a release has.
+    """
+    import pyarrow as pa
+    from shapely.errors import ShapelyError
+
+    try:
+        yield
+    except FlowveilError:
+        raise
+    except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, pa.ArrowException, ShapelyError):
+        raise ParameterError(
+            f"'{name}' holds no release that can be read: a column or an entry is missing, or is not that of a release."
+        ) from None
+
+
+def read_bounded(path: Path) -> pa.Table:
+    """A Parquet file that somebody else may have made.
+
+    Raises:
+        OSError: it cannot be read, or is not a regular file.
+        ValueError: it is no Parquet file, or would unpack to far more than it holds.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with open_regular(path) as file:
+        size = file.seek(0, 2)
+        try:
+            table = pq.ParquetFile(file)
+            groups = [table.metadata.row_group(i) for i in range(table.metadata.num_row_groups)]
+            if table.metadata.num_rows > _ROWS + _ROWS_PER_BYTE * size:
+                raise ValueError("claims more rows than fit")
+            if sum(group.total_byte_size for group in groups) > _UNPACKED + _UNPACKED_PER_BYTE * size:
+                raise ValueError("would unpack to far more than it holds")
+            return table.read()
+        except pa.ArrowException as problem:
+            raise ValueError("cannot be read") from problem
+
+
+def _has_form(report: Any) -> bool:
+    """Whether a report has the entries that readers of folders look up, each of its kind; the rest is for `verify`."""
+    if not isinstance(report, dict):
+        return False
+    of_kind = {"parameters": dict, "guarantee": dict, "suppression": dict, "measures": dict, "kind": str, "method": str}
+    if not all(isinstance(report.get(name), kind) for name, kind in of_kind.items()):
+        return False
+    slices, about = report.get("slices", []), report.get("about", {})
+    parts = [report, *slices] if isinstance(slices, list) else [slices]
+    return isinstance(about, dict) and all(
+        isinstance(part, dict)
+        and isinstance(part.get("measures"), dict)
+        and all(isinstance(of_basis, dict) for of_basis in part["measures"].values())
+        and (part is report or isinstance(part.get("slice"), dict))
+        for part in parts
+    )

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flowveil.errors import ParameterError
-from flowveil.release.folder import ReleaseFolder
+from flowveil.release.folder import ReleaseFolder, read_bounded, taken_at_its_word
 
 FORMAT = "flowveil frozen map"
 #: The entry of the file's metadata that says what the rows alone do not.
@@ -49,14 +49,18 @@ class FrozenMap:
         """From a folder, a file of `write`, its table, or what is one already.
 
         Raises:
-            ParameterError: it is none of these, or a release whose zones cannot be kept.
+            ParameterError: it is none of these, a folder that was changed since it was published, or a release whose
+                zones cannot be kept.
         """
         if isinstance(source, FrozenMap):
             return source
         if isinstance(source, pa.Table):
             return _of_table(source)
         path = Path(source)
-        return _of_folder(ReleaseFolder(path)) if path.is_dir() else _of_file(path)
+        if not path.is_dir():
+            return _of_file(path)
+        with taken_at_its_word(path):
+            return _of_folder(ReleaseFolder(path))
 
     @property
     def hierarchy(self) -> str:
@@ -104,11 +108,9 @@ class FrozenMap:
 
 
 def _of_folder(folder: ReleaseFolder) -> FrozenMap:
+    folder.check_manifest()
     report = folder.report
-    try:
-        kind, parameters, homogeneous = report["kind"], report["parameters"], report["homogeneous"]
-    except KeyError:
-        raise ParameterError(f"'{folder.path}' holds no release that can be read.") from None
+    kind, parameters, homogeneous = report["kind"], report["parameters"], report["homogeneous"]
     if kind not in ("plain", "sliced"):
         what = {"boxed": "boxes", "noisy": "noisy counts"}.get(kind, "cells of places and times")
         raise ParameterError(f"The zones of a release of {what} cannot be kept: only zones of a tree can.")
@@ -130,7 +132,24 @@ def _of_folder(folder: ReleaseFolder) -> FrozenMap:
         "homogeneous": bool(homogeneous),
         "map_sha256": None if own == CELLS else _hash_of_tiles(columns),
     }
-    return FrozenMap(_typed(pa.table(columns), own), about)
+    return FrozenMap(_typed(pa.table(columns), own), _checked(about, own))
+
+
+def _checked(about: Mapping[str, Any], own: str) -> Mapping[str, Any]:
+    """What is said of the map, if later releases can be made from it.
+
+    Raises:
+        ParameterError: they cannot: cells of H3 without the resolution of the tiles that they are made of.
+    """
+    resolution = about["resolution"]
+    if own == CELLS and (type(resolution) is not int or not 0 <= resolution <= 15):
+        raise ParameterError(
+            "The release does not say at which resolution its trips were read, so its zones cannot be kept. Hint: make "
+            "it from trips that flowveil has read."
+        )
+    if about["hierarchy"] not in ("h3", "halves"):
+        raise ParameterError("The release does not say on which tree its zones stand.")
+    return about
 
 
 def _typed(table: pa.Table, own: str) -> pa.Table:
@@ -165,11 +184,12 @@ def _destinations(folder: ReleaseFolder) -> pa.Array:
 
 def _of_file(path: Path) -> FrozenMap:
     try:
-        return _of_table(pq.read_table(path))
-    except (OSError, pa.ArrowException):
+        table = read_bounded(path)
+    except (OSError, ValueError):
         raise ParameterError(
             f"'{path}' is neither the folder of a release nor a frozen map. Hint: flowveil freeze RELEASE --out FILE."
         ) from None
+    return _of_table(table)
 
 
 def _of_table(table: pa.Table) -> FrozenMap:
@@ -182,6 +202,8 @@ def _of_table(table: pa.Table) -> FrozenMap:
         columns = ["zone", "role", "level", own, *([] if about["homogeneous"] else ["destinations"])]
         if set(about) != wanted or table.column_names != columns:
             raise KeyError
-        return FrozenMap(_typed(table.replace_schema_metadata(None), own), about)
-    except (KeyError, ValueError, TypeError, AttributeError, pa.ArrowException):
-        raise ParameterError("This table is no frozen map. Hint: flowveil freeze RELEASE --out FILE.") from None
+        return FrozenMap(_typed(table.replace_schema_metadata(None), own), _checked(about, own))
+    except ParameterError:
+        raise
+    except (KeyError, ValueError, TypeError, AttributeError, OverflowError, pa.ArrowException):
+        raise ParameterError("This table is not a frozen map. Hint: flowveil freeze RELEASE --out FILE.") from None

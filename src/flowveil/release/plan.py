@@ -17,6 +17,7 @@ from flowveil.flows import Flows
 from flowveil.hierarchy import Ints
 from flowveil.release.boxes import Boxes, BoxZones, Frame, Hulls
 from flowveil.release.zones import NodeZones, TimedZones, Zones
+from flowveil.zoning.places import Places
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,6 +56,7 @@ class Plan:
         suppression: how flows came to be suppressed.
         notes: what else the method has to say of its run; only what may be published.
         frozen: the map of the earlier release whose zones these are, for the check before publishing; else None.
+        stricter: the listed places around which cells had to reach more, by their tiles; None where there are none.
     """
 
     origin_zone: Ints
@@ -67,6 +69,7 @@ class Plan:
     suppression: Suppression = field(default_factory=Suppression)
     notes: Mapping[str, Any] = field(default_factory=dict)
     frozen: pa.Table | None = None
+    stricter: Places | None = None
 
     @property
     def kind(self) -> Literal["plain", "boxed", "folded"]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from flowveil.release.reconstruction import Reconstruction
+    from flowveil.release.revision import Revision
 
 #: One matrix of nodes, several matrices, one matrix of boxes, one of noisy counts, one whose cells have times.
 Kind = Literal["plain", "sliced", "boxed", "noisy", "folded"]
@@ -99,9 +100,12 @@ class Publishable(ABC):
         overwrite: bool = True,
         formats: str | Iterable[str] = (),
         basemap: str | None = None,
+        context: str | PathLike[str] | None = None,
         replace_stronger: bool = False,
         ledger: str | PathLike[str] | None = None,
         accept_differencing: bool = False,
+        epsilon_total: float | None = None,
+        audit: bool = False,
         **about: str | None,
     ) -> Path:
         """Publish into a folder, atomically: it appears whole and verified, or not at all.
@@ -112,10 +116,15 @@ class Publishable(ABC):
             formats: exports beside the two tables: ``csv``, ``geojson``, ``gpkg``, ``omx``, ``flowmap``, ``kepler``,
                 ``arrow``; a comma-separated text or several names. Slices allow ``csv`` and ``arrow``.
             basemap: address of a tile server for the report's background map, which readers may switch on.
+            context: a GeoJSON file of your own outlines (districts, roads) to draw on the report's maps; its lines and
+                names are published.
             replace_stronger: confirms that an earlier release with a stronger guarantee may be replaced.
             ledger: folder of the ledger of this data set: the release is audited against all releases in it, and
                 recorded; see docs/series.md.
             accept_differencing: confirms that it may be published although that audit finds something.
+            epsilon_total: with a ledger and noise: what ε of all noisy releases may come to. Stored at its first use;
+                it can be lowered later and not raised.
+            audit: run the audits that need nothing but what is published, and say in the report what they found.
             **about: what the release is about, for its page and its files: ``title``, ``source``, ``period`` (first and
                 last day, ``2024-01-01/2024-03-31``), ``licence``, ``contact``.
         """
@@ -127,9 +136,12 @@ class Publishable(ABC):
             overwrite=overwrite,
             formats=formats,
             basemap=basemap,
+            context=context,
             replace_stronger=replace_stronger,
             ledger=ledger,
             accept_differencing=accept_differencing,
+            epsilon_total=epsilon_total,
+            audit=audit,
             **about,
         )
 
@@ -196,7 +208,7 @@ class Matrix(Publishable):
             """What is published."""
 
     @property
-    def parts(self) -> tuple[tuple[Key, Matrix], ...]:
+    def parts(self) -> tuple[tuple[Key, Self], ...]:
         """This matrix, under the empty key."""
         return (((), self),)
 
@@ -234,6 +246,7 @@ class Release(Matrix):
         parameters: everything needed to run it again.
         cells: the published cells; ``origin`` and ``destination`` number the plan's zones.
         cell_of_flow: the published cell each flow is counted in, -1 for suppressed flows.
+        revision: which cells of a revised release have new values; None for any other.
     """
 
     input: Flows
@@ -243,6 +256,7 @@ class Release(Matrix):
     parameters: Mapping[str, Any]
     cells: Cells
     cell_of_flow: Ints
+    revision: Revision | None = None
 
     @classmethod
     def from_plan(

@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from flowveil.errors import ParameterError
 from flowveil.flows import Cells
 from flowveil.guarantee import Guarantee
@@ -91,6 +89,4 @@ class SlicedRelease(Publishable):
 
 def n_people(cells: Cells) -> float:
     """Distinct persons of all cells together; without limit where persons are not known."""
-    if cells.people is None:
-        return float("inf")
-    return int(np.count_nonzero(np.bincount(cells.people.person)))
+    return float("inf") if cells.people is None else cells.people.total()

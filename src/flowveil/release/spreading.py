@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flowveil.errors import ParameterError
+from flowveil.hierarchy import OUTSIDE
 from flowveil.release.folder import ReleaseFolder
 
 if TYPE_CHECKING:
@@ -153,14 +154,16 @@ def _shares_of_cells(zones: pa.Table, level: int, resolution: int, end: str) -> 
 
 
 def _of_cells(cells: Sequence[str], level: int, resolution: int) -> tuple[NDArray[np.str_], NDArray[np.float64]]:
-    """The cells of a level that a zone lies in, or that lie in it, by their tiles."""
+    """The cells of a level that a zone lies in, or that lie in it, by their tiles; `outside` stays what it is."""
+    if not cells:
+        return np.array([OUTSIDE]), np.ones(1)
     tiles: dict[int, float] = {}
     for code in cells:
         try:
             cell = int(code, 16)
             coarse = h3_int.get_resolution(cell) >= level
         except ValueError:
-            raise ParameterError("Some zones of this release are no H3 cells; they cannot be spread.") from None
+            raise ParameterError("Some zones of this release are not H3 cells; they cannot be spread.") from None
         for area in [h3_int.cell_to_parent(cell, level)] if coarse else h3_int.cell_to_children(cell, level):
             within = cell if coarse else area
             tiles[area] = tiles.get(area, 0) + h3_int.cell_to_children_size(within, resolution)
@@ -176,6 +179,8 @@ def _of_map(folder: ReleaseFolder, zones: ZoneMap, end: str, codes: Sequence[str
         if row["role"] in (end, "both"):
             tiles.setdefault(row["zone"], []).append(row["tile"])
     known = set(zones.tile_codes.astype(np.str_).tolist())
+    if folder.report["parameters"].get("outside") == "keep":
+        known.add(OUTSIDE)
     strange = {tile for below in tiles.values() for tile in below} - known
     if strange or set(codes) - set(tiles):
         raise ParameterError(
