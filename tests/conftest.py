@@ -8,6 +8,11 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, settings
+
+#: A slow machine finds what a fast one finds.
+settings.register_profile("flowveil", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("flowveil")
 
 #: Fixtures of the browser: loaded here, so that there is one browser for all modules.
 pytest_plugins = ["browser.pages"]

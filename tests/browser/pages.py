@@ -58,6 +58,20 @@ class Opened:
         self.page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=full)
 
 
+def redrawn(page) -> None:
+    """Wait until what was asked for is on the page: maps are drawn in the next frame."""
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(null))))")
+
+
+def until(page, holds: str) -> None:
+    """Wait until an expression holds; the pages' policy lets no script be made of text, as wait_for_function does."""
+    for _ in range(600):
+        if page.evaluate(holds):
+            return
+        page.wait_for_timeout(100)
+    raise AssertionError(f"never: {holds}")
+
+
 @pytest.fixture
 def open_page(chromium):
     """Open a file from disk, offline; afterwards the page must have said nothing and asked for nothing."""

@@ -1,45 +1,96 @@
-"""axe-core finds nothing on the pages, light and dark. It is an npm package, fetched by .ci/run."""
+"""axe-core finds nothing on any kind of page, light and dark. It is an npm package, fetched by .ci/run."""
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import csv
 
+from browser.pages import redrawn
 from conftest import trip_table
-from flowveil import anonymize, read_trips
+from flowveil import anonymize, anonymize_slices, read_slices, read_trips
+from flowveil.cli import main
 from flowveil.experiments.comparison import Comparison, Run
-from flowveil.report.study import render_study
+from flowveil.report.study import Drawn, render_study
+from samples.hourly import hourly_trips
 
 AXE = Path(os.environ.get("AXE_CORE", Path(__file__).resolve().parents[2] / "build" / "axe-core" / "axe.min.js"))
 pytestmark = pytest.mark.skipif(not AXE.is_file(), reason="axe-core is not there (AXE_CORE names its axe.min.js)")
+AREA = "2.31,48.83,2.37,48.88"
+
+
+def _releases(folder: Path) -> dict[str, Path]:
+    """A report of every kind of release."""
+    trips = trip_table(1500)
+    flows = read_trips(trips, resolution=7, person="")
+    plain = anonymize(flows, k=5)
+    hours = read_slices(hourly_trips(), every="hour", time="start", resolution=7)
+    crossing = read_trips(trips, resolution=8, person="", within=AREA, outside="keep")
+    releases = {
+        "plain": plain,
+        "nested": anonymize(flows, "paircut", k=5),
+        "boxed": anonymize(flows, "mondrian", k=20),
+        "noisy": anonymize(flows, "laplace", epsilon=1.0, region="observed"),
+        "sliced": anonymize_slices(hours, "twincut", k=10, accept_differencing=True),
+        "folded": anonymize(hours.folded(), "paircut", k=10),
+        "outside": anonymize(crossing, k=5, max_suppressed=0.3),
+    }
+    about = {"title": "Trips", "source": "A test"}
+    found = {name: one.write(folder / name, **about) / "report.html" for name, one in releases.items()}
+    found["internal"] = plain.write_internal_report(folder / "internal.html")
+    measures = {"suppressed_share": 0.1, "mean_generalization_error": 12.0}
+    runs = tuple(
+        Run(m, 5, ("trips",), "done", measures=measures, seconds=1.0, flows=plain.flows, zones=plain.zones)
+        for m in ("twincut", "odkanon")
+    )
+    found["comparison"] = Comparison(runs, 60.0, 0.1).write(folder / "comparison") / "comparison.html"
+    return found
+
+
+def _of_commands(folder: Path) -> dict[str, Path]:
+    """Pages that commands write beside releases."""
+    trips = trip_table(600)
+    days = pa.array([f"2024-0{1 + i % 2}-03 08:00:00" for i in range(len(trips))])
+    csv.write_csv(trips.append_column("day", days), folder / "t.csv")
+    source, shared = str(folder / "t.csv"), ["--k", "5", "--resolution", "6", "--quiet"]
+    for words in (
+        ["anonymize", source, *shared, "--out", str(folder / "one")],
+        ["verify", str(folder / "one"), "--against", source, "--certificate", str(folder / "certificate.html")],
+        ["audit", str(folder / "one"), "--out", str(folder / "audit"), "--quiet"],
+        ["series", source, "--every", "month", "--time", "day", *shared, "--out", str(folder / "series")],
+    ):  # fmt: skip
+        with suppress(SystemExit):
+            main(words)
+    found = {name: next((folder / name).glob("*.html")) for name in ("audit", "series")}
+    return {**found, "certificate": folder / "certificate.html"}
+
+
+KINDS = (
+    "plain", "nested", "boxed", "noisy", "sliced", "folded", "outside", "internal", "comparison", "study", "audit",
+    "series", "certificate",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
-    release = anonymize(read_trips(trip_table(3000), resolution=8), k=5, protect="trips")
-    found = {"report": release.write(folder / "release", title="Trips", source="A test") / "report.html"}
-    found["internal"] = release.write_internal_report(folder / "internal.html")
-    measures = {"suppressed_share": 0.1, "mean_generalization_error": 12.0}
-    runs = tuple(
-        Run(m, 5, ("trips",), "done", measures=measures, seconds=1.0, flows=release.flows, zones=release.zones)
-        for m in ("twincut", "odkanon")
-    )
-    found["comparison"] = Comparison(runs, 60.0, 0.1).write(folder / "comparison") / "comparison.html"
-    study = render_study({}, [("Results", ["Method", "G"], [["TwinCut", "1"]], [False, True])], notes=["A note."],
-                         lead="One method.", max_suppressed=0.1)  # fmt: skip
-    found["study"] = folder / "study.html"
-    found["study"].write_text(study, encoding="utf-8")
-    return found
+    table = ("1", "Results", ["Method", "G"], [["TwinCut", "1"]], [False, True])
+    study = render_study(Drawn({}, None, 0.1), [table], notes=["A note."], lead="One method.")
+    (folder / "study.html").write_text(study, encoding="utf-8")
+    return {**_releases(folder), **_of_commands(folder), "study": folder / "study.html"}
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["report", "internal", "comparison", "study"])
-def test_nothing_is_found(name, scheme, pages, open_page):
-    with open_page(pages[name], color_scheme=scheme, bypass_csp=True) as opened:
+@pytest.mark.parametrize("name", KINDS)
+def test_nothing_is_found_light_or_dark(name, pages, open_page):
+    with open_page(pages[name], bypass_csp=True) as opened:
         opened.page.evaluate(AXE.read_text(encoding="utf-8"))
-        found = opened.page.evaluate("axe.run()")["violations"]
-        assert not [(one["id"], [node["html"][:200] for node in one["nodes"][:3]]) for one in found]
-        opened.keep(f"axe-{name}-{scheme}")
+        for scheme in ("light", "dark"):
+            opened.page.emulate_media(color_scheme=scheme)
+            redrawn(opened.page)
+            found = opened.page.evaluate("axe.run()")["violations"]
+            assert not [(one["id"], [node["html"][:200] for node in one["nodes"][:3]]) for one in found], scheme
+            opened.keep(f"{name}-{scheme}")

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 import shapely
 
+from browser.pages import redrawn
 from flowveil import anonymize
 from flowveil.experiments.comparison import Comparison, Run
 from flowveil.flows import Flows, Intake
@@ -73,11 +74,11 @@ def test_zones_outside_the_first_view_are_counted_and_can_be_shown(far_away, ope
             outside = page.locator(f"figure[data-layer={layer}] .outside")
             assert outside.is_visible()
             share = 100 * away[layer] / sum(row["trips"] for row in rows)
-            assert outside.inner_text().startswith(f"{said} outside this view, with {share:.2g} % of the trips.")
+            assert outside.inner_text().startswith(f"{said} outside this view, with {share:.2g}% of the trips.")
         assert view_of(page, "origin")[1] > 46
         opened.keep("details-outside")
         page.locator("figure[data-layer=origin] .outside button").click()
-        page.wait_for_timeout(200)
+        redrawn(page)
         assert view_of(page, "origin")[1] < 45.8
         assert page.locator(".outside:visible").count() == 0
 
@@ -95,7 +96,7 @@ def test_the_place_of_the_map_is_written_on_it(far_away, open_page):
         page.evaluate(listen)
         page.locator("figure[data-layer=origin] canvas").focus()
         page.keyboard.press("+")
-        page.wait_for_timeout(200)
+        redrawn(page)
         written = page.evaluate("words")
         west, south, east, north = view_of(page, "origin")
     assert "N" in written
@@ -121,7 +122,7 @@ def test_boxes_have_a_grid_below_and_no_level(boxes, open_page):
         assert page.locator("#zone-rows tr").first.locator("td").count() == len(heads)
         before = picture_of(page, "origin")
         page.locator("#grid").uncheck()
-        page.wait_for_timeout(200)
+        redrawn(page)
         assert picture_of(page, "origin") != before
         page.locator("#grid").check()
         page.locator("#zone-rows button.zone").first.click()
@@ -175,7 +176,7 @@ def test_a_zone_chosen_by_its_code_comes_fully_into_view(far_away, open_page, en
         for wanted in (code, far):
             page.locator("#find").fill(wanted)
             page.keyboard.press("Enter")
-            page.wait_for_timeout(200)
+            redrawn(page)
             west, south, east, north = shapely.bounds(shapely.from_wkb(rows[wanted]["geometry"]))
             for layer in ("origin", "destination", "flows"):
                 view = view_of(page, layer)

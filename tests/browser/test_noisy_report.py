@@ -6,6 +6,7 @@ import h3
 import pyarrow as pa
 import pytest
 
+from browser.pages import redrawn
 from conftest import trip_table
 from flowveil import anonymize, read_trips, read_zones
 
@@ -61,5 +62,5 @@ def test_zones_whose_tiles_are_not_told_can_be_looked_at(tmp_path, open_page):
         assert page.locator("#colour option[value=tiles]").count() == 0
         for colour in ("level", "volume"):
             page.select_option("#colour", colour)
-            page.wait_for_timeout(100)
+            redrawn(page)
         opened.keep("noisy-observed")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from browser.pages import redrawn
 from flowveil.api import anonymize, notebook_view
 from samples.releases import city_flows
 
@@ -15,8 +16,9 @@ def test_figures_are_one_row_and_the_flows_are_in_view(width, tmp_path, open_pag
     page_file.write_text(f"<!doctype html><html lang='en'><title>cell</title><body>{view}</body></html>", "utf-8")
     with open_page(page_file) as opened:
         opened.page.set_viewport_size({"width": width, "height": 1000})
-        opened.page.wait_for_timeout(300)
         frame = opened.page.frame_locator("iframe")
+        frame.locator("html[data-ready=true]").wait_for(state="attached")
+        redrawn(opened.page)
         outer = opened.page.locator("iframe").bounding_box()
         tops = {round(box.bounding_box()["y"]) for box in frame.locator(".figures > div").all()}
         assert len(tops) == 1

@@ -8,6 +8,7 @@ import h3.api.basic_int as h3
 import numpy as np
 import pytest
 
+from browser.pages import redrawn, until
 from conftest import trip_table
 from flowveil import anonymize, compare, read_trips
 from flowveil.flows import Flows
@@ -68,7 +69,7 @@ def test_light_and_dark_are_drawn_differently(report, open_page):
     with open_page(report, color_scheme="light") as opened:
         before = picture_of(opened.page, "origin")
         opened.page.emulate_media(color_scheme="dark")
-        opened.page.wait_for_timeout(300)
+        redrawn(opened.page)
         assert picture_of(opened.page, "origin") != before
 
 
@@ -156,9 +157,12 @@ def test_two_fingers_zoom_and_the_answer_to_a_tap_is_in_view(report, open_page):
         for kind, apart in (("touchStart", 20), ("touchMove", 40), ("touchMove", 60), ("touchEnd", None)):
             points = [] if apart is None else [{"x": x - apart, "y": y, "id": 0}, {"x": x + apart, "y": y, "id": 1}]
             touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
-        page.wait_for_timeout(300)
-        after = canvas.get_attribute("data-view").split(",")
-        assert float(after[2]) - float(after[0]) == pytest.approx((float(before[2]) - float(before[0])) / 3, rel=0.1)
+        # Drawn again when the fingers are gone; a third of the width is in view.
+        third = (float(before[2]) - float(before[0])) / 3
+        # While it is drawn, a map has no view.
+        view = "(document.querySelector('figure[data-layer=origin] canvas')?.dataset.view ?? '0,0,0,0')"
+        seen = f"(e => e[2] - e[0])({view}.split(','))"
+        until(page, f"Math.abs({seen} - {third}) < {third / 10}")
         page.locator("#zone-rows button.zone").first.tap()
         sheet = page.locator("#selected").bounding_box()
         assert sheet["y"] + sheet["height"] <= 845
@@ -171,7 +175,7 @@ def test_the_layer_changes_with_its_legend(report, open_page):
         seen = set()
         for colour in ("volume", "density", "tiles", "level"):
             page.select_option("#colour", colour)
-            page.wait_for_timeout(150)
+            redrawn(page)
             seen.add((page.locator(".legend[data-scale=main]").inner_text(), picture_of(page, "origin")))
         assert len(seen) == 4
         page.select_option("#basis", "weight")
@@ -198,7 +202,7 @@ def test_everything_can_be_done_without_a_mouse(report, open_page):
         before = picture_of(page, "origin")
         for key in ("+", "+", "ArrowLeft", "ArrowDown"):
             page.keyboard.press(key)
-        page.wait_for_timeout(150)
+        redrawn(page)
         assert picture_of(page, "origin") != before
         page.keyboard.press("0")
         code = page.locator("#zone-rows button.zone").first
@@ -282,8 +286,8 @@ def test_the_background_map_asks_nobody_until_it_is_switched_on(open_page, tmp_p
         page.route(re.compile("^https:"), lambda route: route.fulfill(status=200, content_type="image/png", body=PIXEL))
         page.mouse.wheel(0, 300)
         assert [url for url in opened.asked if not url.startswith("file:")] == []
-        page.locator("#background").check()
-        page.wait_for_timeout(300)
+        with page.expect_request(re.compile("^https:")):
+            page.locator("#background").check()
         elsewhere = [url for url in opened.asked if not url.startswith("file:")]
         assert elsewhere
         assert all(url.startswith("https://tiles.invalid/") for url in elsewhere)
@@ -345,8 +349,13 @@ def test_the_comparison_shows_runs_that_failed(flows, open_page, tmp_path):
     with open_page(out / "comparison.html") as opened:
         page = opened.page
         assert "NOT FOR PUBLICATION" in page.locator(".internal-mark").inner_text()
-        assert page.locator("table.dense tbody tr").count() == 4
-        assert "infeasible" in page.locator("table.dense").inner_text()
+        runs = page.get_by_role("region", name="All runs: table").locator("table")
+        assert runs.locator("tbody tr").count() == 4
+        assert "infeasible" in runs.inner_text()
+        useful = page.get_by_role("region", name="Flows between areas, true against published: table").locator(
+            "tbody tr"
+        )
+        assert useful.count() == sum(bool(run.useful) for run in found.runs) > 0
         assert page.locator("figure.map").count() == 2 * sum(run.status == "done" for run in found.runs)
         opened.keep("comparison")
 

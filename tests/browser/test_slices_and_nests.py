@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from browser.pages import until
 from flowveil import anonymize, anonymize_slices, read_slices
 from flowveil.report.document import asset, map_module
 from samples.hourly import hourly_trips
@@ -87,7 +88,7 @@ def test_time_plays_and_stops(sliced, open_page):
         page = opened.page
         page.locator("#slice").fill("3")
         page.locator("#play").click()
-        page.wait_for_function("document.getElementById('slice').value !== '3'")
+        until(page, "document.getElementById('slice').value !== '3'")
         page.locator("#play").click()
         stopped = page.locator("#slice").input_value()
         page.wait_for_timeout(900)

@@ -97,6 +97,8 @@ UNDECLARED = tuple(
 NOISY_RUNS = (
     Run("laplace", {"region": "observed"}),
     Run("laplace", {"delta": 1e-3}),
+    Run("topdown"),
+    Run("privtree"),
 )
 
 # ---- trees ----------------------------------------------------------------------------------------------------

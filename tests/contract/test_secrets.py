@@ -84,7 +84,16 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     )
     visits = pa.table({"from": ["A", "B", "C", "D"] * 25, "to": ["B", "A", "D", "C"] * 25})
     zones = pa.table({"zone": list("ABCD"), "lat": [48.8, 48.81, 48.9, 48.91], "lon": [2.3, 2.31, 2.4, 2.41]})
+    place = {"lat": [48.85], "lon": [2.35], "k": [7], "why": ["SECRETVALUE"]}
+    outline = {"type": "LineString", "coordinates": [[2.3, 48.8], [2.4, 48.9]]}
+    said = {"name": "Seine", "owner": "SECRETVALUE", "SECRETCOLUMN": 1}
+    lines = {"type": "FeatureCollection", "name": "SECRETMETA",
+             "features": [{"type": "Feature", "id": "SECRETROW", "properties": said, "geometry": outline}]}  # fmt: skip
+    (folder / "SECRETFILE-lines.geojson").write_text(json.dumps(lines))
+    pq.write_table(pa.table(place), folder / "SECRETFILE-places.parquet")
     return {
+        "places": folder / "SECRETFILE-places.parquet",
+        "lines": folder / "SECRETFILE-lines.geojson",
         "visits": planted(visits, folder / "SECRETFILE-visits.parquet", category="from"),
         "zones": planted(zones, folder / "SECRETFILE-zones.parquet", category="zone"),
         "trips": planted(trips, folder / "SECRETFILE-trips.parquet", category="sex"),
@@ -105,7 +114,15 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
          "--zones", "{zones}", "--zones-tile", "zone", "--format", ",".join(FORMATS)),
         ("{trips}", "--resolution", "8", "--out", "{out}", "--method", "laplace", "--option", "epsilon=1",
          "--option", "bound=2", "--option", "delta=0.01", "--option", "level=5", "--format", "csv,arrow"),
+        ("{trips}", *READ, "--out", "{out}", "--person", "person_id", "--ledger", "{out}-ledger", "--audit",
+         "--dominance", "0.9", "--stricter", "{places}", "--context", "{lines}", "--max-suppressed", "0.5"),
+        ("{trips}", *READ, "--out", "{out}", "--by", "sex", "--resume", "--max-suppressed", "0.5"),
+        ("{trips}", *READ, "--out", "{out}", "--zones-of", "{release}", "--max-suppressed", "0.9"),
+        ("{trips}", "--resolution", "7", "--out", "{out}", "--method", "privtree", "--option", "epsilon=4",
+         "--option", "bound=2", "--option", "region=851fb467fffffff"),
     ],
+    "verify": [("{release}", "--against", "{trips}", "--certificate", "{out}.json"),
+               ("{release}", "--against", "{trips}", "--certificate", "{out}.html")],
     "compare": [("{trips}", *READ, "--out", "{out}", "--methods", "odkanon,suppression")],
     "study": [("{trips}", *READ, "--out", "{out}", "--by", "sex", "--methods", "suppression", "--workers", "1")],
     "picture": [("{release}", "--out", "{out}.svg"), ("{release}", "--out", "{out}.png")],
@@ -126,8 +143,9 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
         ("{records}", "--out", "{out}", *TABLE, "--k", "5", "--epsilon", "1", "--priorn", "0", "--repeats", "1"),
     ],
 }  # fmt: skip
-#: Commands that write nothing, and the demo, which reads nothing.
-SILENT = {"demo", "describe", "verify"}
+#: Commands that write nothing, the demo, which reads nothing, and the workbench, whose release is held equal to that of
+#: the command line, byte by byte, in its own tests.
+SILENT = {"completion", "demo", "describe", "serve"}
 
 
 #: How a zstd frame begins.

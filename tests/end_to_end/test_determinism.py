@@ -34,7 +34,7 @@ def published(folder: Path, table, **environment: str) -> dict[Path, bytes]:
 
 
 def test_same_bytes(tmp_path):
-    table = trip_table(2000)
+    table = trip_table(500)
     shuffled = table.take(np.random.default_rng(1).permutation(len(table)))
     one = published(tmp_path / "a", table, PYTHONHASHSEED="0", OMP_NUM_THREADS="1")
     two = published(tmp_path / "b", shuffled, PYTHONHASHSEED="12345", OMP_NUM_THREADS="2")

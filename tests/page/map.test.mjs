@@ -12,7 +12,7 @@ const { alongAxis, sliceAt, stepsOf, valuesAlong } = await part("slices");
 
 const square = (x, y, side) => [[x, y, side, 0, 0, side, -side, 0]];
 const columns = (codes, more = {}) => ({
-  code: codes, level: codes.map(() => 8), tiles: codes.map(() => 7), area: codes.map(() => 2), lat: codes.map(() => 48), lon: codes.map(() => 2),
+  code: codes, level: codes.map(() => 8), tiles: codes.map(() => 7), area: codes.map(() => 2),
   x: codes.map((_, i) => 10 * i + 5), y: codes.map(() => 5), shape: codes.map((_, i) => i), ...more,
 });
 /* Two origins, three destinations; from a to c nothing is published, and nothing ends in d. */
@@ -42,6 +42,23 @@ test("what is not published is not zero: no value, and said in words", () => {
   assert.match(describe(model, looks, "destination", 2).join(), /none, or too few/);
 });
 
+test("a zone without a place is listed with its flows, and neither is drawn", () => {
+  const data = release(), { origin } = data.layers;
+  origin.code[1] = "outside"; origin.x[1] = origin.y[1] = origin.area[1] = null; origin.shape[1] = -1;
+  const model = modelFor(data), shown = shownFlows(model, { basis: "trips", lines: 5, selected: null });
+  assert.deepEqual([shown.between, shown.within], [[], [1]]);
+  assert.equal(partnersOf(model, { end: "origin", zone: 1 }, "trips").length, 2);
+  assert.deepEqual(valuesOf(model, "origin", looks), [15, null]);
+});
+
+test("estimates have no decimals", () => {
+  const data = { ...release(), estimated: true };
+  data.layers.origin.trips = [99.87, 0.2];
+  const model = modelFor(data), said = [0, 1].map((zone) => describe(model, looks, "origin", zone).join("; "));
+  assert.match(said[0], /about 100 trips/);
+  assert.match(said[1], /; less than 1 trip start/);
+});
+
 test("a flow that the page does not hold is not called unpublished", () => {
   const data = release();
   data.layers.origin.cells[0] = 2;
@@ -67,6 +84,11 @@ test("zones are found and shown by name and by code", () => {
   assert.equal(zoneNamed(model, "origin", "B"), 1);
   assert.equal(zoneNamed(model, "origin", "nowhere"), -1);
   assert.deepEqual([nameOf(model, "origin", 0), nameOf(model, "origin", 1)], ["Harbour (a)", "b"]);
+  model.data.words = ["around Ely", "east of Ely", "outside the study area"];
+  Object.assign(model.layers.destination, { where: [0, 1, 2], far: [null, 2, null] });
+  Object.assign(model.layers.origin, { where: [1, 1], far: [1, 12] });
+  assert.deepEqual([0, 1, 2].map((zone) => nameOf(model, "destination", zone)), ["around Ely (a)", "2.0 km east of Ely (c)", "outside the study area (d)"]);
+  assert.deepEqual([0, 1].map((zone) => nameOf(model, "origin", zone)), ["Harbour (a)", "12 km east of Ely (b)"]);
 });
 
 test("the first view holds the central 95 % of the volume", () => {
@@ -120,4 +142,6 @@ test("names of towns do not lie on each other, and the largest comes first", asy
   const towns = [["Large", 50, 50], ["Hidden", 52, 52], ["Far", 50, 90], ["Outside", 500, 50]];
   const placed = placedTowns(towns, { x: 0, y: 0, k: 1 }, 200, 120, (text) => 6 * text.length);
   assert.deepEqual(placed.map((t) => t.name), ["Large", "Far"]);
+  const named = placedTowns([["District", 50, 50, true], ...towns], { x: 0, y: 0, k: 1 }, 200, 120, (text) => 6 * text.length);
+  assert.deepEqual(named.map((t) => [t.name, t.own]), [["District", true], ["Far", false]]);
 });

@@ -93,7 +93,7 @@ def members(group, solutions):
     return solutions.inside((group.origin, group.destination)) & solutions.unpublished(group.absent)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(releases())
 def test_groups_are_those_that_all_integer_solutions_confine(drawn):
     tables, total, by_trips = drawn
@@ -147,7 +147,7 @@ def nested(draw):
     return cells
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_nothing_is_said_of_nested_or_of_three_releases_that_a_solution_contradicts(data):
     ends = st.tuples(st.sampled_from(TILES[:3]), st.sampled_from(TILES[:3]))

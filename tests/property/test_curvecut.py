@@ -54,7 +54,7 @@ def test_points_too_far_apart_for_a_key_share_one():
     assert keys[0] == keys[1] != keys[2]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(placed_problems(max_rows=9), PRICES)
 def test_no_cut_is_better_at_a_price(problem, price):
     flows, guarantee = problem
@@ -72,7 +72,7 @@ def test_no_cut_is_better_at_a_price(problem, price):
     event(f"{min(int(found.pieces.published.sum()), 3)} boxes or more")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(placed_problems(max_rows=9), SHARES)
 def test_no_cut_within_the_limit_is_below_the_bound_of_the_price(problem, share):
     """The dual bound of the price that was found holds for all cuts, and the pieces stay within the limit."""
@@ -97,7 +97,7 @@ def test_no_cut_within_the_limit_is_below_the_bound_of_the_price(problem, share)
     assert at_price.cost >= cost - 1e-6 * abs(cost), "spending the rest never costs more"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(placed_problems(), SHARES, st.sampled_from([0.0, 1.0]), st.sampled_from([1, 4, 256]))
 def test_boxes_are_safe_and_suppression_stays_within_its_limit(problem, max_suppressed, effort, window):
     flows, guarantee = problem

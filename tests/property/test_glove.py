@@ -44,7 +44,7 @@ def together(frame: Frame, groups: set[frozenset[int]]) -> set[frozenset[int]]:
     return set(cells.values())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(placed_problems(max_rows=16), SHARES, st.sampled_from([1, 2, 4, 100]))
 def test_same_boxes_as_the_plain_loop(problem, max_suppressed, neighbors):
     flows, guarantee = problem
@@ -58,7 +58,7 @@ def test_same_boxes_as_the_plain_loop(problem, max_suppressed, neighbors):
     assert published(plan) == together(frame, want)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(placed_problems(), st.sampled_from([1, 3, 100]))
 def test_the_graph_is_symmetric_and_of_nearest_neighbours(problem, neighbors):
     flows, _ = problem
@@ -75,7 +75,7 @@ def test_the_graph_is_symmetric_and_of_nearest_neighbours(problem, neighbors):
         assert set(nearer) <= set(mine)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(placed_problems(), SHARES, st.sampled_from([glove, glove_sk]), st.sampled_from([2, 100]))
 def test_boxes_are_safe_and_suppression_stays_within_its_limit(problem, max_suppressed, method, neighbors):
     flows, guarantee = problem
@@ -91,7 +91,7 @@ def test_boxes_are_safe_and_suppression_stays_within_its_limit(problem, max_supp
         assert is_safe(flows, guarantee, cell)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(placed_problems(max_rows=16), SHARES)
 def test_glove_sk_cuts_as_low_as_it_may(problem, max_suppressed):
     flows, guarantee = problem

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from flowveil import read_trips, read_zones
 from flowveil.release.zones import NodeZones
+from flowveil.verify.halves import _h3_tree as derived_h3
 from flowveil.verify.halves import on_halves
 from flowveil.zoning.h3 import h3_hierarchy
 from flowveil.zoning.halves import halved_h3
@@ -35,20 +36,21 @@ def halves_of(cells):
 @settings(max_examples=40, deadline=None)
 @given(st.one_of(st.sets(around, min_size=1, max_size=12), st.sets(anywhere | around, min_size=1, max_size=6)))
 def test_every_tile_lies_in_the_parts_that_the_rule_names(cells):
-    tree = halves_of(cells)
-    code = tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist()
-    levels = tree.level.tolist()
-    paths = {tile: climb(f"{tile:x}") for tile in cells}
-    common = [c for c in paths[min(cells)] if all(c in p for p in paths.values())]
-    for leaf in tree.leaf_node.tolist():
-        found, node = [], leaf
-        while node >= 0:
-            found.append(code[node])
-            node = int(tree.parent[node])
-        expected = paths[int(tree.code[leaf])]
-        expected = expected[: expected.index(common[0]) + 1] if common else [*expected, "all"]
-        assert found == expected
-    assert levels == [-1 if c == "all" else h3.get_resolution(c.partition(".")[0]) for c in code]
+    """In the tree of the methods, and in the one that verify derives without them."""
+    paths = {f"{tile:x}": climb(f"{tile:x}") for tile in cells}
+    common = [c for c in paths[min(paths)] if all(c in p for p in paths.values())]
+    for tree in (halves_of(cells), derived_h3(np.array(sorted(cells), dtype=np.uint64), to_the_top=False)):
+        code = tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist()
+        assert {code[leaf] for leaf in tree.leaf_node.tolist()} == set(paths)
+        for leaf in tree.leaf_node.tolist():
+            found, node = [], leaf
+            while node >= 0:
+                found.append(code[node])
+                node = int(tree.parent[node])
+            expected = paths[code[leaf]]
+            expected = expected[: expected.index(common[0]) + 1] if common else [*expected, "all"]
+            assert found == expected
+        assert tree.level.tolist() == [-1 if c == "all" else h3.get_resolution(c.partition(".")[0]) for c in code]
 
 
 @settings(max_examples=20, deadline=None)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from conftest import trip_table
 from flowveil import Flows, read_trips
+from flowveil.methods.contributions import counted_trips
 from flowveil.methods.discrete_laplace import DiscreteLaplace
-from flowveil.methods.laplace import counted_trips
 from reference import laplace as naive
 from reference.trees import leaf_nodes
 from samples.strategies import hierarchies
@@ -70,7 +70,7 @@ def test_nor_through_the_engine_where_tiles_come_and_go_with_a_person():
             assert naive.distance(counts, without) <= bound
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     bound=st.integers(1, 7),
     epsilon=st.floats(0.2, 8),

@@ -24,7 +24,7 @@ def release_of(flows, k, **options) -> Release:
     return Release.from_plan(flows, plan, guarantee, method="odkanon", parameters={})
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(flow_tables(), st.integers(1, 8), st.sampled_from(["rows", "volume"]))
 def test_utility_equals_the_definition_over_all_tile_pairs(flows, k, budget):
     try:
@@ -47,7 +47,7 @@ def test_utility_equals_the_definition_over_all_tile_pairs(flows, k, budget):
             assert got["c_avg"] == pytest.approx(mean_class / least, rel=1e-9)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(flow_tables(weights=True, persons=True), st.integers(1, 8))
 def test_privacy_counts_every_unit(flows, k):
     try:

@@ -13,7 +13,7 @@ from reference.odkanon import odkanon as slow_odkanon
 from reference.odkanon import prefilter
 from samples.strategies import flow_tables
 
-HUNDREDS = settings(max_examples=150, deadline=None)
+HUNDREDS = settings(max_examples=60, deadline=None)
 
 
 @st.composite
@@ -59,7 +59,7 @@ def test_same_zones_with_a_volume_budget(problem, max_suppressed):
     assert taken == steps
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(problems(), st.sampled_from([0.0, 0.1, 0.5, 0.9]), st.integers(0, 4))
 def test_same_flows_are_hopeless(problem, share, levels):
     flows, guarantee = problem

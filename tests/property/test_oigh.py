@@ -76,7 +76,7 @@ def problems(draw) -> tuple[Flows, Guarantee]:
     return guarantee.in_millionths(guarantee.prepare(flows))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(problems(), st.sampled_from([0.0, 0.1, 0.3]))
 def test_same_levels_and_zones_as_the_exhaustive_search(problem, max_suppressed):
     flows, guarantee = problem
@@ -90,7 +90,7 @@ def test_same_levels_and_zones_as_the_exhaustive_search(problem, max_suppressed)
     assert got == want
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(trees)
 def test_same_cuts_as_going_up_level_by_level(tree):
     levels = Levels.of(tree)

@@ -19,7 +19,7 @@ from flowveil.times import Times
 from reference import paircut as slow
 from samples.strategies import generators, hierarchies, weights_of
 
-SEARCH = settings(max_examples=60, deadline=None)
+SEARCH = settings(max_examples=30, deadline=None)
 WEIGHTS = st.sampled_from([0.0, 0.3, 1.0, 5.0])
 
 

@@ -52,7 +52,7 @@ def nodes_of(plan) -> dict[int, tuple[int, int]]:
     return {int(f): (int(origin[f]), int(destination[f])) for f in np.flatnonzero(plan.kept)}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(problems(), BUDGETS, st.sampled_from(["rows", "volume"]))
 def test_odkanon_merges_by_the_total_of_both_ends(problem, max_suppressed, budget):
     flows, guarantee = problem
@@ -62,7 +62,7 @@ def test_odkanon_merges_by_the_total_of_both_ends(problem, max_suppressed, budge
     assert plan.notes["steps"] == steps
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(problems(), BUDGETS)
 def test_oigh_takes_the_lowest_level_that_is_good(problem, max_suppressed):
     flows, guarantee = problem
@@ -72,7 +72,7 @@ def test_oigh_takes_the_lowest_level_that_is_good(problem, max_suppressed):
     assert plan.notes["origin_levels_up"] == plan.notes["destination_levels_up"] == level
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(problems(), BUDGETS, st.sampled_from(["error", "metres", "reconstruction", "cells"]))
 def test_the_search_is_within_the_budget_and_never_worse_than_odkanon(problem, max_suppressed, goal):
     flows, guarantee = problem
@@ -92,7 +92,7 @@ def test_the_search_is_within_the_budget_and_never_worse_than_odkanon(problem, m
         assert best <= theirs + 1e-9 * abs(theirs)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(problems(max_nodes=10, max_rows=14), BUDGETS)
 def test_the_search_never_beats_all_cuts_and_no_single_move_beats_it(problem, max_suppressed):
     flows, guarantee = problem

@@ -12,7 +12,7 @@ from reference.trees import is_safe
 from samples.strategies import flow_tables
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(flow_tables(), st.data())
 def test_only_flows_that_are_safe_alone_are_kept(flows, data):
     units = ["trips"] if flows.people is None else ["trips", "people"]

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowveil.tabular.ipf import fit
+from flowveil.tabular.ipf import Rounds, fit
 from flowveil.tabular.junction import JunctionModel, build_junction_tree
 from reference.tabular_ipf import fit_full_table
 
@@ -42,7 +42,7 @@ def probability(model, cell):
     return found
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(problems(), st.integers(1, 6))
 def test_junction_tree_equals_full_table(problem, rounds):
     shape, margins, targets = problem
@@ -62,12 +62,12 @@ def test_junction_tree_equals_full_table(problem, rounds):
         assert abs(probability(model, cell) - expected[cell]) < 1e-12
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(problems())
 def test_consistent_margins_are_met_and_samples_stay_on_the_support(problem):
     shape, margins, targets = problem
     model = JunctionModel(build_junction_tree(shape, margins))
-    gap, _, converged = fit(model, margins, targets, tolerance=1e-9, settled=0.0, max_cycles=3000)
+    gap, _, converged = fit(model, margins, targets, Rounds(1e-9, 0.0, 3000))
     if converged:
         assert gap <= 1e-8
     drawn = model.sample(300, np.random.default_rng(0))

@@ -18,6 +18,7 @@ from flowveil.methods import METHODS
 from flowveil.methods.knapsack import best_within, flipped, near_ties
 from flowveil.methods.odkanon import odkanon
 from flowveil.methods.safe_pairs import safe_levels, sketch
+from flowveil.methods.smallest_sizes import KNOWN
 from flowveil.methods.twin_trees import TwinTrees
 from flowveil.methods.twincut import frontier, score, twincut
 from flowveil.release.plan import Plan
@@ -187,6 +188,11 @@ def test_other_objectives_are_no_worse_than_odkanon_either(problem, share, objec
 def test_the_floor_is_exact(problem, share):
     flows, guarantee = problem
     want = [slow.smallest_safe_size(flows, guarantee, f) for f in range(len(flows))]
+    assert smallest_safe_sizes(flows, guarantee).tolist() == want
+    # What TwinCut remembers on its way is the same.
+    KNOWN.clear()
+    TwinTrees.of(flows, guarantee)
+    assert (flows in KNOWN) == (guarantee.population is None)
     assert smallest_safe_sizes(flows, guarantee).tolist() == want
     volume = flows.volume(guarantee.basis)
     left = float(volume.sum()) * (1 - share)

@@ -66,3 +66,10 @@ def test_a_weight_is_the_sum_of_its_decimals():
     rows = _rows(500)
     exact = sum(Fraction(str(round(w, 6))) for w in rows["w"])
     assert _read(rows, np.arange(500)).total("weight") == float(exact)
+
+
+@pytest.mark.parametrize(("weight", "is_said"), [([61.65, 0.000001, 8589934.123456], False), ([61.65, 1 / 3], True)])
+def test_rounding_is_never_silent(weight, is_said):
+    place = {f"{end}_{axis}": [value] * len(weight) for end in "od" for axis, value in (("lat", 48.8), ("lon", 2.3))}
+    notes = read_trips(pa.table({**place, "w": weight}), weight="w").intake.notes
+    assert any("more than six decimals" in note for note in notes) == is_said

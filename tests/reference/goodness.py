@@ -18,7 +18,13 @@ def fit(values: np.ndarray, probability: dict[int, float]) -> float:
     rare = [c for c in classes if c[1] < 10]
     classes = [c for c in classes if c[1] >= 10]
     if rare:
-        classes.append((sum(o for o, _ in rare), sum(e for _, e in rare)))
+        together = sum(o for o, _ in rare), sum(e for _, e in rare)
+        if together[1] < 10:
+            # Too rare even together: one such draw would outweigh all else. It joins the rarest of the others.
+            rarest = min(classes, key=lambda c: c[1])
+            classes.remove(rarest)
+            together = together[0] + rarest[0], together[1] + rarest[1]
+        classes.append(together)
     statistic = sum((o - e) ** 2 / e for o, e in classes if e > 0)
     assert len(classes) > 2
     return float(stats.chi2.sf(statistic, len(classes) - 1))

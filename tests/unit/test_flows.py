@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from flowveil import flows as flows_module
 from flowveil.errors import DataError
-from flowveil.flows import MILLION, MOST_WEIGHT, Flows, millionths, whole_weights
+from flowveil.flows import MILLION, MOST_WEIGHT, Flows, People, millionths, whole_weights
 from flowveil.hierarchy import Hierarchy
 from reference.trees import persons_by_flow
 from samples.strategies import flow_tables, generators
@@ -21,7 +21,7 @@ TREE, _ = Hierarchy.from_parents([-1, 0, 0, 0], np.array(["root", "a", "b", "c"]
 
 
 @pytest.mark.parametrize("dense", [0, 10**6])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(flows=flow_tables(), data=st.data())
 def test_merge_equals_a_dictionary(dense, flows, data):
     n = len(flows)
@@ -48,6 +48,20 @@ def test_merge_equals_a_dictionary(dense, flows, data):
     for f in range(n):
         pair = int(ends[0][f]), int(ends[1][f])
         assert merged.row[f] == (pairs.index(pair) if min(pair) >= 0 else -1)
+
+
+@settings(max_examples=40, deadline=None)
+@given(generators, st.booleans())
+def test_renumbering_moves_every_row_of_a_person(rng, in_order):
+    """Whether rows stand in their order, so that nothing is sorted, or in any."""
+    rows = sorted({(int(c), int(p)) for c, p in rng.integers(0, 6, (12, 2))})
+    if not in_order:
+        rng.shuffle(rows)
+    cell, person = np.array(rows, dtype=np.int32).T
+    place = rng.permutation(6).astype(np.int32)
+    moved = People(cell, person, person * 10 + cell).renumbered(place)
+    got = zip(moved.cell.tolist(), moved.person.tolist(), moved.trips.tolist(), strict=True)
+    assert list(got) == sorted((int(place[c]), p, p * 10 + c) for c, p in rows)
 
 
 @settings(max_examples=50, deadline=None)

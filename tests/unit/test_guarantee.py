@@ -53,7 +53,7 @@ def test_one_commuter_making_ten_trips_is_one_person():
     assert Guarantee.resolve(flows, k=1, protect=["trips", "people"]).units == ("trips", "people")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(flow_tables(weights=True, persons=True), st.integers(1, 6), st.integers(1, 3), st.data())
 def test_safe_is_the_definition_and_merging_never_lowers_it(flows, k, l, data):  # noqa: E741
     units = data.draw(st.lists(st.sampled_from(["trips", "people", "population"]), min_size=1, unique=True))

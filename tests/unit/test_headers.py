@@ -85,21 +85,30 @@ def test_a_line_that_a_map_stumbles_over_is_not_quoted(tmp_path):
     ],
 )
 def test_names_of_columns_are_repeated(names):
-    header = Header(names, below=["a", 1, None], in_text=True)
+    header = Header(names, below=[["a", None], [1, 2]], in_text=True)
     assert not header.may_be_data
     assert f"'{names[0]}'" in header.described()
     assert f"'{names[1]}'" in header.did_you_mean(names[1][:-1])
+
+
+def test_words_above_columns_of_numbers_are_names():
+    """As in the census of England: a record would have numbers there too."""
+    names = ("o", "d", "all", "bicycle", "foot", "train", "bus")
+    numbers = ["209.0", "5", None, ""]
+    assert not Header(names, below=[["E02002985"], ["E02002987"], *[numbers] * 5], in_text=True).may_be_data
+    assert Header(names, below=[["E02002985"], ["E02002987"], *[[*numbers, "Lyon"]] * 5], in_text=True).may_be_data
 
 
 @pytest.mark.parametrize(
     "header",
     [
         Header(("Zoulou Martin", "person", "trips"), in_text=True),
-        Header(("mode", "purpose", "zone"), below=["walk", "Purpose"], in_text=True),
+        Header(("mode", "purpose", "zone"), below=[["walk"], ["Purpose"]], in_text=True),
         Header(("person", "trips", "2024-03-12"), in_text=True),
         Header(("zoulou", "yankee", "zone"), in_text=True),
+        Header(("zoulou", "nurse", "absent"), below=[["yankee", "x"], ["baker", "y"], ["3", "4"]], in_text=True),
     ],
-    ids=["a name", "a value that recurs", "a date", "words that name no column"],
+    ids=["a name", "a value that recurs", "a date", "words that name no column", "one word above numbers"],
 )
 def test_one_sign_of_data_is_enough(header):
     assert header.may_be_data

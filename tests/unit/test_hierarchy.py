@@ -13,7 +13,7 @@ from reference.trees import ancestors, children, leaf_nodes, tiles_below
 from samples.strategies import hierarchies
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(hierarchies(max_nodes=20))
 def test_invariants(tree):
     n = tree.n_nodes
@@ -35,7 +35,7 @@ def test_invariants(tree):
         assert not getattr(tree, name).flags.writeable
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(hierarchies(max_nodes=20), st.data())
 def test_sums_and_cuts(tree, data):
     values = np.array(data.draw(st.lists(st.integers(0, 9), min_size=tree.n_tiles, max_size=tree.n_tiles)))

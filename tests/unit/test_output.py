@@ -105,7 +105,7 @@ def test_a_folder_that_only_looks_like_a_draft_is_neither_unpacked_nor_removed(t
 
 
 def test_a_draft_that_somebody_tidies_up_before_it_is_locked_is_begun_again(tmp_path, monkeypatch):
-    real, first = output._lock, []
+    real, first = output.lock_folder, []
 
     def late(room):
         if not first:
@@ -113,7 +113,7 @@ def test_a_draft_that_somebody_tidies_up_before_it_is_locked_is_begun_again(tmp_
             remove_stale_drafts(tmp_path)
         return real(room)
 
-    monkeypatch.setattr(output, "_lock", late)
+    monkeypatch.setattr(output, "lock_folder", late)
     with Draft(tmp_path / "out") as draft:
         draft.new.write_text("whole")
         draft.take_place()

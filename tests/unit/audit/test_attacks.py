@@ -8,15 +8,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from flowveil import anonymize, read_trips
+from flowveil import anonymize, anonymize_slices, read_slices, read_trips
 from flowveil import audit_releases as audit
+from flowveil.audit.auditing import in_one_line
 from flowveil.audit.published import published_release, read_release
 from flowveil.audit.suppressed import suppressed_bounds
 from flowveil.cli import main
 from flowveil.disclosure import withholding
-from flowveil.errors import ParameterError
+from flowveil.errors import GuaranteeError, ParameterError
 from flowveil.publish.tables import flows_table, zones_table
 from flowveil.report.summary import summarize
+from flowveil.verify import verify_release
+from samples.releases import rehash
 
 PLACES = [(48.85, 2.35), (48.87, 2.37), (48.83, 2.31), (48.90, 2.20)]
 
@@ -134,6 +137,12 @@ def test_membership_is_seen_where_one_person_is_a_cell_and_not_in_a_crowd(tmp_pa
     assert (found[0].targets, found[0].shadows, found[0].advantage) == (5, 30, 1.0)
     assert found[0].low > 0.8
     assert found[1].low <= 0 or found[1].advantage < 0.7
+    # Her way is nobody else's, but all that is published is how many go from anywhere to anywhere.
+    own = [(o, d, f"p{i}") for i, (o, d) in enumerate(pairs) for _ in range(3)]
+    flows = read_trips(table(own), person="person")
+    anonymize(flows, "oigh", k=6, protect="trips", max_suppressed=0.0).write(tmp_path / "coarse")
+    coarse = audit([tmp_path / "coarse"], against=table(own), shadows=6).releases[0].membership
+    assert coarse.low <= 0
 
 
 def test_an_audit_fails_by_exit_code_and_writes_counts_only(tmp_path, capsys):
@@ -157,6 +166,8 @@ def test_an_audit_fails_by_exit_code_and_writes_counts_only(tmp_path, capsys):
 def test_what_an_audit_may_fail_on_is_named():
     with pytest.raises(ParameterError, match="homogeneity, dominance"):
         audit([published(release_of(ROWS))], fail_on={"beauty": 0.1})
+    with pytest.raises(ParameterError, match="at least 2"):
+        audit([published(release_of(ROWS))], shadows=1)
 
 
 def test_random_numbers_do_not_depend_on_the_run(tmp_path):
@@ -168,3 +179,58 @@ def test_random_numbers_do_not_depend_on_the_run(tmp_path):
     folder = _written(rows, tmp_path)
     first, second = (audit([folder], against=table(rows)).to_dict() for _ in range(2))
     assert first == second
+
+
+def test_a_report_says_which_audits_were_run_and_verify_counts_them_anew(tmp_path):
+    folder, flows = tmp_path / "release", read_trips(table(ROWS), person="person")
+    release_of(ROWS).write(folder, audit=True)
+    report = json.loads((folder / "report.json").read_text("utf-8"))
+    ends = [{"end": "origin", "zones": 3, "above": 3}, {"end": "destination", "zones": 3, "above": 3}]
+    assert report["parameters"]["audit"] == {"suppressed": 0, "homogeneity": ends}
+    assert "--audit" in report["command"]
+    assert any(line.startswith("Checked: the measures") for line in report["statement"])
+    report["parameters"]["audit"]["homogeneity"][0]["above"] = 0
+    (folder / "report.json").write_text(json.dumps(report), "utf-8")
+    rehash(folder)
+    assert "report.json: its audit of homogeneity is not what the cells come to" in verify_release(folder, flows)
+    with pytest.raises(ParameterError, match="not for boxes"):
+        anonymize(flows, "mondrian", k=5, protect="trips").write(tmp_path / "boxes", audit=True)
+
+
+def test_an_audit_refuses_a_release_whose_measures_disclose_too_much(tmp_path, monkeypatch):
+    monkeypatch.setattr(withholding, "reason_to_withhold", lambda *_: None)
+    with pytest.raises(GuaranteeError, match="suppressed trips below the guarantee"):
+        release_of(ROWS).write(tmp_path / "release", audit=True)
+    assert not (tmp_path / "release").exists()
+
+
+def test_trips_are_placed_into_kept_zones_as_well(tmp_path):
+    earlier = _written(several(0, 1, 30) + several(2, 3, 30), tmp_path)
+    rows = [*several(0, 1, 8), *several(2, 3, 1, each=7), *several(2, 3, 2, first=50)]
+    flows = read_trips(table(rows), person="person")
+    anonymize(flows, zones_of=earlier, k=5, protect="trips", max_suppressed=0.9).write(tmp_path / "kept")
+    one = audit([tmp_path / "kept"], against=table(rows)).releases[0]
+    assert one.true_cells is True
+    assert one.dominance.one == 1
+
+
+def test_trips_are_placed_into_the_cells_of_their_slice_over_kept_zones_too(tmp_path):
+    crowd = [*several(0, 1, 60), *several(2, 3, 60)]
+    rows = [*crowd, *crowd, *several(0, 3, 1, each=9)]
+    trips = table(rows).append_column("kind", pa.array(["a"] * len(crowd) + ["b"] * (len(crowd) + 9)))
+    sliced = read_slices(trips, by="kind", person="person")
+    for n, zones_of in enumerate((None, _written(crowd, tmp_path))):
+        method = "suppression" if zones_of is None else None
+        release = anonymize_slices(sliced, method, k=5, protect="trips", max_suppressed=0.9, zones_of=zones_of)
+        release.write(tmp_path / f"sliced{n}")
+        one = audit([tmp_path / f"sliced{n}"], against=trips).releases[0]
+        assert one.true_cells is True
+        # Over zones of their own, one commuter is a cell of slice b; over the crowd's zones as well.
+        assert (one.dominance.cells, one.dominance.one) == (5, 1)
+
+
+def test_what_was_not_attacked_is_not_called_safe():
+    assert in_one_line(disclosed=False, noisy=[False]) == "Nothing below the guarantee was found"
+    assert in_one_line(disclosed=False, noisy=[False, True]).endswith("noisy counts were not attacked")
+    assert "Nothing below" not in in_one_line(disclosed=False, noisy=[True, True])
+    assert in_one_line(disclosed=True, noisy=[True, False]).startswith("Something is disclosed; noisy")

@@ -133,6 +133,16 @@ def test_a_remainder_may_be_short_in_weight_alone():
     fine = release({("t0", "east"): 10}, population=100, weight={("t0", "east"): 250})
     (group,) = confined_groups([coarse, fine]).groups
     assert (group.unit, group.low) == ("weight", 50.0)
+    # The same by the months of a quarter: 20 trips are left, which weigh 50.
+    said = {"population": 100, "weight": {("west", "east"): 300}}
+    quarter = release({("west", "east"): 40}, period="2024-01-01/2024-03-31", **said)
+    said["weight"] = {("west", "east"): 125}
+    months = [
+        release({("west", "east"): 10}, period=f"2024-0{m}-01/2024-0{m}-{d}", **said) for m, d in ((1, 31), (2, 29))
+    ]
+    march = {"period": "2024-03-01/2024-03-31", "population": 100, "weight": {("t0", "t0"): 900}}
+    (group,) = confined_groups([quarter, *months, release({("t0", "t0"): 9}, **march)]).groups
+    assert (group.unit, group.low, group.absent) == ("weight", 50.0, 1)
 
 
 def test_a_period_is_an_interval_of_days_and_nothing_else():

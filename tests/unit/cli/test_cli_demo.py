@@ -10,7 +10,9 @@ from flowveil.cli import main
 from flowveil.sources.synthetic import synthetic_survey
 
 
-def test_the_demo_shows_twincut_and_odkanon_side_by_side(tmp_path, capsys):
+def test_the_demo_shows_twincut_and_odkanon_side_by_side(tmp_path, capsys, monkeypatch):
+    survey = synthetic_survey(people=800)
+    monkeypatch.setattr("flowveil.sources.synthetic.synthetic_survey", lambda: survey)
     out = tmp_path / "demo"
     main(["demo", "--out", str(out)])
     said = capsys.readouterr().out
@@ -22,7 +24,6 @@ def test_the_demo_shows_twincut_and_odkanon_side_by_side(tmp_path, capsys):
     assert "fewest people" not in said
     page = (tmp_path / "demo-beside.html").read_text(encoding="utf-8")
     assert "twincut and odkanon side by side" in re.findall(r"<h2[^>]*>([^<]*)</h2>", page)
-    survey = synthetic_survey()
     flows = flowveil.read_trips(survey)
     other = flowveil.anonymize(flows, "odkanon", 10, budget="volume").metrics()["trips"]
     assert f"{other['n_cells']:,} cells" in said

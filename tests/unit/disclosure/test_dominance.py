@@ -14,7 +14,11 @@ from flowveil.audit.dominance import dominance
 from flowveil.audit.published import read_release
 from flowveil.audit.trips import place_trips
 from flowveil.cli import main
+from flowveil.disclosure.dominance import without_dominated
 from flowveil.errors import DataError, GuaranteeError, InfeasibleError, ParameterError
+from flowveil.flows import Flows
+from flowveil.hierarchy import Hierarchy
+from flowveil.release.plan import Plan
 
 PLACES = [(48.85, 2.35), (48.87, 2.37), (48.83, 2.31)]
 
@@ -47,6 +51,31 @@ def test_a_dominated_cell_is_suppressed_and_no_other(tmp_path):
     report = json.loads((tmp_path / "release" / "report.json").read_text("utf-8"))
     assert "--dominance 0.5" in report["command"]
     assert any("more than 50% of the trips" in line for line in report["statement"])
+
+
+def test_the_trips_of_a_person_are_added_up_over_the_tiles_of_a_cell():
+    """Six trips from each of two tiles are twelve of the twenty of the zone."""
+    tree, _ = Hierarchy.from_parents([-1, 0, 0], np.array(["all", "a", "b"]))
+    rows = [
+        *[(0, 0, 0)] * 6,
+        *[(1, 0, 0)] * 6,
+        *[(n % 2, 0, n + 1) for n in range(8)],
+        *[(n % 2, 1, n) for n in range(40)],
+    ]
+    origin, destination, person = np.array(rows).T
+    flows = Flows.from_pairs(origin, destination, origins=tree, destinations=tree, person=person)
+    plan = Plan.from_cuts(flows, np.array([0], np.int32), tree.leaf_node, np.ones(len(flows), np.bool_))
+    kept = without_dominated(flows, plan, 0.5, max_suppressed=0.5, basis="trips").kept
+    assert kept.tolist() == (flows.destination == 1).tolist()
+    assert without_dominated(flows, plan, 0.6, max_suppressed=0.5, basis="trips").kept.all()
+
+
+def test_cells_of_zones_that_halve_are_recounted_as_well(tmp_path):
+    flows = read_trips(trips(), person="person")
+    release = anonymize(flows, "twincut", k=5, max_suppressed=0.3, dominance=0.5)
+    assert release.parameters["hierarchy"] == "halves"
+    release.write(tmp_path / "release")
+    assert verify_folder(tmp_path / "release", against=trips()) == []
 
 
 def test_verify_finds_a_dominated_cell_and_one_that_is_missing_without_reason(tmp_path):

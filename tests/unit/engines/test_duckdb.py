@@ -346,7 +346,7 @@ def test_threads_and_folding_leave_no_trace(monkeypatch: pytest.MonkeyPatch, tmp
     table = many_rows(260_000)
     expected = contents(engine.read(table, Reading.of(weight="weight"), threads=4).whole)
     assert contents(engine.read(table, Reading.of(weight="weight"), threads=1).whole) == expected
-    monkeypatch.setattr(engine, "FOLD_ROWS", 50_000)
+    monkeypatch.setattr("flowveil.engines.staging.FOLD_ROWS", 50_000)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert contents(read_trips(table, weight="weight")) == expected
     assert list(tmp_path.iterdir()) == []

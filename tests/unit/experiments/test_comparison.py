@@ -144,11 +144,16 @@ def test_tables_have_a_row_a_run(found):
     assert len(rows) == len(found.runs)
     assert rows[0]["method"] == "odkanon"
     assert float(rows[0]["mean_generalization_error"]) == found.runs[0].measures["mean_generalization_error"]
-    markdown = to_markdown(found).splitlines()
-    assert len({line.count("|") for line in markdown if line.startswith("|")}) == 1
-    assert to_markdown(found).startswith("Not for publication")
+    useful = sum(bool(run.useful) for run in found.runs)
+    assert useful == sum(run.status == "done" for run in found.runs)
+    first, *sheets = map(str.strip, to_markdown(found).split("\n\n"))
+    assert first.startswith("Not for publication")
+    # What the methods cost, and what is left for a reader: each with a head and a rule.
+    assert [sheet.count("\n") - 1 for sheet in sheets] == [len(found.runs), useful]
+    for sheet in sheets:
+        assert len({line.count("|") for line in sheet.splitlines()}) == 1
     latex = to_latex(found)
-    assert latex.count(r"\\") == len(found.runs) + 1
+    assert latex.count(r"\\") == len(found.runs) + 1 + useful + 1
     text = re.sub(r"\$.*?\$", "", latex.split("\n", 1)[1])
     assert "%" not in text.replace(r"\%", "")
     assert "_" not in text.replace(r"\_", "")

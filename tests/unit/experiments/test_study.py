@@ -6,6 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -13,7 +14,8 @@ import flowveil
 from flowveil.cli import main
 from flowveil.engines import read_slices
 from flowveil.errors import OutputError, ParameterError
-from flowveil.experiments.study import _publishable, run_study
+from flowveil.experiments.study import run_study
+from flowveil.experiments.study_measures import publishable
 from samples.processes import in_this_process
 from samples.segmented import survey
 
@@ -43,10 +45,10 @@ def test_all_runs_are_in_the_tables_and_done_only_once(flows, tmp_path: Path):
     table = pq.read_table(out / "results.parquet")
     assert set(table["basis"].to_pylist()) == {"trips", "weight"}
     text = (out / "tables.md").read_text("utf-8")
-    assert "**Table 3.**" in text
+    assert "**Table 1.**" in text
     assert "Fairness" in text
     page = (out / "study.html").read_text("utf-8")
-    assert "Table 3." in page
+    assert "Table 1." in page
     assert page.count("<table") == text.count("**Table")
     # Each segment against everybody, by the numbers of the tidy table.
     kept = {(r["segment"], r["method"]): r for r in found.rows if r["protect"] == "trips" and r["basis"] == "trips"}
@@ -68,6 +70,31 @@ def test_what_a_segment_too_small_to_be_named_holds_cannot_be_computed(flows, tm
     }
     assert sum(flows.slices[flows.keys.index(("X",))].trips) > 0
     assert total[None] == pytest.approx(total["F"] + total["M"])
+
+
+@pytest.mark.usefixtures("one_process")
+@pytest.mark.parametrize("trees", ["common", "own"])
+def test_a_segment_too_small_to_be_named_leaves_no_trace(trees, tmp_path: Path):
+    """As if its people were not in the data: not even the tiles that nobody else was in are counted."""
+    table = survey(600)
+    rare = pc.equal(table["sex"], "X")
+    # Their trips begin in tiles where nobody else's do, within the zones of others.
+    away = pc.add(table["start_lat"], 0.03)
+    at = table.schema.get_field_index("start_lat")
+    table = table.set_column(at, "start_lat", pc.if_else(rare, away, table["start_lat"]))
+    found = [
+        run_study(
+            read_slices(rows, by="sex", resolution=7, weight="weight"),
+            tmp_path / str(len(rows)),
+            methods=["oigh", "odkanon"],
+            k=5,
+            trees=trees,
+        )
+        for rows in (table, table.filter(pc.invert(rare)))
+    ]
+    assert [study.n_hidden for study in found] == [{"sex": 1}, {}]
+    with_them, without = ([{**row, "seconds": None} for row in study.rows] for study in found)
+    assert with_them == without
 
 
 def test_a_run_that_is_late_is_not_available_and_tried_again_with_more_time(flows, tmp_path: Path):
@@ -144,7 +171,7 @@ def test_what_a_method_withholds_does_not_follow_from_another(flows, tmp_path: P
         assert row["c_avg"] is None
         assert row["cells_under_k_population"] is None
         assert {"c_avg", "c_dm", "cells_under_k_population", "suppressed_share"} <= set(row["withheld"])
-    cross_check = (out / "tables.md").read_text("utf-8").split("**Table 4.**")[0]
+    cross_check = (out / "tables.md").read_text("utf-8").split("**Table 2.**")[0]
     assert "withheld" in next(line for line in cross_check.splitlines() if "| ATG-Dual |" in line)
 
 
@@ -156,7 +183,7 @@ def test_the_error_cannot_be_taken_apart_into_the_published_volume(flows):
     # The exact error is a fraction with the published volume below the line, but for what cancels out.
     assert published < total
     assert published % Fraction(exact).limit_denominator(total).denominator == 0
-    told = _publishable(release)[0]["trips"]["mean_generalization_error"]
+    told = publishable(release)[0]["trips"]["mean_generalization_error"]
     assert told == pytest.approx(exact, rel=0.005)
     assert Fraction(told).limit_denominator(total).denominator <= 100
 
@@ -172,7 +199,7 @@ def test_the_smallest_cell_is_withheld_where_it_is_the_only_one():
     )
     release = flowveil.anonymize(flowveil.read_trips(table, resolution=8), "suppression", k=10)
     assert release.metrics()["trips"]["k_trips"] == 12
-    measures, hidden = _publishable(release)
+    measures, hidden = publishable(release)
     assert measures["trips"]["n_cells"] == 1
     assert measures["trips"]["k_trips"] is None
     assert "k_trips" in hidden["trips"]

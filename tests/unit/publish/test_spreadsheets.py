@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 import flowveil
 from flowveil.experiments.comparison import Comparison, Run
 from flowveil.experiments.comparison_tables import to_csv
+from flowveil.experiments.setting import Setting
 from flowveil.experiments.study import Study
 from flowveil.experiments.study_tables import write_study
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
+from flowveil.methods import find_method
 from flowveil.publish.spreadsheets import decoded, encoded, encoded_table
 from flowveil.tabular.records import write_records
 from flowveil.verify import verify_release
@@ -95,9 +97,16 @@ def test_slice_values_and_their_columns_are_neutral(tmp_path):
 def test_tables_of_records_comparisons_and_studies_are_neutral(tmp_path):
     write_records(pa.table({"=job": ["=cmd", "-1"]}), tmp_path / "records.csv")
     assert fields(tmp_path / "records.csv") == ["'=job", "'=cmd", "'-1"]
-    runs = (Run("odkanon", 5, ("trips",), "failed", reason="=cmd"),)
-    assert to_csv(Comparison(runs, time_limit=1.0, max_suppressed=0.1)).endswith(',"\'=cmd"\n')
+    # Every text that a run brings along, whichever column it stands in.
+    run = Run("=method", 5, ("@protect",), "-status", reason="=reason", basis="+basis", withheld=("=withheld",))
+    (read,) = csv.DictReader(to_csv(Comparison((run,), time_limit=1.0, max_suppressed=0.1)).splitlines())
+    texts = {"method": "=", "protect": "@", "status": "-", "reason": "=", "basis": "+", "withheld": "="}
+    assert {name: read[name] for name in texts} == {name: f"'{sign}{name}" for name, sign in texts.items()}
+    assert not [field for field in read.values() if FORMULA.search(field)]
     row = {"by": "=sex", "segment": "@f", "method": "odkanon", "protect": "trips", "basis": "trips", "status": "failed"}
-    study = Study(({**row, "withheld": []},), ("=sex",), ("odkanon",), (("trips",),), 5, {}, 1.0)
-    write_study(study, tmp_path)
+    setting = Setting(
+        methods={"odkanon": find_method("odkanon")}, protections=(("trips",),), k=5, max_suppressed=0.1, limits={},
+        options={}, hierarchy=None, trees="own", internal=False, preset=None,
+    )  # fmt: skip
+    write_study(Study(({**row, "withheld": []},), ("=sex",), setting, n_hidden={}, time_limit=1.0), tmp_path)
     assert {"'=sex", "'@f"} <= set(fields(tmp_path / "results.csv"))

@@ -76,3 +76,17 @@ def test_trips_with_an_end_outside_are_left_out_and_counted_whatever_their_share
     assert flows.intake.left_out == {"outside the area": int(np.sum(~(inside[0] & inside[1])))}
     assert int(flows.trips.sum()) == int(np.sum(inside[0] & inside[1]))
     assert flows.intake.parameters()["within"] == PARIS
+
+
+@pytest.mark.parametrize("resolution", [4, 6, 9])
+def test_ends_that_need_not_be_found_are_those_that_would_not_be_in_the_area(resolution, monkeypatch):
+    rng = np.random.default_rng(resolution)
+    lat, lon = (rng.uniform(low, high, 4_000) for low, high in ((47.5, 50.0), (0.5, 4.5)))
+    table = pa.table({"o_lat": lat, "o_lon": lon, "d_lat": lat[::-1], "d_lon": lon[::-1]})
+    asked = {"resolution": resolution, "within": "1.5,48.2,3.2,49.4", "max_dropped": 1.0}
+    quick = flowveil.read_trips(table, **asked)
+    monkeypatch.setattr("flowveil.reading.tiling._bounds_of", lambda *_: None)
+    slow = flowveil.read_trips(table, **asked)
+    assert slow.intake == quick.intake
+    assert slow.trips.tolist() == quick.trips.tolist()
+    assert slow.origins.code.tolist() == quick.origins.code.tolist()

@@ -5,10 +5,9 @@ import pytest
 fuzz = pytest.importorskip("benchmarks.fuzz_reading", reason="needs the repository's folder benchmarks")
 
 
-@pytest.mark.parametrize("first", range(0, 300, 100))
-def test_changed_files_are_read_right_or_refused(first, tmp_path):
-    found = {seed: fuzz.one(seed, tmp_path) for seed in range(first, first + 100)}
+def test_changed_files_are_read_right_or_refused(tmp_path):
+    found = {seed: fuzz.one(seed, tmp_path) for seed in range(150)}
     assert {seed: wrong for seed, (_, wrong) in found.items() if wrong} == {}
     # Not everything is refused: a reader that reads nothing would pass otherwise.
-    assert sum(how == "read" for how, _ in found.values()) > 20
+    assert sum(how == "read" for how, _ in found.values()) > 30
     assert {path.name for path in tmp_path.iterdir()} <= {"t.csv", "t.parquet"}

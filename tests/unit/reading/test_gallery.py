@@ -1,11 +1,13 @@
 """Headers of public data sets, with rows made up like theirs: recognised right, or refused with a hint that works."""
 
+import json
 import re
 from dataclasses import dataclass, field
 
 import pytest
 
 from flowveil import read_slices, read_trips, read_zones
+from flowveil.cli import main
 from flowveil.errors import DataError
 
 CELLS = ("8a1fb46622dffff", "8a1fb46622d7fff")
@@ -219,10 +221,45 @@ def test_times_are_read_right_or_the_hint_works(sample, file_of):
     assert read_slices(path, time=column, every="1h", **said, **how).keys == ((hour,),)
 
 
-@pytest.mark.parametrize("name", ["LODES", "Census flows", "NetMob OD"])
-def test_the_hint_on_counts_can_be_followed(name, file_of):
+def printed(capsys, *words: str) -> tuple[int, str]:
+    """What a command says, and how it ends."""
+    try:
+        main(list(words))
+        code = 0
+    except SystemExit as done:
+        code = int(done.code or 0)
+    said = capsys.readouterr()
+    return code, said.out + said.err
+
+
+def flags_in(text: str) -> list[str]:
+    """The options that the hints of a message name."""
+    return [flag for hint in text.split("Hint:")[1:] for flag in re.findall(r"--[a-z][a-z-]*", hint)]
+
+
+@pytest.mark.parametrize("name", ["Divvy 2013", "LODES", "Census flows", "NetMob OD", "TTS"])
+def test_hints_can_be_followed_as_they_are_printed(name, file_of, tmp_path, capsys):
     sample = GALLERY[name]
-    path, how = file_of(sample), {**options_of(sample), **sample.said}
-    (note,) = [note for note in read_trips(path, **how).intake.notes if "Every row" in note]
-    column = re.search(r"hold numbers: (.*?)[,.] ", note)[1]
-    assert read_trips(path, **how, trips=column).trips.sum() == 16
+    zones = tmp_path / "zones.csv"
+    zones.write_text("zone,parent\n" + "".join(f"{code},all\n" for code in sample.zones), "utf-8")
+    command = ["describe", str(file_of(sample)), "--k", "3", "--zones", str(zones)]
+    command += ["--zones-tile", "zone", "--zones-parent", "parent"]
+    if not sample.found:
+        # The columns of the ends are what only the user knows; the option for them is as printed.
+        code, text = printed(capsys, *command)
+        assert code == 2
+        for role in ("origin_tile", "destination_tile"):
+            (flag,) = {flag for flag in flags_in(text) if flag.strip("-").replace("-", "_") == role}
+            command += [flag, sample.said[role]]
+    if sample.time is not None:
+        code, text = printed(capsys, *command, "--time", sample.time[0], "--every", "1h")
+        assert code == 2
+        (flag,) = {flag for flag in flags_in(text) if "format" in flag}
+        command += ["--time", sample.time[0], "--every", "1h", flag, sample.time[2]["time_format"]]
+    code, text = printed(capsys, *command)
+    assert code == 0, text
+    counts = re.search(r"columns that hold numbers: (.*?)[.,] .*?Hint: (--[a-z-]+) names it", text)
+    if sample.time is None:
+        code, text = printed(capsys, *command, counts[2], sample.said.get("trips", counts[1]), "--json")
+        assert code == 0, text
+        assert json.loads(text[text.index("{") :])["trips"] == 16

@@ -99,7 +99,7 @@ def test_what_an_omx_file_does_not_say_is_asked_for(tmp_path) -> None:
     with pytest.raises(ParameterError, match=r"There is no matrix 'trip'.*Did you mean 'trips'"):
         flowveil.read_trips(path, zones=ZONES, matrix="trip")
     write_omx(path, {"trips": matrix(0)}, {"a": np.maximum(np.arange(N), 1)})
-    with pytest.raises(DataError, match="there twice"):
+    with pytest.raises(DataError, match="duplicates"):
         flowveil.read_trips(path, zones=ZONES)
     write_omx(path, {"trips": matrix(0) + 0.5}, {"zone": np.array(CODES, dtype="S4")})
     with pytest.raises(DataError, match="not whole"):
@@ -129,8 +129,8 @@ def test_a_wide_text_file_is_its_matrix(tmp_path, capsys, delimiter) -> None:
 def test_a_wide_file_with_a_code_twice_or_a_total_is_refused(tmp_path) -> None:
     path = tmp_path / "wide.csv"
     for text, problem in (
-        ("z,101,101\n101,1,2\n", "there twice"),
-        ("z,101,102\n101,1,2\n101,3,4\n", "there twice"),
+        ("z,101,101\n101,1,2\n", "duplicates"),
+        ("z,101,102\n101,1,2\n101,3,4\n", "duplicates"),
         ("z,101,102,Total\n101,1,2,3\n102,3,4,7\n", "not on the map"),
         ("z,101,102\n101,1,many\n102,3,4\n", "text that is not a number"),
     ):

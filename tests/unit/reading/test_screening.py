@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from flowveil.reading import Reading
 from flowveil.reading.screening import Batch, Screening
 from flowveil.reading.tiling import H3Tiling
-from flowveil.zoning.cells import index_points, is_cell
+from flowveil.zoning.cells import is_cell
 
 CELL = 0x8A1FB46622DFFFF
 
@@ -40,12 +40,6 @@ def test_is_cell_agrees_with_h3_below_every_pentagon() -> None:
         head = np.uint64((pentagon & ~((1 << 45) - 1) & ~(0xF << 52)) | (3 << 52))
         cells = head | digits | below
         assert is_cell(cells).tolist() == [h3_int.is_valid_cell(c) for c in cells.tolist()]
-
-
-def test_index_points_is_h3() -> None:
-    lat, lon = np.array([48.85, -33.4, 89.9]), np.array([2.35, -70.6, 179.9])
-    expected = [h3_int.latlng_to_cell(a, b, 9) for a, b in zip(lat, lon, strict=True)]
-    assert index_points(lat, lon, 9).tolist() == expected
 
 
 def test_each_row_is_counted_under_one_reason_the_first_that_fits() -> None:

@@ -33,7 +33,7 @@ def zones_of(grid: Grid, lat, lon, boxes) -> BoxZones:
 # ---- the grid ----------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(WORLD, min_size=1, max_size=20), st.integers(10, 10**6), st.integers(10, 10**6), st.booleans())
 def test_a_point_is_in_its_square_and_in_no_other(points, lon_units, lat_units, across):
     lat, lon = np.array(points).T
@@ -97,7 +97,7 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch, method, library)
 # ---- counting ----------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(-5, 5), st.integers(-5, 5)), min_size=1, max_size=40),
     st.lists(st.tuples(*[st.integers(-7, 7)] * 4), min_size=1, max_size=10),
@@ -110,7 +110,7 @@ def test_tiles_in_rectangles(tiles, rectangles):
     assert TileIndex.of(x, y).count(x0, y0, x1, y1).tolist() == want
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 4), st.integers(0, 120), st.integers(0, 20), st.integers(0, 10**6))
 def test_pairs_of_points_and_boxes(dimensions, n_points, n_boxes, seed):
     rng = np.random.default_rng(seed)
@@ -147,7 +147,7 @@ def test_codes_say_west_south_east_north():
     assert zones.level.tolist() == [0]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(placed_flows())
 def test_codes_are_unique_and_sizes_are_tiles_in_the_published_shape(flows):
     plan = mondrian(flows, Guarantee.resolve(flows, k=1))
@@ -194,7 +194,7 @@ def test_a_box_across_180_degrees():
 # ---- measures ----------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(placed_problems(), st.sampled_from(["mondrian", "mondrian-relaxed", "glove"]), st.sampled_from([0.0, 0.3]))
 def test_measures_equal_their_definition_where_boxes_overlap(problem, method, max_suppressed):
     flows, guarantee = problem

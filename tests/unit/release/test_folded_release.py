@@ -117,6 +117,7 @@ def in_order(rows) -> list[dict]:
 TAMPERED = {
     "an hour more": (renamed("10:00", "11:00"), "none that steps fold into"),
     "a text that is no time": (renamed("10:00", "10:00 "), "none that steps fold into"),
+    "no time": (lambda rows: [{**rows[0], "time_from": None}, *rows[1:]], "has empty fields"),
     "another interval of the tree": (renamed("10:00", "12:00"), "another number of trips"),
     "a trip more": (lambda rows: [{**rows[0], "trips": rows[0]["trips"] + 1}, *rows[1:]], "another number of trips"),
     "a cell less": (lambda rows: rows[1:], "n_cells"),
@@ -139,6 +140,8 @@ def test_verify_finds_what_was_changed(folder, what):
 
 def test_verify_finds_another_width_another_step_and_another_kind(folder):
     place, flows = folder
+    edit_report(place, lambda report: report["measures"]["trips"].update(suppressed_share=None))
+    assert any("suppressed_share" in line for line in verify_release(place, flows))
     edit_report(place, lambda report: report["measures"]["trips"].update(mean_time_width_h=1.0))
     assert any("mean_time_width_h" in line for line in verify_release(place, flows))
     edit_report(place, lambda report: report["parameters"]["slices"].update(every="weekday-hour"))

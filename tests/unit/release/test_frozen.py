@@ -12,6 +12,7 @@ from flowveil import InfeasibleError, ParameterError, anonymize, freeze, read_tr
 from flowveil.release.frozen import FrozenMap
 from flowveil.verify import verify_release
 from flowveil.zoning.files import read_zones
+from samples.releases import rehash
 
 TILES = [f"{a}{b}" for a in "NS" for b in "123"]
 MAP = pa.table({"tile": TILES, "parent": [t[0] for t in TILES]})
@@ -83,6 +84,9 @@ def test_boxes_and_noise_cannot_be_kept(tmp_path, earlier):
     shutil.copytree(earlier, tmp_path / "boxed")
     report = json.loads((earlier / "report.json").read_text(encoding="utf-8"))
     (tmp_path / "boxed" / "report.json").write_text(json.dumps({**report, "kind": "boxed"}), encoding="utf-8")
+    with pytest.raises(ParameterError, match="not as it was published"):
+        freeze(tmp_path / "boxed")
+    rehash(tmp_path / "boxed")
     with pytest.raises(ParameterError, match="boxes cannot be kept"):
         freeze(tmp_path / "boxed")
     with pytest.raises(ParameterError, match="neither the folder of a release nor a frozen map"):

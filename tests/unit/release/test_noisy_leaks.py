@@ -17,11 +17,12 @@ from pyarrow import csv
 
 import flowveil
 from conftest import trip_table
-from flowveil import NoisyRelease, anonymize, read_trips, read_zones
+from flowveil import NoisyRelease, anonymize, anonymize_slices, read_slices, read_trips, read_zones
 from flowveil.cli import main
 from flowveil.flows import Cells, Flows
 from flowveil.publish.exports import FORMATS
 from flowveil.release.zones import Zones
+from flowveil.slices import SlicedFlows
 
 REGION = h3.latlng_to_cell(48.85, 2.35, 5)
 
@@ -70,16 +71,20 @@ def on_hexagons(trips: pa.Table) -> Flows:
 
 
 RUNS = {
-    "all pairs of a region": (on_hexagons, {"epsilon": 1.0, "bound": 5, "region": REGION, "level": 7}),
-    "all tiles of a region": (
+    "laplace: all pairs of a region": (on_hexagons, {"epsilon": 1.0, "bound": 5, "region": REGION, "level": 7}),
+    "laplace: all tiles of a region": (
         on_hexagons, {"epsilon": 2.0, "bound": 2, "region": h3.latlng_to_cell(48.85, 2.35, 7)},
     ),
-    "all pairs of a map": (on_the_map, {"epsilon": 1.0, "bound": 5}),
-    "sectors of a map": (on_the_map, {"epsilon": 1.0, "bound": 5, "level": 0}),
-    "a threshold": (on_hexagons, {"epsilon": 4.0, "bound": 4, "delta": 1e-3, "level": 6}),
-    "a threshold on a map": (on_the_map, {"epsilon": 4.0, "bound": 4, "delta": 1e-3, "level": 0}),
-    "zones of the data": (on_hexagons, {"epsilon": 1.0, "bound": 5, "region": "observed", "level": 7}),
-    "zones of the data on a map": (on_the_map, {"epsilon": 1.0, "bound": 5, "region": "observed", "level": 0}),
+    "laplace: all pairs of a map": (on_the_map, {"epsilon": 1.0, "bound": 5}),
+    "laplace: sectors of a map": (on_the_map, {"epsilon": 1.0, "bound": 5, "level": 0}),
+    "laplace: a threshold": (on_hexagons, {"epsilon": 4.0, "bound": 4, "delta": 1e-3, "level": 6}),
+    "laplace: a threshold on a map": (on_the_map, {"epsilon": 4.0, "bound": 4, "delta": 1e-3, "level": 0}),
+    "laplace: zones of the data": (on_hexagons, {"epsilon": 1.0, "bound": 5, "region": "observed", "level": 7}),
+    "laplace: zones of the data on a map": (on_the_map, {"epsilon": 1.0, "bound": 5, "region": "observed", "level": 0}),
+    "topdown: a region": (on_hexagons, {"epsilon": 1.0, "bound": 5, "region": REGION, "level": 7}),
+    "privtree: a region": (on_hexagons, {"epsilon": 4.0, "bound": 2, "region": REGION, "level": 8}),
+    "privtree: a map": (on_the_map, {"epsilon": 4.0, "bound": 2, "region": "s0,s1,s2"}),
+    "topdown: a map": (on_the_map, {"epsilon": 1.0, "bound": 5, "delta": 1e-6}),
 }  # fmt: skip
 
 
@@ -109,8 +114,9 @@ def test_the_same_noisy_counts_give_the_same_folder_whatever_the_input(name, tmp
     one, two = read(everyone()), read(with_more(everyone()))
     assert int(two.trips.sum()) > int(one.trips.sum()) + 300
     assert two.intake.left_out != one.intake.left_out
-    release = anonymize(one, "laplace", **options)
-    twin = with_counts_of(anonymize(two, "laplace", **options), release)
+    method = name.split(":")[0]
+    release = anonymize(one, method, **options)
+    twin = with_counts_of(anonymize(two, method, **options), release)
     assert twin.input is not release.input
     formats = list(FORMATS)
     folders = [r.write(tmp_path / str(i), formats=formats) for i, r in enumerate((release, twin))]
@@ -120,9 +126,38 @@ def test_the_same_noisy_counts_give_the_same_folder_whatever_the_input(name, tmp
     assert twin._repr_html_() == release._repr_html_()
 
 
+def in_slices(trips: pa.Table, odd: str) -> SlicedFlows:
+    """Slices of the same trips: the parity of a row, and a value that nobody declared."""
+    mode = [odd if i % 50 == 0 else ("bus", "car")[i % 2] for i in range(len(trips))]
+    table = trips.append_column("mode", pa.array(mode))
+    return read_slices(table, resolution=9, by=["mode"], by_many=True, max_dropped=0.9)
+
+
+@pytest.mark.parametrize("method", ["laplace", "topdown", "privtree"])
+def test_so_do_the_same_noisy_counts_in_slices(method, tmp_path):
+    asked = {
+        "epsilon": 4.0,
+        "bound": 5,
+        "region": REGION,
+        "level": 7,
+        "total": True,
+        "values": {"mode": ["bus", "car"]},
+    }
+    inputs = (in_slices(everyone(), "boat"), in_slices(with_more(everyone()), "sledge"))
+    release, twin = (anonymize_slices(flows, method, **asked) for flows in inputs)
+    assert release.keys == twin.keys == ((None,), ("bus",), ("car",))
+    assert twin.releases[1].input.trips.sum() > release.releases[1].input.trips.sum() + 100
+    pairs = zip(twin.releases, release.releases, strict=True)
+    twin = dataclasses.replace(twin, releases=tuple(with_counts_of(own, other) for own, other in pairs))
+    folders = [r.write(tmp_path / str(i), formats=["csv", "arrow"]) for i, r in enumerate((release, twin))]
+    assert content(folders[0]) == content(folders[1])
+    assert repr(twin) == repr(release)
+    assert twin._repr_html_() == release._repr_html_()
+
+
 @pytest.mark.parametrize("more", [[], ["--json"]], ids=["text", "json"])
 def test_the_command_line_says_the_same_whatever_the_input(more, tmp_path, monkeypatch, capsys):
-    options = RUNS["all pairs of a region"][1]
+    options = RUNS["laplace: all pairs of a region"][1]
     release = anonymize(on_hexagons(everyone()), "laplace", **options)
     real = flowveil.api.anonymize
     monkeypatch.setattr("flowveil.api.anonymize", lambda *a, **k: with_counts_of(real(*a, **k), release))

@@ -20,6 +20,7 @@ from flowveil.errors import OutputError
 from flowveil.publish.exports import FORMATS
 from flowveil.report.document import sensible
 from flowveil.report.internal import render_internal
+from flowveil.report.noise import rounded
 from flowveil.verify import verify_release
 from flowveil.workers import LATE, Ended
 from samples.releases import rehash
@@ -100,6 +101,10 @@ def renamed(tree: flowveil.Hierarchy) -> flowveil.Hierarchy:
 
 
 # ---- maps ------------------------------------------------------------------------------------------------------------
+
+
+def test_large_noise_is_written_out():
+    assert [rounded(2154.3), rounded(2.1092), rounded(58.04), rounded(2154.3, 2)] == ["2,150", "2.11", "58", "2,200"]
 
 
 def test_the_page_says_noise_and_unit_before_anything_else(folder):
@@ -186,10 +191,22 @@ def test_the_command_line_writes_it_outside(tmp_path, capsys):
 # ---- comparisons -----------------------------------------------------------------------------------------------------
 
 
-def test_a_comparison_leaves_noisy_methods_out_and_says_so_when_asked():
-    flows = read_trips(trip_table(300), resolution=9)
-    with pytest.raises(ParameterError, match="promises no k"):
-        flowveil.compare(flows, methods="odkanon,laplace", k=5)
+def test_a_comparison_has_noise_beside_merging_by_what_a_reader_gets(tmp_path):
+    flows = read_trips(trip_table(600), resolution=9)
+    with pytest.raises(ParameterError, match="compared by ε"):
+        flowveil.compare(flows, methods="suppression,laplace", k=5)
+    options = {"topdown": {"region": h3.latlng_to_cell(48.85, 2.35, 4), "level": 6, "bound": 4}}
+    found = flowveil.compare(
+        flows, methods="suppression,topdown", k=3, protect="trips", max_suppressed=0.99, epsilon=[2.0], options=options
+    )
+    assert [run.status for run in (*found.runs, *found.noisy)] == ["done", "done"]
+    keys = {f"{name}_{side}km" for name in ("flow_error", "marginal_error", "largest_found") for side in (1, 2, 5)}
+    assert all(set(run.useful) == keys for run in (*found.runs, *found.noisy))
+    assert not any(key in run.measures for run in found.noisy for key in ("reconstruction_loss", "suppressed_share"))
+    page = (found.write(tmp_path / "out") / "comparison.html").read_text(encoding="utf-8")
+    assert "ε = 2 for each person" in page
+    assert "computed from the true counts" in page
+    assert found.table["epsilon"].to_pylist() == [None, 2.0]
 
 
 def test_all_methods_are_those_that_promise_k(monkeypatch):

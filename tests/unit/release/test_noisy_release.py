@@ -257,6 +257,14 @@ TAMPERED = {
     "notes": (lambda f: rewrite_report(f, lambda r: r["notes"].update(flows=12)), "notes"),
     "another unit": (lambda f: rewrite_report(f, lambda r: r["guarantee"].update(unit="trip")), "unit"),
     "too little noise": (lambda f: rewrite_report(f, lambda r: r["guarantee"].update(scale=1.0)), "scale"),
+    "more noise than there is": (
+        lambda f: rewrite_report(f, lambda r: r["guarantee"].update(scale=r["guarantee"]["scale"] * 1.5)),
+        "more noise than its ε",
+    ),
+    "another deviation": (
+        lambda f: rewrite_report(f, lambda r: r["guarantee"].update(deviation=r["guarantee"]["deviation"] + 1e-6)),
+        "standard deviation is not that",
+    ),
     "no bound": (lambda f: rewrite_report(f, lambda r: r["guarantee"].pop("bound")), "'guarantee' is not what"),
     "no domain": (lambda f: rewrite_report(f, lambda r: r["guarantee"].pop("domain")), "'guarantee' is not what"),
     "a low threshold": (

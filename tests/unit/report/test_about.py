@@ -6,6 +6,7 @@ import json
 import sqlite3
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from flowveil.api import anonymize
@@ -112,3 +113,17 @@ def test_protected_and_not_protected_stand_side_by_side(release) -> None:
     assert ("", "every published cell holds at least 5 trips.") in protected
     assert any(text.startswith("outside knowledge") for _, text in not_protected)
     assert not any(head.startswith("Not protected") for head, _ in rest)
+
+
+def test_the_sum_of_noisy_counts_is_rounded_and_not_given_where_it_is_mostly_noise():
+    measures = {"trips": {"n_origin_zones": 2, "n_destination_zones": 1}}
+    report = {
+        "kind": "noisy",
+        "method": "laplace",
+        "measures": measures,
+        "guarantee": {"epsilon": 1, "deviation": 70.7},
+    }
+    said = sentence(report, pa.table({"trips": [123_456, 7]}))
+    assert said.startswith("About 123,000 trips between 2 origins and 1 destination; every number has random noise")
+    said = sentence(report, pa.table({"trips": [60, 70]}))
+    assert said.startswith("Noisy counts of 2 pairs, whose sum is mostly noise, between 2 origins")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
-from flowveil.report.charts import Line, line_chart
+from flowveil.report.charts import Line, apart, count_histogram, line_chart
 
 
 def marks(drawing: str) -> list[str]:
@@ -27,3 +28,13 @@ def test_values_that_are_much_alike_have_a_scale_too():
     lines = [Line("a", ((5.0, 31.0), (10.0, 47.0))), Line("b", ((5.0, 33.0), (10.0, 0.0)))]
     for chosen in (lines[:1], lines):
         assert len(marks(line_chart(chosen, title="t", x_label="k", ticks=[5.0, 10.0], log=True))) >= 2
+
+
+def test_classes_of_whole_numbers_share_no_number():
+    assert count_histogram(np.array([600, 1500, 3000])).labels == ("513–1,024", "1,025–2,048", "2,049–4,096")
+
+
+def test_names_beside_a_chart_are_apart_in_order_and_above_the_axis():
+    assert apart([10, 12, 60]) == [10, 24, 60]
+    assert apart([100, 216, 216, 216], lowest=216) == [100, 188, 202, 216]
+    assert apart([230], lowest=216) == [230]

@@ -16,13 +16,22 @@ import pyarrow as pa
 import pytest
 
 import flowveil
+from flowveil.audit.auditing import Audit, AuditOfOne
+from flowveil.audit.subtraction import Group, Groups
+from flowveil.audit.suppressed import Suppressed
 from flowveil.experiments.comparison import Comparison, Frontier, Run
 from flowveil.experiments.comparison_tables import to_html
+from flowveil.report.audit import audit_files
+from flowveil.report.certificate import certificate, certificate_text
 from flowveil.report.charts import Bars, Mark, bar_chart, curve_chart
 from flowveil.report.document import frame
 from flowveil.report.html import render
+from flowveil.report.joint import Outcome
 from flowveil.report.pictures import draw
 from flowveil.report.profile import Profile, profile_chart
+from flowveil.report.ratios import Boxes
+from flowveil.report.series import render_series
+from flowveil.report.study import Drawn, render_study
 from flowveil.report.summary import summarize
 from samples.releases import city_flows, release_of
 
@@ -120,6 +129,34 @@ def charts(text: str) -> Iterator[str]:
     yield profile
 
 
+def study(text: str) -> Iterator[str]:
+    drawn = Drawn({text: [Outcome(text, 0, 0.9, 5.0)]}, [Boxes(text, text, [(text, [0.5, 1.0, 2.0])])], 0.1)
+    table = (text, text, [text, text], [[text, text]], [False, True])
+    yield render_study(drawn, [table], notes=[text], lead=text, internal=text)
+
+
+def series(text: str) -> Iterator[str]:
+    _, flows, zones = named(text)
+    steps = [{"step": text, "revisions": 0, "trips": 9, "cells": 3}]
+    index = {"every": text, "steps": steps, "unpublished_steps": 1}
+    yield render_series(index, {text: (flows, zones)})
+
+
+def audit(text: str) -> Iterator[str]:
+    known = Suppressed(confined=1, known=1, filled=1, bounds=(None,))
+    groups = Groups((Group((0, 1), text, text, text, 1, 2, True, unit=text),), 1, 1, (((0, 1), text),))
+    found = Audit(groups, (AuditOfOne(text, known, None), AuditOfOne(text, known, None)))
+    yield audit_files(found, show_cells=True)["audit.html"]
+
+
+def certified(text: str) -> Iterator[str]:
+    report = {**published()[0], "version": text, "method": text}
+    report["parameters"] = {**report["parameters"], "columns": {text: text}}
+    given = {"expected": {text: text}, "findings": [text], "unread": [text], "source": None, "date": text}
+    content = certificate(sha256={text: text}, report=report, **given)
+    yield certificate_text(content, "certificate.html")
+
+
 def picture(text: str, folder: Path) -> Iterator[str]:
     _, flows, zones = named(text)
     path = draw(flows, zones, folder / "map.svg", title=text)
@@ -128,7 +165,7 @@ def picture(text: str, folder: Path) -> Iterator[str]:
 
 
 @pytest.mark.filterwarnings("ignore:Glyph")
-@pytest.mark.parametrize("page", [report_page, notebook, comparison, charts, picture])
+@pytest.mark.parametrize("page", [report_page, notebook, comparison, study, series, audit, certified, charts, picture])
 def test_a_name_adds_no_element_attribute_or_comment(page, tmp_path):
     given = (tmp_path,) if page is picture else ()
     for plain, hostile in zip(page(PLAIN, *given), page(HOSTILE, *given), strict=True):
@@ -154,3 +191,16 @@ def test_no_markup_is_written_in_python():
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
                 assert not markup.search(node.value), f"{file.name}, line {node.lineno}: use a template"
+
+
+def test_scripts_write_text_and_never_markup():
+    """The workbench's one page has no text from outside: its scripts, like those of all pages, bring it as text."""
+    source = Path(flowveil.__file__).parent
+    scripts = [file for kind in ("*.mjs", "*.js", "*.html") for file in source.rglob(kind)]
+    assert {"workbench", "report"} <= {file.relative_to(source).parts[0] for file in scripts}
+    written = re.compile(
+        r"(inner|outer)HTML|insertAdjacentHTML|document\.write|createContextualFragment|\beval\(|\|\s*safe\b"
+    )
+    found = [file.name for file in scripts if written.search(file.read_text("utf-8"))]
+    assert not found, f"{found}: bring texts as text, not as markup"
+    assert "autoescape=True" in (source / "workbench" / "pages.py").read_text("utf-8")

@@ -27,7 +27,7 @@ def test_the_verdict_names_the_finest_within_the_limit_and_who_only_drops_more()
 
 def test_a_dominated_run_is_faded_and_each_keeps_its_colour() -> None:
     content = str(joint_part({"k = 5": RUNS}, max_suppressed=0.1).content)
-    assert "worse (dominated)" in content
-    assert "coarse (dominated)" not in content
+    assert "worse (beaten)" in content
+    assert "coarse (beaten)" not in content
     for run in RUNS:
         assert colour_of(run.place) in content

@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import shapely
+from hypothesis import given
+from hypothesis import strategies as st
 
 from contract.cases import K_METHODS
 from flowveil import anonymize
@@ -51,12 +53,11 @@ def test_the_page_embeds_the_published_rows_and_nothing_else(method):
         assert sum(layer["trips"]) == sum(row["trips"] for row in published.values())
         assert set(layer) == {
             "code",
-            "place",
+            "where",
+            "far",
             "level",
             "tiles",
             "area",
-            "lat",
-            "lon",
             "x",
             "y",
             "shape",
@@ -269,3 +270,10 @@ def test_the_command_makes_the_release_again():
     assert "--protect trips --protect people" in report["command"]
     assert "--option budget=volume" in report["command"]
     assert report["command"].endswith("--out DIR")
+
+
+@given(st.lists(st.floats(-179, -1), min_size=2))
+def test_a_frame_west_of_greenwich_stays_there(lon):
+    west = np.array(lon)
+    bounds = np.column_stack((west, np.full(len(west), 37.0), west + 0.01, np.full(len(west), 38.0)))
+    assert not Frame.around(bounds).shifted

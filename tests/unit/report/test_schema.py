@@ -106,3 +106,8 @@ def test_options_and_notes_are_those_of_the_method(method):
     assert not FORM.is_valid({**report, "notes": {**report["notes"], "Bob": 1}})
     report["parameters"]["options"]["Bob"] = 1
     assert not FORM.is_valid(report)
+
+
+def test_there_is_one_way_to_write_zero():
+    """A changed sign of a zero would say the same in other bytes."""
+    assert json_text({"share": -0.0, "list": [-0.0, 1]}) == json_text({"share": 0.0, "list": [0.0, 1]})

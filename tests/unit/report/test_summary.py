@@ -26,6 +26,8 @@ def test_the_report_has_its_keys_and_is_strict_json():
             "suppression",
             "measures",
             "cross_check",
+            "closeness",
+            "between_areas",
             "withheld",
             "statement",
             "notes",

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from flowveil import anonymize, anonymize_slices, read_slices, read_trips, reconstruct
+from flowveil.report.slices import slices_part
 from samples.hourly import hourly_trips
 
 HOW = {"time": "start", "resolution": 8}
@@ -29,6 +30,12 @@ def sliced(tmp_path_factory):
     flows = read_slices(trips, every="hour", by="sex", **HOW)
     release = anonymize_slices(flows, "twincut", k=10, accept_differencing=True)
     return release.write(tmp_path_factory.mktemp("sliced") / "out")
+
+
+def test_the_table_of_slices_says_shares_as_percentages():
+    measures = {"trips": {"n_cells": 4, "suppressed_share": 0.09958}}
+    report = {"slice_columns": ["time"], "slices": [{"slice": {"time": "03:00"}, "measures": measures}]}
+    assert re.findall(r">([\d.,%]+)</td>", str(slices_part(report).content)) == ["4", "10.0%"]
 
 
 def test_each_slice_is_shown_with_its_own_zones_and_flows(sliced):
@@ -79,6 +86,10 @@ def test_zones_that_overlap_are_spread_over_common_areas_as_reconstruct_does(tmp
 
 def test_a_pair_of_a_folded_release_has_its_times_on_the_page(tmp_path):
     folder = anonymize(read_slices(hourly_trips(), every="hour", **HOW).folded(), "paircut", k=10).write(tmp_path / "o")
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    assert "The maps begin with common areas" in text
+    assert "Each shape is a published zone" not in text
+    assert re.search(r"<summary>[^<]*km [a-z-]+ of [^<]*\([0-9a-f]{15}[.0-9]*\) → ", text)
     data = on_page(folder)
     view = data["views"]["list"][0]
     times, codes = view["times"], data["areas"]["code"]

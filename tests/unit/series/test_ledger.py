@@ -6,10 +6,12 @@ import json
 import stat
 from concurrent.futures import ThreadPoolExecutor
 
+import h3
 import pytest
 
 from conftest import trip_table
-from flowveil import InfeasibleError, OutputError, anonymize, read_trips, verify_folder
+from flowveil import InfeasibleError, OutputError, ParameterError, anonymize, read_trips, verify_folder
+from flowveil.release.noisy import NothingLeftError
 from flowveil.series.ledger import LEDGER, SECRET
 from unit.cli.test_cli import run, snapshot
 
@@ -85,17 +87,78 @@ def test_a_line_that_a_crash_left_incomplete_is_removed_and_a_strange_one_refuse
     release(flows).write(tmp_path / "first", ledger=ledger)
     assert (ledger / LEDGER).read_bytes() == whole
     (ledger / LEDGER).write_bytes(b"{}\n" + whole)
-    with pytest.raises(OutputError, match="none of a ledger"):
+    with pytest.raises(OutputError, match="does not belong there"):
         release(flows).write(tmp_path / "third", ledger=ledger)
     assert not (tmp_path / "third").exists()
 
 
-def test_noise_is_recorded_and_not_subtracted(tmp_path):
-    noisy = anonymize(read_trips(TRIPS, resolution=6), "laplace", epsilon=1.0, region="observed", bound=3)
-    noisy.write(tmp_path / "noisy", ledger=tmp_path / "ledger")
-    release(read_trips(TRIPS, resolution=8)).write(tmp_path / "exact", ledger=tmp_path / "ledger")
+def noise(**asked):
+    flows = read_trips(TRIPS if "bound" in asked else TRIPS.drop_columns("person_id"), resolution=6)
+    region = ",".join(sorted({h3.cell_to_parent(c, 4) for c in flows.origins.code_text(flows.origins.leaf_node)}))
+    for _ in range(100):
+        try:
+            return anonymize(flows, "topdown", **{"epsilon": 0.1, "region": region, "level": 5, **asked})
+        except NothingLeftError:
+            # So much noise may leave nothing: then another draw.
+            continue
+    raise AssertionError("nothing is ever left")
+
+
+def test_noise_is_added_up_and_not_subtracted(tmp_path):
+    ledger = tmp_path / "ledger"
+    noise(bound=3, epsilon=0.1).write(tmp_path / "a", ledger=ledger)
+    made = noise(bound=3, epsilon=0.2, delta=1e-6)
+    made.write(tmp_path / "b", ledger=ledger, epsilon_total=0.4)
+    said = json.loads((tmp_path / "b" / "report.json").read_text())
+    assert said["parameters"]["ledger"] == {"releases": 1, "epsilon": 0.3, "delta": 1e-6, "epsilon_total": 0.4}
+    assert any("ε comes to 0.3, of 0.4 that are allowed" in line for line in said["statement"])
+    assert verify_folder(tmp_path / "b", against=TRIPS) == []
+    assert [line["spent"]["epsilon"] for line in lines_of(ledger)] == [0.1, 0.2]
+    release(read_trips(TRIPS, resolution=8)).write(tmp_path / "exact", ledger=ledger)
     assert json.loads((tmp_path / "exact" / "report.json").read_text())["parameters"]["ledger"]["releases"] == 0
-    assert len(lines_of(tmp_path / "ledger")) == 2
+    # The same counts again may be another draw.
+    with pytest.raises(InfeasibleError, match=r"would come to 0\.5, and the total is 0\.4; 0\.1 is left"):
+        made.write(tmp_path / "c", ledger=ledger)
+    with pytest.raises(InfeasibleError, match="cannot be added"):
+        noise(epsilon=0.01).write(tmp_path / "c", ledger=ledger)
+    with pytest.raises(ParameterError, match="lowered and not raised"):
+        noise(bound=3, epsilon=0.1).write(tmp_path / "c", ledger=ledger, epsilon_total=0.5)
+    noise(bound=3, epsilon=0.05).write(tmp_path / "c", ledger=ledger, epsilon_total=0.36)
+    with pytest.raises(InfeasibleError, match=r"the total is 0\.36; 0\.01 is left"):
+        noise(bound=3, epsilon=0.05).write(tmp_path / "d", ledger=ledger)
+    assert len(lines_of(ledger)) == 4
+    assert not (tmp_path / "d").exists()
+
+
+def test_of_two_noisy_runs_at_once_only_one_fits_into_the_total(tmp_path):
+    made = [noise(bound=3, epsilon=0.6) for _ in range(2)]
+
+    def write(i):
+        try:
+            made[i].write(tmp_path / f"release-{i}", ledger=tmp_path / "ledger", epsilon_total=1)
+        except InfeasibleError:
+            return "refused"
+        return "written"
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(write, range(2))) == ["refused", "written"]
+
+
+def test_a_total_needs_a_ledger_and_noise(flows, tmp_path):
+    with pytest.raises(ParameterError, match="--ledger"):
+        noise(bound=3).write(tmp_path / "a", epsilon_total=1)
+    with pytest.raises(ParameterError, match="add noise"):
+        release(flows).write(tmp_path / "a", ledger=tmp_path / "ledger", epsilon_total=1)
+    with pytest.raises(ParameterError, match="above 0"):
+        noise(bound=3).write(tmp_path / "a", ledger=tmp_path / "ledger", epsilon_total=float("nan"))
+
+
+def test_noise_that_leaves_nothing_has_cost_its_epsilon(trips_csv, tmp_path):
+    asked = ("anonymize", trips_csv, "--method", "laplace", "--resolution", 6, "--out", tmp_path / "a")
+    options = ("--option", "epsilon=0.001", "--option", "delta=1e-9", "--option", "bound=1")
+    assert run(*asked, *options, "--ledger", tmp_path / "ledger", "--epsilon-total", 1) == 3
+    assert lines_of(tmp_path / "ledger")[0]["spent"] == {"unit": "person", "epsilon": 0.001, "delta": 1e-9}
+    assert not (tmp_path / "a").exists()
 
 
 def test_of_two_runs_at_once_one_is_audited_against_the_other(flows, tmp_path):
@@ -120,3 +183,13 @@ def test_the_command_line_refuses_with_exit_code_3(trips_csv, tmp_path, capsys):
     assert run(*asked, "--k", 8, "--out", tmp_path / "b", "--ledger", tmp_path / "ledger") == 3
     assert "groups below the guarantee" in capsys.readouterr().err
     assert run(*asked, "--k", 8, "--out", tmp_path / "b", "--ledger", tmp_path / "ledger", "--accept-differencing") == 0
+
+
+def test_a_period_that_is_stated_wrongly_does_not_hide_the_same_trips(flows, tmp_path):
+    """The input is the same, on whichever tree: another month on the label makes no other trips of it."""
+    ledger = tmp_path / "ledger"
+    release(flows, hierarchy="h3").write(tmp_path / "first", ledger=ledger, period="2024-01-01/2024-01-31")
+    with pytest.raises(InfeasibleError, match=r"[1-9]\d* groups below the guarantee"):
+        release(flows, k=6, hierarchy="halves").write(
+            tmp_path / "second", ledger=ledger, period="2024-02-01/2024-02-29"
+        )

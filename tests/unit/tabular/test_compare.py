@@ -6,24 +6,17 @@ import pytest
 
 from flowveil.errors import MissingExtraError, OutputError, ParameterError
 from flowveil.tabular import figures
-from flowveil.tabular.compare import compare_records
+from flowveil.tabular.compare import Grid, Margins, Roles, compare_records
 from flowveil.tabular.records import Attribute, read_records
 from reference.tabular_survey import QUASI_IDENTIFIERS, SENSITIVE, survey
 
-PARAMETERS = {
-    "quasi_identifiers": [Attribute(q, "ordered") for q in QUASI_IDENTIFIERS],
-    "sensitive": SENSITIVE,
-    "direct_identifiers": [],
-    "ks": (2, 10),
-    "epsilons": (0.5, 2.0),
-    "priors": (0.0, 1.0),
-    "repeats": 2,
-}
+ROLES = Roles([Attribute(q, "ordered") for q in QUASI_IDENTIFIERS], sensitive=SENSITIVE, direct_identifiers=[])
 
 
 @pytest.fixture(scope="module")
 def comparison():
-    return compare_records(survey(), **PARAMETERS)
+    grid = Grid(ks=(2, 10), epsilons=(0.5, 2.0), priors=(0.0, 1.0), repeats=2)
+    return compare_records(survey(), ROLES, grid=grid)
 
 
 def test_tables(comparison):
@@ -82,14 +75,10 @@ def test_without_matplotlib_nothing_is_left_behind(comparison, tmp_path, monkeyp
 
 
 def test_numbers_in_bins():
-    table = survey()
-    comparison = compare_records(
-        table,
-        **{**PARAMETERS, "ks": (5,), "epsilons": (1.0,), "priors": (0.1,), "repeats": 1},
-        bins={"Education": [1, 4, 6, 7]},
-    )
+    grid = Grid(ks=(5,), epsilons=(1.0,), priors=(0.1,), repeats=1)
+    comparison = compare_records(survey(), ROLES, grid=grid, fit=Margins(bins={"Education": [1, 4, 6, 7]}))
     assert comparison.uniques["n_cells"].to_pylist() == [2688 // 7 * 3]
     terms = comparison.coefficients["term"].to_pylist()
     assert "Education=[4, 6)" in terms
     with pytest.raises(ParameterError, match="At least one"):
-        compare_records(table, **{**PARAMETERS, "repeats": 0})
+        Grid(repeats=0)

@@ -8,11 +8,18 @@ import pyarrow as pa
 import pytest
 
 from flowveil.errors import DataError, MissingExtraError, ParameterError
-from flowveil.methods.epsilon import WeakPromiseWarning, noise_scale, opendp_laplace
+from flowveil.methods.epsilon import (
+    WeakPromiseWarning,
+    gaussian_deviation,
+    noise_scale,
+    opendp_gaussian,
+    opendp_laplace,
+)
 from flowveil.tabular import ipf
 from flowveil.tabular.domains import code_variable
 from flowveil.tabular.ipf import synthesize_records
 from flowveil.tabular.junction import JunctionModel, build_junction_tree
+from flowveil.tabular.noise import Mechanism
 from flowveil.tabular.risk import replicated_uniques
 from flowveil.tabular.utility import pair_tables, propensity_by_pairs
 from reference.tabular_survey import survey
@@ -114,7 +121,7 @@ def test_noise_of_all_margins_is_independent_and_of_the_right_scale():
     counts = [counted(table, names) for names in (("a", "b"), ("a", "c"), ("b", "c"))]
     differences = []
     for _ in range(120):
-        noisy, scale = ipf._add_noise(counts, 1.5, None)
+        noisy, scale = ipf._add_noise(counts, Mechanism("laplace", 1.5, 0.0), None)
         differences.append(np.concatenate([(a - b).ravel() for a, b in zip(noisy, counts, strict=True)]))
     assert scale == pytest.approx(2.0)
     noise = np.array(differences)
@@ -134,6 +141,42 @@ def test_epsilon_is_kept_to_the_last_bit():
     scale = noise_scale(28, 0.7)
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
     assert dp.m.make_laplace(*space, scale=scale).map(28) <= 0.7 < dp.m.make_laplace(*space, scale=28 / 0.7).map(28)
+
+
+@pytest.mark.parametrize(("margins", "epsilon", "delta"), [(1, 1.0, 1e-6), (15, 2.0, 1e-9), (28, 0.3, 1e-5)])
+def test_gaussian_noise_follows_its_law_and_keeps_epsilon_and_delta(margins, epsilon, delta):
+    """The real mechanism against the discrete Gaussian, and its (ε, δ) against the exact privacy curve of that law."""
+    n, deviation = 20_000, gaussian_deviation(margins, epsilon, delta)
+    support = np.arange(-int(12 * deviation) - 5, int(12 * deviation) + 6)
+    law = np.exp(-(support**2) / (2 * deviation**2))
+    law /= law.sum()
+    noise = opendp_gaussian(np.zeros(n, np.int64), squared_sensitivity=margins, epsilon=epsilon, delta=delta)
+    edges = np.unique(np.searchsorted(np.cumsum(law), np.linspace(0.02, 0.98, 30)))
+    expected = n * np.diff(np.concatenate(([0.0], np.cumsum(law)[edges], [1.0])))
+    observed = np.bincount(np.searchsorted(support[edges], noise, side="left"), minlength=len(expected))
+    assert stats.chisquare(observed, expected).pvalue > 1e-6
+    # One margin: δ(ε) by its definition, the sum of what one side exceeds exp(ε) times the other.
+    if margins == 1:
+        moved = np.interp(support, support + 1, law, left=0.0, right=0.0)
+        assert np.maximum(law - np.exp(epsilon) * moved, 0).sum() <= delta
+    # As much noise as the formula of Bun and Steinke asks for, and no more.
+    rho = margins / (2 * deviation**2)
+    assert rho + 2 * np.sqrt(rho * np.log(1 / delta)) == pytest.approx(epsilon, rel=1e-9)
+    assert rho + 2 * np.sqrt(rho * np.log(1 / delta)) <= epsilon
+
+
+def test_gaussian_noise_by_option():
+    made = synthesize_records(small(), epsilon=1.0, noise="gaussian", delta=1e-6, domains_from_data=True)
+    assert made.scale == gaussian_deviation(3, 1.0, 1e-6)
+    assert made.report()["noise"] == {"law": "discrete Gaussian", "scale": made.scale}
+    assert (made.report()["delta"], made.private) == (1e-6, True)
+    assert "(1, 1e-06)-differentially private" in made.statement()
+    # With so many margins Gaussian noise is the smaller one.
+    assert gaussian_deviation(300, 1.0, 1e-6) < np.sqrt(2) * noise_scale(300, 1.0)
+    wrong = [{"noise": "gaussian"}, {"noise": "gaussian", "delta": 0.01}, {"delta": 1e-6}, {"noise": "uniform"}]
+    for asked in (*wrong, {"noise": "gaussian", "delta": 1e-6, "epsilon": None}):
+        with pytest.raises(ParameterError, match=r"noise|delta"):
+            synthesize_records(small(), **{"epsilon": 1.0, "domains_from_data": True, **asked})
 
 
 def test_published_ordering_of_risk_and_utility():
@@ -255,7 +298,7 @@ def test_independent_parts_and_loops():
     joint /= joint.sum()
     model = JunctionModel(tree)
     targets = [joint.sum(axis=tuple(i for i in range(5) if i not in m)) for m in margins]
-    gap, _, converged = ipf.fit(model, margins, targets, tolerance=1e-12, settled=0, max_cycles=500)
+    gap, _, converged = ipf.fit(model, margins, targets, ipf.Rounds(1e-12, 0, 500))
     assert converged
     assert gap < 1e-11
     drawn = model.sample(50_000, generator)

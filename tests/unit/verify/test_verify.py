@@ -417,6 +417,23 @@ def test_a_wrong_role(city):
     assert_found(folder, flows, "zones.parquet: 1 rows have another role")
 
 
+@pytest.mark.parametrize(
+    ("table", "column"), [("flows.parquet", "origin_zone"), ("flows.parquet", "trips"), ("zones.parquet", "zone")]
+)
+def test_an_empty_field(city, table, column):
+    """What is empty names nothing and counts nothing: no further step looks at such a table."""
+    folder, flows = city
+    edit_table(folder, table, changed(column, lambda _: None))
+    assert verify_release(folder, flows) == [f"{table}: has empty fields"]
+
+
+def test_a_count_beyond_all_counts(city):
+    """Products of such a number would overflow in later steps."""
+    folder, flows = city
+    edit_table(folder, "flows.parquet", changed("trips", lambda _: 2**63 - 1))
+    assert verify_release(folder, flows) == ["flows.parquet: has numbers larger than any count"]
+
+
 def test_a_zone_listed_twice(city):
     folder, flows = city
     edit_table(folder, "zones.parquet", lambda rows: [rows[0], *rows])
@@ -474,6 +491,11 @@ def test_a_basis_that_is_missing(city):
         (lambda r: r.pop("measures"), "it is not what report.schema.json asks for"),
         (lambda r: r["measures"]["weight"].pop("c_dm"), "'measures/weight'"),
         (lambda r: r["measures"]["trips"].update(c_avg=float("nan")), "not readable"),
+        (lambda r: r.update(overlapping_outlines=-0.0), "'overlapping_outlines'"),
+        (
+            lambda r: r["measures"]["trips"].update(suppressed_share=None),
+            "suppressed_share by trips is withheld without",
+        ),
     ],
 )
 def test_a_report_that_contradicts_itself(city, change, words):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 
 import numpy as np
@@ -15,11 +14,12 @@ import flowveil.verify.exports
 import flowveil.verify.recount
 from flowveil.api import verify_folder
 from flowveil.errors import DataError
+from flowveil.paths import parse_json, read_json
 from flowveil.verify import verify_release
 from flowveil.verify.database import opened
-from flowveil.verify.files import parse_json, read_json
 from flowveil.verify.parquet import check_layouts
 from flowveil.verify.rendering import not_compared
+from samples.odd_files import endless, pipe
 from samples.releases import city_flows, rehash, release_of
 
 
@@ -40,23 +40,13 @@ def _link(path, tmp_path):
     path.symlink_to(tmp_path / "elsewhere")
 
 
-def _pipe(path, _):
-    path.unlink()
-    os.mkfifo(path)
-
-
-def _endless(path, _):
-    path.unlink()
-    path.symlink_to("/dev/zero")
-
-
 def _folder(path, _):
     path.unlink()
     path.mkdir()
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "report.json", "report.html", "flows.parquet"])
-@pytest.mark.parametrize("change", [_link, _pipe, _endless, _folder])
+@pytest.mark.parametrize("change", [_link, pipe, endless, _folder])
 def test_only_regular_files_are_opened(city, tmp_path, name, change):
     folder, flows = city
     change(folder / name, tmp_path)

@@ -14,7 +14,7 @@ import pytest
 from flowveil import anonymize
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
-from flowveil.methods.laplace import counted_trips
+from flowveil.methods.contributions import counted_trips
 from flowveil.verify import verify_release
 from flowveil.verify.law import FALSE_ALARM, _check_draws, _Law, _off
 from samples.releases import city_flows, rehash

@@ -246,7 +246,8 @@ def test_measures_that_are_not_so(folder, findings, kind):
     for i, name, basis in changed:
         # Where boxes share flows, distances are bounded only.
         factor = 100 if kind == "overlapping" and name.startswith("generalization") else 1.2
-        blocks[i][basis][name] = float(f"{(blocks[i][basis][name] + 1) * factor:.2g}")
+        was = blocks[i][basis][name]
+        blocks[i][basis][name] = type(was)(float(f"{(was + 1) * factor:.2g}"))
     write_json(folder / "report.json", report)
     make_again(folder)
     expected = sorted(f"report.json: {name} by {basis} contradicts the recount" for _, name, basis in changed)

@@ -28,14 +28,14 @@ def check_greedy(points: np.ndarray, weight: np.ndarray) -> None:
     assert list(members.values()) == [frozenset(range(n))]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(1, 12), st.integers(1, 3), st.integers(0, 10**6))
 def test_merges_are_greedy(n, dimensions, seed):
     rng = np.random.default_rng(seed)
     check_greedy(rng.normal(size=(n, dimensions)), rng.integers(1, 5, n).astype(float))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=12, unique=True))
 def test_merges_are_greedy_where_distances_are_equal(points):
     check_greedy(np.array(points, dtype=float), np.ones(len(points)))
@@ -48,7 +48,7 @@ def test_merges_equal_scipy():
     assert np.array_equal(ward_merges(points, np.ones(700)), want)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(-2, 2), st.integers(-2, 2)), min_size=1, max_size=30),
     st.randoms(use_true_random=False),

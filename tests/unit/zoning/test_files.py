@@ -407,7 +407,7 @@ def maps_and_tiles(draw):
     return {"region": codes[0], "dept": codes[1], "zone": codes[2]}, some
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(maps_and_tiles())
 def test_restricting_equals_building_from_the_rows_that_are_left(case):
     columns, some = case
@@ -420,7 +420,7 @@ def test_restricting_equals_building_from_the_rows_that_are_left(case):
     assert got.level.tolist() == want.level.tolist()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 25), st.integers(0, 10**6), st.booleans())
 def test_what_is_left_keeps_its_place(n, seed, twice):
     rng = np.random.default_rng(seed)

@@ -41,7 +41,7 @@ def check_tree(tiles: np.ndarray) -> None:
         assert tree.n_nodes == 1 or tree.n_children[0] > 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.floats(-80, 80),
     st.floats(-180, 179),

@@ -45,7 +45,7 @@ def parent_rows(draw, max_nodes: int = 16) -> list[tuple[str, str]]:
     return [r for r in rows if r[1] or names.index(r[0]) not in has_children or draw(st.booleans())]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(nested_rows(), st.randoms())
 def test_nested_columns_equal_the_naive_tree(rows, random):
     tree = nested_hierarchy(columns_of(rows), levels=[f"level{i}" for i in range(len(rows[0]))])
@@ -63,7 +63,7 @@ def test_nested_columns_equal_the_naive_tree(rows, random):
     assert again.parent.tolist() == tree.parent.tolist()
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(nested_rows())
 def test_a_nested_node_has_its_column_as_level(rows):
     tree = nested_hierarchy(columns_of(rows), levels=[f"level{i}" for i in range(len(rows[0]))])
@@ -71,7 +71,7 @@ def test_a_nested_node_has_its_column_as_level(rows):
         assert level == (-1 if code == "all" else code.count("-"))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(parent_rows(), st.randoms())
 def test_parent_tables_equal_the_naive_tree(rows, random):
     tree = parent_hierarchy(*columns_of(rows), root="all")
@@ -82,7 +82,7 @@ def test_parent_tables_equal_the_naive_tree(rows, random):
     assert (again.code.tolist(), again.parent.tolist()) == (tree.code.tolist(), tree.parent.tolist())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(nested_rows())
 def test_levels_and_parents_tell_the_same(rows):
     pairs = [(row[i], row[i - 1] if i else "") for row in rows for i in range(len(row))]

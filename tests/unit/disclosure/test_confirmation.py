@@ -10,7 +10,7 @@ import pytest
 import flowveil
 from conftest import trip_table
 from flowveil.cli import main
-from flowveil.confirmation import SmallKWarning, weaker_in
+from flowveil.disclosure.confirmation import SmallKWarning, weaker_in
 from samples.releases import edit_report, read_json
 
 

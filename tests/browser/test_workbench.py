@@ -1,0 +1,382 @@
+"""The workbench in a real browser: the whole way with the mouse and with keys, and what goes wrong on the way."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from pyarrow import csv
+
+from browser.pages import SCREENSHOTS
+from conftest import trip_table
+from flowveil.cli import main
+from samples.served import Served, serving
+
+pytest.importorskip("starlette")
+pytest.importorskip("uvicorn")
+
+AXE = Path(os.environ.get("AXE_CORE", Path(__file__).resolve().parents[2] / "build" / "axe-core" / "axe.min.js"))
+SECONDS = 90_000
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("folder")
+    csv.write_csv(trip_table(2000), folder / "trips.csv")
+    (folder / "broken.csv").write_text("start_lat,start_lon,end_lat,end_lon\n" + "north,1,2,3\n" * 20, "utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def served(folder, tmp_path_factory) -> Iterator[Served]:
+    with serving(folder, tmp_path_factory.mktemp("tmp"), "--max-upload", "1MB") as running:
+        running.enter()
+        yield running
+
+
+@contextmanager
+def opened(chromium, served, *, step: str = "", quiet: bool = True, **context):
+    """A page of the workbench; it must ask nobody else, and say nothing that is an error."""
+    context.setdefault("viewport", {"width": 1366, "height": 900})
+    around = chromium.new_context(**context)
+    said: list[str] = []
+    asked: list[str] = []
+    try:
+        page = around.new_page()
+        page.set_default_timeout(SECONDS)
+        page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(served.address)
+        page.wait_for_selector("html[data-ready=true]")
+        if step:
+            at_step(page, step)
+        try:
+            yield page
+        except Exception as problem:
+            # Where it waited in vain, what it saw instead.
+            with suppress(Exception):
+                problem.add_note(f"{page.url} {said}\n{page.locator('body').inner_text()[:2000]}")
+            raise
+        assert not quiet or not said, said
+        own = (f"http://127.0.0.1:{served.port}/", "data:,", "blob:")
+        assert [url for url in asked if not url.startswith(own)] == []
+    finally:
+        around.close()
+
+
+def at_step(page, step: str) -> None:
+    """Go to a step by its address, as the links of the page do."""
+    page.evaluate("(step) => { location.hash = step }", step)
+    page.wait_for_selector(f"section[data-step={step}]:not([hidden])")
+
+
+def keep(page, name: str, *, full: bool = False) -> None:
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page.evaluate("scrollTo(0, 0)")
+    page.screenshot(path=SCREENSHOTS / f"workbench-{name}.png", full_page=full)
+
+
+def fits(page) -> None:
+    """Nothing is wider than the window."""
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    assert wide <= page.viewport_size["width"], (page.url, wide)
+
+
+def accessible(page) -> None:
+    """axe-core finds nothing, where it is there."""
+    if AXE.is_file():
+        page.evaluate(AXE.read_text(encoding="utf-8"))
+        found = page.evaluate("axe.run()")["violations"]
+        assert not [(one["id"], [node["html"][:200] for node in one["nodes"][:3]]) for one in found], page.url
+
+
+def drop(page, selector: str, file: Path) -> None:
+    """Drag a file from the desktop over an element, and let it go there."""
+    box = page.locator(selector).bounding_box()
+    browser = page.context.new_cdp_session(page)
+    for what in ("dragEnter", "dragOver", "drop"):
+        at = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}
+        dragged = {"items": [], "files": [str(file)], "dragOperationsMask": 1}
+        browser.send("Input.dispatchDragEvent", {"type": what, "data": dragged, **at})
+        assert page.locator(".drop.over").count() == (what != "drop" and selector.startswith("#drop"))
+    browser.detach()
+
+
+def empty(served: Served) -> None:
+    served.do("POST", "/api/empty", {})
+
+
+def full_run(page, of: str) -> None:
+    """Wait for the full run of a method, or of a method and its k; not for one that was there before."""
+    page.locator(f"#which[data-of^='{of}']", has_text="Full run:").wait_for()
+
+
+def test_the_whole_way_with_the_mouse(chromium, served, folder, tmp_path, monkeypatch):
+    empty(served)
+    with opened(chromium, served, bypass_csp=True) as page:
+        accessible(page)
+        keep(page, "drop")
+        assert "NOT FOR PUBLICATION" in page.locator("#mark").inner_text()
+        # A file that misses its place does not replace the page.
+        drop(page, "h1", folder / "trips.csv")
+        assert page.locator("#name-trips").inner_text() == ""
+        drop(page, "#drop-trips", folder / "trips.csv")
+        page.locator("#intake", has_text="2,000 rows were read").wait_for()
+        assert page.locator("select[data-column=person_id]").input_value() == "person"
+        assert page.locator("#densities canvas").count() == 2
+        accessible(page)
+        keep(page, "columns")
+        page.locator("select[data-column=weight]").select_option("weight")
+        page.wait_for_selector("#intake:not(:has-text('No weight is used'))")
+        page.click("text=Next: look before")
+        page.wait_for_selector("#description table")
+        accessible(page)
+        keep(page, "before")
+        page.click("text=Next: try")
+        page.wait_for_selector("html[data-drawn]")
+        slider = page.locator("#k").bounding_box()
+        page.mouse.click(slider["x"] + 4, slider["y"] + slider["height"] / 2)
+        assert int(page.locator("#k-said").inner_text()) < 10
+        full_run(page, f"twincut {page.locator('#k-said').inner_text()}")
+        divider = page.locator(".divider").first.bounding_box()
+        page.mouse.move(divider["x"] + divider["width"] / 2, divider["y"] + 40)
+        page.mouse.down()
+        page.mouse.move(divider["x"] - 80, divider["y"] + 40)
+        page.mouse.up()
+        assert float(page.locator(".split").first.input_value()) < 45
+        fits(page)
+        accessible(page)
+        keep(page, "try")
+        page.click("#pin")
+        page.click("text=Next: trade-off")
+        page.locator(".point").nth(4).click()
+        page.locator("#pin-point:not([disabled])").click()
+        page.wait_for_selector("#beside canvas >> nth=1")
+        accessible(page)
+        keep(page, "tradeoff", full=True)
+        page.locator(".pin >> nth=0").get_by_text("Use this one").click()
+        page.fill("[data-choice=title]", "Trips of a test")
+        page.check("[data-choice=formats][value=csv]")
+        page.click("#check")
+        page.wait_for_selector(".ticks input")
+        assert page.locator("#go").is_disabled()
+        # The last one is there where other tests have published these trips before.
+        for tick in page.locator(".ticks input, #accept").all():
+            tick.check()
+        accessible(page)
+        keep(page, "sign", full=True)
+        page.click("#go")
+        page.locator(".release", has_text="Trips of a test").wait_for()
+        assert page.locator("#mark").is_hidden()
+        accessible(page)
+        keep(page, "publish")
+        with page.expect_download() as waiting:
+            page.click("text=Download as zip")
+        waiting.value.save_as(tmp_path / "downloaded.zip")
+        command = page.locator(".release pre").first.inner_text()
+        with page.context.expect_page() as report:
+            page.click("text=Open the report")
+        report.value.wait_for_selector("html[data-ready=true]")
+        assert report.value.locator("h1").inner_text() == "Trips of a test"
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "trips.csv").write_bytes((folder / "trips.csv").read_bytes())
+    main([*shlex.split(command)[1:], "--quiet"])
+    main(["verify", "release", "--against", "trips.csv", "--quiet"])
+    with zipfile.ZipFile("downloaded.zip") as packed:
+        found = {name.removeprefix("release/"): packed.read(name) for name in packed.namelist()}
+    assert found == {path.name: path.read_bytes() for path in Path("release").iterdir()}
+
+
+def test_the_demonstration_is_one_click_away(chromium, served):
+    empty(served)
+    with opened(chromium, served) as page:
+        page.click("#demo")
+        page.locator("#intake", has_text="rows were read").wait_for()
+        assert page.locator("select[data-column=weight]").input_value() == "weight"
+        page.wait_for_selector(".hours")
+        keep(page, "columns-demo", full=True)
+        at_step(page, "try")
+        full_run(page, "twincut 10")
+        page.wait_for_selector("html[data-drawn]")
+        keep(page, "demo")
+
+
+def to(page, selector: str, text: str = "") -> None:
+    """Go to an element with the tab key alone, to the first one that says so."""
+    found = "([s, text]) => document.activeElement.matches(s) && document.activeElement.textContent.includes(text)"
+    for _ in range(120):
+        if page.evaluate(found, [selector, text]):
+            return
+        page.keyboard.press("Tab")
+    raise AssertionError(f"the tab key does not reach {selector}")
+
+
+def test_the_whole_way_with_keys(chromium, served):
+    empty(served)
+    with opened(chromium, served) as page:
+        to(page, "#pick")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#entries button")
+        to(page, "#entries button:has(span)", "trips.csv")
+        page.keyboard.press("Enter")
+        page.locator("#intake", has_text="rows were read").wait_for()
+        assert page.evaluate("document.activeElement.id") == "h-columns"
+        for step in ("before", "try"):
+            to(page, f"a[href='#{step}']:not([data-step])")
+            page.keyboard.press("Enter")
+            page.wait_for_selector(f"#h-{step}:focus")
+        page.wait_for_selector("html[data-drawn]")
+        to(page, "#k")
+        for _ in range(3):
+            page.keyboard.press("ArrowLeft")
+        assert page.locator("#k-said").inner_text() == "7"
+        full_run(page, "twincut 7")
+        to(page, ".split")
+        page.keyboard.press("Home")
+        assert page.locator(".stack").first.get_attribute("style") == "--split: 0%;"
+        to(page, "a[href='#sign']:not([data-step])")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#h-sign:focus")
+        to(page, "#check")
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".ticks input")
+        for _ in range(page.locator(".ticks input").count()):
+            to(page, ".ticks input:not(:checked)")
+            page.keyboard.press("Space")
+        if page.locator("#accept").count():
+            to(page, "#accept")
+            page.keyboard.press("Space")
+        to(page, "#go")
+        page.keyboard.press("Enter")
+        page.locator("#publishing", has_text="recounted from your file").wait_for()
+
+
+def test_on_a_phone_in_the_dark(chromium, served):
+    empty(served)
+    served.do("POST", "/api/pick", {"role": "trips", "path": "trips.csv"})
+    # Two releases: what belongs to each has a name of its own.
+    while sum(release["own"] for release in served.do("GET", "/api/state")["releases"]) < 2:
+        served.job("check")
+        published = served.do("POST", "/api/publish", {"read": True, "accepted": True})
+        assert served.ended(published["id"])["state"] == "done"
+    phone = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True, "color_scheme": "dark"}
+    with opened(chromium, served, bypass_csp=True, **phone) as page:
+        for step in ("drop", "columns", "before", "try", "tradeoff", "sign", "publish"):
+            at_step(page, step)
+            if step == "try":
+                page.wait_for_selector("html[data-drawn]")
+                keep(page, "phone-dark", full=True)
+            fits(page)
+            accessible(page)
+
+
+def test_a_broken_file_says_what_is_wrong(chromium, served, folder):
+    empty(served)
+    with opened(chromium, served, quiet=False) as page:
+        page.set_input_files("#file-trips", folder / "broken.csv")
+        page.locator("#intake .notice", has_text="start_lat").wait_for()
+        at_step(page, "try")
+        page.locator("#which.notice", has_text="start_lat").wait_for()
+        page.set_input_files("#file-trips", files=[{"name": "x.exe", "mimeType": "", "buffer": b"x"}])
+        refused = page.locator("#problem", has_text="not read here")
+        refused.wait_for()
+        # What the page asks for by itself, and is given, leaves the message to be read.
+        with page.expect_response(re.compile("/api/jobs$")) as answered:
+            page.locator("#k").focus()
+            page.keyboard.press("ArrowRight")
+        assert answered.value.ok
+        page.locator("#which.notice[data-of='']", has_text="start_lat").wait_for()
+        assert refused.is_visible()
+        large = {"name": "large.csv", "mimeType": "text/csv", "buffer": b"1" * 1_100_000}
+        page.set_input_files("#file-trips", files=[large])
+        page.locator("#problem", has_text="at most 1.0 MB are taken").wait_for()
+        assert refused.count() == 0
+        at_step(page, "drop")
+        page.locator("#problem").wait_for(state="hidden")
+
+
+def test_only_what_can_be_is_offered(chromium, served):
+    """Noise asks for other things than k; what a method cannot do is not there to be chosen."""
+    empty(served)
+    served.do("POST", "/api/pick", {"role": "trips", "path": "trips.csv"})
+    with opened(chromium, served, step="columns", bypass_csp=True) as page:
+        page.locator("#intake", has_text="rows were read").wait_for()
+        at_step(page, "try")
+        # Persons are known, weights were not named.
+        assert page.locator("[data-choice=protect][value=people]").is_visible()
+        assert page.locator("[data-choice=protect][value=population]").is_hidden()
+        for details in page.locator("section[data-step=try] summary").all():
+            details.click()
+        page.select_option("#method", "paircut")
+        assert page.locator("[data-choice=same_zones]").is_hidden()
+        page.select_option("#time", "person_id")
+        assert page.locator("[data-choice=fold_time]").is_visible()
+        page.select_option("#time", "")
+        page.select_option("#method", "topdown")
+        assert page.locator("#k").is_hidden()
+        assert page.locator("#slicing").is_hidden()
+        assert page.locator(".of-method[data-method=topdown] [data-option=epsilon]").input_value() == "1"
+        assert page.locator("[data-option=unsafe_seed_for_tests]").count() == 0
+        full_run(page, "topdown")
+        assert page.locator(".of-method[data-method=topdown] [data-option=region]").input_value()
+        accessible(page)
+        keep(page, "noisy", full=True)
+        at_step(page, "tradeoff")
+        page.locator("#no-frontier", has_text="no such trade-off").wait_for()
+        assert page.locator("#follow").is_disabled()
+
+
+def all_at_rest(served: Served) -> set[int]:
+    """Wait until all jobs are over and two processes, one for previews and one for the rest, wait for more of them."""
+    until = time.monotonic() + SECONDS / 1000
+    while time.monotonic() < until:
+        over = all(job["state"] in ("done", "failed", "cancelled") for job in served.do("GET", "/api/state")["jobs"])
+        if over and len(found := served.workers()) == 2:
+            return found
+        time.sleep(0.05)
+    raise AssertionError(served.do("GET", "/api/state")["jobs"])
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="processes are found in /proc")
+def test_cancel_reload_two_tabs_and_a_killed_server(chromium, folder, tmp_path):
+    with serving(folder, tmp_path / "tmp") as running:
+        running.enter()
+        running.do("POST", "/api/pick", {"role": "trips", "path": "trips.csv"})
+        with (
+            opened(chromium, running, step="try", quiet=False) as one,
+            opened(chromium, running, step="try", quiet=False) as two,
+        ):
+            # What one tab tries, both see.
+            one.locator("#k").focus()
+            one.keyboard.press("ArrowRight")
+            for page in (one, two):
+                page.locator("#k-said", has_text=re.compile("^11$")).wait_for()
+                full_run(page, "twincut 11")
+            # A run that is cancelled leaves the preview; another tab and a reload in the middle see that, too. No job
+            # ends before it is cancelled: their processes are halted, which is no matter to whoever ends them.
+            halted = all_at_rest(running)
+            for pid in halted:
+                os.kill(pid, signal.SIGSTOP)
+            one.keyboard.press("ArrowRight")
+            one.locator("button[aria-label='Cancel: Full run']").click()
+            two.locator("#k-said", has_text=re.compile("^12$")).wait_for()
+            two.reload()
+            two.locator("#k-said", has_text=re.compile("^12$")).wait_for()
+            two.locator("button[aria-label='Cancel: Preview']").wait_for()
+            for pid in halted & running.workers():
+                os.kill(pid, signal.SIGCONT)
+            for page in (one, two):
+                page.locator("#which[data-of='twincut 12']", has_text="The full run was cancelled").wait_for()
+            runs = [job for job in running.do("GET", "/api/state")["jobs"] if job["kind"] == "run"]
+            assert runs[-1]["state"] == "cancelled"
+            running.process.send_signal(signal.SIGKILL)
+            one.locator("#problem", has_text="does not answer").wait_for()

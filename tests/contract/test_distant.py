@@ -1,0 +1,110 @@
+"""Persons that stay where they were read: the same releases, byte by byte, or a refusal in words; nobody comes here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import flowveil
+from contract.cases import GUARANTEES, RUNS, Run, flows_of, folded_flows_of
+from flowveil.distant import DistantPeople
+from flowveil.errors import DataError, FlowveilError
+from flowveil.flows import Flows
+from flowveil.methods import METHODS, distant_pairs
+from flowveil.verify import verify_release
+from samples.distant import distant
+from samples.hourly import hourly_trips
+from samples.releases import city_flows
+
+#: Methods that look at persons one by one while they decide.
+NEED_ROWS = {"mondrian", "glove", "curvecut", "laplace", "topdown", "privtree"}
+COUNTING = [run for run in RUNS if run.method not in NEED_ROWS]
+
+
+def decided(flows: Flows, run: Run, asked: str) -> Any:
+    """What is published and measured, or why nothing is."""
+    how = {**GUARANTEES[asked], **run.options, "population_only": True}
+    try:
+        release = flowveil.anonymize(flows, run.method, max_suppressed=0.2, **how)
+    except FlowveilError as error:
+        return str(error)
+    return [c.tolist() for c in (release.cells.origin, release.cells.trips, release.cell_of_flow)], release.metrics()
+
+
+@pytest.mark.parametrize("run", COUNTING, ids=str)
+@pytest.mark.parametrize("asked", ["people", "combined"])
+def test_methods_that_count_decide_the_same(run: Run, asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if asked == "people":  # Every depth a question of its own; otherwise all of them are one.
+        monkeypatch.setattr(distant_pairs, "ONE_QUESTION", 0)
+    for kind, table in (("h3", "uneven"), ("ragged", "all-equal")):
+        flows = flows_of(table, kind)
+        assert decided(distant(flows), run, asked) == decided(flows, run, asked)
+
+
+@pytest.mark.parametrize("asked", GUARANTEES)
+def test_folded_times_are_decided_the_same(asked: str) -> None:
+    flows = folded_flows_of("uneven", "h3")
+    run = Run("paircut", {"spend": False})
+    assert decided(distant(flows, n_blocks=5), run, asked) == decided(flows, run, asked)
+
+
+@pytest.mark.parametrize("method", sorted(NEED_ROWS))
+def test_who_needs_the_rows_of_persons_is_refused_in_words(method: str) -> None:
+    flows = distant(flows_of("uneven", "h3"))
+    how: dict[str, Any] = {"k": 4, "protect": "people"}
+    if METHODS[method].promises == "epsilon":
+        how = {"epsilon": 1.0, "bound": 3, "region": "observed" if method == "laplace" else "841fb47ffffffff"}
+    with pytest.raises(DataError, match=r"needs every person of every flow on the driver.*twincut.*driver_flows \d+"):
+        flowveil.anonymize(flows, method, **how)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_counts_are_those_of_people_here_after_any_merges(data: st.DataObject) -> None:
+    rows = data.draw(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 7)), min_size=1, max_size=40, unique=True))
+    flow, person = np.array(sorted(rows), np.int32).T
+    flows = flows_of("uneven", "one-tile")
+    here: Any = flowveil.flows.People(flow, person)
+    blocks = distant(flows, n_blocks=1).people.blocks.__class__(flow, person.astype(np.int64), n_flows=6, n_blocks=3)
+    there: Any = DistantPeople(blocks, np.arange(6, dtype=np.int32), np.arange(6, dtype=np.int32))
+    n = 6
+    for _ in range(data.draw(st.integers(1, 3))):
+        cells = np.array(data.draw(st.lists(st.integers(-1, 3), min_size=n, max_size=n)), np.int32)
+        here, there, n = here.merge(cells), there.merge(cells), 4
+        assert there.count(n).tolist() == here.count(n).tolist()
+        assert there.total() == here.total()
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_folders_are_the_same_and_recounted_where_the_persons_are(tmp_path: Path) -> None:
+    how: dict[str, Any] = {"k": 4, "protect": ["people", "population"], "l": 2}
+    cases = {
+        "plain": (city_flows(), lambda flows: flowveil.anonymize(flows, **how)),
+        "hopeless": (city_flows(), lambda flows: flowveil.anonymize(flows, "odkanon", **how)),
+        "sliced": (
+            flowveil.read_slices(hourly_trips(), time="start", every="weekday", person="who", weight="w", resolution=7),
+            lambda flows: flowveil.anonymize_slices(flows, total=True, accept_differencing=True, workers=2, **how),
+        ),
+    }
+    for name, (flows, made) in cases.items():
+        for place, given_flows in (("here", flows), ("there", distant(flows))):
+            made(given_flows).write(tmp_path / f"{name}-{place}")
+        assert files(tmp_path / f"{name}-here") == files(tmp_path / f"{name}-there")
+
+
+def test_a_recount_notices_that_persons_are_missing(tmp_path: Path) -> None:
+    flows = city_flows()
+    flowveil.anonymize(flows, k=4, protect="people").write(tmp_path / "release")
+    fewer = distant(flows)
+    assert verify_release(tmp_path / "release", fewer) == []
+    fewer.people.blocks.blocks.pop()
+    found = verify_release(tmp_path / "release", fewer)
+    assert any("have fewer than 4 people" in line for line in found)

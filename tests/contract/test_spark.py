@@ -1,0 +1,257 @@
+"""The Spark engine on a real Spark: flows and releases of the DuckDB engine, byte by byte, or a clear refusal."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+import flowveil
+from conftest import trip_table
+from contract.odd_values import ODD, outcome
+from contract.test_engines import same
+from flowveil.cli import cli
+from flowveil.distant import DistantPeople
+from flowveil.engines import read_flows
+from flowveil.engines.spark_session import on_the_cluster
+from flowveil.errors import DataError, MissingExtraError, ParameterError
+from flowveil.reading import Reading
+from flowveil.slices import SlicedFlows
+
+if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
+    pytest.skip("the Spark engine needs Java 17, and there is no Java here", allow_module_level=True)
+pytest.importorskip("pyspark", reason="the Spark engine needs pyspark: pip install 'flowveil[spark]'")
+#: Settings of a Spark that starts soon and reads little.
+SMALL = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    # What is compiled for a few rows takes longer to compile than to run.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+QUICK = " ".join(f"--conf '{name}={value}'" for name, value in SMALL.items()) + " pyspark-shell"
+pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet:FutureWarning")
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    """One real Spark for all tests of this file, with two threads; small, because the tables are."""
+    from pyspark.sql import SparkSession
+
+    settings = {**SMALL, "spark.log.level": "OFF"}
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    session = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
+    yield session
+    session.stop()
+
+
+def trips(n: int = 400) -> pa.Table:
+    table = trip_table(n)
+    at = 1_700_000_000 + np.arange(n) % 3 * 86_400
+    return table.append_column("sex", [["f", "m"] * (n // 2)]).append_column("at", pa.array(at))
+
+
+def equal(one: SlicedFlows, other: SlicedFlows) -> bool:
+    """Whether two readings agree in every byte of every slice, and in what they say of the rows."""
+    assert (one.columns, one.keys, one.every) == (other.columns, other.keys, other.every)
+    # Only Spark says where flows are.
+    assert replace(one.whole.intake, notes=one.whole.intake.notes[:-1]) == other.whole.intake
+    return all(same(a, b) for a, b in zip(one.slices, other.slices, strict=True))
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def zones(tmp_path: Path) -> Path:
+    """A map of squares, each with a parent."""
+    corners = [(i, j) for i in range(6) for j in range(6)]
+    squares = []
+    for i, j in corners:
+        west, south = 2.2 + 0.05 * i, 48.75 + 0.04 * j
+        ring = [[west, south], [west + 0.05, south], [west + 0.05, south + 0.04], [west, south + 0.04], [west, south]]
+        about = {"zone": f"z{i}{j}", "parent": f"p{i // 2}{j // 2}"}
+        squares.append({"type": "Feature", "properties": about, "geometry": {"type": "Polygon", "coordinates": [ring]}})
+    path = tmp_path / "zones.geojson"
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": squares}), encoding="utf-8")
+    return path
+
+
+def test_flows_are_those_of_duckdb_whatever_the_partitions(spark: Any, tmp_path: Path) -> None:
+    table = trips()
+    on_map = flowveil.read_zones(zones(tmp_path), tile="zone", parent="parent", root="all")
+    cases: list[tuple[int, dict[str, Any]]] = [
+        (1, {"weight": "weight", "resolution": 8, "same_zones": True, "within": "2.2,48.8,2.5,48.9"}),
+        (5, {"by": "sex", "time": "at", "every": "day", "weight": "weight"}),
+        (3, {"zones": on_map, "max_dropped": 0.5}),
+    ]
+    for parts, how in cases:
+        frame = spark.createDataFrame(table).repartition(parts)
+        assert equal(read_flows(frame, Reading.of(**how)), read_flows(table, Reading.of(**how)))
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_values_are_read_as_written_down(spark: Any, name: str) -> None:
+    table, how, expected = ODD[name]
+    assert outcome(spark.createDataFrame(table), how) == expected
+
+
+@pytest.mark.usefixtures("spark")
+def test_releases_are_those_of_duckdb_to_the_last_byte(tmp_path: Path) -> None:
+    pq.write_table(trips(), tmp_path / "trips.parquet")
+    asked = [str(tmp_path / "trips.parquet"), "--k", "3", "--protect", "people", "--protect", "population"]
+    asked += ["--weight", "weight", "--l", "2", "--by", "sex", "--resolution", "8"]
+    for engine in ("spark", "duckdb"):
+        out = str(tmp_path / engine)
+        done = CliRunner().invoke(cli, ["anonymize", *asked, "--engine", engine, "--out", out])
+        assert done.exit_code == 0, done.output
+    assert files(tmp_path / "spark") == files(tmp_path / "duckdb")
+    held = ["verify", str(tmp_path / "duckdb"), "--against", asked[0], "--engine", "spark", "--driver-flows", "399"]
+    assert CliRunner().invoke(cli, held).exit_code == 0
+
+
+@pytest.mark.usefixtures("spark")
+def test_files_are_read_as_duckdb_reads_them(tmp_path: Path) -> None:
+    table = trips()
+    for month in ("3", "4"):
+        folder = tmp_path / "trips" / f"month={month}" / "weight=1000"
+        folder.mkdir(parents=True)
+        pq.write_table(table, folder / "part 1.parquet")
+    (tmp_path / "trips" / "_SUCCESS").write_text("")
+    how = {"by": "month", "partition_columns": "month", "weight": "weight", "by_many": True}
+    folder = tmp_path / "trips"
+    assert equal(read_flows(folder, Reading.of(**how), engine="spark"), read_flows(folder, Reading.of(**how)))
+    (tmp_path / "text [1]").mkdir()
+    for i, mark in enumerate((b"", b"\xef\xbb\xbf")):
+        sink = pa.BufferOutputStream()
+        pa_csv.write_csv(table.slice(200 * i, 200), sink, pa_csv.WriteOptions(delimiter=";"))
+        (tmp_path / "text [1]" / f"a*{i}.csv").write_bytes(mark + sink.getvalue().to_pybytes().replace(b"\n", b"\r\n"))
+    folder = tmp_path / "text [1]"
+    assert equal(read_flows(folder, Reading.of(), engine="spark"), read_flows(folder, Reading.of()))
+
+
+def test_a_table_is_read_by_its_name(spark: Any) -> None:
+    table = trips(40)
+    spark.createDataFrame(table).createOrReplaceTempView("journeys")
+    assert equal(read_flows("journeys", Reading(), engine="spark"), read_flows(table, Reading()))
+    with pytest.raises(ParameterError, match="no file and no table 'voyages'"):
+        read_flows("voyages", Reading(), engine="spark")
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"48.85,2.35,48.86,2.36,SECRET",
+        b'48.85,2.35,48.86,2.36,7,"SECRET',
+        b"48.85,2.35,48.86,2.36,SECRET\xff,1",
+        b"SECRET,2.35,48.86,2.36,1,1",
+    ],
+)
+def test_no_message_discloses_a_value(tmp_path: Path, bad: bytes, capfd: Any) -> None:
+    lines = [b"o_lat,o_lon,d_lat,d_lon,uid,note", b"48.85,2.35,48.86,2.36,a,b", bad, b"48.85,2.35,48.86,2.36,a,b"]
+    (tmp_path / "trips.csv").write_bytes(b"\n".join(lines) + b"\n")
+    with pytest.raises(DataError) as caught:
+        read_flows(tmp_path / "trips.csv", Reading(), engine="spark")
+    assert "SECRET" not in str(caught.value) + "".join(capfd.readouterr())
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_more_flows_than_the_driver_takes_are_refused(spark: Any) -> None:
+    frame = spark.createDataFrame(trips(40))
+    for who in (None, ""):
+        with (
+            flowveil.cluster(driver_flows=10),
+            pytest.raises(DataError, match=r"There are \d+ flows, and the driver takes at most 10"),
+        ):
+            flowveil.read_trips(frame, person=who)
+
+
+#: What is made of persons that stay on the cluster: partitions, how trips are read, and methods with guarantees. Every
+#: method of `flowveil.distant` is run without a cluster in `test_distant`; here those that are promised for one.
+STAY: dict[str, tuple[int, dict[str, Any], list[tuple[str, dict[str, Any]]]]] = {
+    "tiles": (
+        1,
+        {"weight": "weight", "resolution": 8},
+        [("twincut", {"protect": ["people", "population"], "l": 2}), ("suppression", {"protect": "trips"})],
+    ),
+    "map": (
+        4,
+        {"weight": "weight", "max_dropped": 0.5},
+        [("odkanon", {"protect": ["people", "population"]}), ("paircut", {"protect": "people"})],
+    ),
+    "slices": (
+        3,
+        {"by": "sex", "weight": "weight", "resolution": 8},
+        [("twincut", {"protect": "people", "l": 2})],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STAY)
+def test_persons_that_stay_on_the_cluster_make_the_same_releases(spark: Any, tmp_path: Path, name: str) -> None:
+    parts, how, runs = STAY[name]
+    if name == "map":
+        how = {**how, "zones": flowveil.read_zones(zones(tmp_path), tile="zone", parent="parent", root="all")}
+    table, reading = trips(), Reading.of(**how)
+    local = read_flows(table, reading)
+    with flowveil.cluster(driver_flows=sum(map(len, local.slices))):
+        there = read_flows(spark.createDataFrame(table).repartition(parts), reading)
+    assert all(isinstance(part.people, DistantPeople) for part in there.slices)
+    assert "stay on the cluster" in there.intake.notes[-1]
+    made: Any = flowveil.anonymize_slices if how.get("by") else flowveil.anonymize
+    for method, guarantee in runs:
+        for place, flows in (("there", there), ("here", local)):
+            one: Any = flows if how.get("by") else flows.whole
+            made(one, method, k=3, max_suppressed=0.3, **guarantee).write(tmp_path / f"{place}-{method}")
+        assert files(tmp_path / f"there-{method}") == files(tmp_path / f"here-{method}")
+
+
+def test_a_task_that_fails_each_time_is_a_clear_error(spark: Any) -> None:
+    def failing(_: Any) -> Any:
+        raise ValueError("SECRET")
+
+    frame = spark.createDataFrame(trips(40)).mapInArrow(failing, spark.createDataFrame(trips(40)).schema)
+    with pytest.raises(DataError, match="a task failed each time it was tried") as caught:
+        flowveil.read_trips(frame)
+    assert "SECRET" not in str(caught.value)
+
+
+def test_pandas_that_spark_wants_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark.sql.pandas.functions import pandas_udf  # what every task of the engine is made by
+
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingExtraError, match="needs pyspark with pandas"), on_the_cluster("the input"):
+        pandas_udf(iter, returnType="n int", functionType=207)
+
+
+def test_separate_executors_lost_in_the_middle_leave_no_trace(tmp_path: Path) -> None:
+    pq.write_table(trips(), tmp_path / "trips.parquet")
+    script = Path(__file__).parent / "spark_faults.py"
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_SUBMIT_ARGS": QUICK,
+    }
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path)], env=environment, capture_output=True, text=True, timeout=600
+    )
+    said = ["killed", "equal", "killed", "counted", "the cluster is gone", "nothing published", "too little memory"]
+    assert done.stdout.split("\n")[: len(said)] == said, done.stdout + done.stderr[-2000:]

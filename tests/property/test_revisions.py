@@ -1,0 +1,76 @@
+"""Revisions of random releases against the obvious rule, and verified; whatever was published before stays covered."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowveil import InfeasibleError, anonymize, read_trips
+from flowveil.zoning.files import read_zones
+
+TILES = ["A", "B", "C"]
+MAP = read_zones(pa.table({"tile": TILES, "parent": ["all"] * 3}), root="all")
+K = 3
+trips = st.lists(st.tuples(st.sampled_from(TILES), st.sampled_from(TILES), st.integers(0, 5)), min_size=6, max_size=45)
+
+
+def flows_of(rows):
+    table = pa.table({"o": [r[0] for r in rows], "d": [r[1] for r in rows], "p": [f"p{r[2]}" for r in rows]})
+    return read_trips(table, zones=MAP, origin_tile="o", destination_tile="d", person="p")
+
+
+def cells_of(rows):
+    return {pair: [r for r in rows if r[:2] == pair] for pair in {r[:2] for r in rows}}
+
+
+def is_safe(rows, protect):
+    return len(rows) >= K if protect == "trips" else len({p for *_, p in rows}) >= K
+
+
+def fewest_people(rows, n):
+    """How many people at least made n of these trips."""
+    made = sorted(Counter(p for *_, p in rows).values(), reverse=True)
+    return next((m for m in range(len(made) + 1) if sum(made[:m]) >= n), 0)
+
+
+def expected(chain, rows, protect):
+    """What a revision publishes: (value, whether it is new), by the rule of docs/series.md."""
+    cells, latest = cells_of(rows), chain[-1]
+    shown = {pair: (value, False) for pair, value in latest.items()}
+    for pair, here in cells.items():
+        if not is_safe(here, protect) or latest.get(pair) == len(here):
+            continue
+        changes = [len(here) - before[pair] for before in chain if pair in before]
+        if protect == "trips":
+            fine = all(change == 0 or abs(change) >= K for change in changes)
+        else:
+            fine = all(change == 0 or (change > 0 and fewest_people(here, change) >= K) for change in changes)
+        if fine:
+            shown[pair] = (len(here), True)
+    return shown
+
+
+@settings(max_examples=6, deadline=None)
+@given(trips, trips, trips, st.sampled_from(["trips", "people"]))
+def test_a_revision_shows_changes_that_reach_the_guarantee_and_no_others(first, second, third, protect):
+    asked = {"k": K, "protect": protect, "max_suppressed": 0.999}
+    with tempfile.TemporaryDirectory() as place:
+        folders = [Path(place) / name for name in ("first", "second", "third")]
+        try:
+            anonymize(flows_of(first), "suppression", **asked).write(folders[0])
+        except InfeasibleError:
+            return
+        chain = [{pair: len(rows) for pair, rows in cells_of(first).items() if is_safe(rows, protect)}]
+        for n, rows in ((1, [*first, *second]), (2, [*first, *second[::2], *third])):
+            release = anonymize(flows_of(rows), revision=folders[:n], **asked)
+            listed = release.flows.to_pylist()
+            found = {(r["origin_zone"], r["destination_zone"]): (r["trips"], r["revised"]) for r in listed}
+            assert found == expected(chain, rows, protect)
+            # Verified before it appears, by a recount of its own of what may be revised.
+            release.write(folders[n])
+            chain.append({pair: value for pair, (value, _) in found.items()})

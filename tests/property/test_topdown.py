@@ -1,0 +1,46 @@
+"""The correction of children against a search through all corrections."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowveil.methods.consistency import fitted
+
+FAMILY = st.tuples(st.lists(st.integers(-5, 6), min_size=1, max_size=4), st.integers(1, 7))
+
+
+def smallest_largest_error(noisy: list[int], total: int) -> int:
+    """By trying all non-negative whole numbers with that sum."""
+    tried = (x for x in product(range(total + 1), repeat=len(noisy)) if sum(x) == total)
+    return min(max(abs(a - b) for a, b in zip(x, noisy, strict=True)) for x in tried)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(FAMILY, min_size=1, max_size=3))
+def test_children_fit_and_the_largest_error_is_the_smallest_there_is(families):
+    noisy = np.concatenate([np.array(f[0]) for f in families])
+    family = np.repeat(np.arange(len(families)), [len(f[0]) for f in families])
+    total = np.array([f[1] for f in families])
+    fit = fitted(noisy, family, total)
+    assert fit.dtype == np.int64
+    for i, (given_, wanted) in enumerate(families):
+        mine = fit[family == i].tolist()
+        assert sum(mine) == wanted
+        assert min(mine) >= 0
+        error = max(abs(a - b) for a, b in zip(mine, given_, strict=True))
+        assert error == smallest_largest_error(given_, wanted)
+
+
+def test_what_is_left_over_goes_evenly_to_equals_and_first_to_the_largest():
+    even = fitted(np.zeros(9, np.int64), np.zeros(9, np.int64), np.array([3]))
+    assert even.tolist() == [0, 0, 1, 0, 0, 1, 0, 0, 1]
+    assert fitted(np.array([5, 1, 1, 7]), np.zeros(4, np.int64), np.array([11])).tolist() == [4, 0, 0, 7]
+
+
+def test_large_counts_stay_exact():
+    noisy = np.array([3_000_000_000_001, 1_999_999_999_999, -4])
+    assert fitted(noisy, np.zeros(3, np.int64), np.array([5_000_000_000_000])).tolist() == [*noisy[:2].tolist(), 0]

@@ -1,0 +1,17 @@
+"""What a hostile folder may hold in place of a file."""
+
+from __future__ import annotations
+
+import os
+
+
+def pipe(path, _) -> None:
+    """Whoever opens it for reading waits for ever."""
+    path.unlink()
+    os.mkfifo(path)
+
+
+def endless(path, _) -> None:
+    """Whoever reads it to its end fills the memory."""
+    path.unlink()
+    path.symlink_to("/dev/zero")

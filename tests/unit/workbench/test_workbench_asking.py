@@ -1,0 +1,142 @@
+"""What the page chose, as a call, as a command and as lines of Python: one release, whatever was chosen."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import csv
+
+from conftest import trip_table
+from flowveil.cli import main
+from flowveil.errors import ParameterError
+from flowveil.workbench.asking import Asked, choices_of
+from flowveil.workbench.work import WORK
+
+
+class Silent:
+    def label(self, text: str) -> None: ...
+
+    def share(self, done: float) -> None: ...
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Trips with persons, weights, times and attributes, also between zones of a map; and matrices."""
+    folder = tmp_path_factory.mktemp("asking")
+    n = 400
+    times = pa.array([f"2024-03-0{4 + i % 2}T0{7 + i % 3}:15:00" for i in range(n)])
+    zone = pa.array([f"z{i * i % 9}" for i in range(n)])
+    trips = trip_table(n).append_column("sex", pa.array(["f", "m"] * (n // 2))).append_column("t", times)
+    trips = trips.append_column("from", zone).append_column("to", pa.array(zone.to_pylist()[::-1]))
+    csv.write_csv(trips, folder / "trips.csv")
+    y, x = np.divmod(np.arange(9), 3)
+    codes = {"code": [f"z{i}" for i in range(9)], "row": [f"r{i}" for i in y]}
+    csv.write_csv(pa.table({**codes, "lat": y / 50, "lon": x / 40}), folder / "map.csv")
+    with h5py.File(folder / "trips.omx", "w") as file:
+        file.attrs["OMX_VERSION"], file.attrs["SHAPE"] = b"0.2", np.array([9, 9], np.int32)
+        file["lookup/zone"] = np.array([f"z{i}".encode() for i in range(9)])
+        for name, number in (("car", 12), ("bus", 30)):
+            file[f"data/{name}"] = np.full((9, 9), float(number))
+    return folder
+
+
+BETWEEN = {"origin_tile": "from", "destination_tile": "to"}
+#: The file, whether there is a map, and what is chosen.
+CASES: dict[str, tuple[str, bool, dict[str, Any]]] = {
+    "default": ("trips.csv", False, {"resolution": 7, "dominance": 0.9}),
+    "units": (
+        "trips.csv",
+        False,
+        {"resolution": 7, "weight": "weight", "protect": ["people", "population"], "k": 4, "l": 1, "method": "odkanon",
+         "options": {"budget": "volume"}, "max_suppressed": 0, "formats": ["csv", "geojson"], "title": "A 'title'"},
+    ),
+    "nobody": ("trips.csv", False, {"resolution": 7, "person": "", "hierarchy": "h3", "same_zones": True,
+                                    "within": "2.2,48.7,2.5,49.0"}),
+    "groups": ("trips.csv", False, {"resolution": 6, "by": ["sex"], "k": 5, "method": "odkanon", "common_zones": True,
+                                    "total": True}),
+    "times": ("trips.csv", False, {"resolution": 6, "time": "t", "every": "hour", "k": 3, "method": "oigh",
+                                   "accept_differencing": True}),
+    "folded": ("trips.csv", False, {"resolution": 6, "time": "t", "every": "hour", "fold_time": True, "k": 5}),
+    "map": ("trips.csv", True, {**BETWEEN, "zones_levels": ["row", "code"], "k": 4}),
+    "matrices": ("trips.omx", True, {"zones_tile": "code", "by": ["matrix"], "by_many": True, "method": "odkanon"}),
+}  # fmt: skip
+
+
+def stamp(path: Path) -> list[Any]:
+    now = os.stat(path)
+    return [str(path), now.st_size, now.st_mtime_ns]
+
+
+def published(folder: Path, room: Path, name: str) -> tuple[Path, Asked, tuple[str, str | None]]:
+    """Publish as a worker does."""
+    file, mapped, chosen = CASES[name]
+    (room / "files").mkdir()
+    choices = json.loads(json.dumps(choices_of(chosen)))
+    task = {
+        "room": str(room),
+        "source": stamp(folder / file),
+        "zones": stamp(folder / "map.csv") if mapped else None,
+        "choices": choices,
+        "out": str(room / "out"),
+    }
+    WORK["publish"](task, Silent())
+    names = str(folder / file), str(folder / "map.csv") if mapped else None
+    return room / "out", Asked.of(choices_of(choices)), names
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_call_command_and_lines_make_one_release(name, folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out, asked, names = published(folder, tmp_path, name)
+    main([*shlex.split(asked.command(*names))[1:], "--quiet"])
+    first = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert first == {path.name: path.read_bytes() for path in Path("release").iterdir()}
+    exec(asked.python(*names).replace("write('release'", "write('again'"), {})
+    assert first == {path.name: path.read_bytes() for path in Path("again").iterdir()}
+
+
+def test_matrices_of_a_file_are_seen_before_anything_is_chosen(folder, tmp_path):
+    task = {"room": str(tmp_path), "source": stamp(folder / "trips.omx"), "zones": stamp(folder / "map.csv")}
+    found = WORK["look"]({**task, "choices": {"zones_tile": "code"}}, Silent())
+    assert (found["matrices"], found["problem"]) == (["bus", "car"], None)
+    assert "matrix" in [column["name"] for column in found["columns"]]
+    # A map that cannot be read as it is: its columns are there to choose from, and the problem is said.
+    found = WORK["look"]({**task, "choices": {"zones_tile": "nowhere"}}, Silent())
+    assert "nowhere" in found["problem"]
+    assert found["map_columns"] == ["code", "row", "lat", "lon"]
+
+
+def test_noise_is_the_same_mechanism_with_new_draws(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    chosen = {"resolution": 7, "method": "topdown", "k": 10}
+    chosen["options"] = {"epsilon": "5", "bound": "2", "level": "7", "region": "841fb47ffffffff"}
+    monkeypatch.setitem(CASES, "noisy", ("trips.csv", False, chosen))
+    out, asked, names = published(folder, tmp_path, "noisy")
+    command = asked.command(*names)
+    assert "--k" not in command
+    main([*shlex.split(command)[1:], "--quiet"])
+    reports = [json.loads((place / "report.json").read_text("utf-8")) for place in (out, Path("release"))]
+    assert reports[0]["parameters"] == reports[1]["parameters"]
+    assert (out / "flows.parquet").read_bytes() != Path("release/flows.parquet").read_bytes()
+    task = {"room": str(tmp_path), "source": stamp(folder / "trips.csv"), "zones": None, "choices": chosen}
+    found = WORK["check"]({**task, "releases": [("First", str(out))]}, Silent())
+    assert any("add up" in line for line in found["audit"]["failures"])
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [{"method": "laplace", "by": ["sex"]}, {"fold_time": True}, {"fold_time": True, "every": "hour", "by": ["sex"]},
+     {"method": "privtree", "options": {"epsilon": "1", "unsafe_seed_for_tests": "1"}},
+     {"dominance": 0.5, "by": ["sex"]}],
+)  # fmt: skip
+def test_what_does_not_go_together_is_refused(chosen):
+    with pytest.raises(ParameterError):
+        Asked.of(choices_of(chosen))

@@ -1,0 +1,256 @@
+"""What a stranger, another page in the same browser, or a page with a cookie may not do."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from flowveil.errors import ParameterError
+from flowveil.workbench import guard
+from flowveil.workbench.asking import choices_of
+from flowveil.workbench.guard import Door, RefusedError
+from flowveil.workbench.room import below, listing
+from samples.served import Served, serving
+
+pytest.importorskip("starlette")
+uvicorn = pytest.importorskip("uvicorn")
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory) -> Iterator[Served]:
+    """Started in a folder that has links out of it, beside a secret."""
+    around = tmp_path_factory.mktemp("around")
+    (around / "secret.csv").write_text("start_lat,start_lon\nSECRET,1\n", "utf-8")
+    root = around / "root"
+    (root / "in").mkdir(parents=True)
+    (root / "in" / "mine.csv").write_text("start_lat,start_lon,end_lat,end_lon\n1,2,3,4\n", "utf-8")
+    (root / "out.csv").symlink_to(around / "secret.csv")
+    (root / "up").symlink_to(around)
+    (root / ".hidden.csv").write_text("a\n1\n", "utf-8")
+    with serving(root, tmp_path_factory.mktemp("tmp"), "--max-upload", "1MB") as running:
+        running.enter()
+        yield running
+
+
+# ---- who may ask ---------------------------------------------------------------------------------------------------
+
+ADDRESSES = ("/", "/static/workbench.css", "/api/state", "/api/events", "/api/browse", "/releases/x/release.zip")
+
+
+@pytest.mark.parametrize("path", [*ADDRESSES, "/?token=", "/?token=wrong", "/?token=a&token=b"])
+def test_without_the_token_nothing_is_answered(served, path):
+    status, _, body = served.ask("GET", path, cookie=False)
+    assert status == 403
+    assert b"root" not in body
+    assert served.ask("GET", path, cookie=False, headers={"Cookie": f"flowveil_{served.port}=wrong"})[0] == 403
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "", "localhost.evil:{port}"]
+)
+def test_a_foreign_host_is_refused_even_with_the_cookie(served, host):
+    sent = {"Host": host.format(port=served.port), "Origin": None}
+    assert served.ask("GET", "/api/state", headers=sent)[0] == 421
+    assert served.ask("GET", f"/?token={served.token}", headers=sent)[0] == 421
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "http://127.0.0.1:1", "https://127.0.0.1:{port}", None]
+)
+@pytest.mark.parametrize("path", ["/api/choices", "/api/jobs", "/api/empty", "/api/publish", "/api/demo"])
+def test_another_page_cannot_change_anything(served, path, origin):
+    sent = {"Origin": origin and origin.format(port=served.port)}
+    assert served.ask("POST", path, {}, headers=sent)[0] == 403
+
+
+def test_another_page_cannot_read_either(served):
+    assert served.ask("GET", "/api/state", headers={"Origin": "http://evil.example"})[0] == 403
+    assert served.ask("GET", "/api/state", headers={"Origin": None, "Sec-Fetch-Site": "cross-site"})[0] == 403
+    assert served.ask("GET", "/api/state", headers={"Origin": None, "Sec-Fetch-Site": "same-origin"})[0] == 200
+
+
+def test_cookie_and_policy(served):
+    status, headers, _ = served.ask("GET", f"/?token={served.token}", cookie=False, headers={"Origin": None})
+    assert (status, headers["location"]) == (303, "/")
+    assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= {part.strip() for part in headers["set-cookie"].split(";")}
+    for path in ("/", "/api/state", "/nowhere"):
+        headers = served.ask("GET", path)[1]
+        assert "'unsafe" not in headers["content-security-policy"]
+        assert headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'")
+        assert headers["cache-control"] == "no-store"
+        assert "access-control-allow-origin" not in headers
+
+
+def test_a_wildcard_host_takes_addresses_and_no_names():
+    door = Door("0.0.0.0", 80, 1)
+    assert door.is_at("192.168.1.7:80")
+    assert not door.is_at("evil.example:80")
+    assert not door.is_at("192.168.1.7")
+
+
+# ---- paths -------------------------------------------------------------------------------------------------------
+
+ELSEWHERE = (
+    "../secret.csv", "..", "in/../../secret.csv", "up/secret.csv", "out.csv", "/etc/passwd", "//etc/passwd",
+    "in//mine.csv", "./in/mine.csv", "..\\secret.csv", "in\\..\\..\\secret.csv", ".hidden.csv", "in/mine.csv\0.png",
+    "~/secret.csv", "%2e%2e/secret.csv", "file:///etc/passwd", "in/*.csv", "x" * 5000,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", ELSEWHERE, ids=lambda p: p[:20].encode("unicode_escape").decode())
+def test_no_path_leads_out_of_the_folder(served, path):
+    for role in ("trips", "zones"):
+        status, _, body = served.ask("POST", "/api/pick", {"role": role, "path": path})
+        assert status in (403, 404)
+        assert b"SECRET" not in body
+    assert served.do("GET", "/api/state")["files"] == {}
+
+
+def test_what_leads_out_is_not_listed(served, tmp_path):
+    names = [entry["name"] for entry in served.do("GET", "/api/browse?role=trips")["entries"]]
+    assert names == ["in"]
+    for path in ("..", "up", "%2e%2e", "in%2f..%2f..", "%2fetc", "%00"):
+        assert served.ask("GET", f"/api/browse?path={path}")[0] in (403, 404)
+    with pytest.raises(RefusedError):
+        below(tmp_path, "a/../..")
+    assert listing(tmp_path, "", (".csv",)) == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/static/../guard.py", "/static/%2e%2e%2fguard.py", "/static/..%5cguard.py", "/releases/../../x/report.html",
+     "/releases/%2e%2e/release.zip", "/api/jobs/..%2f..%2fx/result", "/static/"],
+)  # fmt: skip
+def test_addresses_do_not_traverse(served, path):
+    status, _, body = served.ask("GET", path)
+    assert status == 404
+    assert b"import" not in body
+
+
+@pytest.mark.parametrize("name", ["../x.csv", "/x.csv", "a\\b.csv", "", "x.exe", "x.csv\n", "x" * 300 + ".csv"])
+def test_names_of_uploads_name_no_place(served, name):
+    from urllib.parse import quote
+
+    before = sorted(p.name for p in (served.room / "files").iterdir())
+    assert served.ask("PUT", f"/api/files/trips?name={quote(name)}", b"a\n1\n")[0] in (400, 415)
+    assert served.ask("PUT", f"/api/files/{quote('../trips', safe='')}?name=x.csv", b"a\n1\n")[0] == 404
+    assert sorted(p.name for p in (served.room / "files").iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [{"within": "/etc/passwd"}, {"within": "../area.geojson"}, {"zones": "/etc/passwd"}, {"resolution": 99},
+     {"resolution": True}, {"k": -1}, {"max_suppressed": float("inf")}, {"method": "__class__"}, {"by": "x"},
+     {"options": {"a": 1}}, {"title": "x" * 301}, {"protect": ["everybody"]}, {"k": "10"}, ["k"], {"out": "/tmp/x"}],
+)  # fmt: skip
+def test_no_choice_is_a_path_or_out_of_range(choices):
+    with pytest.raises(ParameterError):
+        choices_of(choices)
+
+
+def test_a_choice_of_nought_is_a_choice():
+    from flowveil.workbench.asking import Asked
+
+    asked = Asked.of(choices_of({"max_suppressed": 0, "resolution": 0}))
+    assert asked.how_made["max_suppressed"] == 0
+    assert "--resolution 0" in asked.command("x.csv", None)
+
+
+# ---- sizes and times -----------------------------------------------------------------------------------------------
+
+
+def test_oversized_bodies_are_refused_and_leave_nothing(served):
+    before = sorted(p.name for p in (served.room / "files").iterdir())
+    status, _, body = served.ask("PUT", "/api/files/trips?name=x.csv", b"1" * 1_000_001)
+    assert status == 413
+    assert "--max-upload" in json.loads(body)["error"]
+    # Without a length it is counted as it comes.
+    talk = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
+    sent = {"Cookie": served.cookie, "Origin": f"http://127.0.0.1:{served.port}"}
+    blocks = (b"1" * 100_000 for _ in range(30))
+    try:
+        talk.request("PUT", "/api/files/trips?name=x.csv", blocks, sent, encode_chunked=True)
+        assert talk.getresponse().status == 413
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # it has heard enough
+    finally:
+        talk.close()
+    assert served.ask("POST", "/api/choices", b"[" * 1_100_000)[0] == 413
+    assert served.ask("POST", "/api/choices", b"[" * 900_000)[0] == 400
+    assert sorted(p.name for p in (served.room / "files").iterdir()) == before
+
+
+def test_a_broken_upload_leaves_nothing(served):
+    before = sorted(p.name for p in (served.room / "files").iterdir())
+    with socket.create_connection(("127.0.0.1", served.port)) as line:
+        head = (
+            f"PUT /api/files/trips?name=x.csv HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\nCookie: {served.cookie}\r\n"
+        )
+        head += f"Origin: http://127.0.0.1:{served.port}\r\nContent-Length: 1000\r\n\r\n"
+        line.sendall(head.encode() + b"lat,lon\n")
+        time.sleep(0.2)
+    until = time.monotonic() + 60
+    while sorted(p.name for p in (served.room / "files").iterdir()) != before:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert served.do("GET", "/api/state")["files"] == {}
+
+
+def test_200_requests_at_once(served):
+    with ThreadPoolExecutor(200) as pool:
+        found = list(pool.map(lambda _: served.ask("GET", "/api/state")[0], range(200)))
+    assert found == [200] * 200
+
+
+def test_garbage_is_answered_without_a_trace(served):
+    for body in (b"{", b"\xff\xfe", b"[]", b'"x"', b'{"kind": {"a": 1}}', b'{"kind": "publish"}', b'{"kind": "look"}'):
+        status, _, said = served.ask("POST", "/api/jobs", body)
+        assert status == 400
+        assert b"Traceback" not in said
+        assert b".py" not in said
+    assert served.ask("DELETE", "/api/jobs")[0] == 405
+    assert served.ask("POST", "/api/jobs/nosuch/cancel", {})[0] == 404
+
+
+@pytest.mark.parametrize("head", [b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\n"])
+def test_slow_requests_end(monkeypatch, tmp_path, head):
+    """A head that does not end, and a body that does not come."""
+    from flowveil.workbench import patience
+    from flowveil.workbench.server import workbench
+
+    monkeypatch.setattr(patience, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(guard, "PAUSE", 0.3)
+    for name in ("files", "jobs", "releases", "tmp"):
+        (tmp_path / name).mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        door = Door("127.0.0.1", port, 1000)
+        config = uvicorn.Config(
+            workbench(tmp_path, Path(tmp_path), door), http=patience.Patient, ws="none", loop="asyncio", log_config=None
+        )
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])))
+        thread.start()
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as line:
+                line.sendall(head)
+                assert line.recv(100) == b""
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as line:
+                cookie = f"{door.cookie_name}={door.cookie}"
+                line.sendall(
+                    f"POST /api/choices HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nOrigin: http://127.0.0.1:{port}\r\n"
+                    f"Cookie: {cookie}\r\nContent-Length: 100\r\n\r\n{{".encode()
+                )
+                assert b" 408 " in line.recv(100)
+        finally:
+            server.should_exit = True
+            thread.join(10)

@@ -1,0 +1,324 @@
+"""The workbench from its start to its end: what it prints, keeps, gives and leaves behind."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shlex
+import signal
+import stat
+import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import h3
+import pytest
+from pyarrow import csv
+
+from conftest import trip_table
+from flowveil.cli import main
+from samples.served import Served, serving
+
+pytest.importorskip("starlette")
+pytest.importorskip("uvicorn")
+
+CHOICES = {"k": 5, "resolution": 8, "max_suppressed": 0.1, "method": "odkanon", "title": "Trips of a test"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("folder")
+    csv.write_csv(trip_table(600), folder / "trips.csv")
+    one, other, *_ = h3.cell_to_children("871fb4662ffffff", 8)
+    lines = [f"{start},881fb46601fffff" for start in (*[one] * 50, *[other] * 3)]
+    (folder / "few.csv").write_text("\n".join(["start_h3,end_h3", *lines, ""]), "utf-8")
+    (folder / "broken.csv").write_text("start_lat,start_lon,end_lat,end_lon\n" + "SECRETPLACE,1,2,3\n" * 20, "utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def served(folder, tmp_path_factory) -> Iterator[Served]:
+    with serving(folder, tmp_path_factory.mktemp("tmp")) as running:
+        running.enter()
+        yield running
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended; one that nobody waits for counts."""
+    try:
+        return "State:\tZ" in Path(f"/proc/{pid}/status").read_text("utf-8")
+    except FileNotFoundError:
+        return True
+
+
+def test_the_release_is_that_of_the_command_and_of_the_lines(served, folder, tmp_path, monkeypatch):
+    served.do("POST", "/api/pick", {"role": "trips", "path": "trips.csv"})
+    served.do("POST", "/api/choices", CHOICES)
+    assert served.do("POST", "/api/publish", {"read": True}, expect=400)["error"].startswith("These choices were not")
+    assert served.job("check")["protected"]
+    assert "tick" in served.do("POST", "/api/publish", {"read": False}, expect=400)["error"]
+    served.result(served.do("POST", "/api/publish", {"read": True})["id"])
+    (release,) = served.do("GET", "/api/state")["releases"]
+    packed = zipfile.ZipFile(io.BytesIO(served.ask("GET", f"/releases/{release['id']}/release.zip")[2]))
+    monkeypatch.chdir(tmp_path)
+    main([*shlex.split(release["command"])[1:], "--quiet"])
+    names = sorted(p.name for p in Path("release").iterdir())
+    assert sorted(packed.namelist()) == [f"release/{name}" for name in names]
+    for name in names:
+        assert packed.read(f"release/{name}") == Path("release", name).read_bytes(), name
+    main(["verify", "release", "--against", str(folder / "trips.csv"), "--quiet"])
+    exec(release["python"].replace("'release'", "'again'"), {})
+    assert Path("again/manifest.json").read_bytes() == Path("release/manifest.json").read_bytes()
+    # The report has its script inside, and is a stranger to the server.
+    policy = served.ask("GET", f"/releases/{release['id']}/report.html")[1]["content-security-policy"]
+    assert policy.startswith("sandbox allow-scripts; default-src 'none'")
+
+
+#: What a zip may hold that is no release: names that lead elsewhere, a link, far more than it says, far too many files.
+BAD_ZIPS: dict[str, list[tuple[str, bytes, int]]] = {
+    "traversal": [("release/../../manifest.json", b"{}", 0o644)],
+    "absolute": [("/manifest.json", b"{}", 0o644)],
+    "backslashes": [("..\\manifest.json", b"{}", 0o644)],
+    "link": [("release/manifest.json", b"/etc/passwd", 0o120777)],
+    "twice": [("a/manifest.json", b"{}", 0o644), ("b/manifest.json", b"{}", 0o644)],
+    "many": [(f"release/{n}", b"", 0o644) for n in range(65)],
+}
+
+
+def packed_of(entries: list[tuple[str, bytes, int]]) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as out:
+        for name, content, mode in entries:
+            entry = zipfile.ZipInfo(name)
+            entry.external_attr = mode << 16
+            out.writestr(entry, content)
+    return packed.getvalue()
+
+
+def test_a_zip_unpacks_to_no_more_than_it_may(tmp_path, monkeypatch):
+    """A bomb, and one that lies about its size."""
+    from flowveil.errors import DataError
+    from flowveil.workbench import work
+
+    monkeypatch.setattr(work, "_MOST_BYTES", 100_000)
+    bomb = packed_of([("release/flows.parquet", bytes(1_000_000), 0o644)])
+    at = bomb.index(b"PK\x01\x02") + 24
+    lying = bomb[:at] + (10).to_bytes(4, "little") + bomb[at + 4 :]
+    for number, packed in enumerate((bomb, lying)):
+        (tmp_path / "x.zip").write_bytes(packed)
+        out = tmp_path / f"out{number}"
+        with pytest.raises(DataError):
+            work.WORK["unpack"]({"packed": str(tmp_path / "x.zip"), "out": str(out)}, Silent())
+        assert not out.exists()
+
+
+class Silent:
+    def label(self, text: str) -> None: ...
+
+
+def test_earlier_releases_are_compared_with(served):
+    """The first release stays on the desk; with another k, subtraction is tried before anything is published."""
+    before = served.do("GET", "/api/state")["releases"]
+    packed = served.ask("GET", f"/releases/{before[0]['id']}/release.zip")[2]
+    served.ended(served.do("PUT", "/api/files/release?name=old.zip", packed)["id"])
+    served.do("POST", "/api/choices", {**CHOICES, "k": 6})
+    found = served.job("check")["audit"]
+    assert found["compared"] == ["Trips of a test", "old.zip"]
+    assert any("can be compared" in line for line in found["lines"])
+    if found["failures"]:
+        assert "found something" in served.do("POST", "/api/publish", {"read": True}, expect=400)["error"]
+    (dropped,) = [release["id"] for release in served.do("GET", "/api/state")["releases"] if not release["own"]]
+    served.do("POST", "/api/forget", {"id": dropped})
+    served.do("POST", "/api/forget", {"id": before[0]["id"]}, expect=404)
+
+    def kept() -> list[str]:
+        return sorted(str(path) for folder in ("files", "releases") for path in (served.room / folder).rglob("*"))
+
+    left = kept()
+    for name, entries in BAD_ZIPS.items():
+        job = served.ended(served.do("PUT", f"/api/files/release?name={name}.zip", packed_of(entries))["id"])
+        assert job["state"] == "failed", name
+        # Nothing of it is kept, and nothing is where it wanted to be.
+        assert kept() == left, name
+    assert served.do("GET", "/api/state")["releases"] == before
+
+
+def test_a_ledger_remembers_what_is_published(folder, tmp_path, monkeypatch):
+    """A second release is held against the first before it can be published, and the command says the ledger."""
+    monkeypatch.chdir(tmp_path)
+    with serving(folder, tmp_path / "tmp", "--ledger", str(tmp_path / "ledger")) as running:
+        running.enter()
+        running.do("POST", "/api/pick", {"role": "trips", "path": "few.csv"})
+        for earlier, share in enumerate((0.0, 0.3)):
+            # The second leaves three trips out that the first has together with fifty.
+            running.do("POST", "/api/choices", {"k": 5, "max_suppressed": share, "hierarchy": "h3"})
+            found = running.job("check")["audit"]
+            assert found["ledger"] == earlier
+            if earlier:
+                assert any("of this ledger" in line for line in found["failures"])
+                assert running.do("POST", "/api/publish", {"read": True}, expect=400)
+            running.result(running.do("POST", "/api/publish", {"read": True, "accepted": bool(earlier)})["id"])
+        releases = running.do("GET", "/api/state")["releases"]
+        packed = [running.ask("GET", f"/releases/{one['id']}/release.zip")[2] for one in releases]
+    assert (tmp_path / "ledger" / "ledger.jsonl").read_text("utf-8").count("\n") == 2
+    assert ["accept_differencing" in one["python"] for one in releases] == [False, True]
+    # Once more: the release is known, and the same bytes come of it.
+    main([*shlex.split(releases[1]["command"])[1:], "--quiet"])
+    with zipfile.ZipFile(io.BytesIO(packed[1])) as second:
+        for name in second.namelist():
+            assert second.read(name) == Path(name).read_bytes(), name
+
+
+def test_a_broken_file_is_reported_without_quoting_it(served):
+    served.do("POST", "/api/pick", {"role": "trips", "path": "broken.csv"})
+    job = served.ended(served.do("POST", "/api/jobs", {"kind": "read"})["id"])
+    assert job["state"] == "failed"
+    assert "start_lat" in job["error"]
+    assert "SECRETPLACE" not in json.dumps(served.do("GET", "/api/state"))
+    assert "SECRETPLACE" not in json.dumps(served.job("look"))
+    # A file that was sent is called by its name, not by that of the copy.
+    served.do("PUT", "/api/files/zones?name=mine.csv", b"code,of\nSECRETPLACE,1\n")
+    job = served.ended(served.do("POST", "/api/jobs", {"kind": "read"})["id"])
+    for said in (job["error"], served.job("look")["problem"]):
+        assert said.startswith("'mine.csv' "), said
+        assert "SECRETPLACE" not in said
+    served.do("POST", "/api/empty", {})
+
+
+def test_zones_without_a_place_have_no_trade_off_in_metres(served):
+    """The page says so in its own words: a release comes of them all the same."""
+    served.do("PUT", "/api/files/trips?name=t.csv", b"from,to\n" + b"a,b\n" * 20 + b"b,c\n" * 20)
+    served.do("PUT", "/api/files/zones?name=z.csv", b"tile,parent\na,ab\nb,ab\nc,all\nab,all\nall,\n")
+    choices = {**CHOICES, "resolution": None, "origin_tile": "from", "destination_tile": "to"}
+    job = served.ended(served.do("POST", "/api/jobs", {"kind": "frontier", "choices": choices})["id"])
+    assert "skip this step" in job["error"]
+    assert len(served.job("preview", choices)["figures"]) == 5
+    served.do("POST", "/api/empty", {})
+
+
+def test_a_file_that_changed_is_not_published(served, folder):
+    (folder / "changing.csv").write_bytes((folder / "trips.csv").read_bytes())
+    served.do("POST", "/api/pick", {"role": "trips", "path": "changing.csv"})
+    started = served.do("GET", "/api/state")
+    assert started["choices"] == {"k": 10, "max_suppressed": 0.1, "method": "twincut"}
+    with open(folder / "changing.csv", "a", encoding="utf-8") as file:
+        file.write("\n")
+    job = served.ended(served.do("POST", "/api/jobs", {"kind": "read"})["id"])
+    assert (job["state"], "has changed" in job["error"]) == ("failed", True)
+
+
+def test_jobs_are_replaced_and_cancelled(served):
+    served.do("POST", "/api/pick", {"role": "trips", "path": "trips.csv"})
+    first = served.do("POST", "/api/jobs", {"kind": "describe", "choices": CHOICES})
+    second = served.do("POST", "/api/jobs", {"kind": "describe", "choices": CHOICES})
+    served.do("POST", f"/api/jobs/{second['id']}/cancel", {})
+    assert served.ended(first["id"])["state"] == "cancelled"
+    assert served.ended(second["id"])["state"] == "cancelled"
+    served.do("GET", f"/api/jobs/{second['id']}/result", expect=404)
+    # The page is answered, and another job runs.
+    assert len(served.job("preview", CHOICES)["figures"]) == 5
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks at processes through /proc")
+def test_a_preview_ends_when_the_slider_moves_on(served):
+    """Even one whose process would never come to an end: it is ended, and the last position is what is shown."""
+    served.do("POST", "/api/pick", {"role": "trips", "path": "trips.csv"})
+    served.job("preview", CHOICES)
+    held = served.workers()
+    for pid in held:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        moved = [served.do("POST", "/api/jobs", {"kind": "preview", "choices": {**CHOICES, "k": k}}) for k in (6, 7, 8)]
+        assert served.result(moved[-1]["id"])["choices"]["k"] == 8
+        assert [served.ended(job["id"])["state"] for job in moved] == ["cancelled", "cancelled", "done"]
+        for job in moved[:-1]:
+            served.do("GET", f"/api/jobs/{job['id']}/result", expect=404)
+        assert any(map(gone, held))
+    finally:
+        for pid in held:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads memory through /proc")
+def test_a_file_is_taken_while_it_arrives(served):
+    """Forty megabytes go through the server, which never holds a fifth of them."""
+    import http.client
+
+    def megabytes(which: str) -> float:
+        status = Path(f"/proc/{served.process.pid}/status").read_text("utf-8")
+        return int(status.partition(f"{which}:")[2].split()[0]) / 1000
+
+    before = megabytes("VmRSS")
+    talk = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
+    sent = {"Cookie": served.cookie, "Origin": f"http://127.0.0.1:{served.port}"}
+    blocks = (b"1" * 1_000_000 for _ in range(40))
+    talk.request("PUT", "/api/files/trips?name=large.csv", blocks, sent, encode_chunked=True)
+    assert json.loads(talk.getresponse().read())["files"]["trips"]["size"] == 40_000_000
+    talk.close()
+    (kept,) = (path for path in (served.room / "files").iterdir() if path.stat().st_size == 40_000_000)
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert megabytes("VmHWM") - before < 8
+    served.do("POST", "/api/empty", {})
+    assert not kept.exists()
+
+
+def test_every_listener_hears_of_changes(served):
+    import http.client
+
+    heard = []
+    for _ in range(2):
+        talk = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
+        talk.request("GET", "/api/events", headers={"Cookie": served.cookie})
+        answer = talk.getresponse()
+        assert answer.getheader("content-type", "").startswith("text/event-stream")
+        heard.append((talk, answer))
+        json.loads(answer.readline().removeprefix(b"data: "))
+    served.do("POST", "/api/choices", {**CHOICES, "k": 7})
+    for talk, answer in heard:
+        while True:
+            line = answer.readline()
+            if line.startswith(b"data: ") and json.loads(line.removeprefix(b"data: "))["choices"].get("k") == 7:
+                break
+        talk.close()
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks at processes through /proc")
+def test_nothing_is_left_behind(folder, tmp_path):
+    temporary = tmp_path / "tmp"
+    with serving(folder, temporary) as running:
+        running.enter()
+        assert stat.S_IMODE(os.stat(running.room).st_mode) == 0o700
+        running.do("POST", "/api/pick", {"role": "trips", "path": "trips.csv"})
+        running.do("POST", "/api/jobs", {"kind": "describe", "choices": CHOICES})
+        until = time.monotonic() + 120
+        while len(workers := running.workers()) < 2:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        # Killed: the workers end by themselves, and the next start tidies up.
+        running.stop(signal.SIGKILL)
+        assert list(temporary.iterdir())
+        while not all(map(gone, workers)):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+    with serving(folder, temporary) as running:
+        assert len(list(temporary.iterdir())) == 1
+        running.enter()
+        # What people and trips are called is in files that fail, in requests that are refused, and in results.
+        running.do("POST", "/api/pick", {"role": "trips", "path": "broken.csv"})
+        assert running.ended(running.do("POST", "/api/jobs", {"kind": "read"})["id"])["state"] == "failed"
+        running.do("POST", "/api/choices", {"SECRETPLACE": 1}, expect=400)
+        running.ask("GET", "/releases/SECRETPLACE/report.html")
+        running.upload("trips", folder / "trips.csv")
+        running.job("preview", CHOICES)
+        running.do("POST", "/api/jobs", {"kind": "describe", "choices": CHOICES})
+        assert list(temporary.iterdir()) == [running.room]
+        assert running.stop(signal.SIGTERM) == 0
+        assert list(temporary.iterdir()) == []
+        assert running.process.stderr is not None
+        assert running.process.stderr.read() == ""
+        assert running.process.stdout is not None
+        assert running.process.stdout.read() == ""
