@@ -10,7 +10,10 @@ from pathlib import Path
 PRIVATE = {"__main__", "same_releases", "stopwatch", "choosing_pictures", "paircut_pictures"}
 
 #: Take minutes to hours: run only when named.
-LONG = {"atg_gap", "choosing_sets", "halves_table", "twincut_table"}
+LONG = {
+    "atg_area", "atg_gap", "audits", "choosing_sets", "halves_table", "k_or_epsilon", "minimality", "noise",
+    "twincut_table",
+}  # fmt: skip
 
 
 def main() -> None:

@@ -167,15 +167,30 @@ def _number(value: Any) -> float:
 
 
 def read_text(content: bytes) -> tuple[list[str], list[list[Any]]] | None:
-    """Names and rows by Python's csv module; None where the bytes are no table."""
+    """Names and rows by Python's csv module; None where the bytes are no table.
+
+    What is wrong in a column that nobody uses does no harm: bytes that are no UTF-8 are kept as marks, which no value
+    that counts may have, a blank after a quote is passed over, and so is an empty field behind the last.
+    """
     try:
-        text = content.decode("utf-8-sig")
+        text = content.decode("utf-8-sig", "surrogateescape")
         head = text.splitlines()[0]
         delimiter = max(",;\t|", key=head.count)
-        records = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True) if row]
-    except (UnicodeDecodeError, csv.Error, IndexError):
+        records = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if row]
+    except (csv.Error, IndexError):
         return None
-    return (records[0], [list(row) for row in records[1:]]) if records else None
+    if not records:
+        return None
+    names = records[0]
+    width = len(names)
+    rows = [list(row[:width] if row[width:] == [""] else row) for row in records[1:]]
+    used = [i for i, name in enumerate(names) if name.strip() in NAMES[:6]]
+    broken = any(_is_marked(row[i]) for row in rows for i in used if i < len(row))
+    return None if broken or any(map(_is_marked, (names[i] for i in used))) else (names, rows)
+
+
+def _is_marked(text: str) -> bool:
+    return any("\udc80" <= letter <= "\udcff" for letter in text)
 
 
 def summary(flows: Flows) -> Reading:

@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import h3
+import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
 import flowveil
 from benchmarks import tables
 from benchmarks.stopwatch import best_of, peak_gigabytes
-from flowveil.methods.laplace import opendp_measurement
+from flowveil.methods.epsilon import opendp_laplace
 from flowveil.sources.synthetic import synthetic_flows
 
 #: Peak memory that is asked for, in gigabytes.
@@ -82,8 +83,8 @@ def publish_alone(name: str) -> None:
         f"{writing / floor:.0f} times"
     )
     if release.guarantee.threshold is None:
-        measure = opendp_measurement(release.guarantee.scale, bound=1, epsilon=size.options["epsilon"])
-        each = seconds(lambda: measure([0] * SAMPLE))[0] / SAMPLE
+        asked = {"sensitivity": release.guarantee.bound, "epsilon": release.guarantee.epsilon}
+        each = seconds(lambda: opendp_laplace(np.zeros(SAMPLE, np.int64), **asked))[0] / SAMPLE
         print(f"  a draw of OpenDP for each pair: {each * pairs:,.0f} s, {each * pairs / noise:.0f} times the noise")
 
 

@@ -1,0 +1,158 @@
+"""From trips by the million to a release: time and memory against what nobody can do without.
+
+Trips are written once, in parts, as Parquet in folders of days: a person for every 50 trips, as text, with ten ways
+each, and three flows for every hundred trips. The floor is what a careful user would write: DuckDB reads the columns
+that are needed, both ends become H3 cells in columns, and one GROUP BY counts trips by (origin, destination, person);
+nothing is checked, no tree is built, nothing is decided, nothing is written. Floor and release are measured in turn,
+each in a process of its own, in seconds and in processor seconds, which a busy machine changes less.
+
+    python -m benchmarks.scale [MILLIONS ...] [--scratch FOLDER] [--memory 4GB]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+#: What a run may cost as a multiple of the floor, and how much ten times the trips may cost.
+TARGET, GROWTH = 1.5, 12.0
+PART = 2_000_000
+RESOLUTION = 9
+
+
+def write_trips(folder: Path, rows: int) -> None:
+    """The same trips whenever they are written; a folder that is there already is kept."""
+    done = folder / "_done"
+    if done.is_file():
+        return
+    rng = np.random.default_rng(17)
+    n_flows, n_people = max(rows * 3 // 100, 1), max(rows // 50, 1)
+    towns = rng.normal((48.85, 2.35), (0.35, 0.5), size=(60, 2))
+    ends = [towns[rng.integers(60, size=n_flows)] + rng.normal(0, 0.05, size=(n_flows, 2)) for _ in range(2)]
+    ways = (n_flows * rng.random((n_people, 10)) ** 2.5).astype(np.int32)
+    names = pa.array([f"P{i:010x}" for i in (np.arange(n_people) * 2654435761 % 2**40).tolist()])
+    for number, start in enumerate(range(0, rows, PART)):
+        n = min(PART, rows - start)
+        who = rng.integers(n_people, size=n)
+        flow = ways[who, rng.integers(10, size=n)]
+        columns: dict[str, Any] = {}
+        for name, end in zip(("start", "end"), ends, strict=True):
+            # Within a few metres of each other: most of them stay in one tile.
+            columns[f"{name}_lat"], columns[f"{name}_lon"] = (end[flow] + rng.normal(0, 1e-5, size=(n, 2))).T
+        columns["person_id"] = names.take(pa.array(who))
+        columns["purpose"] = pa.array(["work", "school", "other"]).take(pa.array(rng.integers(3, size=n)))
+        part = folder / f"date=2024-01-{number % 28 + 1:02d}"
+        part.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table(columns), part / f"part-{number:04d}.parquet", compression="zstd")
+    done.touch()
+
+
+def floor(folder: Path) -> dict[str, float]:
+    import duckdb
+
+    from flowveil.zoning.points import index_points
+
+    con = duckdb.connect()
+    con.execute("CREATE TABLE ends (o UBIGINT, d UBIGINT, person VARCHAR)")
+    into = con.cursor()
+    wanted = "start_lat, start_lon, end_lat, end_lon, person_id"
+    relation = con.sql(f"SELECT {wanted} FROM read_parquet('{folder}/*/*.parquet')")
+    reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
+    for batch in reader(1 << 17):
+        points = [batch.column(i).to_numpy() for i in range(4)]
+        o, d = (index_points(points[at], points[at + 1], RESOLUTION) for at in (0, 2))
+        into.register("rows", pa.table({"o": o, "d": d, "person": batch.column(4)}))
+        into.execute("INSERT INTO ends SELECT * FROM rows")
+    con.execute("CREATE TABLE grouped AS SELECT o, d, person, count(*) AS trips FROM ends GROUP BY ALL")
+    return {"rows": con.execute("SELECT count(*) FROM grouped").fetchall()[0][0]}
+
+
+def release(folder: Path) -> dict[str, float]:
+    import flowveil
+
+    times = [_clocks()]
+    flows = flowveil.read_trips(folder, resolution=RESOLUTION)
+    times.append(_clocks())
+    made = flowveil.anonymize(flows, method="twincut", k=10, protect="people")
+    times.append(_clocks())
+    with tempfile.TemporaryDirectory() as out:
+        made.write(Path(out) / "release")
+    times.append(_clocks())
+    steps = {
+        f"{name}{unit}": b[at] - a[at]
+        for name, a, b in zip(("read", "decide", "write"), times[:-1], times[1:], strict=True)
+        for at, unit in enumerate(("", "_processor"))
+    }
+    return {"flows": len(flows), "cells": made.flows.num_rows, **steps}
+
+
+def _clocks() -> tuple[float, float]:
+    return time.perf_counter(), time.process_time()
+
+
+def measured(what: str, folder: Path, memory: str | None) -> dict[str, float]:
+    """Run one side in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.scale", "--only", what, "--scratch", str(folder)]
+    done = subprocess.run([*command, *(["--memory", memory] if memory else [])], check=True, stdout=subprocess.PIPE)
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+def one_side(what: str, folder: Path, memory: str | None) -> None:
+    import flowveil
+
+    start = time.perf_counter()
+    with flowveil.limits(memory=memory):
+        found = {"floor": floor, "release": release}[what](folder)
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    found |= {"seconds": time.perf_counter() - start, "processor": used.ru_utime + used.ru_stime}
+    print(json.dumps(found | {"gigabytes": used.ru_maxrss / 1024**2}))
+
+
+def main(words: Sequence[str] = ()) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("millions", type=float, nargs="*", default=[10.0, 100.0])
+    parser.add_argument("--scratch", type=Path, help="where trips are written and kept; a temporary folder by default")
+    parser.add_argument("--memory", help="memory limit of the run, such as 4GB")
+    parser.add_argument("--only", choices=["floor", "release"], help=argparse.SUPPRESS)
+    options = parser.parse_args(words)
+    if options.only:
+        return one_side(options.only, options.scratch, options.memory)
+    print(
+        "| million trips | flows | floor s (processor) | floor GB | read s | decide s | write s | all s (processor) | "
+        f"all GB | times the floor (processor; at most {TARGET}) |\n|{'---:|' * 10}"
+    )
+    last: tuple[float, float] | None = None
+    with tempfile.TemporaryDirectory() as temporary:
+        for millions in options.millions:
+            folder = (options.scratch or Path(temporary)) / f"trips-{millions:g}m"
+            write_trips(folder, int(millions * 1e6))
+            below, ours = (measured(side, folder, options.memory) for side in ("floor", "release"))
+            ratio, processor = (ours[unit] / below[unit] for unit in ("seconds", "processor"))
+            print(
+                f"| {millions:g} | {ours['flows']:,} | {below['seconds']:.0f} ({below['processor']:.0f}) | "
+                f"{below['gigabytes']:.1f} | {ours['read']:.0f} | {ours['decide']:.0f} | {ours['write']:.0f} | "
+                f"{ours['seconds']:.0f} ({ours['processor']:.0f}) | {ours['gigabytes']:.1f} | "
+                f"{ratio:.2f} ({processor:.2f}) |",
+                flush=True,
+            )
+            if last is not None:
+                growth = ours["processor"] / last[1]
+                print(f"From {last[0]:g} to {millions:g} million: {growth:.1f}-fold (at most {GROWTH:g})")
+            last = millions, ours["processor"]
+    return None
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
