@@ -1,6 +1,7 @@
 # Two commands do everything on a machine that has Python 3.11 or newer, make and a C compiler:
 #   make demo    install into .venv and publish a synthetic survey
 #   make test    install what the tests need and run them all
+# make docs builds the documentation site, make dist the files of a release, make release-check tries them.
 
 PYTHON ?= python3
 VENV := .venv
@@ -8,14 +9,15 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TEST_STAMP := $(VENV)/.installed-test
 
-.PHONY: demo test lint types bench clean
+.PHONY: demo test lint types bench docs man dist release-check clean
 
 demo: $(STAMP)
 	$(BIN)/flowveil demo --out demo-release
 
-# A file runs in one process, so that what its tests share is made once.
+# A file runs in one process, so that what its tests share is made once. In the order of folders: the long files, of the
+# browser and from end to end, come first, and no process is left alone with one of them.
 test: $(TEST_STAMP)
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 lint: $(TEST_STAMP)
 	$(BIN)/ruff check src tests benchmarks
@@ -27,6 +29,22 @@ types: $(TEST_STAMP)
 bench: $(TEST_STAMP)
 	$(BIN)/python -m benchmarks
 
+# The documentation site, into build/site: open index.html there. Nothing is fetched, and a broken link is an error.
+docs: $(TEST_STAMP)
+	$(BIN)/mkdocs build --quiet
+
+man: $(TEST_STAMP)
+	$(BIN)/python tools/manual.py build/man
+
+dist: $(TEST_STAMP)
+	rm -rf dist
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check build
+	$(BIN)/python -m build --outdir dist
+
+# The wheel in empty environments: the oldest and the newest Python here, and the lowest versions of what it needs.
+release-check: dist man
+	$(BIN)/python tools/release_check.py dist
+
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "flowveil needs Python 3.11 or newer; set PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
@@ -37,7 +55,7 @@ $(STAMP): $(BIN)/python pyproject.toml
 
 # pycanon, an oracle of the tests, declares versions of numpy and pandas older than those it works with: hence --no-deps.
 $(TEST_STAMP): $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,docs]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps 'pycanon>=1.3,<2'
 	touch $@ $(STAMP)
 
