@@ -38,6 +38,7 @@ from flowveil.verify.slices import check_slices, load_slices
 from flowveil.verify.stricter import check_stricter, load_stricter, missing_cells
 from flowveil.verify.tables import NAMES, load_tables
 from flowveil.verify.times import TIME_COLUMNS, check_intervals, load_intervals
+from flowveil.verify.withholding import check_listed
 from flowveil.verify.zones import check_zones, list_cells, load_zones
 from flowveil.zoning.top import to_the_top
 
@@ -130,6 +131,7 @@ def recount(
             findings += check_noise(db, report, flows, place, law=law and not findings)
             if findings:
                 return findings
+        findings += check_listed(report)
         findings += check_carriers(place, report)
         findings += check_exports(place, db, slice_columns=further)
         findings += _check_bytes(db, place, zones, unread, report["about"])

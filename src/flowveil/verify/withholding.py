@@ -11,7 +11,8 @@ zones demands it, and *may* be withheld where the smallest does.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from flowveil.verify.cells import group
 from flowveil.verify.claims import Claims
@@ -26,6 +27,18 @@ if TYPE_CHECKING:
 #: suppressed would reveal that none is empty.
 _FEWEST = 3
 _TOLERANCE = 1e-9
+
+
+def check_listed(report: Mapping[str, Any]) -> Iterator[str]:
+    """A suppressed share that is not stated must be listed as withheld: of the release, and of each slice.
+
+    Asked before anything is recounted, because much else is withheld together with the share.
+    """
+    for part in (report, *report.get("slices", ())):
+        listed = {} if part["withheld"] is None else part["withheld"]["measures"]
+        for basis, measures in part["measures"].items():
+            if measures["suppressed_share"] is None and "suppressed_share" not in listed.get(basis, ()):
+                yield f"report.json: suppressed_share by {basis} is withheld without a reason"
 
 
 def list_suppressed(db: Database, claims: Claims, flows: Flows) -> None:
