@@ -131,8 +131,7 @@ def recount(
             findings += check_noise(db, report, flows, place, law=law and not findings)
             if findings:
                 return findings
-        findings += check_listed(report)
-        findings += check_carriers(place, report)
+        findings += [*check_listed(report), *check_carriers(place, report)]
         findings += check_exports(place, db, slice_columns=further)
         findings += _check_bytes(db, place, zones, unread, report["about"])
         findings += check_outlines(zones, raw.whole, report["kind"])
