@@ -131,7 +131,7 @@ def recount(
             findings += check_noise(db, report, flows, place, law=law and not findings)
             if findings:
                 return findings
-        findings += [*check_listed(report), *check_carriers(place, report)]
+        findings += check_carriers(place, report)
         findings += check_exports(place, db, slice_columns=further)
         findings += _check_bytes(db, place, zones, unread, report["about"])
         findings += check_outlines(zones, raw.whole, report["kind"])
@@ -203,6 +203,8 @@ def _check_counts(
     if claims.revised:
         return [*findings, *check_revision(db, claims, whole, holder.earlier, unread)]
     findings += check_measures(db, claims, whole, sound=sound and not findings)
+    # Before what is withheld together with the share is asked about.
+    findings += check_listed(report)
     if claims.kind == "plain" and sound and not findings:
         findings += check_closeness(db, claims, whole)
     if claims.kind in ("plain", "sliced") and sound and not findings:

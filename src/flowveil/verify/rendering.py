@@ -21,6 +21,7 @@ from flowveil.verify.measures import REVEAL_INSIDE, REVEAL_SEEN, REVEAL_SUPPRESS
 from flowveil.verify.noise import OF_TRUE_COUNTS
 from flowveil.verify.revision import WITHHELD, releases_of
 from flowveil.verify.structure import check_structure, not_read
+from flowveil.verify.withholding import check_listed
 
 #: Formats that are text, and so compared byte by byte; the others are read by readers of their own.
 _TEXT = (".csv", ".geojson", ".json")
@@ -187,6 +188,7 @@ def _strange_reasons(report: Mapping[str, Any]) -> Iterator[str]:
     """
     from flowveil.report.summary import AND
 
+    yield from check_listed(report)
     for part in (report, *report.get("slices", ())):
         withheld = part["withheld"]
         if withheld is None:

@@ -30,10 +30,7 @@ _TOLERANCE = 1e-9
 
 
 def check_listed(report: Mapping[str, Any]) -> Iterator[str]:
-    """A suppressed share that is not stated must be listed as withheld: of the release, and of each slice.
-
-    Asked before anything is recounted, because much else is withheld together with the share.
-    """
+    """A suppressed share that is not stated must be listed as withheld: of the release, and of each slice."""
     for part in (report, *report.get("slices", ())):
         listed = {} if part["withheld"] is None else part["withheld"]["measures"]
         for basis, measures in part["measures"].items():
