@@ -268,7 +268,7 @@ class DiscreteLaplace:
             return worst * (1 + Decimal(10) ** (_SPOILT - _DIGITS)) <= Decimal(delta)
 
 
-# A table is worked out digit by digit, depends on the scale alone, and noise on many slices asks for it again and again.
+# A table is worked out digit by digit and depends on the scale alone; noise on many slices asks for it every time.
 
 
 @lru_cache(maxsize=64)
