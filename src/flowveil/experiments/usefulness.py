@@ -161,7 +161,7 @@ class _End:
     inside: Floats
 
     @classmethod
-    def of(cls, tiles: Floats, used: Numbers, points: _Points, side: float) -> _End:
+    def of(cls, tiles: Floats, used: NDArray[np.int32], points: _Points, side: float) -> _End:
         """From the places of all tiles, those in which trips begin, or end, and points in the published zones."""
         codes, zone, places = points
         used = used[~np.isnan(tiles[used, 0])]

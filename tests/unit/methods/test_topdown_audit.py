@@ -3,7 +3,8 @@
 Thousands of small worlds are walked down at once: each is a tree of its own with four zones below two nodes, and
 begins with its own whole. Ten people use one pair of each world; in a second input one more person uses that pair and
 another one that nobody uses, as often as the bound allows. Worlds share no draws, so one run is the real mechanism once
-in each world. See test_laplace_audit for how frequencies are compared; a right mechanism fails once in ten thousand million runs.
+in each world. See test_laplace_audit for how frequencies are compared; a right mechanism fails once in ten thousand
+million runs.
 """
 
 from __future__ import annotations
