@@ -15,9 +15,10 @@ demo: $(STAMP)
 	$(BIN)/flowveil demo --out demo-release
 
 # A file runs in one process, so that what its tests share is made once. In the order of folders: the long files, of the
-# browser and from end to end, come first, and no process is left alone with one of them.
+# browser and from end to end, come first, and no process is left alone with one of them. Compiled files are kept even
+# where the environment says otherwise: the tests start hundreds of processes that import the same sources.
 test: $(TEST_STAMP)
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 lint: $(TEST_STAMP)
 	$(BIN)/ruff check src tests benchmarks

@@ -327,11 +327,14 @@ def pairwise(*factors: Iterable[Any], seed: int = 0) -> list[tuple[Any, ...]]:
     """
     rows = list(product(*factors))
     order = np.random.default_rng(seed).permutation(len(rows))
-    pairs = [frozenset(combinations(enumerate(rows[i]), 2)) for i in order]
-    unseen = set().union(*pairs)
+    number: dict[Any, int] = {}
+    pairs = np.array(
+        [[number.setdefault(pair, len(number)) for pair in combinations(enumerate(rows[i]), 2)] for i in order]
+    )
+    unseen = np.ones(len(number), dtype=np.bool_)
     chosen = []
-    while unseen:
-        best = max(range(len(rows)), key=lambda i: len(pairs[i] & unseen))
-        unseen -= pairs[best]
+    while unseen.any():
+        best = int(unseen[pairs].sum(axis=1).argmax())
+        unseen[pairs[best]] = False
         chosen.append(rows[order[best]])
     return chosen

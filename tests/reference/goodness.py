@@ -1,4 +1,4 @@
-"""How well draws fit a law: chi-square tests that reject a right sampler once in a million runs."""
+"""How well draws fit a law: chi-square tests that reject a right sampler once in ten thousand million runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from scipy import stats
 
 from reference.laplace import chance
 
-FALSE_ALARM = 1e-6
+#: How often a test of real noise may fail a right sampler: every run draws anew, so seldom enough for all of them
+#: together never to be seen.
+FALSE_ALARM = 1e-10
 
 
 def fit(values: np.ndarray, probability: dict[int, float]) -> float:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import h3.api.basic_int as h3_cells
@@ -30,9 +31,13 @@ SIDES = (1, 2, 5)
 LARGEST = 100
 #: Zones are spread over H3 cells of this resolution, some 0.1 km² each.
 _POINTS_AT = 9
+#: A cell so many resolutions above them holds more than 10,000.
+_MANY_STEPS = 4
 _KM_PER_DEGREE = 111.195
 
 Numbers = NDArray[np.int64]
+#: The zones of an end, the zone of each point, and its place.
+_Points = tuple[pa.Array, Numbers, Floats]
 
 
 @dataclass(frozen=True)
@@ -72,13 +77,16 @@ def usefulness(
         One entry for each size; none where zones or tiles have no places.
     """
     flows: Flows = release.input
-    found = []
-    for side in sides:
-        ends = [_End.of(release, end, side, region) for end in ("origin", "destination")]
-        if ends[0] is None or ends[1] is None:
+    ends = []
+    for end, tree, used in (
+        ("origin", flows.origins, flows.origin),
+        ("destination", flows.destinations, flows.destination),
+    ):
+        tiles, points = _tiles(tree, region), _points_of(release, end, region)
+        if tiles is None or points is None:
             return []
-        found.append(_compared(side, flows, release.flows, ends[0], ends[1]))
-    return found
+        ends.append((tiles, np.unique(used), points))
+    return [_compared(side, flows, release.flows, *(_End.of(*end, side) for end in ends)) for side in sides]
 
 
 def _compared(side: float, flows: Flows, published: pa.Table, origins: _End, destinations: _End) -> Usefulness:
@@ -153,15 +161,9 @@ class _End:
     inside: Floats
 
     @classmethod
-    def of(cls, release: Any, end: str, side: float, region: Sequence[int] | None) -> _End | None:
-        """From the tiles of the input and the published zones; None where one of them has no places."""
-        flows: Flows = release.input
-        tree, used = (flows.origins, flows.origin) if end == "origin" else (flows.destinations, flows.destination)
-        tiles, points = _tiles(tree, region), _points_of(release, end, region)
-        if tiles is None or points is None:
-            return None
+    def of(cls, tiles: Floats, used: NDArray[np.int32], points: _Points, side: float) -> _End:
+        """From the places of all tiles, those in which trips begin, or end, and points in the published zones."""
         codes, zone, places = points
-        used = np.unique(used)
         used = used[~np.isnan(tiles[used, 0])]
         squares, number = np.unique(_squares(tiles[used], side), axis=0, return_inverse=True)
         of_tile = np.full(len(tiles), -1, dtype=np.int64)
@@ -184,7 +186,7 @@ def _found(squares: Numbers, wanted: Numbers) -> Numbers:
     return np.where(keys[at] == ask, at, -1)
 
 
-def _points_of(release: Any, end: str, region: Sequence[int] | None) -> tuple[pa.Array, Numbers, Floats] | None:
+def _points_of(release: Any, end: str, region: Sequence[int] | None) -> _Points | None:
     """The zones of an end, and points in them: the zone of each, its latitude and longitude (none outside the region).
 
     From the published zones, and for the user's own map from that map.
@@ -192,30 +194,37 @@ def _points_of(release: Any, end: str, region: Sequence[int] | None) -> tuple[pa
     listed = release.zones.filter(pc.is_in(release.zones["role"], value_set=pa.array([end, "both"])))
     tree, in_cells = release.input.whole_map, "h3_cells" in release.zones.column_names
     if in_cells:
-        points = [_points(cells) for cells in listed["h3_cells"].to_pylist()]
+        cells = [[int(text, 16) for text in cells] for cells in listed["h3_cells"].to_pylist()]
+        parts = [(number, *_points(cell)) for number, cells in enumerate(cells) for cell in cells]
+        zone = np.repeat([number for number, _, _ in parts], [len(small) for _, small, _ in parts])
+        places = np.concatenate([places for _, _, places in parts])
+        if region is not None:
+            places[~_inside(np.concatenate([small for _, small, _ in parts]), region)] = np.nan
     elif tree is not None and tree.geography is not None:
-        points = _leaves(tree, listed["zone"].to_pylist())
+        leaves = _leaves(tree, listed["zone"].to_pylist())
+        zone = np.repeat(np.arange(len(leaves)), [len(found) for found in leaves])
+        places = np.stack(tree.geography.centers(np.concatenate(leaves)), axis=1)
     else:
         return None
-    flat = np.concatenate(points)
-    zone = np.repeat(np.arange(len(points)), [len(p) for p in points])
-    if in_cells:
-        places = np.array([h3_cells.cell_to_latlng(cell) for cell in flat.tolist()])
-        if region is not None:
-            places[~_inside(flat, region)] = np.nan
-    else:
-        places = np.stack(tree.geography.centers(flat), axis=1)
     return listed["zone"].combine_chunks(), zone, places
 
 
-def _points(cells: Sequence[str]) -> NDArray[np.uint64]:
-    """Small cells that make up cells; fine ones stand for themselves."""
-    found: list[int] = []
-    for text in cells:
-        cell = int(text, 16)
-        fine = h3_cells.get_resolution(cell) >= _POINTS_AT
-        found += [cell] if fine else h3_cells.cell_to_children(cell, _POINTS_AT)
-    return np.array(found, dtype=np.uint64)
+def _points(cell: int) -> tuple[NDArray[np.uint64], Floats]:
+    """The small cells that make up a cell and their centres; a fine one stands for itself."""
+    coarse = _POINTS_AT - h3_cells.get_resolution(cell)
+    if coarse > _MANY_STEPS:
+        return _many_points(cell)
+    return _centered([cell] if coarse <= 0 else h3_cells.cell_to_children(cell, _POINTS_AT))
+
+
+@lru_cache(maxsize=4)
+def _many_points(cell: int) -> tuple[NDArray[np.uint64], Floats]:
+    """The same, kept: both ends and all releases of a comparison may have the same few large zones."""
+    return _centered(h3_cells.cell_to_children(cell, _POINTS_AT))
+
+
+def _centered(cells: Sequence[int]) -> tuple[NDArray[np.uint64], Floats]:
+    return np.array(cells, dtype=np.uint64), np.array([h3_cells.cell_to_latlng(cell) for cell in cells])
 
 
 def _leaves(tree: Hierarchy, codes: Sequence[str]) -> list[NDArray[Any]]:

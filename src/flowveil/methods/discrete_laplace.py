@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -177,11 +177,22 @@ def first_bits(probability: Callable[[int], Decimal], bits: int) -> int:
 
 def _bits_of(probability: Decimal, digits: int, bits: int) -> int | None:
     """floor(2**bits * probability), or None where the digits do not determine it."""
-    error = Decimal(10) ** (_SPOILT - digits)
-    low, high = (
-        int((Decimal(2) ** bits * p).to_integral_value(ROUND_FLOOR)) for p in (probability - error, probability + error)
-    )
-    return low if low == high else None
+    error, unit = _error(digits), _unit(bits)
+    low = (unit * (probability - error)).to_integral_value(ROUND_FLOOR)
+    high = (unit * (probability + error)).to_integral_value(ROUND_FLOOR)
+    return int(low) if low == high else None
+
+
+@cache
+def _error(digits: int) -> Decimal:
+    """What rounding may have spoilt of a number of so many digits; a power of ten, so exact."""
+    return Decimal(1).scaleb(_SPOILT - digits)
+
+
+@cache
+def _unit(bits: int) -> Decimal:
+    """2**bits, exactly."""
+    return Decimal(1 << bits)
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,17 +213,12 @@ class DiscreteLaplace:
     @cached_property
     def magnitude(self) -> Geometric:
         """How far a draw that is not zero lies beyond 1: P(G >= g) = q**g."""
-        return Geometric(self.q)
+        return _magnitude(self.scale)
 
     @cached_property
     def gap(self) -> Geometric:
         """How many pairs in a row draw no more than zero: each with probability 1 - P(X >= 1) = 1 / (1 + q)."""
-
-        def none_positive(digits: int) -> Decimal:
-            with localcontext(prec=digits + 5):
-                return 1 / (1 + self.q(digits + 5))
-
-        return Geometric(none_positive)
+        return _gap(self.scale)
 
     @property
     def positive_share(self) -> float:
@@ -260,3 +266,22 @@ class DiscreteLaplace:
             worst = max(q ** (threshold - bound), bound * q ** (threshold - 1)) / (1 + q)
             # Rounding may not decide in favour of publishing.
             return worst * (1 + Decimal(10) ** (_SPOILT - _DIGITS)) <= Decimal(delta)
+
+
+# A table is worked out digit by digit and depends on the scale alone; noise on many slices asks for it every time.
+
+
+@lru_cache(maxsize=64)
+def _magnitude(scale: Fraction) -> Geometric:
+    return Geometric(DiscreteLaplace(scale).q)
+
+
+@lru_cache(maxsize=64)
+def _gap(scale: Fraction) -> Geometric:
+    q = DiscreteLaplace(scale).q
+
+    def none_positive(digits: int) -> Decimal:
+        with localcontext(prec=digits + 5):
+            return 1 / (1 + q(digits + 5))
+
+    return Geometric(none_positive)

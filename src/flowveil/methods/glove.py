@@ -127,7 +127,9 @@ def _merge(flows: Flows, guarantee: Guarantee, frame: Frame, neighbors: int) -> 
     if guarantee.population is not None:
         held.append(flows.volume("weight"))
         least.append(guarantee.population)
+    # Always the same types, read-only ones included: each further kind of argument is compiled anew, for seconds.
     person_start, person = np.zeros(len(flows) + 1, dtype=np.int64), np.zeros(0, dtype=np.int32)
+    person.setflags(write=False)
     if guarantee.people is not None and flows.people is not None:
         np.cumsum(flows.people.count(len(flows)), out=person_start[1:])
         person = flows.people.person
@@ -137,8 +139,8 @@ def _merge(flows: Flows, guarantee: Guarantee, frame: Frame, neighbors: int) -> 
     into, state = merge_boxes(
         point,
         flows.volume(guarantee.basis).astype(np.float64),
-        np.stack(held, axis=1) if held else np.zeros((len(flows), 0)),
-        np.array(least),
+        np.stack(held, axis=1).astype(np.float64) if held else np.zeros((len(flows), 0)),
+        np.array(least, dtype=np.float64),
         person_start,
         person,
         guarantee.people or 0,

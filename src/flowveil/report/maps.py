@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -432,9 +433,12 @@ def encode_shapes(outlines: Geometries, frame: Frame, *, most: int = MAX_POINTS)
     # The last point of a ring is its first again.
     last = np.append(first[1:], True)
     kept = ~last & (first | step.any(axis=1))
-    per_ring = np.split(step[kept].ravel(), 2 * np.cumsum(np.bincount(ring_of_point[kept], minlength=len(rings)))[:-1])
-    for ring, shape in zip(per_ring, shape_of_part[is_area][part_of_ring].tolist(), strict=True):
-        shapes[shape].append(ring.tolist())
+    numbers: list[int] = step[kept].ravel().tolist()
+    stops = 2 * np.cumsum(np.bincount(ring_of_point[kept], minlength=len(rings)))
+    start = 0
+    for stop, shape in zip(stops.tolist(), shape_of_part[is_area][part_of_ring].tolist(), strict=True):
+        shapes[shape].append(numbers[start:stop])
+        start = stop
     return shapes
 
 
@@ -457,13 +461,24 @@ def neutral_grid(zones: pa.Table, resolution: int | None, frame: Frame) -> dict[
     codes = sorted({cell for cells in zones["h3_cells"].to_pylist() for cell in cells})
     if not codes:
         return None
-    levels = [h3.get_resolution(code) for code in codes]
+    levels = list(map(h3.get_resolution, codes))
     for finest in range(min(resolution, MAX_RESOLUTION), min(levels), -1):
         coarser = [(code, level) for code, level in zip(codes, levels, strict=True) if level < finest]
         if coarser and sum(7 ** (finest - level) for _, level in coarser) <= MAX_GRID_TILES:
-            cells = sorted({child for code, _ in coarser for child in h3.cell_to_children(code, finest)})
-            return {"resolution": finest, "shapes": encode_shapes(hexagons(cells), frame)}
+            return {"resolution": finest, "shapes": _grid(tuple(code for code, _ in coarser), finest, frame)}
     return None
+
+
+@lru_cache(maxsize=2)
+def _grid(zones: tuple[str, ...], resolution: int, frame: Frame) -> Sequence[Sequence[Sequence[int]]]:
+    """The outlines of all cells inside these.
+
+    Kept, for a page is made when a release is written and again when its draft is read back.
+    """
+    import h3.api.basic_str as h3
+
+    cells = sorted({child for zone in zones for child in h3.cell_to_children(zone, resolution)})
+    return encode_shapes(hexagons(cells), frame)
 
 
 def grid_below_boxes(zones: pa.Table, resolution: int | None, frame: Frame) -> dict[str, Any] | None:

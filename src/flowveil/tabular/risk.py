@@ -7,9 +7,11 @@ mistake there cannot hide itself here.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -74,8 +76,6 @@ def describe_classes(
             sequence gives the order itself.
         k: what was asked for, for `c_avg`.
     """
-    import duckdb
-
     table = as_table(records)
     check_columns(table, [*quasi_identifiers, *(sensitive or {})], "to be described")
     if table.num_rows == 0:
@@ -85,13 +85,11 @@ def describe_classes(
     values = {name: f"s{i}" for i, name in enumerate(sensitive or {})}
     renamed = [_quoted(name) + f" as {key}" for name, key in zip(quasi_identifiers, keys, strict=True)]
     renamed += [_quoted(name) + f" as {value}" for name, value in values.items()]
-    connection = duckdb.connect()
-    silence(connection)
-    try:
+    with _tables_of_its_own() as connection:
         connection.register("input", table)
-        connection.execute(f"create view records as select {', '.join(renamed)} from input")
+        connection.execute(f"create temp view records as select {', '.join(renamed)} from input")
         connection.execute(
-            f"create table classes as select row_number() over () - 1 as class, n, {', '.join(keys)} "
+            f"create temp table classes as select row_number() over () - 1 as class, n, {', '.join(keys)} "
             f"from (select {', '.join(keys)}, count(*) as n from records group by {', '.join(keys)})"
         )
         size = connection.execute("select n from classes order by class").fetchnumpy()["n"].astype(np.int64)
@@ -99,8 +97,6 @@ def describe_classes(
             _sensitive_in_classes(connection, values[name], ordered, keys, size)
             for name, ordered in (sensitive or {}).items()
         ]
-    finally:
-        connection.close()
     smallest = int(size.min())
     return ClassReport(
         n_records=table.num_rows,
@@ -113,6 +109,25 @@ def describe_classes(
         c_dm=discernibility(size),
         c_avg=table.num_rows / len(size) / (k or smallest),
     )
+
+
+@cache
+def _database() -> Any:
+    """Opening one takes longer than counting a small table, and a comparison counts hundreds."""
+    import duckdb
+
+    return duckdb.connect()
+
+
+@contextmanager
+def _tables_of_its_own() -> Iterator[Any]:
+    """A connection whose temporary tables nobody else sees, gone with it."""
+    connection = _database().cursor()
+    silence(connection)
+    try:
+        yield connection
+    finally:
+        connection.close()
 
 
 def _quoted(name: str) -> str:
@@ -293,21 +308,17 @@ def replicated_uniques(
         n_cells: cells of the full cross-tabulation, if its categories are declared; by default the product of
             the numbers of distinct values of the original.
     """
-    import duckdb
-
     first, second = as_table(original), as_table(synthetic)
     for table, role in ((first, "original"), (second, "synthetic")):
         check_columns(table, variables, role)
     keys = ", ".join(f"cast({_quoted(v)} as varchar) as v{i}" for i, v in enumerate(variables))
     names = ", ".join(f"v{i}" for i in range(len(variables)))
-    connection = duckdb.connect()
-    silence(connection)
-    try:
+    with _tables_of_its_own() as connection:
         connection.register("original", first)
         connection.register("synthetic", second)
         for source in ("original", "synthetic"):
             connection.execute(
-                f"create table cells_{source} as "
+                f"create temp table cells_{source} as "
                 f"select {names}, count(*) as n from (select {keys} from {source}) group by {names}"
             )
         match = " and ".join(f"a.v{i} is not distinct from b.v{i}" for i in range(len(variables)))
@@ -319,8 +330,6 @@ def replicated_uniques(
         if n_cells is None:
             distinct = ", ".join(f"count(distinct v{i}) + max((v{i} is null)::int)" for i in range(len(variables)))
             n_cells = prod(_row(connection, f"select {distinct} from cells_original"))
-    finally:
-        connection.close()
     n = first.num_rows
     return UniquesReport(
         n_records=n,

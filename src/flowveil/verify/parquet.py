@@ -201,7 +201,12 @@ class _Compact:
         raise ValueError("is not a Parquet file")
 
     def _byte(self) -> int:
-        return self._bytes(1)[0]
+        try:
+            found = self.content[self.position]
+        except IndexError:
+            raise ValueError("ends too early") from None
+        self.position += 1
+        return found
 
     def _bytes(self, length: int) -> bytes:
         found = self.content[self.position : self.position + length]

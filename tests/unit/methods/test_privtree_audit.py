@@ -17,8 +17,8 @@ from flowveil.methods.discrete_laplace import DiscreteLaplace, system_bits
 from flowveil.methods.privtree import _Spent, divided
 from flowveil.methods.promise import Promise
 from flowveil.methods.public_tree import PublicTree
+from reference.goodness import FALSE_ALARM
 
-FALSE_ALARM = 1e-6
 WORLDS = 20_000
 BOUND = 2
 EPSILON = 2.0

@@ -3,7 +3,8 @@
 Thousands of small worlds are walked down at once: each is a tree of its own with four zones below two nodes, and
 begins with its own whole. Ten people use one pair of each world; in a second input one more person uses that pair and
 another one that nobody uses, as often as the bound allows. Worlds share no draws, so one run is the real mechanism once
-in each world. See test_laplace_audit for how frequencies are compared; a right mechanism fails once in a million runs.
+in each world. See test_laplace_audit for how frequencies are compared; a right mechanism fails once in ten thousand
+million runs.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from flowveil.methods.discrete_laplace import DiscreteLaplace, system_bits
 from flowveil.methods.ladder import Step
 from flowveil.methods.topdown import Law, begun, descended
 from flowveil.methods.zcdp import largest_rho
+from reference.goodness import FALSE_ALARM
 
-FALSE_ALARM = 1e-6
 WORLDS = 20_000
 BOUND = 2
 #: Zones 0 and 1 of a world lie below one node, 2 and 3 below the other.
