@@ -41,6 +41,8 @@ _REVISED = re.compile(_LABEL.pattern + r"-r[1-9]\d*")
 #: What decides who is hidden: the same in all steps.
 _PROMISE = ("k", "protect", "k_population", "l")
 _OF_EVERY_STEP = (*_PROMISE, "max_suppressed", "allow_small_k", "population_only")
+#: Rules that `anonymize` knows and that later steps, which are over a map that is kept, would not follow.
+_OF_NO_STEP = ("dominance", "stricter", "l_places")
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,12 @@ def publish_series(
         raise ParameterError(f"A series has steps of a {' or a '.join(STEPS)}; found {every!r}.")
     if not time:
         raise ParameterError("A series needs the column of the time. Hint: --time COLUMN.")
+    beyond = [name for name in _OF_NO_STEP if (asked or {}).get(name) is not None]
+    if beyond:
+        raise ParameterError(
+            f"A series cannot be asked for {', '.join(beyond)}: all steps have the same guarantee, and these are for one "
+            "release. Hint: publish the steps one by one, with during= and zones_of=."
+        )
     writing = {"formats": formats}
     if ledger is not None:
         writing |= {"ledger": ledger, "accept_differencing": accept_differencing}

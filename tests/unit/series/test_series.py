@@ -120,3 +120,10 @@ def test_months_of_a_series_share_no_trips_and_pass_the_ledger(tmp_path):
     made = publish_series(months(2), tmp_path / "series", **writing)
     assert made.published == ("2024-01", "2024-02")
     assert len((tmp_path / "ledger" / "ledger.jsonl").read_bytes().splitlines()) == 2
+
+
+@pytest.mark.parametrize("rule", [{"dominance": 0.5}, {"stricter": "places.csv"}, {"l": 2, "l_places": "places.csv"}])
+def test_a_rule_that_later_steps_would_not_follow_is_refused(rule, tmp_path):
+    with pytest.raises(ParameterError, match="cannot be asked for"):
+        published(months(2), tmp_path / "series", **rule)
+    assert not (tmp_path / "series").exists()
