@@ -118,8 +118,8 @@ def _refuse_kind(report: Mapping[str, Any]) -> None:
         raise ParameterError(
             "Only a release of one matrix whose cells are whole pairs of zones that do not overlap can be revised: not "
             "slices, nested zones, boxes, noise, folded times, nor one from which hopeless flows, dominated cells "
-            "or cells around listed places were taken, or whose l counts listed places. Hint: leave the correction out, or publish it after an audit "
-            "against the earlier release."
+            "or cells around listed places were taken, or whose l counts listed places. Hint: leave the correction "
+            "out, or publish it after an audit against the earlier release."
         )
 
 

@@ -25,14 +25,13 @@ INDEX, PAGE, TOTALS, MAP = "index.json", "index.html", "totals.parquet", "map.pa
 _CELL = ["origin_zone", "destination_zone"]
 
 
-def write_index(place: Path, steps: Sequence[str], *, every: str, unpublished: int, map_sha256: str) -> dict[str, Any]:
+def write_index(place: Path, steps: Sequence[str], *, every: str, map_sha256: str) -> dict[str, Any]:
     """Write what stands beside the steps; the three files take their places together.
 
     Args:
         place: the folder of the series.
         steps: the labels of the published steps, which are folders there.
         every: the step of time.
-        unpublished: how many steps hold too little.
         map_sha256: of the frozen map that all steps are over.
 
     Returns:
@@ -48,7 +47,6 @@ def write_index(place: Path, steps: Sequence[str], *, every: str, unpublished: i
         "every": every,
         "map_sha256": map_sha256,
         "steps": [_entry(step, newest[step], flows) for step, (flows, _) in tables.items()],
-        "unpublished_steps": unpublished,
     }
     totals = totals_of([flows for flows, _ in tables.values()])
     files: dict[str, Content] = {

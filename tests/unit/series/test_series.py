@@ -127,3 +127,33 @@ def test_a_rule_that_later_steps_would_not_follow_is_refused(rule, tmp_path):
     with pytest.raises(ParameterError, match="cannot be asked for"):
         published(months(2), tmp_path / "series", **rule)
     assert not (tmp_path / "series").exists()
+
+
+def test_a_month_of_too_few_trips_looks_like_a_month_without_any(tmp_path):
+    whole = months(3)
+    times = whole["time"].to_pylist()
+    without = whole.filter(pa.array([time[5:7] != "02" for time in times]))
+    few = pa.concat_tables([without, whole.slice(times.index("2024-02-01 08:00:00"), 2)])
+    made = [published(trips, tmp_path / name) for name, trips in (("none", without), ("few", few))]
+    assert [run.unpublished for run in made] == [0, 1]
+    none, some = (
+        {path.relative_to(run.place): path.read_bytes() for path in run.place.rglob("*") if path.is_file()}
+        for run in made
+    )
+    assert none == some
+    assert verify_series(tmp_path / "few", against=few) == []
+
+
+def test_a_step_that_cannot_be_published_leaves_a_series_that_holds_and_advice_that_works(tmp_path, capsys):
+    later = months(2)
+    pq.write_table(later, tmp_path / "trips.parquet")
+    trips, out = tmp_path / "trips.parquet", tmp_path / "out"
+    asked = ("series", trips, "--time", "time", "--k", 5, "--resolution", 7, "--out", out)
+    assert run(*asked, "--max-suppressed", 0.02) == 3
+    said = capsys.readouterr().err
+    assert "Step 2024-02 cannot be published; steps before it stay" in said
+    assert "--max-suppressed" in said
+    assert "leaving --zones-of out" not in said
+    assert run("verify", out, "--against", trips) == 0
+    assert run(*asked, "--max-suppressed", 0.9) == 0
+    assert run("verify", out, "--against", trips) == 0
