@@ -157,3 +157,31 @@ def test_a_step_that_cannot_be_published_leaves_a_series_that_holds_and_advice_t
     assert run("verify", out, "--against", trips) == 0
     assert run(*asked, "--max-suppressed", 0.9) == 0
     assert run("verify", out, "--against", trips) == 0
+
+
+def test_nothing_can_be_hidden_in_the_files_beside_the_steps(series):
+    """Rows and columns as they were, and a message in places that no row reaches."""
+    for name in ("totals.parquet", "map.parquet"):
+        path = series / name
+        kept, table = path.read_bytes(), pq.read_table(path)
+        assert verify_series(series, against=months(2), strict=True) == []
+        noted = table.replace_schema_metadata({**(table.schema.metadata or {}), b"note": b"p1 lives at N1"})
+        field = table.schema.field(0).with_metadata({b"note": b"p1 lives at N1"})
+        in_column = table.cast(table.schema.set(0, field))
+        for changed in (noted, in_column):
+            pq.write_table(changed, path, compression="zstd", version="2.6")
+            assert any(name in line for line in verify_series(series, against=months(2)))
+        pq.write_table(table, path, compression="zstd", version="2.6", row_group_size=1)
+        assert any(name in line for line in verify_series(series, against=months(2)))
+        path.write_bytes(kept)
+
+
+def test_a_page_that_another_version_claims_to_have_made_is_not_passed_over(series):
+    index = json.loads((series / "index.json").read_text())
+    index["version"] = "0.0.1"
+    (series / "index.json").write_text(json.dumps(index))
+    (series / "index.html").write_text("<p>p1 lives at N1</p>")
+    unread: list[str] = []
+    assert verify_series(series, against=months(2), unread=unread) == []
+    assert "index.html: rendering not compared: made by flowveil 0.0.1" in unread
+    assert verify_series(series, against=months(2), strict=True) != []
