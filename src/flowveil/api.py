@@ -475,9 +475,12 @@ def verify_series(
     from flowveil.zoning.steps import flows_during
 
     place = named_path(directory, what="the series")
-    findings = check_series(place)
-    if findings:
-        return findings
+    beside: list[str] = []
+    findings = check_series(place, beside)
+    if unread is not None:
+        unread += beside
+    if findings or (strict and beside):
+        return findings or beside
     every, steps, frozen = steps_in(place)
     first = place / steps[0][0]
     report, findings = read_report(first)

@@ -69,6 +69,6 @@ def series(output: Output, source: str, time: str, every: str, out: str, zones_o
     )
     n, new = len(made.index["steps"]), len(made.published)
     output.say(f"{n:,} steps are published over one map, {new:,} of them now. Page: {made.place / 'index.html'}")
-    if made.index["unpublished_steps"]:
-        output.say(f"{made.index['unpublished_steps']:,} steps hold too little to be published.")
+    if made.unpublished:
+        output.say("Steps that hold too little are not published.")
     output.result({"series": str(made.place), "published": list(made.published), **made.index})

@@ -19,9 +19,12 @@ from flowveil.reading.columns import PERSONS, TRIPS, WEIGHTS, ColumnMap
 _WHO = frozenset(
     """
     person user rider customer client member subscriber passenger participant respondent traveller traveler individual
-    household hh device phone imei imsi msisdn sim card account token hash uid pid uuid vehicle car taxi bike driver
+    household hh device phone imei imsi msisdn sim card account token hash uid pid uuid vehicle car taxi cab bike
+    scooter truck driver
     """.split()  # noqa: SIM905  # a list of a word a line would be longer than the file
 )
+#: And those that say that a column has a number or a code for each: ``cab_id`` is one, ``user_type`` is none.
+_NUMBERED = frozenset({"id", "ids", "no", "nr", "num", "number", "code", "key"})
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 #: A hash or another identifier of a machine's making.
 _HASHED = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])[0-9A-Za-z+/=_-]{8,}")
@@ -84,7 +87,9 @@ def _looks_like_persons(name: str, values: Sequence[Any]) -> bool:
     """Whether there are many values, most of them several times, under a name or in a form of identifiers."""
     texts = [str(value).strip() for value in values if value is not None and str(value).strip()]
     distinct = set(texts)
-    if len(texts) < _FEWEST_VALUES or not 10 <= len(distinct) <= 0.9 * len(texts):
-        return False
     parts = {part.casefold() for part in _WORDS.findall(name)}
+    # The trips of a person often follow each other, so the first rows may hold two persons and no more.
+    fewest = 2 if parts & _WHO and parts & _NUMBERED else 10
+    if len(texts) < _FEWEST_VALUES or not fewest <= len(distinct) <= 0.9 * len(texts):
+        return False
     return bool(parts & _WHO) or all(_HASHED.fullmatch(text) for text in distinct)

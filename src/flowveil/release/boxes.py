@@ -101,7 +101,7 @@ class Frame:
         grid: the lines.
         origin_squares, destination_squares: column and row of every tile of each end.
         point: int32, one row for each of the four dimensions and one column for each flow.
-        step_cm: width of a square in each dimension, at the middle latitude of the map; whole centimetres, so
+        step_cm: width of a square in each dimension, at the median latitude of the tiles; whole centimetres, so
             that equal lengths are equal numbers.
         finer_than_tiles: a square is clearly smaller than a tile, so that an edge may reveal in which tile a flow is.
     """
@@ -129,8 +129,9 @@ class Frame:
             raise ParameterError(f"grid_m must be at least 1 metre and at most 10,000 km; found {grid_m!r}.")
         (lat_o, lon_o), (lat_d, lon_d) = _centers(flows.origins), _centers(flows.destinations)
         lat, lon = np.concatenate((lat_o, lat_d)), np.concatenate((lon_o, lon_d))
-        middle = np.radians((lat.min() + lat.max()) / 2)
-        narrowing = max(float(np.cos(middle)), 0.01)
+        # The width of a square is published. The median owes hardly anything to one tile; the middle between the first
+        # and the last would say how far away the farthest trip is, suppressed or not.
+        narrowing = max(float(np.cos(np.radians(np.median(lat)))), 0.01)
         tile_m = _tile_width_m(flows)
         width = tile_m if grid_m is None else float(grid_m)
         across = np.ptp(np.where(lon < 0, lon + 360, lon)) < np.ptp(lon)

@@ -33,6 +33,8 @@ from flowveil.release.release import Release
 
 #: What decides who is hidden: the same in all releases of a chain.
 PROMISE = ("k", "protect", "k_population", "l")
+#: What a change cannot be held against, because the earlier trips or the list are not at hand.
+RULES = ("dominance", "stricter", "l_places")
 Bools = NDArray[np.bool_]
 Places = NDArray[np.int64]
 
@@ -111,12 +113,13 @@ class Earlier:
 def _refuse_kind(report: Mapping[str, Any]) -> None:
     parameters = report.get("parameters", {})
     whole = report.get("kind") == "plain" and report.get("suppression", {}).get("rule") == "short cells"
-    if not whole or not report.get("homogeneous") or "dominance" in parameters or "stricter" in parameters:
+    ruled = any(rule in parameters for rule in RULES)
+    if not whole or not report.get("homogeneous") or ruled:
         raise ParameterError(
             "Only a release of one matrix whose cells are whole pairs of zones that do not overlap can be revised: not "
             "slices, nested zones, boxes, noise, folded times, nor one from which hopeless flows, dominated cells "
-            "or cells around listed places were taken. Hint: leave the correction out, or publish it after an audit "
-            "against the earlier release."
+            "or cells around listed places were taken, or whose l counts listed places. Hint: leave the correction "
+            "out, or publish it after an audit against the earlier release."
         )
 
 

@@ -338,7 +338,7 @@ def _report(kind: str) -> Schema:
         optional += ["slice_columns", "slices"]
     if sliced:
         entries |= {
-            "unpublished_slices": _COUNT,
+            "unpublished_slices": _or_null(_COUNT),
             "differencing": _object(dict.fromkeys(("comparisons", "differences", "short", "unchecked"), _COUNT)),
         }
     return _object(entries, optional=optional)

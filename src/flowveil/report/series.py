@@ -34,7 +34,7 @@ def render_series(index: Mapping[str, Any], steps: Mapping[str, tuple[pa.Table, 
     data = {"steps": list(steps), "values": values, "largest": largest, "codes": codes}
     rows = [(row["step"], _folder(row), [number(row["trips"]), number(row["cells"])]) for row in index["steps"]]
     over_time = fill("series.html", shapes=shapes, width=_WIDTH, height=height, data=data, first=next(iter(steps)))
-    listed = fill("series_steps.html", rows=rows, unpublished=index["unpublished_steps"])
+    listed = fill("series_steps.html", rows=rows)
     return page(
         title="Series of releases",
         heading="Series of releases",

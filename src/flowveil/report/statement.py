@@ -177,6 +177,8 @@ def _about_suppressed_slices(report: Mapping[str, Any]) -> list[str]:
         said = "Incomplete: flows that could not be hidden were suppressed in some slices."
     else:
         said = f"Withheld: whether and how much was suppressed in the slices is withheld, because {BESIDE_OTHERS}."
+    if report["unpublished_slices"] is None:
+        return [said, "Incomplete: steps of time that are not listed had no trips, or too few to be published."]
     if not report["unpublished_slices"]:
         return [said]
     return [

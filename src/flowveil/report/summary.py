@@ -74,7 +74,8 @@ def summarize(
         ``context`` and ``replace_stronger`` where given, and the `words`.
         Where there are slices, the measures are those of all finest slices together (of all matrices, where no finest
         slice can be published), and there are ``slice_columns``, ``slices`` (``slice``, ``measures``, ``withheld`` of
-        each published slice), ``unpublished_slices`` (how many hold too little) and ``differencing``.
+        each published slice), ``unpublished_slices`` (how many hold too little; None for steps of time) and
+        ``differencing``.
     """
     disclosed = disclose(release)
     plans = [part.plan for _, part in release.parts]
@@ -109,7 +110,9 @@ def summarize(
         ]
     if release.kind == "sliced":
         sliced = cast("SlicedRelease", release)
-        report |= {"unpublished_slices": sliced.n_unpublished, "differencing": asdict(sliced.differencing)}
+        # Which steps of time there are is known to everybody: with their number, those that are missing are not empty.
+        counted = None if sliced.input.every is not None else sliced.n_unpublished
+        report |= {"unpublished_slices": counted, "differencing": asdict(sliced.differencing)}
     elif not release.slice_columns:
         report["notes"] = _published_notes(plans[0].notes, withhold=bool(disclosed.withheld.reasons))
     beside = {

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flowveil import __version__
+from flowveil.flows import MILLION, millionths
 from flowveil.output import Content, write_files
 from flowveil.release.folder import ReleaseFolder
 from flowveil.report.series import render_series
@@ -25,14 +26,13 @@ INDEX, PAGE, TOTALS, MAP = "index.json", "index.html", "totals.parquet", "map.pa
 _CELL = ["origin_zone", "destination_zone"]
 
 
-def write_index(place: Path, steps: Sequence[str], *, every: str, unpublished: int, map_sha256: str) -> dict[str, Any]:
+def write_index(place: Path, steps: Sequence[str], *, every: str, map_sha256: str) -> dict[str, Any]:
     """Write what stands beside the steps; the three files take their places together.
 
     Args:
         place: the folder of the series.
         steps: the labels of the published steps, which are folders there.
         every: the step of time.
-        unpublished: how many steps hold too little.
         map_sha256: of the frozen map that all steps are over.
 
     Returns:
@@ -48,7 +48,6 @@ def write_index(place: Path, steps: Sequence[str], *, every: str, unpublished: i
         "every": every,
         "map_sha256": map_sha256,
         "steps": [_entry(step, newest[step], flows) for step, (flows, _) in tables.items()],
-        "unpublished_steps": unpublished,
     }
     totals = totals_of([flows for flows, _ in tables.values()])
     files: dict[str, Content] = {
@@ -84,8 +83,13 @@ def totals_of(steps: Sequence[pa.Table]) -> pa.Table:
     """The cells of all steps added up, sorted; ``steps`` says in how many a cell is published."""
     volumes = [name for name in steps[0].column_names if name in ("trips", "weight")]
     stacked = pa.concat_tables([table.select([*_CELL, *volumes]) for table in steps])
+    if "weight" in volumes:
+        # Sums of whole millionths are exact, and published as the nearest double; see decision 62.
+        stacked = stacked.set_column(3, "weight", pa.array(millionths(stacked["weight"].to_numpy())))
     added = stacked.group_by(_CELL, use_threads=False).aggregate([*((n, "sum") for n in volumes), ("trips", "count")])
     named = added.rename_columns([*_CELL, *volumes, "steps"])
+    if "weight" in volumes:
+        named = named.set_column(3, "weight", pa.array(named["weight"].to_numpy() / MILLION))
     return named.sort_by([(name, "ascending") for name in _CELL]).combine_chunks()
 
 

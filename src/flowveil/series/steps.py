@@ -41,6 +41,8 @@ _REVISED = re.compile(_LABEL.pattern + r"-r[1-9]\d*")
 #: What decides who is hidden: the same in all steps.
 _PROMISE = ("k", "protect", "k_population", "l")
 _OF_EVERY_STEP = (*_PROMISE, "max_suppressed", "allow_small_k", "population_only")
+#: Rules that `anonymize` knows and that later steps, which are over a map that is kept, would not follow.
+_OF_NO_STEP = ("dominance", "stricter", "l_places")
 
 
 @dataclass(frozen=True)
@@ -51,11 +53,14 @@ class Series:
         place: the folder.
         index: the content of its index.json.
         published: the steps that this run published.
+        unpublished: how many steps hold too little. For the data holder: readers know which months there are, so it
+            could say of those that are missing that somebody travelled then.
     """
 
     place: Path
     index: Mapping[str, Any]
     published: tuple[str, ...]
+    unpublished: int
 
 
 def publish_series(
@@ -98,6 +103,12 @@ def publish_series(
         raise ParameterError(f"A series has steps of a {' or a '.join(STEPS)}; found {every!r}.")
     if not time:
         raise ParameterError("A series needs the column of the time. Hint: --time COLUMN.")
+    beyond = [name for name in _OF_NO_STEP if (asked or {}).get(name) is not None]
+    if beyond:
+        raise ParameterError(
+            f"A series cannot be asked for {', '.join(beyond)}: all steps have the same guarantee, and these are for "
+            "one release. Hint: publish the steps one by one, with during= and zones_of=."
+        )
     writing = {"formats": formats}
     if ledger is not None:
         writing |= {"ledger": ledger, "accept_differencing": accept_differencing}
@@ -159,25 +170,34 @@ class _Run:
         if changed and not self.revision:
             raise _refused(changed)
         done, published = list(there), list[str]()
-        for label in changed:
-            published.append(self._revise(label, frozen))
-        for label in labels:
-            if label in there:
-                continue
-            if self.on_step is not None:
-                self.on_step(label)
-            release = self._release(label, frozen, first=not done)
-            if release is None:
-                continue
-            self._refuse_other_promise(done, release.parameters)
-            self._publish(release, label)
-            done, published = sorted([*done, label]), [*published, label]
-            frozen = frozen or self._keep(FrozenMap.of(self.place / label))
+        try:
+            for label in changed:
+                published.append(self._revise(label, frozen))
+            for label in labels:
+                if label in there:
+                    continue
+                if self.on_step is not None:
+                    self.on_step(label)
+                release = self._release(label, frozen, first=not done)
+                if release is None:
+                    continue
+                self._refuse_other_promise(done, release.parameters)
+                self._publish(release, label)
+                done, published = sorted([*done, label]), [*published, label]
+                frozen = frozen or self._keep(FrozenMap.of(self.place / label))
+        except InfeasibleError:
+            # Steps that are published stay, and what stands beside them is of all of them.
+            if published and frozen is not None:
+                self._write_index(done, frozen)
+            raise
         if not done or frozen is None:
             raise InfeasibleError(f"None of {len(labels)} steps can be published. Hint: lower k, or take longer steps.")
-        written = write_index(
-            self.place, done, every=self.every, unpublished=len(set(labels) - set(done)), map_sha256=frozen.sha256
-        )
+        written = self._write_index(done, frozen)
+        return Series(self.place, written, tuple(published), len(set(labels) - set(done)))
+
+    def _write_index(self, done: list[str], frozen: FrozenMap) -> dict[str, Any]:
+        """Write what stands beside the published steps, and hold it against them."""
+        written = write_index(self.place, done, every=self.every, map_sha256=frozen.sha256)
         findings = check_series(self.place)
         if findings:
             for name in (INDEX, TOTALS, PAGE):
@@ -185,7 +205,7 @@ class _Run:
             raise GuaranteeError(
                 "The steps hold, but what stands beside them does not; it was removed.", findings=findings
             )
-        return Series(self.place, written, tuple(published))
+        return written
 
     def _map(self, zones_of: Any, there: list[str]) -> FrozenMap | None:
         """The map of the series: the one that it has, the one that is given, or that of its first step."""
@@ -215,7 +235,12 @@ class _Run:
         except InfeasibleError as short:
             if first or _too_little(flows, self.asked):
                 return None
-            raise InfeasibleError(f"Step {label} cannot be published; steps before it stay. {short}") from None
+            why = str(short).partition(" Hint:")[0]
+            raise InfeasibleError(
+                f"Step {label} cannot be published; steps before it stay. {why} Hint: allow more in this and later "
+                "steps (--max-suppressed), or begin a new series in another folder over coarser zones: those of a "
+                "release with a higher k (--zones-of)."
+            ) from None
 
     def _publish(self, release: Any, name: str) -> None:
         write = publish_recorded if "ledger" in self.writing else publish

@@ -35,6 +35,10 @@ def not_compared(folder: Path) -> str | None:
         version = read_json(folder / "report.json")["version"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
+    return _made_by_another(version)
+
+
+def _made_by_another(version: Any) -> str | None:
     if version == __version__:
         return None
     # What is not a version may be a message.
@@ -119,14 +123,17 @@ def _table(path: Path) -> Any | None:
         return None
 
 
-def check_series_page(place: Path, index: Mapping[str, Any]) -> Iterator[str]:
+def check_series_page(place: Path, index: Mapping[str, Any], unread: list[str]) -> Iterator[str]:
     """Compare index.json and the page of a series, byte by byte, where this version made them.
 
     Args:
         place: the folder of a series whose index and totals hold.
         index: the content of its index.json.
+        unread: gets a line where another version made them.
     """
-    if index["version"] != __version__:
+    reason = _made_by_another(index["version"])
+    if reason is not None:
+        unread.append(f"index.html: {reason}")
         return
     from flowveil.report.series import render_series
 

@@ -79,8 +79,7 @@ def check_revision(
         claims.kind != "plain"
         or claims.levels is not None
         or not claims.homogeneous
-        or "dominance" in claims.parameters
-        or "stricter" in claims.parameters
+        or _has_rules(claims.parameters)
         or claims.report.get("closeness") is not None
         or claims.report.get("between_areas") is not None
     ):
@@ -152,7 +151,12 @@ def _read_all(claims: Claims, folders: Sequence[Path]) -> tuple[list[str], list[
 def _differs(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     same = all(before["parameters"].get(name) == now["parameters"].get(name) for name in _SAME)
     plain = before["kind"] == "plain" and before["homogeneous"] and before["suppression"]["rule"] == "short cells"
-    return not (same and plain and "dominance" not in before["parameters"])
+    return not (same and plain and not _has_rules(before["parameters"]))
+
+
+def _has_rules(parameters: Mapping[str, Any]) -> bool:
+    """Whether cells were suppressed, or locations counted, by what a change cannot be held against."""
+    return any(name in parameters for name in ("dominance", "stricter", "l_places"))
 
 
 def _check_against(db: Database, claims: Claims, flows: Flows, tables: Sequence[Any]) -> Iterator[str]:

@@ -124,18 +124,19 @@ def _recognised_tile(free: Sequence[str], header: Header) -> str:
     raise DataError(
         f"The column with the zones' codes is not recognised. {header.described()} "
         "Recognised are names such as zone, code, id, geo_code, LocationID, MSOA11CD. "
-        f"Hint: name it with {_option('tile')}."
+        f"Hint: name it with {option_of_map('tile')}."
     )
 
 
-def _option(role: str) -> str:
+def option_of_map(role: str) -> str:
+    """What the option that names a column of the map is called in the interface that is used."""
     return option(role, flag=f"--zones-{role}")
 
 
 def _only(role: str, found: Sequence[str]) -> str:
     if len(found) > 1:
         raise DataError(
-            f"Several columns could be the {role}: {listed(found)}. Hint: say which with {_option(role)}"
+            f"Several columns could be the {role}: {listed(found)}. Hint: say which with {option_of_map(role)}"
             + ("." if role == "tile" else "; an empty text means none.")
         )
     return found[0] if found else ""

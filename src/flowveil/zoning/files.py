@@ -27,7 +27,7 @@ from flowveil.errors import DataError, MissingExtraError, ParameterError
 from flowveil.headers import Header, listed
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.paths import named_path
-from flowveil.zoning.columns import ZoneColumns
+from flowveil.zoning.columns import ZoneColumns, option_of_map
 from flowveil.zoning.dendrogram import ward_hierarchy
 from flowveil.zoning.geometry import (
     POLYGONAL,
@@ -236,7 +236,8 @@ def read_zones(
         raise DataError(
             f"{label} has neither a parent column, nor coordinates, nor outlines, so no hierarchy can be built. "
             f"{header.described()} "
-            "Hint: name the columns: parent, or levels from coarsest to finest, or lat and lon."
+            f"Hint: name the columns: {option_of_map('parent')}, or {option_of_map('levels')} from coarsest to finest, "
+            f"or {option_of_map('lat')} and {option_of_map('lon')}."
         )
     made = _mapped(table, drawn, columns, root)
     # With the columns, so that the map is read the same again: also those that are not to be recognised.

@@ -44,6 +44,11 @@ def test_columns_that_look_like_persons_are_listed():
     assert "names nobody" not in told
 
 
+def test_persons_whose_trips_follow_each_other_are_listed_and_kinds_of_persons_are_not():
+    told = notes(table(60, cab_id=["abboip"] * 25 + ["abcoij"] * 35, user_type=["day", "year"] * 30))
+    assert "look like one: cab_id." in told
+
+
 def test_names_that_may_be_data_are_not_repeated(tmp_path):
     path = tmp_path / "no_header.csv"
     path.write_text("start_h3,end_h3,Zoe Mill,4711\n" + f"{CELLS[0]},{CELLS[0]},Zoe Mill,4711\n" * 30)

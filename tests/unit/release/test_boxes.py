@@ -228,3 +228,17 @@ def test_a_pair_in_two_boxes_gets_a_share_of_both():
     release = Release.from_plan(flows, plan, guarantee, method="by hand", parameters={})
     # 6 trips over 3 pairs: 2 each. The middle pair gets 2 + 4 for its 4, the others 2 for their 3.
     assert release.metrics()["trips"]["reconstruction_loss"] == pytest.approx((1 + 2 + 1) / 10)
+
+
+def test_the_declared_grid_says_nothing_of_a_trip_far_away():
+    """Paris, and one trip from the far north: it is suppressed, and the width of squares must not give it away."""
+    near = star(48.85 + 0.009 * np.arange(9), np.full(9, 2.35))
+    far = star(np.append(48.85 + 0.009 * np.arange(9), 69.6), np.append(np.full(9, 2.35), 18.9))
+    grids = []
+    for tree in (near, far):
+        n = tree.n_tiles
+        trips = np.where(np.arange(n) < 9, 20, 1)
+        flows = Flows.from_pairs(np.arange(n), np.arange(n), trips, origins=tree, destinations=tree)
+        release = anonymize(flows, "curvecut", k=10)
+        grids.append(release.plan.boxes.to_dict())
+    assert grids[0] == grids[1]

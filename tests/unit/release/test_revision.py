@@ -100,6 +100,10 @@ def test_what_cannot_be_revised_is_refused(first, tmp_path):
     anonymize(flows, "paircut", k=5).write(tmp_path / "nested")
     with pytest.raises(ParameterError, match="nested zones"):
         anonymize(flows, revision=tmp_path / "nested", k=5)
+    listed = pa.table({"tile": ["N1", "N2", "S1", "S2"]})
+    anonymize(flows, "suppression", k=5, l=1, l_places=listed).write(tmp_path / "counted")
+    with pytest.raises(ParameterError, match="l counts listed places"):
+        anonymize(flows, revision=tmp_path / "counted", k=5, l=1)
     with pytest.raises(OutputError, match="both are needed"):
         anonymize(flows, revision=first, k=5).write(first)
     with pytest.raises(ParameterError, match="no place for what is revised"):

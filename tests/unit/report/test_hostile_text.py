@@ -138,7 +138,7 @@ def study(text: str) -> Iterator[str]:
 def series(text: str) -> Iterator[str]:
     _, flows, zones = named(text)
     steps = [{"step": text, "revisions": 0, "trips": 9, "cells": 3}]
-    index = {"every": text, "steps": steps, "unpublished_steps": 1}
+    index = {"every": text, "steps": steps}
     yield render_series(index, {text: (flows, zones)})
 
 

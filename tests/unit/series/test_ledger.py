@@ -161,6 +161,18 @@ def test_noise_that_leaves_nothing_has_cost_its_epsilon(trips_csv, tmp_path):
     assert not (tmp_path / "a").exists()
 
 
+def test_releases_are_recorded_and_compared_after_noise_that_left_nothing(flows, trips_csv, tmp_path):
+    ledger = tmp_path / "ledger"
+    noisy = ("anonymize", trips_csv, "--method", "laplace", "--resolution", 6, "--out", tmp_path / "a")
+    options = ("--option", "epsilon=0.001", "--option", "delta=1e-9", "--option", "bound=1")
+    assert run(*noisy, *options, "--ledger", ledger) == 3
+    for _ in range(2):
+        release(flows).write(tmp_path / "first", ledger=ledger)
+    assert ["flows" in line for line in lines_of(ledger)] == [False, True]
+    with pytest.raises(InfeasibleError, match="groups below the guarantee"):
+        release(flows, k=6).write(tmp_path / "second", ledger=ledger)
+
+
 def test_of_two_runs_at_once_one_is_audited_against_the_other(flows, tmp_path):
     made = [release(flows, k=k) for k in (5, 6)]
 

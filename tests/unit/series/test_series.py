@@ -120,3 +120,68 @@ def test_months_of_a_series_share_no_trips_and_pass_the_ledger(tmp_path):
     made = publish_series(months(2), tmp_path / "series", **writing)
     assert made.published == ("2024-01", "2024-02")
     assert len((tmp_path / "ledger" / "ledger.jsonl").read_bytes().splitlines()) == 2
+
+
+@pytest.mark.parametrize("rule", [{"dominance": 0.5}, {"stricter": "places.csv"}, {"l": 2, "l_places": "places.csv"}])
+def test_a_rule_that_later_steps_would_not_follow_is_refused(rule, tmp_path):
+    with pytest.raises(ParameterError, match="cannot be asked for"):
+        published(months(2), tmp_path / "series", **rule)
+    assert not (tmp_path / "series").exists()
+
+
+def test_a_month_of_too_few_trips_looks_like_a_month_without_any(tmp_path):
+    whole = months(3)
+    times = whole["time"].to_pylist()
+    without = whole.filter(pa.array([time[5:7] != "02" for time in times]))
+    few = pa.concat_tables([without, whole.slice(times.index("2024-02-01 08:00:00"), 2)])
+    made = [published(trips, tmp_path / name) for name, trips in (("none", without), ("few", few))]
+    assert [run.unpublished for run in made] == [0, 1]
+    none, some = (
+        {path.relative_to(run.place): path.read_bytes() for path in run.place.rglob("*") if path.is_file()}
+        for run in made
+    )
+    assert none == some
+    assert verify_series(tmp_path / "few", against=few) == []
+
+
+def test_a_step_that_cannot_be_published_leaves_a_series_that_holds_and_advice_that_works(tmp_path, capsys):
+    later = months(2)
+    pq.write_table(later, tmp_path / "trips.parquet")
+    trips, out = tmp_path / "trips.parquet", tmp_path / "out"
+    asked = ("series", trips, "--time", "time", "--k", 5, "--resolution", 7, "--out", out)
+    assert run(*asked, "--max-suppressed", 0.02) == 3
+    said = capsys.readouterr().err
+    assert "Step 2024-02 cannot be published; steps before it stay" in said
+    assert "--max-suppressed" in said
+    assert "leaving --zones-of out" not in said
+    assert run("verify", out, "--against", trips) == 0
+    assert run(*asked, "--max-suppressed", 0.9) == 0
+    assert run("verify", out, "--against", trips) == 0
+
+
+def test_nothing_can_be_hidden_in_the_files_beside_the_steps(series):
+    """Rows and columns as they were, and a message in places that no row reaches."""
+    for name in ("totals.parquet", "map.parquet"):
+        path = series / name
+        kept, table = path.read_bytes(), pq.read_table(path)
+        assert verify_series(series, against=months(2), strict=True) == []
+        noted = table.replace_schema_metadata({**(table.schema.metadata or {}), b"note": b"p1 lives at N1"})
+        field = table.schema.field(0).with_metadata({b"note": b"p1 lives at N1"})
+        in_column = table.cast(table.schema.set(0, field))
+        for changed in (noted, in_column):
+            pq.write_table(changed, path, compression="zstd", version="2.6")
+            assert any(name in line for line in verify_series(series, against=months(2)))
+        pq.write_table(table, path, compression="zstd", version="2.6", row_group_size=1)
+        assert any(name in line for line in verify_series(series, against=months(2)))
+        path.write_bytes(kept)
+
+
+def test_a_page_that_another_version_claims_to_have_made_is_not_passed_over(series):
+    index = json.loads((series / "index.json").read_text())
+    index["version"] = "0.0.1"
+    (series / "index.json").write_text(json.dumps(index))
+    (series / "index.html").write_text("<p>p1 lives at N1</p>")
+    unread: list[str] = []
+    assert verify_series(series, against=months(2), unread=unread) == []
+    assert "index.html: rendering not compared: made by flowveil 0.0.1" in unread
+    assert verify_series(series, against=months(2), strict=True) != []
