@@ -366,6 +366,7 @@ def verify_folder(
     expect: Mapping[str, Any] | None = None,
     unread: list[str] | None = None,
     strict: bool = False,
+    law: bool = True,
     zones_of: Any = None,
     stricter: Any = None,
     revision: Any = None,
@@ -383,6 +384,8 @@ def verify_folder(
             wrote it.
         strict: whether it is a finding that something could not be compared: the lines of ``unread``, and that another
             version made the release, which alone could make its page, its texts and its text exports again.
+        law: whether the numbers of a noisy release are held against the law of its noise. Not by whoever publishes only
+            what passes: noise that is refused for what it happens to be has another law than the one promised.
         zones_of: the earlier release whose zones this one says it has: its folder, or the frozen map.
         stricter: the list of places around which this one says that it asks more, as `anonymize` takes it.
         revision: the folders of the releases that this one says it revises, the oldest first.
@@ -430,7 +433,7 @@ def verify_folder(
         flows = replace(flows, l_places=read_places(l_places, asking=False).counted_on(flows))
     places = None if stricter is None else read_places(stricter, asking=True).on(sliced.whole)
     of_holder = {"zones_of": zones_of, "stricter": places, "revision": revision}
-    findings = verify_release(folder, flows, expect=expect, unread=unread, strict=strict, **of_holder)
+    findings = verify_release(folder, flows, expect=expect, unread=unread, strict=strict, law=law, **of_holder)
     return [*findings, FOLDED] if findings and folds else findings
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,10 @@ def publish_one(
     """Anonymise flows, publish them and print what is published; return the release."""
     from flowveil.api import anonymize, publish
     from flowveil.report.internal import render_internal
+    from flowveil.series.ledger import recording_nothing
 
     writing = writing or {}
-    with output.working("Anonymising"), _recording_nothing(writing):
+    with output.working("Anonymising"), recording_nothing(**_recorded(writing)):
         release = anonymize(flows, **asked)
     with output.working("Verifying and writing"):
         # Made first: what cannot be made must not leave a release behind and an error in front.
@@ -43,18 +43,8 @@ def publish_one(
     return release
 
 
-@contextmanager
-def _recording_nothing(writing: Mapping[str, Any]) -> Iterator[None]:
-    """With a ledger, record that noise left nothing to publish: whoever tries again spends again."""
-    from flowveil.release.noisy import NothingLeftError
-    from flowveil.series.ledger import record_nothing_left
-
-    try:
-        yield
-    except NothingLeftError as nothing:
-        if writing.get("ledger") is not None:
-            record_nothing_left(nothing.promise, ledger=writing["ledger"], epsilon_total=writing.get("epsilon_total"))
-        raise
+def _recorded(writing: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: writing.get(name) for name in ("ledger", "epsilon_total")}
 
 
 def publish_slices(
@@ -65,8 +55,9 @@ def publish_slices(
     from flowveil.api import anonymize_slices, publish
     from flowveil.release.unfinished import Unfinished
     from flowveil.report.profile import largest_profiles, profile_chart
+    from flowveil.series.ledger import recording_nothing
 
-    with output.working("Anonymising slices") as progress, _recording_nothing(writing):
+    with output.working("Anonymising slices") as progress, recording_nothing(**_recorded(writing)):
         kept = Unfinished.beside(out, __version__) if slices.resume else None
         family = anonymize_slices(sliced, progress=progress, resume=kept, **slices.publishing(), **asked)
     with output.working("Verifying and writing"):

@@ -33,14 +33,14 @@ import pyarrow.parquet as pq
 from flowveil.audit.published import PublishedRelease, published_release
 from flowveil.audit.subtraction import Groups, confined_groups
 from flowveil.disclosure.confirmation import DIFFERENCING
-from flowveil.errors import DataError, InfeasibleError, OutputError, ParameterError
+from flowveil.errors import DataError, FlowveilError, InfeasibleError, OutputError, ParameterError
 from flowveil.output import real_place
 from flowveil.publish.folder import check_target, publish
-from flowveil.release.noisy import PrivacyLoss
+from flowveil.release.noisy import NothingLeftError, PrivacyLoss
 from flowveil.release.release import Publishable
 from flowveil.report.about import ENTRIES
 from flowveil.report.summary import summarize
-from flowveil.series.budget import SPENT, budget_with, check_total, cost_of
+from flowveil.series.budget import SPENT, Budget, budget_with, cost_of
 from flowveil.slices import SlicedFlows
 
 try:
@@ -164,11 +164,49 @@ def _publish_noise(
         return publish(said, directory, before_it_appears=record, **writing)
 
 
-def record_nothing_left(promise: PrivacyLoss, *, ledger: str | PathLike[str], epsilon_total: float | None) -> None:
-    """Record a noisy run that left nothing to publish: that it did is known now, and has cost its ε."""
-    check_total(epsilon_total)
+@contextmanager
+def recording_nothing(ledger: str | PathLike[str] | None, *, epsilon_total: float | None = None) -> Iterator[None]:
+    """With a ledger, record noise that leaves nothing to publish: that it does is known then, and has cost its ε.
+
+    What the total does not allow is refused here as it is when something is left, in the same words: else whoever has
+    used up the total could go on to ask whether anything is left.
+
+    Raises:
+        NothingLeftError: nothing is left, and that is recorded.
+        InfeasibleError: nothing is left, and not even that may be known any more: ε would exceed the total.
+        ParameterError: the total would be raised.
+        OutputError: the ledger cannot be read, written or locked.
+    """
+    try:
+        yield
+    except NothingLeftError as nothing:
+        if ledger is not None:
+            try:
+                _record_nothing(nothing.promise, ledger, epsilon_total)
+            except FlowveilError as problem:
+                # Without a trace of the outcome, which is what may not be known.
+                raise problem from None
+        raise
+
+
+def _record_nothing(promise: PrivacyLoss, ledger: str | PathLike[str], epsilon_total: float | None) -> None:
     with _locked(ledger) as book:
-        book.append({"format": FORMAT, **cost_of(promise, None)})
+        budget = budget_with(book.entries, promise, epsilon_total)
+        book.append({"format": FORMAT, **cost_of(promise, budget.total)})
+
+
+def budget_against(release: Publishable, *, ledger: str | PathLike[str]) -> Budget:
+    """What noisy counts and the earlier ones of a ledger come to; nothing is recorded, and no ledger is made.
+
+    Raises:
+        InfeasibleError: the total does not allow them.
+        OutputError: the ledger cannot be read or locked.
+    """
+    promise: PrivacyLoss = release.guarantee  # type: ignore[attr-defined]
+    if not (real_place(ledger) / LEDGER).exists():
+        return budget_with((), promise, None)
+    with _locked(ledger) as book:
+        return budget_with(book.entries, promise, None)
 
 
 def audit_against(release: Publishable, *, ledger: str | PathLike[str], **writing: Any) -> Audit:

@@ -122,6 +122,9 @@ class Desk:
         return self._messages()
 
     async def _messages(self) -> AsyncIterator[str]:
+        # Many that ask at once are all let in before the first of them is counted: those too many hear nothing.
+        if self._listeners >= MOST_LISTENERS:
+            return
         self._listeners += 1
         try:
             while not self.closing:

@@ -15,7 +15,6 @@ import json
 import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -162,7 +161,8 @@ class Guard:
             if len(given) == 1 and _same(given[0], self._door.token):
                 await _redirect(answer, f"{self._door.cookie_name}={self._door.cookie}")
                 return False
-        if not _same(_cookie(said.get("cookie", ""), self._door.cookie_name), self._door.cookie):
+        given = _cookies(said.get("cookie", ""), self._door.cookie_name)
+        if not any(_same(value, self._door.cookie) for value in given):
             raise RefusedError(403, "Open the address that flowveil serve has printed, with its token.")
         return True
 
@@ -171,12 +171,13 @@ def _same(one: str, two: str) -> bool:
     return secrets.compare_digest(one.encode("utf-8", "replace"), two.encode())
 
 
-def _cookie(header: str, name: str) -> str:
-    try:
-        found = SimpleCookie(header).get(name)
-    except CookieError:
-        return ""
-    return "" if found is None else found.value
+def _cookies(header: str, name: str) -> list[str]:
+    """The values of a cookie, whatever stands beside it.
+
+    Cookies know no ports: those of other programs of this machine come too, in forms that no parser takes, or by the
+    same name.
+    """
+    return [value for part in header.split(";") for key, _, value in [part.strip().partition("=")] if key == name]
 
 
 def in_answer(problem: Exception) -> tuple[int, str]:

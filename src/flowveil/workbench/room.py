@@ -84,6 +84,9 @@ def below(root: Path, asked: str) -> Path:
         raise RefusedError(404, "There is no such file below the folder.") from None
     if place != base and base not in place.parents:
         raise refused
+    if any(part.startswith(".") for part in place.relative_to(base).parts):
+        # A link to what is hidden leads to what is hidden.
+        raise refused
     return place
 
 

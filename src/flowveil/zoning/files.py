@@ -52,6 +52,13 @@ _FLOAT_TEXT = r"^(-?[0-9]+)\.0+$"
 #: Rows that are looked through for what stands in the first line.
 _SEARCHED_ROWS = 100_000
 _DRAWN = (".geojson", ".json", ".geojsonl", ".shp", ".zip", ".gpkg", ".fgb")
+#: How such files begin. The reader goes by content, not by name, and knows forms that are no map but say where else to
+#: read: another file of this machine, or an address.
+_BEGINNINGS = {".shp": b"\0\0\x27\x0a", ".zip": b"PK", ".gpkg": b"SQLite format 3\0", ".fgb": b"fgb"}
+_BLANKS = b"\xef\xbb\xbf\x1e \t\r\n"
+#: A form of such a kind that is JSON, and the readers of all forms that are maps.
+_ELSEWHERE = b"gdal_streamed_alg"
+_READERS = frozenset({"GeoJSON", "GeoJSONSeq", "TopoJSON", "ESRIJSON", "ESRI Shapefile", "GPKG", "FlatGeobuf"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -466,6 +473,9 @@ def _read_drawn(path: Path, label: str) -> tuple[pa.Table, Outlines | None, str]
         raise MissingExtraError(
             f"Reading {label} needs pyogrio. Hint: pip install 'flowveil[zones]'; CSV and GeoParquet need nothing more."
         ) from None
+    damaged = DataError(f"{label} cannot be read: it is damaged, or not what its name says.")
+    if not _is_drawn(path):
+        raise damaged
     try:
         layers = [str(layer) for layer in pyogrio.list_layers(path)[:, 0]]
         if len(layers) > 1:
@@ -473,15 +483,27 @@ def _read_drawn(path: Path, label: str) -> tuple[pa.Table, Outlines | None, str]
                 f"{label} has {len(layers)} layers: {listed(layers)}; which one holds the zones is not known. "
                 "Hint: save that layer in a file of its own."
             )
+        if layers and pyogrio.read_info(path)["driver"] not in _READERS:
+            raise damaged
         about, table = pyogrio.read_arrow(path)
     except (pyogrio.errors.DataSourceError, pyogrio.errors.DataLayerError, pa.ArrowException):
         # The reader's own message may quote what it stumbled over.
-        raise DataError(f"{label} cannot be read: it is damaged, or not what its name says.") from None
+        raise damaged from None
     main = about["geometry_name"] or "wkb_geometry"
     if main not in table.column_names:
         return table, None, label
     outlines = _from_wkb(table[main], label)
     return table.drop_columns([main]), in_degrees(outlines, about["crs"], label=label), label
+
+
+def _is_drawn(path: Path) -> bool:
+    """Whether a file begins as its name says, and is no order to read something else."""
+    beginning = next((text for end, text in _BEGINNINGS.items() if path.name.casefold().endswith(end)), None)
+    with open(path, "rb") as file:
+        if beginning is not None:
+            return file.read(len(beginning)) == beginning
+        content = file.read()
+    return content.lstrip(_BLANKS)[:1] in (b"{", b"[") and _ELSEWHERE not in content
 
 
 def _from_wkb(column: pa.ChunkedArray, label: str) -> Outlines:

@@ -173,6 +173,23 @@ def test_releases_are_recorded_and_compared_after_noise_that_left_nothing(flows,
         release(flows, k=6).write(tmp_path / "second", ledger=ledger)
 
 
+def test_what_the_total_does_not_allow_does_not_show_whether_anything_is_left(trips_csv, tmp_path, capsys):
+    """The total is stored with the first draw under it, and the one that exceeds it is refused whatever it came to."""
+    ledger = tmp_path / "ledger"
+    asked = ("anonymize", trips_csv, "--method", "laplace", "--resolution", 6, "--out", tmp_path / "a")
+    options = ("--option", "epsilon=0.001", "--option", "delta=1e-9", "--option", "bound=1", "--ledger", ledger)
+    assert run(*asked, *options, "--epsilon-total", 0.0015) == 3
+    assert "is left to publish" in capsys.readouterr().err
+    assert lines_of(ledger)[0]["epsilon_total"] == 0.0015
+    assert run(*asked, *options) == 3
+    said = capsys.readouterr().err
+    assert "would come to 0.002, and the total is 0.0015" in said
+    assert "is left to publish" not in said
+    assert run(*asked, *options, "--epsilon-total", 1) == 2
+    assert "lowered and not raised" in capsys.readouterr().err
+    assert len(lines_of(ledger)) == 1
+
+
 def test_of_two_runs_at_once_one_is_audited_against_the_other(flows, tmp_path):
     made = [release(flows, k=k) for k in (5, 6)]
 

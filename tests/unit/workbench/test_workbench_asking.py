@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,11 @@ import pytest
 from pyarrow import csv
 
 from conftest import trip_table
+from flowveil import anonymize, read_trips, verify_folder
 from flowveil.cli import main
-from flowveil.errors import ParameterError
+from flowveil.errors import InfeasibleError, ParameterError
+from flowveil.flows import Cells
+from flowveil.release.noisy import NothingLeftError
 from flowveil.workbench.asking import Asked, choices_of
 from flowveil.workbench.work import WORK
 
@@ -129,6 +133,41 @@ def test_noise_is_the_same_mechanism_with_new_draws(folder, tmp_path, monkeypatc
     task = {"room": str(tmp_path), "source": stamp(folder / "trips.csv"), "zones": None, "choices": chosen}
     found = WORK["check"]({**task, "releases": [("First", str(out))]}, Silent())
     assert any("add up" in line for line in found["audit"]["failures"])
+
+
+def noisy_task(folder: Path, room: Path, **options: str) -> dict[str, Any]:
+    chosen = {"resolution": 7, "method": "topdown", "options": {"bound": "2", "level": "7", **options}}
+    (room / "files").mkdir(exist_ok=True)
+    return {"room": str(room), "source": stamp(folder / "trips.csv"), "zones": None, "choices": chosen, "releases": []}
+
+
+def test_what_noise_happens_to_be_does_not_decide_whether_it_is_published(folder, tmp_path, monkeypatch):
+    """As on the command line: a draw that looks unlikely is a draw, and leaving it out would change the law."""
+    monkeypatch.setattr("flowveil.verify.noise.check_walk", lambda *_: iter(["this is an unlikely draw"]))
+    task = noisy_task(folder, tmp_path, epsilon="5", region="841fb47ffffffff")
+    found = WORK["publish"]({**task, "out": str(tmp_path / "out")}, Silent())
+    assert "report.json" in found["files"]
+    assert verify_folder(tmp_path / "out", against=folder / "trips.csv") == ["this is an unlikely draw"]
+
+
+def test_noise_under_a_total_is_refused_at_sign_off_and_recorded_where_nothing_is_left(folder, tmp_path, monkeypatch):
+    ledger = tmp_path / "ledger"
+    recorded = {"recorded": {"ledger": str(ledger)}, "out": str(tmp_path / "out"), "ledger": str(ledger)}
+    task = {**noisy_task(folder, tmp_path, epsilon="5", region="841fb47ffffffff"), **recorded}
+    nothing = Cells(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int64))
+    with monkeypatch.context() as unlucky:
+        unlucky.setattr(sys.modules["flowveil.methods.topdown"], "walk_down", lambda *_: nothing)
+        with pytest.raises(NothingLeftError):
+            WORK["publish"](task, Silent())
+    assert json.loads((ledger / "ledger.jsonl").read_text("utf-8"))["spent"]["epsilon"] == 5
+    budget = WORK["check"](task, Silent())["audit"]["budget"]
+    assert budget == {"releases": 1, "epsilon": 10.0, "delta": 0.0, "epsilon_total": None}
+    release = anonymize(read_trips(folder / "trips.csv", resolution=7), "topdown", epsilon=1, bound=2, level=7,
+                        region="841fb47ffffffff")  # fmt: skip
+    release.write(tmp_path / "under", ledger=ledger, epsilon_total=8)
+    with pytest.raises(InfeasibleError, match="would come to 11, and the total is 8; 2 is left"):
+        WORK["check"](task, Silent())
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

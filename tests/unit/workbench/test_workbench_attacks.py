@@ -17,6 +17,7 @@ import pytest
 from flowveil.errors import ParameterError
 from flowveil.workbench import guard
 from flowveil.workbench.asking import choices_of
+from flowveil.workbench.desk import MOST_LISTENERS
 from flowveil.workbench.guard import Door, RefusedError
 from flowveil.workbench.room import below, listing
 from samples.served import Served, serving
@@ -36,6 +37,7 @@ def served(tmp_path_factory) -> Iterator[Served]:
     (root / "out.csv").symlink_to(around / "secret.csv")
     (root / "up").symlink_to(around)
     (root / ".hidden.csv").write_text("a\n1\n", "utf-8")
+    (root / "shown.csv").symlink_to(root / ".hidden.csv")
     with serving(root, tmp_path_factory.mktemp("tmp"), "--max-upload", "1MB") as running:
         running.enter()
         yield running
@@ -90,6 +92,16 @@ def test_cookie_and_policy(served):
         assert "access-control-allow-origin" not in headers
 
 
+@pytest.mark.parametrize("beside", ['prefs={"a":1}', "a b=c", 'x="un', "\xe9=1", "=", "flowveil_1=x"])
+def test_cookies_of_other_programs_lock_nobody_out(served, beside):
+    """Cookies know no ports: what another program of 127.0.0.1 has set comes with ours, in whatever form."""
+    for sent in (f"{beside}; {served.cookie}", f"{served.cookie}; {beside}"):
+        assert served.ask("GET", "/api/state", headers={"Cookie": sent})[0] == 200
+    name = served.cookie.partition("=")[0]
+    assert served.ask("GET", "/api/state", headers={"Cookie": f"{name}=theirs; {served.cookie}"})[0] == 200
+    assert served.ask("GET", "/api/state", headers={"Cookie": f"{name}=theirs; {name}=; {beside}"})[0] == 403
+
+
 def test_a_wildcard_host_takes_addresses_and_no_names():
     door = Door("0.0.0.0", 80, 1)
     assert door.is_at("192.168.1.7:80")
@@ -102,7 +114,7 @@ def test_a_wildcard_host_takes_addresses_and_no_names():
 ELSEWHERE = (
     "../secret.csv", "..", "in/../../secret.csv", "up/secret.csv", "out.csv", "/etc/passwd", "//etc/passwd",
     "in//mine.csv", "./in/mine.csv", "..\\secret.csv", "in\\..\\..\\secret.csv", ".hidden.csv", "in/mine.csv\0.png",
-    "~/secret.csv", "%2e%2e/secret.csv", "file:///etc/passwd", "in/*.csv", "x" * 5000,
+    "~/secret.csv", "%2e%2e/secret.csv", "file:///etc/passwd", "in/*.csv", "x" * 5000, "shown.csv",
 )  # fmt: skip
 
 
@@ -209,6 +221,25 @@ def test_200_requests_at_once(served):
     with ThreadPoolExecutor(200) as pool:
         found = list(pool.map(lambda _: served.ask("GET", "/api/state")[0], range(200)))
     assert found == [200] * 200
+
+
+def test_no_more_pages_listen_than_may(served):
+    """Also when all of them ask at once, and none is read."""
+    head = f"GET /api/events HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\nCookie: {served.cookie}\r\n\r\n"
+    lines = [socket.create_connection(("127.0.0.1", served.port), timeout=60) for _ in range(2 * MOST_LISTENERS)]
+    try:
+        for line in lines:
+            line.sendall(head.encode())
+        heard = 0
+        for line in lines:
+            got = b""
+            while b"data: " not in got and b"Too many" not in got and not got.endswith(b"0\r\n\r\n"):
+                got += line.recv(1 << 16)
+            heard += b"data: " in got
+        assert heard == MOST_LISTENERS
+    finally:
+        for line in lines:
+            line.close()
 
 
 def test_garbage_is_answered_without_a_trace(served):

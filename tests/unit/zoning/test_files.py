@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import geopandas as gpd
@@ -55,6 +56,25 @@ def write(table: gpd.GeoDataFrame, path: Path) -> Path:
     else:
         table.to_file(path)
     return path
+
+
+@pytest.mark.parametrize("name", ["map.geojson", "map.json", "map.gpkg", "map.fgb", "map.shp", "map.zip"])
+def test_a_map_that_is_an_order_to_read_another_file_is_refused(tmp_path, name):
+    """The reader of maps goes by content: such files, from somebody else, would show any file of this machine."""
+    secret = write(squares().drop(columns="name"), tmp_path / "secret.geojson")
+    layer = f"<OGRVRTLayer name='secret'><SrcDataSource>{secret}</SrcDataSource></OGRVRTLayer>"
+    order = f"<OGRVRTDataSource>{layer}</OGRVRTDataSource>"
+    orders = [order]
+    if name.endswith("json"):
+        orders = [order, json.dumps({"type": "gdal_streamed_alg", "command_line": f"gdal vector convert {secret}"})]
+    for text in orders:
+        if name.endswith(".zip"):
+            with zipfile.ZipFile(tmp_path / name, "w") as packed:
+                packed.writestr("map.vrt", text)
+        else:
+            (tmp_path / name).write_text(text, "utf-8")
+        with pytest.raises(DataError, match="not what its name says"):
+            read_zones(tmp_path / name, tile="zone")
 
 
 # ---- formats -----------------------------------------------------------------------------------------------------

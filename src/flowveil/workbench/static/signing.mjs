@@ -55,6 +55,8 @@ export function mountSigning(isHere, go) {
     const ledger = found.audit.ledger ?? 0, with_ = [...found.audit.compared, ...(ledger ? [`${ledger} of the ledger`] : [])];
     if (!with_.length) audit.push(make("p", "There is none to compare with."));
     else if (!found.audit.failures.length) audit.push(make("p", `${found.audit.verdict}. Compared with: ${with_.join(", ")}.`));
+    const spent = found.audit.budget, n = spent?.releases;
+    if (spent) audit.push(make("p", `With ${n} earlier noisy release${n === 1 ? "" : "s"} of the ledger, ε comes to ${spent.epsilon}${spent.epsilon_total === null ? "" : `, of ${spent.epsilon_total} that are allowed`}.`));
     for (const line of found.audit.failures) audit.push(make("p", inWords(line), "notice"));
     if (found.audit.lines.length) {
       const more = make("details"), list = make("ul");
