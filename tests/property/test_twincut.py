@@ -105,6 +105,22 @@ def test_one_tree_is_cut_as_well_as_exhaustive_search_does(problem, share, data)
 
 
 @SEARCH
+@given(small_problems(), st.lists(st.integers(0, 40), min_size=2, max_size=12), st.data())
+def test_between_known_prices_the_best_cuts_are_those_of_the_whole_tree(problem, prices, data):
+    flows, guarantee = problem
+    trees = TwinTrees.of(flows, guarantee)
+    assume(trees is not None)
+    fixed = data.draw(st.sampled_from(sorted(all_cuts(flows.origins))))
+    costs = trees.given(0, trees.origins.from_full(np.array(sorted(fixed), dtype=np.int32)))
+    for price in (n / 2 for n in prices):
+        cut = costs.axis.best_cut(price * costs.volume - costs.cost)
+        cost, suppressed = costs.of(cut)
+        assert costs.evaluate(price) == (cost + price * suppressed, suppressed)
+        half = costs.at(price)
+        assert (half.cut.tolist(), half.cost, half.suppressed) == (cut.tolist(), cost, suppressed)
+
+
+@SEARCH
 @given(small_problems(), st.sampled_from([0.0, 2.0, 5.0, 20.0]), st.data())
 def test_a_price_is_answered_with_the_best_cut_and_flips_lose_what_they_say(problem, price, data):
     flows, guarantee = problem

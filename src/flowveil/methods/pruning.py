@@ -104,13 +104,15 @@ class _Point:
 
 def _bracket(pruned: Prunable, budget: float, near: float) -> tuple[_Point | None, _Point]:
     """A point over the budget and one within it; no left point where even a multiplier of 0 is within it."""
-    free = _Point(0.0, *pruned.evaluate(0.0))
-    if free.slope <= budget:
-        return None, free
-    left, right = free, _Point(near, *pruned.evaluate(near))
+    right = _Point(near, *pruned.evaluate(near))
     if right.slope <= budget:
         lower = _Point(near / 4, *pruned.evaluate(near / 4))
-        return (lower, right) if lower.slope > budget else (free, lower)
+        if lower.slope > budget:
+            return lower, right
+        # Nothing suppresses more than what costs nothing to suppress; that is asked only where it matters.
+        free = _Point(0.0, *pruned.evaluate(0.0))
+        return (None, free) if free.slope <= budget else (free, lower)
+    left = right
     while right.slope > budget:
         left, right = right, _Point(right.at * 4, *pruned.evaluate(right.at * 4))
     return left, right

@@ -12,8 +12,8 @@ that tree, the flows sorted by (node of times, origin node, destination tile).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -198,6 +198,8 @@ def _upwards(tree: Hierarchy) -> Iterator[tuple[Ints, NDArray[np.bool_]]]:
 def _down_origins(walk: _Walk, origins: Sketch, order: Positions, time: Ints | None) -> Iterator[Level]:
     """The safe pairs of these flows, by origin depth; within the node of times of each flow."""
     leaf_o = origins.leaf_of_tile[walk.flows.origin]
+    repeats = walk.repeats(order, leaf_o, time, Meeting.of(origins.tree))
+    depth = origins.tree.max_depth
     # From the deepest up: every order is then a few sorted runs away from the next.
     for node, deep in _upwards(origins.tree):
         key = node.astype(np.int64)[leaf_o[order]]
@@ -208,7 +210,8 @@ def _down_origins(walk: _Walk, origins: Sketch, order: Positions, time: Ints | N
         if _falls(key):
             order = order[np.argsort(key, kind="stable")]
         here = order if deep.all() else order[deep[leaf_o[order]]]
-        yield from walk.down(here, node[leaf_o[here]], None if time is None else time[here])
+        yield from walk.down(here, node[leaf_o[here]], None if time is None else time[here], repeats, depth)
+        depth -= 1
 
 
 def _falls(values: NDArray[Any]) -> bool:
@@ -226,7 +229,20 @@ class _Walk:
         self.meet = Meeting.of(self.tree)
         self.ancestor = _ancestors(self.tree)
 
-    def down(self, order: Positions, node_o: Ints, node_t: Ints | None) -> Iterator[Level]:
+    def repeats(self, order: Positions, leaf_o: Ints, time: Ints | None, meet: Meeting) -> dict[str, _Repeats]:
+        """Who and what must be counted once in pairs of these flows, and where each comes again."""
+        rows = {}
+        if self.guarantee.people is not None and self.flows.people is not None:
+            rows["people"] = self.flows.people.cell, self.flows.people.person
+        if self.guarantee.locations is not None:
+            tiles = self.guarantee.prepare(self.flows).tiles
+            assert tiles is not None, "locations are counted"
+            rows |= {"begin": tiles.begin, "end": tiles.end}
+        return {name: _Repeats(*pair, order, leaf_o, time, meet) for name, pair in rows.items()}
+
+    def down(
+        self, order: Positions, node_o: Ints, node_t: Ints | None, repeats: dict[str, _Repeats], depth_o: int
+    ) -> Iterator[Level]:
         """The safe pairs of one origin depth, and one depth of times, by destination depth."""
         flows = self.flows
         leaf = self.leaf_d[order]
@@ -245,14 +261,7 @@ class _Walk:
         count = np.concatenate(([0], np.cumsum(np.bincount(parts, minlength=self.tree.max_depth + 2))))
         trips = _prefix(flows.trips[order])
         weight = None if flows.weight is None else _prefix(flows.weight[order])
-        people = begin = end = None
-        if self.guarantee.people is not None and flows.people is not None:
-            people = _DistinctAlong(flows.people.cell, flows.people.person, order, new_o, leaf, self.meet)
-        if self.guarantee.locations is not None:
-            tiles = self.guarantee.prepare(flows).tiles
-            assert tiles is not None, "locations are counted"
-            begin = _DistinctAlong(*tiles.begin, order, new_o, leaf, self.meet)
-            end = _DistinctAlong(*tiles.end, order, new_o, leaf, self.meet)
+        members = {name: _DistinctAlong(rows, depth_o, order, leaf, self.meet) for name, rows in repeats.items()}
         depth_of_leaf = self.tree.depth[self.tree.leaf_node]
         start, stop = np.zeros(0, np.int64), np.zeros(0, np.int64)
         for depth in range(self.tree.max_depth + 1):
@@ -266,14 +275,13 @@ class _Walk:
                 start, stop = start[deep], stop[deep]
             # What is safe does not depend on the ends: they are looked up for the few that are.
             nowhere = np.zeros(len(start), dtype=np.int32)
+            counted = {name: along.within(start, stop, depth) for name, along in members.items()}
             cells = _Runs(
                 nowhere,
                 nowhere,
                 trips[stop] - trips[start],
                 None if weight is None else weight[stop] - weight[start],
-                n_persons=None if people is None else people.within(start, stop, depth),
-                n_begin=None if begin is None else begin.within(start, stop, depth),
-                n_end=None if end is None else end.within(start, stop, depth),
+                counted=counted,
             )
             safe = self.guarantee.safe(cells)
             start, stop = start[safe], stop[safe]
@@ -288,19 +296,64 @@ class _Walk:
 class _Runs(Cells):
     """Cells that are runs of sorted flows; people and tiles are counted, not listed."""
 
-    n_persons: NDArray[np.int64] | None = None
-    n_begin: NDArray[np.int64] | None = None
-    n_end: NDArray[np.int64] | None = None
+    counted: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
 
     def n_people(self) -> NDArray[np.int64] | None:
-        return self.n_persons
+        return self.counted.get("people")
 
     def n_tiles(self) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-        return None if self.n_begin is None or self.n_end is None else (self.n_begin, self.n_end)
+        return (self.counted["begin"], self.counted["end"]) if "begin" in self.counted else None
+
+
+class _Repeats:
+    """Members (people, or tiles) of flows, and how deep in the tree of origins a member's rows lie together.
+
+    Distinct members of a pair are those of its flows, added up, less those who come again. Whoever comes again has two
+    rows whose origins lie in one node. So rows are sorted by member and origin once, and where each meets the one
+    before it says at which origin depths it has to be looked at: deep down at next to none.
+
+    Args:
+        flow, member: rows of flows and members.
+        order: the flows.
+        leaf_o: the origin leaf of every flow.
+        time: the node of times of every flow, where time is an end: in two of them a member is two.
+        meet: where origin leaves meet.
+    """
+
+    def __init__(
+        self, flow: Ints, member: Ints, order: Positions, leaf_o: Ints, time: Ints | None, meet: Meeting
+    ) -> None:
+        n = len(leaf_o)
+        if len(order) < n:
+            inside = np.zeros(n, dtype=np.bool_)
+            inside[order] = True
+            there = inside[flow]
+            flow, member = flow[there], member[there]
+        self.each = np.bincount(flow, minlength=n)
+        by_origin = np.argsort(leaf_o, kind="stable")
+        place = np.empty(n, dtype=np.int64)
+        place[by_origin] = np.arange(n)
+        # One number sorts much faster than two: the member, then the place.
+        bits = n.bit_length()
+        key = member.astype(np.int64)
+        if time is not None:
+            key = key * (int(time.max(initial=0)) + 1) + time[flow]
+        key <<= bits
+        key |= place[flow]
+        key.sort()
+        again = np.zeros(len(key), dtype=np.bool_)
+        np.equal(key[1:] >> bits, key[:-1] >> bits, out=again[1:])
+        several = again.copy()
+        several[:-1] |= again[1:]
+        self.flow = by_origin[key[several] & ((1 << bits) - 1)].astype(np.int32)
+        leaf = leaf_o[self.flow]
+        self.met = np.full(len(leaf), -1, dtype=np.int16)
+        at = np.flatnonzero(again[several])
+        self.met[at] = meet.depth(leaf[at - 1], leaf[at])
 
 
 class _DistinctAlong:
-    """Distinct members (people, or tiles) of runs of sorted flows, without listing them anew for each depth.
+    """Distinct members of runs of sorted flows of one origin depth, without listing them anew for each depth.
 
     A row of a member adds to the count of a run unless the same member has a row before it in that run. Runs of a
     depth are the leaves below one node, so all that matters is how deep the leaf of the row meets that of the
@@ -308,49 +361,47 @@ class _DistinctAlong:
     counted in once.
 
     Args:
-        flow, member: rows of flows and members.
+        repeats: the rows.
+        depth_o: the depth of the origin nodes.
         order: the sorted flows; those of an origin node stand together.
-        new_o: whether each of them begins another origin node.
         leaf: the destination leaf of each of them.
-        meet: where leaves meet.
+        meet: where destination leaves meet.
     """
 
-    def __init__(
-        self, flow: Ints, member: Ints, order: Positions, new_o: NDArray[np.bool_], leaf: Ints, meet: Meeting
-    ) -> None:
+    def __init__(self, repeats: _Repeats, depth_o: int, order: Positions, leaf: Ints, meet: Meeting) -> None:
         n = len(order)
-        position = np.full(int(max(order.max(), flow.max(initial=0))) + 1, -1, dtype=np.int32)
-        position[order] = np.arange(n, dtype=np.int32)
-        at = position[flow]
-        if n < len(position):
-            there = at >= 0
-            at, member = at[there], member[there]
-        # One number sorts much faster than two: the member, then the place.
+        together = repeats.met >= depth_o
+        several = together.copy()
+        several[:-1] |= together[1:]
+        rows = np.flatnonzero(several)
+        position = np.full(len(repeats.each), -1, dtype=np.int64)
+        position[order] = np.arange(n)
+        # By member and origin node, then place.
         bits = n.bit_length()
-        key = member.astype(np.int64)
-        key <<= bits
-        key |= at
+        key = np.cumsum(~together[rows])
+        at = position[repeats.flow[rows]]
+        # A leaf lies together with itself, also below its own depth, where it is in no pair.
+        key = (key[at >= 0] << bits) | at[at >= 0]
         key.sort()
-        at = (key & ((1 << bits) - 1)).astype(np.int32)
+        at = key & ((1 << bits) - 1)
         key >>= bits
-        block = np.cumsum(new_o, dtype=np.int32)[at]
-        again = np.zeros(len(at), dtype=np.bool_)
-        np.logical_and(key[1:] == key[:-1], block[1:] == block[:-1], out=again[1:])
-        once, twice = at[~again], np.flatnonzero(again)
+        twice = np.flatnonzero(key[1:] == key[:-1]) + 1
         met = meet.depth(leaf[at[twice - 1]], leaf[at[twice]]).astype(np.int16)
-        # Small numbers are sorted by counting; most rows are the first of their member, and need no sorting.
-        self._at = np.concatenate((once, at[twice[np.argsort(met, kind="stable")]]))
-        self._known_by = len(once) + np.concatenate(([0], np.cumsum(np.bincount(met, minlength=meet.deepest + 1))))
-        self._counted = np.zeros(n, dtype=np.int64)
+        # Small numbers are sorted by counting.
+        self._at = at[twice[np.argsort(met, kind="stable")]]
+        self._known_by = np.concatenate(([0], np.cumsum(np.bincount(met, minlength=meet.deepest + 1))))
+        self._counted = repeats.each[order] - np.bincount(self._at, minlength=n)
         self._done = 0
+        self._before = _prefix(self._counted)
 
     def within(self, start: Positions, stop: Positions, depth: int) -> NDArray[np.int64]:
         """Distinct members of these runs, whose destinations have this depth, which is no less than those before."""
         upto = int(self._known_by[depth])
-        self._counted += np.bincount(self._at[self._done : upto], minlength=len(self._counted))
-        self._done = upto
-        before = _prefix(self._counted)
-        counted: NDArray[np.int64] = before[stop] - before[start]
+        if upto > self._done:
+            self._counted += np.bincount(self._at[self._done : upto], minlength=len(self._counted))
+            self._done = upto
+            self._before = _prefix(self._counted)
+        counted: NDArray[np.int64] = self._before[stop] - self._before[start]
         return counted
 
 

@@ -100,7 +100,7 @@ def proven_score(
     # The pairs of the second forest, by their place in the first.
     place = np.lexsort((forests[1].node, forests[1].axis.other))
     total = trees.objective.total
-    saving = price * trees.origins.volume - trees.origins.cost
+    saving = price * trees.origins.volume - trees.cost()
     target = price * (total - known_suppressed) - known_cost
     shared = saving / 2
     best, best_shared = np.inf, shared

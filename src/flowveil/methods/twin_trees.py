@@ -21,6 +21,8 @@ from flowveil.errors import DataError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Hierarchy, Ints
+from flowveil.methods.pair_tables import PairsByDepth, by_origin
+from flowveil.methods.price_gaps import Forest, Layer, PriceGaps
 from flowveil.methods.safe_pairs import Level, Sketch, safe_levels, sketch
 from flowveil.methods.smallest_sizes import KNOWN, SmallestSizes, is_affordable
 
@@ -82,7 +84,10 @@ class TwinAxis:
         nodes: the sketch nodes that are left, in order; the numbers used everywhere else here are positions in this.
         parent: the tree.
         layers: for each depth below the root: its nodes, their parents, where siblings begin, their parents once.
-        first, other, cost, volume: the safe pairs of node n are the slice ``first[n]:first[n + 1]`` of the rest.
+        size: tiles below each node.
+        first, other, volume: the safe pairs of node n are the slice ``first[n]:first[n + 1]`` of the rest, sorted
+            by the node of the other tree. A nation has a hundred million of them, so they are as small as they can be.
+        priced: what each pair costs, where that is not its volume times the tiles of both ends.
     """
 
     full: Hierarchy
@@ -90,10 +95,11 @@ class TwinAxis:
     nodes: Positions
     parent: Positions
     layers: tuple[tuple[Positions, Positions, Positions, Positions], ...]
+    size: Floats
     first: Positions
-    other: Positions
-    cost: Floats
-    volume: Floats
+    other: Ints
+    volume: NDArray[Any]
+    priced: Floats | None
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -121,6 +127,26 @@ class TwinAxis:
             layers.append((here, upper, siblings, place[parents], place[above] - upper.start))
             upper = here
         return order, layers
+
+    @cached_property
+    def _whole(self) -> tuple[Positions, Positions, NDArray[np.bool_], tuple[Layer, ...]]:
+        """The tree as a forest: where depths begin, parents, who has children, and the layers, by depth."""
+        order, layers = self._by_depth
+        edge, up, laid = [0, 1], [np.full(1, -1, np.int64)], []
+        has_children = np.zeros(len(order), dtype=np.bool_)
+        for here, upper, siblings, parents, above in layers:
+            edge.append(here.stop)
+            up.append(above + upper.start)
+            has_children[parents] = True
+            laid.append(Layer(here, up[-1], siblings, parents))
+        return np.array(edge), np.concatenate(up), has_children, tuple(laid)
+
+    def forest(self, cost: Floats, volume: Floats) -> Forest:
+        """The whole tree, nothing in it decided, where nodes cost and publish this."""
+        edge, up, has_children, layers = self._whole
+        order = self._by_depth[0]
+        none = np.zeros(0, np.int64)
+        return Forest(order, edge, up, has_children, layers, cost[order], volume[order], none, 0.0, 0.0)
 
     def best(self, saving: Floats) -> tuple[Positions, Floats, Floats]:
         """The cut with the largest saving, coarser on ties; each node's best saving, and its saving if divided."""
@@ -204,39 +230,44 @@ class TwinTrees:
         # Weights are in millionths here, and the floor is asked of the flows before.
         same = not thinned and guarantee.population is None
         told = SmallestSizes(len(flows), *sketches) if same and is_affordable(flows, *sketches) else None
-        found = []
+        pairs = PairsByDepth(sketches)
         for level in safe_levels(flows, guarantee, *sketches):
-            found.append((level.origin, level.destination, level.volume, price.cost(level)))
+            pairs.take(level, None if goal == "error" else price.cost(level))
             if told is not None:
                 told.take(level)
         if told is not None:
             KNOWN.setdefault(flows, {})[guarantee] = told.finish()
-        if not found:
+        parts = pairs.finish()
+        if not parts:
             return None
-        origin, destination, volume, cost = (np.concatenate(column) for column in zip(*found, strict=True))
-        ends = [_occurring(s, nodes) for s, nodes in zip(sketches, (origin, destination), strict=True)]
-        number_o, number_d = (number[nodes] for (_, number), nodes in zip(ends, (origin, destination), strict=True))
-        axes = []
-        for full, reduced, (nodes, number), mine, others in (
-            (flows.origins, sketches[0], ends[0], number_o, number_d),
-            (flows.destinations, sketches[1], ends[1], number_d, number_o),
-        ):
-            # No pair comes twice, so one number for each says how they are sorted, much faster than two.
-            order = np.argsort(mine.astype(np.int64) * (int(others.max()) + 1) + others)
-            axes.append(
-                TwinAxis(
-                    full=full,
-                    sketch=reduced,
-                    nodes=nodes,
-                    parent=np.where(nodes > 0, number[np.maximum(reduced.tree.parent[nodes], 0)], -1),
-                    layers=_layers(reduced.tree, nodes, number),
-                    first=np.concatenate(([0], np.cumsum(np.bincount(mine, minlength=len(nodes))))),
-                    other=others[order],
-                    cost=cost[order],
-                    volume=volume[order].astype(np.float64),
-                )
+        ends = [_occurring(s, nodes) for s, nodes in zip(sketches, pairs.occur, strict=True)]
+        across = by_origin(parts, ends[0], ends[1])
+        axes = [
+            TwinAxis(
+                full=full,
+                sketch=reduced,
+                nodes=nodes,
+                parent=np.where(nodes > 0, number[np.maximum(reduced.tree.parent[nodes], 0)], -1),
+                layers=_layers(reduced.tree, nodes, number),
+                size=reduced.size[nodes].astype(np.float64),
+                first=table.first,
+                other=table.other,
+                volume=table.volume,
+                priced=table.priced,
             )
+            for full, reduced, (nodes, number), table in (
+                (flows.origins, sketches[0], ends[0], across),
+                (flows.destinations, sketches[1], ends[1], across.turned(len(ends[1][0]))),
+            )
+        ]
         return cls(axes[0], axes[1], Objective.of(goal, total), thinned=thinned)
+
+    def cost(self) -> Floats:
+        """What each safe pair costs, in the order of the origins' axis."""
+        axis = self.origins
+        if axis.priced is not None:
+            return axis.priced
+        return axis.volume * (np.repeat(axis.size, np.diff(axis.first)) + self.destinations.size[axis.other])
 
     def axis(self, end: int) -> TwinAxis:
         """Origins (0) or destinations (1)."""
@@ -246,22 +277,27 @@ class TwinTrees:
         """What the nodes of the other tree cost and publish, with this cut of the tree of one end fixed."""
         fixed, free = self.axis(end), self.axis(1 - end)
         rows = fixed.rows(cut)
-        node = fixed.other[rows]
+        node, each = fixed.other[rows].astype(np.int64), fixed.volume[rows].astype(np.float64)
         # Without rows `bincount` forgets that weights are floats.
-        cost = np.bincount(node, weights=fixed.cost[rows], minlength=len(free)).astype(np.float64)
-        volume = np.bincount(node, weights=fixed.volume[rows], minlength=len(free)).astype(np.float64)
-        return Costs(free, self.objective, cost, volume, evaluated={}, halves={}, answered={})
+        volume = np.bincount(node, weights=each, minlength=len(free)).astype(np.float64)
+        if fixed.priced is None:
+            each *= np.repeat(fixed.size[cut], fixed.first[cut + 1] - fixed.first[cut])
+        else:
+            each = fixed.priced[rows]
+        cost = np.bincount(node, weights=each, minlength=len(free)).astype(np.float64)
+        if fixed.priced is None:
+            cost += free.size * volume
+        gaps = PriceGaps(free.forest(cost, volume))
+        return Costs(free, self.objective, cost, volume, gaps, evaluated={}, halves={}, answered={})
 
 
-def _occurring(reduced: Sketch, nodes: Ints) -> tuple[Positions, Positions]:
+def _occurring(reduced: Sketch, occurs: NDArray[np.bool_]) -> tuple[Positions, Positions]:
     """The nodes that occur, and the number of each.
 
     Where a node that occurs can be divided but none of its children occurs, the first child stands for them all:
     dividing the node then suppresses all it holds.
     """
     tree = reduced.tree
-    occurs = np.zeros(tree.n_nodes, dtype=np.bool_)
-    occurs[nodes] = True
     below = np.bincount(tree.parent[1:][occurs[1:]], minlength=tree.n_nodes)
     barren = np.flatnonzero(occurs & ~tree.is_leaf & (below == 0))
     occurs[barren + 1] = True
@@ -291,6 +327,7 @@ class Costs:
         axis: the tree.
         objective: what is minimised.
         cost, volume: of each node.
+        gaps: the best cuts at all prices that were asked for.
         evaluated: priced cost and suppressed volume by price, as far as they were asked for.
         halves: best cuts by price, as far as somebody keeps them here.
         answered: what `best_within` found, by price, score to beat and number of choices, likewise.
@@ -300,6 +337,7 @@ class Costs:
     objective: Objective
     cost: Floats
     volume: Floats
+    gaps: PriceGaps
     evaluated: dict[float, tuple[float, float]]
     halves: dict[float, Half]
     answered: dict[tuple[float, float, int | None], Any]
@@ -311,22 +349,17 @@ class Costs:
 
     def at(self, price: float) -> Half:
         """The best cut where every suppressed unit has this price."""
-        cut, best, divided = self.axis.best(price * self.volume - self.cost)
-        return Half(
-            cut=cut,
-            cost=float(self.cost[cut].sum()),
-            suppressed=self.objective.total - float(self.volume[cut].sum()),
-            price=price,
-            best=best,
-            divided=divided,
-        )
+        forest, whole = self.gaps.at(price)
+        cut = np.sort(np.concatenate((forest.fixed, forest.node[whole])))
+        cost, suppressed = self.of(cut)
+        return Half(costs=self, cut=cut, cost=cost, suppressed=suppressed, price=price)
 
     def evaluate(self, multiplier: float) -> tuple[float, float]:
         """Smallest cost with this price on what is suppressed, and the volume suppressed."""
         if multiplier not in self.evaluated:
-            half = self.halves.get(multiplier)
-            cut = self.axis.best_cut(multiplier * self.volume - self.cost) if half is None else half.cut
-            cost, suppressed = self.of(cut)
+            forest, whole = self.gaps.at(multiplier)
+            cost = forest.fixed_cost + float(forest.cost[whole].sum())
+            suppressed = self.objective.total - (forest.fixed_volume + float(forest.volume[whole].sum()))
             self.evaluated[multiplier] = cost + multiplier * suppressed, suppressed
         return self.evaluated[multiplier]
 
@@ -340,19 +373,32 @@ class Half:
     """The best cut of one tree at a price.
 
     Attributes:
+        costs: what the nodes of the tree cost and publish.
         cut: its nodes.
         cost, suppressed: what it costs, and the volume it leaves short.
         price: the price of a suppressed unit.
-        best: largest saving of each node's subtree.
-        divided: largest saving of each node's subtree if it is divided.
     """
 
+    costs: Costs
     cut: Positions
     cost: float
     suppressed: float
     price: float
-    best: Floats
-    divided: Floats
+
+    @cached_property
+    def _savings(self) -> tuple[Floats, Floats]:
+        _, best, divided = self.costs.axis.best(self.price * self.costs.volume - self.costs.cost)
+        return best, divided
+
+    @property
+    def best(self) -> Floats:
+        """Largest saving of each node's subtree."""
+        return self._savings[0]
+
+    @property
+    def divided(self) -> Floats:
+        """Largest saving of each node's subtree if it is divided."""
+        return self._savings[1]
 
 
 class PairCost:

@@ -264,7 +264,7 @@ class Search:
         key = end, cut.tobytes()
         costs = self.known.get(key)
         if costs is None:
-            self._make_room(2 * len(self.trees.axis(1 - end)))
+            self._make_room(4 * len(self.trees.axis(1 - end)))
             costs = self.known[key] = self.trees.given(end, cut)
         axis = self.trees.axis(end)
         # Work is what the search would do without memory, so that remembering changes no result.

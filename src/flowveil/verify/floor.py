@@ -1,11 +1,12 @@
 """The smallest safe cell of every flow, counted anew: what the floor of the generalisation error is the mean of.
 
-Shares nothing with the methods or with `flowveil.measures`, which find safe pairs by sorting.
+Shares nothing with the methods or with `flowveil.measures`, which walk down to all safe pairs from the roots.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,12 +21,11 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
+Depths = NDArray[np.int16]
 Members = Mapping[str, tuple[Any, Any]]
 
 #: Flows and their members times pairs of depths beyond which the floor is not recounted: it would take minutes.
 MOST_WORK = 2_000_000_000
-#: How many times the members that a pair must have are looked at before all of its members are.
-_ENOUGH = 8
 
 
 def smallest_safe(
@@ -33,8 +33,9 @@ def smallest_safe(
 ) -> Floats | None:
     """For each flow the fewest tiles |o| + |d| over pairs of nodes that hold it and whose cell is safe.
 
-    From the roots down, one pair of depths at a time: a pair can only be safe inside a safe pair, so only flows of
-    pairs that were safe one step up at either end are counted again.
+    A pair that holds a safe one is safe. So for every flow and origin depth there is a deepest destination depth that
+    is safe, no deeper than at an origin depth above. Origin depths are looked at from the middle, then in the middles
+    of what is left, and so are destination depths: by then most pairs hold one that is safe, or lie in one that is not.
 
     Args:
         flows: their two trees.
@@ -42,25 +43,171 @@ def smallest_safe(
         guarantee: the thresholds.
         members: by protected unit whose members are counted once: flow and member, one row for each of a flow.
     """
-    above_o, above_d = _ancestors(flows.origins, raw["o"]), _ancestors(flows.destinations, raw["d"])
-    rows = len(raw["s"]) + sum(len(flow) for flow, _ in members.values())
-    if rows * len(above_o) * len(above_d) > MOST_WORK:
+    nodes_o, nodes_d = _ancestors(flows.origins), _ancestors(flows.destinations)
+    n_flows = len(raw["s"])
+    rows = n_flows + sum(len(flow) for flow, _ in members.values())
+    if rows * len(nodes_o) * len(nodes_d) > MOST_WORK:
         return None
-    all_o, all_d = _sizes(flows.origins), _sizes(flows.destinations)
-    smallest = np.full(len(raw["s"]), np.inf)
-    # Nodes of one depth by rank, so that few nodes have small numbers.
-    (rank_o, size_o), (rank_d, size_d) = _ranked(above_o, all_o), _ranked(above_d, all_d)
-    by_flow = {name: _by_flow(*rows, len(raw["s"])) for name, rows in members.items()}
-    ways = [np.ones(len(raw["s"]), dtype=np.bool_)] * len(above_d)
-    for node_o, tiles_o in zip(rank_o, size_o, strict=True):
-        safe = np.ones(len(raw["s"]), dtype=np.bool_)
-        for j, (node_d, tiles_d) in enumerate(zip(rank_d, size_d, strict=True)):
-            safe = ways[j] = _safe(raw, (node_o, node_d), safe & ways[j], by_flow, guarantee)
-            if not safe.any():
-                ways[j:] = [safe] * (len(rank_d) - j)
-                break
-            smallest[safe] = np.minimum(smallest[safe], (tiles_o + tiles_d)[safe])
+    o, d = raw["o"].astype(np.int64), raw["d"].astype(np.int64)
+    tiles_o, tiles_d = _sizes(flows.origins)[nodes_o], _sizes(flows.destinations)[nodes_d]
+    together = _Together(nodes_d)
+    by_flow = {name: _by_flow(*rows, n_flows) for name, rows in members.items()}
+    smallest = np.full(n_flows, np.inf)
+    # The deepest destination depth that is safe, by origin depth: above the root no more than all depths, below the
+    # tiles no less than all of a flow that is safe by itself.
+    every = np.arange(n_flows)
+    alone = _Counts(raw, guarantee, by_flow, every).are_safe(every, every + 1)
+    last = np.int16(len(nodes_d) - 1)
+    deepest: dict[int, Depths] = {-1: np.full(n_flows, last), len(nodes_o): np.where(alone, last, np.int16(-1))}
+    for i, above, below in _middles(len(nodes_o)):
+        # Tiles below a node are numbered one after the other, so pairs of every destination depth are runs of these.
+        block = raw["s"].astype(np.int64) * len(flows.origins.parent) + nodes_o[i][o]
+        order = np.argsort(block * nodes_d.shape[1] + d, kind="stable")
+        shared = together.depths(d[order][:-1], d[order][1:])
+        begins = np.concatenate(([0], np.where(block[order][1:] == block[order][:-1], shared, 0))).astype(np.int16)
+        counts = _Counts(raw, guarantee, by_flow, order)
+        least, most = deepest[below][order], deepest[above][order]
+        for j, _, _ in _middles(len(nodes_d)):
+            if ((least < j) & (most >= j)).any():
+                least, most = _decided(j, least, most, np.flatnonzero(begins <= j), counts)
+        deepest[i] = np.empty_like(least)
+        deepest[i][order] = least
+        some = np.flatnonzero(deepest[i] >= 0)
+        smallest[some] = np.minimum(smallest[some], tiles_o[i, o[some]] + tiles_d[deepest[i][some], d[some]])
     return smallest
+
+
+def _middles(n: int) -> Iterator[tuple[int, int, int]]:
+    """All of 0 to n - 1, the middle first, and of those before it the nearest on either side (or -1 and n)."""
+    todo = deque([(-1, n)])
+    while todo:
+        low, high = todo.popleft()
+        if high - low > 1:
+            middle = (low + high) // 2
+            yield middle, low, high
+            todo += [(low, middle), (middle, high)]
+
+
+def _decided(j: int, least: Depths, most: Depths, start: Places, counts: _Counts) -> tuple[Depths, Depths]:
+    """The bounds of each flow's deepest safe depth once the pairs of depth j, which begin at these places, are known.
+
+    A pair that is safe at another depth below is safe here, and one inside a pair that is not is not; flows of one pair
+    agree about the latter. Only the rest are counted.
+    """
+    stop = np.append(start[1:], len(least))
+    safe = np.maximum.reduceat(least, start) >= j
+    asked = np.flatnonzero(~safe & (most[start] >= j))
+    safe[asked] = counts.are_safe(start[asked], stop[asked])
+    of_flow = np.repeat(safe, stop - start)
+    here = np.int16(j)
+    return np.where(of_flow, np.maximum(least, here), least), np.where(of_flow, most, np.minimum(most, here - 1))
+
+
+class _Together:
+    """At how many depths two tiles lie in one node, from the root down.
+
+    Between neighbours it is counted, between others it is the smallest between neighbours on the way; smallest ones are
+    kept for 1, 2, 4, ... neighbours.
+    """
+
+    def __init__(self, nodes: Places) -> None:
+        shared = np.count_nonzero(nodes[:, 1:] == nodes[:, :-1], axis=0).astype(np.int16)
+        self._all = np.int16(len(nodes))
+        self._smallest = [shared]
+        while 2 ** len(self._smallest) <= len(shared):
+            last, width = self._smallest[-1], 2 ** (len(self._smallest) - 1)
+            self._smallest.append(np.minimum(last[:-width], last[width:]))
+
+    def depths(self, one: Places, other: Places) -> Depths:
+        """Of each pair of tiles."""
+        low, high = np.minimum(one, other), np.maximum(one, other)
+        shared = np.full(len(low), self._all)
+        power = np.frexp((high - low).astype(np.float64))[1] - 1
+        for p, smallest in enumerate(self._smallest):
+            at = np.flatnonzero(power == p)
+            shared[at] = np.minimum(smallest[low[at]], smallest[high[at] - 2**p])
+        return shared
+
+
+class _Counts:
+    """What runs of sorted flows hold of what is protected.
+
+    Args:
+        raw: see `smallest_safe`.
+        guarantee: the thresholds.
+        members: the members of each flow, as `_by_flow` has them.
+        order: the sorted flows.
+    """
+
+    def __init__(
+        self,
+        raw: Mapping[str, Any],
+        guarantee: Mapping[str, Any],
+        members: Mapping[str, tuple[Places, Any]],
+        order: Places,
+    ) -> None:
+        self._raw, self._guarantee, self._members, self._order = raw, guarantee, members, order
+        self._sums: list[tuple[Places, float, float]] = []
+        for name, unit in UNITS.items():
+            if unit.members is None and guarantee.get(name) is not None:
+                value = raw[unit.column][order]
+                # Weights in millionths, whose sums are exact.
+                whole = np.rint(value.astype(np.float64) * 1e6).astype(np.int64) if unit.weighed else value
+                self._sums.append((_sums(whole), 1e6 if unit.weighed else 1.0, guarantee[name]))
+        self._each = {name: np.diff(first)[order] for name, (first, _) in members.items()}
+        self._all = {name: _sums(each) for name, each in self._each.items()}
+
+    def are_safe(self, start: Places, stop: Places) -> NDArray[np.bool_]:
+        """Whether each of these runs may be published."""
+        good = np.ones(len(start), dtype=np.bool_)
+        for sums, each, threshold in self._sums:
+            good &= (sums[stop] - sums[start]) / each >= threshold
+        for name in self._members:
+            # No run has more members than its flows have together.
+            good &= self._all[name][stop] - self._all[name][start] >= self._guarantee[name]
+        at = np.flatnonzero(good)
+        if len(at) and self._guarantee.get("locations") is not None:
+            good[at] = self._have_locations(start[at], stop[at])
+        for name in self._members:
+            at = np.flatnonzero(good)
+            good[at] = self._distinct(name, start[at], stop[at]) >= self._guarantee[name]
+        return good
+
+    def _flows(self, start: Places, stop: Places) -> tuple[Places, Places]:
+        """The flows of these runs, and the run of each."""
+        length = stop - start
+        place = np.repeat(start - (np.cumsum(length) - length), length) + np.arange(length.sum())
+        return self._order[place], np.repeat(np.arange(len(start)), length)
+
+    def _have_locations(self, start: Places, stop: Places) -> NDArray[np.bool_]:
+        """Whether trips begin in enough tiles, and end in enough."""
+        raw, good = self._raw, np.ones(len(start), dtype=np.bool_)
+        flow, run = self._flows(start, stop)
+        for end in ("o", "d"):
+            tile = raw[end][flow].astype(np.int64)
+            wide = int(tile.max()) + 1
+            distinct = np.unique(run * wide + tile)
+            # Where listed places are counted, a tile counts as often as it holds one.
+            each = raw[f"places_{end}"][distinct % wide] if f"places_{end}" in raw else None
+            good &= np.bincount(distinct // wide, weights=each, minlength=len(start)) >= self._guarantee["locations"]
+        return good
+
+    def _distinct(self, name: str, start: Places, stop: Places) -> Places:
+        """How many distinct members each of these runs has."""
+        first, member = self._members[name]
+        flow, run = self._flows(start, stop)
+        length = (first[1:] - first[:-1])[flow]
+        row = np.repeat(first[flow] - (np.cumsum(length) - length), length) + np.arange(length.sum())
+        wide = int(member.max(initial=0)) + 1
+        # numpy.unique looks each value up in a table, which takes longer than sorting.
+        key = np.sort(np.repeat(run, length) * wide + member[row])
+        is_new = np.concatenate((np.ones(min(len(key), 1), dtype=np.bool_), key[1:] != key[:-1]))
+        return np.bincount(key[is_new] // wide, minlength=len(start))
+
+
+def _sums(values: Any) -> Places:
+    """The sums of all values before each place."""
+    return np.concatenate(([0], np.cumsum(values, dtype=np.int64)))
 
 
 def _by_flow(flow: Any, member: Any, n_flows: int) -> tuple[Places, Any]:
@@ -69,13 +216,7 @@ def _by_flow(flow: Any, member: Any, n_flows: int) -> tuple[Places, Any]:
     return first, member[np.argsort(flow, kind="stable")]
 
 
-def _ranked(above: list[Places], size: Floats) -> tuple[list[Places], list[Floats]]:
-    """For each depth, the rank of each flow's node among those of the depth, and its tiles."""
-    used = [np.cumsum(np.bincount(nodes) > 0) - 1 for nodes in above]
-    return [rank[nodes] for rank, nodes in zip(used, above, strict=True)], [size[nodes] for nodes in above]
-
-
-def _ancestors(tree: Hierarchy, tile: Any) -> list[Places]:
+def _ancestors(tree: Hierarchy) -> Places:
     """The node above each tile at every depth from the root down; its own where it is less deep."""
     leaf = leaves(tree)
     at = leaf.astype(np.int64)
@@ -86,9 +227,8 @@ def _ancestors(tree: Hierarchy, tile: Any) -> list[Places]:
     # paths[u] is u steps up, the root from then on; a leaf of depth h is at depth t after max(h - t, 0) steps.
     steps = np.stack(paths)
     height = np.argmax(steps == 0, axis=0)
-    depth = [np.maximum(height - t, 0) for t in range(len(paths))]
-    where = np.arange(len(leaf))
-    return [steps[d, where][tile.astype(np.int64)] for d in depth]
+    nodes: Places = steps[np.maximum(height - np.arange(len(paths))[:, None], 0), np.arange(len(leaf))]
+    return nodes
 
 
 def _sizes(tree: Hierarchy) -> Floats:
@@ -96,93 +236,7 @@ def _sizes(tree: Hierarchy) -> Floats:
     size = np.zeros(len(tree.parent))
     at = leaves(tree).astype(np.int64)
     while True:
-        np.add.at(size, at, 1.0)
+        size += np.bincount(at, minlength=len(size))
         at = tree.parent[at[at > 0]].astype(np.int64)
         if len(at) == 0:
             return size
-
-
-def _safe(
-    raw: Mapping[str, Any],
-    node: tuple[Places, Places],
-    tried: NDArray[np.bool_],
-    members: Mapping[str, tuple[Places, Any]],
-    guarantee: Mapping[str, Any],
-) -> NDArray[np.bool_]:
-    """Which of the tried flows lie in a safe pair of these nodes; members as `_by_flow` has them."""
-    out = np.zeros(len(tried), dtype=np.bool_)
-    at = np.flatnonzero(tried)
-    if len(at) == 0:
-        return out
-    number, n = _numbered(raw["s"][at], node[0][at], node[1][at])
-    good = np.ones(n, dtype=np.bool_)
-    for name, unit in UNITS.items():
-        if unit.members is None and guarantee.get(name) is not None:
-            value = raw[unit.column][at].astype(np.float64)
-            if unit.weighed:
-                # In millionths, whose sums are exact.
-                value = np.rint(value * 1e6)
-            total = np.bincount(number, weights=value, minlength=n)
-            good &= (total / 1e6 if unit.weighed else total) >= guarantee[name]
-    if guarantee.get("locations") is not None:
-        # The tiles in which the trips of the pair begin, and those in which they end.
-        for end in ("o", "d"):
-            tile = raw[end][at]
-            wide = int(tile.max()) + 1
-            distinct = np.unique(number * wide + tile.astype(np.int64))
-            # Where listed places are counted, a tile counts as often as it holds one.
-            each = raw[f"places_{end}"][distinct % wide] if f"places_{end}" in raw else None
-            good &= np.bincount(distinct // wide, weights=each, minlength=n) >= guarantee["locations"]
-    for name, (first, member) in members.items():
-        each = (first[1:] - first[:-1])[at]
-        # A pair has at least as many as one of its flows, and at most as many as all of them: only those in between
-        # have to be sorted.
-        largest = np.zeros(n, dtype=each.dtype)
-        np.maximum.at(largest, number, each)
-        good &= np.bincount(number, weights=each, minlength=n) >= guarantee[name]
-        doubtful = good & (largest < guarantee[name])
-        # Some flows of a large pair often have enough already; where they have not, all of them are sorted.
-        most = _ENOUGH * guarantee[name]
-        asked = np.flatnonzero(doubtful[number])
-        if each[asked].sum() > 2 * most * doubtful.sum():
-            asked = _first_flows(number, each, asked, most)
-            doubtful &= _distinct(number, at, asked, first, member, n) < guarantee[name]
-            asked = np.flatnonzero(doubtful[number])
-        good &= ~doubtful | (_distinct(number, at, asked, first, member, n) >= guarantee[name])
-    out[at] = good[number]
-    return out
-
-
-def _first_flows(number: Places, each: Any, asked: Places, most: float) -> Places:
-    """Of the flows that are asked for, the first of each pair, until they have so many members."""
-    asked = asked[np.argsort(number[asked], kind="stable")]
-    pair, length = number[asked], each[asked]
-    before = np.cumsum(length) - length
-    begins = np.concatenate(([True], pair[1:] != pair[:-1]))
-    kept: Places = asked[before - before[begins][np.cumsum(begins) - 1] < most]
-    return kept
-
-
-def _distinct(number: Places, at: Places, asked: Places, first: Places, member: Any, n: int) -> Places:
-    """How many distinct members the flows that are asked for have in each pair."""
-    length = (first[1:] - first[:-1])[at[asked]]
-    row = np.repeat(first[at[asked]] - (np.cumsum(length) - length), length) + np.arange(length.sum())
-    wide = int(member.max(initial=0)) + 1
-    # numpy.unique looks each value up in a table, which takes longer than sorting.
-    key = np.sort(np.repeat(number[asked], length) * wide + member[row])
-    is_new = np.concatenate((np.ones(min(len(key), 1), dtype=np.bool_), key[1:] != key[:-1]))
-    return np.bincount(key[is_new] // wide, minlength=n)
-
-
-def _numbered(*columns: Any) -> tuple[Places, int]:
-    """Numbers for distinct rows: near the roots there are few possible ones, and nothing has to be sorted."""
-    key: Places = np.zeros(len(columns[0]), dtype=np.int64)
-    n = 1
-    for column in columns:
-        low = int(column.min())
-        wide = int(column.max()) - low + 1
-        key, n = key * wide + (column.astype(np.int64) - low), n * wide
-    if n > 2 * len(key) + 1000:
-        _, key = np.unique(key, return_inverse=True)
-        n = int(key.max()) + 1
-    return key, n

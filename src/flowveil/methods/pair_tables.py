@@ -1,0 +1,148 @@
+"""The safe pairs as a table of either end: those of a node together, laid out without sorting.
+
+The walk over safe pairs tells them by depths. Within an origin depth a pair begins at a place among the sorted flows;
+of those that begin at one place, the deeper lie in the others. So where each stands among all of its origin node, by
+the order of the destination tree, is known by counting. The table of the other end is that table turned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowveil.hierarchy import Floats, Ints
+from flowveil.methods.safe_pairs import Level, Sketch
+
+Positions = NDArray[np.int64]
+
+#: Pairs that are turned at once: what is sorted stays small beside the table.
+_TURNED = 4_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """The safe pairs of one origin depth, by origin node, then destination node.
+
+    Attributes:
+        node, length: the origin nodes, and how many pairs each has.
+        destination, volume, priced: of each pair; no price where it follows from the others.
+    """
+
+    node: Ints
+    length: Positions
+    destination: Ints
+    volume: NDArray[Any]
+    priced: Floats | None
+
+
+class PairsByDepth:
+    """Collects the levels of a walk over safe pairs, which come by origin depth, then by destination depth."""
+
+    def __init__(self, sketches: Sequence[Sketch]) -> None:
+        self._tree = sketches[0].tree
+        self.occur = [np.zeros(s.tree.n_nodes, dtype=np.bool_) for s in sketches]
+        self._parts: list[Part] = []
+        self._levels: list[tuple[Level, Floats | None]] = []
+
+    def take(self, level: Level, cost: Floats | None) -> None:
+        """Take the next level."""
+        depth = self._tree.depth
+        if self._levels and depth[self._levels[-1][0].origin[0]] != depth[level.origin[0]]:
+            self._put_away()
+        self._levels.append((level, cost))
+
+    def finish(self) -> list[Part]:
+        """All pairs."""
+        if self._levels:
+            self._put_away()
+        return self._parts
+
+    def _put_away(self) -> None:
+        levels, self._levels = self._levels, []
+        start = [level.start for level, _ in levels]
+        n = sum(map(len, start))
+        next_place = np.zeros(len(levels[0][0].order), dtype=np.int64)
+        for places in start:
+            next_place[places] += 1
+        next_place = np.cumsum(next_place) - next_place
+        origin, destination = np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int32)
+        whole = max(int(level.volume.max()) for level, _ in levels) < 2**31
+        volume = np.empty(n, dtype=np.int32 if whole and levels[0][0].volume.dtype.kind in "iu" else np.float64)
+        priced = None if levels[0][1] is None else np.empty(n)
+        for (level, cost), places in zip(levels, start, strict=True):
+            at = next_place[places]
+            next_place[places] = at + 1
+            origin[at], destination[at], volume[at] = level.origin, level.destination, level.volume
+            if priced is not None:
+                priced[at] = cost
+            self.occur[1][level.destination] = True
+        self.occur[0][origin] = True
+        first = np.flatnonzero(np.concatenate(([True], origin[1:] != origin[:-1])))
+        length = np.diff(np.append(first, n))
+        self._parts.append(Part(origin[first], length, destination, volume, priced))
+
+
+@dataclass(frozen=True, eq=False)
+class PairTable:
+    """The safe pairs of node n of one end are the slice ``first[n]:first[n + 1]`` of the rest, by the other end."""
+
+    first: Positions
+    other: Ints
+    volume: NDArray[Any]
+    priced: Floats | None
+
+    def turned(self, n_others: int) -> PairTable:
+        """The same pairs by the nodes of the other end."""
+        mine = np.repeat(np.arange(len(self.first) - 1, dtype=np.int32), np.diff(self.first))
+        first = np.concatenate(([0], np.cumsum(np.bincount(self.other, minlength=n_others))))
+        other, volume = np.empty_like(mine), np.empty_like(self.volume)
+        priced = None if self.priced is None else np.empty_like(self.priced)
+        next_place = first[:-1].copy()
+        for begin in range(0, len(mine), _TURNED):
+            nodes = self.other[begin : begin + _TURNED]
+            # One number sorts much faster than two: the node, then the place.
+            bits = len(nodes).bit_length()
+            key = (nodes.astype(np.int64) << bits) | np.arange(len(nodes))
+            key.sort()
+            row = key & ((1 << bits) - 1)
+            key >>= bits
+            length = np.bincount(nodes, minlength=n_others)
+            at = np.repeat(next_place - (np.cumsum(length) - length), length) + np.arange(len(nodes))
+            next_place += length
+            row += begin
+            other[at], volume[at] = mine[row], self.volume[row]
+            if priced is not None and self.priced is not None:
+                priced[at] = self.priced[row]
+        return PairTable(first, other, volume, priced)
+
+
+def by_origin(
+    parts: list[Part], origins: tuple[Positions, Positions], destinations: tuple[Positions, Positions]
+) -> PairTable:
+    """The table of the origins; the parts are used up.
+
+    Args:
+        parts: the pairs of each origin depth, by nodes of the sketches.
+        origins, destinations: the nodes that occur, and the number of every node.
+    """
+    length = np.zeros(len(origins[0]), dtype=np.int64)
+    for part in parts:
+        length[origins[1][part.node]] = part.length
+    first = np.concatenate(([0], np.cumsum(length)))
+    n = int(first[-1])
+    number = destinations[1].astype(np.int32)
+    other = np.empty(n, dtype=np.int32)
+    volume = np.empty(n, dtype=np.result_type(*(part.volume for part in parts)))
+    priced = None if parts[0].priced is None else np.empty(n)
+    while parts:
+        part = parts.pop()
+        before = np.cumsum(part.length) - part.length
+        at = np.repeat(first[origins[1][part.node]] - before, part.length) + np.arange(len(part.destination))
+        other[at], volume[at] = number[part.destination], part.volume
+        if priced is not None and part.priced is not None:
+            priced[at] = part.priced
+    return PairTable(first, other, volume, priced)
