@@ -115,7 +115,8 @@ def plan_over(flows: Flows, guarantee: Guarantee, *, max_suppressed: float, froz
         raise InfeasibleError(
             f"Over the zones of the earlier release about {share:.0%} would be suppressed; allowed are "
             f"{max_suppressed:.0%}. Hint: allow more (--max-suppressed), lower k, or choose a new map by leaving "
-            "--zones-of out, and audit it against the earlier releases."
+            "--zones-of out, and audit it against the earlier releases.",
+            best=None if plan.kept.any() else {"suppressed": 1.0},
         )
     return plan
 

@@ -233,7 +233,8 @@ class _Run:
         try:
             return anonymize(flows, **asked)
         except InfeasibleError as short:
-            if first or _too_little(flows, self.asked):
+            # Where no cell at all reaches the guarantee, no limit would help: such a step holds too little.
+            if first or _too_little(flows, self.asked) or short.best.get("suppressed") == 1:
                 return None
             why = str(short).partition(" Hint:")[0]
             raise InfeasibleError(

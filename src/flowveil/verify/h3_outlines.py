@@ -49,17 +49,25 @@ def is_drawn(outline: Any, cells: Sequence[int], finest: int) -> bool:
     if np.abs(points[:, 1]).min() > _NEAR_POLE:
         # Longitudes mean nothing there once they are rounded.
         return all(abs(h3_int.cell_to_latlng(cell)[0]) > _NEAR_POLE for cell in cells)
+    level = h3_int.get_resolution(cells[0])
     at_edge = np.abs(points).max(axis=0)[0] >= 180
     if len(cells) <= _CELLS_OF_A_ZONE and not at_edge:
-        # Anything else than one ring from its smallest corner, counterclockwise, could carry a message.
-        ring = points[:-1]
-        if outline.geom_type != "Polygon" or len(outline.interiors) or np.lexsort(ring.T[::-1])[0] != 0:
+        parts = shapely.get_parts(outline).tolist()
+        # Only everything may be in several pieces: base cells that are far from each other. None of them is missing.
+        whole = outline.geom_type == "Polygon" or (level == 0 and 1 < len(parts) <= len(cells))
+        centers = [h3_int.cell_to_latlng(cell) for cell in cells] if len(parts) > 1 else []
+        if not whole or not all(_is_one_ring(part) for part in parts):
             return False
-        if not shapely.is_ccw(outline.exterior):
+        if not all(shapely.contains_xy(outline, lon, lat) for lat, lon in centers):
             return False
     rings = shapely.get_rings(shapely.get_parts(outline))
-    level = h3_int.get_resolution(cells[0])
     return all(_separates(shapely.get_coordinates(ring), set(cells), level, finest) for ring in rings)
+
+
+def _is_one_ring(part: Any) -> bool:
+    """Whether a polygon is one ring from its smallest corner, counterclockwise: anything else could carry a message."""
+    ring = shapely.get_coordinates(part)[:-1]
+    return not len(part.interiors) and np.lexsort(ring.T[::-1])[0] == 0 and bool(shapely.is_ccw(part.exterior))
 
 
 def _separates(ring: Floats, cells: Set[int], level: int, finest: int) -> bool:

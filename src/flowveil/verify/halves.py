@@ -127,12 +127,21 @@ class _TileCenters:
     tree: Hierarchy
 
     def centers(self, nodes: Any) -> tuple[Any, Any]:
-        found = [
-            (math.nan, math.nan) if code == OUTSIDE else h3_int.cell_to_latlng(int(code, 16))
-            for code in self.tree.code[nodes].tolist()
-        ]
+        found = [self._center(code) for code in self.tree.code[nodes].tolist()]
         lat, lon = np.array(found, dtype=np.float64).reshape(-1, 2).T
         return lat, lon
+
+    def _center(self, code: str) -> tuple[float, float]:
+        if code == OUTSIDE:
+            return math.nan, math.nan
+        if code != "all":
+            found: tuple[float, float] = h3_int.cell_to_latlng(int(code, 16))
+            return found
+        # Of everything: the mean direction of the cells right below it.
+        below = [c for c in self.tree.code[self.tree.parent == 0].tolist() if c != OUTSIDE]
+        lat, lon = np.radians([h3_int.cell_to_latlng(int(c, 16)) for c in below]).T
+        x, y, z = (np.cos(lat) * np.cos(lon)).mean(), (np.cos(lat) * np.sin(lon)).mean(), np.sin(lat).mean()
+        return float(np.degrees(np.arctan2(z, np.hypot(x, y)))), float(np.degrees(np.arctan2(y, x)))
 
     def areas_km2(self, nodes: Any) -> Any:  # noqa: ARG002
         raise AssertionError("only centres are asked for")

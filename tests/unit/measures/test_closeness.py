@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from flowveil import anonymize
+from flowveil import anonymize, read_trips
 from flowveil.errors import GuaranteeError
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
 from flowveil.measures import closeness as module
 from flowveil.measures.closeness import closeness, published_closeness
 from samples.releases import city_flows
+
+ENDS = ("start_lat", "start_lon", "end_lat", "end_lon")
 
 
 class Line:
@@ -98,3 +101,16 @@ def test_zones_that_overlap_have_none_and_the_holder_can_count_suppressed_trips(
     release = anonymize(city_flows(), "suppression", k=5, max_suppressed=0.9)
     exact, published = closeness(release, exact=True)["origin"], closeness(release)["origin"]
     assert exact.trips.sum() == release.input.trips.sum() > published.trips.sum()
+
+
+@pytest.mark.parametrize(("k", "hierarchy"), [(20, "halves"), (20, "h3"), (40, "halves")])
+def test_everything_may_be_a_zone_of_base_cells_that_are_far_apart(k, hierarchy, tmp_path):
+    """Three towns in Spain and three around Moscow: one end has to be everything, with its centre and outline."""
+    towns = [(40.4, -3.7), (39.5, -0.4), (41.4, 2.2), (55.7, 37.6), (56.3, 38.1), (54.5, 36.3)]
+    pairs = [(a, b) for a in range(6) for b in range(6) for _ in range(1 if a > 2 and k > 20 else 5 + (a * b) % 7)]
+    table = pa.table({name: [towns[p[n // 2]][n % 2] for p in pairs] for n, name in enumerate(ENDS)})
+    flows = read_trips(table, resolution=5)
+    release = anonymize(flows, "oigh", k=k, max_suppressed=0.0, hierarchy=hierarchy)
+    assert "all" in release.zones["zone"].to_pylist()
+    release.write(tmp_path / "first")
+    anonymize(flows, k=k, zones_of=tmp_path / "first").write(tmp_path / "second")

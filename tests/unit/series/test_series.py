@@ -185,3 +185,15 @@ def test_a_page_that_another_version_claims_to_have_made_is_not_passed_over(seri
     assert verify_series(series, against=months(2), unread=unread) == []
     assert "index.html: rendering not compared: made by flowveil 0.0.1" in unread
     assert verify_series(series, against=months(2), strict=True) != []
+
+
+def test_a_step_of_which_no_cell_can_be_published_is_left_out(tmp_path):
+    """As at the end of a year of trips: a few begin in the next one, more than k and each elsewhere."""
+    whole = months(3)
+    cells = sorted(zip(whole["start_lat"].to_pylist(), range(len(whole)), strict=True))
+    last = [at for _, at in cells if at >= 400][::20]
+    few = pa.concat_tables([months(2), whole.take(last)])
+    made = published(few, tmp_path / "series", k=8)
+    assert made.published == ("2024-01", "2024-02")
+    assert made.unpublished == 1
+    assert len(last) >= 8
