@@ -48,7 +48,7 @@ function show(found) {
   if (who) {
     parts.push(make("h3", "Trips and people"));
     const said = [`${count(who.people)} people; each is in ${who.flows_each.toFixed(1)} pairs on average.`];
-    if (who.busiest_share !== null) said.push(`The hundredth of the people with the most trips made ${share(who.busiest_share)} of them.`);
+    if (who.busiest_share !== null) said.push(`The 1 % of people who travel most made ${share(who.busiest_share)} of the trips.`);
     if (who.few_behind !== null) said.push(`Of the pairs with at least ${found.k} trips, ${share(who.few_behind)} are those of fewer than ${found.k} people: counting trips does not hide them.`);
     if (who.one_behind) said.push(`One person made most trips of ${count(who.one_behind)} of the ${count(who.places)} places with at least ${found.k} trips.`);
     for (const line of said) parts.push(make("p", line));
@@ -60,7 +60,7 @@ function show(found) {
     for (const one of found.estimates) {
       const row = make("tr"), name = make("th", one.method, "", { scope: "row" });
       name.append(make("small", one.gives));
-      row.append(name, make("td", one.cells === null ? "none" : count(one.cells), "number"), make("td", one.error === null ? one.reason : one.error.toFixed(1), "number"));
+      row.append(name, make("td", one.cells === null ? "none" : count(one.cells), "number"), make("td", one.error === null ? one.reason : one.error < 100 ? one.error.toFixed(1) : count(one.error), "number"));
       body.append(row);
     }
     table.append(head, body);
