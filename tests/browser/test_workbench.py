@@ -161,6 +161,12 @@ def test_the_whole_way_with_the_mouse(chromium, served, folder, tmp_path, monkey
         page.locator(".point").nth(4).click()
         page.locator("#pin-point:not([disabled])").click()
         page.wait_for_selector("#beside canvas >> nth=1")
+        for note in page.locator("#point-map .shown, #beside .shown").all_inner_texts():
+            assert re.fullmatch(r"[\d,]+ (origin|destination) zones?", note), note
+        # The name of an axis stands upon no point, and its numbers are round.
+        named = page.locator("#frontier text", has_text="mean distance").bounding_box()
+        assert named["y"] + named["height"] <= page.locator(".point").first.bounding_box()["y"]
+        assert page.locator("#frontier text", has_text=re.compile(r"\d\.\d\d")).count() == 0
         accessible(page)
         keep(page, "tradeoff", full=True)
         page.locator(".pin >> nth=0").get_by_text("Use this one").click()
