@@ -281,6 +281,12 @@ def test_on_a_phone_in_the_dark(chromium, served):
             if step == "try":
                 page.wait_for_selector("html[data-drawn]")
                 keep(page, "phone-dark", full=True)
+            if step == "before":
+                page.wait_for_selector("#description table.narrow")
+            if step == "tradeoff":
+                page.wait_for_selector(".point")
+                # What stands beside the axes can be read; the chart is moved with a finger.
+                assert page.locator("#frontier text").first.bounding_box()["height"] >= 10
             fits(page)
             accessible(page)
 

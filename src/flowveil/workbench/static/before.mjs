@@ -29,7 +29,7 @@ function show(found) {
   parts.push(make("p", `${count(found.trips)} trips between ${count(found.origins)} origin and ${count(found.destinations)} destination tiles: ${count(found.flows)} pairs, ${(found.trips / found.flows).toFixed(1)} trips each on average.`));
   for (const unit of units) {
     const table = make("table", "", "bars-table"), body = make("tbody"), head = make("thead"), heads = make("tr");
-    for (const text of ["Tiles", "Pairs", `Share of the volume that is safe at k = ${found.k}, counted in ${unit}`, ""]) heads.append(make("th", text, "", text ? { scope: "col" } : {}));
+    for (const text of ["Tiles", "Pairs", `Share that is safe at k = ${found.k}`, ""]) heads.append(make("th", text, "", text ? { scope: "col" } : {}));
     heads.lastChild.replaceWith(make("td"));
     head.append(heads);
     for (const level of found.levels) {
