@@ -178,6 +178,13 @@ def test_the_whole_way_with_the_mouse(chromium, served, folder, tmp_path, monkey
         # The last one is there where other tests have published these trips before.
         for tick in page.locator(".ticks input, #accept").all():
             tick.check()
+        # A title changes no map: what was computed is still what would be published.
+        before = [job["id"] for job in served.do("GET", "/api/state")["jobs"] if job["kind"] == "run"]
+        for step in ("try", "sign"):
+            at_step(page, step)
+            page.wait_for_timeout(1500)
+        found = [job["id"] for job in served.do("GET", "/api/state")["jobs"] if job["kind"] == "run"]
+        assert found == before
         accessible(page)
         keep(page, "sign", full=True)
         page.click("#go")

@@ -1,6 +1,6 @@
 /* Step 3: how much is safe as it is. */
 
-import { $, count, fill, inWords, make, share } from "./dom.mjs";
+import { $, count, deciding, fill, inWords, make, share } from "./dom.mjs";
 import { desk, isOver, jobsOf, lastDone, resultOf, start, watch } from "./desk.mjs";
 
 export function mountBefore(isHere) {
@@ -8,10 +8,10 @@ export function mountBefore(isHere) {
   function ask() {
     const state = desk.state;
     if (!state?.files.trips || !isHere()) return;
-    const key = JSON.stringify([state.files, state.choices]);
+    const key = JSON.stringify([state.files, deciding(state.choices)]);
     if (key === asked) return;
     asked = key;
-    if (!jobsOf("describe").some((job) => (job.state === "done" || !isOver(job)) && JSON.stringify([state.files, job.asked]) === key)) start("describe").catch(() => {});
+    if (!jobsOf("describe").some((job) => (job.state === "done" || !isOver(job)) && JSON.stringify([state.files, deciding(job.asked)]) === key)) start("describe").catch(() => {});
   }
   addEventListener("hashchange", ask);
   watch(async () => {
