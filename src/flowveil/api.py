@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -114,6 +114,8 @@ def frontier(
     k_population: float | None = None,
     l: int | None = None,  # noqa: E741
     hierarchy: str | None = None,
+    up_to: float = 1.0,
+    progress: Callable[[float], None] | None = None,
 ) -> tuple[FrontierPoint, ...]:
     """How fine a release can be for every share that may be suppressed, in one run. Internal.
 
@@ -126,6 +128,8 @@ def frontier(
         k_population: absolute threshold where the population is protected.
         l: fewest tiles in which the trips of a cell begin, and in which they end.
         hierarchy: ``h3`` or ``halves``; by default what the method's page says.
+        up_to: larger shares are not looked at; they take most of the time.
+        progress: called now and then with the share that is done.
     """
     from flowveil.methods.paircut import frontier as of_cells
     from flowveil.methods.twincut import frontier as of_zones
@@ -135,7 +139,8 @@ def frontier(
         raise ParameterError(f"method must be one of {', '.join(sweeps)}; found {method!r}.")
     flows, _ = find_method(method).on_hierarchy(flows, hierarchy)
     guarantee = Guarantee.resolve(flows, k=k, protect=protect, k_population=k_population, l=l)
-    return sweeps[method](*guarantee.in_millionths(guarantee.prepare(flows)), objective=objective)
+    asked = guarantee.in_millionths(guarantee.prepare(flows))
+    return sweeps[method](*asked, objective=objective, up_to=up_to, progress=progress)
 
 
 def compare(

@@ -161,6 +161,12 @@ def test_the_whole_way_with_the_mouse(chromium, served, folder, tmp_path, monkey
         page.locator(".point").nth(4).click()
         page.locator("#pin-point:not([disabled])").click()
         page.wait_for_selector("#beside canvas >> nth=1")
+        for note in page.locator("#point-map .shown, #beside .shown").all_inner_texts():
+            assert re.fullmatch(r"[\d,]+ (origin|destination) zones?", note), note
+        # The name of an axis stands upon no point, and its numbers are round.
+        named = page.locator("#frontier text", has_text="mean distance").bounding_box()
+        assert named["y"] + named["height"] <= page.locator(".point").first.bounding_box()["y"]
+        assert page.locator("#frontier text", has_text=re.compile(r"\d\.\d\d")).count() == 0
         accessible(page)
         keep(page, "tradeoff", full=True)
         page.locator(".pin >> nth=0").get_by_text("Use this one").click()
@@ -172,6 +178,13 @@ def test_the_whole_way_with_the_mouse(chromium, served, folder, tmp_path, monkey
         # The last one is there where other tests have published these trips before.
         for tick in page.locator(".ticks input, #accept").all():
             tick.check()
+        # A title changes no map: what was computed is still what would be published.
+        before = [job["id"] for job in served.do("GET", "/api/state")["jobs"] if job["kind"] == "run"]
+        for step in ("try", "sign"):
+            at_step(page, step)
+            page.wait_for_timeout(1500)
+        found = [job["id"] for job in served.do("GET", "/api/state")["jobs"] if job["kind"] == "run"]
+        assert found == before
         accessible(page)
         keep(page, "sign", full=True)
         page.click("#go")
@@ -275,6 +288,12 @@ def test_on_a_phone_in_the_dark(chromium, served):
             if step == "try":
                 page.wait_for_selector("html[data-drawn]")
                 keep(page, "phone-dark", full=True)
+            if step == "before":
+                page.wait_for_selector("#description table.narrow")
+            if step == "tradeoff":
+                page.wait_for_selector(".point")
+                # What stands beside the axes can be read; the chart is moved with a finger.
+                assert page.locator("#frontier text").first.bounding_box()["height"] >= 10
             fits(page)
             accessible(page)
 

@@ -18,7 +18,7 @@ the mean width of times then stays near two hours.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -136,11 +136,19 @@ def proven_score(table: PairTable, price: float, budget: float) -> float:
     return price - (price * goal.total - least) / published if published > 0 else 0.0
 
 
-def frontier(flows: Flows, guarantee: Guarantee, *, objective: Goal = "error") -> tuple[FrontierPoint, ...]:
+def frontier(
+    flows: Flows,
+    guarantee: Guarantee,
+    *,
+    objective: Goal = "error",
+    up_to: float = 1.0,
+    progress: Callable[[float], None] | None = None,
+) -> tuple[FrontierPoint, ...]:
     """How fine cells can be for every share that may be suppressed, from so high a price on that nothing need be.
 
     Every point is the best division at a price, so no division that suppresses as little is finer: the points are
-    those of the lower convex hull. For the data holder: it is computed from all flows.
+    those of the lower convex hull. For the data holder: it is computed from all flows. Arguments as in
+    `flowveil.methods.twincut.frontier`.
     """
     check_goal(objective)
     table = PairTable.of(flows, guarantee, objective)
@@ -149,8 +157,13 @@ def frontier(flows: Flows, guarantee: Guarantee, *, objective: Goal = "error") -
         return ()
     kept: list[FrontierPoint] = []
     best = np.inf
-    for price in max(highest, 1.0) * np.exp2(-np.arange(0, np.log2(max(highest, 1.0)) + 4, 0.5)):
+    prices = max(highest, 1.0) * np.exp2(-np.arange(0, np.log2(max(highest, 1.0)) + 4, 0.5))
+    for at, price in enumerate(prices):
+        if progress is not None:
+            progress(at / len(prices))
         found = table.divide(float(price))
+        if found.suppressed > up_to * table.objective.total:
+            break
         score = table.score(found)
         if score < best and found.suppressed < table.objective.total:
             best = score

@@ -26,6 +26,10 @@ from flowveil.methods.price_gaps import Forest, Layer, PriceGaps
 from flowveil.methods.safe_pairs import Level, Sketch, safe_levels, sketch
 from flowveil.methods.smallest_sizes import KNOWN, SmallestSizes, is_affordable
 
+#: Latitudes and longitudes of tiles, and of nodes.
+Places = tuple[tuple[Floats, Floats], tuple[Floats, Floats]]
+NO_PLACE = "Distances cannot be minimised: the zones have no place on the map. Hint: use objective='error'."
+
 Goal = Literal["error", "metres", "reconstruction", "cells"]
 Positions = NDArray[np.int64]
 
@@ -427,6 +431,7 @@ class PairCost:
             self.steps = sketches[2].size.astype(np.float64)
             self.time_cost = time_weight * flows.times.hours[sketches[2].node]
         self.moved: dict[tuple[int, int], Floats] = {}
+        self.places: dict[int, Places] = {}
 
     def cost(self, level: Level) -> Floats:
         """What publishing each pair costs."""
@@ -463,21 +468,33 @@ class PairCost:
             reduced = self.sketches[end]
             depth = int(reduced.tree.depth[node[0]])
             if (end, depth) not in self.moved:
-                self.moved[end, depth] = _metres_to_ancestor(full, reduced, depth)
+                if end not in self.places:
+                    self.places[end] = _places(full, reduced)
+                self.moved[end, depth] = _metres_to_ancestor(self.places[end], reduced, depth)
             metres += self.moved[end, depth][tile[row]]
         moved = np.bincount(pair, weights=self.volume[row] * metres / 2, minlength=len(level.start))
         return moved.astype(np.float64)
 
 
-def _metres_to_ancestor(full: Hierarchy, reduced: Sketch, depth: int) -> Floats:
+def _places(full: Hierarchy, reduced: Sketch) -> Places:
+    """Centres of all tiles and of all nodes. Once for all depths: those of parts of cells take their time.
+
+    Raises:
+        DataError: they have no place on the map.
+    """
+    if full.geography is None:
+        raise DataError(NO_PLACE)
+    return full.geography.centers(full.leaf_node), full.geography.centers(reduced.node)
+
+
+def _metres_to_ancestor(places: Places, reduced: Sketch, depth: int) -> Floats:
     """Distance of every tile to the centre of the node of this depth that holds it; 0 for tiles that end above it."""
     tree = reduced.tree
     node = tree.leaf_node[reduced.leaf_of_tile]
     for _ in range(tree.max_depth - depth):
         node = np.where(tree.depth[node] > depth, tree.lift(node), node)
-    centers = None if full.geography is None else full.geography.centers(reduced.node)
-    metres = metres_moved(full, np.arange(full.n_tiles), centers and (centers[0][node], centers[1][node]))
-    return np.where(tree.depth[node] == depth, metres, 0.0)
+    tiles, (lat, lon) = places
+    return np.where(tree.depth[node] == depth, _metres_between(tiles, (lat[node], lon[node])), 0.0)
 
 
 def metres_moved(tree: Hierarchy, tile: NDArray[Any], centers: tuple[Floats, Floats] | None) -> Floats:
@@ -486,12 +503,16 @@ def metres_moved(tree: Hierarchy, tile: NDArray[Any], centers: tuple[Floats, Flo
     Raises:
         DataError: the tiles or the centres have no place on the map.
     """
+    if tree.geography is None or centers is None:
+        raise DataError(NO_PLACE)
+    # A tile is the end of many flows, and has one centre.
+    used, at = np.unique(tile, return_inverse=True)
+    lat, lon = tree.geography.centers(tree.leaf_node[used])
+    return _metres_between((lat[at], lon[at]), centers)
+
+
+def _metres_between(one: tuple[Floats, Floats], other: tuple[Floats, Floats]) -> Floats:
     from pyproj import Geod
 
-    if tree.geography is None or centers is None:
-        raise DataError(
-            "Distances cannot be minimised: the zones have no place on the map. Hint: use objective='error'."
-        )
-    lat, lon = tree.geography.centers(tree.leaf_node[tile])
-    _, _, metres = Geod(ellps="WGS84").inv(lon, lat, centers[1], centers[0])
+    _, _, metres = Geod(ellps="WGS84").inv(one[1], one[0], other[1], other[0])
     return np.asarray(metres, dtype=np.float64)

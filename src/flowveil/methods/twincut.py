@@ -14,7 +14,7 @@ input gives the same zones on every machine, unless the time limit is reached, w
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
@@ -190,12 +190,26 @@ class FrontierPoint:
     price: float
 
 
-def frontier(flows: Flows, guarantee: Guarantee, *, objective: Goal = "error") -> tuple[FrontierPoint, ...]:
+def frontier(
+    flows: Flows,
+    guarantee: Guarantee,
+    *,
+    objective: Goal = "error",
+    up_to: float = 1.0,
+    progress: Callable[[float], None] | None = None,
+) -> tuple[FrontierPoint, ...]:
     """How fine a homogeneous map can be for every share that may be suppressed, in one run.
 
     The price of a suppressed unit that both trees share is swept from so high that nothing is suppressed that need not
     be, to so low that most is; at each price the two trees are pruned in turn. Of all maps met on the way those are
     kept that no other beats in both respects, finest last. For the data holder: it is computed from all flows.
+
+    Args:
+        flows, guarantee: what is to be published.
+        objective: what is made small.
+        up_to: prices at which a larger share is suppressed are not looked at. What suppresses most is also most of the
+            work: the cuts are finest there.
+        progress: called with the share of the prices that are done.
     """
     check_goal(objective)
     trees = TwinTrees.of(flows, guarantee, objective)
@@ -209,12 +223,20 @@ def frontier(flows: Flows, guarantee: Guarantee, *, objective: Goal = "error") -
     least = float(np.min(volume[volume > 0]))
     highest = trees.objective.total / least * float(flows.origins.n_tiles + flows.destinations.n_tiles)
     prices = highest * np.exp2(-np.arange(0, np.log2(highest) + 4, 0.5))
-    for order, cut in ((prices, np.zeros(1, np.int64)), *((prices[::-1], start) for start in starts[-1:])):
-        for price in order:
+    last, tried = len(prices), 0
+    for way, cut in ((1, np.zeros(1, np.int64)), *((-1, start) for start in starts[-1:])):
+        for at, price in list(enumerate(prices))[:last][::way]:
             _, cut = search.converge(0, cut, float(price))
+            least_suppressed = min((suppressed for suppressed, _ in search.points), default=0.0)
             for point in search.points:
                 found.setdefault(point, float(price))
             search.points.clear()
+            tried += 1
+            if progress is not None:
+                progress(min(1.0, tried / (2 * last)))
+            if way == 1 and least_suppressed > up_to * trees.objective.total:
+                last = at + 1
+                break
     sign = -1.0 if objective == "cells" else 1.0
     scored = [(s / trees.objective.total, trees.objective.score(c, s), price) for (s, c), price in found.items()]
     kept: list[FrontierPoint] = []

@@ -155,13 +155,13 @@ def figures(release: Any, flows: pa.Table, zones: pa.Table, before: Before) -> l
     radius = typical_radius_m(flows, zones)
     noisy = METHODS[release.method].promises != "k"
     least = min((int(np.min(part.cells.trips)) for _, part in release.parts if len(part.cells)), default=0)
-    n_zones = len(zones)
+    n_zones, said = len(zones), f"{100 * left:.1f}".removesuffix(".0") + " %"
     found = [
         ("Numbers published", f"{len(flows):,}", "pairs of an origin and a destination area", len(flows)),
         ("Areas", f"{n_zones:,}", "as fine as the protection allows", n_zones),
         ("Places known to about", "not known" if radius is None else distance_in_words(radius),
          "radius of the area of a typical trip end", radius),
-        ("Trips suppressed", f"{left:.1%}", "not in any number that is published", left),
+        ("Trips suppressed", said, "not in any number that is published", left),
         ("Smallest number", f"{least:,}", "noise included" if noisy else "trips; no number hides fewer", least),
     ]  # fmt: skip
     return [dict(zip(("name", "value", "meaning", "number"), one, strict=True)) for one in found]

@@ -7,6 +7,7 @@ kept in the private folder; a process that stays has the last ones in its memory
 from __future__ import annotations
 
 import json
+import math
 import os
 import pickle
 import shutil
@@ -38,6 +39,8 @@ from flowveil.zoning.files import load_table
 _MOST_KEPT = 4
 #: Points of a trade-off that can be told apart on a chart, and the suppressed share up to which it is shown.
 _MOST_POINTS, _LARGEST_SHARE = 24, 0.5
+#: How high the chart is, and how far apart its points are at the least, as shares of its width; see tradeoff.mjs.
+_HEIGHT, _APART = 0.35, 0.024
 #: Files of a release that is dropped onto the workbench, and bytes that they may unpack to.
 _MOST_FILES, _MOST_BYTES = 64, 4 << 30
 
@@ -236,6 +239,8 @@ def _frontier(task: Mapping[str, Any], news: News) -> Any:
         method="paircut" if asked.method == "paircut" else "twincut",
         objective="metres",
         hierarchy=asked.hierarchy,
+        up_to=_LARGEST_SHARE,
+        progress=news.share,
         **{name: asked.thresholds[name] for name in named if name in asked.thresholds},
     )
     return {
@@ -245,11 +250,27 @@ def _frontier(task: Mapping[str, Any], news: News) -> Any:
 
 
 def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Points that can be told apart: at most so many, both ends among them."""
-    if len(points) <= _MOST_POINTS:
+    """Points that can be told apart, and hit, on a chart: at most so many, none upon another, both ends among them."""
+    if len(points) < 2:
         return points
-    step = (len(points) - 1) / (_MOST_POINTS - 1)
-    return [points[round(i * step)] for i in range(_MOST_POINTS)]
+    wide, high = max(p[0] for p in points) or 1.0, max(p[1] for p in points) or 1.0
+    apart, kept = _APART, points
+    while True:
+        kept = points[:1]
+        for point in points[1:]:
+            if _distance(kept[-1], point, wide, high) >= apart:
+                kept.append(point)
+        if kept[-1] != points[-1]:
+            # The finest has to be there; what it would lie upon has not.
+            kept = [p for p in kept if p == points[0] or _distance(p, points[-1], wide, high) >= apart] + points[-1:]
+        if len(kept) <= _MOST_POINTS:
+            return kept
+        apart *= 1.1
+
+
+def _distance(one: tuple[float, float], other: tuple[float, float], wide: float, high: float) -> float:
+    """How far apart two points are drawn, in widths of the chart."""
+    return math.hypot((one[0] - other[0]) / wide, _HEIGHT * (one[1] - other[1]) / high)
 
 
 def _beside(task: Mapping[str, Any], news: News) -> Any:

@@ -163,7 +163,10 @@ class H3Geography:
         cells = self.code[nodes]
         lat, lon = np.empty(len(cells)), np.empty(len(cells))
         real = cells != VIRTUAL_ROOT_CODE
-        lat[real], lon[real] = of_cells(cells[real])
+        # A node is asked for as often as there are flows in it.
+        used, at = np.unique(cells[real], return_inverse=True)
+        found = of_cells(used)
+        lat[real], lon[real] = found[0][at], found[1][at]
         if not real.all():
             lat[~real], lon[~real] = of_root()
         return lat, lon

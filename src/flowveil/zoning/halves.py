@@ -141,8 +141,9 @@ class PartGeography:
         lat, lon = np.empty(len(nodes)), np.empty(len(nodes))
         parts = self._is_part(nodes)
         lat[~parts], lon[~parts] = self._cells.centers(nodes[~parts])
-        middles = [_middle(children_in(c)) for c in self.code[nodes[parts]].tolist()]
-        lat[parts], lon[parts] = np.array(middles, dtype=np.float64).reshape(-1, 2).T
+        used, at = np.unique(nodes[parts], return_inverse=True)
+        middles = [_middle(children_in(c)) for c in self.code[used].tolist()]
+        lat[parts], lon[parts] = np.array(middles, dtype=np.float64).reshape(-1, 2)[at].T
         return lat, lon
 
     def areas_km2(self, nodes: Ints) -> Floats:

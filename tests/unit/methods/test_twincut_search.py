@@ -145,3 +145,18 @@ def test_public_data_are_published_as_finely_as_asked(shared_data, name, resolut
         size = plan.origin_zones.size[plan.origin_zone] + plan.destination_zones.size[plan.destination_zone]
         assert float((volume * size[plan.kept]).sum() / volume.sum()) <= target
         assert flows.trips[~plan.kept].sum() <= share * flows.trips.sum()
+
+
+def test_the_centre_of_a_part_of_a_cell_is_worked_out_once_for_each_end(flows, guarantee, monkeypatch):
+    """It takes a loop over its children; once for every depth of the trees, it was nearly all of a trade-off's time."""
+    halves = importlib.import_module("flowveil.zoning.halves")
+    asked, middle = [], halves._middle
+    monkeypatch.setattr(halves, "_middle", lambda cells: asked.append(tuple(cells)) or middle(cells))
+    refined, _ = flowveil.METHODS["twincut"].on_hierarchy(flows, "halves")
+    heard: list[float] = []
+    points = module.frontier(refined, guarantee, objective="metres", up_to=0.2, progress=heard.append)
+    assert len(asked) <= 2 * len(set(asked))
+    assert heard[-1] == 1
+    every = module.frontier(refined, guarantee, objective="metres")
+    near = [point for point in every if point.suppressed_share <= 0.2]
+    assert [point for point in points if point.suppressed_share <= 0.2] == near

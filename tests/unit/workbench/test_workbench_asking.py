@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shlex
 import sys
@@ -22,7 +23,7 @@ from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Cells
 from flowveil.release.noisy import NothingLeftError
 from flowveil.workbench.asking import Asked, choices_of
-from flowveil.workbench.work import WORK
+from flowveil.workbench.work import WORK, _thinned
 
 
 class Silent:
@@ -168,6 +169,33 @@ def test_noise_under_a_total_is_refused_at_sign_off_and_recorded_where_nothing_i
     with pytest.raises(InfeasibleError, match="would come to 11, and the total is 8; 2 is left"):
         WORK["check"](task, Silent())
     assert not (tmp_path / "out").exists()
+
+
+def test_points_of_a_trade_off_can_be_told_apart_and_hit():
+    """Most of them lie at small shares: by their number alone, one in three would lie upon another."""
+    points = [(0.5 * (i / 199) ** 4, 20_000 * 0.97**i + 400) for i in range(200)]
+    kept = _thinned(points)
+    assert (kept[0], kept[-1]) == (points[0], points[-1])
+    assert 12 < len(kept) <= 24
+    # The radius of a point is 8 of the 780 by 274 pixels of the chart.
+    drawn = [(780 * x / 0.5, 274 * y / points[0][1]) for x, y in kept]
+    assert min(math.dist(a, b) for i, a in enumerate(drawn) for b in drawn[:i]) > 16
+    assert _thinned(points[:1]) == points[:1]
+    assert _thinned([(0.0, 5.0), (0.0, 4.999)]) == [(0.0, 5.0), (0.0, 4.999)]
+
+
+def test_the_trade_off_says_how_far_it_is(folder, tmp_path):
+    heard: list[float] = []
+    (tmp_path / "files").mkdir()
+    task = {"room": str(tmp_path), "source": stamp(folder / "trips.csv"), "zones": None}
+    for method in ("twincut", "paircut"):
+        news = Silent()
+        news.share = heard.append
+        found = WORK["frontier"]({**task, "choices": {"resolution": 7, "k": 3, "method": method}}, news)
+        assert max(share for share, _ in found["points"]) <= 0.5
+        assert len(set(heard)) > 5
+        assert max(heard) <= 1
+        heard.clear()
 
 
 @pytest.mark.parametrize(

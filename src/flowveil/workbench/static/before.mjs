@@ -1,6 +1,6 @@
 /* Step 3: how much is safe as it is. */
 
-import { $, count, fill, inWords, make, share } from "./dom.mjs";
+import { $, count, deciding, fill, inWords, make, share } from "./dom.mjs";
 import { desk, isOver, jobsOf, lastDone, resultOf, start, watch } from "./desk.mjs";
 
 export function mountBefore(isHere) {
@@ -8,10 +8,10 @@ export function mountBefore(isHere) {
   function ask() {
     const state = desk.state;
     if (!state?.files.trips || !isHere()) return;
-    const key = JSON.stringify([state.files, state.choices]);
+    const key = JSON.stringify([state.files, deciding(state.choices)]);
     if (key === asked) return;
     asked = key;
-    if (!jobsOf("describe").some((job) => (job.state === "done" || !isOver(job)) && JSON.stringify([state.files, job.asked]) === key)) start("describe").catch(() => {});
+    if (!jobsOf("describe").some((job) => (job.state === "done" || !isOver(job)) && JSON.stringify([state.files, deciding(job.asked)]) === key)) start("describe").catch(() => {});
   }
   addEventListener("hashchange", ask);
   watch(async () => {
@@ -29,7 +29,7 @@ function show(found) {
   parts.push(make("p", `${count(found.trips)} trips between ${count(found.origins)} origin and ${count(found.destinations)} destination tiles: ${count(found.flows)} pairs, ${(found.trips / found.flows).toFixed(1)} trips each on average.`));
   for (const unit of units) {
     const table = make("table", "", "bars-table"), body = make("tbody"), head = make("thead"), heads = make("tr");
-    for (const text of ["Tiles", "Pairs", `Share of the volume that is safe at k = ${found.k}, counted in ${unit}`, ""]) heads.append(make("th", text, "", text ? { scope: "col" } : {}));
+    for (const text of ["Tiles", "Pairs", `Share that is safe at k = ${found.k}`, ""]) heads.append(make("th", text, "", text ? { scope: "col" } : {}));
     heads.lastChild.replaceWith(make("td"));
     head.append(heads);
     for (const level of found.levels) {
@@ -48,7 +48,7 @@ function show(found) {
   if (who) {
     parts.push(make("h3", "Trips and people"));
     const said = [`${count(who.people)} people; each is in ${who.flows_each.toFixed(1)} pairs on average.`];
-    if (who.busiest_share !== null) said.push(`The hundredth of the people with the most trips made ${share(who.busiest_share)} of them.`);
+    if (who.busiest_share !== null) said.push(`The 1 % of people who travel most made ${share(who.busiest_share)} of the trips.`);
     if (who.few_behind !== null) said.push(`Of the pairs with at least ${found.k} trips, ${share(who.few_behind)} are those of fewer than ${found.k} people: counting trips does not hide them.`);
     if (who.one_behind) said.push(`One person made most trips of ${count(who.one_behind)} of the ${count(who.places)} places with at least ${found.k} trips.`);
     for (const line of said) parts.push(make("p", line));
@@ -60,7 +60,7 @@ function show(found) {
     for (const one of found.estimates) {
       const row = make("tr"), name = make("th", one.method, "", { scope: "row" });
       name.append(make("small", one.gives));
-      row.append(name, make("td", one.cells === null ? "none" : count(one.cells), "number"), make("td", one.error === null ? one.reason : one.error.toFixed(1), "number"));
+      row.append(name, make("td", one.cells === null ? "none" : count(one.cells), "number"), make("td", one.error === null ? one.reason : one.error < 100 ? one.error.toFixed(1) : count(one.error), "number"));
       body.append(row);
     }
     table.append(head, body);

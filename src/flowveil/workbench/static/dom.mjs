@@ -34,6 +34,8 @@ export function figuresInto(list, figures) {
 }
 
 /* The same whatever the order of names. */
+/* What decides how a release comes out: not what it is called, nor the files it is written to. */
+export const deciding = ({ title, source, period, licence, contact, formats, ...others }) => others;
 export function same(a, b) {
   const plain = (x) => JSON.stringify(x, (_, v) => (v && typeof v === "object" && !Array.isArray(v) ? Object.fromEntries(Object.entries(v).sort()) : v));
   return plain(a) === plain(b);

@@ -5,6 +5,13 @@ import { desk, isOver, jobsOf, lastDone, post, resultOf, start, watch } from "./
 import { mount } from "./map.mjs";
 import { noFrontier } from "./offering.mjs";
 
+/* Round numbers from 0 to the first that is not below the largest. */
+function ticks(most) {
+  const rough = most / 4, power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * [1, 2, 2.5, 5, 10].find((n) => n * power >= rough * 0.999);
+  return Array.from({ length: Math.ceil((most / step) * 0.999) + 1 }, (_, i) => i * step);
+}
+
 export function mountTradeoff(isHere, go) {
   let map = null, shown = "", point = null, pointJob = "", besides = "", beside = null, asked = "";
 
@@ -45,17 +52,15 @@ export function mountTradeoff(isHere, go) {
   }
 
   function chart(points, choices) {
-    const W = 860, H = 330, left = 66, bottom = 44, right = 14, top = 12;
+    const W = 860, H = 352, left = 66, bottom = 44, right = 22, top = 34;
     if (!points.length) { fill($("#frontier"), make("p", "There is no release of these trips at this k.", "notice")); return; }
-    const mostX = Math.max(...points.map((p) => p[0]), 0.01), mostY = Math.max(...points.map((p) => p[1]), 1);
+    const ofX = ticks(Math.max(...points.map((p) => p[0]), 0.01)), ofY = ticks(Math.max(...points.map((p) => p[1]), 1));
+    const mostX = ofX.at(-1), mostY = ofY.at(-1);
     const x = (v) => left + ((W - left - right) * v) / mostX, y = (v) => H - bottom - ((H - bottom - top) * v) / mostY;
     const svg = draw("svg", { viewBox: `0 0 ${W} ${H}`, role: "group", "aria-label": "Metres that trip ends move, against the share of trips suppressed" });
-    for (let i = 0; i <= 4; i++) {
-      svg.append(draw("line", { class: "axis", x1: left, x2: W - right, y1: y((mostY * i) / 4), y2: y((mostY * i) / 4) }));
-      svg.append(draw("text", { x: left - 8, y: y((mostY * i) / 4) + 4, "text-anchor": "end" }, metres((mostY * i) / 4)));
-      svg.append(draw("text", { x: x((mostX * i) / 4), y: H - bottom + 20, "text-anchor": "middle" }, share((mostX * i) / 4)));
-    }
-    svg.append(draw("text", { x: W - right, y: H - 4, "text-anchor": "end" }, "share of the trips suppressed"), draw("text", { x: left + 4, y: top + 10 }, "mean distance that trip ends move"));
+    for (const v of ofY) svg.append(draw("line", { class: "axis", x1: left, x2: W - right, y1: y(v), y2: y(v) }), draw("text", { x: left - 14, y: y(v) + 4, "text-anchor": "end" }, metres(v)));
+    for (const v of ofX) svg.append(draw("text", { x: x(v), y: H - bottom + 20, "text-anchor": "middle" }, share(v)));
+    svg.append(draw("text", { x: W - right, y: H - 4, "text-anchor": "end" }, "share of the trips suppressed"), draw("text", { x: 4, y: 14 }, "mean distance that trip ends move"));
     svg.append(draw("polyline", { class: "curve", points: points.map((p) => `${x(p[0])},${y(p[1])}`).join(" ") }));
     for (const at of points) {
       const dot = draw("circle", { class: "point", cx: x(at[0]), cy: y(at[1]), r: 8, tabindex: 0, role: "button", "aria-label": `${share(at[0])} suppressed, ${metres(at[1])}` });

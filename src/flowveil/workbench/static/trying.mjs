@@ -1,6 +1,6 @@
 /* Step 4: move a slider, see a preview at once and the full run behind it. */
 
-import { $, $$, figuresInto, inWords, same, share } from "./dom.mjs";
+import { $$, $, deciding, figuresInto, inWords, same, share } from "./dom.mjs";
 import { cancel, desk, isAsking, isOver, jobsOf, lastDone, post, resultOf, start, tryOut, watch } from "./desk.mjs";
 import { chosen } from "./choices.mjs";
 import { beginWith, offer } from "./offering.mjs";
@@ -25,7 +25,7 @@ export function mountTrying(isHere) {
       rest = setTimeout(full, REST);
     } catch { /* the page has said why */ }
   }
-  const full = () => { rest = 0; if (isHere() && !jobsOf("run").some((job) => same(job.asked, desk.state.choices) && (job.state === "done" || !isOver(job)))) start("run").catch(() => {}); };
+  const full = () => { rest = 0; if (isHere() && !jobsOf("run").some((job) => same(deciding(job.asked), deciding(desk.state.choices)) && (job.state === "done" || !isOver(job)))) start("run").catch(() => {}); };
 
   const form = $("#choices");
   form.addEventListener("submit", (e) => e.preventDefault());
@@ -51,7 +51,7 @@ export function mountTrying(isHere) {
   }
   document.addEventListener("choices", sayKnobs);
 
-  const fitting = (kind) => lastDone(kind, (job) => same(job.asked, desk.state.choices));
+  const fitting = (kind) => lastDone(kind, (job) => same(deciding(job.asked), deciding(desk.state.choices)));
 
   /* Coming here with trips and no try yet: begin. */
   function begin() {
@@ -76,12 +76,12 @@ export function mountTrying(isHere) {
   });
 
   function say(run, preview) {
-    const failed = [...jobsOf("run"), ...jobsOf("preview")].find((job) => job.state === "failed" && same(job.asked, desk.state.choices));
+    const failed = [...jobsOf("run"), ...jobsOf("preview")].find((job) => job.state === "failed" && same(deciding(job.asked), deciding(desk.state.choices)));
     const at = $("#which");
     at.classList.remove("notice");
     if (run) at.textContent = `Full run: what would be published (${run.seconds.toFixed(1)} s).`;
     else if (failed) { at.textContent = inWords(failed.error); at.classList.add("notice"); }
-    else if (preview) at.textContent = !rest && jobsOf("run").filter((job) => same(job.asked, desk.state.choices)).at(-1)?.state === "cancelled" ? "Preview. The full run was cancelled." : "Preview. The full run follows and is usually finer.";
+    else if (preview) at.textContent = !rest && jobsOf("run").filter((job) => same(deciding(job.asked), deciding(desk.state.choices))).at(-1)?.state === "cancelled" ? "Preview. The full run was cancelled." : "Preview. The full run follows and is usually finer.";
     else at.textContent = jobsOf("preview").some((job) => !isOver(job)) ? "Computing a preview …" : "";
     $("#figures").classList.toggle("stale", !run && !preview);
     const asked = (run ?? preview)?.asked;

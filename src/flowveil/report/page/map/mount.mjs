@@ -115,7 +115,7 @@ export function mount(root, data) {
       const what = map.layer === "flows" ? `Map of the ${exact(Math.min(state.lines, model.flows.origin.length))} largest flows as curves from origin to destination.` : `Map of ${exact(layer.code.length)} ${layer.label || `${map.layer} ${model.word}s`}, coloured by ${state.colour}.`;
       map.canvas.setAttribute("aria-label", what + selected + " Arrow keys move, plus and minus zoom, Enter selects the zone under the cross, Escape clears. The tables below hold the same numbers.");
       const note = map.figure.querySelector(".shown");
-      if (note && layer) note.textContent = `${exact(layer.code.length)} ${map.layer} ${model.word}${layer.code.length === 1 ? "" : "s"}`;
+      if (note && layer) note.textContent = `${exact(layer.code.length)} ${layer.hue || map.layer} ${model.word}${layer.code.length === 1 ? "" : "s"}`;
       if (note && map.layer === "flows") {
         const n = { between: 0, within: 0, unplaced: 0 };
         for (const i of model.rank[state.basis]) {
