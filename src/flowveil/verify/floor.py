@@ -68,8 +68,7 @@ def smallest_safe(
         counts = _Counts(raw, guarantee, by_flow, order)
         least, most = deepest[below][order], deepest[above][order]
         for j, _, _ in _middles(len(nodes_d)):
-            if ((least < j) & (most >= j)).any():
-                least, most = _decided(j, least, most, np.flatnonzero(begins <= j), counts)
+            _decide(j, least, most, begins, counts)
         deepest[i] = np.empty_like(least)
         deepest[i][order] = least
         some = np.flatnonzero(deepest[i] >= 0)
@@ -88,19 +87,32 @@ def _middles(n: int) -> Iterator[tuple[int, int, int]]:
             todo += [(low, middle), (middle, high)]
 
 
-def _decided(j: int, least: Depths, most: Depths, start: Places, counts: _Counts) -> tuple[Depths, Depths]:
-    """The bounds of each flow's deepest safe depth once the pairs of depth j, which begin at these places, are known.
+def _decide(j: int, least: Depths, most: Depths, begins: Depths, counts: _Counts) -> None:
+    """Narrow the bounds of each flow's deepest safe depth by the pairs of depth j.
 
     A pair that is safe at another depth below is safe here, and one inside a pair that is not is not; flows of one pair
     agree about the latter. Only the rest are counted.
+
+    Args:
+        j: the destination depth.
+        least, most: the bounds; changed.
+        begins: from which depth on each flow is in another pair than the one before it.
+        counts: what runs of these flows hold.
     """
-    stop = np.append(start[1:], len(least))
-    safe = np.maximum.reduceat(least, start) >= j
-    asked = np.flatnonzero(~safe & (most[start] >= j))
+    tried = np.flatnonzero((least < j) & (most >= j))
+    if len(tried) == 0:
+        return
+    edge = np.append(np.flatnonzero(begins <= j), len(least))
+    pair = np.searchsorted(edge, tried, side="right") - 1
+    first = np.concatenate(([True], pair[1:] != pair[:-1]))
+    start, stop = edge[pair[first]], edge[pair[first] + 1]
+    # Every second one is what lies between these pairs; the end needs a place too.
+    safe = np.maximum.reduceat(np.append(least, np.int16(-1)), np.column_stack((start, stop)).ravel())[::2] >= j
+    asked = np.flatnonzero(~safe)
     safe[asked] = counts.are_safe(start[asked], stop[asked])
-    of_flow = np.repeat(safe, stop - start)
-    here = np.int16(j)
-    return np.where(of_flow, np.maximum(least, here), least), np.where(of_flow, most, np.minimum(most, here - 1))
+    of_tried = safe[np.cumsum(first) - 1]
+    least[tried[of_tried]] = j
+    most[tried[~of_tried]] = j - 1
 
 
 class _Together:
