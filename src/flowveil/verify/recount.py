@@ -202,7 +202,7 @@ def _check_counts(
     findings += check_audit(db, claims)
     if claims.revised:
         return [*findings, *check_revision(db, claims, whole, holder.earlier, unread)]
-    findings += check_measures(db, claims, whole, sound=sound and not findings)
+    findings += check_measures(db, claims, whole, unread, sound=sound and not findings)
     # Before what is withheld together with the share is asked about.
     findings += check_listed(report)
     if claims.kind == "plain" and sound and not findings:

@@ -466,6 +466,17 @@ def test_measures_that_contradict_the_recount(city):
     )
 
 
+def test_a_floor_that_is_not_recounted_is_said_to_be_not(tmp_path, monkeypatch):
+    flows = city_flows()
+    folder = anonymize(flows, k=5).write(tmp_path / "release")
+    unread: list[str] = []
+    assert verify_release(folder, flows, unread=unread) == unread == []
+    monkeypatch.setattr("flowveil.verify.floor.MOST_WORK", 0)
+    assert verify_release(folder, flows, unread=unread) == []
+    assert ["floor" in line and "not recounted" in line for line in unread] == [True]
+    assert verify_release(folder, flows, strict=True) == unread
+
+
 def test_a_basis_that_is_missing(city):
     folder, flows = city
     edit_report(folder, lambda report: report["measures"].pop("weight"))
