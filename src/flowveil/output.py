@@ -11,6 +11,7 @@ one name that may be put back and of the number that the file system gave to the
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import re
@@ -39,6 +40,9 @@ _ROOM = re.compile(r"\.flowveil-draft-[0-9a-f]{16}")
 _NEW, _OLD, _BACK = "new", "old", "back"
 #: The note that makes a hidden folder a draft, and the most that is read of it.
 _NOTE, _NOTE_BYTES = "draft.json", 1 << 14
+#: Hidden folders of this process, each with the place it was made for: named here before they are made, and until they
+#: are removed. An interrupt can come between any two steps of a context; what it leaves is removed when Python ends.
+_ROOMS: dict[Path, tuple[int, Path]] = {}
 
 
 # ---- places ------------------------------------------------------------------------------------------------------
@@ -235,11 +239,20 @@ class Draft:
                 os.rename(self.target, self._room / _BACK)
             _put_back(self._room, self.target.name)
         finally:
-            # What stood there before is removed only where something stands there now.
-            if os.path.lexists(self.target) or not os.path.lexists(self._old):
-                _remove(self._room)
+            _remove_room(self._room, self.target)
             if self._lock is not None:
                 os.close(self._lock)
+
+
+@atexit.register
+def remove_own_drafts() -> None:
+    """Remove what an interrupt left of this process's drafts; what was moved aside comes back to an empty place."""
+    for room, (process, target) in list(_ROOMS.items()):
+        # A process that was forked has the list of its parent, and nothing to tidy up there.
+        if process == os.getpid():
+            with suppress(OSError):
+                _put_back(room, target.name)
+                _remove_room(room, target)
 
 
 def remove_stale_drafts(folder: Path) -> None:
@@ -308,6 +321,13 @@ def _remove(room: Path) -> None:
     shutil.rmtree(room, ignore_errors=True)
 
 
+def _remove_room(room: Path, target: Path) -> None:
+    """Remove a hidden folder of this process, unless it holds what has to go back to a place that is empty."""
+    if os.path.lexists(target) or not os.path.lexists(room / _OLD / target.name):
+        _remove(room)
+        _ROOMS.pop(room, None)
+
+
 def _note(room: Path, target: Path) -> None:
     """Note in a hidden folder for which name it was made, and the number of the folder in its file system."""
     (room / _NOTE).write_text(json.dumps({"target": target.name, "folder": os.lstat(room).st_ino}), encoding="ascii")
@@ -334,21 +354,24 @@ def _locked_room(target: Path) -> tuple[Path, int | None]:
     """A new hidden folder that only its owner may read, and its lock; None where the system has no locks."""
     while True:
         room = target.parent / f".flowveil-draft-{secrets.token_hex(8)}"
-        os.mkdir(room, 0o700)
+        _ROOMS[room] = os.getpid(), target
         try:
+            os.mkdir(room, 0o700)
             _note(room, target)
         except BaseException:
-            shutil.rmtree(room, ignore_errors=True)
+            _remove_room(room, target)
             raise
         try:
             lock = lock_folder(room)
         except BlockingIOError:
             # Somebody who tidies up was faster than our lock, and has removed it.
+            _ROOMS.pop(room, None)
             continue
         except OSError:
             return room, None
         if lock is not None or fcntl is None:
             return room, lock
+        _ROOMS.pop(room, None)
 
 
 def lock_folder(room: Path) -> int | None:

@@ -13,7 +13,7 @@ import pytest
 
 from flowveil import output
 from flowveil.errors import OutputError
-from flowveil.output import Draft, check_file, remove_stale_drafts, write_files
+from flowveil.output import Draft, check_file, check_folder, remove_stale_drafts, write_files, write_folder
 from samples.releases import city_flows, release_of
 from unit.cli.test_cli import run, snapshot
 
@@ -72,6 +72,42 @@ def test_a_release_that_a_killed_run_had_moved_aside_comes_back(tmp_path):
     remove_stale_drafts(tmp_path)
     assert snapshot(target) == before
     assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_an_interrupt_at_any_line_leaves_the_old_result_or_the_new_one_and_no_draft(tmp_path, there):
+    """Ctrl-C is raised at the first line of the module that runs, at the second, and so on until none is left."""
+    target, left = tmp_path / "release", {"old": "1"} if there else None
+    for stop in range(1000):
+        shutil.rmtree(target, ignore_errors=True)
+        if left:
+            write_folder(target, left)
+        lines, before = iter(range(stop)), sys.gettrace()
+
+        def interrupt(frame, event, _, lines=lines):
+            if frame.f_code.co_filename != output.__file__:
+                return None
+            if event == "line" and next(lines, None) is None:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+            return interrupt
+
+        try:
+            sys.settrace(interrupt)
+            write_folder(check_folder(target, refuse=lambda _: None), {"new": "2"})
+            whole = True
+        except KeyboardInterrupt:
+            whole = False
+        finally:
+            sys.settrace(before)
+        output.remove_own_drafts()
+        found = {file.name: file.read_text() for file in target.iterdir()} if target.exists() else None
+        assert found in (left, {"new": "2"}), stop
+        assert [path.name for path in tmp_path.iterdir() if path != target] == [], stop
+        if whole:
+            break
+    assert whole
+    assert stop > 50
 
 
 def test_a_folder_that_only_looks_like_a_draft_is_neither_unpacked_nor_removed(tmp_path):
