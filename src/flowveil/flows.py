@@ -4,11 +4,14 @@
 at tile level together with its two hierarchies. Every method and every check needs one operation, `Cells.merge`:
 rename both ends, add up what falls together. Trips and weights add; people do not, nor do the tiles in which trips
 begin and end, so both are kept as (cell, person) and (cell, tile) rows and made distinct again.
+
+`ADDED` says which columns add up beside the trips. Whatever carries flows, from the file to the published cell, goes
+through that list, so that none of it knows a column by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
@@ -22,20 +25,94 @@ from flowveil.times import Times
 #: A dense table of counts is used up to this many entries for each row that is counted into it. Below, one
 #: `bincount` is cheaper than a sort; above, clearing and scanning the table costs more than it saves.
 DENSE_ENTRIES_PER_ROW = 4
-#: Weights are counted as whole millionths.
+#: Columns that add up are counted as whole millionths.
 MILLION = 1_000_000
-#: The largest total weight: just below 2**53 millionths. The earth has fewer inhabitants.
-MOST_WEIGHT = 2**33
-#: By how much, as a share of their sum, weights may change when they are rounded to millionths.
+#: The largest total of such a column: just below 2**53 millionths. The earth has fewer inhabitants.
+LARGEST_SUM = 2**33
+#: By how much, as a share of their sum, its values may change when they are rounded to millionths.
 ROUNDING_ALLOWED = 1e-6
-WEIGHTS_TOO_LARGE = (
-    f"The weights are too large: they are counted in millionths, up to a total of {MOST_WEIGHT:,}. "
-    "Hint: scale them, for example from persons to thousands."
-)
-WEIGHTS_TOO_FINE = (
-    "The weights are too fine: they are counted in millionths, and rounding to that would change their sum or leave "
-    "nothing of some. Hint: scale them, for example to a mean of 1."
-)
+
+
+@dataclass(frozen=True)
+class Added:
+    """A column of numbers that add up: all that is said of it alone, on its way from the file to a cell.
+
+    It is read from the column that users name, refused where a number is negative, infinite or beyond `LARGEST_SUM`,
+    summed in whole millionths by every engine, and carried through merges, orders and slices. `Cells`,
+    `flowveil.reading.columns.ColumnMap` and `flowveil.reading.options` have a field of its name.
+
+    Attributes:
+        name: of that field, and of the option.
+        one: what messages call the number of a row.
+        many: what they call all of them.
+        about: what the option is for.
+        usual: names that such columns usually have, without case, blanks and signs. For hints only: guessed wrongly,
+            every cell would count something else.
+    """
+
+    name: str
+    one: str
+    many: str
+    about: str
+    usual: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> str:
+        """The reason why a row without it is left out."""
+        return f"missing {self.one}"
+
+    def wrong(self, values: NDArray[np.float64]) -> dict[str, NDArray[np.bool_]]:
+        """The rows whose number cannot be, by what is wrong with it."""
+        return {
+            f"a negative {self.one}": values < 0,
+            f"an infinite {self.one}, or one above {LARGEST_SUM:,}": values > LARGEST_SUM,
+        }
+
+    def whole(self, values: NDArray[Any]) -> Floats:
+        """The doubles nearest to whole millionths.
+
+        Sums of whole numbers are the same in any order: without this, a cell would weigh a different last digit along
+        different merges, and one that just reaches its threshold in one place would just miss it in another. Up to
+        `LARGEST_SUM` all sums are below 2**53 millionths, exact as doubles too, and every millionth has a double of its
+        own: comparing two of them compares their millionths.
+
+        Raises:
+            DataError: they are so large that this does not hold, or so small that millionths are too coarse.
+        """
+        values = np.asarray(values, dtype=np.float64)
+        total = float(np.sum(values))
+        if total > LARGEST_SUM:
+            raise DataError(
+                f"The {self.many} are too large: they are counted in millionths, up to a total of {LARGEST_SUM:,}. "
+                "Hint: scale them, for example from persons to thousands."
+            )
+        whole = millionths(values)
+        rounded = whole / MILLION
+        if np.any((whole == 0) & (values > 0)) or float(np.sum(np.abs(values - rounded))) > ROUNDING_ALLOWED * total:
+            raise DataError(
+                f"The {self.many} are too fine: they are counted in millionths, and rounding to that would change "
+                "their sum or leave nothing of some. Hint: scale them, for example to a mean of 1."
+            )
+        rounded.flags.writeable = False
+        return rounded
+
+
+#: The columns that add up beside the trips, by name.
+ADDED: dict[str, Added] = {
+    column.name: column
+    for column in (
+        Added(
+            "weight",
+            one="weight",
+            many="weights",
+            about="Column of the weight (represented inhabitants).",
+            usual=(
+                "weight", "weights", "w", "weightindiv", "tripweight", "weighttrip", "personweight", "sampleweight",
+                "samplingweight", "expansionfactor", "expfactor", "expf", "factor", "wgt", "wttrdfin",
+            ),
+        ),
+    )
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -208,9 +285,9 @@ class Cells:
     Attributes:
         origin, destination: int32; numbers of the two ends (tiles, zones of a cut, or nodes).
         trips: int64, at least 1.
-        weight: None where the input has no weights; else float64, each the double nearest to a whole number of
-            millionths (see `whole_weights`), and merging adds up the millionths. While a method decides, int64: the
-            millionths themselves (see `Guarantee.in_millionths`).
+        weight: like every column of `ADDED`, None where the input does not have it; else float64, each the double
+            nearest to a whole number of millionths (see `Added.whole`), and merging adds up the millionths. While a
+            method decides, int64: the millionths themselves (see `Guarantee.in_millionths`).
         people: distinct people of each row, or None where the input has no persons.
         tiles: distinct tiles in which the trips of each row begin and end, or None unless asked for (`Flows.located`).
     """
@@ -226,23 +303,25 @@ class Cells:
         return len(self.origin)
 
     def volume(self, basis: str) -> NDArray[Any]:
-        """The trips or the weights, by the name of the basis."""
+        """The trips, or the column of `ADDED` that has the name of the basis."""
         if basis == "trips":
             return self.trips
-        if self.weight is None:
-            raise DataError("The input has no weights, so nothing can be counted by weight.")
-        return self.weight
+        values: NDArray[Any] | None = getattr(self, ADDED[basis].name)
+        if values is None:
+            raise DataError(f"The input has no {ADDED[basis].many}, so nothing can be counted by {ADDED[basis].one}.")
+        return values
 
     def total(self, basis: str) -> float:
         """The sum of all trips or weights, exact."""
-        if basis == "trips" or self.in_millionths:
-            return float(np.sum(self.volume(basis)))
-        return float(np.sum(millionths(self.volume(basis))) / MILLION)
+        values = self.volume(basis)
+        if basis == "trips" or are_millionths(values):
+            return float(np.sum(values))
+        return float(np.sum(millionths(values)) / MILLION)
 
-    @property
-    def in_millionths(self) -> bool:
-        """Whether weights are whole millionths, as methods count them."""
-        return self.weight is not None and self.weight.dtype == np.int64
+    def added(self, change: Callable[[NDArray[Any]], NDArray[Any]] = lambda values: values) -> dict[str, Any]:
+        """The columns that add up, by name, each as a change leaves it; None where the input does not have it."""
+        columns = {name: getattr(self, name) for name in ADDED}
+        return {name: None if values is None else change(values) for name, values in columns.items()}
 
     def n_people(self) -> NDArray[np.int64] | None:
         """Distinct people of each row, or None where the input has no persons."""
@@ -254,36 +333,20 @@ class Cells:
 
     def select(self, kept: NDArray[np.bool_]) -> Cells:
         """The rows of a mask, in the same order."""
-        people = tiles = None
-        if self.people is not None or self.tiles is not None:
-            number = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)
-            people = None if self.people is None else self.people.merge(number)
-            tiles = None if self.tiles is None else self.tiles.merge(number)
-        return Cells(
-            origin=self.origin[kept],
-            destination=self.destination[kept],
-            trips=self.trips[kept],
-            weight=None if self.weight is None else self.weight[kept],
-            people=people,
-            tiles=tiles,
-        )
+        number = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)
+        others = self._members_of(number) | self.added(lambda values: values[kept])
+        return Cells(self.origin[kept], self.destination[kept], self.trips[kept], **others)
 
     def renamed(self, origin: Ints, destination: Ints) -> Cells:
         """The same rows with other ends; they need not be distinct or sorted any more."""
-        return Cells(origin, destination, self.trips, self.weight, self.people, self.tiles)
+        return Cells(origin, destination, self.trips, people=self.people, tiles=self.tiles, **self.added())
 
     def ordered(self, order: NDArray[np.int64]) -> Cells:
         """The same rows in another order."""
         place = np.empty(len(order), np.int32)
         place[order] = np.arange(len(order), dtype=np.int32)
-        return Cells(
-            self.origin[order],
-            self.destination[order],
-            self.trips[order],
-            None if self.weight is None else self.weight[order],
-            None if self.people is None else self.people.merge(place),
-            None if self.tiles is None else self.tiles.merge(place),
-        )
+        others = self._members_of(place) | self.added(lambda values: values[order])
+        return Cells(self.origin[order], self.destination[order], self.trips[order], **others)
 
     def merge(self, origin: Ints, destination: Ints, n_origins: int, n_destinations: int) -> Merged:
         """Give every row new ends and add up the rows that fall together.
@@ -298,20 +361,23 @@ class Cells:
             The new table, sorted by origin then destination, and the new row of every old one.
         """
         group = group_pairs(origin, destination, n_origins, n_destinations)
-        weight = self.weight
-        if weight is not None:
-            weight = group.sum(weight) if self.in_millionths else group.sum(millionths(weight)) / MILLION
-        people = None if self.people is None else self.people.merge(group.row)
-        tiles = None if self.tiles is None else self.tiles.merge(group.row)
-        cells = Cells(group.origin, group.destination, group.sum(self.trips), weight, people, tiles)
+        others = self._members_of(group.row) | self.added(group.sum_exactly)
+        cells = Cells(group.origin, group.destination, group.sum(self.trips), **others)
         return Merged(cells=cells, row=group.row)
+
+    def _members_of(self, row: Ints) -> dict[str, Any]:
+        """People and tiles once every row has gone to another (-1: nowhere)."""
+        members = {"people": self.people, "tiles": self.tiles}
+        return {name: None if own is None else own.merge(row) for name, own in members.items()}
 
 
 def stacked(parts: Sequence[Cells]) -> Cells:
     """The rows of all parts, one after the other."""
-    weight = people = tiles = None
-    if all(p.weight is not None for p in parts):
-        weight = np.concatenate([p.weight for p in parts if p.weight is not None])
+    people = tiles = None
+    columns = {name: [getattr(p, name) for p in parts] for name in ADDED}
+    added = {
+        name: None if any(values is None for values in own) else np.concatenate(own) for name, own in columns.items()
+    }
     if all(p.people is not None for p in parts):
         known = [p.people for p in parts if p.people is not None]
         people = known[0].stacked(known, [len(p) for p in parts])
@@ -321,9 +387,9 @@ def stacked(parts: Sequence[Cells]) -> Cells:
         np.concatenate([p.origin for p in parts]),
         np.concatenate([p.destination for p in parts]),
         np.concatenate([p.trips for p in parts]),
-        weight,
-        people,
-        tiles,
+        people=people,
+        tiles=tiles,
+        **added,
     )
 
 
@@ -354,34 +420,20 @@ class Groups:
         total = np.bincount(row, weights=values, minlength=n)
         return total.astype(values.dtype)
 
+    def sum_exactly(self, values: NDArray[Any]) -> NDArray[Any]:
+        """The same for a column of `ADDED`: its millionths are added up, whichever way it holds them."""
+        return self.sum(values) if are_millionths(values) else self.sum(millionths(values)) / MILLION
 
-def millionths(weight: NDArray[Any]) -> NDArray[np.int64]:
-    """Weights as whole millionths: exactly those they were made from, up to a total of `MOST_WEIGHT`."""
-    whole: NDArray[np.int64] = np.rint(weight * MILLION).astype(np.int64)
+
+def millionths(values: NDArray[Any]) -> NDArray[np.int64]:
+    """Values as whole millionths: exactly those they were made from, up to a total of `LARGEST_SUM`."""
+    whole: NDArray[np.int64] = np.rint(values * MILLION).astype(np.int64)
     return whole
 
 
-def whole_weights(weight: NDArray[Any]) -> Floats:
-    """Weights as the doubles nearest to whole millionths.
-
-    Sums of whole numbers are the same in any order: without this, a cell would weigh a different last digit along
-    different merges, and one that just reaches its threshold in one place would just miss it in another. Up to
-    `MOST_WEIGHT` all sums are below 2**53 millionths, exact as doubles too, and every millionth has a double of its
-    own: comparing two weights compares their millionths.
-
-    Raises:
-        DataError: the weights are so large that this does not hold, or so small that millionths are too coarse.
-    """
-    weight = np.asarray(weight, dtype=np.float64)
-    total = float(np.sum(weight))
-    if total > MOST_WEIGHT:
-        raise DataError(WEIGHTS_TOO_LARGE)
-    whole = millionths(weight)
-    rounded = whole / MILLION
-    if np.any((whole == 0) & (weight > 0)) or float(np.sum(np.abs(weight - rounded))) > ROUNDING_ALLOWED * total:
-        raise DataError(WEIGHTS_TOO_FINE)
-    rounded.flags.writeable = False
-    return rounded
+def are_millionths(values: NDArray[Any]) -> bool:
+    """Whether a column that adds up holds whole millionths, as methods count them."""
+    return values.dtype == np.int64
 
 
 def group_pairs(origin: Ints, destination: Ints, n_origins: int, n_destinations: int) -> Groups:
@@ -548,8 +600,8 @@ class Flows(Cells):
         n = len(self.origin)
         if self.intake.same_zones and self.origins is not self.destinations:
             raise DataError("Flows with the same zones at both ends need one tree for both.")
-        columns = (self.origin, self.destination, self.trips)
-        if any(len(c) != n for c in columns) or (self.weight is not None and len(self.weight) != n):
+        added = {name: values for name, values in self.added().items() if values is not None}
+        if any(len(c) != n for c in (self.origin, self.destination, self.trips, *added.values())):
             raise DataError("The columns of the flows have different lengths.")
         for name, tiles, tree in (
             ("origin", self.origin, self.origins),
@@ -559,10 +611,11 @@ class Flows(Cells):
                 raise DataError(f"A flow has an {name} tile outside the hierarchy of {tree.n_tiles} tiles.")
         if n and self.trips.min() < 1:
             raise DataError("A flow has fewer than one trip; leave such rows out.")
-        if self.weight is not None and n and not (np.isfinite(self.weight).all() and self.weight.min() >= 0):
-            raise DataError("A flow has a negative or infinite weight.")
-        if self.weight is not None and not self.in_millionths:
-            object.__setattr__(self, "weight", whole_weights(self.weight))
+        for name, values in added.items():
+            if n and not (np.isfinite(values).all() and values.min() >= 0):
+                raise DataError(f"A flow has a negative or infinite {ADDED[name].one}.")
+            if not are_millionths(values):
+                object.__setattr__(self, name, ADDED[name].whole(values))
         step_o, step_d = np.diff(self.origin), np.diff(self.destination)
         later: NDArray[np.bool_] = step_d > 0
         if self.time is not None and self.times is not None:
@@ -571,7 +624,7 @@ class Flows(Cells):
             later |= (step_d == 0) & (np.diff(self.time) > 0)
         if n and not np.all((step_o > 0) | ((step_o == 0) & later)):
             raise DataError("Flows must be distinct pairs sorted by origin then destination tile.")
-        for column in (self.origin, self.destination, self.trips, self.weight, self.time):
+        for column in (self.origin, self.destination, self.trips, *self.added().values(), self.time):
             if column is not None:
                 column.flags.writeable = False
 
@@ -588,9 +641,9 @@ class Flows(Cells):
         time: Ints | None = None,
     ) -> Flows:
         """Cells whose zones are tiles, as flows between these tiles."""
-        columns = (cells.origin, cells.destination, cells.trips, cells.weight, cells.people, cells.tiles)
+        own: dict[str, Any] = {"people": cells.people, "tiles": cells.tiles, **cells.added()}
         trees: dict[str, Any] = {"origins": origins, "destinations": destinations, "whole_map": whole_map}
-        return cls(*columns, **trees, intake=intake, times=times, time=time)
+        return cls(cells.origin, cells.destination, cells.trips, **own, **trees, intake=intake, times=times, time=time)
 
     @classmethod
     def from_pairs(
@@ -601,10 +654,10 @@ class Flows(Cells):
         *,
         origins: Hierarchy,
         destinations: Hierarchy,
-        weight: NDArray[Any] | None = None,
         person: NDArray[Any] | None = None,
         intake: Intake | None = None,
         whole_map: Hierarchy | None = None,
+        **added: NDArray[Any] | None,
     ) -> Flows:
         """Build from rows in any order; rows of the same pair are added up.
 
@@ -612,17 +665,17 @@ class Flows(Cells):
             origin, destination: tile numbers of each row.
             trips: trips of each row; 1 where not given.
             origins, destinations: the two hierarchies.
-            weight: weight of each row (of all its trips together).
             person: number of the person of each row, -1 where unknown.
             intake: what reading the input came to.
             whole_map: see the class.
+            **added: columns of `ADDED`, such as ``weight``: that of each row, of all its trips together.
         """
         o = np.asarray(origin, dtype=np.int32)
         d = np.asarray(destination, dtype=np.int32)
         t = np.ones(len(o), np.int64) if trips is None else np.asarray(trips, dtype=np.int64)
         # Rounded before they are added up, so that the order of the rows leaves no trace.
-        weights = None if weight is None else whole_weights(np.asarray(weight, dtype=np.float64))
-        rows = Cells(o, d, t, weights)
+        columns: dict[str, Any] = {name: ADDED[name].whole(v) for name, v in added.items() if v is not None}
+        rows = Cells(o, d, t, **columns)
         merged = rows.merge(o, d, origins.n_tiles, destinations.n_tiles)
         cells, people = merged.cells, None
         if person is not None:
@@ -633,8 +686,8 @@ class Flows(Cells):
             cells.origin,
             cells.destination,
             cells.trips,
-            cells.weight,
-            people,
+            people=people,
+            **cells.added(),
             origins=origins,
             destinations=destinations,
             intake=intake or Intake(rows=len(o)),

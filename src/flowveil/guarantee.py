@@ -5,7 +5,8 @@ unit is monotone (merging cells never lowers a value), and that is all the metho
 for every guarantee.
 
 `UNITS` says what a unit is: how a cell's value is taken, what k asks of it, what the data must have, and its
-words. To add one, add it there, give `Guarantee` a field of its name, and let `flowveil.flows.Cells` carry its value.
+words. To add one, add it there and give `Guarantee` a field of its name. One that sums a column of its own names it:
+a column of `flowveil.flows.ADDED`, which says how it is read and added up.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, ParameterError, did_you_mean
-from flowveil.flows import MILLION, Cells, Flows, millionths
+from flowveil.flows import MILLION, Cells, Flows, are_millionths, millionths
 
 Values = NDArray[Any]
 
@@ -48,6 +49,7 @@ class Unit:
         missing: what to say where the data does not have it.
         caveat: what protecting it leaves open, for readers; said unless a unit counts persons.
         basis: what a run counts as volume where the unit is protected.
+        column: the column of `flowveil.flows.ADDED` that its value is the sum of; empty where it sums none.
         counts_persons: whether its value is a number of different persons.
     """
 
@@ -63,6 +65,7 @@ class Unit:
     missing: str = ""
     caveat: str = ""
     basis: str = "trips"
+    column: str = ""
     counts_persons: bool = False
 
     @property
@@ -152,6 +155,7 @@ UNITS: dict[str, Unit] = {
             "with a large weight may stand for all of it, and the number of trips of a cell, which is published, may "
             "be one. Protect trips or people as well where that matters.",
             basis="weight",
+            column="weight",
         ),
     )
 }
@@ -257,6 +261,11 @@ class Guarantee:
         return tuple(u for u in UNITS if getattr(self, u) is not None)
 
     @property
+    def of_columns(self) -> dict[str, float]:
+        """The thresholds of the columns of `flowveil.flows.ADDED` whose sums are protected, by column."""
+        return {UNITS[name].column: getattr(self, name) for name in self.units if UNITS[name].column}
+
+    @property
     def thresholds(self) -> dict[str, float]:
         """The thresholds that are set, those of locations included."""
         set_ones = {name: getattr(self, name) for name in ALL_UNITS}
@@ -304,17 +313,21 @@ class Guarantee:
         return replace(self, **asked)
 
     def in_millionths(self, flows: Flows) -> tuple[Flows, Guarantee]:
-        """The flows and this guarantee with weights as whole millionths (int64), as methods count them.
+        """The flows and this guarantee with sums that are protected as whole millionths (int64), as methods count them.
 
-        Methods add up in many orders, and sums of whole numbers are exact in all of them. The same where the population
-        is not protected: then weights decide nothing.
+        Methods add up in many orders, and sums of whole numbers are exact in all of them. Columns that are not
+        protected stay as they are: they decide nothing. The same flows where there is nothing to change.
         """
-        if self.population is None or flows.weight is None or flows.in_millionths:
-            return flows, self
-        least = math.ceil(self.population * MILLION)
-        # The fewest millionths whose double reaches the threshold: the product above may be off by a little.
-        least = next(m for m in (least - 1, least, least + 1) if m / MILLION >= self.population)
-        return replace(flows, weight=millionths(flows.weight)), replace(self, population=least)
+        columns: dict[str, Any] = {}
+        asked: dict[str, Any] = {}
+        for name, column in ((name, UNITS[name].column) for name in self.units if UNITS[name].column):
+            values, threshold = getattr(flows, column), getattr(self, name)
+            if values is not None and not are_millionths(values):
+                least = math.ceil(threshold * MILLION)
+                # The fewest millionths whose double reaches the threshold: the product above may be off by a little.
+                asked[name] = next(m for m in (least - 1, least, least + 1) if m / MILLION >= threshold)
+                columns[column] = millionths(values)
+        return (replace(flows, **columns), replace(self, **asked)) if columns else (flows, self)
 
     def safe(self, cells: Cells) -> NDArray[np.bool_]:
         """Which cells reach every threshold, by what is counted in them.

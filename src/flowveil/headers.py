@@ -7,6 +7,7 @@ be pointed at, by the number of the column.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -84,12 +85,15 @@ class Header:
         known = [name for name in names if _names_a_column(name)]
         if any(_LIKE_A_NAME.match(name) for name in names if name not in known):
             return True
-        columns = [[str(value).strip() for value in column if value is not None] for column in self.below]
+        below = [list(column) for column in self.below]
         if self.in_text:
+            columns = [[str(value).strip() for value in column if value is not None] for column in below]
             above = {name.strip() for name, column in zip(self.names, columns, strict=False) if _all_numbers(column)}
             if 2 * sum(name in known or name in above for name in names) < len(names):
                 return True
-        values = {value.casefold() for column in columns for value in column}
+        # A name that is a number was found above, so that numbers need not be written out.
+        texts = (value for column in below for value in column if value is not None and not _is_finite(value))
+        values = {str(value).strip().casefold() for value in texts}
         return any(name.casefold() in values for name in names)
 
     @property
@@ -127,6 +131,10 @@ def listed(names: Sequence[str], *, most: int = 60) -> str:
     """Names for a message; a very wide table is cut short."""
     shown = ", ".join(f"'{name}'" for name in names[:most])
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown or "no columns"
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def _all_numbers(values: Sequence[str]) -> bool:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from flowveil import flows as flows_module
 from flowveil.errors import DataError
-from flowveil.flows import MILLION, MOST_WEIGHT, Flows, People, millionths, whole_weights
+from flowveil.flows import ADDED, LARGEST_SUM, MILLION, Flows, People, millionths
 from flowveil.hierarchy import Hierarchy
 from reference.trees import persons_by_flow
 from samples.strategies import flow_tables, generators
@@ -71,7 +71,7 @@ def test_weights_add_up_to_the_same_in_any_order(rng, n):
     whole = rng.integers(1, 10**13, n)
     expected = float(Decimal(int(whole.sum())) / MILLION)
     for order in (whole.tolist(), rng.permutation(whole).tolist()):
-        weight = whole_weights(np.array([float(Decimal(m) / MILLION) for m in order]))
+        weight = ADDED["weight"].whole(np.array([float(Decimal(m) / MILLION) for m in order]))
         flows = Flows.from_pairs(
             np.arange(len(order)) % 3, np.zeros(len(order)), origins=TREE, destinations=TREE, weight=weight
         )
@@ -79,7 +79,7 @@ def test_weights_add_up_to_the_same_in_any_order(rng, n):
         assert flows.merge(one, one, 1, 1).cells.weight.tolist() == [expected] == [flows.total("weight")]
 
 
-@given(st.integers(0, MOST_WEIGHT * MILLION - 1))
+@given(st.integers(0, LARGEST_SUM * MILLION - 1))
 def test_every_millionth_has_a_double_of_its_own(whole):
     one, next_one = np.array([whole, whole + 1]) / MILLION
     assert one < next_one

@@ -122,7 +122,7 @@ def _score(release: PublishedRelease, flows: Flows, persons: NDArray[Any], targe
         trips,
         origins=flows.origins,
         destinations=flows.destinations,
-        weight=None if flows.weight is None else flows.weight[of] * (trips / flows.trips[of]),
+        **flows.added(lambda values: values[of] * (trips / flows.trips[of])),
         person=people.person[inside],
         intake=flows.intake,
         whole_map=flows.whole_map,

@@ -79,7 +79,7 @@ def moved(flows: Flows, origin: Ints, destination: Ints) -> Flows:
         origin=cells.origin,
         destination=cells.destination,
         trips=cells.trips,
-        weight=cells.weight,
+        **cells.added(),
         people=people if people is None or people.trips is not None else cells.people,
         tiles=None,
     )

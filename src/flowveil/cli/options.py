@@ -11,6 +11,7 @@ import click
 
 from flowveil.engines.spark_session import cluster
 from flowveil.errors import ParameterError
+from flowveil.flows import ADDED
 from flowveil.methods import find_method
 from flowveil.zoning.refinement import HIERARCHIES
 
@@ -74,7 +75,7 @@ reading = options(
     click.option("--origin-tile", metavar="COLUMN", help="Column of the origin's tile, if it is a tile already."),
     click.option("--destination-tile", metavar="COLUMN", help="Column of the destination's tile."),
     click.option("--trips", metavar="COLUMN", help="Column of the number of trips that a row stands for."),
-    click.option("--weight", metavar="COLUMN", help="Column of the weight (represented inhabitants)."),
+    *(click.option(f"--{column.name}", metavar="COLUMN", help=column.about) for column in ADDED.values()),
     click.option("--person", metavar="COLUMN", help="Column that identifies the person."),
     click.option("--person-case", metavar="fold|keep", help="Take A7 and a7 for one person, or for two [fold]."),
     click.option(
@@ -126,8 +127,8 @@ reading = options(
         metavar="N",
         expose_value=False,
         callback=lambda ctx, _, rows: ctx.with_resource(cluster(driver_flows=rows)),
-        help="Most flows that the driver of the Spark cluster takes [default: 20 million]. Where flows times their "
-        "persons are more, persons stay on the cluster.",
+        help="Most rows of flows and their persons that the driver of the Spark cluster takes [default: 20 million]. "
+        "Where they are more, persons stay on the cluster and are counted there.",
     ),
 )
 

@@ -73,7 +73,7 @@ def with_output(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of prose.")
     @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
     @click.option("--memory-limit", metavar="SIZE", help="Most memory for the run, such as 4GB.")
-    @click.option("--threads", type=int, help="Most threads for tables that are read.")
+    @click.option("--threads", type=int, help="Most threads that count at a time.")
     @click.option("--temp-dir", metavar="FOLDER", help="Where tables go that do not fit into the memory.")
     def wrapped(
         *,

@@ -408,10 +408,10 @@ class _Records:
         short = np.zeros(n, dtype=np.bool_)
         if guarantee.trips is not None:
             short |= (difference > 0) & (difference < guarantee.trips)
-        if guarantee.population is not None:
-            ours, theirs = millionths(coarse.input.volume("weight")), millionths(self.rows.volume("weight"))
-            weight = _sum(counted, ours, n) - _sum(covered, theirs, n)
-            short |= (difference > 0) & (weight / MILLION < guarantee.population)
+        for column, least in guarantee.of_columns.items():
+            ours, theirs = millionths(coarse.input.volume(column)), millionths(self.rows.volume(column))
+            held = _sum(counted, ours, n) - _sum(covered, theirs, n)
+            short |= (difference > 0) & (held / MILLION < least)
         return short
 
 

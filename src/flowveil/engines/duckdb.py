@@ -187,7 +187,7 @@ class Query:
         relation = table.attach(con, [list(table.names).index(name) for name in names])
         described = con.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()
         types = {name: str(row[1]) for name, row in zip(names, described, strict=True)}
-        numbers = [*(() if used.has_tiles else used.ends), *filter(None, (used.weight, used.trips))]
+        numbers = [*(() if used.has_tiles else used.ends), *used.added.values(), *([used.trips] if used.trips else [])]
         _check_types(used, types, numbers, tiling)
         at = {name: f"c{i}" for i, name in enumerate(names)}
         select = []
@@ -196,10 +196,8 @@ class Query:
             if used.has_tiles:
                 sql = _code_sql if isinstance(tiling, MapTiling) else _tile_sql
             select.append(f"{sql(at[name], types[name])} AS end{i}")
-        for role in ("trips", "weight"):
-            name = getattr(used, role)
-            if name:
-                select.append(f"{_number_sql(at[name], types[name])} AS {role}")
+        counted = ({"trips": used.trips} if used.trips else {}) | used.added
+        select += [f"{_number_sql(at[name], types[name])} AS {role}" for role, name in counted.items()]
         if used.person:
             select.append(f"{spelling_sql(at[used.person], types[used.person])} AS person")
         for i, name in enumerate(used.by):
@@ -236,7 +234,7 @@ class Query:
             points=tuple(c.to_numpy(zero_copy_only=False) for c in columns) if tiles is None else None,
             tiles=None if tiles is None else (tiles[0], tiles[1]),
             trips=_numpy(batch, "trips") if self.used.trips else None,
-            weight=_numpy(batch, "weight") if self.used.weight else None,
+            added={name: _numpy(batch, name) for name in self.used.added},
             unknown_codes={} if tiles is None else self._unknown_codes(columns, tiles),
             texts=texts,
             commas=commas,

@@ -29,10 +29,11 @@ from flowveil.engines.duckdb import BATCH_ROWS, Query, Staged, opening_of
 from flowveil.engines.spark_blocks import Numbering, with_distant_people
 from flowveil.engines.spark_session import chosen, on_the_cluster, session
 from flowveil.engines.spark_tables import ROWS, FirstLines, SparkTable, is_dataframe, open_spark_table
-from flowveil.errors import DataError, FlowveilError
+from flowveil.errors import DataError, FlowveilError, option
 from flowveil.flows import Intake
 from flowveil.reading import Reading
 from flowveil.reading.database import fetch_table, in_own_words, open_database
+from flowveil.reading.limits import FLOW_READ, about, room_for
 from flowveil.reading.persons import Nobody, known_persons, person_sql, placeholder_sql
 from flowveil.reading.screening import Kept, Screening
 from flowveil.reading.tiling import tiling_of
@@ -54,8 +55,8 @@ def read(source: Any, reading: Reading, *, progress: Callable[[float], None] | N
         progress: called with the share that is read, from 0 to 1.
 
     Raises:
-        ParameterError: the source is nothing that Spark can read, or no cluster answers.
-        DataError: the table cannot be used, or there are more flows than the driver may take.
+        ParameterError: the source is nothing that Spark can read, no cluster answers, or flows do not fit the driver.
+        DataError: the table cannot be used.
         MissingExtraError: there is no pyspark, or no Java.
     """
     tiling = tiling_of(reading)
@@ -95,8 +96,8 @@ class _Task:
         """The columns that come out, as Spark writes them."""
         columns = [f"{_ACCOUNT} binary", *(f"{name} string" for name in self.slices)]
         columns += ["origin bigint", "destination bigint"]
-        columns += ["person string"] * bool(self.query.used.person) + ["trips bigint"]
-        return ", ".join(columns + ["weight bigint"] * bool(self.query.used.weight))
+        columns += ["person string"] * bool(self.query.used.person)
+        return ", ".join([*columns, *(f"{name} bigint" for name in ("trips", *self.query.used.added))])
 
     @property
     def slices(self) -> tuple[str, ...]:
@@ -144,9 +145,7 @@ class _Task:
             nobody.add(placeholders)
             case = self.query.reading.person_case
             columns["person"] = known_persons(rows.column("person").take(at), placeholders, case=case).cast(pa.string())
-        columns["trips"] = kept.trips
-        if kept.weight is not None:
-            columns["weight"] = kept.weight
+        columns |= {"trips": kept.trips, **kept.added}
         yield from pa.table(columns).combine_chunks().to_batches()
 
     def _row_of(self, account: bytes) -> pa.RecordBatch:
@@ -262,7 +261,7 @@ def _grouped(table: SparkTable, task: _Task) -> Iterator[tuple[list[Any], Any]]:
 
     screened = table.selected.mapInArrow(task.screened, task.schema())
     # An overflow gives NULL here; the total, which the tasks count apart, is then too large and refused.
-    sums = [F.try_sum(name).alias(name) for name in ("trips", "weight") if name in screened.columns]
+    sums = [F.try_sum(name).alias(name) for name in ("trips", *task.query.used.added)]
     grouped = screened.groupBy(_ACCOUNT, *task.keys).agg(*sums).persist()
     try:
         accounts = [pickle.loads(row[0]) for row in grouped.where(f"{_ACCOUNT} IS NOT NULL").select(_ACCOUNT).collect()]
@@ -291,40 +290,45 @@ def _intake(task: _Task, accounts: list[dict[str, Any]]) -> Any:
 def _flows(con: Any, rows: Any, query: Query, intake: Intake, label: str) -> SlicedFlows:
     """Flows on the driver, with their persons as numbers where they fit, else with persons that stay on the cluster.
 
+    Flows come in any case: the safe pairs, which a driver cannot decide without, are more.
+
     Raises:
-        DataError: there are more flows than the driver may take.
+        ParameterError: the memory of the driver does not suffice for them.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
     most, found, with_persons = chosen().driver_flows, rows.count(), bool(query.used.person)
     if found <= most:
         intake = replace(intake, notes=(*intake.notes, _ALL_FIT))
-        staged = Staged(con, query.reading, query.tiling)
+        staged = Staged(con, query.reading, query.tiling, grouped=True)
         with _numbered(rows) if with_persons else _as_they_are(rows) as collected:
             _stage(collected.toArrow(), query, staged)
         return staged.sliced(intake)
-    intake = replace(intake, notes=(*intake.notes, _PERSONS_STAY))
-    sums = [F.sum(name).cast("bigint").alias(name) for name in ("trips", "weight") if name in rows.columns]
-    keys = [name for name in rows.columns if name not in ("person", "trips", "weight")]
+    intake = replace(intake, notes=(*intake.notes, _PERSONS_STAY if with_persons else _NO_PERSONS))
+    amounts = ("trips", *query.used.added)
+    sums = [F.sum(name).cast("bigint").alias(name) for name in amounts]
+    keys = [name for name in rows.columns if name not in ("person", *amounts)]
     flows = rows.groupBy(*keys).agg(*sums).persist() if with_persons else rows
     try:
         found_flows = flows.count() if with_persons else found
-        if found_flows > most:
-            raise DataError(
-                f"There are {found_flows:,} flows, and the driver takes at most {most:,}. Hint: use coarser tiles "
-                "(--resolution) or an area (--within), or let a driver with enough memory, some 1.4 KB each, take "
-                "more (--driver-flows)."
-            )
+        room_for(
+            found_flows * FLOW_READ,
+            what=f"taking {about(found_flows)} flows to the driver",
+            hint=f"use coarser tiles ({option('resolution')}) or an area ({option('within')})",
+            machine=True,
+        )
         table = flows.toArrow()
     finally:
         flows.unpersist()
     nameless = replace(query, reading=replace(query.reading, columns=replace(query.used, person=None)))
-    staged = Staged(con, nameless.reading, query.tiling)
+    staged = Staged(con, nameless.reading, query.tiling, grouped=True)
     ends = [np.unique(table.column(name).to_numpy().view(np.uint64)) for name in ("origin", "destination")]
     if query.reading.same_zones:
         ends = [np.union1d(*ends)] * 2
     _stage(table, nameless, staged)
     without = staged.sliced(intake)
+    if not with_persons:
+        return without
     return with_distant_people(without, rows, Numbering.of(without, *ends), n_rows=found, label=label)
 
 
@@ -333,6 +337,10 @@ _ALL_FIT = "Spark: all flows, with numbers for persons, are on the driver, becau
 _PERSONS_STAY = (
     "Spark: persons stay on the cluster and are counted there, because flows times their persons are more than the "
     "driver takes (--driver-flows); flows are on the driver."
+)
+_NO_PERSONS = (
+    "Spark: flows are on the driver, although they are more than it takes at once (--driver-flows): no person is known "
+    "who could be counted on the cluster instead."
 )
 
 
@@ -349,7 +357,7 @@ def _stage(table: pa.Table, query: Query, staged: Staged) -> None:
         origin=columns["origin"].to_numpy().view(np.uint64),
         destination=columns["destination"].to_numpy().view(np.uint64),
         trips=columns["trips"].to_numpy(),
-        weight=columns["weight"].to_numpy() if query.used.weight else None,
+        added={name: columns[name].to_numpy() for name in query.used.added},
     )
     staged.add(kept, pa.table(columns))
 

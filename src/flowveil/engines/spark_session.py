@@ -31,8 +31,8 @@ class Cluster:
     Attributes:
         master: the address of the cluster (``spark://...``, ``yarn``, ``local[4]``); None for the session that is open,
             or what spark-submit and Spark's own settings say.
-        driver_flows: most rows that the driver takes: flows, and where there are persons, flows times their persons.
-            Where only the second are more, persons stay on the cluster.
+        driver_flows: rows up to which the driver takes all: flows, and where there are persons, flows times their
+            persons. Where they are more, persons stay on the cluster.
     """
 
     master: str | None = None
@@ -48,7 +48,7 @@ def cluster(*, master: str | None = None, driver_flows: int | None = None) -> It
 
     Args:
         master: address of the cluster; without it the session that is open, or what Spark's settings say.
-        driver_flows: most rows of flows and of persons in flows that the driver takes; where only the second are more,
+        driver_flows: rows of flows and of persons in flows up to which the driver takes all; where they are more,
             persons stay on the cluster and are counted there.
 
     Raises:

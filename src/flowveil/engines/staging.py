@@ -21,7 +21,7 @@ from flowveil.errors import DataError, option
 from flowveil.flows import MILLION, Flows, Intake, People
 from flowveil.reading import Reading
 from flowveil.reading.database import batches_of, fetch_table
-from flowveil.reading.limits import FLOW_READ, PERSON_READ, about, in_bytes, room_for
+from flowveil.reading.limits import FLOW_READ, PERSON_READ, about, in_bytes, is_limited, room_for
 from flowveil.reading.persons import Nobody, known_persons, person_sql, placeholder_sql
 from flowveil.reading.screening import Kept
 from flowveil.reading.tiling import Tiling
@@ -36,10 +36,11 @@ FOLD_ROWS = 1 << 25
 
 
 class Staged:
-    """Rows on their way to flows: slices, origin, destination, person, trips, weight, in tables of DuckDB.
+    """Rows on their way to flows: slices, ends, person, trips and what else adds up, in tables of DuckDB.
 
     Whatever distinguishes trips is a key here. ``staged`` has rows as they came, ``folded`` what grouping left of
-    earlier ones, ``spelled`` the number of each spelling in it, ``names`` the name that each number stands for.
+    earlier ones, ``spelled`` the number of each spelling in it, ``names`` the name that each number stands for. Rows
+    are grouped by spelling first, so that persons are looked up for what that leaves, several times fewer.
 
     Args:
         con: where the tables are.
@@ -47,9 +48,12 @@ class Staged:
         tiling: what the tiles are.
         as_spelled: persons come as `spelling_sql` selects them. Otherwise a column ``placeholder`` comes with them,
             and only case is left to be folded.
+        grouped: rows were grouped before, so that one may be several trips although the input does not count them.
     """
 
-    def __init__(self, con: Any, reading: Reading, tiling: Tiling, *, as_spelled: bool = False) -> None:
+    def __init__(
+        self, con: Any, reading: Reading, tiling: Tiling, *, as_spelled: bool = False, grouped: bool = False
+    ) -> None:
         used = reading.columns
         self._as_spelled = as_spelled
         self.nobody = Nobody()
@@ -57,23 +61,24 @@ class Staged:
         self._con = con
         self._tiling = tiling
         self._has_person = bool(used.person)
-        self._has_weight = bool(used.weight)
+        self._added = tuple(used.added)
         self._slice_names = (*used.by, *((TIME,) if used.time else ()))
         self._slices = tuple(f"slice{i}" for i in range(len(self._slice_names)))
         self._keys = (*self._slices, "origin", "destination")
         self._staged_rows = self._folded_rows = 0
         self._waiting: list[pa.Table] = []
-        slices = "".join(f"{name} VARCHAR, " for name in self._slices)
-        weight = ", weight HUGEINT" if used.weight else ""
-        # Rows that are one trip each are never too many for 64 bits.
-        trips = "HUGEINT" if used.trips else "BIGINT"
-        for table, person in (("staged", "VARCHAR"), ("folded", "INTEGER")):
-            who = f"person {person}, " if used.person else ""
-            con.execute(
-                f"CREATE TABLE {table} ({slices}origin UBIGINT, destination UBIGINT, {who}trips {trips}{weight})"
-            )
+        #: What rows have to be added up; rows that are one trip each need no number of trips.
+        self._amounts = (*(("trips",) if used.trips or grouped else ()), *self._added)
+        self._empty_stage()
         con.execute("CREATE TABLE names (name VARCHAR, number INTEGER)")
         con.execute("CREATE TABLE spelled (spelling VARCHAR, number INTEGER, placeholder VARCHAR)")
+
+    def _empty_stage(self) -> None:
+        """A new table ``staged``."""
+        slices = "".join(f"{name} VARCHAR, " for name in self._slices)
+        who = ", person VARCHAR" if self._has_person else ""
+        amounts = "".join(f", {name} BIGINT" for name in self._amounts)
+        self._con.execute(f"CREATE OR REPLACE TABLE staged ({slices}origin UBIGINT, destination UBIGINT{who}{amounts})")
 
     def add(self, kept: Kept, batch: pa.RecordBatch) -> None:
         """Take the kept rows of a batch, which has the persons and the slices."""
@@ -90,9 +95,8 @@ class Staged:
             placeholders = of_kept("placeholder")
             self.nobody.add(placeholders)
             columns["person"] = known_persons(of_kept("person"), placeholders, case=self._reading.person_case)
-        columns["trips"] = kept.trips
-        if self._has_weight:
-            columns["weight"] = kept.weight
+        counted = {"trips": kept.trips, **kept.added}
+        columns |= {name: counted[name] for name in self._amounts}
         self._waiting.append(pa.table(columns))
         # A source may come in tiny batches, and a statement costs the same for one row as for a thousand.
         if sum(t.num_rows for t in self._waiting) >= BATCH_ROWS // 2:
@@ -115,28 +119,42 @@ class Staged:
         self._flush()
         if not self._staged_rows and self._folded_rows:
             return
-        keys = ", ".join(self._keys)
-        staged = "staged"
+        keys = ", ".join((*self._keys, *(("person",) if self._has_person else ())))
+        # Sums of 64 bits have 128. Rows that are one trip each are never too many for 64.
+        trips = "sum(trips) AS trips, count(*) AS rows" if "trips" in self._amounts else "count(*) AS trips"
+        added = "".join(f", sum({name}) AS {name}" for name in self._added)
+        self._con.execute(f"CREATE TABLE grouped AS SELECT {keys}, {trips}{added} FROM staged GROUP BY {keys}")
+        self._empty_stage()
+        amounts = ", ".join(("trips", *self._added))
+        fresh, again = f"SELECT {keys}, {amounts} FROM grouped", False
         if self._has_person:
-            self._learn_names()
-            amounts = ", ".join(("trips", *(("weight",) if self._has_weight else ())))
-            staged = f"(SELECT {keys}, number, {amounts} FROM staged LEFT JOIN spelled ON spelling = person)"
-            keys += ", person"
-        trips = "sum(trips)" if self._reading.columns.trips else "CAST(sum(trips) AS BIGINT)"
-        weight = ", sum(weight) AS weight" if self._has_weight else ""
-        self._con.execute(
-            f"CREATE TABLE grouped AS SELECT {keys}, {trips} AS trips{weight} FROM "
-            f"(SELECT * FROM folded UNION ALL SELECT * FROM {staged}) GROUP BY {keys}"
-        )
-        for statement in ("DROP TABLE folded", "ALTER TABLE grouped RENAME TO folded", "DELETE FROM staged"):
-            self._con.execute(statement)
+            again = not self._learn_names("rows" if "trips" in self._amounts else "trips")
+            numbered = f"{', '.join(self._keys)}, number AS person, {amounts}"
+            fresh = f"SELECT {numbered} FROM grouped LEFT JOIN spelled ON spelling = person"
+        if self._folded_rows:
+            fresh = f"{fresh} UNION ALL SELECT {keys}, {amounts} FROM folded"
+        if self._folded_rows or again:
+            sums = ", ".join(f"CAST(sum({name}) AS {self._wide(name)}) AS {name}" for name in amounts.split(", "))
+            fresh = f"SELECT {keys}, {sums} FROM ({fresh}) GROUP BY {keys}"
+        self._con.execute(f"CREATE OR REPLACE TABLE folded AS {fresh}")
+        self._con.execute("DROP TABLE grouped")
         self._staged_rows = 0
         self._folded_rows = self._count("folded")
 
-    def _learn_names(self) -> None:
-        """Give every spelling that is new the number of the person it stands for, none where that is nobody."""
+    def _wide(self, amount: str) -> str:
+        return "BIGINT" if amount == "trips" and amount not in self._amounts else "HUGEINT"
+
+    def _learn_names(self, rows: str) -> bool:
+        """Give every spelling that is new the number of the person it stands for, none where that is nobody.
+
+        Args:
+            rows: the column of ``grouped`` that says how many rows each of its rows was.
+
+        Returns:
+            Whether every spelling is a person of its own: then what is grouped by spelling is grouped by person.
+        """
         found = (
-            "(SELECT DISTINCT person AS spelling FROM staged WHERE person IS NOT NULL) AS found "
+            "(SELECT DISTINCT person AS spelling FROM grouped WHERE person IS NOT NULL) AS found "
             "ANTI JOIN spelled USING (spelling)"
         )
         if self._as_spelled:
@@ -155,12 +173,13 @@ class Staged:
         self._con.execute("DROP TABLE fresh")
         if self._as_spelled:
             nobody = self._con.execute(
-                "SELECT placeholder, count(*) FROM staged JOIN (FROM spelled WHERE placeholder IS NOT NULL) "
+                f"SELECT placeholder, sum({rows}) FROM grouped JOIN (FROM spelled WHERE placeholder IS NOT NULL) "
                 "ON spelling = person GROUP BY placeholder "
-                "UNION ALL SELECT '', count(*) FROM staged WHERE person IS NULL"
+                f"UNION ALL SELECT '', coalesce(sum({rows}), 0) FROM grouped WHERE person IS NULL"
             )
-            for word, rows in nobody.fetchall():
-                self.nobody.count(word, rows)
+            for word, n in nobody.fetchall():
+                self.nobody.count(word, n)
+        return self._count("spelled") == self._count("names")
 
     def _read_spellings(self, found: str) -> None:
         """``fresh`` (spelling, name, placeholder): the name that each of these spellings stands for."""
@@ -194,7 +213,7 @@ class Staged:
         origin = np.searchsorted(origins, ends[0]).astype(np.int32)
         destination = np.searchsorted(destinations, ends[1]).astype(np.int32)
         trips = grouped.column("trips").to_numpy()
-        weight = grouped.column("weight").to_numpy() / MILLION if self._has_weight else None
+        added = {name: grouped.column(name).to_numpy() / MILLION for name in self._added}
         people = self._people() if self._has_person else None
         tree_o = self._tiling.hierarchy(origins)
         tree_d = tree_o if self._reading.same_zones else self._tiling.hierarchy(destinations)
@@ -203,8 +222,10 @@ class Staged:
                 origin[a:b].copy(),
                 destination[a:b].copy(),
                 trips[a:b].copy(),
-                None if weight is None else weight[a:b],
-                None if people is None else people.rows(slice(*np.searchsorted(people.cell, (a, b))), first_cell=a),
+                people=None
+                if people is None
+                else people.rows(slice(*np.searchsorted(people.cell, (a, b))), first_cell=a),
+                **{name: values[a:b] for name, values in added.items()},
                 origins=tree_o,
                 destinations=tree_d,
                 intake=intake,
@@ -223,16 +244,18 @@ class Staged:
         self.fold()
         self._con.execute("DROP TABLE staged")
         self._make_room()
-        weight = ", CAST(sum(weight) AS DOUBLE) AS weight" if self._has_weight else ""
+        added = "".join(f", CAST(sum({name}) AS DOUBLE) AS {name}" for name in self._added)
         keys = ", ".join(self._keys)
         self._con.execute(
             f"CREATE TABLE flows AS SELECT *, CAST(row_number() OVER (ORDER BY {keys}) - 1 AS INTEGER) AS cell FROM "
-            f"(SELECT {keys}, CAST(sum(trips) AS BIGINT) AS trips{weight} FROM folded GROUP BY {keys})"
+            f"(SELECT {keys}, CAST(sum(trips) AS BIGINT) AS trips{added} FROM folded GROUP BY {keys})"
         )
         return fetch_table(self._con, "SELECT * EXCLUDE (cell) FROM flows ORDER BY cell")
 
     def _make_room(self) -> None:
         """Leave numpy what it is going to need, where the memory is limited; DuckDB spills to keep to what is left."""
+        if not is_limited():
+            return
         keys = ", ".join(self._keys)
         n_flows = self._count(f"(SELECT DISTINCT {keys} FROM folded)")
         persons = self._folded_rows if self._has_person else 0

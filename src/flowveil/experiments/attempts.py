@@ -176,9 +176,12 @@ def warm_up(flows: Flows, asked: Mapping[str, Any]) -> None:
     What goes wrong with a few flows says nothing about all of them.
     """
     cells = flows.select(np.arange(len(flows)) < WARM_UP_FLOWS)
-    columns = (cells.origin, cells.destination, cells.trips, cells.weight, cells.people)
     small = Flows(
-        *columns,
+        cells.origin,
+        cells.destination,
+        cells.trips,
+        people=cells.people,
+        **cells.added(),
         origins=flows.origins,
         destinations=flows.destinations,
         intake=flows.intake,

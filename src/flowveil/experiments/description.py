@@ -15,7 +15,7 @@ from flowveil.errors import DataError
 from flowveil.experiments.estimates import Estimate, estimate_methods
 from flowveil.experiments.uniqueness import Uniqueness, uniqueness
 from flowveil.flows import Cells, Flows
-from flowveil.guarantee import UNITS, Guarantee, check_max_suppressed
+from flowveil.guarantee import UNITS, Guarantee, Unit, check_max_suppressed
 from flowveil.measures.floor import generalization_floor
 from flowveil.methods import METHODS
 from flowveil.methods.paircut import at_all_times
@@ -265,9 +265,7 @@ def describe_flows(
     folded = None if flows.times is None else flows
     if folded is not None:
         flows, _ = at_all_times(folded)
-    units = [
-        u for u in UNITS if (u != "people" or flows.people is not None) and (u != "population" or _weighted(flows))
-    ]
+    units = [unit.name for unit in UNITS.values() if _has(flows, unit)]
     guarantees = {unit: Guarantee.resolve(flows, k=k, protect=unit) for unit in units}
     asked = Guarantee.resolve(flows, k=k, protect=protect)
     levels = tuple(_levels(flows, guarantees))
@@ -304,8 +302,11 @@ def describe_flows(
     )
 
 
-def _weighted(flows: Flows) -> bool:
-    return flows.weight is not None and float(flows.weight.sum()) > 0
+def _has(flows: Flows, unit: Unit) -> bool:
+    """Whether the flows have what a unit counts; sums that are all 0 protect nothing."""
+    if unit.column:
+        return getattr(flows, unit.column) is not None and flows.total(unit.column) > 0
+    return not unit.counts_persons or flows.people is not None
 
 
 # ---- levels ------------------------------------------------------------------------------------------------------
@@ -336,7 +337,7 @@ def _levels(flows: Flows, guarantees: Mapping[str, Guarantee]) -> Iterator[Level
 
 def _safe_share(cells: Cells, unit: str, guarantee: Guarantee) -> SafeShare:
     safe = guarantee.safe(cells)
-    volume = cells.volume("weight" if unit == "population" else "trips").astype(np.float64)
+    volume = cells.volume(UNITS[unit].basis).astype(np.float64)
     return SafeShare(
         unit=unit,
         threshold=float(getattr(guarantee, unit)),

@@ -308,7 +308,7 @@ def _fingerprint(flows: SlicedFlows) -> str:
         found.update("\n".join(map(str, tree.code.tolist())).encode())
         _add_places(found, tree)
     for part in flows.slices:
-        for column in (part.origin, part.destination, part.trips, part.weight):
+        for column in (part.origin, part.destination, part.trips, *part.added().values()):
             if column is not None:
                 found.update(np.ascontiguousarray(column).tobytes())
         if part.people is not None:

@@ -33,7 +33,7 @@ def _of(unit: Unit) -> tuple[Measure, Measure]:
             compute=least,
             combine=smallest,
             of_noise="void",
-            whole=not by_weight,
+            whole=not unit.column,
         ),
         Measure(
             key=f"cells_under_k_{unit.name}",

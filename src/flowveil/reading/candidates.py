@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from flowveil.errors import option
+from flowveil.flows import ADDED
 from flowveil.headers import Header, plain_name
-from flowveil.reading.columns import PERSONS, TRIPS, WEIGHTS, ColumnMap
+from flowveil.reading.columns import PERSONS, TRIPS, ColumnMap
 
 #: Parts of names of columns that say who travelled, or with what only one person travels.
 _WHO = frozenset(
@@ -48,16 +49,18 @@ def hints(
     # A column that is there twice cannot be named.
     taken = {*used.names(), *(name for name in names if list(names).count(name) > 1)}
     free = [name for name in names if name not in taken][:_MOST_COLUMNS]
-    if used.weight is None:
-        found = [name for name in free if plain_name(name) in WEIGHTS]
-        if found:
+    for role, column in ADDED.items():
+        found = [name for name in free if plain_name(name) in column.usual]
+        if found and getattr(used, role) is None:
             yield (
-                f"No weight is used, because none was named; columns that may hold one: {_named(found, header)}. "
-                f"Hint: {option('weight')} names it."
+                f"No {column.one} is used, because none was named; columns that may hold one: "
+                f"{_named(found, header)}. Hint: {option(role)} names it."
             )
     if used.trips is None and used.has_tiles:
         found = [name for name in free if plain_name(name) in TRIPS] or [
-            name for name in free if plain_name(name) not in WEIGHTS and _are_counts(peek(name))
+            name
+            for name in free
+            if not any(plain_name(name) in column.usual for column in ADDED.values()) and _are_counts(peek(name))
         ]
         if found:
             yield (

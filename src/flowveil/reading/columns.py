@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
 from flowveil.errors import DataError, ParameterError
+from flowveil.flows import ADDED
 from flowveil.headers import Header, listed, plain_name
 
 Pair = tuple[str, str]
@@ -44,11 +45,7 @@ PERSONS = (
     "person", "personid", "idperson", "uid", "user", "userid", "participant", "participantid",
     "respondent", "respondentid", "traveler", "travelerid", "traveller", "travellerid",
 )  # fmt: skip
-WEIGHTS = (
-    "weight", "weights", "w", "weightindiv", "tripweight", "weighttrip", "personweight", "sampleweight",
-    "samplingweight", "expansionfactor", "expfactor", "expf", "factor", "wgt", "wttrdfin",
-)  # fmt: skip
-#: Names of weights and counts are known for hints only: guessed wrongly, every cell would count something else.
+#: Names of counts, like those of weights, are known for hints only: see `flowveil.flows.Added`.
 TRIPS = ("trips", "ntrips", "numtrips", "tripcount", "count", "counts", "flow", "flows", "volume", "s000")
 
 _T = TypeVar("_T")
@@ -62,7 +59,8 @@ class ColumnMap:
         origin, destination: names of the latitude and the longitude column of each end.
         origin_tile, destination_tile: names of the columns with tiles, instead of coordinates.
         person: name of the column that says who travelled.
-        weight: name of the column with the weight of a row, of all its trips together.
+        weight: name of the column with the weight of a row, of all its trips together; like it, every column of
+            `flowveil.flows.ADDED`.
         trips: name of the column that says how many trips a row stands for.
         by: names of the attributes by which trips are cut into slices.
         time: name of the column with the time by which trips are cut into slices.
@@ -139,7 +137,13 @@ class ColumnMap:
 
     def names(self) -> tuple[str, ...]:
         """Every column that is used, the ends first."""
-        return (*self.ends, *(name for name in (self.person, self.weight, self.trips) if name), *self.slice_names())
+        counted = (self.person, *self.added.values(), self.trips)
+        return (*self.ends, *(name for name in counted if name), *self.slice_names())
+
+    @property
+    def added(self) -> dict[str, str]:
+        """The columns that add up beside the trips: those of `flowveil.flows.ADDED` that there are, by role."""
+        return {role: name for role in ADDED if (name := getattr(self, role))}
 
     def slice_names(self) -> tuple[str, ...]:
         """The columns by which trips are cut into slices, the time last."""
@@ -313,7 +317,7 @@ def _refuse_partitions(named: ColumnMap, partitions: Sequence[str]) -> None:
         "origin": named.ends[: len(named.ends) // 2],
         "destination": named.ends[len(named.ends) // 2 :],
     }
-    roles |= {"person": (named.person,), "weight": (named.weight,), "trips": (named.trips,)}
+    roles |= {role: (getattr(named, role),) for role in ("person", *ADDED, "trips")}
     for role, columns in roles.items():
         wrong = [name for name in columns if name and name in partitions]
         if wrong:

@@ -8,6 +8,7 @@ the machine and not of a release, so no function takes it as an argument and no 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -37,7 +38,7 @@ def limits(
     Args:
         memory: most memory for the run, such as ``4GB``: of tables that are read, which go to a temporary folder where
             they do not fit, and of what is computed from them, which is refused where it would not.
-        threads: most threads of DuckDB.
+        threads: most threads that count, of DuckDB and of numpy; all cores by default.
         temp_dir: an existing folder for what does not fit, with room for about the size of the trips; the system's own
             by default. A private folder is made in it, and removed whatever happens.
 
@@ -81,6 +82,11 @@ def duckdb_settings() -> dict[str, Any]:
     return settings
 
 
+def threads() -> int:
+    """How many threads may count at a time."""
+    return int((_given.get() or {}).get("threads") or os.cpu_count() or 1)
+
+
 def silence(connection: Any) -> None:
     """Keeps DuckDB from drawing a bar of its own: it would stand among what a command prints, JSON included.
 
@@ -108,28 +114,41 @@ def is_limited() -> bool:
     return "memory" in (_given.get() or {})
 
 
-def room_for(needed: int, *, what: str, hint: str) -> int | None:
+def room_for(needed: int, *, what: str, hint: str, machine: bool = False) -> int | None:
     """Make sure that numpy may take so much; returns what is left of the limit then, None where there is no limit.
 
     Args:
         needed: bytes beyond those of the program itself.
         what: needs them.
         hint: what else could be done than to give more memory.
+        machine: where no limit is given, the memory of this machine is one.
 
     Raises:
         ParameterError: there is a limit, and it does not leave so much.
     """
-    limit: int | None = (_given.get() or {}).get("memory")
+    given: int | None = (_given.get() or {}).get("memory")
+    limit = _memory_of_machine() if given is None and machine else given
     if limit is None:
         return None
     left = limit - PROGRAM - needed
     if left < _LEAST:
         asked = _gigabytes(PROGRAM + needed + _LEAST)
+        flag = option("memory", flag="--memory-limit")
+        whose, more = "memory of this machine,", "use a machine with so much"
+        if given is not None:
+            whose, more = "memory limit of", f"give {flag} {asked.replace(' ', '')} or more"
         raise ParameterError(
-            f"The memory limit of {_gigabytes(limit)} does not suffice: {what} needs about {asked}. Hint: give "
-            f"{option('memory', flag='--memory-limit')} {asked.replace(' ', '')} or more, or {hint}."
+            f"The {whose} {_gigabytes(limit)} does not suffice: {what} needs about {asked}. Hint: {more}, or {hint}."
         )
     return left
+
+
+def _memory_of_machine() -> int | None:
+    """In bytes; None where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return None
 
 
 def about(n: int) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from flowveil.errors import DataError, ParameterError, did_you_mean
+from flowveil.flows import ADDED
 from flowveil.headers import listed
 from flowveil.reading import Reading
 from flowveil.reading.omx import Omx, open_omx
@@ -52,12 +53,12 @@ class Form:
             )
         counted = columns.trips
         if counted is None:
-            counted = "" if columns.weight == TRIPS else TRIPS
+            counted = "" if TRIPS in columns.added.values() else TRIPS
         given = {
             "origin_tile": columns.origin_tile or ORIGIN,
             "destination_tile": columns.destination_tile or DESTINATION,
         }
-        others = {"trips": counted, "person": columns.person or "", "weight": columns.weight or ""}
+        others = {"trips": counted, **{role: getattr(columns, role) or "" for role in ("person", *ADDED)}}
         return replace(reading, columns=replace(columns, **given, **others))  # type: ignore[arg-type]
 
 

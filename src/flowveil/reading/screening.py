@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, option
-from flowveil.flows import MILLION, MOST_WEIGHT, ROUNDING_ALLOWED, Intake, millionths
+from flowveil.flows import ADDED, LARGEST_SUM, MILLION, ROUNDING_ALLOWED, Added, Intake, millionths
 from flowveil.reading import Reading
 from flowveil.reading.tiling import NO_TILE, Inside, Mask, Tiling
 from flowveil.reading.times import TimeForm
@@ -34,22 +35,20 @@ OFF_EARTH = "off the earth"
 AT_ZERO = "at 0,0"
 UNKNOWN_TILE = "unknown tile"
 MISSING_COUNT = "missing count"
-MISSING_WEIGHT = "missing weight"
 MISSING_TIME = "missing time"
 MISSING_ATTRIBUTE = "missing attribute"
 OUTSIDE_ZONES = "outside every zone"
 OUTSIDE_AREA = "outside the area"
-_MORE = "so that sums are exact in any order; to keep more of them, multiply all weights by a common factor"
 #: In order of precedence: a row with several gaps is counted under the first.
 REASONS = (
-    NO_TRIPS, MISSING_END, OFF_EARTH, AT_ZERO, UNKNOWN_TILE, MISSING_COUNT, MISSING_WEIGHT, MISSING_TIME,
-    MISSING_ATTRIBUTE, OUTSIDE_ZONES, OUTSIDE_AREA,
+    NO_TRIPS, MISSING_END, OFF_EARTH, AT_ZERO, UNKNOWN_TILE, MISSING_COUNT,
+    *(column.missing for column in ADDED.values()), MISSING_TIME, MISSING_ATTRIBUTE, OUTSIDE_ZONES, OUTSIDE_AREA,
 )  # fmt: skip
 #: Rows that nobody expects to count: they say nothing, or were asked to be left out.
 _NOT_EXPECTED = (NO_TRIPS, OUTSIDE_AREA)
 
 _EXAMPLES = 5
-#: A weight that is this far from whole millionths has more than six decimals; doubles of six are nearer.
+#: A number that is this far from whole millionths has more than six decimals; doubles of six are nearer.
 _ROUNDED = 1e-8
 #: A code that is not on the map is listed only where so many ends have it: a rarer one may name somebody.
 _FEWEST_ENDS = 10
@@ -62,7 +61,8 @@ class Batch:
     Attributes:
         points: latitude and longitude of the origin, then of the destination; or None.
         tiles: the two ends as numbers of the tiling; or None. One of the two is given.
-        trips, weight: where there are such columns.
+        trips: where there is such a column.
+        added: the columns of `flowveil.flows.ADDED` that there are.
         unknown_codes: codes that are not on the map, and how many ends have each.
         texts: for each number column with text in it, by name, which rows hold text that is not a number.
         commas: whether such a text is a number with a decimal comma.
@@ -74,7 +74,7 @@ class Batch:
     points: tuple[NDArray[np.float64], ...] | None = None
     tiles: tuple[Cells64, Cells64] | None = None
     trips: NDArray[np.float64] | None = None
-    weight: NDArray[np.float64] | None = None
+    added: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     unknown_codes: dict[str, int] = field(default_factory=dict)
     texts: dict[str, Mask] = field(default_factory=dict)
     commas: bool = False
@@ -89,16 +89,16 @@ class Batch:
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """What is left of a batch: the positions of the rows that can be used, and their tiles, trips and weight.
+    """What is left of a batch: the positions of the rows that can be used, their tiles, trips, and what else adds up.
 
-    Weights are whole numbers of millionths.
+    What adds up besides, such as weights, is in whole millionths.
     """
 
     rows: NDArray[np.int64]
     origin: Cells64
     destination: Cells64
     trips: NDArray[np.int64]
-    weight: NDArray[np.int64] | None
+    added: dict[str, NDArray[np.int64]]
 
 
 @dataclass(eq=False)
@@ -123,12 +123,66 @@ class _Finding:
         return f"{_counted(self.count)} ({'row' if self.count == 1 else 'rows'} {where})"
 
 
+@dataclass(eq=False)
+class _Sum:
+    """The total of a column in millionths, and what rounding to them changed.
+
+    Attributes:
+        column: what is added up.
+        total: of the rounded numbers.
+        off: by how much all numbers were changed.
+        rounded: whether a number has more than six decimals.
+        vanishing: whether nothing was left of one.
+    """
+
+    column: Added
+    total: int = 0
+    off: float = 0.0
+    rounded: bool = False
+    vanishing: bool = False
+
+    def whole(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Numbers as whole millionths, whose sums are the same in any order; what that changes is remembered."""
+        whole = millionths(values)
+        # In float, like trips: exact up to the limit, and beyond it an integer could wrap around.
+        self.total += int(whole.sum(dtype=np.float64))
+        off = np.abs(values - whole / MILLION)
+        self.off += float(off.sum())
+        self.rounded |= bool(np.any(off > _ROUNDED))
+        self.vanishing |= bool(np.any((whole == 0) & (values > 0)))
+        return whole
+
+    def __add__(self, other: _Sum) -> _Sum:
+        rounded, vanishing = self.rounded or other.rounded, self.vanishing or other.vanishing
+        return _Sum(self.column, self.total + other.total, self.off + other.off, rounded, vanishing)
+
+    def problems(self) -> Iterator[str]:
+        """Why the column cannot be counted in millionths."""
+        one, many = self.column.one, self.column.many
+        if self.vanishing or self.off * MILLION > ROUNDING_ALLOWED * self.total:
+            yield f"{many} too fine to be counted in millionths; multiply them all by a common factor"
+        if self.total > LARGEST_SUM * MILLION:
+            yield (
+                f"a total {one} above {LARGEST_SUM:,}, too large to be counted in millionths; divide all {many} by a "
+                "common factor"
+            )
+
+    @property
+    def note(self) -> str:
+        """What is said where numbers were rounded."""
+        many = self.column.many
+        return (
+            f"{many.capitalize()} have more than six decimals and are counted as the nearest millionths, so that sums "
+            f"are exact in any order; to keep more of them, multiply all {many} by a common factor."
+        )
+
+
 #: From so many rows on, the two ends of a batch are looked up side by side.
 _WORTH_A_THREAD = 10_000
 #: What a screening counts, by the names of its attributes.
 _COUNTED = (
-    "_rows", "_kept", "_trips", "_left_out", "_errors", "_resolutions", "_on_earth_if_swapped", "_commas", "_weight",
-    "_rounding", "_rounded", "_vanishing", "_time_shapes", "_unknown_codes",
+    "_rows", "_kept", "_trips", "_left_out", "_errors", "_resolutions", "_on_earth_if_swapped", "_commas", "_sums",
+    "_time_shapes", "_unknown_codes",
 )  # fmt: skip
 
 
@@ -149,10 +203,7 @@ class Screening:
         self._resolutions = np.zeros(MAX_RESOLUTION + 1, dtype=np.int64)
         self._on_earth_if_swapped = 0
         self._commas = False
-        self._weight = 0
-        self._rounding = 0.0
-        self._rounded = False
-        self._vanishing = False
+        self._sums = {name: _Sum(column) for name, column in ADDED.items()}
         self._inside = Inside(reading.within, tiling)
 
     @property
@@ -180,26 +231,13 @@ class Screening:
                 unusable |= gap
         rows, origin, destination = self._placed(batch, np.flatnonzero(~unusable))
         trips = np.ones(len(rows), np.int64) if batch.trips is None else batch.trips[rows].astype(np.int64)
-        weight = None
-        if batch.weight is not None:
-            weight = self._in_millionths(batch.weight[rows])
+        added = {name: self._sums[name].whole(values[rows]) for name, values in batch.added.items()}
         self._rows += len(batch)
         self._kept += len(rows)
         # Summed in float: far too large a total is what is looked for, and an integer sum could wrap around
         # it.
         self._trips += int(trips.sum(dtype=np.float64)) if batch.trips is not None else len(rows)
-        return Kept(rows=rows, origin=origin, destination=destination, trips=trips, weight=weight)
-
-    def _in_millionths(self, weight: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Weights as whole millionths, whose sums are the same in any order; what that changes is remembered."""
-        whole = millionths(weight)
-        # In float, like trips below: exact up to the limit, and beyond it an integer could wrap around.
-        self._weight += int(whole.sum(dtype=np.float64))
-        off = np.abs(weight - whole / MILLION)
-        self._rounding += float(off.sum())
-        self._rounded |= bool(np.any(off > _ROUNDED))
-        self._vanishing |= bool(np.any((whole == 0) & (weight > 0)))
-        return whole
+        return Kept(rows=rows, origin=origin, destination=destination, trips=trips, added=added)
 
     def tally(self) -> dict[str, Any]:
         """What has been counted so far, without what the counting needs: what one part of a table comes to."""
@@ -217,7 +255,7 @@ class Screening:
                     mine.setdefault(what, _Finding()).count += finding.count
             elif isinstance(found, dict):
                 for what, n in found.items():
-                    mine[what] = mine.get(what, 0) + n
+                    mine[what] = mine[what] + n if what in mine else n
             else:
                 setattr(self, name, mine or found if isinstance(found, bool) else mine + found)
 
@@ -239,13 +277,7 @@ class Screening:
         if len(resolutions) > 1:
             shares = ", ".join(f"{r}: {self._resolutions[r]:,} ends" for r in resolutions)
             problems.append(f"several H3 resolutions, all tiles must have the same ({shares})")
-        if self._vanishing or self._rounding * MILLION > ROUNDING_ALLOWED * self._weight:
-            problems.append("weights too fine to be counted in millionths; multiply them all by a common factor")
-        if self._weight > MOST_WEIGHT * MILLION:
-            problems.append(
-                f"a total weight above {MOST_WEIGHT:,}, too large to be counted in millionths; divide all weights by a "
-                "common factor"
-            )
+        problems += [problem for column in self._sums.values() for problem in column.problems()]
         if self._trips > MAX_TRIPS:
             problems.append(f"more than {MAX_TRIPS:.0e} trips in all")
         if problems:
@@ -261,8 +293,7 @@ class Screening:
         as_read = replace(self._reading, resolution=min([*resolutions.tolist(), self._reading.resolution]))
         left_out = {reason: n for reason, n in self._left_out.items() if n}
         notes = (*((self._times.note,) if self._times is not None and self._times.note else ()), *notes)
-        if self._rounded:
-            notes = (*notes, f"Weights have more than six decimals and are counted as the nearest millionths, {_MORE}.")
+        notes = (*notes, *(column.note for column in self._sums.values() if column.rounded))
         return Intake(rows=self._rows, left_out=left_out, nobody=nobody, notes=notes, **as_read.to_dict())
 
     @property
@@ -303,11 +334,8 @@ class Screening:
             ):
                 self._find(what, mask)
                 bad |= mask
-        if batch.weight is not None:
-            for what, mask in (
-                ("a negative weight", batch.weight < 0),
-                (f"an infinite weight, or one above {MOST_WEIGHT:,}", batch.weight > MOST_WEIGHT),
-            ):
+        for name, values in batch.added.items():
+            for what, mask in ADDED[name].wrong(values).items():
                 self._find(what, mask)
                 bad |= mask
         return bad
@@ -328,8 +356,7 @@ class Screening:
         if batch.trips is not None:
             gaps[NO_TRIPS] = batch.trips == 0
             gaps[MISSING_COUNT] = np.isnan(batch.trips)
-        if batch.weight is not None:
-            gaps[MISSING_WEIGHT] = np.isnan(batch.weight)
+        gaps |= {ADDED[name].missing: np.isnan(values) for name, values in batch.added.items()}
         for reason, gap in ((MISSING_TIME, batch.no_time), (MISSING_ATTRIBUTE, batch.no_attribute)):
             if gap is not None:
                 gaps[reason] = gap

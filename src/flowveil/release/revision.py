@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import MILLION, Cells, Flows, millionths
-from flowveil.guarantee import Guarantee
+from flowveil.guarantee import UNITS, Guarantee
 from flowveil.hierarchy import Ints
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.frozen import FrozenMap
@@ -107,6 +107,12 @@ class Earlier:
             raise ParameterError(
                 "The mean weight of a trip changes with the trips, so a revision cannot keep a threshold of k mean "
                 "weights. Hint: release with --k-population, which is a number."
+            )
+        unseen = [name for name in parameters["protect"] if UNITS[name].column not in ("", UNITS[name].basis)]
+        if unseen:
+            raise ParameterError(
+                f"The earlier release does not show {unseen[0]}, so how much a revision changes of it is not known. "
+                "Hint: leave the correction out."
             )
 
 

@@ -99,7 +99,7 @@ def fingerprint(flows: Flows, settings: Iterable[Any]) -> str:
     found = hashlib.sha256(repr(list(settings)).encode())
     people = () if flows.people is None else (flows.people.cell, flows.people.person)
     trees = [array for tree in (flows.origins, flows.destinations) for array in (tree.parent, tree.code)]
-    for array in (flows.origin, flows.destination, flows.trips, flows.weight, *people, *trees):
+    for array in (flows.origin, flows.destination, flows.trips, *flows.added().values(), *people, *trees):
         # An array of objects holds addresses, not contents.
         has_text = array is not None and array.dtype == object
         found.update(repr(array.tolist()).encode() if has_text else repr(array is None).encode())

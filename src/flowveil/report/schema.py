@@ -19,6 +19,7 @@ from flowveil.measures.closeness import ROLES, SPREAD
 from flowveil.measures.measure import Measure
 from flowveil.methods import METHODS, Method
 from flowveil.methods.plugins import NAME
+from flowveil.reading.columns import ROLES as COLUMNS
 from flowveil.report.about import ENTRIES, LONGEST, PERIOD
 from flowveil.report.own_lines import CONTEXT
 from flowveil.zoning.h3 import MAX_RESOLUTION
@@ -61,7 +62,6 @@ _NOTES: dict[str, Schema] = {
     "atg-soft": _ATG,
     "mondrian": {"partitioning": {"enum": ["relaxed", "strict"]}, "partitions": _STEPS},
 }
-_ROLES = ("origin", "destination", "origin_tile", "destination_tile", "person", "weight", "trips", "by", "time")
 
 
 def _or_null(schema: Schema) -> Schema:
@@ -189,7 +189,7 @@ def _privacy_loss() -> Schema:
 def _parameters(*, sliced: bool, noisy: bool, folded: bool) -> Schema:
     """What the user chose; what was not chosen may be left out."""
     entries: Schema = {
-        "columns": _object(dict.fromkeys(_ROLES, _or_null(_TEXT)), optional=_ROLES),
+        "columns": _object(dict.fromkeys(COLUMNS, _or_null(_TEXT)), optional=COLUMNS),
         "max_dropped": _SHARE,
         "options": {"type": "object"},
         "partition_columns": _TEXTS,

@@ -337,7 +337,7 @@ class _Book:
             ends = [tree.code_text(tree.leaf_node)[tile] for tree, tile in trees]
             # Trees order their tiles differently; the codes do not.
             order = np.lexsort((ends[1], ends[0]))
-            for column in (*ends, part.trips, part.weight):
+            for column in (*ends, part.trips, *part.added().values()):
                 values = np.zeros(0) if column is None else column[order]
                 keyed.update("\n".join(map(str, values.tolist())).encode() + b"\n\n")
         return keyed.hexdigest()

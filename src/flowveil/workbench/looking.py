@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from flowveil.engines.duckdb import opening_of, recognised
 from flowveil.errors import FlowveilError
+from flowveil.flows import ADDED
 from flowveil.headers import plain_name
 from flowveil.reading import Reading
-from flowveil.reading.columns import PERSONS, TRIPS, WEIGHTS
+from flowveil.reading.columns import PERSONS, TRIPS
 from flowveil.reading.database import in_own_words, open_database
 from flowveil.reading.sql import number_sql
 from flowveil.reading.tables import Table, open_table
@@ -84,7 +85,8 @@ def _roles(con: Any, table: Table, reading: Reading) -> tuple[dict[str, str], st
 def _maybe(name: str) -> str | None:
     """What a column may be meant for, by its name alone: for the order of menus."""
     plain = plain_name(name)
-    for role, known in (("person", PERSONS), ("weight", WEIGHTS), ("trips", TRIPS)):
+    added = ((column.name, column.usual) for column in ADDED.values())
+    for role, known in (("person", PERSONS), *added, ("trips", TRIPS)):
         if plain in known:
             return role
     return "time" if _TIMES.search(name) and "zone" not in plain and "duration" not in plain else None

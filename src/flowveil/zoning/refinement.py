@@ -127,7 +127,7 @@ def _renumbered(flows: Flows, trees: Trees, numbers: tuple[Ints, Ints]) -> Flows
         origin=origin[order],
         destination=destination[order],
         trips=flows.trips[order],
-        weight=None if flows.weight is None else flows.weight[order],
+        **flows.added(lambda values: values[order]),
         people=None if flows.people is None else flows.people.renumbered(place),
         tiles=None,
         time=None if flows.time is None else flows.time[order],

@@ -352,6 +352,37 @@ def test_threads_and_folding_leave_no_trace(monkeypatch: pytest.MonkeyPatch, tmp
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("fold_rows", [1 << 25, 60_000])
+def test_spellings_of_one_person_are_one_in_every_flow(monkeypatch: pytest.MonkeyPatch, fold_rows: int) -> None:
+    """However often rows are grouped: case, blanks and words for nobody are found out after the first grouping."""
+    monkeypatch.setattr("flowveil.engines.staging.FOLD_ROWS", fold_rows)
+    rng, n = np.random.default_rng(6), 200_000
+    cells = np.array(sorted(h3_int.grid_disk(CELL, 3)), dtype=np.uint64)
+    person, trips = rng.integers(0, 40, n), rng.integers(1, 5, n)
+    spelled = np.array([[f"p{i}", f"P{i}", f" p{i} "] for i in range(39)] + [["unknown", "UNKNOWN", "?"]], dtype=object)
+    uid = spelled[person, rng.integers(0, 3, n)]
+    uid[::1000] = None
+    ends = cells[rng.integers(len(cells), size=n)], cells[rng.integers(len(cells), size=n)]
+    flows = read_trips(tiles(*ends, uid=uid.tolist(), n=trips), trips="n")
+    known = (person < 39) & (np.arange(n) % 1000 > 0)
+    origin, destination = (np.searchsorted(cells, end)[known] for end in ends)
+    truth = np.zeros((len(cells), len(cells), 39), dtype=np.int64)
+    np.add.at(truth, (origin, destination, person[known]), trips[known])
+    assert flows.people is not None
+    rank = np.argsort(np.argsort([f"p{i}" for i in range(39)]))
+    at_o, at_d = (
+        np.searchsorted(cells, tree.code[tree.leaf_node])[end][flows.people.cell]
+        for tree, end in ((flows.origins, flows.origin), (flows.destinations, flows.destination))
+    )
+    found = np.zeros_like(truth)
+    np.add.at(found, (at_o, at_d, np.argsort(rank)[flows.people.person]), flows.people.trips)
+    assert np.array_equal(found, truth)
+    assert len(flows.people.person) == np.count_nonzero(truth)
+    assert flows.trips.sum() == trips.sum()
+    nobody = {word: int(np.count_nonzero(uid == word)) for word in ("?", "unknown", "UNKNOWN")}
+    assert flows.intake.nobody == {"?": nobody["?"], "empty": 200, "unknown": nobody["unknown"] + nobody["UNKNOWN"]}
+
+
 def test_progress_rises_to_one(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     pa_csv.write_csv(many_rows(300_000), path)

@@ -59,12 +59,11 @@ def test_each_row_is_counted_under_one_reason_the_first_that_fits() -> None:
         ]
     ).T
     screening = Screening(Reading(resolution=5, max_dropped=1.0), H3Tiling(5))
-    kept = screening.pass_batch(Batch(points=tuple(rows[:4]), trips=rows[4], weight=rows[5]))
+    kept = screening.pass_batch(Batch(points=tuple(rows[:4]), trips=rows[4], added={"weight": rows[5]}))
     intake = screening.finish(label="it", nobody={})
     assert kept.rows.tolist() == [6, 8]
     assert kept.trips.tolist() == [3, 3]
-    assert kept.weight is not None
-    assert kept.weight.tolist() == [500_000, 500_000]
+    assert kept.added["weight"].tolist() == [500_000, 500_000]
     assert intake.left_out == {
         "no trips": 1,
         "missing end": 1,
