@@ -28,8 +28,9 @@ from typing import Any
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 ALL_FORMATS = "csv,geojson,gpkg,omx,flowmap,kepler,arrow"
-TREE_METHODS = ("twincut", "odkanon", "atg-dual", "atg-soft", "oigh", "suppression")
+TREE_METHODS = ("twincut", "paircut", "odkanon", "atg-dual", "atg-soft", "oigh", "suppression")
 BOX_METHODS = ("mondrian", "glove", "glove-sk", "curvecut")
+NOISY_METHODS = ("laplace", "topdown", "privtree")
 
 #: Entries of report.json that hold sentences, or whose form may change.
 WORDS = {"statement", "notes", "withheld", "command", "title"}
@@ -54,9 +55,15 @@ def commands(survey: Path) -> Iterator[tuple[str, list[str]]]:
         combined = ["--protect", "people", "--protect", "population"]
         yield f"survey-{method}-population", [*base, "--method", method, "--protect", "population", "--format", "csv"]
         yield f"survey-{method}-combined-l", [*base, "--method", method, *combined, "--l", "2"]
-    noisy = ["--method", "laplace", "--option", "epsilon=1"]
     plain = ["anonymize", str(survey), "--resolution", "7"]
-    yield "survey-laplace", [*plain, *noisy, "--option", "bound=5", "--option", "region=841fb47ffffffff"]
+    around = ["--option", "bound=5", "--option", "region=841fb47ffffffff"]
+    for method in NOISY_METHODS:
+        yield f"survey-{method}", [*plain, "--method", method, "--option", "epsilon=1", *around]
+    for method in ("twincut", "paircut"):
+        yield f"survey-{method}-h3", [*base, "--method", method, "--hierarchy", "h3", "--protect", "people"]
+    yield "survey-same-zones", [*base, "--same-zones", "--protect", "people"]
+    folded = ["--time", "start_time", "--every", "hour", "--fold-time", "--method", "paircut"]
+    yield "survey-folded", [*base, *folded, "--protect", "people"]
     by_sex = ["--by", "sex", "--protect", "people"]
     yield "survey-sex", [*base, *by_sex, "--format", "csv,arrow"]
     yield "survey-sex-total", [*base, *by_sex, "--total", "--common-zones"]
@@ -139,9 +146,10 @@ def differences(old: Path, new: Path) -> Iterator[str]:
         yield f"{name}: only in the {'old' if name in one else 'new'}"
     for name in sorted(one & other):
         a, b = (old / name).read_bytes(), (new / name).read_bytes()
-        if a == b or ("laplace" in name and not name.endswith("report.json")):
+        noisy = any(method in name for method in NOISY_METHODS)
+        if a == b or (noisy and not name.endswith("report.json")):
             continue
-        if "laplace" in name:
+        if noisy:
             yield from _in_data(name, *(_entries(json.loads(x)) for x in (a, b)))
             continue
         if name.endswith("manifest.json"):

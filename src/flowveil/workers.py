@@ -14,9 +14,11 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
 
 from flowveil.errors import FlowveilError
 
@@ -24,6 +26,8 @@ from flowveil.errors import FlowveilError
 DONE, LATE, LOST = "done", "late", "lost"
 #: Seconds that a process may take to start, to unpack what is shared and to get ready for a task.
 START_LIMIT = 600.0
+
+Result = TypeVar("Result")
 
 
 class Ended(NamedTuple):
@@ -79,6 +83,24 @@ def run_tasks(
     finally:
         crew.dismiss()
         pool.shutdown(cancel_futures=True)
+
+
+def in_advance(work: Iterable[Callable[[], Result]], *, threads: int) -> Generator[Result, None, None]:
+    """What each piece of work returns, in order, while other threads of this process are at the next ones.
+
+    For numpy, which lets other threads run while it counts. With the one that was handed out, no more pieces are in
+    memory than there are threads, this one included.
+    """
+    pieces = iter(work)
+    if threads == 1:
+        yield from (piece() for piece in pieces)
+        return
+    with ThreadPoolExecutor(max_workers=threads - 1) as pool:
+        waiting = deque(pool.submit(piece) for piece in islice(pieces, threads - 1))
+        while waiting:
+            done = waiting.popleft().result()
+            waiting.extend(pool.submit(piece) for piece in islice(pieces, 1))
+            yield done
 
 
 class _Crew:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,10 +15,14 @@ from test_odkanon import problems
 from flowveil.errors import InfeasibleError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
+from flowveil.hierarchy import Hierarchy
 from flowveil.measures.floor import generalization_floor, homogeneous_floor, smallest_safe_sizes
-from flowveil.methods import METHODS
+from flowveil.methods import METHODS, price_gaps, safe_pairs
 from flowveil.methods.knapsack import best_within, flipped, near_ties
+from flowveil.methods.meeting import Meeting
 from flowveil.methods.odkanon import odkanon
+from flowveil.methods.price_gaps import PriceGaps
+from flowveil.methods.pruning import dual_multiplier
 from flowveil.methods.safe_pairs import safe_levels, sketch
 from flowveil.methods.smallest_sizes import KNOWN
 from flowveil.methods.twin_trees import TwinTrees
@@ -54,15 +60,17 @@ def mean_error(flows: Flows, guarantee: Guarantee, plan: Plan) -> float:
 
 
 @SEARCH
-@given(small_problems())
-def test_safe_pairs_are_all_there_are(problem):
+@given(small_problems(), st.sampled_from([0, safe_pairs.FLOWS_ALONE]))
+def test_safe_pairs_are_all_there_are(problem, alone):
     flows, guarantee = problem
     reduced = [
         sketch(tree, tile, flows, guarantee)
         for tree, tile in ((flows.origins, flows.origin), (flows.destinations, flows.destination))
     ]
     found = {}
-    for level in safe_levels(flows, guarantee, *reduced):
+    with mock.patch.object(safe_pairs, "FLOWS_ALONE", alone):
+        levels = list(safe_levels(flows, guarantee, *reduced))
+    for level in levels:
         for o, d, v in zip(level.origin, level.destination, level.volume, strict=True):
             found[int(reduced[0].node[o]), int(reduced[1].node[d])] = float(v)
     want = {}
@@ -74,6 +82,60 @@ def test_safe_pairs_are_all_there_are(problem):
                 size = flows.origins.size[o] + flows.destinations.size[d]
                 want[narrow] = pytest.approx(cost / float(size))
     assert {pair: v for pair, v in found.items() if v > 0} == want
+
+
+@SEARCH
+@given(small_problems(), BUDGETS, st.data())
+def test_what_is_remembered_or_guessed_changes_no_pruning(problem, share, data):
+    flows, guarantee = problem
+    trees = TwinTrees.of(flows, guarantee)
+    assume(trees is not None)
+    budget = share * total_of(flows, guarantee)
+    prices = st.floats(0.1, 500)
+    axis = trees.origins
+    for cut in data.draw(st.lists(st.sampled_from([np.zeros(1, np.int64), *(layer[0] for layer in axis.layers)]))):
+        trees.given(0, cut)
+    cut = data.draw(st.sampled_from([np.zeros(1, np.int64), *(layer[0] for layer in axis.layers)]))
+    with mock.patch.object(price_gaps, "FEW_NODES", 0):
+        costs = trees.given(0, cut)
+    fresh = replace(trees, summed={}).given(0, cut)
+    assert np.array_equal(costs.volume, fresh.volume)
+    assert np.array_equal(costs.cost, fresh.cost)
+    slow_gaps = PriceGaps(trees.destinations.families, costs.cost, costs.volume)
+    for price in data.draw(st.lists(st.just(0.0) | prices, min_size=1, max_size=6)):
+        cuts = []
+        for gaps in (costs.gaps, slow_gaps):
+            forest, whole = gaps.at(price)
+            cuts.append(np.sort(np.concatenate((forest.fixed, forest.node[whole]))).tolist())
+        assert cuts[0] == cuts[1] == trees.destinations.best_cut(price * costs.volume - costs.cost).tolist()
+    near, likely = data.draw(prices), data.draw(prices)
+    assert dual_multiplier(costs, budget, near=near, likely=likely) == dual_multiplier(fresh, budget, near=near)
+
+
+@SEARCH
+@given(st.lists(st.integers(0, 5), max_size=150), st.data())
+def test_leaves_meet_where_their_ways_part(rises, data):
+    # The next node is a child of the last one, or of one so many steps above it.
+    parent = [-1]
+    for rise in rises:
+        above = len(parent) - 1
+        for _ in range(rise):
+            above = max(parent[above], 0)
+        parent.append(above)
+    tree = Hierarchy(parent=np.array(parent, np.int32), code=np.arange(len(parent), dtype=np.uint64))
+    leaves = st.lists(st.integers(0, tree.n_tiles - 1), min_size=1, max_size=20)
+    left = np.array(data.draw(leaves), np.int32)
+    right = data.draw(st.permutations(left.tolist()))
+
+    def way(leaf):
+        node, nodes = int(tree.leaf_node[leaf]), []
+        while node >= 0:
+            nodes.append(node)
+            node = int(tree.parent[node])
+        return set(nodes)
+
+    want = [tree.max_depth if a == b else len(way(a) & way(b)) - 1 for a, b in zip(left, right, strict=True)]
+    assert Meeting.of(tree).depth(left, np.array(right, np.int32)).tolist() == want
 
 
 @SEARCH

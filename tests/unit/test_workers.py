@@ -13,7 +13,7 @@ import pytest
 
 from flowveil import workers
 from flowveil.errors import InfeasibleError, ParameterError
-from flowveil.workers import DONE, LATE, LOST, Ended, run_tasks
+from flowveil.workers import DONE, LATE, LOST, Ended, in_advance, run_tasks
 
 
 def work(shared, task):
@@ -115,3 +115,20 @@ def test_a_script_without_a_guard_is_not_run_again(tmp_path):
     )
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
     assert done.stdout == "[3, 4]\n"
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_threads_work_in_advance_and_hand_out_in_order(threads):
+    taken = []
+
+    def pieces():
+        for n in range(6):
+            taken.append(n)
+            yield lambda n=n: 1 // (5 - n)
+
+    with closing(in_advance(pieces(), threads=threads)) as results:
+        assert next(results) == 0
+        assert len(taken) <= threads
+        assert [next(results) for _ in range(4)] == [0, 0, 0, 1]
+        with pytest.raises(ZeroDivisionError):
+            next(results)

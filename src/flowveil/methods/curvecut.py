@@ -156,9 +156,9 @@ class Points:
         if guarantee.trips is not None:
             held.append(flows.trips.astype(np.float64))
             least.append(float(guarantee.trips))
-        if guarantee.population is not None:
-            held.append(flows.volume("weight"))
-            least.append(guarantee.population)
+        for column, threshold in guarantee.of_columns.items():
+            held.append(flows.volume(column))
+            least.append(threshold)
         nothing = np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32)
         kinds = [nothing, nothing, nothing]
         if guarantee.people is not None and flows.people is not None:

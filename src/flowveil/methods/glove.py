@@ -124,15 +124,15 @@ def _merge(flows: Flows, guarantee: Guarantee, frame: Frame, neighbors: int) -> 
     if guarantee.trips is not None:
         held.append(flows.trips.astype(np.float64))
         least.append(float(guarantee.trips))
-    if guarantee.population is not None:
-        held.append(flows.volume("weight"))
-        least.append(guarantee.population)
+    for column, threshold in guarantee.of_columns.items():
+        held.append(flows.volume(column))
+        least.append(threshold)
     # Always the same types, read-only ones included: each further kind of argument is compiled anew, for seconds.
     person_start, person = np.zeros(len(flows) + 1, dtype=np.int64), np.zeros(0, dtype=np.int32)
-    person.setflags(write=False)
     if guarantee.people is not None and flows.people is not None:
         np.cumsum(flows.people.count(len(flows)), out=person_start[1:])
-        person = flows.people.person
+        person = flows.people.person.view()
+    person.setflags(write=False)
     # Flows that are safe alone take no part.
     short = np.flatnonzero(~guarantee.safe(flows))
     near_start, near = _neighbor_graph(point, short, neighbors)

@@ -17,7 +17,7 @@ partitions are those of the recursion in ``tests/reference/mondrian.py``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -209,16 +209,11 @@ class _Cutter:
         self.flows, self.guarantee, self.frame = flows, guarantee, frame
         self.divide_ties = divide_ties
         # Quantities that add up, the volume first, and what a side must hold of each.
-        quantities: list[NDArray[Any]] = [flows.volume(guarantee.basis)]
-        least = [0.0]
-        if guarantee.population is not None:
-            least[0] = guarantee.population
-            quantities.append(flows.trips)
-            least.append(0.0)
         # Every person on a side made a trip there.
-        least[-1] = float(max(guarantee.trips or 0, guarantee.people or 0))
-        self.quantities = [q.astype(np.float64) for q in quantities]
-        self.least = np.array(least)[:, None]
+        asked = {"trips": float(max(guarantee.trips or 0, guarantee.people or 0)), **guarantee.of_columns}
+        names = dict.fromkeys((guarantee.basis, *asked))
+        self.quantities = [flows.volume(name).astype(np.float64) for name in names]
+        self.least = np.array([asked[name] for name in names])[:, None]
         # What has to be counted anew on each side, and how many of it a side must have.
         self.counted: list[tuple[int, tuple[Ints, Ints]]] = []
         if guarantee.locations is not None:

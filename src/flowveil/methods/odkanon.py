@@ -15,14 +15,14 @@ Guaranteed: the zones are those of the step-by-step loop in ``tests/reference/od
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import ParameterError
-from flowveil.flows import DENSE_ENTRIES_PER_ROW, Cells, Flows, Merged
+from flowveil.flows import DENSE_ENTRIES_PER_ROW, Cells, Flows, Merged, People
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.release.plan import Plan, Suppression
@@ -291,16 +291,31 @@ def _first_good_step(schedule: Schedule, cells: Cells, guarantee: Guarantee, all
     tile_o, tile_d = cells.origin, cells.destination
     cheap = np.flatnonzero(schedule.table_size() <= DENSE_ENTRIES_PER_ROW * max(len(cells), 1))
     probe = int(cheap[0]) if len(cheap) and cheap[0] < high else (low + high) // 2
+    # Persons that stay on a cluster are counted there, all at once.
+    told_apart = type(cells.people) is People
+    safe = guarantee.safe(cells) if told_apart else np.zeros(len(cells), dtype=np.bool_)
     while high - low > 1:
         cuts = schedule.cuts(probe)
-        merged = cuts.merge(cells, tile_o, tile_d).cells
-        short = ~guarantee.safe(merged)
+        # What holds a safe cell is safe, whoever else is in it: most people need not be told apart.
+        merge = cuts.merge(_without_people(cells, safe) if told_apart else cells, tile_o, tile_d)
+        merged = merge.cells
+        holds_one = np.zeros(len(merged), dtype=np.bool_)
+        holds_one[merge.row[safe]] = True
+        short = ~(guarantee.safe(merged) | holds_one)
         volume = float(np.sum(merged.volume(guarantee.basis)[short]))
         if not short.any() or (allowed is not None and volume <= allowed):
             high = probe
         else:
-            low, cells = probe, merged
+            low, cells, safe = probe, merged, ~short
             tile_o = schedule.origins.hierarchy.leaf_start[cuts.origin][merged.origin]
             tile_d = schedule.destinations.hierarchy.leaf_start[cuts.destination][merged.destination]
         probe = (low + high) // 2
     return high
+
+
+def _without_people(cells: Cells, which: NDArray[np.bool_]) -> Cells:
+    """The same cells, those of a mask without their people."""
+    assert cells.people is not None
+    left = ~which[cells.people.cell]
+    people = People(cells.people.cell[left], cells.people.person[left])
+    return replace(cells.renamed(cells.origin, cells.destination), people=people)

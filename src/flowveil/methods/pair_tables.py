@@ -19,8 +19,8 @@ from flowveil.methods.safe_pairs import Level, Sketch
 
 Positions = NDArray[np.int64]
 
-#: Pairs that are turned at once: what is sorted stays small beside the table.
-_TURNED = 4_000_000
+#: Pairs that are turned at once: what is sorted stays small beside the table, and near at hand.
+_TURNED = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,20 +103,20 @@ class PairTable:
         priced = None if self.priced is None else np.empty_like(self.priced)
         next_place = first[:-1].copy()
         for begin in range(0, len(mine), _TURNED):
-            nodes = self.other[begin : begin + _TURNED]
+            here = slice(begin, begin + _TURNED)
+            nodes = self.other[here]
             # One number sorts much faster than two: the node, then the place.
             bits = len(nodes).bit_length()
-            key = (nodes.astype(np.int64) << bits) | np.arange(len(nodes))
-            key.sort()
-            row = key & ((1 << bits) - 1)
-            key >>= bits
+            row = (nodes.astype(np.int64) << bits) | np.arange(len(nodes))
+            row.sort()
+            row &= (1 << bits) - 1
             length = np.bincount(nodes, minlength=n_others)
-            at = np.repeat(next_place - (np.cumsum(length) - length), length) + np.arange(len(nodes))
+            at = np.repeat(next_place - (np.cumsum(length) - length), length)
+            at += np.arange(len(nodes))
             next_place += length
-            row += begin
-            other[at], volume[at] = mine[row], self.volume[row]
+            other[at], volume[at] = mine[here][row], self.volume[here][row]
             if priced is not None and self.priced is not None:
-                priced[at] = self.priced[row]
+                priced[at] = self.priced[here][row]
         return PairTable(first, other, volume, priced)
 
 

@@ -10,7 +10,9 @@ ever closer together.
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,9 @@ from flowveil.hierarchy import Floats
 
 Positions = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+
+#: Trees of fewer nodes are looked at as a whole: growing a forest takes as long.
+FEW_NODES = 20_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,16 +143,128 @@ class Gap:
         return self.forest.narrowed(self.undecided, self.fixed)
 
 
+@dataclass(frozen=True, eq=False)
+class Families:
+    """A tree whose nodes are numbered by depth: all but the root then stand family after family.
+
+    Attributes:
+        order: the node that each number means.
+        first, count: the first child of each node, and how many it has.
+    """
+
+    order: Positions
+    first: Positions
+    count: Positions
+
+    @cached_property
+    def whole(self) -> Forest:
+        """The whole tree, every node with children undecided; costs and volumes are put in by whoever knows them."""
+        nothing = np.zeros(len(self.order))
+        return self.grown(nothing, nothing, None)
+
+    def grown(
+        self, cost: Floats, volume: Floats, may_divide: Callable[[Positions, Positions, Positions], Mask] | None
+    ) -> Forest:
+        """A forest from the root down, ending where nothing is divided.
+
+        Args:
+            cost, volume: of each node.
+            may_divide: says of nodes, from their children and where siblings begin, which may be divided; None for all.
+        """
+        nodes, place, up, edge = [self.order[:1]], np.zeros(1, np.int64), [np.full(1, -1)], [0, 1]
+        opened: list[Mask] = []
+        layers: list[Layer] = []
+        while True:
+            inner = np.flatnonzero(self.count[place])
+            length = self.count[place[inner]]
+            siblings = np.cumsum(length) - length
+            place = np.repeat(self.first[place[inner]] - siblings, length)
+            place += np.arange(len(place))
+            below = self.order[place]
+            if may_divide is not None and len(inner):
+                divided = may_divide(nodes[-1][inner], below, siblings)
+                kept = np.repeat(divided, length)
+                place, below, inner, length = place[kept], below[kept], inner[divided], length[divided]
+                siblings = np.cumsum(length) - length
+            opened.append(np.zeros(len(nodes[-1]), dtype=np.bool_))
+            opened[-1][inner] = True
+            if not len(inner):
+                break
+            inner += edge[-2]
+            nodes.append(below)
+            up.append(np.repeat(inner, length))
+            edge.append(edge[-1] + len(below))
+            layers.append(Layer(slice(*edge[-2:]), up[-1], siblings, inner))
+        node = np.concatenate(nodes)
+        return Forest(
+            node=node,
+            edge=np.array(edge),
+            up=np.concatenate(up),
+            open=np.concatenate(opened),
+            layers=tuple(layers),
+            cost=cost[node],
+            volume=volume[node],
+            fixed=node[:0],
+            fixed_cost=0.0,
+            fixed_volume=0.0,
+        )
+
+
 class PriceGaps:
     """The best cuts of a tree at all prices that were asked for.
 
     Args:
-        whole: the whole tree: every node with children undecided.
+        families: the tree.
+        cost, volume: of each node.
+        others: what of the cost each node shares with its parts, because it is volume times the tiles of a zone of the
+            other end, and the most tiles of such a zone; None where nothing is known of what parts cost.
     """
 
-    def __init__(self, whole: Forest) -> None:
+    def __init__(
+        self, families: Families, cost: Floats, volume: Floats, others: tuple[Floats, float] | None = None
+    ) -> None:
+        self._families = families
+        self._cost, self._volume = cost, volume
+        self._others = None if len(families.order) < FEW_NODES else others
+        self._bands: list[tuple[float, _Band]] = []
+
+    def at(self, price: float) -> tuple[Forest, Mask]:
+        """A forest, and which of its nodes are in the best cut at this price, beside those that are fixed."""
+        for least, band in self._bands:
+            if least <= price:
+                return band.at(price)
+        if self._others is None:
+            whole = self._families.whole
+            least = -np.inf
+            forest = replace(whole, cost=self._cost[whole.node], volume=self._volume[whole.node])
+        else:
+            least = price
+            forest = self._families.grown(self._cost, self._volume, partial(self._may_divide, price))
+        self._bands.append((least, _Band(forest)))
+        return self._bands[-1][1].at(price)
+
+    def _may_divide(self, price: float, node: Positions, below: Positions, siblings: Positions) -> Mask:
+        """Which of these nodes the best cut at this price or a higher one may divide; their children are given too.
+
+        Parts of a node publish pairs of its children or parts of them, each at the tiles of the other end's zone and
+        one more. Were all of these published, and what costs more than the price not, they would save no more than
+        the sum below. Where the whole node saves more, by far more than rounding, it stays whole.
+        """
+        assert self._others is not None
+        shared, widest = self._others
+        volume, cost = self._volume[node], self._cost[node]
+        price_of_parts = price - 1 + max(widest + 1 - price, 0.0)
+        parts = np.add.reduceat(price_of_parts * self._volume[below] - shared[below], siblings)
+        may_divide: Mask = (price * volume - cost) - parts <= 1e-9 * (price * volume + cost)
+        return may_divide
+
+
+class _Band:
+    """The same for prices no lower than the one its forest was made for."""
+
+    def __init__(self, forest: Forest) -> None:
         self._prices: list[float] = []
-        self._gaps = [Gap(whole)]
+        self._gaps = [Gap(forest)]
 
     def at(self, price: float) -> tuple[Forest, Mask]:
         """A forest, and which of its nodes are in the best cut at this price, beside those that are fixed."""

@@ -57,7 +57,7 @@ class Prunable(Protocol):
         ...
 
 
-def dual_multiplier(pruned: Prunable, budget: float, *, near: float = 64.0) -> float | None:
+def dual_multiplier(pruned: Prunable, budget: float, *, near: float = 64.0, likely: float = 0.0) -> float | None:
     """A multiplier whose best pruning solves the dual within the budget, or None where nothing does.
 
     Specific Breakpoints Algorithm: the dual is concave and piecewise linear; the tangents of the last point over budget
@@ -68,10 +68,11 @@ def dual_multiplier(pruned: Prunable, budget: float, *, near: float = 64.0) -> f
         pruned: what is pruned.
         budget: the volume that may be suppressed.
         near: where to start looking; a good guess saves evaluations and changes nothing else.
+        likely: a better guess, if it is higher, at which to look first. The result is that of looking from ``near`` on.
     """
     if pruned.lost > budget:
         return None
-    left, right = _bracket(pruned, budget, near)
+    left, right = _bracket(pruned, budget, near, max(near, likely))
     if left is None:
         return right.at
     while True:
@@ -102,20 +103,27 @@ class _Point:
     slope: float
 
 
-def _bracket(pruned: Prunable, budget: float, near: float) -> tuple[_Point | None, _Point]:
-    """A point over the budget and one within it; no left point where even a multiplier of 0 is within it."""
-    right = _Point(near, *pruned.evaluate(near))
-    if right.slope <= budget:
-        lower = _Point(near / 4, *pruned.evaluate(near / 4))
-        if lower.slope > budget:
-            return lower, right
-        # Nothing suppresses more than what costs nothing to suppress; that is asked only where it matters.
-        free = _Point(0.0, *pruned.evaluate(0.0))
-        return (None, free) if free.slope <= budget else (free, lower)
-    left = right
+def _bracket(pruned: Prunable, budget: float, near: float, likely: float) -> tuple[_Point | None, _Point]:
+    """A point over the budget and one within it; no left point where even a multiplier of 0 is within it.
+
+    Of the multipliers 4, 16, 64, ... times the first, the two are neighbours; what is suppressed falls as they rise.
+    """
+    at = near * 4.0 ** max(round(np.log2(likely / near) / 2), 0)
+    right = _Point(at, *pruned.evaluate(at))
+    left = None
     while right.slope > budget:
         left, right = right, _Point(right.at * 4, *pruned.evaluate(right.at * 4))
-    return left, right
+    while left is None and right.at > near:
+        lower = _Point(right.at / 4, *pruned.evaluate(right.at / 4))
+        left, right = (lower, right) if lower.slope > budget else (None, lower)
+    if left is not None:
+        return left, right
+    lower = _Point(near / 4, *pruned.evaluate(near / 4))
+    if lower.slope > budget:
+        return lower, right
+    # Nothing suppresses more than what costs nothing to suppress; that is asked only where it matters.
+    free = _Point(0.0, *pruned.evaluate(0.0))
+    return (None, free) if free.slope <= budget else (free, lower)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,8 +12,10 @@ that tree, the flows sorted by (node of times, origin node, destination tile).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,8 +27,13 @@ from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.methods.distant_pairs import with_enough
 from flowveil.methods.meeting import Meeting
+from flowveil.reading.limits import threads
+from flowveil.workers import in_advance
 
 Positions = NDArray[np.int64]
+
+#: Below so many flows, threads would cost more than they save.
+FLOWS_ALONE = 50_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,9 +97,9 @@ def sketch(full: Hierarchy, tile: Ints, flows: Flows, guarantee: Guarantee, *, m
     """
     trips = full.sum_over(np.bincount(tile, weights=flows.trips, minlength=full.n_tiles))
     divisible = (full.n_children > 1) & (trips >= max(guarantee.trips or 0, guarantee.people or 0))
-    if guarantee.population is not None:
-        weight = np.bincount(tile, weights=flows.volume("weight"), minlength=full.n_tiles)
-        divisible &= full.sum_over(weight) >= guarantee.population
+    for column, least in guarantee.of_columns.items():
+        held = np.bincount(tile, weights=flows.volume(column), minlength=full.n_tiles)
+        divisible &= full.sum_over(held) >= least
     if guarantee.locations is not None and flows.l_places is None:
         divisible &= full.sum_over(np.bincount(tile, minlength=full.n_tiles) > 0) >= guarantee.locations
     reduced = Sketch.of(full, divisible)
@@ -196,7 +203,19 @@ def _upwards(tree: Hierarchy) -> Iterator[tuple[Ints, NDArray[np.bool_]]]:
 
 
 def _down_origins(walk: _Walk, origins: Sketch, order: Positions, time: Ints | None) -> Iterator[Level]:
-    """The safe pairs of these flows, by origin depth; within the node of times of each flow."""
+    """The safe pairs of these flows, by origin depth; within the node of times of each flow.
+
+    Depths do not need each other: while one is handed out, another thread is at the next. No more than that, because
+    each takes memory.
+    """
+    at_a_time = min(threads(), 2) if len(order) >= FLOWS_ALONE else 1
+    with closing(in_advance(_depths(walk, origins, order, time), threads=at_a_time)) as depths:
+        for levels in depths:
+            yield from levels
+
+
+def _depths(walk: _Walk, origins: Sketch, order: Positions, time: Ints | None) -> Iterator[Callable[[], list[Level]]]:
+    """The walks of all origin depths."""
     leaf_o = origins.leaf_of_tile[walk.flows.origin]
     repeats = walk.repeats(order, leaf_o, time, Meeting.of(origins.tree))
     depth = origins.tree.max_depth
@@ -210,7 +229,11 @@ def _down_origins(walk: _Walk, origins: Sketch, order: Positions, time: Ints | N
         if _falls(key):
             order = order[np.argsort(key, kind="stable")]
         here = order if deep.all() else order[deep[leaf_o[order]]]
-        yield from walk.down(here, node[leaf_o[here]], None if time is None else time[here], repeats, depth)
+        for rows in repeats.values():
+            rows.leave_out()
+        yield partial(
+            list[Level], walk.down(here, node[leaf_o[here]], None if time is None else time[here], repeats, depth)
+        )
         depth -= 1
 
 
@@ -231,14 +254,17 @@ class _Walk:
 
     def repeats(self, order: Positions, leaf_o: Ints, time: Ints | None, meet: Meeting) -> dict[str, _Repeats]:
         """Who and what must be counted once in pairs of these flows, and where each comes again."""
-        rows = {}
+        rows: dict[str, tuple[Ints, Ints, int]] = {}
         if self.guarantee.people is not None and self.flows.people is not None:
-            rows["people"] = self.flows.people.cell, self.flows.people.person
+            rows["people"] = self.flows.people.cell, self.flows.people.person, self.guarantee.people
         if self.guarantee.locations is not None:
             tiles = self.guarantee.prepare(self.flows).tiles
             assert tiles is not None, "locations are counted"
-            rows |= {"begin": tiles.begin, "end": tiles.end}
-        return {name: _Repeats(*pair, order, leaf_o, time, meet) for name, pair in rows.items()}
+            rows |= {
+                "begin": (*tiles.begin, self.guarantee.locations),
+                "end": (*tiles.end, self.guarantee.locations),
+            }
+        return {name: _Repeats(*counted, order, leaf_o, time, meet) for name, counted in rows.items()}
 
     def down(
         self, order: Positions, node_o: Ints, node_t: Ints | None, repeats: dict[str, _Repeats], depth_o: int
@@ -255,13 +281,18 @@ class _Walk:
             new_o[1:] |= node_t[1:] != node_t[:-1]
         # From which destination depth on a row is in another pair than the row before it.
         # Small numbers are sorted by counting.
+        ways = [word[leaf] for word in self.meet.words]
         parts = np.zeros(n, dtype=np.int16)
-        parts[1:] = np.where(new_o[1:], 0, self.meet.depth(leaf[:-1], leaf[1:]) + 1)
+        parts[1:] = self.meet.between([way[:-1] for way in ways], [way[1:] for way in ways]) + 1
+        parts[new_o] = 0
         by_part = np.argsort(parts, kind="stable")
         count = np.concatenate(([0], np.cumsum(np.bincount(parts, minlength=self.tree.max_depth + 2))))
         trips = _prefix(flows.trips[order])
-        weight = None if flows.weight is None else _prefix(flows.weight[order])
-        members = {name: _DistinctAlong(rows, depth_o, order, leaf, self.meet) for name, rows in repeats.items()}
+        added = {name: _prefix(flows.volume(name)[order]) for name in self.guarantee.of_columns}
+        members = {name: _DistinctAlong(rows, depth_o, order, ways, self.meet) for name, rows in repeats.items()}
+        places = np.flatnonzero(parts <= self.meet.deepest)
+        for along in members.values():
+            along.leave_out_sated(order, places)
         depth_of_leaf = self.tree.depth[self.tree.leaf_node]
         start, stop = np.zeros(0, np.int64), np.zeros(0, np.int64)
         for depth in range(self.tree.max_depth + 1):
@@ -280,7 +311,7 @@ class _Walk:
                 nowhere,
                 nowhere,
                 trips[stop] - trips[start],
-                None if weight is None else weight[stop] - weight[start],
+                **{name: sums[stop] - sums[start] for name, sums in added.items()},
                 counted=counted,
             )
             safe = self.guarantee.safe(cells)
@@ -312,8 +343,13 @@ class _Repeats:
     rows whose origins lie in one node. So rows are sorted by member and origin once, and where each meets the one
     before it says at which origin depths it has to be looked at: deep down at next to none.
 
+    Nobody asks how many members a pair has once they are enough. A flow with enough of its own makes every pair safe
+    that it is in, and so do the flows from one origin node to one destination leaf, together, at this depth and all
+    above. Their rows are left out: added up, not told apart, they are enough still.
+
     Args:
         flow, member: rows of flows and members.
+        enough: how many distinct members a pair needs.
         order: the flows.
         leaf_o: the origin leaf of every flow.
         time: the node of times of every flow, where time is an end: in two of them a member is two.
@@ -321,15 +357,18 @@ class _Repeats:
     """
 
     def __init__(
-        self, flow: Ints, member: Ints, order: Positions, leaf_o: Ints, time: Ints | None, meet: Meeting
+        self, flow: Ints, member: Ints, enough: int, order: Positions, leaf_o: Ints, time: Ints | None, meet: Meeting
     ) -> None:
         n = len(leaf_o)
-        if len(order) < n:
-            inside = np.zeros(n, dtype=np.bool_)
-            inside[order] = True
-            there = inside[flow]
-            flow, member = flow[there], member[there]
+        self.enough = enough
         self.each = np.bincount(flow, minlength=n)
+        self._sated = self.each >= enough
+        self._noted: list[Positions] = []
+        self._dropped = 0
+        told_apart = np.zeros(n, dtype=np.bool_)
+        told_apart[order] = True
+        there = (told_apart & ~self._sated)[flow]
+        flow, member = flow[there], member[there]
         by_origin = np.argsort(leaf_o, kind="stable")
         place = np.empty(n, dtype=np.int64)
         place[by_origin] = np.arange(n)
@@ -345,11 +384,35 @@ class _Repeats:
         np.equal(key[1:] >> bits, key[:-1] >> bits, out=again[1:])
         several = again.copy()
         several[:-1] |= again[1:]
-        self.flow = by_origin[key[several] & ((1 << bits) - 1)].astype(np.int32)
-        leaf = leaf_o[self.flow]
-        self.met = np.full(len(leaf), -1, dtype=np.int16)
+        flow = by_origin[key[several] & ((1 << bits) - 1)].astype(np.int32)
+        leaf = leaf_o[flow]
+        met = np.full(len(leaf), -1, dtype=np.int16)
         at = np.flatnonzero(again[several])
-        self.met[at] = meet.depth(leaf[at - 1], leaf[at])
+        met[at] = meet.depth(leaf[at - 1], leaf[at])
+        self.rows = flow, met
+
+    def note_sated(self, flows: Positions) -> None:
+        """These flows may be left out; threads may say so at any time."""
+        self._noted.append(flows)
+
+    def leave_out(self) -> None:
+        """Leave out what was noted, once it is worth it. It changes no result when that is."""
+        while self._noted:
+            flows = self._noted.pop()
+            flows = flows[~self._sated[flows]]
+            self._sated[flows] = True
+            self._dropped += int(self.each[flows].sum())
+        flow, met = self.rows
+        if self._dropped * 16 < len(flow) or not len(flow):
+            return
+        self._dropped = 0
+        kept = np.flatnonzero(~self._sated[flow])
+        # Two rows meet no deeper than what stood between them does.
+        begins = np.concatenate(([0], kept[:-1] + 1))
+        met = np.minimum.reduceat(met[: kept[-1] + 1], begins) if len(kept) else met[:0]
+        several = met >= 0
+        several[:-1] |= several[1:].copy()
+        self.rows = flow[kept[several]], met[several]
 
 
 class _DistinctAlong:
@@ -364,35 +427,52 @@ class _DistinctAlong:
         repeats: the rows.
         depth_o: the depth of the origin nodes.
         order: the sorted flows; those of an origin node stand together.
-        leaf: the destination leaf of each of them.
+        ways: the ways to the destination leaf of each of them.
         meet: where destination leaves meet.
     """
 
-    def __init__(self, repeats: _Repeats, depth_o: int, order: Positions, leaf: Ints, meet: Meeting) -> None:
+    def __init__(self, repeats: _Repeats, depth_o: int, order: Positions, ways: list[Ints], meet: Meeting) -> None:
         n = len(order)
-        together = repeats.met >= depth_o
+        self._repeats = repeats
+        flow, meeting = repeats.rows
+        together = meeting >= depth_o
         several = together.copy()
         several[:-1] |= together[1:]
-        rows = np.flatnonzero(several)
-        position = np.full(len(repeats.each), -1, dtype=np.int64)
-        position[order] = np.arange(n)
+        position = np.full(len(repeats.each), -1, dtype=np.int32)
+        position[order] = np.arange(n, dtype=np.int32)
         # By member and origin node, then place.
         bits = n.bit_length()
-        key = np.cumsum(~together[rows])
-        at = position[repeats.flow[rows]]
-        # A leaf lies together with itself, also below its own depth, where it is in no pair.
-        key = (key[at >= 0] << bits) | at[at >= 0]
+        place = position[flow[several]]
+        key = np.cumsum(~together[several], dtype=np.int64)
+        key <<= bits
+        key |= place
+        if n < len(position):
+            # A leaf lies together with itself, also below its own depth, where it is in no pair.
+            key = key[place >= 0]
         key.sort()
         at = key & ((1 << bits) - 1)
         key >>= bits
-        twice = np.flatnonzero(key[1:] == key[:-1]) + 1
-        met = meet.depth(leaf[at[twice - 1]], leaf[at[twice]]).astype(np.int16)
+        twice = key[1:] == key[:-1]
+        ways = [way[at] for way in ways]
+        met = meet.between([way[:-1] for way in ways], [way[1:] for way in ways])[twice]
         # Small numbers are sorted by counting.
-        self._at = at[twice[np.argsort(met, kind="stable")]]
+        self._at = at[1:][twice][np.argsort(met, kind="stable")]
         self._known_by = np.concatenate(([0], np.cumsum(np.bincount(met, minlength=meet.deepest + 1))))
         self._counted = repeats.each[order] - np.bincount(self._at, minlength=n)
         self._done = 0
         self._before = _prefix(self._counted)
+
+    def leave_out_sated(self, order: Positions, places: Positions) -> None:
+        """Note the flows of an origin node and a destination leaf that have enough members together.
+
+        Args:
+            order: the sorted flows.
+            places: where each such group begins.
+        """
+        members = self._repeats.each[order]
+        members -= np.bincount(self._at[self._known_by[-2] :], minlength=len(order))
+        sated = np.add.reduceat(members, places) >= self._repeats.enough
+        self._repeats.note_sated(order[np.repeat(sated, np.diff(places, append=len(order)))])
 
     def within(self, start: Positions, stop: Positions, depth: int) -> NDArray[np.int64]:
         """Distinct members of these runs, whose destinations have this depth, which is no less than those before."""
@@ -400,13 +480,15 @@ class _DistinctAlong:
         if upto > self._done:
             self._counted += np.bincount(self._at[self._done : upto], minlength=len(self._counted))
             self._done = upto
-            self._before = _prefix(self._counted)
+            np.cumsum(self._counted, out=self._before[1:])
         counted: NDArray[np.int64] = self._before[stop] - self._before[start]
         return counted
 
 
 def _prefix(values: NDArray[Any]) -> NDArray[Any]:
-    return np.concatenate((np.zeros(1, values.dtype), np.cumsum(values)))
+    before = np.zeros(len(values) + 1, dtype=values.dtype)
+    np.cumsum(values, out=before[1:])
+    return before
 
 
 def _divide(start: Positions, stop: Positions, fresh: Positions) -> tuple[Positions, Positions]:

@@ -35,21 +35,36 @@ class SmallestSizes:
         self._smallest = np.full(n_flows, np.inf)
         self._depth = -1
         self._order: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        self._here: Floats = np.zeros(0)
+        self._here: Floats = np.zeros(1)
+        self._around: tuple[NDArray[np.int64], NDArray[np.int64], Floats] | None = None
 
     def take(self, level: Level) -> None:
-        """Take the next level."""
+        """Take the next level.
+
+        Its runs of flows lie in those of the level before. So it is enough to note where a size begins: a run's own
+        where it begins, and where it ends before the run around it does, that one's again.
+        """
         depth = int(self._origins.tree.depth[level.origin[0]])
-        if depth != self._depth:
+        if depth != self._depth or level.order is not self._order:
             self._put_away()
-            self._depth, self._order, self._here = depth, level.order, np.full(len(level.order), np.inf)
-        # Deeper destinations come later and are smaller: what is written last is the smallest.
+            self._depth, self._order, self._around = depth, level.order, None
+            self._here = np.full(len(level.order) + 1, np.nan)
+            self._here[0] = np.inf
+        start, stop = level.start, level.stop
         size = self._origins.size[level.origin].astype(np.float64) + self._destinations.size[level.destination]
-        position, pair = level.positions()
-        self._here[position] = size[pair]
+        if self._around is None:
+            self._here[stop] = np.inf
+        else:
+            run = np.searchsorted(self._around[0], start, side="right") - 1
+            inside = stop < self._around[1][run]
+            self._here[stop[inside]] = self._around[2][run[inside]]
+        self._here[start] = size
+        self._around = start, stop, size
 
     def _put_away(self) -> None:
-        self._smallest[self._order] = np.minimum(self._smallest[self._order], self._here)
+        begins = np.flatnonzero(~np.isnan(self._here[:-1]))
+        here = np.repeat(self._here[begins], np.diff(begins, append=len(self._order)))
+        self._smallest[self._order] = np.minimum(self._smallest[self._order], here)
 
     def finish(self) -> Floats:
         """What all levels came to; infinite for flows that no safe pair holds."""

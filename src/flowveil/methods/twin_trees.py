@@ -10,7 +10,7 @@ zones only.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
@@ -22,7 +22,7 @@ from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Hierarchy, Ints
 from flowveil.methods.pair_tables import PairsByDepth, by_origin
-from flowveil.methods.price_gaps import Forest, Layer, PriceGaps
+from flowveil.methods.price_gaps import Families, PriceGaps
 from flowveil.methods.safe_pairs import Level, Sketch, safe_levels, sketch
 from flowveil.methods.smallest_sizes import KNOWN, SmallestSizes, is_affordable
 
@@ -108,12 +108,14 @@ class TwinAxis:
     def __len__(self) -> int:
         return len(self.nodes)
 
-    def rows(self, cut: Positions) -> Positions:
+    def rows(self, nodes: Positions) -> Positions:
         """The positions of the safe pairs of these nodes."""
-        start = self.first[cut]
-        length = self.first[cut + 1] - start
+        start = self.first[nodes]
+        length = self.first[nodes + 1] - start
         end = np.cumsum(length)
-        return np.repeat(start - (end - length), length) + np.arange(end[-1] if len(end) else 0)
+        rows = np.repeat(start - (end - length), length)
+        rows += np.arange(len(rows))
+        return rows
 
     @cached_property
     def _by_depth(self) -> tuple[Positions, list[tuple[slice, slice, Positions, Positions, Positions]]]:
@@ -133,24 +135,12 @@ class TwinAxis:
         return order, layers
 
     @cached_property
-    def _whole(self) -> tuple[Positions, Positions, NDArray[np.bool_], tuple[Layer, ...]]:
-        """The tree as a forest: where depths begin, parents, who has children, and the layers, by depth."""
+    def families(self) -> Families:
+        """The tree as prunings need it."""
         order, layers = self._by_depth
-        edge, up, laid = [0, 1], [np.full(1, -1, np.int64)], []
-        has_children = np.zeros(len(order), dtype=np.bool_)
-        for here, upper, siblings, parents, above in layers:
-            edge.append(here.stop)
-            up.append(above + upper.start)
-            has_children[parents] = True
-            laid.append(Layer(here, up[-1], siblings, parents))
-        return np.array(edge), np.concatenate(up), has_children, tuple(laid)
-
-    def forest(self, cost: Floats, volume: Floats) -> Forest:
-        """The whole tree, nothing in it decided, where nodes cost and publish this."""
-        edge, up, has_children, layers = self._whole
-        order = self._by_depth[0]
-        none = np.zeros(0, np.int64)
-        return Forest(order, edge, up, has_children, layers, cost[order], volume[order], none, 0.0, 0.0)
+        above = np.concatenate([np.zeros(0, np.int64), *(up + upper.start for _, upper, _, _, up in layers)])
+        count = np.bincount(above, minlength=len(order))
+        return Families(order, np.cumsum(count) - count + 1, count)
 
     def best(self, saving: Floats) -> tuple[Positions, Floats, Floats]:
         """The cut with the largest saving, coarser on ties; each node's best saving, and its saving if divided."""
@@ -214,12 +204,14 @@ class TwinTrees:
     """Both trees, the safe pairs between them, and what is to be minimised.
 
     ``thinned`` where a tree was so deep that some of its nodes were left out: cuts that need them are not found.
+    ``summed`` is the last cut of each end whose rows were summed, with what that came to.
     """
 
     origins: TwinAxis
     destinations: TwinAxis
     objective: Objective
     thinned: bool = False
+    summed: dict[int, tuple[Positions, Floats, Floats]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, flows: Flows, guarantee: Guarantee, goal: Goal = "error") -> TwinTrees | None:
@@ -231,8 +223,8 @@ class TwinTrees:
         total = float(np.sum(flows.volume(guarantee.basis)))
         price = PairCost(flows, guarantee.basis, goal, sketches)
         thinned = any(s.thinned for s in sketches)
-        # Weights are in millionths here, and the floor is asked of the flows before.
-        same = not thinned and guarantee.population is None
+        # Sums are in millionths here, and the floor is asked of the flows before.
+        same = not thinned and not guarantee.of_columns
         told = SmallestSizes(len(flows), *sketches) if same and is_affordable(flows, *sketches) else None
         pairs = PairsByDepth(sketches)
         for level in safe_levels(flows, guarantee, *sketches):
@@ -279,20 +271,52 @@ class TwinTrees:
 
     def given(self, end: int, cut: Positions) -> Costs:
         """What the nodes of the other tree cost and publish, with this cut of the tree of one end fixed."""
-        fixed, free = self.axis(end), self.axis(1 - end)
-        rows = fixed.rows(cut)
-        node, each = fixed.other[rows].astype(np.int64), fixed.volume[rows].astype(np.float64)
+        free = self.axis(1 - end)
+        volume, cost = self._sums(end, cut)
+        others = None
+        if free.priced is None:
+            others = cost, float(self.axis(end).size[cut].max(initial=0.0))
+            cost = cost + free.size * volume
+        gaps = PriceGaps(free.families, cost, volume, others)
+        return Costs(free, self.objective, cost, volume, gaps, evaluated={}, halves={}, answered={})
+
+    def _sums(self, end: int, cut: Positions) -> tuple[Floats, Floats]:
+        """Volume and cost of the nodes of the other tree, where cost has no price without their own tiles.
+
+        The search changes a cut little by little, so what was summed for the last one is kept and only rows of nodes
+        that come or go are added or taken off. Whole numbers that a double holds come to the same in any order; other
+        sums are made anew.
+        """
+        fixed, n = self.axis(end), len(self.axis(1 - end))
+        sign = np.zeros(len(fixed), dtype=np.int8)
+        sign[cut] = 1
+        last = self.summed.get(end)
+        length = np.diff(fixed.first)
+        nodes = cut
+        if last is not None:
+            sign[last[0]] -= 1
+            nodes = np.flatnonzero(sign)
+            if length[nodes].sum() >= length[cut].sum():
+                last, nodes = None, cut
+        rows = fixed.rows(nodes)
+        node, each = fixed.other[rows], fixed.volume[rows].astype(np.float64)
+        length = length[nodes]
+        if last is not None:
+            each *= np.repeat(sign[nodes], length)
         # Without rows `bincount` forgets that weights are floats.
-        volume = np.bincount(node, weights=each, minlength=len(free)).astype(np.float64)
+        volume = np.bincount(node, weights=each, minlength=n).astype(np.float64, copy=False)
         if fixed.priced is None:
-            each *= np.repeat(fixed.size[cut], fixed.first[cut + 1] - fixed.first[cut])
+            each *= np.repeat(fixed.size[nodes], length)
         else:
             each = fixed.priced[rows]
-        cost = np.bincount(node, weights=each, minlength=len(free)).astype(np.float64)
-        if fixed.priced is None:
-            cost += free.size * volume
-        gaps = PriceGaps(free.forest(cost, volume))
-        return Costs(free, self.objective, cost, volume, gaps, evaluated={}, halves={}, answered={})
+        cost = np.bincount(node, weights=each, minlength=n).astype(np.float64, copy=False)
+        if last is not None:
+            volume += last[1]
+            cost += last[2]
+        most = 4 * self.objective.total * (fixed.size.max() + self.axis(1 - end).size.max())
+        if fixed.priced is None and fixed.volume.dtype.kind == "i" and most < 2**53:
+            self.summed[end] = cut, volume, cost
+        return volume, cost
 
 
 def _occurring(reduced: Sketch, occurs: NDArray[np.bool_]) -> tuple[Positions, Positions]:

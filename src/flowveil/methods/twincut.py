@@ -268,6 +268,7 @@ class Search:
     deadline: float = np.inf
     best: Solution = field(init=False)
     price: float = 64.0
+    likely: float = 0.0
     work: float = 0.0
     stopped_early: bool = False
     keep_points: bool = True
@@ -358,9 +359,10 @@ class Search:
         price = self.price
         while True:
             costs = self._given(end, cut)
-            found = dual_multiplier(costs, self.budget, near=price)
+            found = dual_multiplier(costs, self.budget, near=price, likely=self.likely)
             if found is None:
                 return
+            self.likely = found
             half = self._at(costs, self._worth(costs, found))
             price = max(found, 1e-3)
             self._offer(end, cut, half.cut, half.cost, half.suppressed)
