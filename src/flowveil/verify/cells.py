@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from flowveil.verify.claims import TOLERANCE, Claims
 from flowveil.verify.database import Database, literal
 from flowveil.verify.members import members_in
-from flowveil.verify.units import COUNTED_ONCE, UNITS, counted_once
+from flowveil.verify.units import AMOUNTS, COUNTED_ONCE, SUMMED, TOTALS, UNITS, counted_once
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
 
 
 def load_flows(db: Database, claims: Claims) -> None:
-    """``raw`` (flow, s, o, d, t, trips, weight): the flows that each published slice is held against.
+    """``raw`` (flow, s, o, d, t, and what adds up): the flows that each published slice is held against.
 
     ``people_flow`` (flow, member): their persons; each unit whose members are counted once has such a table.
     ``at_flow`` (flow, row): the rows that each flow is made of.
@@ -25,7 +25,7 @@ def load_flows(db: Database, claims: Claims) -> None:
     """
     if claims.kind != "sliced":
         # Flows of one matrix are rows already, and keep their place in the input, by which boxes find them.
-        db.define("raw", "SELECT row AS flow, 0::BIGINT AS s, o, d, t, trips, weight FROM rows")
+        db.define("raw", f"SELECT row AS flow, 0::BIGINT AS s, o, d, t, {AMOUNTS} FROM rows")
         db.define("at_flow", "SELECT row AS flow, row FROM rows")
         for unit in COUNTED_ONCE.keys() - db.elsewhere:
             db.define(f"{unit}_flow", f"SELECT row AS flow, member FROM {unit}_row")
@@ -38,11 +38,11 @@ def load_flows(db: Database, claims: Claims) -> None:
             "SEMI JOIN cells USING (a, b)"
         )
         counted += f" WHERE s IN (SELECT s FROM finest) OR row IN ({shown})"
-    db.create("counted_row", f"SELECT s, row, o, d, trips, weight FROM {counted}")
+    db.create("counted_row", f"SELECT s, row, o, d, {AMOUNTS} FROM {counted}")
     db.create(
         "raw",
-        "SELECT row_number() OVER (ORDER BY s, o, d) - 1 AS flow, * FROM (SELECT s, o, d, sum(trips)::BIGINT AS trips, "
-        "total_weight(weight) AS weight FROM counted_row GROUP BY s, o, d)",
+        f"SELECT row_number() OVER (ORDER BY s, o, d) - 1 AS flow, * FROM (SELECT s, o, d, {TOTALS} FROM counted_row "
+        "GROUP BY s, o, d)",
     )
     db.define("at_flow", "SELECT flow, row FROM counted_row JOIN raw USING (s, o, d)")
     for unit in COUNTED_ONCE.keys() - db.elsewhere:
@@ -50,12 +50,12 @@ def load_flows(db: Database, claims: Claims) -> None:
 
 
 def group(db: Database, name: str, rows: str, *, once: Collection[str], tiles: bool = False) -> None:
-    """Count groups: ``rows`` has (flow, s, a, b, trips, weight), ``name`` gets (s, a, b, trips, weight) and more.
+    """Count groups: ``rows`` has (flow, s, a, b, and what adds up), ``name`` gets (s, a, b, the sums) and more.
 
     Of each unit in ``once`` the distinct members, such as ``people``; ``begin_tiles`` and ``end_tiles`` are the
     distinct tiles, or listed places, in which the trips begin and end. Each is empty where it is not asked for.
     """
-    found = f"SELECT s, a, b, sum(trips)::BIGINT AS trips, total_weight(weight) AS weight FROM {rows} GROUP BY s, a, b"
+    found = f"SELECT s, a, b, {TOTALS} FROM {rows} GROUP BY s, a, b"
     numbered = {
         UNITS[unit].column: members_in(db, unit, "s, a, b", rows, by="flow") if unit in once else None
         for unit in COUNTED_ONCE
@@ -82,24 +82,25 @@ def assign_flows(db: Database, claims: Claims, flows: Flows) -> None:
         _list_hopeless(db, claims)
         rest = "(SELECT * FROM raw ANTI JOIN hopeless USING (flow))"
     if claims.kind == "boxed":
-        db.define("located", f"SELECT flow, s, a, b, trips, weight FROM {rest} JOIN inside USING (flow)")
+        db.define("located", f"SELECT flow, s, a, b, {AMOUNTS} FROM {rest} JOIN inside USING (flow)")
     else:
         # A flow lies in every interval that holds its time; without times there is one.
         when, same = ("JOIN during w ON r.t = w.t ", " AND {0}.i = w.i") if claims.kind == "folded" else ("", "")
         db.define(
             "located",
-            f"SELECT flow, r.s AS s, mo.z AS a, md.z AS b, trips, weight FROM {rest} r {when}"
+            f"SELECT flow, r.s AS s, mo.z AS a, md.z AS b, {AMOUNTS} FROM {rest} r {when}"
             f"JOIN member_o mo ON r.o = mo.tile AND r.s = mo.s{same.format('mo')} "
             f"JOIN member_d md ON r.d = md.tile AND r.s = md.s{same.format('md')}",
         )
     db.create("assigned", "SELECT * FROM located SEMI JOIN cells USING (a, b)")
     tiles = claims.counts_tiles
     group(db, "counted", "assigned", once=counted_once(flows), tiles=tiles)
-    members = ", ".join(f"c.{UNITS[unit].column}" for unit in COUNTED_ONCE)
+    counted = [f"c.{name} AS true_{name}" for name in ("trips", *SUMMED)]
+    counted += [f"c.{UNITS[unit].column}" for unit in COUNTED_ONCE]
     steps, interval = ("steps", "JOIN interval USING (i) ") if claims.kind == "folded" else ("1", "")
     db.create(
         "held",
-        f"SELECT p.*, {steps} AS steps, a, b, c.trips AS true_trips, c.weight AS true_weight, {members}, "
+        f"SELECT p.*, {steps} AS steps, a, b, {', '.join(counted)}, "
         "begin_tiles, end_tiles, o.tiles AS tiles_o, d.tiles AS tiles_d, o.coarse AS coarse_o, d.coarse AS coarse_d "
         f"FROM published p {interval}JOIN zone_o o ON origin_zone = o.zone AND p.s = o.s AND p.i = o.i "
         "JOIN zone_d d ON destination_zone = d.zone AND p.s = d.s AND p.i = d.i "
@@ -123,7 +124,7 @@ def _list_hopeless(db: Database, claims: Claims) -> None:
     level = min(claims.levels or 0, top)
     db.create(
         "lifted",
-        "SELECT flow, s, a.node AS a, b.node AS b, trips, weight FROM raw "
+        f"SELECT flow, s, a.node AS a, b.node AS b, {AMOUNTS} FROM raw "
         f"JOIN (SELECT * FROM up_o WHERE step = least({level}, top)) a ON raw.o = a.tile "
         f"JOIN (SELECT * FROM up_d WHERE step = least({level}, top)) b ON raw.d = b.tile",
     )
@@ -210,8 +211,7 @@ def _check_overlapping(db: Database, claims: Claims, flows: Flows) -> Iterator[s
 
 
 def _counted(db: Database, conditions: dict[str, str], *, table: str = "recount") -> Iterator[str]:
-    for problem, test in conditions.items():
-        n = db.one(f"SELECT count(*) FROM {table} WHERE {test}")
+    for problem, n in db.counts(table, conditions).items():
         if n:
             yield f"flows.parquet: {n} {problem}"
 

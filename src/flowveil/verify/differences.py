@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from flowveil.verify.claims import Claims
 from flowveil.verify.database import Database
 from flowveil.verify.members import members_in
-from flowveil.verify.units import COUNTED_ONCE, UNITS, counted_once
+from flowveil.verify.units import COUNTED_ONCE, SUMMED, TOTALS, UNITS, counted_once
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
@@ -64,8 +64,7 @@ def _differences(db: Database, kinds: Sequence[int], *, tiles: bool, once: Colle
         f"ANTI JOIN (SELECT row, s FROM covered WHERE kind IN ({listed})) USING (row, s))"
     )
     ends = ", count(DISTINCT o) AS begin_tiles, count(DISTINCT d) AS end_tiles" if tiles else ""
-    counts = f"sum(trips)::BIGINT AS trips, total_weight(weight) AS weight{ends}"
-    sums = f"SELECT s, a, b, {counts} FROM {remainder} GROUP BY s, a, b"
+    sums = f"SELECT s, a, b, {TOTALS}{ends} FROM {remainder} GROUP BY s, a, b"
     for unit in COUNTED_ONCE:
         column = UNITS[unit].column
         if unit not in once:
@@ -93,7 +92,7 @@ def _list_covered(db: Database) -> None:
     """``covered``: which raw rows a coarser matrix (s) counts in a cell that holds the finer cell that counts it."""
     db.create(
         "place",
-        "SELECT r.row, p.s, x.a, x.b, r.o, r.d, r.trips, r.weight FROM rows r "
+        f"SELECT r.row, p.s, x.a, x.b, r.o, r.d, {', '.join(f'r.{name}' for name in ('trips', *SUMMED))} FROM rows r "
         "JOIN part p USING (m) JOIN raw w ON w.s = p.s AND w.o = r.o AND w.d = r.d JOIN assigned x ON x.flow = w.flow",
     )
     db.create(

@@ -15,13 +15,12 @@ if TYPE_CHECKING:
 def load_dominated(db: Database, claims: Claims, flows: Flows) -> Iterator[str]:
     """``dominated`` (s, a, b): cells, published or not, in which one person makes more than the stated share.
 
-    Empty where no share is stated. A finding where persons are not known, so that nothing can be recounted.
+    Not there where no share is stated. A finding where persons are not known, so that nothing can be recounted.
     """
     import pyarrow as pa
 
     share = claims.parameters.get("dominance")
     if share is None:
-        db.define("dominated", "SELECT 0::BIGINT AS s, 0::BIGINT AS a, 0::BIGINT AS b WHERE false")
         return
     people = flows.people
     if people is None or people.trips is None:

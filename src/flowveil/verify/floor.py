@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.verify.raw import leaves
-from flowveil.verify.units import UNITS
+from flowveil.verify.units import SUMMED, UNITS
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
@@ -60,16 +60,22 @@ def smallest_safe(
     last = np.int16(len(nodes_d) - 1)
     deepest: dict[int, Depths] = {-1: np.full(n_flows, last), len(nodes_o): np.where(alone, last, np.int16(-1))}
     for i, above, below in _middles(len(nodes_o)):
+        node, deepest[i] = nodes_o[i][o], deepest[below].copy()
+        # Where the depths above and below agree about all flows of an origin node, nothing is left to be counted.
+        doubtful = np.zeros(len(flows.origins.parent), dtype=np.bool_)
+        doubtful[node[deepest[below] < deepest[above]]] = True
+        at = np.flatnonzero(doubtful[node])
         # Tiles below a node are numbered one after the other, so pairs of every destination depth are runs of these.
-        block = raw["s"].astype(np.int64) * len(flows.origins.parent) + nodes_o[i][o]
-        order = np.argsort(block * nodes_d.shape[1] + d, kind="stable")
+        # Flows in one place of the order are of one pair at every depth: which comes first makes no difference.
+        block = raw["s"][at].astype(np.int64) * len(flows.origins.parent) + node[at]
+        sort = np.argsort(block * nodes_d.shape[1] + d[at])
+        order, block = at[sort], block[sort]
         shared = together.depths(d[order][:-1], d[order][1:])
-        begins = np.concatenate(([0], np.where(block[order][1:] == block[order][:-1], shared, 0))).astype(np.int16)
+        begins = np.concatenate(([0], np.where(block[1:] == block[:-1], shared, 0)))[: len(order)].astype(np.int16)
         counts = _Counts(raw, guarantee, by_flow, order)
         least, most = deepest[below][order], deepest[above][order]
         for j, _, _ in _middles(len(nodes_d)):
             _decide(j, least, most, begins, counts)
-        deepest[i] = np.empty_like(least)
         deepest[i][order] = least
         some = np.flatnonzero(deepest[i] >= 0)
         smallest[some] = np.minimum(smallest[some], tiles_o[i, o[some]] + tiles_d[deepest[i][some], d[some]])
@@ -155,7 +161,7 @@ class _Counts:
         self,
         raw: Mapping[str, Any],
         guarantee: Mapping[str, Any],
-        members: Mapping[str, tuple[Places, Any]],
+        members: Mapping[str, tuple[Places, Any, int]],
         order: Places,
     ) -> None:
         self._raw, self._guarantee, self._members, self._order = raw, guarantee, members, order
@@ -163,11 +169,11 @@ class _Counts:
         for name, unit in UNITS.items():
             if unit.members is None and guarantee.get(name) is not None:
                 value = raw[unit.column][order]
-                # Weights in millionths, whose sums are exact.
-                whole = np.rint(value.astype(np.float64) * 1e6).astype(np.int64) if unit.weighed else value
-                self._sums.append((_sums(whole), 1e6 if unit.weighed else 1.0, guarantee[name]))
-        self._each = {name: np.diff(first)[order] for name, (first, _) in members.items()}
-        self._all = {name: _sums(each) for name, each in self._each.items()}
+                # In millionths, whose sums are exact.
+                in_millionths = unit.column in SUMMED
+                whole = np.rint(value.astype(np.float64) * 1e6).astype(np.int64) if in_millionths else value
+                self._sums.append((_sums(whole), 1e6 if in_millionths else 1.0, guarantee[name]))
+        self._all = {name: _sums(np.diff(first)[order]) for name, (first, _, _) in members.items()}
 
     def are_safe(self, start: Places, stop: Places) -> NDArray[np.bool_]:
         """Whether each of these runs may be published."""
@@ -206,11 +212,10 @@ class _Counts:
 
     def _distinct(self, name: str, start: Places, stop: Places) -> Places:
         """How many distinct members each of these runs has."""
-        first, member = self._members[name]
+        first, member, wide = self._members[name]
         flow, run = self._flows(start, stop)
         length = (first[1:] - first[:-1])[flow]
         row = np.repeat(first[flow] - (np.cumsum(length) - length), length) + np.arange(length.sum())
-        wide = int(member.max(initial=0)) + 1
         # numpy.unique looks each value up in a table, which takes longer than sorting.
         key = np.sort(np.repeat(run, length) * wide + member[row])
         is_new = np.concatenate((np.ones(min(len(key), 1), dtype=np.bool_), key[1:] != key[:-1]))
@@ -222,10 +227,10 @@ def _sums(values: Any) -> Places:
     return np.concatenate(([0], np.cumsum(values, dtype=np.int64)))
 
 
-def _by_flow(flow: Any, member: Any, n_flows: int) -> tuple[Places, Any]:
-    """The members, those of a flow together, and where those of each flow begin (the end included)."""
+def _by_flow(flow: Any, member: Any, n_flows: int) -> tuple[Places, Any, int]:
+    """Where the members of each flow begin (the end included), the members in that order, and more than any number."""
     first = np.concatenate(([0], np.cumsum(np.bincount(flow, minlength=n_flows))))
-    return first, member[np.argsort(flow, kind="stable")]
+    return first, member[np.argsort(flow, kind="stable")], int(member.max(initial=0)) + 1
 
 
 def _ancestors(tree: Hierarchy) -> Places:

@@ -79,7 +79,7 @@ def _moved(flows: Flows, trees: tuple[Hierarchy, Hierarchy, Hierarchy | None]) -
         origin=ends[0][order],
         destination=ends[1][order],
         trips=flows.trips[order],
-        weight=None if flows.weight is None else flows.weight[order],
+        **flows.added(lambda values: values[order]),
         people=None if flows.people is None else flows.people.renumbered(np.argsort(order).astype(np.int32)),
         tiles=None,
         time=None if flows.time is None else flows.time[order],
@@ -158,21 +158,21 @@ def _h3_tree(tiles: Any, *, to_the_top: bool) -> Hierarchy:
     cells = np.zeros(0, dtype=np.uint64)
     lower, upper = [], []
     for resolution in range(int(resolutions.max(initial=0)), 0, -1):
-        cells = np.union1d(cells, inside[resolutions == resolution])
+        cells = _distinct(cells, inside[resolutions == resolution])
         parents, small, large = parts_above(cells, resolution)
         above = parents << np.uint64(3)
         # A child that is in no small part lies in the large one itself.
         first = np.where(small > 0, above | small, above | large)
         lower += [cells << np.uint64(3), (above | small)[small > 0], above | large]
         upper += [first, (above | large)[small > 0], above]
-        cells = np.unique(parents)
-    cells = np.union1d(cells, inside[resolutions == 0])
+        cells = parents
+    cells = _distinct(cells, inside[resolutions == 0])
     if len(cells) > 1 or to_the_top or crossing:
         lower.append(np.concatenate((cells << np.uint64(3), np.full(int(crossing), _OUTSIDE_NODE, dtype=np.uint64))))
         upper.append(np.full(len(lower[-1]), _ALL_NODE, dtype=np.uint64))
     child, at = np.unique(np.concatenate([inside[:0], *lower]), return_index=True)
     parent = np.concatenate([inside[:0], *upper])[at]
-    nodes = np.union1d(np.union1d(child, parent), inside << np.uint64(3))
+    nodes = _distinct(child, parent, inside << np.uint64(3))
     up = np.full(len(nodes), -1, dtype=np.int64)
     up[np.searchsorted(nodes, child)] = np.searchsorted(nodes, parent)
     kept = np.ones(len(nodes), dtype=np.bool_)
@@ -191,6 +191,12 @@ def _h3_tree(tiles: Any, *, to_the_top: bool) -> Hierarchy:
         [nodes == _ALL_NODE, nodes == _OUTSIDE_NODE], [-1, 0], (nodes >> np.uint64(55) & np.uint64(15)).astype(np.int32)
     )
     return Hierarchy(parent=tree.parent, code=tree.code, geography=_TileCenters(tree), kind="halves", levels=levels)
+
+
+def _distinct(*values: Any) -> Any:
+    """The distinct ones of all, in order; numpy.unique looks each up in a table, which takes longer than sorting."""
+    ordered = np.sort(np.concatenate(values))
+    return ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
 
 
 def _node_texts(nodes: Any) -> Any:

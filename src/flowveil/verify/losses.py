@@ -24,7 +24,7 @@ from flowveil.verify.database import Database
 from flowveil.verify.floor import smallest_safe
 from flowveil.verify.l_places import places_by_number
 from flowveil.verify.raw import leaves
-from flowveil.verify.units import COUNTED_ONCE
+from flowveil.verify.units import AMOUNTS, COUNTED_ONCE
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
@@ -321,7 +321,7 @@ def recounted(db: Database, claims: Claims, flows: Flows) -> Recounted:
     """What the measures are of, from the tables of the recount."""
     guarantee: Mapping[str, Any] = claims.guarantee
     raw = db.columns(
-        "SELECT flow, s, no.n AS o, nd.n AS d, trips, weight FROM raw JOIN "
+        f"SELECT flow, s, no.n AS o, nd.n AS d, {AMOUNTS} FROM raw JOIN "
         "(SELECT tile, row_number() OVER () - 1 AS n FROM tile_o) no ON raw.o = no.tile JOIN "
         "(SELECT tile, row_number() OVER () - 1 AS n FROM tile_d) nd ON raw.d = nd.tile ORDER BY flow",
     )

@@ -6,24 +6,26 @@ The lists of measures here are this room's own: what decides to withhold has ano
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from flowveil.verify.claims import TOLERANCE, Claims, mean_population
 from flowveil.verify.database import Database, literal
 from flowveil.verify.losses import Counted, Recounted, combined, recounted
-from flowveil.verify.units import COUNTED_ONCE, UNITS
+from flowveil.verify.units import UNITS, UNSHOWN
 from flowveil.verify.withholding import (
     count_pairs,
     list_suppressed,
-    may_withhold,
-    must_withhold,
     must_withhold_overall,
+    withholding,
 )
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
 
 Measures = Mapping[str, Mapping[str, Any]]
+#: Of each slice, by basis: how much there is, and how much of it is suppressed.
+Volumes = Mapping[int, Mapping[str, tuple[float, float]]]
 
 #: Significant digits of published measures that are computed from tiles. Others are exact, but for a billionth.
 DIGITS = {
@@ -76,21 +78,26 @@ def check_measures(db: Database, claims: Claims, flows: Flows, unread: list[str]
     """
     expected = ["trips"] if flows.weight is None else ["trips", "weight"]
     list_suppressed(db, claims, flows)
-    count_pairs(db, claims)
-    secret = must_withhold(db, claims)
+    secret: tuple[set[int], set[int]] = set(), set()
+    if claims.kind == "sliced" or db.one("SELECT count(*) FROM together"):
+        # Where nothing is suppressed, nothing of it is revealed.
+        count_pairs(db, claims)
+        secret = withholding(db, claims)
+    volumes = _volumes(db, claims)
     yield from _check_notes(claims)
     if claims.kind != "sliced":
-        yield from _check_counts(db, claims, claims.measures, expected, where="true", withhold=bool(secret))
-        few = _few_coarse_zones(db, "true")
+        (cells,) = _count_cells(db, claims).values()
+        yield from _check_counts(claims, claims.measures, expected, cells, _shares(volumes), withhold=bool(secret[0]))
+        few = cells.few_zones()
         yield from _check_error(claims.measures, secret=few)
         if sound:
             counted = recounted(db, claims, flows)
             unread += _floor_not_recounted(counted, [claims.measures])
-            may = bool(may_withhold(db, claims))
-            allowed = _may_be_null(claims, withhold=may, inside=_reveals_inside(claims, counted, [0]), few_zones=few)
+            inside = _reveals_inside(claims, counted, [0])
+            allowed = _may_be_null(claims, withhold=bool(secret[1]), inside=inside, few_zones=few)
             yield from _compare(claims.measures, _measures_of(claims, counted, 0), allowed, claims.withheld())
         return
-    yield from _check_slices(db, claims, flows, expected, secret, unread, sound=sound)
+    yield from _check_slices(db, claims, flows, expected, secret, volumes, unread, sound=sound)
 
 
 def _check_slices(
@@ -98,11 +105,13 @@ def _check_slices(
     claims: Claims,
     flows: Flows,
     expected: Sequence[str],
-    secret: set[int],
+    withheld: tuple[set[int], set[int]],
+    volumes: Volumes,
     unread: list[str],
     *,
     sound: bool,
 ) -> Iterator[str]:
+    secret, may = withheld
     numbers = {tuple(key): s for *key, s in db.rows("SELECT * FROM slice")}
     parts = {numbers[key]: measures for key, measures in claims.slices if key in numbers}
     finest = db.numbers("SELECT s FROM finest")
@@ -114,36 +123,36 @@ def _check_slices(
     else:
         closed = {s for s, said in parts.items() if said["trips"]["suppressed_share"] is None}
         of_totals = must_withhold_overall(db, claims, flows, secret | closed)
+    of_slice = _count_cells(db, claims, by_slice=True)
+    if len(of_slice) < len(numbers):
+        # No zone that the cells of a slice name is listed: nothing is counted there.
+        of_slice = dict.fromkeys(numbers.values(), _count_cells(db, claims, where="false")[0]) | of_slice
     for s, said in parts.items():
-        yield from _check_counts(db, claims, said, expected, where=f"s = {s}", withhold=s in secret)
+        shares = _shares({s: volumes[s]} if s in volumes else {})
+        yield from _check_counts(claims, said, expected, of_slice[s], shares, withhold=s in secret)
     # Each slice adds an equation between the numbers of tiles seen in the same zones.
-    few = any(_few_coarse_zones(db, f"s = {s}") for s in numbers.values())
-    few = few or _few_coarse_zones(db, "true", errors=len(numbers))
+    (everywhere,) = _count_cells(db, claims).values()
+    few = everywhere.few_zones(errors=len(numbers)) or any(cells.few_zones() for cells in of_slice.values())
     for said in parts.values():
         yield from _check_error(said, secret=few)
-    where = "s IN (SELECT s FROM finest)" if finest else "true"
-    few_overall = _few_coarse_zones(db, where)
+    overall, among = everywhere, finest or set(of_slice)
+    if among != set(of_slice):
+        (overall,) = _count_cells(db, claims, where="s IN (SELECT s FROM finest)").values()
+    few_overall = overall.few_zones()
     yield from _check_error(claims.measures, secret=few_overall)
     # What slices keep to themselves for having merged few cells must not follow from the losses of all.
-    db.create(
-        "few_merged",
-        "SELECT s FROM recount GROUP BY s HAVING bool_or(coarse_o OR coarse_d) "
-        f"AND count(*) FILTER (tiles_o * tiles_d > 1) < {_FEWEST_MERGED}",
-    )
-    yield from _check_counts(
-        db,
-        claims,
-        claims.measures,
-        expected,
-        where=where,
-        withhold=of_totals,
-        among=f"{where} AND s IN (SELECT s FROM few_merged)",
-        unpublished="SELECT trips, weight FROM rows ANTI JOIN finest USING (m)",
-    )
+    close = [cells for s, cells in of_slice.items() if s in among and cells.few_merged]
+    overall = replace(overall, merged=sum(cells.merged for cells in close), coarse=sum(cells.coarse for cells in close))
+    lost = {basis: _lost(db, basis) for basis in expected}
+    shares = _shares({s: volumes[s] for s in among if s in volumes}, {basis: sum(lost[basis]) for basis in lost})
+    yield from _check_counts(claims, claims.measures, expected, overall, shares, withhold=of_totals)
     if sound:
         counted = recounted(db, claims, flows)
         unread += _floor_not_recounted(counted, [claims.measures, *parts.values()])
-        yield from _check_losses(db, claims, flows, counted, parts, finest, secret, of_totals, few=(few, few_overall))
+        few_zones = few, few_overall
+        yield from _check_losses(
+            db, claims, flows, counted, parts, finest, (secret | may, of_totals), lost, few=few_zones
+        )
 
 
 def _floor_not_recounted(counted: Recounted, said: Sequence[Measures]) -> list[str]:
@@ -159,8 +168,8 @@ def _check_losses(
     counted: Recounted,
     parts: Mapping[int, Measures],
     finest: set[int],
-    secret: set[int],
-    of_totals: bool,
+    withhold: tuple[set[int], bool],
+    lost: Mapping[str, Sequence[float]],
     *,
     few: tuple[bool, bool],
 ) -> Iterator[str]:
@@ -173,12 +182,12 @@ def _check_losses(
         counted: the recount.
         parts: what is said of each slice, by number.
         finest: the numbers of the finest slices.
-        secret: the slices whose suppressed volume must be withheld.
-        of_totals: whether that of all slices must be.
+        withhold: the slices whose suppressed volume must or may be withheld, and whether that of all slices must be.
+        lost: by basis, the volumes of the slices that are not published.
         few: whether so few zones may hold several tiles that errors would reveal how many were seen: the errors of the
             slices, and that of all.
     """
-    secret = secret | may_withhold(db, claims)
+    secret, of_totals = withhold
     mean_weight = _may_be_null(claims, withhold=bool(secret or of_totals)) - REVEAL_SUPPRESSED
     of_slice, keys = {}, {s: tuple(key) for *key, s in db.rows("SELECT * FROM slice")}
     for s, said in parts.items():
@@ -190,7 +199,6 @@ def _check_losses(
     inside = _reveals_inside(claims, counted, measured)
     allowed = _may_be_null(claims, withhold=of_totals, inside=inside, few_zones=few[1]) | mean_weight
     bases = list(counted.flow_volume)
-    lost = {basis: _lost(db, basis) for basis in bases}
     if secret or lost["trips"]:
         # Sums over all slices, from which those of single slices would follow.
         allowed |= REVEAL_TERMS
@@ -208,47 +216,66 @@ def _check_losses(
 # ---- what is counted in tables -----------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class _Cells:
+    """What is counted of the published cells, of a slice or of several.
+
+    Attributes:
+        values: measures by name.
+        merged: the cells that cover more than one pair of tiles.
+        coarse: those that may, seen or not.
+        zones: the zones of both ends that may hold several tiles.
+    """
+
+    values: Mapping[str, float | None]
+    merged: int
+    coarse: int
+    zones: tuple[int, int]
+
+    @property
+    def few_merged(self) -> bool:
+        """Whether so few cells are merged that losses would reveal what is inside one."""
+        return self.coarse > 0 and self.merged < _FEWEST_MERGED
+
+    def few_zones(self, *, errors: int = 1) -> bool:
+        """Whether few zones of a role may hold several tiles: so many mean errors then reveal how many were seen."""
+        return any(0 < n < _FEWEST_MERGED * errors for n in self.zones)
+
+
 def _check_counts(
-    db: Database,
     claims: Claims,
     measures: Measures,
     expected: Sequence[str],
+    cells: _Cells,
+    shares: Mapping[str, float],
     *,
-    where: str,
     withhold: bool,
-    among: str | None = None,
-    unpublished: str = "SELECT 0 AS trips, 0 AS weight WHERE false",
 ) -> Iterator[str]:
     if sorted(measures) != expected:
         yield f"report.json: measures are not given by {' and by '.join(expected)}"
-    counted = _counts(db, claims, where)
-    merged, coarse = db.rows(
-        "SELECT count(*) FILTER (tiles_o * tiles_d * steps > 1), "
-        "count(*) FILTER (coarse_o OR coarse_d OR steps > 1) FROM recount "
-        f"WHERE {among or where}"
-    )[0]
-    few_merged = coarse > 0 and merged < _FEWEST_MERGED
+    counted = cells.values
     for basis in sorted(set(expected) & set(measures)):
         said = measures[basis]
-        for name in (f"k_{unit}" for unit in COUNTED_ONCE):
+        for name in (f"k_{unit}" for unit in UNSHOWN):
             if claims.overlapping and (said[name] or 0) > (counted[name] or 0):
                 yield f"report.json: {name} by {basis} is more than lie in the boxes of a cell"
         for name, value in counted.items():
-            if claims.overlapping and name.endswith(tuple(f"k_{unit}" for unit in COUNTED_ONCE)):
+            if claims.overlapping and name.endswith(tuple(f"k_{unit}" for unit in UNSHOWN)):
                 continue
             if not _agrees(said[name], value):
                 yield f"report.json: {name} by {basis} contradicts the recount"
         share = said["suppressed_share"]
-        if share is not None and not _agrees(share, _suppressed_share(db, claims, basis, where, unpublished)):
+        if share is not None and not _agrees(share, shares[basis]):
             yield f"report.json: suppressed_share by {basis} contradicts the recount"
-        if few_merged and any(said.get(name) is not None for name in REVEAL_INSIDE):
+        if cells.few_merged and any(said.get(name) is not None for name in REVEAL_INSIDE):
             yield f"report.json: too few cells are merged to disclose losses and distances by {basis}; withhold them"
         disclosed = sorted(name for name in REVEAL_SUPPRESSED if said.get(name) is not None)
         if withhold and disclosed:
             yield f"report.json: what is suppressed would follow from {', '.join(disclosed)} by {basis}; withhold them"
 
 
-def _counts(db: Database, claims: Claims, where: str) -> dict[str, float | None]:
+def _count_cells(db: Database, claims: Claims, *, where: str = "true", by_slice: bool = False) -> dict[int, _Cells]:
+    """What is counted of all published cells, by the number 0, or of those of each slice, by its own."""
     k = literal(claims.k)
     names = {
         "n_cells": "count(*)",
@@ -260,9 +287,21 @@ def _counts(db: Database, claims: Claims, where: str) -> dict[str, float | None]
         if not unit.weighed:
             short = f"count(*) FILTER ({unit.recounted} < {k})"
             known = f"CASE WHEN count({unit.recounted}) > 0 THEN {short} END"
-            names[f"cells_under_k_{name}"] = known if unit.members else short
-    row = db.rows(f"SELECT {', '.join(names.values())} FROM recount WHERE {where}")[0]
-    return dict(zip(names, row, strict=True))
+            names[f"cells_under_k_{name}"] = short if name == "trips" else known
+    besides = (
+        "count(*) FILTER (tiles_o * tiles_d * steps > 1)",
+        "count(*) FILTER (coarse_o OR coarse_d OR steps > 1)",
+        "count(DISTINCT origin_zone) FILTER (coarse_o)",
+        "count(DISTINCT destination_zone) FILTER (coarse_d)",
+    )
+    rows = db.rows(
+        f"SELECT {'s' if by_slice else '0'}, {', '.join((*names.values(), *besides))} FROM recount "
+        f"WHERE {where}{' GROUP BY s' if by_slice else ''}"
+    )
+    return {
+        s: _Cells(dict(zip(names, found, strict=False)), found[-4], found[-3], (found[-2], found[-1]))
+        for s, *found in rows
+    }
 
 
 def _agrees(said: float | None, counted: float | None) -> bool:
@@ -271,21 +310,28 @@ def _agrees(said: float | None, counted: float | None) -> bool:
     return abs(said - counted) <= TOLERANCE * max(1.0, abs(counted))
 
 
-def _suppressed_share(db: Database, claims: Claims, basis: str, where: str, unpublished: str) -> float:
-    gone = "together" if claims.overlapping else "suppressed"
-    outside = db.one(f"SELECT coalesce(sum({basis}), 0)::DOUBLE FROM ({unpublished})")
-    whole = db.one(f"SELECT coalesce(sum({basis}), 0)::DOUBLE FROM raw WHERE {where}") + outside
-    part = db.one(f"SELECT coalesce(sum({basis}), 0)::DOUBLE FROM {gone} WHERE {where}") + outside
-    return float(part / whole) if whole else 0.0
+def _volumes(db: Database, claims: Claims) -> Volumes:
+    """Of each slice, by basis: how much there is, and how much of it is suppressed."""
+    suppressed = "together" if claims.overlapping else "suppressed"
+    rows = f"SELECT s, false AS gone, trips, weight FROM raw UNION ALL SELECT s, true, trips, weight FROM {suppressed}"
+    sums = [
+        f"coalesce(sum({basis}) FILTER ({test}), 0)::DOUBLE"
+        for basis in ("trips", "weight")
+        for test in ("NOT gone", "gone")
+    ]
+    found = db.rows(f"SELECT s, {', '.join(sums)} FROM ({rows}) GROUP BY s")
+    return {s: {"trips": (all_trips, trips), "weight": (all, weight)} for s, all_trips, trips, all, weight in found}
 
 
-def _few_coarse_zones(db: Database, where: str, *, errors: int = 1) -> bool:
-    """Whether few zones of a role may hold several tiles: then so many mean errors would reveal how many were seen."""
-    found = db.rows(
-        "SELECT count(DISTINCT origin_zone) FILTER (coarse_o), count(DISTINCT destination_zone) FILTER (coarse_d) "
-        f"FROM recount WHERE {where}"
-    )[0]
-    return any(0 < n < _FEWEST_MERGED * errors for n in found)
+def _shares(volumes: Volumes, beside: Mapping[str, float] | None = None) -> dict[str, float]:
+    """By basis, the share of these slices that is suppressed; with what lies beside them all."""
+    shares = {}
+    for basis in ("trips", "weight"):
+        outside = (beside or {}).get(basis, 0.0)
+        whole = sum(of_slice[basis][0] for of_slice in volumes.values()) + outside
+        part = sum(of_slice[basis][1] for of_slice in volumes.values()) + outside
+        shares[basis] = float(part / whole) if whole else 0.0
+    return shares
 
 
 def _check_notes(claims: Claims) -> Iterator[str]:

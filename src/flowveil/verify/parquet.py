@@ -12,10 +12,12 @@ the bytes compared. For another version this cannot be said; `written_by` is wha
 
 from __future__ import annotations
 
+import io
 import json
 import struct
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,6 +28,8 @@ _MARK = b"PAR1"
 #: Fixed by the data model: they are part of the bytes.
 _ROWS_PER_GROUP = 1 << 20
 _LARGEST_FOOTER = 1 << 26
+#: Files up to this size are read at once.
+_SMALL = 1 << 20
 #: What the pages of a file may unpack to.
 _UNPACKED, _UNPACKED_PER_BYTE = 1 << 26, 100
 _PAGES, _ROWS_PER_PAGE = 1_000, 100
@@ -69,29 +73,42 @@ def read_layout(path: Path) -> Layout:
     """
     with open_regular(path) as file:
         size = file.seek(0, 2)
-        footer, end = _footer(file, size)
-        _allow(footer, _FILE_FIELDS)
-        groups = _structs(footer.get(4, []))
-        position, pages, unpacked = len(_MARK), 0, 0
-        for group in groups:
-            _allow(group, _GROUP_FIELDS)
-            for chunk in _structs(group.get(1, [])):
-                _allow(chunk, _CHUNK_FIELDS)
-                column = _fields(chunk.get(3))
-                _allow(column, _COLUMN_FIELDS)
-                starts = [_integer(column.get(i)) for i in (9, 11) if i in column]
-                if not starts or min(starts) != position:
-                    raise ValueError("has bytes between its columns")
-                stop = position + _integer(column.get(7))
-                for size_unpacked in _pages(file, position, min(stop, end)):
-                    pages, unpacked = pages + 1, unpacked + size_unpacked
-                    if pages > _PAGES + _integer(footer.get(3)) // _ROWS_PER_PAGE:
-                        raise ValueError("has more pages than its rows need")
-                    if unpacked > _UNPACKED + _UNPACKED_PER_BYTE * size:
-                        raise ValueError("would unpack to far more than a release holds")
-                position = stop
-        if position != end:
-            raise ValueError("has bytes before its footer that belong to no column")
+        if size > _SMALL:
+            return _layout(file, size)
+        file.seek(0)
+        return _small_layout(file.read())
+
+
+@lru_cache(maxsize=8)
+def _small_layout(content: bytes) -> Layout:
+    """The same of the bytes of a small file: every step asks for it, and to walk its footer is what it costs."""
+    return _layout(io.BytesIO(content), len(content))
+
+
+def _layout(file: IO[bytes], size: int) -> Layout:
+    footer, end = _footer(file, size)
+    _allow(footer, _FILE_FIELDS)
+    groups = _structs(footer.get(4, []))
+    position, pages, unpacked = len(_MARK), 0, 0
+    for group in groups:
+        _allow(group, _GROUP_FIELDS)
+        for chunk in _structs(group.get(1, [])):
+            _allow(chunk, _CHUNK_FIELDS)
+            column = _fields(chunk.get(3))
+            _allow(column, _COLUMN_FIELDS)
+            starts = [_integer(column.get(i)) for i in (9, 11) if i in column]
+            if not starts or min(starts) != position:
+                raise ValueError("has bytes between its columns")
+            stop = position + _integer(column.get(7))
+            for size_unpacked in _pages(file, position, min(stop, end)):
+                pages, unpacked = pages + 1, unpacked + size_unpacked
+                if pages > _PAGES + _integer(footer.get(3)) // _ROWS_PER_PAGE:
+                    raise ValueError("has more pages than its rows need")
+                if unpacked > _UNPACKED + _UNPACKED_PER_BYTE * size:
+                    raise ValueError("would unpack to far more than a release holds")
+            position = stop
+    if position != end:
+        raise ValueError("has bytes before its footer that belong to no column")
     rows = _integer(footer.get(3))
     if rows != sum(_integer(group.get(3)) for group in groups):
         raise ValueError("counts its rows in two ways")

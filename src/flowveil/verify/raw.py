@@ -15,7 +15,7 @@ from flowveil.slices import SlicedFlows
 from flowveil.verify.database import Database
 from flowveil.verify.h3_parts import PENTAGONS
 from flowveil.verify.members import elsewhere
-from flowveil.verify.units import COUNTED_ONCE
+from flowveil.verify.units import COUNTED_ONCE, SUMMED
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
@@ -84,6 +84,7 @@ def load_codes(db: Database, flows: Flows) -> Numbers:
     trees = [tree for tree in (flows.origins, flows.destinations, flows.whole_map) if tree is not None]
     # One tree for both ends is listed once.
     listed = {id(tree): tree for tree in trees if tree.code.dtype.kind == "U"}
+    # As Python's texts: of an array of numpy, Arrow takes a code only up to its first NUL.
     columns = [pa.array(tree.code.tolist(), pa.string()) for tree in listed.values()]
     encoded = pa.concat_arrays([pa.array([], pa.string()), *columns]).dictionary_encode()
     order = pc.sort_indices(encoded.dictionary).to_numpy()
@@ -97,7 +98,7 @@ def load_codes(db: Database, flows: Flows) -> Numbers:
 
 
 def load_rows(db: Database, raw: Raw, numbers: Numbers) -> None:
-    """``rows`` (row, m, o, d, t, trips, weight): every flow of every raw slice; ``people_row`` (row, member): persons.
+    """``rows`` (row, m, o, d, t, what adds up): every flow of every raw slice; ``people_row`` (row, member): persons.
 
     Each unit whose members are counted once has such a table, unless they are elsewhere. ``t`` is the step of time
     where time folds, else empty.
@@ -112,7 +113,6 @@ def load_rows(db: Database, raw: Raw, numbers: Numbers) -> None:
     whole, time = raw.whole, pa.nulls(int(start[-1]), pa.string())
     if whole.times is not None and whole.time is not None:
         time = pa.array(whole.times.labels.tolist(), pa.string()).take(pa.array(whole.time))
-    weight = [pa.nulls(len(p), pa.float64()) if p.weight is None else pa.array(p.weight) for p in raw.slices]
     rows = {
         "row": np.arange(start[-1], dtype=np.int32),
         "m": np.repeat(np.arange(len(raw.slices), dtype=np.int32), np.diff(start)),
@@ -120,8 +120,11 @@ def load_rows(db: Database, raw: Raw, numbers: Numbers) -> None:
         "d": destination[np.concatenate([p.destination for p in raw.slices])],
         "t": time,
         "trips": np.concatenate([p.trips for p in raw.slices]),
-        "weight": pa.chunked_array(weight, pa.float64()),
     }
+    for name in SUMMED:
+        parts = [(getattr(part, name), len(part)) for part in raw.slices]
+        known = [pa.nulls(n, pa.float64()) if values is None else pa.array(values) for values, n in parts]
+        rows[name] = pa.chunked_array(known, pa.float64())
     db.store("rows", pa.table(rows))
     none = np.zeros(0, np.int32)
     distant = elsewhere(raw.slices, start)
@@ -209,17 +212,21 @@ def _climb_tree(db: Database, end: str, tree: Hierarchy, number: Any) -> None:
     """``up``: every node above a tile, by following parents one step at a time."""
     import pyarrow as pa
 
-    has_parent = tree.parent >= 0
-    child, parent = number[has_parent], number[tree.parent[has_parent]]
-    db.store(f"parent_{end}", pa.table({"child": child, "parent": parent}))
-    db.create(
-        f"climb_{end}",
-        f"WITH RECURSIVE climb AS (SELECT tile, tile AS node, 0 AS step FROM tile_{end} UNION ALL "
-        f"SELECT tile, parent, step + 1 FROM climb JOIN parent_{end} ON node = child) FROM climb",
-    )
-    # As many steps as lead to the root.
-    highest = f"SELECT tile, max(step) AS top FROM climb_{end} GROUP BY tile"
-    db.create(f"up_{end}", f"SELECT tile, node, step, top FROM climb_{end} JOIN ({highest}) USING (tile)")
+    leaf = leaves(tree)
+    tile, node, top = np.arange(len(leaf)), leaf, np.zeros(len(leaf), dtype=np.int32)
+    tiles: list[Any] = []
+    nodes: list[Any] = []
+    while len(tile):
+        # As many steps as lead to the root.
+        top[tile] = len(tiles)
+        tiles.append(tile)
+        nodes.append(node)
+        above = tree.parent[node]
+        tile, node = tile[above >= 0], above[above >= 0]
+    step = np.repeat(np.arange(len(tiles), dtype=np.int32), [len(part) for part in tiles])
+    tile = np.concatenate(tiles)
+    columns = {"tile": number[leaf][tile], "node": number[np.concatenate(nodes)], "step": step, "top": top[tile]}
+    db.store(f"up_{end}", pa.table(columns))
 
 
 def _possible_in_parts(seen: str, finest: int) -> str:
@@ -229,13 +236,14 @@ def _possible_in_parts(seen: str, finest: int) -> str:
     """
     hexagons, pentagons = _below_cells(finest)
     # Of the children of a cell: one step finer; below the finest there are no parts.
-    finer = [f"[{', '.join(map(str, [*n[1:], 0]))}][level + 1]" for n in (hexagons, pentagons)]
+    finer = [f"{_listed([*n[1:], 0])}[level + 1]" for n in (hexagons, pentagons)]
     return (
         f"WITH named AS (SELECT node, ('0x' || split_part(text, '.', 1))::UBIGINT AS cell, "
         f"split_part(text, '.', 2) AS digits FROM {seen} WHERE text NOT IN ('all', 'outside')), "
         "leveled AS (SELECT *, ((cell >> 52) & 15)::INTEGER AS level FROM named), "
         f"told AS (SELECT *, {_is_pentagon('cell')} AS pentagon FROM leveled) "
-        f"SELECT node, CASE WHEN digits = '' THEN (CASE WHEN pentagon THEN {pentagons} ELSE {hexagons} END)[level + 1] "
+        f"SELECT node, CASE WHEN digits = '' "
+        f"THEN (CASE WHEN pentagon THEN {_listed(pentagons)} ELSE {_listed(hexagons)} END)[level + 1] "
         f"WHEN pentagon AND contains(digits, '0') THEN {finer[1]} + (length(digits) - 1) * {finer[0]} "
         f"ELSE length(digits) * {finer[0]} END AS n FROM told "
         f"UNION ALL SELECT node, CASE text WHEN 'all' THEN {2 + 120 * hexagons[0]} ELSE 1 END FROM {seen} "
@@ -249,6 +257,11 @@ def _is_pentagon(cell: str) -> str:
         f"((({cell} >> 45) & 127) IN {PENTAGONS} "
         f"AND ({cell} & ((1::UBIGINT << 45) - 1)) = ((1::UBIGINT << (3 * (15 - level))) - 1))"
     )
+
+
+def _listed(numbers: list[int]) -> str:
+    """SQL of a list, as a text that is cast: a list of many numbers is planned number by number."""
+    return f"CAST('{numbers}' AS BIGINT[])"
 
 
 def _below_cells(finest: int) -> tuple[list[int], list[int]]:
@@ -267,6 +280,6 @@ def _possible(seen: str, tiles: Any, whole_map: Hierarchy | None) -> str:
         counted = "SELECT node, count(*) AS n FROM up_map GROUP BY node"
         return counted if whole_map is not None else f"SELECT node, NULL::BIGINT AS n FROM {seen}"
     hexagons, pentagons = _below_cells(int(tiles[0]) >> 52 & 15)
-    below = f"(CASE WHEN {_is_pentagon('node')} THEN {pentagons} ELSE {hexagons} END)[level + 1]"
+    below = f"(CASE WHEN {_is_pentagon('node')} THEN {_listed(pentagons)} ELSE {_listed(hexagons)} END)[level + 1]"
     earth = 2 + 120 * hexagons[0]
     return f"SELECT node, CASE node WHEN 0 THEN {earth} WHEN {_OUTSIDE} THEN 1 ELSE {below} END AS n FROM {seen}"

@@ -17,7 +17,7 @@ from flowveil.verify.claims import Claims, read_report
 from flowveil.verify.database import Database, literal
 from flowveil.verify.exports import EXPORTS
 from flowveil.verify.files import check_folder
-from flowveil.verify.units import UNITS
+from flowveil.verify.units import SUMMED, UNITS, UNSHOWN
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
@@ -43,18 +43,17 @@ _COUNTED = {
 WITHHELD = {
     "c_avg",
     "c_dm",
-    "cells_under_k_people",
-    "cells_under_k_population",
     "distribution_distance",
     "floor_generalization_error",
     "floor_ratio",
     "generalization_distance_m",
     "generalization_distance_median_m",
     "generalization_distance_std_m",
-    "k_people",
     "mean_generalization_error",
     "reconstruction_loss",
     "suppressed_share",
+    *(f"cells_under_k_{name}" for name in UNITS if name != "trips"),
+    *(f"k_{name}" for name in UNSHOWN),
 }
 
 
@@ -85,8 +84,14 @@ def check_revision(
     ):
         yield "report.json: this release cannot be a revision"
         return
+    weighed = flows.weight is not None
+    if ("weight" in claims.measures) != weighed or (claims.threshold("population") is not None and not weighed):
+        yield "report.json: a revision says weights, or says none, other than its input"
+        return
     if claims.threshold("population") is not None and not claims.population_is_given:
         yield "report.json: a revision cannot have a threshold of k mean weights"
+    if any(column in SUMMED and claims.threshold(name) is not None for name, column in UNSHOWN.items()):
+        yield "report.json: a revision cannot protect what the earlier release does not show"
     yield from _check_measures(db, claims)
     short = {
         "trips": claims.threshold("trips"),

@@ -24,6 +24,13 @@ def load_slices(db: Database, claims: Claims, raw: Raw) -> Iterator[str]:
     import pyarrow as pa
 
     names = [f"c{i}" for i in range(len(raw.columns))]
+    if not names and not raw.folded:
+        db.define("slice", "SELECT 0::BIGINT AS s")
+        for name in ("part", "finest"):
+            db.define(name, "SELECT 0::BIGINT AS s, 0::INTEGER AS m")
+        db.define("raw_slice", "SELECT 0::INTEGER AS m")
+        db.define("published", "SELECT *, 0::BIGINT AS s, 0::BIGINT AS i FROM published_rows")
+        return
     keys = {name: pa.array([key[i] for key in raw.keys], pa.string()) for i, name in enumerate(names)}
     db.store("raw_slice", pa.table({**keys, "m": np.arange(len(raw.keys), dtype=np.int32)}))
     listed = ", ".join(names)

@@ -31,8 +31,8 @@ def load_stricter(
 ) -> Iterator[str]:
     """``strict_o``, ``strict_d`` (z, k, l): published zones that hold listed places, and the highest asked there.
 
-    ``raised`` (k, population): what each k asks of the population. All are empty where no list is stated, or none is at
-    hand; then ``unread`` gets a line.
+    ``raised`` (k, population): what each k asks of the population. All are empty where a list is stated and none is at
+    hand; then ``unread`` gets a line. Where none is stated there are no such tables.
 
     Args:
         db: with ``zone_o`` and ``zone_d``.
@@ -55,6 +55,8 @@ def load_stricter(
         if said != {"places": len(places), **places.highest}:
             yield "report.json: the list of places is said to be another than the one that was given"
         asked = _asked_of_codes(places, _way_up(claims, flows))
+    if claims.parameters.get("stricter") is None:
+        return
     form = pa.schema({"zone": pa.string(), "k": pa.int64(), "l": pa.int64()})
     rows = [{"zone": code, "k": k, "l": least} for code, (k, least) in asked.items()]
     db.store("asked_code", pa.Table.from_pylist(rows, schema=form))
@@ -100,9 +102,13 @@ def missing_cells(claims: Claims, places: Places | None) -> str:
     """SQL: the cells of ``unpublished`` that no rule keeps from being published."""
     if claims.parameters.get("stricter") is not None and places is None:
         return "(SELECT * FROM unpublished WHERE false)"
-    columns = {name: unit.column for name, unit in UNITS.items()}
-    excused = around_places(claims, "unpublished", columns)
-    return f"(SELECT * FROM unpublished ANTI JOIN dominated USING (s, a, b) ANTI JOIN ({excused}) USING (s, a, b))"
+    rules = []
+    if claims.parameters.get("dominance") is not None:
+        rules.append("dominated")
+    if claims.parameters.get("stricter") is not None:
+        columns = {name: unit.column for name, unit in UNITS.items()}
+        rules.append(f"({around_places(claims, 'unpublished', columns)})")
+    return f"(SELECT * FROM unpublished{''.join(f' ANTI JOIN {rule} USING (s, a, b)' for rule in rules)})"
 
 
 def _way_up(claims: Claims, flows: Flows) -> Callable[[str], list[str]]:

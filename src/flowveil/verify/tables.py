@@ -145,8 +145,8 @@ def _unusable_fields(
             f"{column} NOT BETWEEN -{_LARGEST_COUNT} AND {_LARGEST_COUNT}" for column in numbers
         ],
     }
-    for what, conditions in tests.items():
-        if db.one(f"SELECT count(*) FROM {table} WHERE {' OR '.join(conditions)}"):
+    for what, n in db.counts(table, {what: " OR ".join(tests[what]) for what in tests}).items():
+        if n:
             yield f"{name}: {what}"
 
 
@@ -176,16 +176,21 @@ def check_ends(db: Database, published: str, *, same_zones: bool = False) -> Ite
     strange = db.one(f"SELECT count(*) FROM zones WHERE role NOT IN {str(roles).replace(',)', ')')}")
     if strange:
         yield f"zones.parquet: {strange} rows have another role than {' or '.join(roles)}"
-    of_end = {role: f"SELECT DISTINCT {role}_zone AS zone FROM {published}" for role in ("origin", "destination")}
-    for role, used in of_end.items():
-        listed = listed_zones(role)
-        expected = f"({' UNION '.join(of_end.values()) if same_zones else used})"
-        for problem, rows in {
-            f"{role} zones of flows.parquet are missing": f"({used}) ANTI JOIN {listed} USING (zone)",
-            f"{role} zones are not used by any published flow": f"{listed} ANTI JOIN {expected} USING (zone)",
-            f"{role} zones are listed twice": f"(SELECT zone FROM {listed} GROUP BY zone HAVING count(*) > 1)",
+    for role, other in (("origin", "destination"), ("destination", "origin")):
+        # Each zone once: whether cells of this end use it, cells of any end that counts, and how often it is listed.
+        used = f"SELECT {role}_zone AS zone, true AS own, 0 AS listed FROM {published}"
+        used += f" UNION ALL SELECT {other}_zone, false, 0 FROM {published}" if same_zones else ""
+        rows = f"{used} UNION ALL SELECT zone, NULL, 1 FROM {listed_zones(role)}"
+        of_zone = f"SELECT zone, bool_or(own) AS own, sum(listed) AS listed FROM ({rows}) GROUP BY zone"
+        missing, unused, twice = db.rows(
+            "SELECT count(*) FILTER (own AND listed = 0), coalesce(sum(listed) FILTER (own IS NULL), 0), "
+            f"count(*) FILTER (listed > 1) FROM ({of_zone})"
+        )[0]
+        for problem, n in {
+            f"{role} zones of flows.parquet are missing": missing,
+            f"{role} zones are not used by any published flow": unused,
+            f"{role} zones are listed twice": twice,
         }.items():
-            n = db.one(f"SELECT count(*) FROM {rows}")
             if n:
                 yield f"zones.parquet: {n} {problem}"
 

@@ -19,7 +19,7 @@ class Unit:
     """What is counted in a cell.
 
     Attributes:
-        column: of a group of flows, what is counted in it.
+        column: of a group of flows, what is counted in it. Where it adds up, flows have it under this name.
         short: in words, how a cell falls short of a threshold.
         members: row and member, one pair for each member of a flow, where members are counted once however many flows
             of a cell they are in; None where the input does not have them. Without it, values of flows add up.
@@ -58,6 +58,13 @@ UNITS: dict[str, Unit] = {
         weighed=True,
     ),
 }
+#: Columns of flows that add up beside the trips, in whole millionths.
+SUMMED = tuple(unit.column for unit in UNITS.values() if unit.members is None and unit.column != "trips")
+#: SQL: what adds up of a flow, and of a group of flows; ``total_weight`` is a macro of the database.
+AMOUNTS = ", ".join(("trips", *SUMMED))
+TOTALS = ", ".join(("sum(trips)::BIGINT AS trips", *(f"total_weight({name}) AS {name}" for name in SUMMED)))
+#: The columns that a published table does not have, by unit: where boxes share flows, nobody can say them of a cell.
+UNSHOWN = {name: unit.column for name, unit in UNITS.items() if unit.column not in ("trips", "weight")}
 #: The units whose members are counted once: ``NAME_row`` (row, member) and ``NAME_flow`` (flow, member) list them.
 COUNTED_ONCE = {name: unit.members for name, unit in UNITS.items() if unit.members is not None}
 

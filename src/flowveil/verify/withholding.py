@@ -18,7 +18,7 @@ from flowveil.verify.cells import group
 from flowveil.verify.claims import Claims
 from flowveil.verify.database import Database, literal
 from flowveil.verify.members import members_in
-from flowveil.verify.units import COUNTED_ONCE, UNITS, counted_once
+from flowveil.verify.units import AMOUNTS, COUNTED_ONCE, SUMMED, TOTALS, UNITS, UNSHOWN, counted_once
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
@@ -46,16 +46,14 @@ def list_suppressed(db: Database, claims: Claims, flows: Flows) -> None:
     if claims.overlapping:
         weight = "0" if flows.weight is None else "weight"
         total = "SELECT sum(trips) AS trips, sum({}) AS weight FROM {}"
-        members = ", ".join(f"NULL::DOUBLE AS {UNITS[unit].column}" for unit in COUNTED_ONCE)
+        unknown = ", ".join(f"NULL::DOUBLE AS {column}" for column in UNSHOWN.values())
         db.create(
             "together",
-            f"SELECT 0 AS s, r.trips - p.trips AS trips, r.weight - p.weight AS weight, {members} "
+            f"SELECT 0 AS s, r.trips - p.trips AS trips, r.weight - p.weight AS weight, {unknown} "
             f"FROM ({total.format('weight', 'raw')}) r, ({total.format(weight, 'published')}) p",
         )
         return
-    db.create(
-        "suppressed", "SELECT flow, s, 0 AS a, 0 AS b, trips, weight, o, d FROM raw ANTI JOIN assigned USING (flow)"
-    )
+    db.create("suppressed", f"SELECT flow, s, 0 AS a, 0 AS b, {AMOUNTS}, o, d FROM raw ANTI JOIN assigned USING (flow)")
     group(db, "together", "suppressed", once=counted_once(flows))
 
 
@@ -79,7 +77,7 @@ def count_pairs(db: Database, claims: Claims) -> None:
             f"FROM (SELECT DISTINCT m.s, tile, node, tiles, level FROM member_{end} m JOIN zone_{end} USING (z))) "
             "GROUP BY s, node, tiles HAVING count(*) FILTER (place = 1) = tiles",
         )
-        db.create(
+        db.define(
             f"holds_{end}",
             f"SELECT m.z, count(*) AS n FROM member_{end} m "
             f"JOIN finest_{end} f ON m.s = f.s AND m.tile = f.tile GROUP BY m.z",
@@ -87,7 +85,7 @@ def count_pairs(db: Database, claims: Claims) -> None:
         beside = (
             f"SELECT DISTINCT raw.s, raw.{end} FROM raw ANTI JOIN member_{end} m ON raw.s = m.s AND raw.{end} = m.tile"
         )
-        db.create(
+        db.define(
             f"ends_{end}",
             f"SELECT s, n + coalesce(more, 0) AS most, n + least(coalesce(more, 0), 1) AS least "
             f"FROM (SELECT s, count(*) AS n FROM finest_{end} GROUP BY s) "
@@ -128,33 +126,33 @@ def _pairs_inside(levels: int | None) -> str:
     )
 
 
-def must_withhold(db: Database, claims: Claims) -> set[int]:
-    """The slices in which the total of what is suppressed would reveal single values, whatever is not known."""
-    found = _too_little(db, claims) | _fills_pairs(db, claims, "most", -1)
-    if claims.levels is None and claims.homogeneous:
-        # Cells can be counted only where the zones of both ends are published.
-        found |= db.numbers(f"{_SUPPRESSED_CELLS} HAVING bool_and(known) AND count(DISTINCT pair) < {_FEWEST}")
-    return found
+def withholding(db: Database, claims: Claims) -> tuple[set[int], set[int]]:
+    """The slices in which the total of what is suppressed must be withheld, and those in which it may be.
 
-
-def may_withhold(db: Database, claims: Claims) -> set[int]:
-    """The slices in which the total may have to be withheld, as far as the files show.
-
-    The cells that are suppressed are at least the known ones, one for each known zone with an end that is not known,
-    and one where neither is. Where zones overlap, none is known.
+    It must where it would reveal single values whatever is not known, and may as far as the files show. The cells that
+    are suppressed are at least the known ones, one for each known zone with an end that is not known, and one where
+    neither is. Where zones overlap, none is known.
     """
-    found = _too_little(db, claims) | _fills_pairs(db, claims, "least", 1)
+    little = _too_little(db, claims)
+    tests = [
+        f"trips > 0 AND ({pairs} <= {_FEWEST} OR {_reaches_all(claims, pairs, sign)})"
+        for pairs, sign in (("most", -1), ("least", 1))
+    ]
+    filled = db.rows(f"SELECT s, {', '.join(tests)} FROM together JOIN unlisted USING (s)")
+    must, may = little | {s for s, most, _ in filled if most}, little | {s for s, _, least in filled if least}
     if claims.overlapping:
-        return found | db.numbers("SELECT s FROM together WHERE trips > 0")
-    if claims.levels is None:
-        few = f" HAVING count(DISTINCT pair) < {_FEWEST}" if claims.homogeneous else ""
-        found |= db.numbers(_SUPPRESSED_CELLS + few)
-    return found
+        may |= db.numbers("SELECT s FROM together WHERE trips > 0")
+    elif claims.levels is None:
+        # Cells can be counted only where the zones of both ends are published.
+        for s, known, cells in db.rows(_SUPPRESSED_CELLS):
+            must |= {s} if claims.homogeneous and known and cells < _FEWEST else set()
+            may |= {s} if not claims.homogeneous or cells < _FEWEST else set()
+    return must, may
 
 
-#: The suppressed cells of each slice by the numbers of their zones, 0 where a zone is not published.
+#: Of each slice, whether the zones of all suppressed cells are published, and how many cells: zones that are not, as 0.
 _SUPPRESSED_CELLS = (
-    "SELECT s FROM (SELECT u.s, (coalesce(mo.z, 0), coalesce(md.z, 0)) AS pair, "
+    "SELECT s, bool_and(known), count(DISTINCT pair) FROM (SELECT u.s, (coalesce(mo.z, 0), coalesce(md.z, 0)) AS pair, "
     "mo.z IS NOT NULL AND md.z IS NOT NULL AS known FROM suppressed u "
     "LEFT JOIN member_o mo ON o = mo.tile AND u.s = mo.s "
     "LEFT JOIN member_d md ON d = md.tile AND u.s = md.s) GROUP BY s"
@@ -166,17 +164,12 @@ def _too_little(db: Database, claims: Claims) -> set[int]:
     if claims.overlapping:
         # Whose trips they are is not known.
         safe = claims.safe(total=True)
-        known = f"SELECT * REPLACE ({literal(math.inf)} AS people) FROM together"
+        most = ", ".join(f"{literal(math.inf)} AS {column}" for column in UNSHOWN.values())
+        known = f"SELECT * REPLACE ({most}) FROM together"
         return db.numbers(f"SELECT s FROM ({known}) WHERE trips > 0 AND NOT {safe}")
     counts = f"SELECT s, count(*) < {_FEWEST} AS few FROM suppressed GROUP BY s"
     safe = claims.safe(total=True)
     return db.numbers(f"SELECT s FROM together JOIN ({counts}) USING (s) WHERE few OR NOT {safe}")
-
-
-def _fills_pairs(db: Database, claims: Claims, pairs: str, sign: int) -> set[int]:
-    """The slices whose total would leave none of so many pairs empty."""
-    test = f"trips > 0 AND ({pairs} <= {_FEWEST} OR {_reaches_all(claims, pairs, sign)})"
-    return db.numbers(f"SELECT s FROM together JOIN unlisted USING (s) WHERE {test}")
 
 
 def _reaches_all(claims: Claims, pairs: str, sign: int = -1) -> str:
@@ -215,8 +208,9 @@ def must_withhold_overall(db: Database, claims: Claims, flows: Flows, secret: se
     listed = ", ".join(map(str, sorted(secret))) or "-1"
     db.create(
         "pool",
-        "SELECT row, trips, weight FROM rows ANTI JOIN finest USING (m) "
-        "UNION ALL SELECT row, rows.trips, rows.weight FROM rows JOIN finest USING (m) "
+        f"SELECT row, {AMOUNTS} FROM rows ANTI JOIN finest USING (m) "
+        f"UNION ALL SELECT row, {', '.join(f'rows.{name}' for name in ('trips', *SUMMED))} FROM rows "
+        "JOIN finest USING (m) "
         f"JOIN suppressed u ON u.s = finest.s AND u.o = rows.o AND u.d = rows.d WHERE finest.s IN ({listed})",
     )
     n = db.one("SELECT count(*) FROM pool")
@@ -237,7 +231,7 @@ def must_withhold_overall(db: Database, claims: Claims, flows: Flows, secret: se
     if not secret:
         # Unpublished slices alone: more than each can hold, if it were short, is certain of none.
         reaches = f"{reaches} AND NOT {_reaches_all(claims, str(absent + 1))}"
-    whole = f"SELECT sum(trips)::BIGINT AS trips, total_weight(weight) AS weight, {members} FROM pool"
+    whole = f"SELECT {TOTALS}, {members} FROM pool"
     few = _most_terms(db, claims, listed) < _FEWEST or (bool(secret) and absent + pairs <= _FEWEST)
     return bool(few or db.one(f"SELECT NOT ({enough}) OR ({reaches}) FROM ({whole})"))
 

@@ -48,14 +48,14 @@ def check_zones(db: Database, claims: Claims) -> Iterator[str]:
             f"zone_{end} r ON l.zone = r.zone" if claims.kind == "boxed" else f"node_{end} r ON l.zone = r.text"
         )
         compared = f"{listed_zones(role)} l LEFT JOIN {map_of_end}"
-        for problem, test in {
+        tests = {
             "cover no tile of the input": "node IS NULL",
             "have another number of possible tiles than the map": (
                 "node IS NOT NULL AND l.tiles IS DISTINCT FROM r.possible"
             ),
             "have another level than the map": "node IS NOT NULL AND l.level IS DISTINCT FROM r.level",
-        }.items():
-            n = db.one(f"SELECT count(*) FROM {compared} WHERE {test}")
+        }
+        for problem, n in db.counts(compared, tests).items():
             if n:
                 yield f"zones.parquet: {n} {role} zones {problem}"
         if claims.homogeneous:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -16,9 +15,9 @@ import pytest
 
 from contract.cases import pairwise
 from flowveil.publish.folder import publish
-from flowveil.verify import verify_release
 from flowveil.verify.binaries import UNREAD
 from samples.releases import city_flows, region_flows, rehash, release_of, write_table
+from samples.remembered import desk, verify_release
 
 
 @pytest.fixture(scope="module")
@@ -27,9 +26,15 @@ def made(tmp_path_factory):
     return publish(release, tmp_path_factory.mktemp("made") / "out", formats="gpkg,omx,arrow"), release.input
 
 
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory):
+    with desk(tmp_path_factory.mktemp("desk") / "copy") as copied:
+        yield copied
+
+
 @pytest.fixture
-def city(made, tmp_path):
-    return shutil.copytree(made[0], tmp_path / "copy"), made[1]
+def city(made, copied):
+    return copied(made[0]), made[1]
 
 
 def found(folder, flows, unread=None) -> list[str]:
