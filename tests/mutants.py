@@ -79,7 +79,7 @@ MUTANTS = (
     Mutant(
         "weights that are not whole millionths",
         "    rounded = whole / MILLION\n",
-        "    rounded = np.array(weight)\n",
+        "    rounded = np.array(values)\n",
         ("unit/test_flows.py",),
     ),
     # ---- withholding
@@ -141,6 +141,12 @@ MUTANTS = (
     # ---- who is a person, and what is a class
     Mutant("persons: case makes two of one", "return pc.ascii_lower(persons)", "return persons", PERSONS),
     Mutant(
+        "persons: two spellings stay two rows of a flow",
+        "again = not self._learn_names(",
+        "again = None is self._learn_names(",
+        ("unit/engines/test_duckdb.py", "-k", "spellings"),
+    ),
+    Mutant(
         "persons: placeholders are people",
         "WHEN regexp_full_match({lowered}, {_NOBODY}) THEN",
         "WHEN regexp_full_match({lowered}, {_NOBODY}) AND false THEN",
@@ -175,8 +181,8 @@ MUTANTS = (
     ),
     Mutant(
         "headers: unknown words are quoted",
-        "if self.in_text and 2 * len(known) < len(names):",
-        "if self.in_text and len(known) < 0:",
+        "if 2 * sum(name in known or name in above for name in names) < len(names):",
+        "if 2 * sum(name in known or name in above for name in names) < 0:",
         HEADERS,
     ),
     Mutant(

@@ -5,6 +5,7 @@ python tools/make_pictures.py
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,8 @@ TAKEN, SHOWN = ROOT / "build" / "screenshots", ROOT / "docs" / "pictures"
 def main() -> None:
     """Run the tests that take them, and copy each that is shown already."""
     tests = ["tests/browser/test_workbench.py", "-k", "mouse or demonstration"]
-    subprocess.run([sys.executable, "-m", "pytest", "-q", *tests], cwd=ROOT, check=True)
+    kept = {**os.environ, "SCREENSHOTS": "1"}
+    subprocess.run([sys.executable, "-m", "pytest", "-q", *tests], cwd=ROOT, env=kept, check=True)
     for picture in sorted(SHOWN.glob("workbench-*.png")):
         shutil.copy(TAKEN / picture.name, picture)
 

@@ -13,6 +13,8 @@ import pytest
 
 #: Kept as artefacts; git ignores the folder.
 SCREENSHOTS = Path(__file__).resolve().parents[2] / "build" / "screenshots"
+#: Painting whole pages takes longer than looking at them: only where somebody will see the pictures.
+KEPT = bool(os.environ.get("CI") or os.environ.get("SCREENSHOTS"))
 
 ARGUMENTS = [
     "--no-sandbox",
@@ -54,8 +56,21 @@ class Opened:
     seconds: float = 0.0
 
     def keep(self, name: str, *, full: bool = True) -> None:
+        keep(self.page, name, full=full)
+
+
+def keep(page, name: str, *, full: bool = False) -> None:
+    """A picture of a page, where pictures are kept."""
+    if KEPT:
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-        self.page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=full)
+        page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=full)
+
+
+def violations(page, axe: Path) -> list[tuple[str, list[str]]]:
+    """What axe-core finds on a page. What it does not mind stays in the browser: reading it here takes seconds."""
+    page.evaluate(axe.read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']}).then((found) => found.violations)")
+    return [(one["id"], [node["html"][:200] for node in one["nodes"][:3]]) for one in found]
 
 
 def redrawn(page) -> None:

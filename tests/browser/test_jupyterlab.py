@@ -16,7 +16,7 @@ from time import monotonic, sleep
 
 import pytest
 
-from browser.pages import SCREENSHOTS
+from browser.pages import keep
 
 pytest.importorskip("jupyterlab", reason="JupyterLab is not installed")
 pytest.importorskip("ipykernel", reason="JupyterLab has no kernel")
@@ -69,11 +69,6 @@ def lab(tmp_path):
         finally:
             server.terminate()
             server.wait(30)
-
-
-def keep(page, name: str) -> None:
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=SCREENSHOTS / f"{name}.png")
 
 
 def test_the_view_fits_its_cell(lab, chromium):

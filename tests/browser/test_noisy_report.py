@@ -9,9 +9,16 @@ import pytest
 from browser.pages import redrawn
 from conftest import trip_table
 from flowveil import anonymize, read_trips, read_zones
+from samples.drafts import unchecked
 
 REGION = h3.latlng_to_cell(48.85, 2.35, 5)
 ZONES = sorted(h3.cell_to_children(REGION, 7))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def without_recounts():
+    with unchecked():
+        yield
 
 
 @pytest.fixture(scope="module")

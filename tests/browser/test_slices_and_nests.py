@@ -12,7 +12,14 @@ import pytest
 from browser.pages import until
 from flowveil import anonymize, anonymize_slices, read_slices
 from flowveil.report.document import asset, map_module
+from samples.drafts import unchecked
 from samples.hourly import hourly_trips
+
+
+@pytest.fixture(scope="module", autouse=True)
+def without_recounts():
+    with unchecked():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from pyarrow import csv
 
-from browser.pages import SCREENSHOTS
+from browser import pages
 from conftest import trip_table
 from flowveil.cli import main
 from samples.served import Served, serving
@@ -80,9 +80,8 @@ def at_step(page, step: str) -> None:
 
 
 def keep(page, name: str, *, full: bool = False) -> None:
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     page.evaluate("scrollTo(0, 0)")
-    page.screenshot(path=SCREENSHOTS / f"workbench-{name}.png", full_page=full)
+    pages.keep(page, f"workbench-{name}", full=full)
 
 
 def fits(page) -> None:
@@ -94,9 +93,7 @@ def fits(page) -> None:
 def accessible(page) -> None:
     """axe-core finds nothing, where it is there."""
     if AXE.is_file():
-        page.evaluate(AXE.read_text(encoding="utf-8"))
-        found = page.evaluate("axe.run()")["violations"]
-        assert not [(one["id"], [node["html"][:200] for node in one["nodes"][:3]]) for one in found], page.url
+        assert pages.violations(page, AXE) == [], page.url
 
 
 def drop(page, selector: str, file: Path) -> None:

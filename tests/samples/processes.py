@@ -27,8 +27,9 @@ def run_here(work, shared, tasks, *, prepare=None, **_):
 
 @contextmanager
 def in_this_process() -> Iterator[None]:
-    """Comparisons and studies start no process."""
+    """Comparisons, studies and releases of many slices start no process."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("flowveil.workers.run_tasks", run_here)
         patch.setattr("flowveil.experiments.study.run_tasks", run_here)
+        patch.setattr("flowveil.anonymization.run_tasks", run_here)
         yield
