@@ -170,7 +170,8 @@ class _End:
         of_tile[used] = number
         within = ~np.isnan(places[:, 0])
         at = _found(squares, _squares(places[within], side))
-        size = np.bincount(zone, minlength=len(codes))
+        # What lies outside the map is a zone without a place: no part of it is in any square.
+        size = np.maximum(np.bincount(zone, minlength=len(codes)), 1)
         share = np.zeros((len(codes), len(squares)))
         np.add.at(share, (zone[within][at >= 0], at[at >= 0]), 1.0)
         inside = np.bincount(zone[within], minlength=len(codes)) / size

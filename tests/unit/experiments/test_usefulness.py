@@ -68,3 +68,12 @@ def test_exact_tiles_have_no_error():
     )
     for size in usefulness(release):
         assert (size.flows, size.marginals, size.largest) == (pytest.approx(0), pytest.approx(0), 1)
+
+
+def test_trips_with_an_end_outside_the_area_are_neither_counted_nor_lost():
+    table = trip_table(250)
+    flows = read_trips(table, resolution=9, within="2.35,48.8,2.4,48.9", outside="keep")
+    release = anonymize(flows, "suppression", k=1, protect="trips", allow_small_k=True)
+    assert "outside" in release.zones["zone"].to_pylist()
+    for size in usefulness(release):
+        assert (size.flows, size.marginals, size.largest) == (pytest.approx(0), pytest.approx(0), 1)
