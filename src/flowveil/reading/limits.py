@@ -24,6 +24,8 @@ from flowveil.paths import named_path
 FLOW_READ, PERSON_READ, PROGRAM = 150, 60, 300 << 20
 #: DuckDB's share of the memory while trips are read, and the least it can work with.
 _SHARE, _LEAST = 0.5, 64 << 20
+#: Where a container says how much memory it may take, in the newer and the older form.
+_CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]i?B)\s*", re.IGNORECASE)
 _given: ContextVar[dict[str, Any] | None] = ContextVar("flowveil_limits", default=None)
@@ -144,11 +146,15 @@ def room_for(needed: int, *, what: str, hint: str, machine: bool = False) -> int
 
 
 def _memory_of_machine() -> int | None:
-    """In bytes; None where the system does not say."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return None
+    """In bytes: what there is, or what a container may take of it; None where the system does not say."""
+    found = []
+    with suppress(AttributeError, OSError, ValueError):
+        found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    for file in _CONTAINER_LIMITS:
+        # A word instead of a number says that there is no limit.
+        with suppress(OSError, ValueError), open(file, encoding="ascii") as text:
+            found.append(int(text.read()))
+    return min(found, default=None)
 
 
 def about(n: int) -> str:

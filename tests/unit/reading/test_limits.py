@@ -13,6 +13,7 @@ import pytest
 
 import flowveil
 from flowveil.cli import main
+from flowveil.reading import limits
 from flowveil.reading.database import open_database
 from flowveil.reading.limits import silence
 
@@ -125,3 +126,14 @@ def test_a_notebook_in_which_duckdb_cannot_be_asked_works():
             raise duckdb.InvalidInputException("required package 'ipywidgets' is missing")
 
     silence(Notebook())
+
+
+def test_a_container_has_what_it_may_take_and_not_what_the_machine_has(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "_CONTAINER_LIMITS", ())
+    machine = limits._memory_of_machine()
+    allowed = tmp_path / "memory.max"
+    monkeypatch.setattr(limits, "_CONTAINER_LIMITS", (str(tmp_path / "missing"), str(allowed)))
+    allowed.write_text("max\n")
+    assert limits._memory_of_machine() == machine
+    allowed.write_text("1048576\n")
+    assert limits._memory_of_machine() == 1048576
