@@ -17,6 +17,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextvars import copy_context
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
@@ -89,17 +90,17 @@ def in_advance(work: Iterable[Callable[[], Result]], *, threads: int) -> Generat
     """What each piece of work returns, in order, while other threads of this process are at the next ones.
 
     For numpy, which lets other threads run while it counts. With the one that was handed out, no more pieces are in
-    memory than there are threads, this one included.
+    memory than there are threads, this one included. Limits and words of messages are those of the caller.
     """
     pieces = iter(work)
     if threads == 1:
         yield from (piece() for piece in pieces)
         return
     with ThreadPoolExecutor(max_workers=threads - 1) as pool:
-        waiting = deque(pool.submit(piece) for piece in islice(pieces, threads - 1))
+        waiting = deque(pool.submit(copy_context().run, piece) for piece in islice(pieces, threads - 1))
         while waiting:
             done = waiting.popleft().result()
-            waiting.extend(pool.submit(piece) for piece in islice(pieces, 1))
+            waiting.extend(pool.submit(copy_context().run, piece) for piece in islice(pieces, 1))
             yield done
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from flowveil import workers
 from flowveil.errors import InfeasibleError, ParameterError
+from flowveil.reading import limits
 from flowveil.workers import DONE, LATE, LOST, Ended, in_advance, run_tasks
 
 
@@ -132,3 +133,8 @@ def test_threads_work_in_advance_and_hand_out_in_order(threads):
         assert [next(results) for _ in range(4)] == [0, 0, 0, 1]
         with pytest.raises(ZeroDivisionError):
             next(results)
+
+
+def test_threads_have_the_limits_of_their_caller():
+    with limits.limits(threads=1):
+        assert list(in_advance([limits.threads] * 3, threads=2)) == [1, 1, 1]

@@ -14,7 +14,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,18 +26,19 @@ from numpy.typing import NDArray
 
 from flowveil.engines.staging import BATCH_ROWS, Staged
 from flowveil.errors import DataError, ParameterError
-from flowveil.reading import Reading
+from flowveil.reading import Reading, limits
 from flowveil.reading.candidates import hints
 from flowveil.reading.columns import ColumnMap, complete
 from flowveil.reading.database import batches_of, in_own_words, open_database
 from flowveil.reading.persons import spelling_sql
-from flowveil.reading.screening import Batch, Screening
+from flowveil.reading.screening import Batch, Kept, Screening
 from flowveil.reading.slicing import attribute_sql, label_sql
 from flowveil.reading.sql import MISSING_PATTERN, number_sql
 from flowveil.reading.tables import Opening, Table, open_table
 from flowveil.reading.tiling import NO_TILE, UNREADABLE_TILE, H3Tiling, MapTiling, Tiling, tiling_of
 from flowveil.reading.times import MICROSECONDS, TimeForm, decide
 from flowveil.slices import SlicedFlows
+from flowveil.workers import in_advance
 from flowveil.zoning.cells import is_cell
 from flowveil.zoning.h3 import Cells64
 
@@ -73,12 +76,18 @@ def read(
             # The stream of batches holds its connection, so they are staged through another one.
             staged = Staged(con.cursor(), query.reading, tiling, as_spelled=True)
         screening = Screening(query.reading, tiling, times=query.times)
-        for batch in _batches(con, query.sql, table.label):
-            kept = screening.pass_batch(query.columns_of(batch))
-            with in_own_words(table.label):
-                staged.add(kept, batch)
-            if progress is not None and table.n_rows:
-                progress(min(screening.rows / table.n_rows, 0.99))
+
+        def screened(batch: pa.RecordBatch) -> tuple[Kept, pa.RecordBatch]:
+            return screening.pass_batch(query.columns_of(batch)), batch
+
+        # One batch is screened while the one before it is staged, and both in their order.
+        pieces = (partial(screened, batch) for batch in _batches(con, query.sql, table.label))
+        with closing(in_advance(pieces, threads=min(2, limits.threads()))) as batches:
+            for kept, batch in batches:
+                with in_own_words(table.label):
+                    staged.add(kept, batch)
+                if progress is not None and table.n_rows:
+                    progress(min(screening.rows / table.n_rows, 0.99))
         with in_own_words(table.label):
             staged.fold()
         intake = screening.finish(label=table.label, nobody=staged.nobody.as_recorded(), notes=query.notes)
