@@ -18,7 +18,7 @@ from pyarrow import csv
 from browser import pages
 from conftest import trip_table
 from flowveil.cli import main
-from samples.served import Served, serving
+from samples.served import Served, serving, serving_here
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
@@ -37,7 +37,7 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def served(folder, tmp_path_factory) -> Iterator[Served]:
-    with serving(folder, tmp_path_factory.mktemp("tmp"), "--max-upload", "1MB") as running:
+    with serving_here(folder, tmp_path_factory.mktemp("tmp"), max_upload=10**6) as running:
         running.enter()
         yield running
 
