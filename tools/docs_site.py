@@ -16,6 +16,7 @@ from __future__ import annotations
 import base64
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -155,6 +156,8 @@ def notebooks() -> dict[str, Any]:
 
     None finds what another has named.
     """
+    # Where it is installed, jsonschema, which nbformat needs, imports this and compiles grammars for two seconds.
+    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # how an import is refused
     import nbformat
     from nbclient import NotebookClient
 
