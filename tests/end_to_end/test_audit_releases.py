@@ -12,6 +12,7 @@ from flowveil.audit.published import read_release
 from flowveil.audit.subtraction import confined_groups
 from flowveil.cli import main
 from samples.drafts import unchecked
+from samples.parts import first_rows
 
 pytestmark = pytest.mark.real
 
@@ -33,7 +34,7 @@ def directly(coarse: Path, fine: Path, k: int) -> dict[tuple[str, str], int]:
 
 
 def test_santiago_with_two_limits(shared_data: Path, tmp_path: Path):
-    trips = str(shared_data / "santiago_taxi" / "trips.parquet")
+    trips = str(first_rows(shared_data / "santiago_taxi" / "trips.parquet", 200_000, tmp_path))
     ends = ["--origin", "o_lat,o_lon", "--destination", "d_lat,d_lon", "--resolution", "8", "--hierarchy", "h3"]
     folders = [tmp_path / limit for limit in ("0.05", "0.1")]
     with unchecked():

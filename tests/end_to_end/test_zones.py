@@ -16,6 +16,7 @@ import flowveil
 from flowveil.cli import main
 from flowveil.errors import DataError, ParameterError
 from samples.drafts import unchecked
+from samples.parts import first_rows
 from samples.releases import edit_report, edit_table
 
 #: Codes with leading zeros and blanks: what number readers spoil.
@@ -142,7 +143,7 @@ def test_coordinates_do_not_go_with_a_map():
 @pytest.mark.real
 def test_taxi_zones_of_new_york(shared_data, tmp_path, capsys):
     folder = shared_data / "nyc_green_taxi_zones"
-    trips, zones = folder / "trips.parquet", folder / "zones.geojson"
+    trips, zones = first_rows(folder / "trips.parquet", 60_000, tmp_path), folder / "zones.geojson"
     how = ["--zones", zones, "--zones-tile", "LocationID", "--skip-unknown"]
     assert run("anonymize", trips, *how, "--method", "atg-dual", "--out", tmp_path / "r") == 0, capsys.readouterr().err
     assert run("verify", tmp_path / "r", "--against", trips, "--zones", zones, "--skip-unknown") == 0

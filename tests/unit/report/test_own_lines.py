@@ -13,6 +13,7 @@ from flowveil.cli import main
 from flowveil.errors import DataError
 from flowveil.report.own_lines import CONTEXT, MAX_CORNERS, own_lines, read_own_lines
 from flowveil.verify import files, verify_release
+from samples.drafts import unchecked
 from samples.releases import city_flows, edit_report, rehash
 
 SQUARE = [[2.3, 48.8], [2.4, 48.8], [2.4, 48.9], [2.3, 48.9], [2.3, 48.8]]
@@ -76,14 +77,16 @@ def test_they_are_published_and_checked(districts, tmp_path):
     assert CONTEXT == files.CONTEXT
     flows = city_flows()
     release = anonymize(flows, "odkanon", k=5)
-    folder = release.write(tmp_path / "release", context=districts)
+    with unchecked():
+        folder = release.write(tmp_path / "release", context=districts)
     assert verify_release(folder, flows) == []
     page = (folder / "report.html").read_text("utf-8")
     assert "own_lines" in page
     assert "Centre <b>" not in page
     published = (folder / CONTEXT).read_text("utf-8")
     # The published file gives the same release.
-    again = release.write(tmp_path / "again", context=folder / CONTEXT)
+    with unchecked():
+        again = release.write(tmp_path / "again", context=folder / CONTEXT)
     assert (again / CONTEXT).read_text("utf-8") == published
     assert (again / "report.html").read_bytes() == (folder / "report.html").read_bytes()
 
@@ -101,7 +104,8 @@ def test_they_are_published_and_checked(districts, tmp_path):
 
 
 def test_the_command_names_it(districts, tmp_path):
-    folder = anonymize(city_flows(), "odkanon", k=5).write(tmp_path / "release", context=districts)
+    with unchecked():
+        folder = anonymize(city_flows(), "odkanon", k=5).write(tmp_path / "release", context=districts)
     words = shlex.split(json.loads((folder / "report.json").read_text("utf-8"))["command"])
     assert words[words.index("--context") + 1] == "CONTEXT"
 

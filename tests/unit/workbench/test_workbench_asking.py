@@ -24,6 +24,7 @@ from flowveil.flows import Cells
 from flowveil.release.noisy import NothingLeftError
 from flowveil.workbench.asking import Asked, choices_of
 from flowveil.workbench.work import WORK, _thinned
+from samples.drafts import unchecked
 
 
 class Silent:
@@ -100,11 +101,13 @@ def published(folder: Path, room: Path, name: str) -> tuple[Path, Asked, tuple[s
 @pytest.mark.parametrize("name", CASES)
 def test_call_command_and_lines_make_one_release(name, folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    out, asked, names = published(folder, tmp_path, name)
-    main([*shlex.split(asked.command(*names))[1:], "--quiet"])
+    # A worker recounts from the file what it has published; the others have its bytes.
+    with unchecked():
+        out, asked, names = published(folder, tmp_path, name)
+        main([*shlex.split(asked.command(*names))[1:], "--quiet"])
+        exec(asked.python(*names).replace("write('release'", "write('again'"), {})
     first = {path.name: path.read_bytes() for path in out.iterdir()}
     assert first == {path.name: path.read_bytes() for path in Path("release").iterdir()}
-    exec(asked.python(*names).replace("write('release'", "write('again'"), {})
     assert first == {path.name: path.read_bytes() for path in Path("again").iterdir()}
 
 
