@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 import xml.etree.ElementTree as ET
-from itertools import cycle
 
 import numpy as np
 import pyarrow as pa
@@ -31,19 +30,23 @@ def release():
     return release_of(city_flows(), budget="volume")
 
 
-@pytest.mark.parametrize(("show", "suffix"), zip(SHOWS, cycle([".png", ".svg"]), strict=False))
-def test_every_map_is_one_call(show, suffix, release, tmp_path):
-    path = release.picture(tmp_path / f"map{suffix}", show=show, basis="weight", title="Paris & around")
-    assert path.read_bytes().startswith(HEADS[suffix])
-    assert path.stat().st_size > 2000
+def is_a_picture(path) -> bool:
+    return path.read_bytes().startswith(HEADS[path.suffix]) and path.stat().st_size > 2000
+
+
+@pytest.mark.parametrize("show", ["both", "flows"])
+def test_every_map_is_one_call(show, release, tmp_path):
+    """Pixels; as an SVG, every map is drawn by the test of what it tells."""
+    assert is_a_picture(release.picture(tmp_path / "map.png", show=show, basis="weight", title="Paris & around"))
 
 
 def test_the_published_folder_is_enough_and_bytes_are_stable(release, tmp_path):
     with unchecked():
         out = release.write(tmp_path / "out")
-    for suffix in (".png", ".svg", ".pdf"):
-        a = flowveil.picture(out, tmp_path / f"a{suffix}", show="both")
-        b = flowveil.picture(release, tmp_path / f"b{suffix}", show="both")
+    for suffix, show in ((".png", "origins"), (".svg", "both"), (".pdf", "origins")):
+        a = flowveil.picture(out, tmp_path / f"a{suffix}", show=show)
+        b = flowveil.picture(release, tmp_path / f"b{suffix}", show=show)
+        assert is_a_picture(a)
         assert a.read_bytes() == b.read_bytes()
 
 
@@ -69,7 +72,7 @@ def test_a_total_is_not_added_to_its_slices(tmp_path):
     beside = anonymize_slices(flows, total=True, also_every=["day"], **asked)
     # The total has zones of its own, and the days and the total have the trips of the hours once more.
     assert set(alone.zones["zone"].to_pylist()) < set(beside.zones["zone"].to_pylist())
-    for show in SHOWS:
+    for show in ("both", "flows"):
         wanted = alone.picture(tmp_path / "a.svg", show=show).read_bytes()
         assert beside.picture(tmp_path / "b.svg", show=show).read_bytes() == wanted
     with unchecked():
@@ -137,7 +140,7 @@ def near_flows(tmp_path_factory):
     return draw(*city_and_outlier(far=False), tmp_path_factory.mktemp("near") / "flows.svg", show="flows")
 
 
-@pytest.mark.parametrize("show", SHOWS)
+@pytest.mark.parametrize("show", ["both", "flows"])
 def test_a_far_box_does_not_shrink_the_city_and_is_told(show, near_flows, tmp_path):
     far = draw(*city_and_outlier(far=True), tmp_path / "far.svg", show=show)
     assert "1 zone lies outside this map." in words(far)
@@ -149,7 +152,8 @@ def test_a_far_box_does_not_shrink_the_city_and_is_told(show, near_flows, tmp_pa
 
 @pytest.mark.parametrize("show", SHOWS)
 def test_an_svg_tells_what_it_shows(show, release, tmp_path):
-    path = release.picture(tmp_path / "map.svg", show=show, title="Paris & <around>")
+    path = release.picture(tmp_path / "map.svg", show=show, basis="weight", title="Paris & <around>")
+    assert is_a_picture(path)
     root = ET.parse(path).getroot()
     space = "{http://www.w3.org/2000/svg}"
     title, desc = root.find(f"{space}title"), root.find(f"{space}desc")
