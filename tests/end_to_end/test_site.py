@@ -24,13 +24,15 @@ pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"the extra docs is not in
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site as `make docs` builds it. A notebook that fails, or a broken link, fails the build."""
     folder, ipython = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("ipython")
-    # What a kernel does first: see to it, for as long as it lives, that a comparison starts no process for each method.
+    # What a kernel does first: see to it, for as long as it lives, that a comparison starts no process for each method
+    # and that tables of a few hundred rows are counted by one thread, as in all tests.
     startup = ipython / "profile_default" / "startup"
     startup.mkdir(parents=True)
     tests = [str(ROOT / "tests"), str(ROOT)]
     (startup / "here.py").write_text(
         f"import sys\nsys.path += {tests!r}\nfrom samples.processes import in_this_process\n"
-        "in_this_process.kept = in_this_process()\nin_this_process.kept.__enter__()\n",
+        "in_this_process.kept = in_this_process()\nin_this_process.kept.__enter__()\n"
+        "import duckdb\nfrom functools import partial\nduckdb.connect = partial(duckdb.connect, config={'threads': 1})\n",
         encoding="utf-8",
     )
     words = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)]

@@ -221,7 +221,7 @@ class _Here(jobs._Process):
     """A process that is none."""
 
     @classmethod
-    async def start(cls, room: Path) -> _Here:
+    async def start(cls, room: Path) -> _Here:  # noqa: ARG003
         return cls(_Thread())  # type: ignore[arg-type]
 
     def end(self) -> None:
@@ -233,7 +233,12 @@ class _Here(jobs._Process):
 
 @contextmanager
 def serving_here(
-    folder: Path, temporary: Path, *, max_upload: int = 2 * 10**9, ledger: Path | None = None
+    folder: Path,
+    temporary: Path,
+    *,
+    max_upload: int = 2 * 10**9,
+    demo_people: int = 3_320,
+    ledger: Path | None = None,
 ) -> Iterator[Served]:
     """The same in this process: a thread serves, and others do the jobs."""
     import uvicorn
@@ -249,7 +254,9 @@ def serving_here(
             super().__init__(config)
             servers.append(self)
 
-    loggers = [logging.getLogger(name) for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi", "asyncio")]
+    loggers = [
+        logging.getLogger(name) for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi", "asyncio")
+    ]
     disabled = [logger.disabled for logger in loggers]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", str(temporary))
@@ -258,7 +265,7 @@ def serving_here(
         running = threading.Thread(
             target=serve,
             args=(folder,),
-            kwargs={"max_upload": max_upload, "ledger": ledger, "ready": addresses.put},
+            kwargs={"max_upload": max_upload, "demo_people": demo_people, "ledger": ledger, "ready": addresses.put},
             daemon=True,
         )
         running.start()

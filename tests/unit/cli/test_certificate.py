@@ -23,7 +23,10 @@ def run(*words: object) -> int:
 def release(tmp_path, trips_csv):
     # What it says is what is verified afterwards.
     with unchecked():
-        assert run("anonymize", trips_csv, "--k", 5, "--resolution", 7, "--method", "odkanon", "--out", tmp_path / "r") == 0
+        assert (
+            run("anonymize", trips_csv, "--k", 5, "--resolution", 7, "--method", "odkanon", "--out", tmp_path / "r")
+            == 0
+        )
     return tmp_path / "r"
 
 

@@ -37,7 +37,7 @@ class Silent:
 def folder(tmp_path_factory) -> Path:
     """Trips with persons, weights, times and attributes, also between zones of a map; and matrices."""
     folder = tmp_path_factory.mktemp("asking")
-    n = 400
+    n = 240
     times = pa.array([f"2024-03-0{4 + i % 2}T0{7 + i % 3}:15:00" for i in range(n)])
     zone = pa.array([f"z{i * i % 9}" for i in range(n)])
     trips = trip_table(n).append_column("sex", pa.array(["f", "m"] * (n // 2))).append_column("t", times)
