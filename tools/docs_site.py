@@ -16,6 +16,7 @@ from __future__ import annotations
 import base64
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,8 +77,8 @@ def made_pages() -> Iterator[tuple[str, str | bytes]]:
         yield place, turned(text, ROOT / source, place) if place.endswith(".md") else text
     yield "reference/command-line.md", command_line()
     yield "decisions/index.md", decisions()
-    for name in NOTEBOOKS:
-        yield from notebook(name)
+    for name, book in notebooks().items():
+        yield from notebook(name, book)
 
 
 def _pages() -> dict[str, str]:
@@ -150,14 +151,27 @@ def decisions() -> str:
     return "\n".join(lines) + "\n"
 
 
-def notebook(name: str) -> Iterator[tuple[str, str | bytes]]:
-    """A notebook of examples/ as a page, run here, and the pictures that it draws."""
+def notebooks() -> dict[str, Any]:
+    """The notebooks of examples/, run one after the other in one kernel: starting one takes longer than most cells.
+
+    None finds what another has named.
+    """
+    # Where it is installed, jsonschema, which nbformat needs, imports this and compiles grammars for two seconds.
+    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # how an import is refused
     import nbformat
     from nbclient import NotebookClient
 
-    book = nbformat.read(ROOT / "examples" / f"{name}.ipynb", as_version=4)
+    books = {name: nbformat.read(ROOT / "examples" / f"{name}.ipynb", as_version=4) for name in NOTEBOOKS}
+    together = nbformat.v4.new_notebook()
+    for book in books.values():
+        together.cells += [nbformat.v4.new_code_cell("%reset -f"), *book.cells]
     with tempfile.TemporaryDirectory() as folder:
-        NotebookClient(book, timeout=300, resources={"metadata": {"path": folder}}).execute()
+        NotebookClient(together, timeout=300, resources={"metadata": {"path": folder}}).execute()
+    return books
+
+
+def notebook(name: str, book: Any) -> Iterator[tuple[str, str | bytes]]:
+    """A notebook that was run, as a page, and the pictures that it draws."""
     parts: list[str] = []
     pictures = 0
     for cell in book.cells:

@@ -42,7 +42,7 @@ def _releases(folder: Path) -> dict[str, Path]:
         "nested": anonymize(flows, "paircut", k=5),
         "boxed": anonymize(flows, "mondrian", k=20),
         "noisy": anonymize(flows, "laplace", epsilon=1.0, region="observed"),
-        "sliced": anonymize_slices(hours, "twincut", k=10, accept_differencing=True),
+        "sliced": anonymize_slices(hours, "odkanon", k=10, accept_differencing=True),
         "folded": anonymize(hours.folded(), "paircut", k=10),
         "outside": anonymize(crossing, k=5, max_suppressed=0.3),
     }

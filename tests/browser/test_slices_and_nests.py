@@ -28,7 +28,7 @@ def sliced(tmp_path_factory):
     trips = hourly_trips()
     trips = trips.append_column("sex", pa.array(np.where(np.arange(len(trips)) % 5, "f", "m")))
     flows = read_slices(trips, every="hour", by="sex", time="start", resolution=8)
-    release = anonymize_slices(flows, "twincut", k=10, accept_differencing=True)
+    release = anonymize_slices(flows, "odkanon", k=10, accept_differencing=True)
     return release.write(tmp_path_factory.mktemp("sliced") / "out")
 
 

@@ -18,7 +18,7 @@ from pyarrow import csv
 from browser import pages
 from conftest import trip_table
 from flowveil.cli import main
-from samples.served import Served, serving
+from samples.served import Served, serving, serving_here
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
@@ -30,14 +30,14 @@ SECONDS = 90_000
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("folder")
-    csv.write_csv(trip_table(2000), folder / "trips.csv")
+    csv.write_csv(trip_table(1000), folder / "trips.csv")
     (folder / "broken.csv").write_text("start_lat,start_lon,end_lat,end_lon\n" + "north,1,2,3\n" * 20, "utf-8")
     return folder
 
 
 @pytest.fixture(scope="module")
 def served(folder, tmp_path_factory) -> Iterator[Served]:
-    with serving(folder, tmp_path_factory.mktemp("tmp"), "--max-upload", "1MB") as running:
+    with serving_here(folder, tmp_path_factory.mktemp("tmp"), max_upload=10**6, demo_people=400) as running:
         running.enter()
         yield running
 
@@ -127,7 +127,7 @@ def test_the_whole_way_with_the_mouse(chromium, served, folder, tmp_path, monkey
         drop(page, "h1", folder / "trips.csv")
         assert page.locator("#name-trips").inner_text() == ""
         drop(page, "#drop-trips", folder / "trips.csv")
-        page.locator("#intake", has_text="2,000 rows were read").wait_for()
+        page.locator("#intake", has_text="1,000 rows were read").wait_for()
         assert page.locator("select[data-column=person_id]").input_value() == "person"
         assert page.locator("#densities canvas").count() == 2
         accessible(page)

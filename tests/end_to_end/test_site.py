@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 import subprocess
 import sys
@@ -22,9 +23,21 @@ pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"the extra docs is not in
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site as `make docs` builds it. A notebook that fails, or a broken link, fails the build."""
-    folder = tmp_path_factory.mktemp("site")
+    folder, ipython = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("ipython")
+    # What a kernel does first: see to it, for as long as it lives, that a comparison starts no process for each method
+    # and that tables of a few hundred rows are counted by one thread, as in all tests.
+    startup = ipython / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    tests = [str(ROOT / "tests"), str(ROOT)]
+    (startup / "here.py").write_text(
+        f"import sys\nsys.path += {tests!r}\nfrom samples.processes import in_this_process\n"
+        "in_this_process.kept = in_this_process()\nin_this_process.kept.__enter__()\n"
+        "import duckdb\nfrom functools import partial\nduckdb.connect = partial(duckdb.connect, config={'threads': 1})\n",
+        encoding="utf-8",
+    )
     words = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)]
-    built = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    around = {**os.environ, "IPYTHONDIR": str(ipython)}
+    built = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, env=around)
     assert built.returncode == 0, built.stdout[-3000:] + built.stderr[-3000:]
     return folder
 

@@ -1,14 +1,23 @@
-"""A workbench that runs in a process of its own, and a browser's part of the talk with it."""
+"""A workbench that runs in a process of its own, or in this one, and a browser's part of the talk with it.
+
+Every process of a job takes a second to import what it needs. Tests of what is answered and shown do their jobs in
+threads here (`serving_here`); those of processes, of memory and of what is left behind start real ones (`serving`).
+"""
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
+import logging
 import os
+import queue
 import re
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,20 +25,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from flowveil.workbench import jobs, worker
+
 
 @dataclass
 class Served:
     """A running workbench.
 
     Attributes:
-        process: its process.
+        process: its process, unless it is this one.
         address: what it printed, token included.
         port, token: the parts of it.
         temporary: where its private folder is.
         cookie: what a browser has, once it has entered.
     """
 
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[str] | None
     address: str
     temporary: Path
     cookie: str = ""
@@ -106,10 +119,12 @@ class Served:
 
     def workers(self) -> set[int]:
         """The processes of its jobs, where /proc tells."""
+        assert self.process is not None
         threads = Path(f"/proc/{self.process.pid}/task").iterdir()
         return {int(pid) for thread in threads for pid in (thread / "children").read_text("utf-8").split()}
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> int:
+        assert self.process is not None
         self.process.send_signal(how)
         return self.process.wait(90)
 
@@ -142,3 +157,122 @@ def serving(folder: Path, temporary: Path, *words: str) -> Iterator[Served]:
         for stream in (process.stdout, process.stderr):
             if stream is not None:
                 stream.close()
+
+
+class _GivenUpError(BaseException):
+    """Nobody wants the result any more; no part of the work may take it for a failure."""
+
+
+class _Thread:
+    """What `flowveil.workbench.jobs` sees of a process, done by a thread."""
+
+    #: One at a time: processes have memories of their own, threads do not.
+    _turn = threading.Lock()
+
+    def __init__(self) -> None:
+        self.returncode: int | None = None
+        self.stdin, self.stdout = self, asyncio.StreamReader()
+        self._loop, self._gone = asyncio.get_running_loop(), asyncio.Event()
+        self._tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with suppress(_GivenUpError):
+            while line := self._tasks.get():
+                task = json.loads(line)
+                with self._turn:
+                    worker._run(task, worker.News(_Answers(self), task["job"]))
+
+    def write(self, line: bytes) -> None:
+        self._tasks.put(line)
+
+    async def drain(self) -> None: ...
+
+    async def wait(self) -> None:
+        await self._gone.wait()
+
+    def hear(self, text: str) -> None:
+        if self.returncode is not None:
+            raise _GivenUpError
+        # The server may have gone meanwhile.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(lambda: self.returncode is None and self.stdout.feed_data(text.encode()))
+
+    def kill(self) -> None:
+        self.returncode = -9
+        self.stdout.feed_eof()
+        self._gone.set()
+        self._tasks.put(b"")
+
+
+@dataclass
+class _Answers:
+    """Where a task says how far it is; one that was ended is told here that it was."""
+
+    thread: _Thread
+
+    def write(self, text: str) -> None:
+        self.thread.hear(text)
+
+    def flush(self) -> None: ...
+
+
+class _Here(jobs._Process):
+    """A process that is none."""
+
+    @classmethod
+    async def start(cls, room: Path) -> _Here:  # noqa: ARG003
+        return cls(_Thread())  # type: ignore[arg-type]
+
+    def end(self) -> None:
+        if self._busy is not None:
+            self._busy.cancel()
+        if not self.ended:
+            self._process.kill()
+
+
+@contextmanager
+def serving_here(
+    folder: Path,
+    temporary: Path,
+    *,
+    max_upload: int = 2 * 10**9,
+    demo_people: int = 3_320,
+    ledger: Path | None = None,
+) -> Iterator[Served]:
+    """The same in this process: a thread serves, and others do the jobs."""
+    import uvicorn
+
+    from flowveil.workbench.serving import serve
+
+    temporary.mkdir(exist_ok=True)
+    servers: list[uvicorn.Server] = []
+    addresses: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    class Server(uvicorn.Server):
+        def __init__(self, config: uvicorn.Config) -> None:
+            super().__init__(config)
+            servers.append(self)
+
+    loggers = [
+        logging.getLogger(name) for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi", "asyncio")
+    ]
+    disabled = [logger.disabled for logger in loggers]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(temporary))
+        patch.setattr(jobs, "_Process", _Here)
+        patch.setattr(uvicorn, "Server", Server)
+        running = threading.Thread(
+            target=serve,
+            args=(folder,),
+            kwargs={"max_upload": max_upload, "demo_people": demo_people, "ledger": ledger, "ready": addresses.put},
+            daemon=True,
+        )
+        running.start()
+        try:
+            yield Served(None, addresses.get(timeout=90), temporary)
+        finally:
+            servers[0].should_exit = True
+            running.join(90)
+            for logger, was in zip(loggers, disabled, strict=True):
+                logger.disabled = was

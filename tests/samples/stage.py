@@ -14,20 +14,20 @@ SIDE = 8
 SOUTH, WEST, STEP_LAT, STEP_LON = 48.77, 2.23, 0.02, 0.03
 
 
-def city_trips(n: int = 2400, *, seed: int = 0, months: tuple[str, ...] = ("2024-01", "2024-02")) -> pa.Table:
+def city_trips(n: int = 1200, *, seed: int = 0, months: tuple[str, ...] = ("2024-01", "2024-02")) -> pa.Table:
     """Trips of a survey: coordinates, zones, persons, weights, attributes and times, in no order."""
     rng = np.random.default_rng(seed)
     # The same city in every month; places close together, so that a small file has cells to publish.
-    spots = np.random.default_rng(0).normal((48.85, 2.35), (0.012, 0.02), size=(6, 2))
+    spots = np.random.default_rng(0).normal((48.85, 2.35), (0.012, 0.02), size=(4, 2))
     ends = [
-        np.clip(spots[rng.integers(0, len(spots), n)] + rng.normal(0, 0.0005, (n, 2)), (48.78, 2.24), (48.92, 2.46))
+        np.clip(spots[rng.integers(0, len(spots), n)] + rng.normal(0, 0.0002, (n, 2)), (48.78, 2.24), (48.92, 2.46))
         for _ in range(2)
     ]
     person = rng.integers(0, n // 3, n)
     # More in the second month, so that the zones of the first do for it.
     month = np.minimum(person % 3, len(months) - 1)
-    days = np.array([f"{months[i]}-{d:02d}" for i, d in zip(month, 1 + rng.integers(0, 7, n), strict=True)])
-    clock = zip(rng.choice([8, 13, 18], n), rng.integers(0, 60, n), strict=True)
+    days = np.array([f"{months[i]}-{d:02d}" for i, d in zip(month, 1 + rng.integers(0, 3, n), strict=True)])
+    clock = zip(rng.choice([8, 18], n), rng.integers(0, 60, n), strict=True)
     hours = np.array([f"{h:02d}:{m:02d}:00" for h, m in clock])
     times = pa.array(np.char.add(np.char.add(days, "T"), hours).astype("datetime64[s]"))
     return pa.table(
@@ -94,11 +94,11 @@ def build(folder: Path) -> None:
         folder / "rides.csv",
     )
     # More trips in February, enough for the zones of January.
-    for name, n, months in (("january", 2400, ("2024-01",)), ("february", 3600, ("2024-02",))):
+    for name, n, months in (("january", 1200, ("2024-01",)), ("february", 1800, ("2024-02",))):
         month = city_trips(n, seed=n, months=months).drop_columns(["home_iris", "work_iris"])
         csv.write_csv(month, folder / f"{name}.csv")
         pq.write_table(month, folder / f"{name}.parquet")
-    more = pa.concat_tables([city_trips(seed=2400, months=("2024-01",)), city_trips(600, seed=3, months=("2024-01",))])
+    more = pa.concat_tables([city_trips(seed=1200, months=("2024-01",)), city_trips(300, seed=3, months=("2024-01",))])
     csv.write_csv(more.drop_columns(["home_iris", "work_iris"]), folder / "january-corrected.csv")
     csv.write_csv(trips.select(["home_iris", "work_iris", "person_id"]), folder / "commuters.csv")
     (folder / "iris.geojson").write_text(json.dumps(map_of_squares()), encoding="utf-8")

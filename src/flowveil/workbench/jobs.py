@@ -3,7 +3,7 @@
 A new job takes the place of an unfinished one of its kind: somebody who moves a slider wants the last position, not all
 of them. Previews have a process of their own that stays, with the flows in its memory. Every other job has a process to
 itself, so that stopping it is ending the process, whatever it does. A process that has stayed small takes the next job;
-others are ended with their job, so that memory is free, and all are when the trips change.
+others are ended with their job, so that memory is free, and all that have worked are when the trips change.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Jobs:
         self._room, self._changed = room, changed
         self._jobs: dict[str, Job] = {}
         self._slots = asyncio.Semaphore(MOST_RUNNING)
-        self._preview = asyncio.Lock()
+        self._preview, self._sparing = asyncio.Lock(), asyncio.Lock()
         self._warm: _Process | None = None
         self._spare: _Process | None = None
         self._processes: set[_Process] = set()
@@ -153,10 +153,13 @@ class Jobs:
             self.cancel(job)
             job.drop()
         self._jobs.clear()
-        for process in (self._warm, self._spare):
-            if process is not None:
-                process.end()
-        self._warm = self._spare = None
+        # One that has not worked yet knows nothing of them.
+        if self._warm is not None and self._warm.has_worked:
+            self._warm.end()
+            self._warm = None
+        if self._spare is not None and self._spare.has_worked:
+            self._spare.end()
+            self._spare = None
 
     async def close(self) -> None:
         """Stop all jobs and end all processes."""
@@ -208,9 +211,7 @@ class Jobs:
 
     async def _run_alone(self, job: Job, task: dict[str, Any]) -> tuple[str, str]:
         async with self._slots:
-            process, self._spare = self._spare, None
-            if process is None or process.ended:
-                process = await self._started()
+            process = await self._taken()
             try:
                 return await process.run(task, lambda news: self._hear(job, news))
             finally:
@@ -220,6 +221,12 @@ class Jobs:
                     process.end()
                     await asyncio.shield(process.gone())
                 self.warm_up()
+
+    async def _taken(self) -> _Process:
+        """The process that waits for a job, also where it is about to be started, or a new one."""
+        async with self._sparing:
+            process, self._spare = self._spare, None
+            return await self._started() if process is None or process.ended else process
 
     async def _run_preview(self, job: Job, task: dict[str, Any]) -> tuple[str, str]:
         """In the process that stays. Where it is busy with what nobody wants any more, it gets a moment to finish."""
@@ -236,11 +243,12 @@ class Jobs:
             self._warming = asyncio.get_running_loop().create_task(self._start_ahead())
 
     async def _start_ahead(self) -> None:
+        async with self._sparing:
+            if (self._spare is None or self._spare.ended) and not self._closed:
+                self._spare = await self._started()
         async with self._preview:
             if self._warm is None and not self._closed:
                 self._warm = await self._started()
-        if (self._spare is None or self._spare.ended) and not self._closed:
-            self._spare = await self._started()
 
     def _hear(self, job: Job, news: Mapping[str, Any]) -> None:
         if not job.ended:
@@ -277,6 +285,11 @@ class _Process:
     def ended(self) -> bool:
         """Whether it can take no more tasks."""
         return self._process.returncode is not None
+
+    @property
+    def has_worked(self) -> bool:
+        """Whether it was ever given a task."""
+        return self._busy is not None
 
     async def gone(self) -> None:
         """Wait until it has ended."""

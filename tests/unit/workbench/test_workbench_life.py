@@ -20,7 +20,7 @@ from pyarrow import csv
 
 from conftest import trip_table
 from flowveil.cli import main
-from samples.served import Served, serving
+from samples.served import Served, serving, serving_here
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
@@ -41,7 +41,17 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def served(folder, tmp_path_factory) -> Iterator[Served]:
+    """With processes of its own, and with trips: for what is about processes, and for one whole way."""
     with serving(folder, tmp_path_factory.mktemp("tmp")) as running:
+        running.enter()
+        running.do("POST", "/api/pick", {"role": "trips", "path": "trips.csv"})
+        yield running
+
+
+@pytest.fixture(scope="module")
+def here(folder, tmp_path_factory) -> Iterator[Served]:
+    """For what is answered, whichever process does the work."""
+    with serving_here(folder, tmp_path_factory.mktemp("tmp")) as running:
         running.enter()
         yield running
 
@@ -55,7 +65,6 @@ def gone(pid: int) -> bool:
 
 
 def test_the_release_is_that_of_the_command_and_of_the_lines(served, folder, tmp_path, monkeypatch):
-    served.do("POST", "/api/pick", {"role": "trips", "path": "trips.csv"})
     served.do("POST", "/api/choices", CHOICES)
     assert served.do("POST", "/api/publish", {"read": True}, expect=400)["error"].startswith("These choices were not")
     assert served.job("check")["protected"]
@@ -149,7 +158,7 @@ def test_earlier_releases_are_compared_with(served):
 def test_a_ledger_remembers_what_is_published(folder, tmp_path, monkeypatch):
     """A second release is held against the first before it can be published, and the command says the ledger."""
     monkeypatch.chdir(tmp_path)
-    with serving(folder, tmp_path / "tmp", "--ledger", str(tmp_path / "ledger")) as running:
+    with serving_here(folder, tmp_path / "tmp", ledger=tmp_path / "ledger") as running:
         running.enter()
         running.do("POST", "/api/pick", {"role": "trips", "path": "few.csv"})
         for earlier, share in enumerate((0.0, 0.3)):
@@ -172,46 +181,45 @@ def test_a_ledger_remembers_what_is_published(folder, tmp_path, monkeypatch):
             assert second.read(name) == Path(name).read_bytes(), name
 
 
-def test_a_broken_file_is_reported_without_quoting_it(served):
-    served.do("POST", "/api/pick", {"role": "trips", "path": "broken.csv"})
-    job = served.ended(served.do("POST", "/api/jobs", {"kind": "read"})["id"])
+def test_a_broken_file_is_reported_without_quoting_it(here):
+    here.do("POST", "/api/pick", {"role": "trips", "path": "broken.csv"})
+    job = here.ended(here.do("POST", "/api/jobs", {"kind": "read"})["id"])
     assert job["state"] == "failed"
     assert "start_lat" in job["error"]
-    assert "SECRETPLACE" not in json.dumps(served.do("GET", "/api/state"))
-    assert "SECRETPLACE" not in json.dumps(served.job("look"))
+    assert "SECRETPLACE" not in json.dumps(here.do("GET", "/api/state"))
+    assert "SECRETPLACE" not in json.dumps(here.job("look"))
     # A file that was sent is called by its name, not by that of the copy.
-    served.do("PUT", "/api/files/zones?name=mine.csv", b"code,of\nSECRETPLACE,1\n")
-    job = served.ended(served.do("POST", "/api/jobs", {"kind": "read"})["id"])
-    for said in (job["error"], served.job("look")["problem"]):
+    here.do("PUT", "/api/files/zones?name=mine.csv", b"code,of\nSECRETPLACE,1\n")
+    job = here.ended(here.do("POST", "/api/jobs", {"kind": "read"})["id"])
+    for said in (job["error"], here.job("look")["problem"]):
         assert said.startswith("'mine.csv' "), said
         assert "SECRETPLACE" not in said
-    served.do("POST", "/api/empty", {})
+    here.do("POST", "/api/empty", {})
 
 
-def test_zones_without_a_place_have_no_trade_off_in_metres(served):
+def test_zones_without_a_place_have_no_trade_off_in_metres(here):
     """The page says so in its own words: a release comes of them all the same."""
-    served.do("PUT", "/api/files/trips?name=t.csv", b"from,to\n" + b"a,b\n" * 20 + b"b,c\n" * 20)
-    served.do("PUT", "/api/files/zones?name=z.csv", b"tile,parent\na,ab\nb,ab\nc,all\nab,all\nall,\n")
+    here.do("PUT", "/api/files/trips?name=t.csv", b"from,to\n" + b"a,b\n" * 20 + b"b,c\n" * 20)
+    here.do("PUT", "/api/files/zones?name=z.csv", b"tile,parent\na,ab\nb,ab\nc,all\nab,all\nall,\n")
     choices = {**CHOICES, "resolution": None, "origin_tile": "from", "destination_tile": "to"}
-    job = served.ended(served.do("POST", "/api/jobs", {"kind": "frontier", "choices": choices})["id"])
+    job = here.ended(here.do("POST", "/api/jobs", {"kind": "frontier", "choices": choices})["id"])
     assert "skip this step" in job["error"]
-    assert len(served.job("preview", choices)["figures"]) == 5
-    served.do("POST", "/api/empty", {})
+    assert len(here.job("preview", choices)["figures"]) == 5
+    here.do("POST", "/api/empty", {})
 
 
-def test_a_file_that_changed_is_not_published(served, folder):
+def test_a_file_that_changed_is_not_published(here, folder):
     (folder / "changing.csv").write_bytes((folder / "trips.csv").read_bytes())
-    served.do("POST", "/api/pick", {"role": "trips", "path": "changing.csv"})
-    started = served.do("GET", "/api/state")
+    here.do("POST", "/api/pick", {"role": "trips", "path": "changing.csv"})
+    started = here.do("GET", "/api/state")
     assert started["choices"] == {"k": 10, "max_suppressed": 0.1, "method": "twincut"}
     with open(folder / "changing.csv", "a", encoding="utf-8") as file:
         file.write("\n")
-    job = served.ended(served.do("POST", "/api/jobs", {"kind": "read"})["id"])
+    job = here.ended(here.do("POST", "/api/jobs", {"kind": "read"})["id"])
     assert (job["state"], "has changed" in job["error"]) == ("failed", True)
 
 
 def test_jobs_are_replaced_and_cancelled(served):
-    served.do("POST", "/api/pick", {"role": "trips", "path": "trips.csv"})
     first = served.do("POST", "/api/jobs", {"kind": "describe", "choices": CHOICES})
     second = served.do("POST", "/api/jobs", {"kind": "describe", "choices": CHOICES})
     served.do("POST", f"/api/jobs/{second['id']}/cancel", {})
@@ -225,7 +233,6 @@ def test_jobs_are_replaced_and_cancelled(served):
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks at processes through /proc")
 def test_a_preview_ends_when_the_slider_moves_on(served):
     """Even one whose process would never come to an end: it is ended, and the last position is what is shown."""
-    served.do("POST", "/api/pick", {"role": "trips", "path": "trips.csv"})
     served.job("preview", CHOICES)
     held = served.workers()
     for pid in held:
@@ -266,18 +273,18 @@ def test_a_file_is_taken_while_it_arrives(served):
     assert not kept.exists()
 
 
-def test_every_listener_hears_of_changes(served):
+def test_every_listener_hears_of_changes(here):
     import http.client
 
     heard = []
     for _ in range(2):
-        talk = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
-        talk.request("GET", "/api/events", headers={"Cookie": served.cookie})
+        talk = http.client.HTTPConnection("127.0.0.1", here.port, timeout=60)
+        talk.request("GET", "/api/events", headers={"Cookie": here.cookie})
         answer = talk.getresponse()
         assert answer.getheader("content-type", "").startswith("text/event-stream")
         heard.append((talk, answer))
         json.loads(answer.readline().removeprefix(b"data: "))
-    served.do("POST", "/api/choices", {**CHOICES, "k": 7})
+    here.do("POST", "/api/choices", {**CHOICES, "k": 7})
     for talk, answer in heard:
         while True:
             line = answer.readline()
@@ -292,12 +299,15 @@ def test_nothing_is_left_behind(folder, tmp_path):
     with serving(folder, temporary) as running:
         running.enter()
         assert stat.S_IMODE(os.stat(running.room).st_mode) == 0o700
-        running.do("POST", "/api/pick", {"role": "trips", "path": "trips.csv"})
-        running.do("POST", "/api/jobs", {"kind": "describe", "choices": CHOICES})
+        running.do("POST", "/api/pick", {"role": "trips", "path": "broken.csv"})
         until = time.monotonic() + 120
         while len(workers := running.workers()) < 2:
             assert time.monotonic() < until
             time.sleep(0.05)
+        # Two that have not worked yet: they serve for other trips, too, and a job starts none beside them.
+        running.do("POST", "/api/pick", {"role": "trips", "path": "trips.csv"})
+        running.do("POST", "/api/jobs", {"kind": "describe", "choices": CHOICES})
+        assert running.workers() == workers
         # Killed: the workers end by themselves, and the next start tidies up.
         running.stop(signal.SIGKILL)
         assert list(temporary.iterdir())
