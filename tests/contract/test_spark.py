@@ -31,10 +31,11 @@ from flowveil.engines.spark_session import on_the_cluster
 from flowveil.errors import DataError, MissingExtraError, ParameterError
 from flowveil.reading import Reading, limits
 from flowveil.slices import SlicedFlows
+from samples.installed import needs
 
 if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
     pytest.skip("the Spark engine needs Java 17, and there is no Java here", allow_module_level=True)
-pytest.importorskip("pyspark", reason="the Spark engine needs pyspark: pip install 'flowveil[spark]'")
+needs("pyspark")
 #: Settings of a Spark that starts soon and reads little.
 SMALL = {
     "spark.ui.enabled": "false",

@@ -16,10 +16,11 @@ from flowveil.anonymization import anonymize_slices
 from flowveil.engines import read_slices
 from flowveil.errors import MissingExtraError, OutputError, ParameterError
 from flowveil.report.pictures import SHOWS, class_limits, draw
+from samples.installed import needs
 from samples.releases import city_flows, region_flows, release_of
 from samples.segmented import survey
 
-pytest.importorskip("matplotlib")
+needs("matplotlib")
 
 HEADS = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
 
