@@ -35,7 +35,8 @@ def cells_of(release):
     return {(row["origin_zone"], row["destination_zone"]): row["trips"] for row in rows}
 
 
-@settings(max_examples=15, deadline=None)
+# Every example is two releases and a recount.
+@settings(max_examples=10, deadline=None)
 @given(
     trips_near,
     trips_anywhere,
