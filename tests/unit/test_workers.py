@@ -9,20 +9,16 @@ from contextlib import closing
 
 import pytest
 
-import flowveil
 from flowveil import workers
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.workers import DONE, LATE, LOST, Ended, in_advance, run_tasks
+from samples.processes import light_sources
 from samples.tasks import Slow, nap, work
 
 
 @pytest.fixture(autouse=True)
 def light(tmp_path, monkeypatch):
-    """Processes find a flowveil that imports what is asked for and not all of it, which takes most of their time."""
-    package = tmp_path / "light" / "flowveil"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text(f"__path__ = {list(flowveil.__path__)!r}\n", "utf-8")
-    monkeypatch.setattr(sys, "path", [str(package.parent), *sys.path])
+    monkeypatch.setattr(sys, "path", [light_sources(tmp_path / "light"), *sys.path])
 
 
 def test_results_come_as_they_end_or_in_order(tmp_path):

@@ -302,7 +302,7 @@ def test_a_failed_write_keeps_the_old_file(tmp_path: Any, monkeypatch: pytest.Mo
 # ---- flows -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_flows", [1, 2, 1_000, 50_000, 1_000_000])
+@pytest.mark.parametrize("n_flows", [1, 2, 1_000, 200_000])
 def test_flows_are_distinct_sorted_and_exactly_as_many(n_flows: int) -> None:
     flows = synthetic_flows(n_flows)
     assert len(flows) == n_flows
