@@ -17,9 +17,9 @@ from time import monotonic, sleep
 import pytest
 
 from browser.pages import keep
+from samples.installed import needs
 
-pytest.importorskip("jupyterlab", reason="JupyterLab is not installed")
-pytest.importorskip("ipykernel", reason="JupyterLab has no kernel")
+needs("jupyterlab", "ipykernel")
 
 ROOT = Path(__file__).resolve().parents[2]
 CELL = """

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from functools import cache
-from itertools import combinations, product
+from itertools import combinations, cycle, islice, product
 from typing import Any, Literal
 
 import h3.api.basic_int as h3_int
@@ -338,3 +338,10 @@ def pairwise(*factors: Iterable[Any], seed: int = 0) -> list[tuple[Any, ...]]:
         unseen[pairs[best]] = False
         chosen.append(rows[order[best]])
     return chosen
+
+
+def in_turn(*factors: Iterable[Any], seed: int = 0) -> list[tuple[Any, ...]]:
+    """As few combinations as have every value of every factor; which meet is up to the seed."""
+    rng = np.random.default_rng(seed)
+    values = [[chosen[i] for i in rng.permutation(len(chosen))] for chosen in map(list, factors)]
+    return list(islice(zip(*map(cycle, values), strict=True), max(map(len, values))))

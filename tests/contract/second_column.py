@@ -15,6 +15,7 @@ import flowveil
 from flowveil.cli import cli
 from flowveil.errors import DataError
 from flowveil.guarantee import Guarantee
+from flowveil.report.schema import schema_text
 from flowveil.slices import SlicedFlows
 
 HOW = {"origin_tile": "o", "destination_tile": "d", "resolution": 9, "vehicles": "cars", "weight": "w"}
@@ -82,6 +83,8 @@ def check_releases(path: Path, cars: np.ndarray, folder: Path) -> None:
 
 if __name__ == "__main__":
     here = Path(sys.argv[1])
+    # Before it is read for the first time: the schema knows the unit.
+    (Path(flowveil.__file__).parent / "verify" / "report.schema.json").write_text(schema_text(), encoding="utf-8")
     # Tenths, of which sums of doubles are off.
     vehicles = np.random.default_rng(6).choice([0, 0.1, 0.2, 0.7, 1, 3], 900)
     trips = write_trips(here / "trips.csv", vehicles)

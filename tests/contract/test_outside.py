@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from functools import cache
+from itertools import cycle
 from pathlib import Path
 
 import h3.api.basic_int as h3_int
@@ -112,8 +113,12 @@ def flows_on(table, folder):
     return cache(lambda kind: read(table, folder, kind))
 
 
-@pytest.mark.parametrize("kind", ["h3", "map", "nested"])
-@pytest.mark.parametrize("method", ON_TREES)
+#: Every method on one of the maps, and the first of them on all.
+KINDS = ("h3", "map", "nested")
+PLACED = [(ON_TREES[0], kind) for kind in KINDS] + list(zip(ON_TREES[1:], cycle(KINDS)))
+
+
+@pytest.mark.parametrize(("method", "kind"), PLACED)
 def test_every_method_on_a_tree_publishes_and_is_verified(method, kind, flows_on, tmp_path):
     release = flowveil.anonymize(flows_on(kind), method=method, k=5, max_suppressed=0.3)
     # An export writes zones and cells, whichever method made them: all of them once on every map.
@@ -180,8 +185,10 @@ def at(folder, tmp_path, monkeypatch):
 
 
 def test_every_kind_of_release(at):
-    at("anonymize TRIPS SOME AREA --out a")
-    at("anonymize TRIPS SOME ZONES --out b --internal-report b.html")
+    # Those whose zones are used again are verified by the next test.
+    with unchecked():
+        at("anonymize TRIPS SOME AREA --out a")
+        at("anonymize TRIPS SOME ZONES --out b --internal-report b.html")
     at("anonymize TRIPS SOME AREA --same-zones --out same")
     at("anonymize TRIPS SOME ZONES --same-zones --method odkanon --out same2")
     at("anonymize TRIPS SOME AREA --by sex --out sex")

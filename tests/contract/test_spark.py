@@ -31,22 +31,12 @@ from flowveil.engines.spark_session import on_the_cluster
 from flowveil.errors import DataError, MissingExtraError, ParameterError
 from flowveil.reading import Reading, limits
 from flowveil.slices import SlicedFlows
+from samples.installed import needs
+from samples.small_spark import QUICK, SMALL
 
 if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
     pytest.skip("the Spark engine needs Java 17, and there is no Java here", allow_module_level=True)
-pytest.importorskip("pyspark", reason="the Spark engine needs pyspark: pip install 'flowveil[spark]'")
-#: Settings of a Spark that starts soon and reads little.
-SMALL = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "2",
-    # What is compiled for a few rows takes longer to compile than to run.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-}
-QUICK = " ".join(f"--conf '{name}={value}'" for name, value in SMALL.items()) + " pyspark-shell"
+needs("pyspark")
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet:FutureWarning")
 
 

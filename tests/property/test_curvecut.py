@@ -19,9 +19,10 @@ from flowveil.release.boxes import Frame
 from flowveil.release.release import Release
 from reference.curvecut import all_cuts, cost_and_left, sides
 from reference.groups import is_safe
+from samples.installed import needs
 from samples.placed import placed_problems
 
-pytest.importorskip("numba")
+needs("numba")
 
 SHARES = st.sampled_from([0.0, 0.1, 0.3, 0.6])
 PRICES = st.sampled_from([0.0, 1e5, 4e5, 1e6, 1e9])

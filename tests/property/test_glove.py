@@ -18,10 +18,10 @@ from flowveil.release.plan import Plan
 from flowveil.release.release import Release
 from reference.glove import glove as slow_glove
 from reference.groups import is_safe
+from samples.installed import needs
 from samples.placed import placed_problems, star
 
-for library in ("numba", "scipy", "sklearn"):
-    pytest.importorskip(library)
+needs("numba", "scipy", "sklearn")
 
 SHARES = st.sampled_from([0.0, 0.1, 0.3, 0.6])
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from flowveil import InfeasibleError, anonymize, freeze, read_trips
 from flowveil.verify import verify_release
 from reference.zones_of import recounted, recounted_pairs
+from samples.drafts import unchecked
 
 #: Two neighbourhoods that lie in one base cell, a pentagon, and one on the other side of the earth.
 PLACES = [h3.latlng_to_cell(48.85, 2.35, 2), h3.latlng_to_cell(48.2, 4.0, 2), sorted(h3.get_pentagons(2))[0]]
@@ -34,7 +35,8 @@ def cells_of(release):
     return {(row["origin_zone"], row["destination_zone"]): row["trips"] for row in rows}
 
 
-@settings(max_examples=15, deadline=None)
+# Every example is two releases and a recount.
+@settings(max_examples=10, deadline=None)
 @given(
     trips_near,
     trips_anywhere,
@@ -48,7 +50,8 @@ def test_new_trips_are_recounted_over_the_earlier_zones(earlier, later, method, 
     with tempfile.TemporaryDirectory() as place:
         folder, new = Path(place) / "earlier", Path(place) / "new"
         try:
-            anonymize(flows_of(earlier, **how), method, k=K, hierarchy=hierarchy).write(folder)
+            with unchecked():
+                anonymize(flows_of(earlier, **how), method, k=K, hierarchy=hierarchy).write(folder)
         except InfeasibleError:
             return
         frozen, halves = freeze(folder), hierarchy == "halves"
@@ -64,5 +67,6 @@ def test_new_trips_are_recounted_over_the_earlier_zones(earlier, later, method, 
             return
         release = anonymize(flows, zones_of=frozen, k=K, max_suppressed=0.999)
         assert cells_of(release) == expected
-        release.write(new)
+        with unchecked():
+            release.write(new)
         assert verify_release(new, flows, zones_of=folder) == []

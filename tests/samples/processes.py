@@ -9,9 +9,11 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
+import flowveil
 from flowveil.workers import DONE, LOST, Ended, _result
 
 
@@ -34,3 +36,14 @@ def in_this_process() -> Iterator[None]:
         patch.setattr("flowveil.experiments.study.run_tasks", run_here)
         patch.setattr("flowveil.anonymization.run_tasks", run_here)
         yield
+
+
+def light_sources(folder: Path) -> str:
+    """A place where processes find a flowveil that imports what is asked for and not all of it.
+
+    All of it takes ten times as long as Python itself.
+    """
+    package = folder / "flowveil"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(f"__path__ = {list(flowveil.__path__)!r}\n", "utf-8")
+    return str(folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,7 @@ RENDERING = {"verify/rendering.py": {"report", "publish"}}
 HEAVY = ("pyspark", "polars", "pandas", "matplotlib", "bokeh", "fastapi", "starlette", "uvicorn")
 
 
+@cache
 def rooms_of(path: Path) -> set[str]:
     """The rooms, and the foreign libraries, that a file imports at module level or inside functions."""
     found: set[str] = set()

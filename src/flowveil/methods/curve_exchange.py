@@ -79,12 +79,14 @@ def divide_anew(
             if cost + price * out < best:
                 best = cost + price * out
                 gain[s], more[s] = now - best, out - left
-                anew[start:stop] = order
-                begins[start:stop] = False
+                # Number by number: assignments of slices take seconds to compile.
+                for i in range(stop - start):
+                    anew[start + i], begins[start + i] = order[i], False
                 for i in range(len(pieces)):
                     begins[start + pieces[i]] = True
                     end = pieces[i + 1] if i + 1 < len(pieces) else stop - start
-                    shown[start + pieces[i] : start + end] = are_runs[i]
+                    for place in range(start + pieces[i], start + end):
+                        shown[place] = are_runs[i]
     return anew, begins, shown, gain, more
 
 

@@ -168,9 +168,10 @@ class Points:
             kinds[1:] = [(np.arange(n + 1), tile.copy()) for tile in (flows.origin, flows.destination)]
         rows, members = zip(*kinds, strict=True)
         tiles = guarantee.locations or 0
+        # Always the same types, whole numbers included: each further kind of argument is compiled anew, for seconds.
         safety = (
-            np.stack(held, axis=1) if held else np.zeros((n, 0)),
-            np.array(least),
+            np.stack(held, axis=1).astype(np.float64) if held else np.zeros((n, 0)),
+            np.array(least, dtype=np.float64),
             rows,
             members,
             np.array([guarantee.people or 0, tiles, tiles]),

@@ -131,8 +131,10 @@ def _merge(flows: Flows, guarantee: Guarantee, frame: Frame, neighbors: int) -> 
     person_start, person = np.zeros(len(flows) + 1, dtype=np.int64), np.zeros(0, dtype=np.int32)
     if guarantee.people is not None and flows.people is not None:
         np.cumsum(flows.people.count(len(flows)), out=person_start[1:])
-        person = flows.people.person.view()
-    person.setflags(write=False)
+        person = flows.people.person
+    person, begin, end = (members.view() for members in (person, flows.origin, flows.destination))
+    for members in (person, begin, end):
+        members.setflags(write=False)
     # Flows that are safe alone take no part.
     short = np.flatnonzero(~guarantee.safe(flows))
     near_start, near = _neighbor_graph(point, short, neighbors)
@@ -144,8 +146,8 @@ def _merge(flows: Flows, guarantee: Guarantee, frame: Frame, neighbors: int) -> 
         person_start,
         person,
         guarantee.people or 0,
-        flows.origin,
-        flows.destination,
+        begin,
+        end,
         guarantee.locations or 0,
         near_start,
         near,

@@ -90,9 +90,14 @@ def merge_boxes(
     n, dimensions = point.shape
     size = 2 * n
     low, high = np.empty((size, dimensions)), np.empty((size, dimensions))
-    low[:n], high[:n] = point, point
     weight, total = np.zeros(size), np.zeros((size, held.shape[1]))
-    weight[:n], total[:n] = volume, held
+    # Number by number, here and below: assignments of slices take as long to compile as all the rest.
+    for i in range(n):
+        weight[i] = volume[i]
+        for d in range(dimensions):
+            low[i, d] = high[i, d] = point[i, d]
+        for q in range(len(least)):
+            total[i, q] = held[i, q]
     into, state = np.full(size, -1), np.zeros(size, np.int8)
     seen = np.full(size, -1)
     people = [person[person_start[i] : person_start[i + 1]] for i in range(n)]
@@ -141,7 +146,9 @@ def merge_boxes(
             continue
         for d in range(dimensions):
             low[m, d], high[m, d] = min(low[a, d], low[b, d]), max(high[a, d], high[b, d])
-        weight[m], total[m] = weight[a] + weight[b], total[a] + total[b]
+        weight[m] = weight[a] + weight[b]
+        for q in range(len(least)):
+            total[m, q] = total[a, q] + total[b, q]
         people.append(union(people[a], people[b]))
         if fewest_tiles > 0:
             begin.append(union(begin[a], begin[b]))

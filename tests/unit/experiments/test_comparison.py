@@ -212,7 +212,7 @@ def test_without_twincut_or_time_there_is_no_frontier(flows, found):
 
 def test_an_hour_is_worth_what_a_run_takes_by_itself():
     """On the tree that the method works on, which is another than the one that was read."""
-    flows = flowveil.read_slices(hourly_trips(900), time="start", every="hour", resolution=7).folded()
+    flows = flowveil.read_slices(hourly_trips(300), time="start", every="hour", resolution=7).folded()
     own = flowveil.anonymize(flows, "paircut", k=6).plan.notes["time_weight"]
     with in_this_process():
         weights = [run.time_weight for run in flowveil.compare(flows, methods="paircut", k=6).runs]

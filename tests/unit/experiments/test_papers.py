@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import flowveil
+from conftest import trip_table
 from flowveil.cli import cli, main
 from flowveil.errors import OutputError, ParameterError
 from flowveil.report.summary import FORMAT
@@ -187,7 +188,7 @@ def test_a_segment_over_its_own_trees_is_as_if_nobody_else_were_there(survey, tm
 )
 def test_a_preset_numbers_the_tables_as_its_paper_does(preset, labels, trips, tmp_path):
     out = tmp_path / "study"
-    fewer = () if preset != "odkanon-thesis" else ("--methods", "odkanon,oigh")
+    fewer = () if preset == "odkanon-abstract" else ("--methods", "odkanon,oigh")
     _studied(trips, "--preset", preset, "--internal", *fewer, *CLI, "--out", out)
     found = _labels(out)
     assert found[: len(labels)] == labels
@@ -274,19 +275,20 @@ def test_what_a_benchmark_cannot_be_of_is_refused(survey, tmp_path):
 # ---- figures -----------------------------------------------------------------------------------------------------
 
 
-def test_two_runs_are_drawn_over_each_other_and_not_into_a_release(trips, tmp_path):
+def test_two_runs_are_drawn_over_each_other_and_not_into_a_release(tmp_path):
+    """Of one town: how useful a comparison is, is counted by the square kilometre."""
     pytest.importorskip("matplotlib")
-    drawn = ("--protect", "trips", "--protect", "population", "--methods", "odkanon", *CLI[:4], "--k", "5")
-    picture, out = tmp_path / "figure.svg", tmp_path / "comparison"
+    trips, picture, out = tmp_path / "trips.parquet", tmp_path / "figure.svg", tmp_path / "comparison"
+    pq.write_table(trip_table(), trips)
+    drawn = ("--protect", "trips", "--protect", "population", "--methods", "odkanon", *CLI[2:4], "--k", "5")
+    drawn += ("--resolution", "6")
     main(["compare", str(trips), *drawn, "--out", str(out), "--picture", str(picture), "--zoom", "2"])
     text = picture.read_text("utf-8")
     # Of each of the two: below its map, and in the description for those who do not see it.
     assert text.count("Dark outlines: 1 zone of another release") == 4
     assert "odkanon, population: origins" in text
     assert "Not for publication" in text
-    found = flowveil.compare(
-        str(trips), methods="odkanon", k=5, protect=("trips", "population"), **{**READ, "resolution": 5}
-    )
+    found = flowveil.compare(str(trips), methods="odkanon", k=5, protect=("trips", "population"), **READ)
     (tmp_path / "manifest.json").write_text(json.dumps({"format": FORMAT}), "utf-8")
     with pytest.raises(OutputError, match="inside a release"):
         found.picture(tmp_path / "other.svg")

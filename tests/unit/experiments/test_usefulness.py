@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import h3
 import numpy as np
@@ -16,7 +16,7 @@ REGION = h3.latlng_to_cell(48.85, 2.35, 5)
 
 
 def naive(release, side: float) -> list[float]:
-    """Error of flows, of what begins and of what ends in a square, one published pair and one point at a time."""
+    """Error of flows, of what begins and of what ends in a square, one pair of squares at a time."""
 
     def points(zone: str) -> list[str]:
         return [zone] if h3.get_resolution(zone) >= 9 else sorted(h3.cell_to_children(zone, 9))
@@ -38,14 +38,18 @@ def naive(release, side: float) -> list[float]:
             begins[place[o]] -= trips
             ends[place[d]] -= trips
             total += trips
+    # A pair of points counts like any other pair of the same squares.
+    share = {
+        zone: {square: n / len(points(zone)) for square, n in Counter(map(place.get, points(zone))).items()}
+        for zone in {z for o, d, _ in said for z in (o, d)}
+    }
     for o, d, trips in said:
-        a, b = points(o), points(d)
-        for p in a:
-            for q in b:
-                if p in place and q in place:
-                    off[place[p], place[q]] += trips / len(a) / len(b)
-                    begins[place[p]] += trips / len(a) / len(b)
-                    ends[place[q]] += trips / len(a) / len(b)
+        for a, one in share[o].items():
+            for b, other in share[d].items():
+                if a is not None and b is not None:
+                    off[a, b] += trips * one * other
+                    begins[a] += trips * one * other
+                    ends[b] += trips * one * other
     return [sum(map(abs, errors.values())) / total for errors in (off, begins, ends)]
 
 

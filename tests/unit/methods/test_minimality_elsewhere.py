@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -79,16 +80,21 @@ def fixed_and_short(worlds: np.ndarray) -> bool:
     return bool(np.any((worlds == worlds[0]).all(axis=0) & (worlds[0] >= 1) & (worlds[0] < K)))
 
 
+@cache
+def boxes_of(world: tuple[int, ...]) -> set[Table]:
+    """All tables that some way to put each tile into a box, or to leave it out, makes within the limit."""
+    seen, found = [tile for tile, trips in enumerate(world) if trips], set()
+    for boxes in itertools.product(range(-1, len(seen)), repeat=len(seen)):
+        inside = [[tile for tile, box in zip(seen, boxes, strict=True) if box == n] for n in range(-1, len(seen))]
+        left, *made = (((min(own), max(own)), sum(world[i] for i in own)) if own else None for own in inside)
+        if left is None or left[1] <= LIMIT * sum(world):
+            found.add(tuple(sorted(box for box in made if box is not None)))
+    return found
+
+
 def fits_boxes(world: np.ndarray, table: Table) -> bool:
-    """Whether some way to put each tile into a box, or to leave it out, makes these boxes and is within the limit."""
-    seen = np.flatnonzero(world).tolist()
-    for boxes in itertools.product(range(-1, len(table)), repeat=len(seen)):
-        inside = [[tile for tile, box in zip(seen, boxes, strict=True) if box == n] for n in range(len(table))]
-        made = [((min(own), max(own)), int(world[own].sum())) for own in inside if own]
-        left = world[[tile for tile, box in zip(seen, boxes, strict=True) if box < 0]].sum()
-        if sorted(made) == list(table) and left <= LIMIT * world.sum():
-            return True
-    return False
+    """Whether the world can have these boxes."""
+    return table in boxes_of(tuple(world.tolist()))
 
 
 def fits_intervals(world: np.ndarray, table: Table) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import pickle
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -103,10 +104,9 @@ def regular_tree(width: int, depth: int) -> flowveil.Hierarchy:
     return flowveil.Hierarchy(parent=np.array(parent, np.int32), code=np.arange(len(parent), dtype=np.uint64))
 
 
-@pytest.mark.parametrize("share", [0.0, 0.05, 0.2])
-def test_small_maps_are_the_best_there_are(share):
+def test_small_maps_are_the_best_there_are():
     """On trees of eight tiles, against every pair of cuts: the search is heuristic, so nearly always is asked."""
-    tree, found, instances = regular_tree(2, 3), 0, 12
+    tree, found, instances = regular_tree(2, 3), Counter(), 12
     for seed in range(instances):
         rng = np.random.default_rng(seed)
         n = 40
@@ -118,19 +118,20 @@ def test_small_maps_are_the_best_there_are(share):
         guarantee = Guarantee.resolve(flows, k=6)
         total = float(flows.trips.sum())
         maps = [(cost, gone) for *_, cost, gone in slow.all_pairs_of_cuts(flows, guarantee)]
-        best = slow.best_mean(maps, total, share * total)
-        release = flowveil.anonymize(flows, "twincut", 6, max_suppressed=share)
-        error = release.metrics()["trips"]["mean_generalization_error"]
-        assert error >= best * (1 - 1e-9)
-        found += error <= best * (1 + 1e-9)
-    assert found >= instances - 1
+        for share in (0.0, 0.05, 0.2):
+            best = slow.best_mean(maps, total, share * total)
+            release = flowveil.anonymize(flows, "twincut", 6, max_suppressed=share)
+            error = release.metrics()["trips"]["mean_generalization_error"]
+            assert error >= best * (1 - 1e-9)
+            found[share] += error <= best * (1 + 1e-9)
+    assert min(found.values()) >= instances - 1
 
 
-#: What a prototype reached, k = 10, observed tiles.
+#: What a prototype reached, k = 10, observed tiles. With each of these limits a search is needed to reach it.
 TARGETS = {
-    ("santiago_taxi", 9): {0.1: 86.3, 0.05: 149, 0.01: 339},
-    ("santiago_taxi", 10): {0.1: 431, 0.0766: 526},
-    ("cabspotting_sf", 10): {0.1: 66.3, 0.05: 94.1, 0.0142: 197},
+    ("santiago_taxi", 9): {0.1: 86.3, 0.05: 149},
+    ("santiago_taxi", 10): {0.0766: 526},
+    ("cabspotting_sf", 10): {0.1: 66.3, 0.0142: 197},
 }
 
 
@@ -139,8 +140,8 @@ def test_public_data_are_published_as_finely_as_asked(shared_data, name, resolut
     flows = flowveil.read_trips(shared_data / name / "trips.parquet", resolution=resolution)
     guarantee = Guarantee.resolve(flows, k=10)
     for share, target in TARGETS[name, resolution].items():
-        # A quarter of the usual search reaches them; the limit must not be reached on a busy machine.
-        plan = module.twincut(flows, guarantee, max_suppressed=share, effort=0.25, time_limit=3600)
+        # A twentieth of the usual search reaches them; the limit must not be reached on a busy machine.
+        plan = module.twincut(flows, guarantee, max_suppressed=share, effort=0.05, time_limit=3600)
         volume = flows.trips[plan.kept]
         size = plan.origin_zones.size[plan.origin_zone] + plan.destination_zones.size[plan.destination_zone]
         assert float((volume * size[plan.kept]).sum() / volume.sum()) <= target

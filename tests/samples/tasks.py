@@ -1,0 +1,53 @@
+"""Tasks for other processes, in a module of their own that imports next to nothing: each process imports it."""
+
+from __future__ import annotations
+
+import operator
+import os
+import time
+
+from flowveil.errors import InfeasibleError, ParameterError
+
+
+def work(shared, task):
+    """What a task says it does."""
+    what, value = task
+    if what == "add":
+        return shared + value
+    if what == "sleep":
+        time.sleep(value)
+        return os.getpid()
+    if what == "touch":
+        value.touch()
+    if what in ("touch", "wait"):
+        while not value.exists():
+            time.sleep(0.01)
+        return what
+    if what == "print":
+        print(value)
+        os.write(1, b"SECRET")
+        return value
+    if what == "die":
+        os._exit(value)
+    raise {"param": ParameterError("k must be 5."), "infeasible": InfeasibleError("none")}.get(
+        what, KeyError("SECRET0001")
+    )
+
+
+def nap(_shared, task):
+    if task[0] == "sleep":
+        time.sleep(2.5)
+
+
+class Slow:
+    """Whoever unpickles it gets a number, late."""
+
+    def __reduce__(self):
+        return operator.getitem, ([Nap(), 7], 1)
+
+
+class Nap:
+    """Whoever unpickles it sleeps."""
+
+    def __reduce__(self):
+        return time.sleep, (1.5,)
