@@ -126,6 +126,9 @@ def opened(place: Path) -> Iterator[Database]:
     """
     import duckdb
 
+    # What a file is called by here is a pattern that only its name fits: DuckDB asks whether it may read the pattern,
+    # and then whether it may read the file.
+    allowed = ", ".join(text(name) for name in dict.fromkeys([str(place), escape(str(place))]))
     with tempfile.TemporaryDirectory(prefix="flowveil-", dir=temporary_folder()) as spill:
         limits = {"memory_limit": _MEMORY, "max_temp_directory_size": _DISK, "temp_directory": spill}
         connection = duckdb.connect(":memory:", config={**limits, **duckdb_settings()})
@@ -133,7 +136,7 @@ def opened(place: Path) -> Iterator[Database]:
             silence(connection)
             for setting in (
                 "autoinstall_known_extensions = false",
-                f"allowed_directories = [{text(str(place))}]",
+                f"allowed_directories = [{allowed}]",
                 "enable_external_access = false",
                 "lock_configuration = true",
             ):

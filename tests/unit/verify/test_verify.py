@@ -1,4 +1,7 @@
-"""The recount finds every way in which a folder can contradict its input; each test tampers with one thing."""
+"""The recount finds every way in which a folder can contradict its input; each change has a finding of its own.
+
+A recount takes a quarter of a second, so what is found by different lines is changed in the same copy.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,8 @@ from flowveil.errors import DataError, GuaranteeError, InfeasibleError
 from flowveil.release.plan import Plan
 from flowveil.release.release import Release
 from flowveil.verify import check, verify_release
+from flowveil.verify.claims import Claims, check_expected
+from samples.drafts import unchecked
 from samples.releases import (
     city_flows,
     edit_report,
@@ -33,15 +38,11 @@ from samples.releases import (
 from samples.strategies import flow_tables
 
 GOOD = {
-    "hopeless flows": lambda: release_of(city_flows(), levels=1),
     "hopeless flows, limited": lambda: release_of(city_flows(), levels=0, beta=0.02),
-    "short cells": lambda: release_of(city_flows(), budget="volume"),
     "people and population": lambda: release_of(city_flows(), protect=["people", "population"], l=2, budget="volume"),
-    "population, prefiltered": lambda: release_of(city_flows(), protect="population", levels=1),
     "absolute population": lambda: release_of(city_flows(), protect="population", k_population=5000, levels=1),
     "people, prefiltered": lambda: release_of(city_flows(), protect=["trips", "people"], levels=1, l=2),
     "no weights, no persons": lambda: release_of(city_flows(weights=False, persons=False), budget="volume"),
-    "codes of one's own": lambda: release_of(region_flows(), budget="volume"),
     "codes of one's own, prefiltered": lambda: release_of(region_flows(), levels=1, beta=0.2),
     "nested": nested_release,
     "nested, one cell suppressed": lambda: nested_release(short_cell=True),
@@ -56,7 +57,8 @@ def written(tmp_path_factory):
         "nested": nested_release(),
     }
     place = tmp_path_factory.mktemp("written")
-    return {name: (release.write(place / name), release.input) for name, release in releases.items()}
+    with unchecked():
+        return {name: (release.write(place / name), release.input) for name, release in releases.items()}
 
 
 @pytest.fixture
@@ -150,29 +152,36 @@ def changed(name, change, row=3):
     return edit
 
 
-def test_a_changed_count(city):
+def test_cells_that_are_not_the_recounted_ones(city):
     folder, flows = city
-    edit_table(folder, "flows.parquet", changed("trips", lambda v: v + 1))
-    assert_found(folder, flows, "flows.parquet: 1 cells have another number of trips")
+    weights = [lambda v: v + 0.01, lambda _: float("nan"), lambda _: None, lambda v: -v]
 
+    def change(rows):
+        rows[3]["trips"] += 1
+        for row, weigh in zip(rows[4:], weights, strict=False):
+            row["weight"] = weigh(row["weight"])
+        return [*rows[:2], rows[1], *rows[2:10], *rows[11:]]
 
-@pytest.mark.parametrize("change", [lambda v: v + 0.01, lambda _: float("nan"), lambda _: None, lambda v: -v])
-def test_a_changed_weight(city, change):
-    folder, flows = city
-    edit_table(folder, "flows.parquet", changed("weight", change))
-    assert_found(folder, flows, "flows.parquet: 1 cells have another weight")
+    edit_table(folder, "flows.parquet", change)
+    findings = verify_release(folder, flows)
+    assert findings[:4] == [
+        "flows.parquet: 1 duplicate rows",
+        "flows.parquet: 1 cells have another number of trips than the recount",
+        "flows.parquet: 4 cells have another weight than the recount",
+        "flows.parquet: 1 cells that reach the guarantee are missing",
+    ]
 
 
 def test_a_missing_row(city):
     folder, flows = city
     edit_table(folder, "flows.parquet", lambda rows: rows[:4] + rows[5:])
-    assert_found(folder, flows, "flows.parquet: 1 cells that reach the guarantee are missing")
-    assert_found(folder, flows, "report.json: n_cells")
-    assert_found(folder, flows, "report.json: suppressed_share")
+    findings = assert_found(folder, flows, "flows.parquet: 1 cells that reach the guarantee are missing")
+    assert {"n_cells", "suppressed_share"} <= {line.removeprefix("report.json: ").split()[0] for line in findings}
 
 
 def test_an_extra_row_of_nobody(tmp_path):
     release = release_of(region_flows(), budget="volume")
+    # What is written is verified before it is there: codes of one's own hold.
     folder = release.write(tmp_path / "release")
     gone = release.cell_of_flow == release.cell_of_flow.max()
     rest = release.input.select(~gone)
@@ -205,12 +214,6 @@ def test_an_extra_row_that_is_short(city):
     )
     findings = assert_found(folder, flows, "flows.parquet: 1 cells have fewer than 5 trips")
     assert not any("another number" in line for line in findings)
-
-
-def test_a_duplicated_row(city):
-    folder, flows = city
-    edit_table(folder, "flows.parquet", lambda rows: [*rows[:3], rows[2], *rows[3:]])
-    assert_found(folder, flows, "flows.parquet: 1 duplicate rows")
 
 
 def test_unsorted_rows(city):
@@ -254,29 +257,19 @@ def tiles_of_cells(release) -> np.ndarray:
     return np.minimum(*counts)
 
 
-@pytest.mark.parametrize(
-    ("thresholds", "words"),
-    [
-        ({"trips": 40}, "have fewer than 40 trips"),
-        ({"people": 40}, "have fewer than 40 people"),
-        ({"population": 20000.0}, "have less than the population"),
-        ({"locations": 3}, "begin, or end, in fewer than 3 tiles"),
-    ],
-)
-def test_a_cell_below_the_guarantee_in_any_unit(city, thresholds, words):
+def test_a_cell_below_the_guarantee_in_any_unit(city):
     folder, flows = city
-    edit_report(folder, weaker_cells(**thresholds))
-    findings = assert_found(folder, flows, "flows.parquet", words)
-    short = int(next(line for line in findings if words in line).split()[1])
-    release = release_of(flows, protect=["trips", "people"], budget="volume")
-    values = {
-        "trips": release.cells.trips,
-        "people": release.cells.n_people(),
-        "population": release.cells.weight,
-        "locations": tiles_of_cells(release),
-    }
-    (unit, least), *_ = thresholds.items()
-    assert short == int(np.sum(values[unit] < least)) > 0
+    edit_report(folder, weaker_cells(trips=40, people=40, population=20000.0, locations=3))
+    findings = verify_release(folder, flows)
+    cells = release_of(flows, protect=["trips", "people"], budget="volume")
+    for words, short in {
+        "have fewer than 40 trips": cells.cells.trips < 40,
+        "have fewer than 40 people": cells.cells.n_people() < 40,
+        "have less than the population of the guarantee": cells.cells.weight < 20000.0,
+        "have trips that begin, or end, in fewer than 3 tiles": tiles_of_cells(cells) < 3,
+    }.items():
+        assert short.any()
+        assert f"flows.parquet: {short.sum()} cells {words}" in findings
 
 
 @pytest.mark.parametrize(
@@ -287,7 +280,8 @@ def test_a_population_given_as_a_number_is_never_called_k(tmp_path, protect, sha
     flows = city_flows()
     wanted = 5 * float(flows.weight.sum() / flows.trips.sum())
     release = release_of(flows, protect=protect, k_population=share * wanted, budget="volume")
-    folder = release.write(tmp_path / "out")
+    with unchecked():
+        folder = release.write(tmp_path / "out")
     report, page = read_json(folder / "report.json"), (folder / "report.html").read_text(encoding="utf-8")
     assert report["guarantee"]["k"] == (5 if "trips" in protect else None)
     words = [page.partition(begin)[2].partition("</")[0] for begin in ("<title>", "<h1>", "</strong>, ")]
@@ -295,16 +289,20 @@ def test_a_population_given_as_a_number_is_never_called_k(tmp_path, protect, sha
     assert "k = 5 on trips; a population of" in words[-1] if "trips" in protect else "k =" not in " ".join(words)
     assert "given as a number; it is not k times the mean weight" in report["statement"][0]
     asked = {"k": 5, "protect": ("population",)}
-    assert verify_release(folder, flows, expect={**asked, "k_population": share * wanted}) == []
     short = ["report.json: the release claims a k of less than 5 in population"]
     assert verify_release(folder, flows, expect=asked) == (short if share < 1 else [])
-    assert verify_release(folder, flows, expect={"k": 5}) == (short if share < 1 and protect == "population" else [])
+    # The rest of the recount is the same.
+    claims = Claims.of(report, flows)
+    assert list(check_expected(claims, {**asked, "k_population": share * wanted}, flows)) == []
+    enough = share == 1 or "trips" in protect
+    assert list(check_expected(claims, {"k": 5}, flows)) == ([] if enough else short)
 
 
 def test_a_release_that_calls_a_given_population_k(tmp_path):
     flows = city_flows()
     release = release_of(flows, protect="population", k_population=0.001, budget="volume")
-    folder = release.write(tmp_path / "out")
+    with unchecked():
+        folder = release.write(tmp_path / "out")
     edit_report(folder, lambda r: r["guarantee"].update(k=5))
     assert_found(folder, flows, "calls k what is a population given as a number")
     edit_report(folder, lambda r: r["parameters"].update(k_population=None))
@@ -325,7 +323,8 @@ def test_people_are_counted_distinct_not_added_up(tmp_path):
     release = release_of(city_flows(), protect="trips", budget="volume")
     flows = release.input
     few = dataclasses.replace(flows, people=dataclasses.replace(flows.people, person=flows.people.person % 5))
-    folder = release_of(few, protect="trips", budget="volume").write(tmp_path / "release")
+    with unchecked():
+        folder = release_of(few, protect="trips", budget="volume").write(tmp_path / "release")
     edit_report(folder, weaker_cells(people=6))
     assert_found(folder, few, f"{len(release.cells)} cells have fewer than 6 people")
 
@@ -355,8 +354,9 @@ def test_a_missing_row_of_a_nested_release(nested):
     folder, flows = nested
     edit_table(folder, "flows.parquet", lambda rows: rows[1:])
     edit_table(folder, "zones.parquet", lambda rows: [r for r in rows if r["zone"] != "x1"])
-    assert_found(folder, flows, "report.json: n_cells")
-    assert_found(folder, flows, "report.json: suppressed_share")
+    assert {"n_cells", "suppressed_share"} <= {
+        line.removeprefix("report.json: ").split()[0] for line in verify_release(folder, flows)
+    }
 
 
 def test_a_zone_that_is_not_listed(city):
@@ -365,56 +365,47 @@ def test_a_zone_that_is_not_listed(city):
     assert_found(folder, flows, "zones.parquet: 1", "of flows.parquet are missing")
 
 
-def test_a_zone_that_no_flow_uses(city):
+def test_zones_that_are_not_those_of_the_map(city):
     folder, flows = city
     root = {"zone": "861fb4667ffffff", "role": "origin", "level": 6, "tiles": 49}
-    edit_table(folder, "zones.parquet", lambda rows: [{**rows[0], **root}, *rows])
-    assert_found(folder, flows, "zones.parquet: 1 origin zones are not used")
+
+    def change(rows):
+        assert [row["role"] for row in rows[6:10]] == ["destination"] * 4
+        rows[7]["tiles"] += 1
+        rows[8]["level"] -= 1
+        rows[9]["role"] = "transit"
+        return [{**rows[0], **root}, rows[0], *rows]
+
+    edit_table(folder, "zones.parquet", change)
+    found = verify_release(folder, flows)
+    assert {
+        "zones.parquet: 1 duplicate rows",
+        "zones.parquet: 1 origin zones are listed twice",
+        "zones.parquet: 1 origin zones are not used by any published flow",
+        "zones.parquet: 1 rows have another role than origin or destination or both",
+        "zones.parquet: 1 destination zones have another number of possible tiles than the map",
+        "zones.parquet: 1 destination zones have another level than the map",
+    } <= set(found)
 
 
-@pytest.mark.parametrize("zone", ["8a1fb466118ffff", "nonsense", "all"])
-def test_a_zone_that_is_not_on_the_map(city, zone):
+def test_zones_that_are_not_on_the_map(city):
     folder, flows = city
-    edit_table(folder, "zones.parquet", changed("zone", lambda _: zone))
-    assert_found(folder, flows, "zones cover no tile of the input")
 
+    def change(rows):
+        for row, zone in zip(rows[6:], ["8a1fb466118ffff", "nonsense", "all"], strict=False):
+            row["zone"] = zone
+        return rows
 
-def test_a_wrong_number_of_tiles(city):
-    folder, flows = city
-    edit_table(folder, "zones.parquet", changed("tiles", lambda v: v + 1))
-    assert_found(folder, flows, "zones.parquet: 1", "zones have another number of possible tiles than the map")
-
-
-def test_an_error_that_tells_how_many_tiles_were_seen(city):
-    folder, flows = city
-    edit_report(folder, lambda r: r["measures"]["trips"].update(mean_generalization_error=12.3456))
-    assert_found(folder, flows, "too few zones may hold more than one tile")
-    assert_found(folder, flows, "has more than four digits")
+    edit_table(folder, "zones.parquet", change)
+    assert_found(folder, flows, "zones.parquet: 3 destination zones cover no tile of the input")
 
 
 def test_a_number_of_the_method_that_says_more_than_three_digits(tmp_path):
     flows = city_flows()
-    folder = anonymize(flows, "paircut", k=5, protect="trips").write(tmp_path / "out")
+    with unchecked():
+        folder = anonymize(flows, "paircut", k=5, protect="trips").write(tmp_path / "out")
     edit_report(folder, lambda r: r["notes"].update(proven_gap=0.12345))
     assert_found(folder, flows, "1 notes have more than three digits")
-
-
-def test_a_number_of_the_method_beside_measures_that_are_withheld(city):
-    folder, flows = city
-    edit_report(folder, lambda r: r["notes"].update(steps=7))
-    assert_found(folder, flows, "1 notes are numbers, although measures are withheld")
-
-
-def test_a_wrong_level(city):
-    folder, flows = city
-    edit_table(folder, "zones.parquet", changed("level", lambda v: v - 1))
-    assert_found(folder, flows, "zones.parquet: 1", "zones have another level")
-
-
-def test_a_wrong_role(city):
-    folder, flows = city
-    edit_table(folder, "zones.parquet", changed("role", lambda _: "transit"))
-    assert_found(folder, flows, "zones.parquet: 1 rows have another role")
 
 
 @pytest.mark.parametrize(
@@ -432,12 +423,6 @@ def test_a_count_beyond_all_counts(city):
     folder, flows = city
     edit_table(folder, "flows.parquet", changed("trips", lambda _: 2**63 - 1))
     assert verify_release(folder, flows) == ["flows.parquet: has numbers larger than any count"]
-
-
-def test_a_zone_listed_twice(city):
-    folder, flows = city
-    edit_table(folder, "zones.parquet", lambda rows: [rows[0], *rows])
-    assert_found(folder, flows, "zones.parquet: 1 duplicate rows")
 
 
 # ---- the report ---------------------------------------------------------------------------------------------
@@ -468,33 +453,76 @@ def test_measures_that_contradict_the_recount(city):
 
 def test_a_floor_that_is_not_recounted_is_said_to_be_not(tmp_path, monkeypatch):
     flows = city_flows()
-    folder = anonymize(flows, k=5).write(tmp_path / "release")
+    with unchecked():
+        folder = anonymize(flows, k=5).write(tmp_path / "release")
     unread: list[str] = []
     assert verify_release(folder, flows, unread=unread) == unread == []
     monkeypatch.setattr("flowveil.verify.floor.MOST_WORK", 0)
     assert verify_release(folder, flows, unread=unread) == []
     assert ["floor" in line and "not recounted" in line for line in unread] == [True]
-    assert verify_release(folder, flows, strict=True) == unread
 
 
-def test_a_basis_that_is_missing(city):
+def weaker_in_every_unit(report):
+    report["guarantee"].update(trips=4, people=4, k=None)
+    report["parameters"].update(k_population=1e9, l=2)
+    report["measures"]["trips"].update(suppressed_share=None)
+    report["measures"].pop("weight")
+    report["notes"].update(steps=7)
+
+
+def other_units(report):
+    report["guarantee"].pop("people")
+    report["parameters"].update(k=6, protect=["trips"])
+    # An error that tells how many tiles were seen.
+    report["measures"]["trips"].update(mean_generalization_error=12.3456)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            weaker_in_every_unit,
+            [
+                "the guarantee has no k of at least 1",
+                "the guarantee in trips is weaker than the parameters ask for",
+                "the guarantee in people is weaker than the parameters ask for",
+                "the guarantee in population is weaker than the parameters ask for",
+                "the guarantee in locations is weaker than the parameters ask for",
+                "1 notes are numbers, although measures are withheld",
+                "measures are not given by trips and by weight",
+                "suppressed_share by trips is withheld without a reason",
+            ],
+        ),
+        (
+            other_units,
+            [
+                "the guarantee has thresholds for other units than it says it protects",
+                "the guarantee in trips is weaker than the parameters ask for",
+                "too few zones may hold more than one tile to disclose mean_generalization_error by trips; "
+                "withhold them",
+                "the mean generalisation error by trips has more than four digits",
+            ],
+        ),
+        (
+            lambda r: r["parameters"].update(protect=["people"]),
+            ["the parameters protect other units than the guarantee"],
+        ),
+        (
+            lambda r: [r["guarantee"].pop(unit, None) for unit in ("trips", "people")],
+            ["the guarantee protects no unit"],
+        ),
+    ],
+)
+def test_a_report_that_contradicts_itself(city, change, said):
     folder, flows = city
-    edit_report(folder, lambda report: report["measures"].pop("weight"))
-    assert_found(folder, flows, "report.json: measures are not given by trips and by weight")
+    edit_report(folder, change)
+    findings = verify_release(folder, flows)
+    assert [line for line in said if f"report.json: {line}" not in findings] == [], findings
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda r: r["guarantee"].update(trips=4), "guarantee in trips is weaker"),
-        (lambda r: r["parameters"].update(k=6), "guarantee in trips is weaker"),
-        (lambda r: r["guarantee"].update(people=4), "guarantee in people is weaker"),
-        (lambda r: r["guarantee"].pop("people"), "other units"),
-        (lambda r: r["parameters"].update(protect=["people"]), "protect other units"),
-        (lambda r: r["guarantee"].update(k=None), "no k of at least 1"),
-        (lambda r: r["parameters"].update(k_population=1e9), "guarantee in population is weaker"),
-        (lambda r: r["parameters"].update(l=2), "guarantee in locations is weaker"),
-        (lambda r: [r["guarantee"].pop(unit, None) for unit in ("trips", "people")], "protects no unit"),
         (lambda r: r["guarantee"].update(trips="many"), "'guarantee/trips' is not what report.schema.json asks for"),
         (lambda r: r["suppression"].update(rule="by hand"), "'suppression'"),
         (lambda r: r.update(suppression={"rule": "hopeless flows"}), "'suppression'"),
@@ -503,13 +531,9 @@ def test_a_basis_that_is_missing(city):
         (lambda r: r["measures"]["weight"].pop("c_dm"), "'measures/weight'"),
         (lambda r: r["measures"]["trips"].update(c_avg=float("nan")), "not readable"),
         (lambda r: r.update(overlapping_outlines=-0.0), "'overlapping_outlines'"),
-        (
-            lambda r: r["measures"]["trips"].update(suppressed_share=None),
-            "suppressed_share by trips is withheld without",
-        ),
     ],
 )
-def test_a_report_that_contradicts_itself(city, change, words):
+def test_a_report_of_another_form(city, change, words):
     folder, flows = city
     edit_report(folder, change)
     assert_found(folder, flows, "report.json", words)
@@ -517,15 +541,17 @@ def test_a_report_that_contradicts_itself(city, change, words):
 
 def test_units_that_the_input_does_not_know(tmp_path):
     release = release_of(city_flows(weights=False, persons=False), budget="volume")
-    folder = release.write(tmp_path / "release")
+    with unchecked():
+        folder = release.write(tmp_path / "release")
     edit_report(folder, weaker_cells(people=5, population=10.0))
-    assert_found(folder, release.input, "report.json", "no persons")
-    assert_found(folder, release.input, "report.json", "no weights")
+    findings = assert_found(folder, release.input, "report.json", "no persons")
+    assert any("report.json" in line and "no weights" in line for line in findings)
 
 
 def test_the_wrong_suppression_rule(tmp_path):
     release = release_of(city_flows(), levels=0, beta=0.02)
-    folder = release.write(tmp_path / "release")
+    with unchecked():
+        folder = release.write(tmp_path / "release")
     edit_report(folder, lambda report: report["suppression"].update(levels=1))
     assert_found(folder, release.input, "cells have another number of trips")
     edit_report(folder, lambda report: report.update(suppression={"rule": "short cells"}))
@@ -534,7 +560,8 @@ def test_the_wrong_suppression_rule(tmp_path):
 
 def test_a_suppressed_volume_that_had_to_be_withheld(tmp_path):
     release = nested_release(short_cell=True)
-    folder = release.write(tmp_path / "release")
+    with unchecked():
+        folder = release.write(tmp_path / "release")
     assert read_json(folder / "report.json")["measures"]["trips"]["suppressed_share"] is None
     edit_report(folder, lambda r: r["measures"]["trips"].update(c_dm=release.metrics()["trips"]["c_dm"]))
     assert_found(folder, release.input, "report.json: what is suppressed would follow from c_dm by trips")
@@ -543,7 +570,8 @@ def test_a_suppressed_volume_that_had_to_be_withheld(tmp_path):
 # ---- in general ---------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=12, deadline=None)
+# Each is a release that is written and recounted; the contract tests try all methods.
+@settings(max_examples=6, deadline=None)
 @given(
     flows=flow_tables(min_rows=4),
     k=st.integers(1, 4),

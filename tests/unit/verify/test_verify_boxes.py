@@ -13,12 +13,12 @@ from click.testing import CliRunner
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from contract.cases import pairwise
 from flowveil import Flows, Hierarchy, InfeasibleError, anonymize
 from flowveil.cli import cli
 from flowveil.release.release import Release
 from flowveil.verify import verify_release
 from flowveil.verify.boxes import Rectangles
+from samples.drafts import unchecked
 from samples.placed import placed_problems, star
 from samples.releases import city_flows, edit_report, edit_table
 
@@ -39,20 +39,22 @@ def release_of(kind: str, flows: Flows | None = None, **asked) -> Release:
     return anonymize(flows or city_flows(), method, **asked, **options)
 
 
-@pytest.fixture(params=METHODS)
+@pytest.fixture(params=["mondrian", "relaxed"])
 def kind(request) -> str:
+    """Of each kind that verify tells apart one: it reads whether boxes are disjoint, not how they were made."""
     return request.param
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """A release of each kind and its folder, written once."""
+    """A release of a kind and its folder, written once."""
     place = tmp_path_factory.mktemp("written")
 
     @cache
     def of(kind: str) -> tuple[Release, Path]:
         release = release_of(kind)
-        return release, release.write(place / kind)
+        with unchecked():
+            return release, release.write(place / kind)
 
     return of
 
@@ -80,14 +82,21 @@ def change_table(folder: Path, name: str, change) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "protect", "l"),
-    pairwise(METHODS, ["trips", "people", "population", ("trips", "people", "population")], [None, 3]),
+    [
+        ("mondrian", ("trips", "people", "population"), None),
+        ("relaxed", "people", 3),
+        ("glove", "population", None),
+        ("glove-sk", "trips", 3),
+        ("curvecut", ("trips", "people", "population"), 3),
+    ],
 )
 def test_sound_releases_hold(tmp_path, kind, protect, l):  # noqa: E741
     # What is written is verified before it is there.
     assert release_of(kind, protect=protect, l=l).write(tmp_path / "out").is_dir()
 
 
-@settings(max_examples=12, deadline=None)
+# Each is a release that is written and recounted; the contract tests try every method on every kind of map.
+@settings(max_examples=6, deadline=None)
 @given(placed_problems(), st.sampled_from(list(METHODS)), st.sampled_from([0.0, 0.3]))
 def test_whatever_is_released_holds(tmp_path_factory, problem, kind, max_suppressed):
     flows, guarantee = problem
@@ -99,30 +108,21 @@ def test_whatever_is_released_holds(tmp_path_factory, problem, kind, max_suppres
     assert release.write(tmp_path_factory.mktemp("release") / "out").is_dir()
 
 
-def test_a_cell_with_more_than_lies_in_its_boxes(copy_of, kind):
+def test_a_cell_with_more_than_lies_in_its_boxes_and_one_below_the_guarantee(copy_of, kind):
     release, folder = copy_of(kind)
 
-    def more(columns):
+    def change(columns):
+        columns["trips"][0] = 2
         columns["trips"][3] += 10_000
         return columns
 
-    change_table(folder, "flows.parquet", more)
-    findings = "\n".join(verify_release(folder, release.input))
-    wanted = "more trips than lie in their boxes" if kind in OVERLAPPING else "another number of trips"
-    assert f"flows.parquet: 1 cells have {wanted}" in findings
-
-
-def test_a_cell_below_the_guarantee(copy_of, kind):
-    release, folder = copy_of(kind)
-
-    def fewer(columns):
-        columns["trips"][0] = 2
-        return columns
-
-    change_table(folder, "flows.parquet", fewer)
-    findings = "\n".join(verify_release(folder, release.input))
-    wanted = "1 cells have fewer than 5 trips" if kind in OVERLAPPING else "another number of trips"
-    assert wanted in findings
+    change_table(folder, "flows.parquet", change)
+    findings = verify_release(folder, release.input)
+    wanted = {
+        "relaxed": ["1 cells have more trips than lie in their boxes", "1 cells have fewer than 5 trips"],
+        "mondrian": ["2 cells have another number of trips than the recount"],
+    }
+    assert all(f"flows.parquet: {line}" in findings for line in wanted[kind]), findings
 
 
 def test_fewer_people_in_a_box_than_promised(copy_of, kind):
@@ -149,7 +149,8 @@ def test_fewer_tiles_in_a_box_than_promised(tmp_path, kind):
         flows.origin, flows.destination * 0, flows.trips, origins=flows.origins, destinations=flows.destinations
     )
     release = release_of(kind, flows)
-    folder = release.write(tmp_path / "out")
+    with unchecked():
+        folder = release.write(tmp_path / "out")
     edit_report(folder, lambda r: (r["guarantee"].update(locations=2), r["parameters"].update(l=2)))
     assert f"flows.parquet: {len(release.cells)} cells have trips that begin, or end, in fewer than 2 tiles" in (
         verify_release(folder, flows)
@@ -161,7 +162,8 @@ def test_too_much_in_total(tmp_path):
     tree = star(np.zeros(3), np.array([0.0, 0.02, 0.04]))
     flows = Flows.from_pairs([0, 1, 2], [0, 0, 0], [5, 6, 5], origins=tree, destinations=tree)
     release = release_of("relaxed", flows, k=5)
-    folder = release.write(tmp_path / "out")
+    with unchecked():
+        folder = release.write(tmp_path / "out")
     change_table(folder, "flows.parquet", lambda c: {**c, "trips": [t + 1 for t in c["trips"]]})
     assert any("than lie in their boxes" in f or "than the input has" in f for f in verify_release(folder, flows))
 
@@ -181,18 +183,21 @@ def test_trips_left_out_of_a_cell(copy_of):
 
 def test_a_claim_to_be_disjoint(tmp_path):
     release = release_of("glove", max_suppressed=0.0)
-    folder = release.write(tmp_path / "out")
+    with unchecked():
+        folder = release.write(tmp_path / "out")
     edit_report(folder, lambda r: r["boxes"].update(disjoint=True))
     findings = "\n".join(verify_release(folder, release.input))
     assert "flows of the input fall into two published cells" in findings
 
 
-def test_edges_off_the_grid_tell_where_somebody_was(copy_of, kind):
+def test_edges_off_the_grid_and_tiles_that_are_told_say_where_somebody_was(copy_of, kind):
     release, folder = copy_of(kind)
+    assert release.zones["tiles"].null_count == len(release.zones)
 
     def shrink(columns):
         west, south, east, north = shapely.from_wkb(columns["geometry"][0]).bounds
         columns["geometry"][0] = shapely.to_wkb(shapely.box(west, south, east - 1e-5, north))
+        columns["tiles"][1] = 1
         return columns
 
     change_table(folder, "zones.parquet", shrink)
@@ -201,6 +206,7 @@ def test_edges_off_the_grid_tell_where_somebody_was(copy_of, kind):
         "1 destination zones have edges off the declared grid" in findings
     )
     assert "code that does not say their bounds" in findings
+    assert "zones have another number of possible tiles" in findings
 
 
 def test_a_shape_that_is_no_rectangle(copy_of):
@@ -214,13 +220,6 @@ def test_a_shape_that_is_no_rectangle(copy_of):
 
     change_table(folder, "zones.parquet", cut_a_corner)
     assert any("are not made of rectangles" in f for f in verify_release(folder, release.input))
-
-
-def test_how_many_tiles_a_box_holds_is_not_told(copy_of, kind):
-    release, folder = copy_of(kind)
-    assert release.zones["tiles"].null_count == len(release.zones)
-    change_table(folder, "zones.parquet", lambda c: {**c, "tiles": [1, *c["tiles"][1:]]})
-    assert any("zones have another number of possible tiles" in f for f in verify_release(folder, release.input))
 
 
 @pytest.mark.parametrize("boxes", [{}, {"disjoint": 1, "grid_lon": 1, "grid_lat": 1}, {"disjoint": True}])
@@ -243,7 +242,8 @@ def test_an_input_without_a_map(copy_of):
 
 def test_findings_tell_no_value_below_the_guarantee(tmp_path, kind):
     release = release_of(kind, k=40)
-    folder = release.write(tmp_path / "out")
+    with unchecked():
+        folder = release.write(tmp_path / "out")
     change_table(folder, "flows.parquet", lambda c: {**c, "trips": [37] * len(c["trips"])})
     assert "37" not in "\n".join(f for f in verify_release(folder, release.input) if "37 cells" not in f)
 
@@ -252,7 +252,8 @@ def test_findings_tell_no_value_below_the_guarantee(tmp_path, kind):
     ("kind", "proved"), [("mondrian", "every cell was recounted"), ("glove", "cannot be recounted")]
 )
 def test_the_command_line_says_what_was_proved(tmp_path, trips_csv, kind, proved):
-    method, out = METHODS[kind][0], str(tmp_path / "out")
+    # A name that looks like a pattern is a name.
+    method, out = METHODS[kind][0], str(tmp_path / "b[1]")
     done = CliRunner().invoke(cli, ["anonymize", str(trips_csv), "--method", method, "--k", "5", "--out", out])
     assert done.exit_code == 0, done.output
     done = CliRunner().invoke(cli, ["verify", out, "--against", str(trips_csv)])
