@@ -16,11 +16,8 @@ from flowveil.anonymization import anonymize_slices
 from flowveil.engines import read_slices
 from flowveil.errors import MissingExtraError, OutputError, ParameterError
 from flowveil.report.pictures import SHOWS, class_limits, draw
-<<<<<<< HEAD
 from samples.drafts import unchecked
-=======
 from samples.installed import needs
->>>>>>> t2
 from samples.releases import city_flows, region_flows, release_of
 from samples.segmented import survey
 
