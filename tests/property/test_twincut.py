@@ -34,6 +34,8 @@ from reference.prunings import all_cuts
 from samples.strategies import flow_tables
 
 SEARCH = settings(max_examples=40, deadline=None)
+#: Where every example is a whole search, or a release and its measures.
+WHOLE = settings(max_examples=20, deadline=None)
 BUDGETS = st.sampled_from([0.0, 0.05, 0.1, 0.3, 0.6])
 
 
@@ -201,7 +203,7 @@ def test_a_price_is_answered_with_the_best_cut_and_flips_lose_what_they_say(prob
         assert cost + price * suppressed == pytest.approx(half.cost + price * half.suppressed + loss)
 
 
-@SEARCH
+@WHOLE
 @given(small_problems(max_nodes=7), BUDGETS)
 def test_never_below_the_best_map_and_never_over_the_budget(problem, share):
     flows, guarantee = problem
@@ -225,7 +227,7 @@ def test_never_below_the_best_map_and_never_over_the_budget(problem, share):
         assert mean_error(flows, guarantee, plan) >= want * (1 - 1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@WHOLE
 @given(problems(), BUDGETS, st.sampled_from([0.0, 1.0]))
 def test_never_worse_than_odkanon_with_the_same_budget(problem, share, effort):
     flows, guarantee = problem
@@ -247,7 +249,7 @@ def measured(flows, guarantee, plan, objective):
     return -value if objective == "cells" else value
 
 
-@settings(max_examples=40, deadline=None)
+@WHOLE
 @given(problems(), BUDGETS, st.sampled_from(list(MEASURES)))
 def test_other_objectives_are_no_worse_than_odkanon_either(problem, share, objective):
     flows, guarantee = problem
@@ -287,7 +289,7 @@ def test_the_floor_is_exact(problem, share):
         assert floor == pytest.approx(mean / spent)
 
 
-@settings(max_examples=40, deadline=None)
+@WHOLE
 @given(problems(), BUDGETS, st.sampled_from(["twincut", "odkanon", "atg-dual", "oigh", "suppression"]))
 def test_no_release_is_below_the_floor(problem, share, method):
     flows, guarantee = problem
@@ -301,7 +303,7 @@ def test_no_release_is_below_the_floor(problem, share, method):
         assert ratio is None or ratio >= 1 - 1e-9
 
 
-@SEARCH
+@WHOLE
 @given(small_problems(max_nodes=7), BUDGETS)
 def test_the_homogeneous_floor_is_below_every_map(problem, share):
     flows, guarantee = problem
@@ -315,7 +317,7 @@ def test_the_homogeneous_floor_is_below_every_map(problem, share):
         assert floor <= best * (1 + 1e-9)
 
 
-@SEARCH
+@WHOLE
 @given(small_problems(max_nodes=7))
 def test_every_point_of_the_frontier_is_a_map_and_none_beats_another(problem):
     flows, guarantee = problem

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections import defaultdict
 
 import numpy as np
@@ -15,8 +14,8 @@ from conftest import trip_table
 from flowveil.disclosure.areas import published_areas
 from flowveil.measures.areas import area_errors
 from flowveil.report.summary import summarize
-from flowveil.verify import verify_release
 from samples.releases import edit_report
+from samples.remembered import desk, verify_release
 
 
 def slow_error(release, level: int) -> tuple[float, int]:
@@ -113,21 +112,15 @@ def test_verify_finds_another_error_one_that_must_be_withheld_and_one_that_is_mi
     said = json.loads((tmp_path / "r" / "report.json").read_text("utf-8"))["between_areas"]
     assert said == published_areas(release, summarize(release)["measures"])
     at = next(i for i, entry in enumerate(said) if entry["error"])
-    for change in (
-        lambda entries: entries[at].update(error=float(f"{entries[at]['error'] * 1.2:.2g}")),
-        lambda entries: entries[at].update(error=None),
-        lambda entries: entries[0].update(level=entries[0]["level"] - 3),
-    ):
-        assert any("between areas" in line for line in _findings(tmp_path, change, release))
-
-
-def _findings(tmp_path, change, release):
-    """What verify says of the folder with another report, its hash put right."""
-    place = tmp_path / "changed"
-    shutil.rmtree(place, ignore_errors=True)
-    shutil.copytree(tmp_path / "r", place)
-    edit_report(place, lambda report: change(report["between_areas"]))
-    return verify_release(place, release.input)
+    with desk(tmp_path / "changed") as copied:
+        for change in (
+            lambda entries: entries[at].update(error=float(f"{entries[at]['error'] * 1.2:.2g}")),
+            lambda entries: entries[at].update(error=None),
+            lambda entries: entries[0].update(level=entries[0]["level"] - 3),
+        ):
+            place = copied(tmp_path / "r")
+            edit_report(place, lambda report, change=change: change(report["between_areas"]))
+            assert any("between areas" in line for line in verify_release(place, release.input))
 
 
 def test_areas_that_hold_whole_cells_lose_what_is_suppressed_and_no_more():

@@ -145,7 +145,7 @@ def test_epsilon_is_kept_to_the_last_bit():
     assert dp.m.make_laplace(*space, scale=scale).map(28) <= 0.7 < dp.m.make_laplace(*space, scale=28 / 0.7).map(28)
 
 
-@pytest.mark.parametrize(("margins", "epsilon", "delta"), [(1, 1.0, 1e-6), (15, 2.0, 1e-9), (28, 0.3, 1e-5)])
+@pytest.mark.parametrize(("margins", "epsilon", "delta"), [(1, 1.0, 1e-6), (28, 0.3, 1e-9)])
 def test_gaussian_noise_follows_its_law_and_keeps_epsilon_and_delta(margins, epsilon, delta):
     """The real mechanism against the discrete Gaussian, and its (ε, δ) against the exact privacy curve of that law."""
     n, deviation = 20_000, gaussian_deviation(margins, epsilon, delta)
@@ -185,7 +185,7 @@ def test_published_ordering_of_risk_and_utility():
     """Tables 14 to 18: less noise, more replicated uniques and better propensity."""
     table = survey()
     risk, utility = [], []
-    for epsilon in (0.2, 0.5, 1.0, 2.0, None):
+    for epsilon in (0.2, 0.6, 2.0, None):
         # Repeatable noise of the same law, so that the test cannot fail by chance.
         seeds = [{"seed": i} if epsilon is None else {"unsafe_test_seed": i} for i in range(4)]
         runs = [synthesize_records(table, epsilon=epsilon, domains_from_data=True, **seed).table for seed in seeds]
