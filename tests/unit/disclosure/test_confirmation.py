@@ -11,6 +11,8 @@ import flowveil
 from conftest import trip_table
 from flowveil.cli import main
 from flowveil.disclosure.confirmation import SmallKWarning, weaker_in
+from samples.drafts import unchecked
+from samples.processes import in_this_process
 from samples.releases import edit_report, read_json
 
 
@@ -22,6 +24,13 @@ def run(*words: object) -> int:
     return 0
 
 
+@pytest.fixture(scope="module", autouse=True)
+def drafts_are_not_recounted():
+    """What is written is verified by the tests themselves."""
+    with unchecked():
+        yield
+
+
 @pytest.fixture(scope="module")
 def flows():
     return flowveil.read_trips(trip_table(), resolution=7, weight="weight")
@@ -31,7 +40,8 @@ def test_people_are_protected_where_persons_are_known_and_trips_elsewhere(flows)
     assert flowveil.anonymize(flows, k=5).guarantee.units == ("people",)
     nobody = flowveil.read_trips(trip_table(), resolution=7, person="")
     assert flowveil.anonymize(nobody, k=5).guarantee.units == ("trips",)
-    (run,) = flowveil.compare(flows, methods="suppression", k=5).runs
+    with in_this_process():
+        (run,) = flowveil.compare(flows, methods="suppression", k=5).runs
     assert run.protect == ("people",)
 
 
@@ -57,7 +67,7 @@ def test_what_hides_too_few_is_refused_until_it_is_confirmed(tmp_path: Path, tri
 
     table = csv.read_csv(trips_csv)
     csv.write_csv(table.append_column("sex", [["f", "m"] * 200]), trips_csv)
-    asked = ["anonymize", trips_csv, "--resolution", 7, "--out", tmp_path / "r", *words]
+    asked = ["anonymize", trips_csv, "--resolution", 7, "--method", "odkanon", "--out", tmp_path / "r", *words]
     assert run(*asked) == 2
     assert flag in capsys.readouterr().err
     assert not (tmp_path / "r").exists()

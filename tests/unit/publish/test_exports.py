@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import sys
 
 import geopandas
@@ -18,7 +19,15 @@ from flowveil.publish.exports import FORMATS, parse_formats
 from flowveil.publish.folder import publish
 from flowveil.verify import verify_release
 from flowveil.verify.exports import EXPORTS
+from samples.drafts import unchecked
 from samples.releases import city_flows, content, edit_table, read_json, region_flows, rehash, release_of
+
+
+@pytest.fixture(scope="module", autouse=True)
+def drafts_are_not_recounted():
+    """One test verifies the folder that all look at."""
+    with unchecked():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +41,8 @@ def folder(release, tmp_path_factory):
 
 
 @pytest.fixture
-def copy(release, tmp_path):
-    return publish(release, tmp_path / "out", formats=list(FORMATS))
+def copy(folder, tmp_path):
+    return shutil.copytree(folder, tmp_path / "out")
 
 
 def as_rows(table: pa.Table) -> list[tuple]:
@@ -190,14 +199,15 @@ TAMPERED = {
 }
 
 
-@pytest.mark.parametrize("name", TAMPERED)
-def test_an_export_that_says_something_else_is_found(name, release, copy):
-    change, finding = TAMPERED[name]
-    change(copy)
-    assert verify_release(copy, release.input)[0] == f"{name}: its sha256 is not the one in manifest.json"
+def test_exports_that_say_something_else_are_found(release, copy):
+    for change, _ in TAMPERED.values():
+        change(copy)
+    assert sorted(verify_release(copy, release.input)) == sorted(
+        f"{name}: its sha256 is not the one in manifest.json" for name in TAMPERED
+    )
     rehash(copy)
     findings = verify_release(copy, release.input)
-    assert findings == [f"{name}: {finding}"]
+    assert sorted(findings) == sorted(f"{name}: {finding}" for name, (_, finding) in TAMPERED.items())
     assert "secret" not in str(findings)
 
 
