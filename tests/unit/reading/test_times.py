@@ -69,7 +69,8 @@ def test_recognised_texts_are_what_python_reads(form, drawn):
     assert read(texts)[0] == expected
 
 
-@settings(max_examples=40, deadline=None)
+# Each example is a dozen statements.
+@settings(max_examples=20, deadline=None)
 @given(
     st.lists(
         st.from_regex(r"\A[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}( [0-9]{1,2}:[0-9]{2}( [AP]M)?)?\Z"),

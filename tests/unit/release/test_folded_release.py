@@ -15,9 +15,10 @@ from flowveil.times import Times
 from flowveil.verify import verify_release
 from samples.drafts import unchecked
 from samples.hourly import hourly_trips
-from samples.releases import edit_report, edit_table, read_json
+from samples.releases import edit_report, edit_table, read_json, rehash
 
 EXPORTS = "csv,geojson,gpkg,kepler,arrow"
+EXPORTED = ("*.csv", "*.geojson", "*.gpkg", "kepler.json", "*.arrow")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -48,16 +49,18 @@ def written(trips, tmp_path_factory):
 
 @pytest.fixture
 def folder(written, tmp_path):
-    return shutil.copytree(written[0], tmp_path / "release"), written[1]
+    """Without its exports, which would be held against every changed table."""
+    place = shutil.copytree(written[0], tmp_path / "release", ignore=shutil.ignore_patterns(*EXPORTED))
+    rehash(place)
+    return place, written[1]
 
 
+#: Of a day, of a week, of a calendar with parts of hours, and one without days.
 CASES = {
     "hour": {"k": 6, "protect": ("trips", "people")},
     "weekday-hour": {"k": 5, "protect": ("population", "people"), "max_suppressed": 0.0},
-    "1h": {"k": 5, "l": 2},
-    "30min": {"k": 8, "max_suppressed": 0.4, "objective": "cells"},
-    "day": {"k": 5, "protect": "people", "objective": "reconstruction"},
-    "month": {"k": 5},
+    "30min": {"k": 8, "max_suppressed": 0.4, "objective": "cells", "l": 2},
+    "month": {"k": 5, "protect": "people", "objective": "reconstruction"},
 }
 
 
@@ -130,7 +133,7 @@ TAMPERED = {
     # An hour more, and a text that is no time.
     "no intervals of the tree": (
         lambda rows: renamed("12:00", "12:00 ")(renamed("10:00", "11:00")(rows)),
-        "2 intervals are none that steps fold into",
+        "5 intervals of time are none that steps fold into",
     ),
     "no time": (lambda rows: [{**rows[0], "time_from": None}, *rows[1:]], "has empty fields"),
     "another interval of the tree": (renamed("10:00", "12:00"), "another number of trips"),

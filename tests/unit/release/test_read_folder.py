@@ -16,6 +16,7 @@ from flowveil.errors import FlowveilError, ParameterError
 from flowveil.release.folder import ReleaseFolder, read_bounded
 from flowveil.release.frozen import FrozenMap
 from flowveil.release.revision import Earlier
+from samples.drafts import unchecked
 from samples.hourly import hourly_trips
 from samples.odd_files import endless, pipe
 from samples.releases import read_json, rehash, write_json
@@ -24,7 +25,8 @@ from samples.releases import read_json, rehash, write_json
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     flows = read_trips(hourly_trips().select(range(4)), resolution=7)
-    return anonymize(flows, k=5).write(tmp_path_factory.mktemp("made") / "out")
+    with unchecked():
+        return anonymize(flows, k=5).write(tmp_path_factory.mktemp("made") / "out")
 
 
 @pytest.fixture

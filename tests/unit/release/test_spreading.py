@@ -11,6 +11,14 @@ from pyarrow import csv
 import flowveil
 from conftest import trip_table
 from flowveil.cli import main
+from samples.drafts import unchecked
+
+
+@pytest.fixture(scope="module", autouse=True)
+def drafts_are_not_recounted():
+    """Whoever spreads the cells has the files, not the input."""
+    with unchecked():
+        yield
 
 
 @pytest.fixture(scope="module")

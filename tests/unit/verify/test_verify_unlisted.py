@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,16 @@ from flowveil import anonymize, anonymize_slices
 from flowveil.flows import Flows
 from flowveil.slices import SlicedFlows
 from flowveil.verify import verify_release
+from samples.drafts import unchecked
 from samples.releases import city_flows, edit_report, edit_table
 from unit.release.test_frozen import MAP, flows_on
+
+
+@pytest.fixture(scope="module", autouse=True)
+def drafts_are_not_recounted() -> Iterator[None]:
+    """What is written is verified by the tests themselves."""
+    with unchecked():
+        yield
 
 
 @pytest.mark.parametrize(("end", "total"), [("origin", False), ("destination", True)])
@@ -21,7 +30,8 @@ def test_a_slice_whose_zones_are_not_listed_is_found(end: str, total: bool, tmp_
     there = Flows.from_pairs(one.origin, one.destination, **trees)
     back = Flows.from_pairs(one.destination, one.origin, **trees)
     slices = SlicedFlows(("sex",), (("F",), ("M",)), (there, back))
-    folder = anonymize_slices(slices, k=5, total=total, accept_differencing=total).write(tmp_path / "release")
+    family = anonymize_slices(slices, "odkanon", k=5, total=total, accept_differencing=total)
+    folder = family.write(tmp_path / "release")
     assert verify_release(folder, slices) == []
     edit_table(
         folder,

@@ -19,7 +19,15 @@ from flowveil.release.noisy import NothingLeftError
 from flowveil.verify import verify_release
 from flowveil.verify.law import FALSE_ALARM
 from flowveil.verify.walk import _likeliest_two, _too_exact
+from samples.drafts import unchecked
 from samples.releases import city_flows
+
+
+@pytest.fixture(scope="module", autouse=True)
+def drafts_are_not_recounted():
+    """What is written is verified by the tests themselves."""
+    with unchecked():
+        yield
 
 
 def on_a_map() -> Flows:
