@@ -37,6 +37,13 @@ def desk(place: Path) -> Iterator[Callable[[Path], Path]]:
         _MEMORIES.pop(place).close()
 
 
+@contextmanager
+def known(place: Path) -> Iterator[None]:
+    """Where something else calls verify on a folder on a desk, as commands do."""
+    with _MEMORIES[place].used():
+        yield
+
+
 def verify_release(folder: Path, flows: Any, **how: Any) -> list[str]:
     """The findings of `flowveil.verify.verify_release`; of a folder on a desk, with what is known of that place."""
     memory = _MEMORIES.get(folder)

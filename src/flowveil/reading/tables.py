@@ -379,11 +379,13 @@ class FileTable:
         """The names of the columns; those that recur among the first rows, or cannot be looked for there, are data."""
         import duckdb
 
+        # Each value once: what a column holds is asked, not how often.
+        first = f"SELECT * FROM {self.relation} LIMIT {_SEARCHED_ROWS}"
         try:
-            rows = con.execute(f"SELECT * FROM {self.relation} LIMIT {_SEARCHED_ROWS}").fetchall()
+            (below,) = con.execute(f"SELECT list(DISTINCT COLUMNS(*)) FROM ({first})").fetchall()
         except duckdb.Error:
             return Header(self.names, below=[self.names])
-        return Header(self.names, below=zip(*rows, strict=True), in_text=self.in_text)
+        return Header(self.names, below=[column or () for column in below], in_text=self.in_text)
 
     def attach(self, con: Any, positions: Sequence[int]) -> str:  # noqa: ARG002  the interface of `Table`
         """A subquery over the files: DuckDB reads the selected columns only."""

@@ -120,7 +120,7 @@ def test_the_method_leaves_room_and_the_share_that_is_needed_suffices():
     tiles = sorted(h3.grid_disk(CENTER, 2))
     pairs = rng.integers(0, len(tiles), (2000, 2))
     table = trips(more=[(tiles[o], tiles[d]) for o, d in pairs], away=0)
-    for method in ("twincut", "odkanon", "atg-dual"):
+    for method in ("twincut", "odkanon"):
         asked = {"method": method, "table": table, "max_suppressed": 0.02}
         with pytest.raises(InfeasibleError, match="would be needed") as short:
             released(listed(tiles[0], k=1500), **asked)

@@ -146,10 +146,9 @@ def test_a_rule_that_later_steps_would_not_follow_is_refused(rule, tmp_path):
 
 
 def test_a_month_of_too_few_trips_looks_like_a_month_without_any(tmp_path):
-    whole = months(3)
-    times = whole["time"].to_pylist()
-    without = whole.filter(pa.array([time[5:7] != "02" for time in times]))
-    few = pa.concat_tables([without, whole.slice(times.index("2024-02-01 08:00:00"), 2)])
+    whole = months(2)
+    without = months(1)
+    few = pa.concat_tables([without, whole.slice(200, 2)])
     made = [published(trips, tmp_path / name) for name, trips in (("none", without), ("few", few))]
     assert [run.unpublished for run in made] == [0, 1]
     none, some = (

@@ -6,7 +6,6 @@ A recount takes a quarter of a second, so what is found by different lines is ch
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from itertools import product
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from flowveil.anonymization import anonymize
 from flowveil.errors import DataError, GuaranteeError, InfeasibleError
 from flowveil.release.plan import Plan
 from flowveil.release.release import Release
-from flowveil.verify import check, verify_release
+from flowveil.verify import check
 from flowveil.verify.claims import Claims, check_expected
 from samples.drafts import unchecked
 from samples.releases import (
@@ -35,6 +34,7 @@ from samples.releases import (
     rehash,
     release_of,
 )
+from samples.remembered import desk, verify_release
 from samples.strategies import flow_tables
 
 GOOD = {
@@ -61,17 +61,24 @@ def written(tmp_path_factory):
         return {name: (release.write(place / name), release.input) for name, release in releases.items()}
 
 
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory):
+    """Where only the report is changed, most of what verify asks was asked before."""
+    with desk(tmp_path_factory.mktemp("desk") / "release") as copied:
+        yield copied
+
+
 @pytest.fixture
-def city(written, tmp_path):
+def city(written, copied):
     """A release with suppressed cells, its folder and its flows."""
     folder, flows = written["city"]
-    return shutil.copytree(folder, tmp_path / "city"), flows
+    return copied(folder), flows
 
 
 @pytest.fixture
-def nested(written, tmp_path):
+def nested(written, copied):
     folder, flows = written["nested"]
-    return shutil.copytree(folder, tmp_path / "nested"), flows
+    return copied(folder), flows
 
 
 def assert_found(folder, flows, *words: str) -> list[str]:

@@ -22,7 +22,7 @@ from flowveil.report.summary import REASONS, json_text, words
 from flowveil.verify.structure import _FETCHED, NOT_READ, _keeps_to_itself
 from samples.drafts import unchecked
 from samples.releases import city_flows, edit_report, edit_table, read_json, rehash, release_of, write_json
-from samples.remembered import desk, verify_release
+from samples.remembered import desk, known, verify_release
 from samples.segmented import survey
 
 TEXTS = ["csv", "geojson", "flowmap", "kepler"]
@@ -316,25 +316,26 @@ def test_another_version_is_recounted_and_its_rendering_is_not(tmp_path, trips_c
     (out / "manifest.json").write_text(
         json_text({**manifest, "version": "99.0", "statement": ["Protected: as we say now."]}), encoding="utf-8"
     )
-    capsys.readouterr()
-    main(["verify", str(out), "--against", str(trips_csv)])
-    said = capsys.readouterr()
-    assert "rendering not compared: made by flowveil 99.0" in said.err
-    # What holds is said in the words of whoever counted it.
-    assert "at least 5 people" in said.out
-    assert "as we say now" not in said.out
-    main(["verify", str(out), "--against", str(trips_csv), "--quiet"])
-    assert "rendering not compared: made by flowveil 99.0" in capsys.readouterr().err
-    main(["verify", str(out), "--against", str(trips_csv), "--json"])
-    assert json.loads(capsys.readouterr().out)["holds"] is None
-    with pytest.raises(SystemExit) as left:
-        main(["verify", str(out), "--against", str(trips_csv), "--strict"])
-    assert left.value.code == 3
-    assert "rendering not compared: made by flowveil 99.0" in capsys.readouterr().err
-    edit_report(out, lambda r: r["measures"]["trips"].update(c_dm=1.0))
-    with pytest.raises(SystemExit) as left:
+    with desk(out), known(out):
+        capsys.readouterr()
         main(["verify", str(out), "--against", str(trips_csv)])
-    assert left.value.code == 3
+        said = capsys.readouterr()
+        assert "rendering not compared: made by flowveil 99.0" in said.err
+        # What holds is said in the words of whoever counted it.
+        assert "at least 5 people" in said.out
+        assert "as we say now" not in said.out
+        main(["verify", str(out), "--against", str(trips_csv), "--quiet"])
+        assert "rendering not compared: made by flowveil 99.0" in capsys.readouterr().err
+        main(["verify", str(out), "--against", str(trips_csv), "--json"])
+        assert json.loads(capsys.readouterr().out)["holds"] is None
+        with pytest.raises(SystemExit) as left:
+            main(["verify", str(out), "--against", str(trips_csv), "--strict"])
+        assert left.value.code == 3
+        assert "rendering not compared: made by flowveil 99.0" in capsys.readouterr().err
+        edit_report(out, lambda r: r["measures"]["trips"].update(c_dm=1.0))
+        with pytest.raises(SystemExit) as left:
+            main(["verify", str(out), "--against", str(trips_csv)])
+        assert left.value.code == 3
 
 
 def test_names_of_columns_give_the_terminal_no_orders(tmp_path, capsys):
