@@ -87,7 +87,7 @@ def test_an_audit_fails_on_what_the_choice_of_zones_gives_away(tmp_path):
     assert tried.failures == ["Minimality is 0.5, above 0.4."]
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(6))
 def test_parts_are_those_counted_one_by_one_and_what_is_certain_holds(seed):
     random = np.random.default_rng(seed)
     counts = {(int(o), int(d)): int(random.integers(1, 14)) for o, d in random.integers(0, 14, (25, 2))}

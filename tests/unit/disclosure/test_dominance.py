@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -33,9 +34,13 @@ def trips():
     return pa.table({**ends, "person": [person for _, _, person in rows]})
 
 
+@cache
+def usual_flows():
+    return read_trips(trips(), person="person")
+
+
 def released(share, **asked):
-    flows = read_trips(trips(), person="person")
-    return anonymize(flows, "suppression", k=5, max_suppressed=0.3, dominance=share, **asked)
+    return anonymize(usual_flows(), "suppression", k=5, max_suppressed=0.3, dominance=share, **asked)
 
 
 def test_a_dominated_cell_is_suppressed_and_no_other(tmp_path):
@@ -73,8 +78,7 @@ def test_the_trips_of_a_person_are_added_up_over_the_tiles_of_a_cell():
 
 
 def test_cells_of_zones_that_halve_are_recounted_as_well(tmp_path):
-    flows = read_trips(trips(), person="person")
-    release = anonymize(flows, "twincut", k=5, max_suppressed=0.3, dominance=0.5)
+    release = anonymize(usual_flows(), "twincut", k=5, max_suppressed=0.3, dominance=0.5)
     assert release.parameters["hierarchy"] == "halves"
     # What is written is verified before it is there.
     release.write(tmp_path / "release")
@@ -95,13 +99,13 @@ def test_verify_finds_a_dominated_cell_and_one_that_is_missing_without_reason(tm
 
 def test_what_cannot_be_had_is_refused():
     with pytest.raises(InfeasibleError, match="within the limit of 5%"):
-        anonymize(read_trips(trips(), person="person"), "suppression", k=5, dominance=0.5, max_suppressed=0.05)
+        anonymize(usual_flows(), "suppression", k=5, dominance=0.5, max_suppressed=0.05)
     with pytest.raises(DataError, match="needs persons"):
         anonymize(read_trips(trips().drop(["person"])), "suppression", k=5, dominance=0.5)
     with pytest.raises(ParameterError, match="above 0 and below 1"):
         released(1.0)
     with pytest.raises(ParameterError, match="not in boxes"):
-        anonymize(read_trips(trips(), person="person"), "odkanon", k=5, dominance=0.5, max_suppressed=0.5)
+        anonymize(usual_flows(), "odkanon", k=5, dominance=0.5, max_suppressed=0.5)
 
 
 def test_slices_are_refused_on_the_command_line(tmp_path):

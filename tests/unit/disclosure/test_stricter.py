@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import cache
 
 import h3
 import numpy as np
@@ -35,12 +36,18 @@ def read(table):
     return read_trips(table, resolution=RESOLUTION, origin_tile="origin_tile", destination_tile="destination_tile")
 
 
+@cache
+def usual_flows():
+    return read(trips())
+
+
 def listed(tile=CLINIC, **asked):
     return pa.table({"tile": [tile], **{name: [value] for name, value in (asked or {"k": 30}).items()}})
 
 
 def released(places, method="suppression", table=None, **asked):
-    return anonymize(read(trips() if table is None else table), method, k=5, stricter=places, **asked)
+    flows = usual_flows() if table is None else read(table)
+    return anonymize(flows, method, k=5, stricter=places, **asked)
 
 
 def draft(release, place):
@@ -103,13 +110,13 @@ def test_another_list_than_the_stated_one_is_found(tmp_path):
 @pytest.mark.parametrize("hierarchy", ["h3", "halves"])
 def test_a_place_that_nobody_went_to_counts_too(hierarchy, tmp_path):
     """A cell published below the higher threshold would say that none of its trips ended at the place."""
-    table = trips(to_clinic=4, more=[(FAR, B)] * 4)
+    flows = read(trips(to_clinic=4, more=[(FAR, B)] * 4))
     asked = {"k": 10, "max_suppressed": 0, "hierarchy": hierarchy}
-    cells = len(anonymize(read(table), "twincut", **asked).cells)
+    cells = len(anonymize(flows, "twincut", **asked).cells)
     with pytest.raises(InfeasibleError):
-        anonymize(read(table), "twincut", **asked, stricter=listed(UNSEEN, k=10**6))
+        anonymize(flows, "twincut", **asked, stricter=listed(UNSEEN, k=10**6))
     elsewhere = listed(h3.latlng_to_cell(40.0, 2.0, RESOLUTION), k=10**6)
-    release = anonymize(read(table), "twincut", **asked, stricter=elsewhere)
+    release = anonymize(flows, "twincut", **asked, stricter=elsewhere)
     # What is written is verified before it is there.
     release.write(tmp_path / "release")
     assert len(release.cells) == cells
@@ -177,7 +184,7 @@ def square(x):
 def test_a_release_without_the_rule_neither_replaces_nor_revises_one_with_it(tmp_path):
     draft(released(listed()), tmp_path / "release")
     with pytest.raises(ParameterError, match="cells around listed places"):
-        anonymize(read(trips()), k=5, revision=tmp_path / "release")
+        anonymize(usual_flows(), k=5, revision=tmp_path / "release")
     with pytest.raises(OutputError, match="lower thresholds around listed places"):
         released(None).write(tmp_path / "release")
 
@@ -203,7 +210,7 @@ def test_what_cannot_be_had_is_refused(tmp_path):
     with pytest.raises(ParameterError, match="not for boxes"):
         released(listed(), "mondrian")
     with pytest.raises(ParameterError, match="stricter"):
-        anonymize(read(trips()), "laplace", stricter=listed(), epsilon=1.0)
+        anonymize(usual_flows(), "laplace", stricter=listed(), epsilon=1.0)
     csv.write_csv(trips().append_column("sex", pa.array(["f", "m"] * 130)), tmp_path / "trips.csv")
     csv.write_csv(listed(), tmp_path / "places.csv")
     words = ["anonymize", str(tmp_path / "trips.csv"), "--k", "5", "--resolution", "9", "--origin-tile", "origin_tile"]

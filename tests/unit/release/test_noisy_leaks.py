@@ -104,6 +104,10 @@ RUNS = {
 }  # fmt: skip
 
 
+#: On either map, and zones that are none of one level.
+EXPORTED = ("laplace: all pairs of a region", "laplace: all pairs of a map", "privtree: a region")
+
+
 def numbers_in(zones: Zones, codes: list[str]) -> np.ndarray:
     known = {code: i for i, code in enumerate(zones.codes(np.arange(len(zones), dtype=np.int32)).tolist())}
     return np.array([known[code] for code in codes], dtype=np.int32)
@@ -134,7 +138,8 @@ def test_the_same_noisy_counts_give_the_same_folder_whatever_the_input(name, tmp
     release = anonymize(one, method, **options)
     twin = with_counts_of(anonymize(two, method, **options), release)
     assert twin.input is not release.input
-    formats = list(FORMATS)
+    # Exports are made of the two tables, whichever method counted.
+    formats = list(FORMATS) if name in EXPORTED else ["csv"]
     folders = [r.write(tmp_path / str(i), formats=formats) for i, r in enumerate((release, twin))]
     assert content(folders[0]) == content(folders[1])
     assert repr(twin) == repr(release)

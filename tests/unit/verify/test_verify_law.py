@@ -48,10 +48,10 @@ COUNTS = np.minimum(np.random.default_rng(0).zipf(1.6, 3000), 500).astype(np.int
 @pytest.mark.parametrize("scale", [0.3, 1.0, 5.0, 40.0])
 @pytest.mark.parametrize("least", [1, 30])
 def test_honest_noise_is_not_accused(scale, least):
-    """300 releases for each of 8 settings: the chance of any false alarm is below 3 in a million."""
+    """100 releases for each of 8 settings: the chance of any false alarm is below 1 in a million."""
     counted = COUNTS[:600] + (0 if least == 1 else 40)
-    assert 8 * 300 * FALSE_ALARM < 3e-6
-    for seed in range(300):
+    assert 8 * 100 * FALSE_ALARM < 1e-6
+    for seed in range(100):
         assert findings(counted, counted + draws(scale, len(counted), seed), scale=scale, least=least) == []
     law = _Law(np.exp(-1 / scale))
     above = np.arange(1, 5)
