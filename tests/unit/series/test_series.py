@@ -13,6 +13,7 @@ import pytest
 from conftest import trip_table
 from flowveil import InfeasibleError, ParameterError, publish_series, read_trips, verify_folder, verify_series
 from samples.drafts import unchecked
+from samples.remembered import wherever
 from unit.cli.test_cli import run, snapshot
 
 K = {"k": 5, "max_suppressed": 0.9}
@@ -34,8 +35,8 @@ def published(trips: pa.Table, place: Path, **asked):
 
 @pytest.fixture(scope="module", autouse=True)
 def drafts_are_not_recounted():
-    """What is written is recounted where a test verifies the series."""
-    with unchecked():
+    """What is written is recounted where a test verifies the series, and what stays as it was is known by then."""
+    with unchecked(), wherever():
         yield
 
 
@@ -47,9 +48,11 @@ def written(tmp_path_factory):
 
 
 @pytest.fixture
-def series(written, tmp_path):
-    """Two months, to be continued or tampered with."""
-    return shutil.copytree(written, tmp_path / "series")
+def series(written):
+    """Two months, to be continued or tampered with; always in the same place."""
+    place = written.parent / "copy"
+    shutil.rmtree(place, ignore_errors=True)
+    return shutil.copytree(written, place)
 
 
 def test_a_series_is_continued_and_its_steps_stay_what_they_were(series):

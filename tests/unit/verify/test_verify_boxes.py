@@ -29,8 +29,6 @@ METHODS = {
     "glove-sk": ("glove-sk", {}),
     "curvecut": ("curvecut", {}),
 }
-#: Those whose flows may lie in several boxes.
-OVERLAPPING = ("relaxed", "glove", "glove-sk", "curvecut")
 
 
 def release_of(kind: str, flows: Flows | None = None, **asked) -> Release:
