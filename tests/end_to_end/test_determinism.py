@@ -16,8 +16,8 @@ from samples.drafts import unchecked
 
 METHODS = ["twincut", "odkanon", "atg-dual", "oigh"]
 
-#: All methods in one process: what differs between two runs is the process, not the method. One is this process. Whether
-#: drafts are recounted does not change their bytes.
+#: All methods in one process: what differs between two runs is the process, not the method. One is this process.
+#: Whether drafts are recounted does not change their bytes.
 PUBLISH = """
 import sys
 from flowveil.cli import main
