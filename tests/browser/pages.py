@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,10 +66,19 @@ def keep(page, name: str, *, full: bool = False) -> None:
         page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=full)
 
 
-def violations(page, axe: Path) -> list[tuple[str, list[str]]]:
-    """What axe-core finds on a page. What it does not mind stays in the browser: reading it here takes seconds."""
-    page.evaluate(axe.read_text(encoding="utf-8"))
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']}).then((found) => found.violations)")
+#: The rules of axe-core that look at colours: all that can change between light and dark.
+COLOURS = ("color-contrast", "link-in-text-block")
+
+
+def violations(page, axe: Path, *, rules: Sequence[str] | None = None) -> list[tuple[str, list[str]]]:
+    """What axe-core finds on a page, by some of its rules or by all.
+
+    What it does not mind stays in the browser: reading it here takes seconds.
+    """
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(axe.read_text(encoding="utf-8"))
+    asked = {"resultTypes": ["violations"], **({"runOnly": {"type": "rule", "values": list(rules)}} if rules else {})}
+    found = page.evaluate("(asked) => axe.run(document, asked).then((found) => found.violations)", asked)
     return [(one["id"], [node["html"][:200] for node in one["nodes"][:3]]) for one in found]
 
 

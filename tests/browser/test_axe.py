@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv
 
-from browser.pages import redrawn, violations
+from browser.pages import COLOURS, redrawn, violations
 from conftest import trip_table
 from flowveil import anonymize, anonymize_slices, read_slices, read_trips
 from flowveil.cli import main
@@ -94,14 +94,17 @@ def pages(tmp_path_factory) -> dict[str, Path]:
 @pytest.mark.parametrize("name", KINDS)
 def test_nothing_is_found_light_or_dark(name, pages, open_page):
     with open_page(pages[name], bypass_csp=True) as opened:
-        for scheme in ("light", "dark"):
+        for scheme, rules in (("light", None), ("dark", COLOURS)):
             opened.page.emulate_media(color_scheme=scheme)
             redrawn(opened.page)
-            assert violations(opened.page, AXE) == [], scheme
-            opened.keep(f"{name}-{scheme}")
+            assert violations(opened.page, AXE, rules=rules) == [], scheme
+        opened.keep(f"{name}-dark")
 
 
 def test_what_nobody_can_read_is_found(tmp_path, open_page):
-    (tmp_path / "page.html").write_text("<!doctype html><html lang='en'><title>x</title><img src='data:,'>", "utf-8")
+    pale = "<p style='background: #fff; color: #eee'>pale</p>"
+    text = f"<!doctype html><html lang='en'><title>x</title><img src='data:,'>{pale}"
+    (tmp_path / "page.html").write_text(text, "utf-8")
     with open_page(tmp_path / "page.html", bypass_csp=True) as opened:
-        assert "image-alt" in dict(violations(opened.page, AXE))
+        assert {"image-alt", "color-contrast"} <= set(dict(violations(opened.page, AXE)))
+        assert "color-contrast" in dict(violations(opened.page, AXE, rules=COLOURS))

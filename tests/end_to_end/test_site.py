@@ -32,7 +32,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (startup / "here.py").write_text(
         f"import sys\nsys.path += {tests!r}\nfrom samples.processes import in_this_process\n"
         "in_this_process.kept = in_this_process()\nin_this_process.kept.__enter__()\n"
-        "import duckdb\nfrom functools import partial\n"
+        "from functools import partial\nimport duckdb\n"
         "duckdb.connect = partial(duckdb.connect, config={'threads': 1})\n",
         encoding="utf-8",
     )

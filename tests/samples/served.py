@@ -272,7 +272,8 @@ def serving_here(
         try:
             yield Served(None, addresses.get(timeout=90), temporary)
         finally:
-            servers[0].should_exit = True
+            for server in servers:
+                server.should_exit = True
             running.join(90)
             for logger, was in zip(loggers, disabled, strict=True):
                 logger.disabled = was
