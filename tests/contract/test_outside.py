@@ -11,6 +11,7 @@ from pathlib import Path
 import h3.api.basic_int as h3_int
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import shapely
@@ -132,6 +133,16 @@ def test_every_method_on_a_tree_publishes_and_is_verified(method, kind, flows_on
     assert any(line.startswith("Kept: trips with one end outside") for line in report["statement"])
     without = {name: value for name, value in report["parameters"].items() if name != "outside"}
     assert without != report["parameters"]
+
+
+def test_a_release_in_which_all_trips_end_outside_is_published(table, tmp_path):
+    """The recount said that nobody knows how far ends moved, because no destination has a place."""
+    leaving = pc.and_(pc.less(table["start_lon"], 2.4), pc.greater(table["end_lon"], 2.45))
+    flows = flowveil.read_trips(table.filter(leaving), resolution=6, within=AREA, outside="keep")
+    release = flowveil.anonymize(flows, method="suppression", k=5, protect="trips")
+    assert set(release.flows["destination_zone"].to_pylist()) == {"outside"}
+    report = json.loads((release.write(tmp_path / "r") / "report.json").read_text("utf-8"))
+    assert report["measures"]["trips"]["generalization_distance_m"] == 0
 
 
 def test_a_release_that_places_outside_or_hides_it_is_found(table, folder, tmp_path):

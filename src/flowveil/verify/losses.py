@@ -241,6 +241,8 @@ class Recounted:
         metres, weight = np.concatenate((one, other)), np.concatenate((weight, weight))
         # Ends outside the area have no place, and did not move.
         metres, weight = metres[~np.isnan(metres)], weight[~np.isnan(metres)]
+        if weight.sum() == 0:
+            return dict.fromkeys(names, _exactly(None))
         mean = float(np.average(metres, weights=weight))
         spread = float(np.average((metres - mean) ** 2, weights=weight)) ** 0.5
         order = np.argsort(metres, kind="stable")
@@ -392,9 +394,12 @@ def _metres(
     flow, cell = assigned
     out = []
     for tree, tile, end in ((flows.origins, origin, "o"), (flows.destinations, destination, "d")):
-        if tree.geography is None or np.isnan(cells[f"lat_{end}"].astype(np.float64)).all():
+        if tree.geography is None:
             return None
         lat, lon = tree.geography.centers(leaves(tree))
+        # Tiles have places and zones do not. Where all ends are outside the area, neither do.
+        if np.isnan(cells[f"lat_{end}"].astype(np.float64)).all() and not np.isnan(lat[tile[flow]]).all():
+            return None
         # Once for each tile and zone: many flows share them.
         pair = tile[flow] * len(cells["s"]) + _first_of_zone(cells["a" if end == "o" else "b"])[cell]
         distinct, number = np.unique(pair, return_inverse=True)
