@@ -13,6 +13,7 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+from flowveil.errors import DataError
 from flowveil.verify import verify_release
 
 #: Drafts that held, by all that the recount is given.
@@ -36,7 +37,7 @@ def _name(draft: Path, flows: Any) -> bytes | None:
     """A name for a draft with its input; None where the input is not here as a whole."""
     try:
         found = hashlib.sha256(pickle.dumps(flows))
-    except (pickle.PicklingError, TypeError, AttributeError):
+    except (pickle.PicklingError, DataError):
         return None
     for file in sorted(draft.iterdir()):
         content = file.read_bytes()
