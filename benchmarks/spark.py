@@ -85,7 +85,9 @@ def one_side(side: str, folder: Path, driver_memory: str, driver_flows: int | No
         os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join(f"--conf {k}={v}" for k, v in settings.items()) + " pyspark-shell"
         os.environ["PYSPARK_PYTHON"] = sys.executable
         how["engine"] = "spark"
-        block = flowveil.cluster(master=MASTERS[side], driver_flows=driver_flows if side == "cluster" else None)
+        # All rows come to the driver, however many, unless persons are to stay with the executors.
+        most = driver_flows if side == "cluster" else 10**9
+        block = flowveil.cluster(master=MASTERS[side], driver_flows=most)
     times, spent = [time.perf_counter()], []
     with block, tempfile.TemporaryDirectory() as out:
         flows = flowveil.read_trips(str(folder), **how)
