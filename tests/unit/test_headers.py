@@ -118,3 +118,13 @@ def test_columns_without_a_role_are_pointed_at_by_number():
     table = pa.table({"Zoulou Martin": ["x"], "Lyon": ["y"]})
     with pytest.raises(FlowveilError, match="number 1, 2 "):
         check_roles(table, quasi_identifiers=())
+
+
+def test_a_column_that_holds_one_number_again_and_again_holds_numbers(tmp_path):
+    """Values are fetched once each, and a single number may be chance."""
+    (tmp_path / "again.csv").write_text("zzqx,wwvy\n" + "5,7\n" * 3, "utf-8")
+    with pytest.raises(DataError, match="'zzqx', 'wwvy'"):
+        read_trips(tmp_path / "again.csv")
+    (tmp_path / "once.csv").write_text("zzqx,wwvy\n5,7\n", "utf-8")
+    with pytest.raises(DataError, match="are not repeated"):
+        read_trips(tmp_path / "once.csv")

@@ -379,13 +379,16 @@ class FileTable:
         """The names of the columns; those that recur among the first rows, or cannot be looked for there, are data."""
         import duckdb
 
-        # Each value once: what a column holds is asked, not how often.
+        # Each value once, or twice where it is the only one and comes again: a single number may be chance.
         first = f"SELECT * FROM {self.relation} LIMIT {_SEARCHED_ROWS}"
+        held = "count(nullif(trim(CAST(COLUMNS(*) AS VARCHAR)), ''))"
         try:
-            (below,) = con.execute(f"SELECT list(DISTINCT COLUMNS(*)) FROM ({first})").fetchall()
+            (found,) = con.execute(f"SELECT list(DISTINCT COLUMNS(*)), {held} FROM ({first})").fetchall()
         except duckdb.Error:
             return Header(self.names, below=[self.names])
-        return Header(self.names, below=[column or () for column in below], in_text=self.in_text)
+        lists, counts = found[: len(self.names)], found[len(self.names) :]
+        below = [(column or []) * (2 if n > 1 else 1) for column, n in zip(lists, counts, strict=True)]
+        return Header(self.names, below=below, in_text=self.in_text)
 
     def attach(self, con: Any, positions: Sequence[int]) -> str:  # noqa: ARG002  the interface of `Table`
         """A subquery over the files: DuckDB reads the selected columns only."""
