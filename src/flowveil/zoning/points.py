@@ -13,6 +13,7 @@ turned, is learnt from ``h3`` once, from a few thousand points.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from itertools import combinations, repeat
 from typing import Any
@@ -26,8 +27,9 @@ from flowveil.zoning.h3 import MAX_RESOLUTION, PENTAGON_BASE_CELLS, Cells64
 Column = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
-#: Points at a time: what is computed in between stays in the cache of a core.
-_AT_ONCE = 1 << 13
+#: Points at a time: what is computed in between stays in the cache of a core, and each step of it is long enough that
+#: two threads seldom ask for Python's lock at the same time. With 8,192, two were no faster than one.
+_AT_ONCE = 1 << 15
 #: Fewer points are not worth learning for.
 _FEW = 5_000
 _RADIAN = np.pi / 180
@@ -45,6 +47,10 @@ _SAME_FACE = 1e-9
 #: Digit of the step to each neighbour; and what turning by a sixth makes of a digit.
 _DIGITS = {(0, 0): 0, (-1, -1): 1, (0, 1): 2, (-1, 0): 3, (1, 0): 4, (0, -1): 5, (1, 1): 6}
 _TURNED = (0, 5, 3, 1, 6, 4, 2, 7)
+#: Three steps to nowhere, each of which is 4 of 9.
+_NO_STEPS = 4 * (1 + 9 + 81)
+#: From this resolution on, steps are counted in floats of half the size: they are below 50,000 there.
+_HALF_SIZE = 10
 #: No base cell, and no turn.
 _UNKNOWN = 127 << 3
 
@@ -64,10 +70,10 @@ def index_points(lat: Column, lon: Column, resolution: int) -> Cells64:
     if len(lat) < _FEW or not np.isfinite(lat.sum() + lon.sum()):
         return index_one_by_one(lat, lon, resolution)
     cells = np.empty(len(lat), dtype=np.uint64)
-    learnt = _learnt()
+    learnt, room = _learnt(), _Room(min(len(lat), _AT_ONCE))
     for start in range(0, len(lat), _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
-        hexagon, steps, sure = _hexagons(lat[part], lon[part], resolution)
+        hexagon, steps, sure = _hexagons(lat[part], lon[part], resolution, room)
         base = learnt[hexagon]
         sure &= base != _UNKNOWN
         cells[part] = _joined(base, steps, resolution)
@@ -77,90 +83,151 @@ def index_points(lat: Column, lon: Column, resolution: int) -> Cells64:
     return cells
 
 
-def _hexagons(lat: Column, lon: Column, resolution: int) -> tuple[Whole, list[Whole], NDArray[np.bool_]]:
+class _Room:
+    """Columns to work in. New ones for every step cost as much as the step: their memory comes from the system."""
+
+    def __init__(self, points: int) -> None:
+        self._wide = np.empty((9, points))
+        self._narrow = np.empty((5, points), dtype=np.float32)
+
+    def wide(self, points: int) -> list[Column]:
+        """Nine columns of doubles."""
+        return list(self._wide[:, :points])
+
+    def narrow(self, points: int) -> list[Any]:
+        """Five columns of floats of half the size, which whole numbers below 2^24 fit in."""
+        return list(self._narrow[:, :points])
+
+
+def _hexagons(lat: Column, lon: Column, resolution: int, room: _Room) -> tuple[Whole, list[Whole], NDArray[np.bool_]]:
     """The coarsest hexagon of each point, the steps below it for each three resolutions, and whether both are sure."""
-    y, x = lat * _RADIAN, lon * _RADIAN
-    level = np.cos(y)
-    points = (np.cos(x) * level, np.sin(x) * level, np.sin(y))
-    face, nearness, sure = _faces(points)
+    x, y, z, level, near, i, j, spare, last = room.wide(len(lat))
+    np.multiply(lat, _RADIAN, out=z)
+    np.multiply(lon, _RADIAN, out=y)
+    np.cos(z, out=level)
+    np.sin(z, out=z)
+    np.cos(y, out=x)
+    np.sin(y, out=y)
+    x *= level
+    y *= level
+    face, nearness, sure = _faces((x, y, z), near, spare)
     sure &= nearness < _MIDDLE_OF_FACE
-    planes = _planes(resolution)
-    along_i, along_j = planes[face[0]] if (face == face[0]).all() else planes[face].transpose(1, 2, 0)
-    a, b, margin = _rounded(_dot(along_i, points) / nearness, _dot(along_j, points) / nearness)
-    sure &= margin > _TOO_CLOSE
-    a, b, steps = _parents(a, b, resolution)
+    for along, plane in zip((i, j), _planes(resolution), strict=True):
+        _dot([part.take(face) for part in plane], (x, y, z), along, spare)
+        along /= nearness
+    a, b, farthest = _rounded(i, j, (x, y, z, level, spare, last))
+    sure &= farthest < 0.5 - _TOO_CLOSE
+    a, b, steps = _parents(a, b, resolution, room)
     # Coarsest hexagons are at most two steps from the centre of a face.
     return face * 25 + (a * 5 + b + 12).astype(np.int64), steps, sure
 
 
-def _parents(a: Column, b: Column, resolution: int) -> tuple[Column, Column, list[Whole]]:
+def _parents(a: Column, b: Column, resolution: int, room: _Room) -> tuple[Any, Any, list[Whole]]:
     """The coarsest hexagon above each one; on the way down, the steps, three in a number, the finest first.
 
     The parent is the nearest hexagon of a grid seven times as wide, which is turned to one side and the other by turns.
-    Whole numbers are kept as floating-point ones, which are exact here and faster: dividing by seven never ends halfway
-    between two.
+    Whole numbers are kept as floating-point ones, which are exact here and faster, those of half the size as soon as
+    they do: dividing by seven never ends halfway between two, and at `_HALF_SIZE` is off by a hundredth at most.
     """
-    groups: list[Column] = []
+    groups: list[Any] = []
+    up_a, up_b, spare = (np.empty_like(a) for _ in range(3)) if resolution > _HALF_SIZE else (a, b, a)
     for r in range(resolution, 0, -1):
-        if r % 2:
-            up_a, up_b = np.rint((3 * a - b) * _SEVENTH), np.rint((a + 2 * b) * _SEVENTH)
-            a -= 2 * up_a + up_b
-            b -= 3 * up_b - up_a
+        if r == min(resolution, _HALF_SIZE):
+            half_a, half_b, up_a, up_b, spare = room.narrow(len(a))
+            half_a[:], half_b[:] = a, b
+            a, b = half_a, half_b
+        to_left = r % 2 == 1
+        # (3a - b) / 7 and (a + 2b) / 7, or (2a + b) / 7 and (3b - a) / 7.
+        np.multiply(a, 3 if to_left else 2, out=up_a)
+        np.multiply(b, 2 if to_left else 3, out=up_b)
+        if to_left:
+            up_a -= b
+            up_b += a
         else:
-            up_a, up_b = np.rint((2 * a + b) * _SEVENTH), np.rint((3 * b - a) * _SEVENTH)
-            a -= 3 * up_a - up_b
-            b -= up_a + 2 * up_b
+            up_a += b
+            up_b -= a
+        for up in (up_a, up_b):
+            up *= up.dtype.type(_SEVENTH)
+            np.rint(up, out=up)
+        # What is left is a step (p, q), kept as 3p + q: p = a - 2A - B, q = b - 3B + A, or p = a - 3A + B,
+        # q = b - A - 2B, where (A, B) is the parent.
         a *= 3
         a += b
-        a += 4
+        a -= np.multiply(up_a, 5 if to_left else 10, out=spare)
+        a += np.multiply(up_b, -6, out=spare) if to_left else up_b
         place = (MAX_RESOLUTION - r) % 3
-        if place and groups:
+        if place:
             a *= 9**place
+        if place and groups:
             groups[-1] += a
         else:
-            groups.append(a * 9**place)
-        a, b = up_a, up_b
+            groups.append(a + _NO_STEPS)
+        a, b, up_a, up_b = up_a, up_b, a, b
     return a, b, [g.astype(np.int64) for g in groups]
 
 
-def _dot(vector: Any, points: tuple[Column, ...]) -> Column:
-    return vector[0] * points[0] + vector[1] * points[1] + vector[2] * points[2]  # type: ignore[no-any-return]
+def _dot(vector: Any, points: tuple[Column, ...], into: Column, spare: Column) -> Column:
+    np.multiply(points[0], vector[0], out=into)
+    into += np.multiply(points[1], vector[1], out=spare)
+    into += np.multiply(points[2], vector[2], out=spare)
+    return into
 
 
-def _faces(points: tuple[Column, ...]) -> tuple[Whole, Column, NDArray[np.bool_]]:
-    """The face nearest to each point, the cosine of the angle to its centre, and whether no other is as near."""
+def _faces(points: tuple[Column, ...], near: Column, spare: Column) -> tuple[Any, Column, NDArray[np.bool_]]:
+    """The face nearest to each point, the cosine of the angle to its centre, and whether no other is as near.
+
+    One number for all where it is the same face.
+    """
     centres = _icosahedron()[:, 0]
     # Trips are near to each other: few faces come into question, those about as near to the middle as any.
-    middle = np.array([p.mean() for p in points]) if len(points[0]) else np.zeros(3)
-    reach = np.sqrt(max(sum(float(((p - m) ** 2).max(initial=0)) for p, m in zip(points, middle, strict=True)), 0))
+    ends = np.array([(p.min(initial=1), p.max(initial=-1)) for p in points])
+    middle, reach = ends.mean(axis=1), np.linalg.norm(ends[:, 1] - ends[:, 0]) / 2
     distance = np.sqrt(((centres - middle) ** 2).sum(axis=1))
-    near = np.flatnonzero(distance <= distance.min() + 2 * reach + _TOO_CLOSE)
-    best = _dot(centres[near[0]], points)
+    faces = np.flatnonzero(distance <= distance.min() + 2 * reach + _TOO_CLOSE)
+    best = _dot(centres[faces[0]], points, near, spare)
+    if len(faces) == 1:
+        return faces[0], best, np.ones(len(best), dtype=np.bool_)
     second = np.full(len(best), -1.0)
-    face = np.full(len(best), near[0])
-    for f in near[1:]:
-        nearness = _dot(centres[f], points)
+    face = np.full(len(best), faces[0])
+    nearness = np.empty_like(best)
+    for f in faces[1:]:
+        _dot(centres[f], points, nearness, spare)
         closer = nearness > best
         second = np.maximum(second, np.minimum(best, nearness))
         face[closer] = f
-        best = np.maximum(best, nearness)
+        np.maximum(best, nearness, out=best)
     return face, best, best - second > _SAME_FACE
 
 
-def _rounded(i: Column, j: Column) -> tuple[Column, Column, Column]:
-    """The hexagon around each point of the plane, and how far inside its border the point is.
+def _rounded(i: Column, j: Column, spare: Sequence[Column]) -> tuple[Column, Column, Column]:
+    """The hexagon around each point of the plane, and how far from its centre the point is: 0.5 at the border.
 
-    The axes are a third of a turn apart, so the neighbours of a hexagon are the steps of `_DIGITS`.
+    The axes are a third of a turn apart, so the neighbours of a hexagon are the steps of `_DIGITS`. A point that is
+    nearest to (0, 0) by rounding each axis can be outside of that hexagon in two directions, and then lies in the
+    neighbour there; where it is outside in both, in the farther one. Changes ``i`` and ``j``.
     """
-    a, b, c = np.rint(i), np.rint(j), np.rint(j - i)
-    off_a, off_b, off_c = np.abs(i - a), np.abs(j - b), np.abs(j - i - c)
-    # Three roundings of which two make a hexagon: the one that moved the point most is dropped.
-    drop_a = (off_a > off_b) & (off_a > off_c)
-    drop_b = ~drop_a & (off_b > off_c)
-    a, b = np.where(drop_a, b - c, a), np.where(drop_b, a + c, b)
-    x, y = i - a, j - b
-    farthest = np.maximum(np.maximum(np.abs(x - y / 2), np.abs(y - x / 2)), np.abs(x + y) / 2)
-    return a, b, 0.5 - farthest
+    a, b, u, v, off_u, off_v = spare
+    i -= np.rint(i, out=a)
+    j -= np.rint(j, out=b)
+    _across(i, j, u, v)
+    farther = np.abs(u, out=off_u) > np.abs(v, out=off_v)
+    for at, rest, across, this in ((a, i, u, farther), (b, j, v, ~farther)):
+        np.rint(across, out=across)
+        across *= this
+        at += across
+        rest -= across
+    _across(i, j, u, v)
+    farthest = np.maximum(np.abs(u, out=u), np.abs(v, out=v), out=u)
+    i += j
+    i *= 0.5
+    return a, b, np.maximum(farthest, np.abs(i, out=i), out=farthest)
+
+
+def _across(i: Column, j: Column, u: Column, v: Column) -> None:
+    """How far points are from the centre in the directions of the two axes, into ``u`` and ``v``."""
+    for along, other, into in ((i, j, u), (j, i, v)):
+        np.multiply(other, -0.5, out=into)
+        into += along
 
 
 def _joined(base: Whole, steps: list[Whole], resolution: int) -> Cells64:
@@ -210,14 +277,14 @@ def _vector(lat: float, lon: float) -> tuple[float, float, float]:
 
 @cache
 def _planes(resolution: int) -> NDArray[np.float64]:
-    """Of each face: the two vectors by which points become steps along the axes of its hexagons."""
+    """The two vectors by which points become steps along the axes of hexagons: three columns over the faces each."""
     _, ahead, left = _icosahedron().transpose(1, 0, 2)
     turn = _TURN if resolution % 2 else 0.0
     scale = np.sqrt(7.0) ** resolution / _STEP
     x = scale * (np.cos(turn) * ahead + np.sin(turn) * left)
     y = scale * (np.cos(turn) * left - np.sin(turn) * ahead)
     along_j = y / (np.sqrt(3) / 2)
-    return np.stack([x + along_j / 2, along_j], axis=1)
+    return np.ascontiguousarray(np.stack([x + along_j / 2, along_j]).transpose(0, 2, 1))
 
 
 @cache
@@ -229,7 +296,7 @@ def _learnt() -> Whole:
     """
     fine = 4
     lat, lon = _samples(fine)
-    hexagon, steps, sure = _hexagons(lat, lon, fine)
+    hexagon, steps, sure = _hexagons(lat, lon, fine, _Room(len(lat)))
     truth = index_one_by_one(lat, lon, fine)
     base = (truth.astype(np.int64) >> 45) & 0x7F
     right = [_joined(base * 8 + turns, [three.copy() for three in steps], fine) == truth for turns in range(6)]
@@ -249,7 +316,8 @@ def _samples(resolution: int) -> tuple[Column, Column]:
     # Corners of a face are two steps from its centre: along the two axes, and against both.
     i, j = (2 * (p + r) / 240 - 2 for p, r in ((p, p + q + 0.1), (q, p + q - 0.1)))
     scale = 7.0 ** (resolution // 2)
-    a, b, _ = _parents(*_rounded(i * scale, j * scale)[:2], resolution)
+    room = _Room(len(i))
+    a, b, _ = _parents(*_rounded(i * scale, j * scale, room.wide(len(i))[:6])[:2], resolution, room)
     number = a * 5 + b
     some = np.concatenate([np.resize(np.flatnonzero(number == m), 400)[::50] for m in set(number)])
     x, y = (i - j / 2)[some], (j * np.sqrt(3) / 2)[some]
