@@ -86,21 +86,28 @@ def run_tasks(
         pool.shutdown(cancel_futures=True)
 
 
-def in_advance(work: Iterable[Callable[[], Result]], *, threads: int) -> Generator[Result, None, None]:
+def in_advance(
+    work: Iterable[Callable[[], Result]], *, threads: int, waiting: int = 0
+) -> Generator[Result, None, None]:
     """What each piece of work returns, in order, while other threads of this process are at the next ones.
 
-    For numpy, which lets other threads run while it counts. With the one that was handed out, no more pieces are in
-    memory than there are threads, this one included. Limits and words of messages are those of the caller.
+    For numpy, which lets other threads run while it counts. Limits and words of messages are those of the caller.
+
+    Args:
+        work: the pieces.
+        threads: how many may work, this one included.
+        waiting: pieces that lie ready for a thread: where it takes a while to come by one, threads need not wait. With
+            these, and the one that was handed out, no more are in memory than there are threads.
     """
     pieces = iter(work)
     if threads == 1:
         yield from (piece() for piece in pieces)
         return
     with ThreadPoolExecutor(max_workers=threads - 1) as pool:
-        waiting = deque(pool.submit(copy_context().run, piece) for piece in islice(pieces, threads - 1))
-        while waiting:
-            done = waiting.popleft().result()
-            waiting.extend(pool.submit(copy_context().run, piece) for piece in islice(pieces, 1))
+        at_work = deque(pool.submit(copy_context().run, piece) for piece in islice(pieces, threads - 1 + waiting))
+        while at_work:
+            done = at_work.popleft().result()
+            at_work.extend(pool.submit(copy_context().run, piece) for piece in islice(pieces, 1))
             yield done
 
 

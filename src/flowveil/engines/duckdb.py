@@ -73,26 +73,28 @@ def read(
                 reading = table.form.read_as(reading)
         with in_own_words(table.label):
             query = Query.understood(con, table, reading, tiling)
-            # The stream of batches holds its connection, so they are staged through another one.
-            staged = Staged(con.cursor(), query.reading, tiling, as_spelled=True)
         screening = Screening(query.reading, tiling, times=query.times)
 
         def screened(batch: pa.RecordBatch) -> tuple[Kept, pa.RecordBatch]:
             return screening.pass_batch(query.columns_of(batch)), batch
 
-        # One batch is screened while the one before it is staged, and both in their order.
+        # One batch is screened while those before it are counted, in their order. The stream of batches holds its
+        # connection, so they are counted through another one.
         pieces = (partial(screened, batch) for batch in _batches(con, query.sql, table.label))
-        with closing(in_advance(pieces, threads=min(2, limits.threads()))) as batches:
+        with (
+            closing(in_advance(pieces, threads=min(2, limits.threads()), waiting=1)) as batches,
+            Staged(con.cursor(), query.reading, tiling, as_spelled=True) as staged,
+        ):
             for kept, batch in batches:
                 with in_own_words(table.label):
                     staged.add(kept, batch)
                 if progress is not None and table.n_rows:
                     progress(min(screening.rows / table.n_rows, 0.99))
-        with in_own_words(table.label):
-            staged.fold()
-        intake = screening.finish(label=table.label, nobody=staged.nobody.as_recorded(), notes=query.notes)
-        with in_own_words(table.label):
-            flows = staged.sliced(intake)
+            with in_own_words(table.label):
+                staged.finish()
+            intake = screening.finish(label=table.label, nobody=staged.nobody.as_recorded(), notes=query.notes)
+            with in_own_words(table.label):
+                flows = staged.sliced(intake)
     if progress is not None:
         progress(1.0)
     return flows

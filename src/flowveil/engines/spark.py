@@ -300,10 +300,9 @@ def _flows(con: Any, rows: Any, query: Query, intake: Intake, label: str) -> Sli
     most, found, with_persons = chosen().driver_flows, rows.count(), bool(query.used.person)
     if found <= most:
         intake = replace(intake, notes=(*intake.notes, _ALL_FIT))
-        staged = Staged(con, query.reading, query.tiling, grouped=True)
         with _numbered(rows) if with_persons else _as_they_are(rows) as collected:
-            _stage(collected.toArrow(), query, staged)
-        return staged.sliced(intake)
+            table = collected.toArrow()
+        return _staged(con, table, query, intake)
     intake = replace(intake, notes=(*intake.notes, _PERSONS_STAY if with_persons else _NO_PERSONS))
     amounts = ("trips", *query.used.added)
     sums = [F.sum(name).cast("bigint").alias(name) for name in amounts]
@@ -321,12 +320,10 @@ def _flows(con: Any, rows: Any, query: Query, intake: Intake, label: str) -> Sli
     finally:
         flows.unpersist()
     nameless = replace(query, reading=replace(query.reading, columns=replace(query.used, person=None)))
-    staged = Staged(con, nameless.reading, query.tiling, grouped=True)
     ends = [np.unique(table.column(name).to_numpy().view(np.uint64)) for name in ("origin", "destination")]
     if query.reading.same_zones:
         ends = [np.union1d(*ends)] * 2
-    _stage(table, nameless, staged)
-    without = staged.sliced(intake)
+    without = _staged(con, table, nameless, intake)
     if not with_persons:
         return without
     return with_distant_people(without, rows, Numbering.of(without, *ends), n_rows=found, label=label)
@@ -344,8 +341,8 @@ _NO_PERSONS = (
 )
 
 
-def _stage(table: pa.Table, query: Query, staged: Staged) -> None:
-    """Take collected rows, persons as numbers where there are some."""
+def _staged(con: Any, table: pa.Table, query: Query, intake: Intake) -> SlicedFlows:
+    """The flows of collected rows, persons as numbers where there are some."""
     columns = {name: table.column(name) for name in table.column_names}
     if query.used.person:
         number = columns["person"]
@@ -359,7 +356,10 @@ def _stage(table: pa.Table, query: Query, staged: Staged) -> None:
         trips=columns["trips"].to_numpy(),
         added={name: columns[name].to_numpy() for name in query.used.added},
     )
-    staged.add(kept, pa.table(columns))
+    with Staged(con, query.reading, query.tiling, grouped=True) as staged:
+        staged.add(kept, pa.table(columns))
+        staged.finish()
+        return staged.sliced(intake)
 
 
 @contextmanager

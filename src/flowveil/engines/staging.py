@@ -1,22 +1,24 @@
 """From screened rows to flows, inside DuckDB: out of core, and with persons as numbers.
 
-Rows come in batches and are grouped whenever enough have come. What is left then is one row for each flow and person,
-and persons are numbers in it: their names stand once each in a table of DuckDB, which keeps on disk what outgrows its
-memory, and go no further. Whom a spelling stands for is found out once for each spelling, not for each trip. Numpy gets
-what the methods need, and not more: a row for each flow, and three numbers for each flow and person.
+Rows come in batches and are grouped as they come. What is left then is one row for each flow and person. The names of
+persons stand once each in a table of DuckDB, which keeps on disk what outgrows its memory, and go no further: whom a
+spelling stands for is found out once for each spelling, not for each trip. Numpy gets what the methods need, and not
+more: a row for each flow, and three numbers for each flow and person.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from flowveil.engines.arriving import Arriving
 from flowveil.errors import DataError, option
 from flowveil.flows import MILLION, Flows, Intake, People
 from flowveil.reading import Reading
@@ -30,17 +32,16 @@ from flowveil.zoning.h3 import Cells64
 
 #: Rows in a batch: enough that the cost of a batch does not show, few enough that all its columns stay small.
 BATCH_ROWS = 1 << 17
-#: Kept rows are grouped when there are this many, or as many as the last grouping left: linear in total, and never more
-#: on disk than twice that.
-FOLD_ROWS = 1 << 25
+#: Rows that are counted in one piece; where there are more, those that are there are counted while others come.
+_IN_ONE_PIECE = 1 << 18
 
 
 class Staged:
     """Rows on their way to flows: slices, ends, person, trips and what else adds up, in tables of DuckDB.
 
-    Whatever distinguishes trips is a key here. ``staged`` has rows as they came, ``folded`` what grouping left of
-    earlier ones, ``spelled`` the number of each spelling in it, ``names`` the name that each number stands for. Rows
-    are grouped by spelling first, so that persons are looked up for what that leaves, several times fewer.
+    Whatever distinguishes trips is a key here. ``grouped`` has a row for each flow and spelling of a person,
+    ``spelled`` the number of each spelling in it, ``names`` the name that each number stands for. Rows are grouped by
+    spelling, so that persons are looked up for what that leaves, several times fewer.
 
     Args:
         con: where the tables are.
@@ -65,20 +66,22 @@ class Staged:
         self._slice_names = (*used.by, *((TIME,) if used.time else ()))
         self._slices = tuple(f"slice{i}" for i in range(len(self._slice_names)))
         self._keys = (*self._slices, "origin", "destination")
-        self._staged_rows = self._folded_rows = 0
         self._waiting: list[pa.Table] = []
+        self._arriving: Arriving | None = None
+        self._open = ExitStack()
         #: What rows have to be added up; rows that are one trip each need no number of trips.
         self._amounts = (*(("trips",) if used.trips or grouped else ()), *self._added)
-        self._empty_stage()
+        #: Whether every spelling is a person of its own.
+        self._as_persons = True
         con.execute("CREATE TABLE names (name VARCHAR, number INTEGER)")
         con.execute("CREATE TABLE spelled (spelling VARCHAR, number INTEGER, placeholder VARCHAR)")
 
-    def _empty_stage(self) -> None:
-        """A new table ``staged``."""
-        slices = "".join(f"{name} VARCHAR, " for name in self._slices)
-        who = ", person VARCHAR" if self._has_person else ""
-        amounts = "".join(f", {name} BIGINT" for name in self._amounts)
-        self._con.execute(f"CREATE OR REPLACE TABLE staged ({slices}origin UBIGINT, destination UBIGINT{who}{amounts})")
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        """Nothing is counted any more, whether or not all rows have come."""
+        self._open.close()
 
     def add(self, kept: Kept, batch: pa.RecordBatch) -> None:
         """Take the kept rows of a batch, which has the persons and the slices."""
@@ -99,53 +102,42 @@ class Staged:
         columns |= {name: counted[name] for name in self._amounts}
         self._waiting.append(pa.table(columns))
         # A source may come in tiny batches, and a statement costs the same for one row as for a thousand.
-        if sum(t.num_rows for t in self._waiting) >= BATCH_ROWS // 2:
-            self._flush()
+        if sum(t.num_rows for t in self._waiting) >= (_IN_ONE_PIECE if self._arriving is None else BATCH_ROWS // 2):
+            self._hand_over()
 
-    def _flush(self) -> None:
-        if not self._waiting:
-            return
+    def _hand_over(self) -> None:
         rows = pa.concat_tables(self._waiting)
         self._waiting = []
-        self._con.register("flowveil_rows", rows)
-        self._con.execute("INSERT INTO staged SELECT * FROM flowveil_rows")
-        self._con.unregister("flowveil_rows")
-        self._staged_rows += rows.num_rows
-        if self._staged_rows >= max(FOLD_ROWS, self._folded_rows):
-            self.fold()
+        if self._arriving is None:
+            self._arriving = self._open.enter_context(Arriving(self._con, self._counting("arriving"), rows.schema))
+        self._arriving.add(rows)
 
-    def fold(self) -> None:
-        """Group the rows so far; persons who are new get the next numbers, and who is nobody is counted."""
-        self._flush()
-        if not self._staged_rows and self._folded_rows:
-            return
+    def _counting(self, rows: str) -> str:
+        """The statement that groups rows."""
         keys = ", ".join((*self._keys, *(("person",) if self._has_person else ())))
         # Sums of 64 bits have 128. Rows that are one trip each are never too many for 64.
         trips = "sum(trips) AS trips, count(*) AS rows" if "trips" in self._amounts else "count(*) AS trips"
         added = "".join(f", sum({name}) AS {name}" for name in self._added)
-        self._con.execute(f"CREATE TABLE grouped AS SELECT {keys}, {trips}{added} FROM staged GROUP BY {keys}")
-        self._empty_stage()
-        amounts = ", ".join(("trips", *self._added))
-        fresh, again = f"SELECT {keys}, {amounts} FROM grouped", False
-        if self._has_person:
-            again = not self._learn_names("rows" if "trips" in self._amounts else "trips")
-            numbered = f"{', '.join(self._keys)}, number AS person, {amounts}"
-            fresh = f"SELECT {numbered} FROM grouped LEFT JOIN spelled ON spelling = person"
-        if self._folded_rows:
-            fresh = f"{fresh} UNION ALL SELECT {keys}, {amounts} FROM folded"
-        if self._folded_rows or again:
-            sums = ", ".join(f"CAST(sum({name}) AS {self._wide(name)}) AS {name}" for name in amounts.split(", "))
-            fresh = f"SELECT {keys}, {sums} FROM ({fresh}) GROUP BY {keys}"
-        self._con.execute(f"CREATE OR REPLACE TABLE folded AS {fresh}")
-        self._con.execute("DROP TABLE grouped")
-        self._staged_rows = 0
-        self._folded_rows = self._count("folded")
+        return f"CREATE TABLE grouped AS SELECT {keys}, {trips}{added} FROM {rows} GROUP BY {keys}"
 
-    def _wide(self, amount: str) -> str:
-        return "BIGINT" if amount == "trips" and amount not in self._amounts else "HUGEINT"
+    def finish(self) -> None:
+        """All rows have come: group them, give persons numbers, count who is nobody."""
+        if self._arriving is not None:
+            if self._waiting:
+                self._hand_over()
+            self._arriving.finish()
+        elif not self._waiting:
+            return
+        else:
+            self._con.register("flowveil_rows", pa.concat_tables(self._waiting))
+            self._con.execute(self._counting("flowveil_rows"))
+            self._con.unregister("flowveil_rows")
+        self._waiting = []
+        if self._has_person:
+            self._as_persons = self._learn_names("rows" if "trips" in self._amounts else "trips")
 
     def _learn_names(self, rows: str) -> bool:
-        """Give every spelling that is new the number of the person it stands for, none where that is nobody.
+        """Give every spelling the number of the person it stands for, in the order of names; none where it is nobody.
 
         Args:
             rows: the column of ``grouped`` that says how many rows each of its rows was.
@@ -153,10 +145,7 @@ class Staged:
         Returns:
             Whether every spelling is a person of its own: then what is grouped by spelling is grouped by person.
         """
-        found = (
-            "(SELECT DISTINCT person AS spelling FROM grouped WHERE person IS NOT NULL) AS found "
-            "ANTI JOIN spelled USING (spelling)"
-        )
+        found = "(SELECT DISTINCT person AS spelling FROM grouped WHERE person IS NOT NULL)"
         if self._as_spelled:
             self._read_spellings(found)
         else:
@@ -164,8 +153,8 @@ class Staged:
                 f"CREATE TABLE fresh AS SELECT spelling, spelling AS name, NULL AS placeholder FROM {found}"
             )
         self._con.execute(
-            "INSERT INTO names SELECT name, (SELECT count(*) FROM names) + row_number() OVER () - 1 FROM "
-            "(SELECT DISTINCT name FROM fresh WHERE name IS NOT NULL) ANTI JOIN names USING (name)"
+            "INSERT INTO names SELECT name, row_number() OVER (ORDER BY name) - 1 FROM "
+            "(SELECT DISTINCT name FROM fresh WHERE name IS NOT NULL)"
         )
         self._con.execute(
             "INSERT INTO spelled SELECT spelling, number, placeholder FROM fresh LEFT JOIN names USING (name)"
@@ -241,14 +230,12 @@ class Staged:
 
     def _grouped(self) -> pa.Table:
         """The flows in order, numbered in the table ``flows``."""
-        self.fold()
-        self._con.execute("DROP TABLE staged")
         self._make_room()
         added = "".join(f", CAST(sum({name}) AS DOUBLE) AS {name}" for name in self._added)
         keys = ", ".join(self._keys)
         self._con.execute(
             f"CREATE TABLE flows AS SELECT *, CAST(row_number() OVER (ORDER BY {keys}) - 1 AS INTEGER) AS cell FROM "
-            f"(SELECT {keys}, CAST(sum(trips) AS BIGINT) AS trips{added} FROM folded GROUP BY {keys})"
+            f"(SELECT {keys}, CAST(sum(trips) AS BIGINT) AS trips{added} FROM grouped GROUP BY {keys})"
         )
         return fetch_table(self._con, "SELECT * EXCLUDE (cell) FROM flows ORDER BY cell")
 
@@ -257,8 +244,8 @@ class Staged:
         if not is_limited():
             return
         keys = ", ".join(self._keys)
-        n_flows = self._count(f"(SELECT DISTINCT {keys} FROM folded)")
-        persons = self._folded_rows if self._has_person else 0
+        n_flows = self._count(f"(SELECT DISTINCT {keys} FROM grouped)")
+        persons = self._count("grouped") if self._has_person else 0
         left = room_for(
             n_flows * FLOW_READ + persons * PERSON_READ,
             what=f"reading {about(n_flows)} flows"
@@ -287,16 +274,17 @@ class Staged:
 
     def _people(self) -> People:
         """Distinct people of each flow and their trips, numbered in the order of their names, which stay."""
-        keys = ", ".join(self._keys)
+        keys = ", ".join(f"grouped.{key} = flows.{key}" for key in self._keys).replace(", ", " AND ")
+        trips, once = ("grouped.trips", "") if self._as_persons else ("sum(grouped.trips)", "GROUP BY cell, number")
         rows = fetch_table(
             self._con,
-            "WITH ranks AS (SELECT number AS person, CAST(row_number() OVER (ORDER BY name) - 1 AS INTEGER) AS rank "
-            "FROM names) SELECT cell, rank, CAST(folded.trips AS BIGINT) AS trips "
-            f"FROM folded JOIN ranks USING (person) JOIN flows USING ({keys}) ORDER BY cell, rank",
+            f"SELECT cell, number, CAST({trips} AS BIGINT) AS trips FROM grouped "
+            "JOIN (FROM spelled WHERE number IS NOT NULL) ON spelling = person "
+            f"JOIN flows ON {keys} {once} ORDER BY cell, number",
         )
         return People(
             cell=rows.column("cell").to_numpy(),
-            person=rows.column("rank").to_numpy(),
+            person=rows.column("number").to_numpy(),
             trips=rows.column("trips").to_numpy(),
         )
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from flowveil.errors import DataError, option
 from flowveil.flows import ADDED, LARGEST_SUM, MILLION, ROUNDING_ALLOWED, Added, Intake, millionths
-from flowveil.reading import Reading
+from flowveil.reading import Reading, limits
 from flowveil.reading.tiling import NO_TILE, Inside, Mask, Tiling
 from flowveil.reading.times import TimeForm
 from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64
@@ -177,8 +177,9 @@ class _Sum:
         )
 
 
-#: From so many rows on, the two ends of a batch are looked up side by side.
-_WORTH_A_THREAD = 10_000
+#: From so many rows and cores on, the two ends of a batch are looked up side by side; two cores have enough to do with
+#: reading and counting other batches.
+_WORTH_A_THREAD, _CORES_FOR_ENDS = 10_000, 3
 #: What a screening counts, by the names of its attributes.
 _COUNTED = (
     "_rows", "_kept", "_trips", "_left_out", "_errors", "_resolutions", "_on_earth_if_swapped", "_commas", "_sums",
@@ -411,7 +412,7 @@ class Screening:
         if batch.points is not None:
             points = batch.points if len(rows) == len(batch) else tuple(p[rows] for p in batch.points)
             origin_lat, origin_lon, destination_lat, destination_lon = points
-            if len(rows) < _WORTH_A_THREAD:
+            if len(rows) < _WORTH_A_THREAD or limits.threads() < _CORES_FOR_ENDS:
                 return (
                     self._tiling.tiles_at(origin_lat, origin_lon),
                     self._tiling.tiles_at(destination_lat, destination_lon),

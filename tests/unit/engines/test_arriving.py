@@ -1,0 +1,53 @@
+"""A statement over rows that are still arriving: all of them are counted, and it ends however they end."""
+
+from __future__ import annotations
+
+import threading
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from flowveil.engines.arriving import Arriving
+
+SCHEMA = pa.schema([("x", pa.int64())])
+COUNT = "CREATE TABLE counted AS SELECT x % 3 AS rest, count(*) AS n FROM arriving GROUP BY rest"
+
+
+def rows(values: range) -> pa.Table:
+    return pa.table({"x": list(values)}, schema=SCHEMA)
+
+
+def test_every_row_is_counted_once() -> None:
+    con = duckdb.connect()
+    with Arriving(con.cursor(), COUNT, SCHEMA) as arriving:
+        for start in range(0, 3000, 100):
+            arriving.add(rows(range(start, start + 100)))
+        arriving.finish()
+    assert con.execute("SELECT * FROM counted ORDER BY rest").fetchall() == [(0, 1000), (1, 1000), (2, 1000)]
+
+
+def hand_over(con: duckdb.DuckDBPyConnection, sql: str, n: int, *, then: type[BaseException] | None = None) -> None:
+    with Arriving(con.cursor(), sql, SCHEMA) as arriving:
+        for start in range(0, n, 100):
+            arriving.add(rows(range(start, start + 100)))
+        if then is not None:
+            raise then
+        arriving.finish()
+
+
+def test_it_ends_where_rows_stop_coming() -> None:
+    """Whoever brings them fails in the middle: no thread stays behind, and nothing is counted as if it were all."""
+    con, before = duckdb.connect(), threading.active_count()
+    with pytest.raises(KeyboardInterrupt):
+        hand_over(con, COUNT, 1000, then=KeyboardInterrupt)
+    assert threading.active_count() == before
+    assert con.execute("SELECT count(*) FROM duckdb_tables()").fetchall() == [(0,)]
+
+
+def test_a_statement_that_fails_is_told_to_whoever_brings_rows() -> None:
+    """And not waited for for ever: it takes no more rows."""
+    con, before = duckdb.connect(), threading.active_count()
+    with pytest.raises(duckdb.Error):
+        hand_over(con, COUNT.replace("count(*)", "sum(CASE WHEN x > 5 THEN error('x') ELSE 1 END)"), 10**6)
+    assert threading.active_count() == before
