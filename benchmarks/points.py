@@ -17,10 +17,11 @@ import numpy as np
 from flowveil.zoning.points import index_one_by_one, index_points
 
 Indexing = Callable[[Any, Any, int], Any]
+OWN, ONE_BY_ONE = "flowveil", "h3, one by one"
 
 
 def ways() -> dict[str, Indexing]:
-    known: dict[str, Indexing] = {"h3, one by one": index_one_by_one, "flowveil": index_points}
+    known: dict[str, Indexing] = {ONE_BY_ONE: index_one_by_one, OWN: index_points}
     try:
         from h3ronpy.vector import coordinates_to_cells
 

@@ -3,8 +3,11 @@
 Trips are written once, in parts, as Parquet in folders of days: a person for every 50 trips, as text, with ten ways
 each, and three flows for every hundred trips. The floor is what a careful user would write: DuckDB reads the columns
 that are needed, both ends become H3 cells in columns, and one GROUP BY counts trips by (origin, destination, person);
-nothing is checked, no tree is built, nothing is decided, nothing is written. Floor and release are measured in turn,
-each in a process of its own, in seconds and in processor seconds, which a busy machine changes less.
+nothing is checked, no tree is built, nothing is decided, nothing is written. There is one floor for each library that
+turns columns of points into cells and is installed (``pip install polars-h3 h3ronpy``), and one with flowveil's own
+indexing, which no library comes near. The target is set by the fastest library: what there is without flowveil. Floors
+and release are measured in turn, each in a process of its own, in seconds and in processor seconds, which a busy
+machine changes less.
 
     python -m benchmarks.scale [MILLIONS ...] [--scratch FOLDER] [--memory 4GB]
 """
@@ -25,6 +28,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from benchmarks.points import ONE_BY_ONE, OWN, ways
 
 #: What a run may cost as a multiple of the floor, and how much ten times the trips may cost.
 TARGET, GROWTH = 1.5, 12.0
@@ -59,11 +64,10 @@ def write_trips(folder: Path, rows: int) -> None:
     done.touch()
 
 
-def floor(folder: Path) -> dict[str, float]:
+def floor(folder: Path, library: str) -> dict[str, float]:
     import duckdb
 
-    from flowveil.zoning.points import index_points
-
+    index_points = ways()[library]
     con = duckdb.connect()
     con.execute("CREATE TABLE ends (o UBIGINT, d UBIGINT, person VARCHAR)")
     into = con.cursor()
@@ -102,8 +106,8 @@ def _clocks() -> tuple[float, float]:
     return time.perf_counter(), time.process_time()
 
 
-def measured(what: str, folder: Path, memory: str | None) -> dict[str, float]:
-    """Run one side in a process of its own."""
+def measured(what: str, folder: Path, memory: str | None = None) -> dict[str, float]:
+    """Run one side in a process of its own: the release, or the floor with a library."""
     command = [sys.executable, "-m", "benchmarks.scale", "--only", what, "--scratch", str(folder)]
     done = subprocess.run([*command, *(["--memory", memory] if memory else [])], check=True, stdout=subprocess.PIPE)
     return json.loads(done.stdout)  # type: ignore[no-any-return]
@@ -114,7 +118,7 @@ def one_side(what: str, folder: Path, memory: str | None) -> None:
 
     start = time.perf_counter()
     with flowveil.limits(memory=memory):
-        found = {"floor": floor, "release": release}[what](folder)
+        found = release(folder) if what == "release" else floor(folder, what)
     used = resource.getrusage(resource.RUSAGE_SELF)
     found |= {"seconds": time.perf_counter() - start, "processor": used.ru_utime + used.ru_stime}
     print(json.dumps(found | {"gigabytes": used.ru_maxrss / 1024**2}))
@@ -125,26 +129,30 @@ def main(words: Sequence[str] = ()) -> None:
     parser.add_argument("millions", type=float, nargs="*", default=[10.0, 100.0])
     parser.add_argument("--scratch", type=Path, help="where trips are written and kept; a temporary folder by default")
     parser.add_argument("--memory", help="memory limit of the run, such as 4GB")
-    parser.add_argument("--only", choices=["floor", "release"], help=argparse.SUPPRESS)
+    parser.add_argument("--only", help=argparse.SUPPRESS)
     options = parser.parse_args(words)
     if options.only:
         return one_side(options.only, options.scratch, options.memory)
+    libraries = [name for name in ways() if name not in (OWN, ONE_BY_ONE)]
     print(
-        "| million trips | flows | floor s (processor) | floor GB | read s | decide s | write s | all s (processor) | "
-        f"all GB | times the floor (processor; at most {TARGET}) |\n|{'---:|' * 10}"
+        "| million trips | flows | floor s (processor) by what turns points into cells | read s | decide s | write s "
+        f"| all s (processor) | all GB | times the fastest library's floor (at most {TARGET}) | times that with "
+        f"flowveil's own indexing |\n|{'---:|' * 10}"
     )
     last: tuple[float, float] | None = None
     with tempfile.TemporaryDirectory() as temporary:
         for millions in options.millions:
             folder = (options.scratch or Path(temporary)) / f"trips-{millions:g}m"
             write_trips(folder, int(millions * 1e6))
-            below, ours = (measured(side, folder, options.memory) for side in ("floor", "release"))
-            ratio, processor = (ours[unit] / below[unit] for unit in ("seconds", "processor"))
+            floors = {library: measured(library, folder) for library in (OWN, *libraries)}
+            ours = measured("release", folder, options.memory)
+            ratio = {library: ours["seconds"] / below["seconds"] for library, below in floors.items()}
+            listed = ", ".join(f"{name} {f['seconds']:.0f} ({f['processor']:.0f})" for name, f in floors.items())
+            target = f"{max(ratio[library] for library in libraries):.2f}" if libraries else "none is installed"
             print(
-                f"| {millions:g} | {ours['flows']:,} | {below['seconds']:.0f} ({below['processor']:.0f}) | "
-                f"{below['gigabytes']:.1f} | {ours['read']:.0f} | {ours['decide']:.0f} | {ours['write']:.0f} | "
-                f"{ours['seconds']:.0f} ({ours['processor']:.0f}) | {ours['gigabytes']:.1f} | "
-                f"{ratio:.2f} ({processor:.2f}) |",
+                f"| {millions:g} | {ours['flows']:,} | {listed} | {ours['read']:.0f} | {ours['decide']:.0f} | "
+                f"{ours['write']:.0f} | {ours['seconds']:.0f} ({ours['processor']:.0f}) | {ours['gigabytes']:.1f} | "
+                f"{target} | {ratio[OWN]:.2f} |",
                 flush=True,
             )
             if last is not None:
