@@ -41,6 +41,9 @@ class Arriving:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
         """End the statement, whether or not all rows have come."""
         if not self._statement.done():
             self._given_up = True

@@ -83,7 +83,7 @@ def read(
         pieces = (partial(screened, batch) for batch in _batches(con, query.sql, table.label))
         with (
             closing(in_advance(pieces, threads=min(2, limits.threads()), waiting=1)) as batches,
-            Staged(con.cursor(), query.reading, tiling, as_spelled=True) as staged,
+            Staged(con.cursor(), query.reading, tiling) as staged,
         ):
             for kept, batch in batches:
                 with in_own_words(table.label):

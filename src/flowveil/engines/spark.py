@@ -3,12 +3,13 @@
 Each task reads its part of the rows in Arrow batches and does with them what the DuckDB engine does, by the same code:
 the same SQL in a DuckDB of its own turns text into numbers, times and persons, the same screening sorts rows out, the
 same function indexes points. So the two engines cannot differ in what a value means, and the release is the same byte
-by byte. Spark then groups rows by slice, pair of tiles and person. Only whole numbers are summed, so partitions leave
-no trace. Names of persons stay on the cluster: there they become numbers, in the order of the names.
+by byte. Rows are then grouped by slice, pair of tiles and person, in tasks again (`flowveil.engines.spark_parcels`).
+Only whole numbers are summed, so partitions leave no trace. Names of persons stay on the cluster: there they become
+numbers, in the order of the names.
 
 What a task counted about its rows (how many were left out and why, what is wrong with the table) travels as one more
-row through the same grouping, and not through an accumulator: Spark repeats tasks that fail, and what a repeated task
-counted must not count twice.
+parcel through the same grouping, and not through an accumulator: Spark repeats tasks that fail, and what a repeated
+task counted must not count twice.
 """
 
 from __future__ import annotations
@@ -23,12 +24,23 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from flowveil.engines.duckdb import BATCH_ROWS, Query, Staged, opening_of
 from flowveil.engines.spark_blocks import Numbering, with_distant_people
+from flowveil.engines.spark_parcels import (
+    ACCOUNT,
+    COLUMNS,
+    NAMES,
+    ROWS,
+    Grouping,
+    gathered,
+    hash_of_a_word,
+    opened,
+    parcel,
+)
 from flowveil.engines.spark_session import chosen, on_the_cluster, session
-from flowveil.engines.spark_tables import ROWS, FirstLines, SparkTable, is_dataframe, open_spark_table
+from flowveil.engines.spark_tables import ROWS as SOURCE
+from flowveil.engines.spark_tables import FirstLines, SparkTable, is_dataframe, open_spark_table
 from flowveil.errors import DataError, FlowveilError, option
 from flowveil.flows import Intake
 from flowveil.reading import Reading
@@ -41,9 +53,6 @@ from flowveil.slices import SlicedFlows
 
 #: Libraries that decide what a value means; a worker with other versions could read other flows.
 _SAME = ("flowveil", "duckdb", "h3", "pyarrow")
-_ACCOUNT = "account"
-#: A number that Spark gives to a row: its partition, and below these bits its place there.
-_PLACE_BITS = 33
 
 
 def read(source: Any, reading: Reading, *, progress: Callable[[float], None] | None = None) -> SlicedFlows:
@@ -65,19 +74,21 @@ def read(source: Any, reading: Reading, *, progress: Callable[[float], None] | N
         table = open_spark_table(spark, source, opening_of(reading))
         with on_the_cluster(table.label), in_own_words(table.label):
             query = Query.understood(_Asking(con, table), table, reading, tiling)
-            task = _Task(query, FirstLines(table) if table.in_text else None, table.label, _versions())
-            with _grouped(table, task) as (accounts, rows):
-                intake = _intake(task, accounts)
+            # As many as Spark would make parts of what it groups itself; small ones it puts together.
+            buckets = int(spark.conf.get("spark.sql.shuffle.partitions"))
+            task = _Task(query, FirstLines(table) if table.in_text else None, table.label, _versions(), buckets)
+            with _grouped(table, task) as parcels:
+                intake = _intake(task, parcels)
                 if progress is not None:
                     progress(0.5)
-                flows = _flows(con, rows, query, intake, table.label)
+                flows = _flows(con, parcels, task, intake)
     if progress is not None:
         progress(1.0)
     return flows
 
 
 def _versions() -> dict[str, str]:
-    return {name: import_module(name).__version__ for name in _SAME}
+    return {name: import_module(name).__version__ for name in _SAME} | {"the hash of DuckDB": hash_of_a_word()}
 
 
 # ---- on the workers ----------------------------------------------------------------------------------------------
@@ -91,23 +102,14 @@ class _Task:
     first_lines: FirstLines | None
     label: str
     versions: dict[str, str]
-
-    def schema(self) -> str:
-        """The columns that come out, as Spark writes them."""
-        columns = [f"{_ACCOUNT} binary", *(f"{name} string" for name in self.slices)]
-        columns += ["origin bigint", "destination bigint"]
-        columns += ["person string"] * bool(self.query.used.person)
-        return ", ".join([*columns, *(f"{name} bigint" for name in ("trips", *self.query.used.added))])
+    buckets: int
 
     @property
-    def slices(self) -> tuple[str, ...]:
-        """What the slice columns are called."""
-        return tuple(f"slice{i}" for i in range(len(self.query.used.slice_names())))
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """What distinguishes rows that are grouped."""
-        return (*self.slices, "origin", "destination", *(("person",) if self.query.used.person else ()))
+    def grouping(self) -> Grouping:
+        """How the rows are grouped."""
+        used = self.query.used
+        slices = tuple(f"slice{i}" for i in range(len(used.slice_names())))
+        return Grouping(slices, bool(used.person), ("trips", *used.added), self.buckets, self.label)
 
     @property
     def sql(self) -> str:
@@ -124,37 +126,33 @@ class _Task:
         """
         screening = Screening(self.query.reading, self.query.tiling, times=self.query.times)
         nobody, refusal = Nobody(), None
+
+        def kept() -> Iterator[pa.Table]:
+            for rows in _answers(batches, self.sql, self.first_lines, self.label):
+                yield self._kept(screening.pass_batch(self.query.columns_of(rows)), rows, nobody)
+
         try:
             self._check_versions()
-            for rows in _answers(batches, self.sql, self.first_lines, self.label):
-                yield from self._kept(screening.pass_batch(self.query.columns_of(rows)), rows, nobody)
+            yield from self.grouping.divided(kept())
         except FlowveilError as error:
             refusal = error
-        # With the number of the part, because accounts that are equal would be grouped into one.
         counted = {"tally": screening.tally(), "nobody": nobody.as_recorded(), "refusal": refusal}
-        account = {"part": _part(), **counted}
-        yield self._row_of(pickle.dumps(account))
+        yield parcel(ACCOUNT, 0, 1, pickle.dumps(counted))
 
-    def _kept(self, kept: Kept, rows: pa.RecordBatch, nobody: Nobody) -> Iterator[pa.RecordBatch]:
+    def _kept(self, kept: Kept, rows: pa.RecordBatch, nobody: Nobody) -> pa.Table:
         at = pa.array(kept.rows)
-        columns: dict[str, Any] = {_ACCOUNT: pa.nulls(len(at), pa.binary())}
-        columns |= {name: rows.column(name).take(at).cast(pa.string()) for name in self.slices}
-        columns |= {"origin": kept.origin.view(np.int64), "destination": kept.destination.view(np.int64)}
+        columns: dict[str, Any] = {name: rows.column(name).take(at).cast(pa.string()) for name in self.grouping.slices}
+        columns |= {"origin": kept.origin, "destination": kept.destination}
         if self.query.used.person:
             placeholders = rows.column("placeholder").take(at)
             nobody.add(placeholders)
             case = self.query.reading.person_case
             columns["person"] = known_persons(rows.column("person").take(at), placeholders, case=case).cast(pa.string())
-        columns |= {"trips": kept.trips, **kept.added}
-        yield from pa.table(columns).combine_chunks().to_batches()
-
-    def _row_of(self, account: bytes) -> pa.RecordBatch:
-        columns = {name: pa.nulls(1, _ARROW[kind]) for name, kind in map(str.split, self.schema().split(", "))}
-        return pa.RecordBatch.from_pydict({**columns, _ACCOUNT: pa.array([account], pa.binary())})
+        return pa.table(columns | {"trips": kept.trips, **kept.added})
 
     def _check_versions(self) -> None:
         found = _versions()
-        others = [name for name in _SAME if found[name] != self.versions[name]]
+        others = [name for name in found if found[name] != self.versions[name]]
         if others:
             listed = ", ".join(f"{name} {found[name]} instead of {self.versions[name]}" for name in others)
             raise DataError(
@@ -162,38 +160,15 @@ class _Task:
             )
 
 
-def _part() -> int:
-    """Which part of the table the task reads that runs here."""
-    from pyspark import TaskContext
-
-    here = TaskContext.get()
-    return -1 if here is None else here.partitionId()
-
-
-_ARROW = {"binary": pa.binary(), "string": pa.string(), "bigint": pa.int64()}
-
-
 def _answers(
     batches: Iterable[pa.RecordBatch], sql: str, first_lines: FirstLines | None, label: str
 ) -> Iterator[pa.RecordBatch]:
     """What a query answers on each batch, batches as large as those of DuckDB."""
     with open_database(1) as con, in_own_words(label):
-        for rows in _gathered(batches):
-            con.register(ROWS, rows if first_lines is None else first_lines.without(rows, label))
+        for rows in gathered((pa.Table.from_batches([batch]) for batch in batches), BATCH_ROWS):
+            con.register(SOURCE, rows if first_lines is None else first_lines.without(rows, label))
             yield from fetch_table(con, sql).combine_chunks().to_batches()
-            con.unregister(ROWS)
-
-
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Batches put together: Spark makes small ones, and a query costs the same for one row as for a thousand."""
-    waiting: list[pa.RecordBatch] = []
-    for batch in batches:
-        waiting.append(batch)
-        if sum(map(len, waiting)) >= BATCH_ROWS:
-            yield pa.Table.from_batches(waiting)
-            waiting = []
-    if waiting:
-        yield pa.Table.from_batches(waiting)
+            con.unregister(SOURCE)
 
 
 # ---- on the driver -----------------------------------------------------------------------------------------------
@@ -215,7 +190,7 @@ class _Asking:
 
     def execute(self, sql: str) -> Any:
         """The answer to a query; one over the rows of the table takes part after part."""
-        if f"FROM {ROWS}" not in sql or sql.startswith("DESCRIBE"):
+        if f"FROM {SOURCE}" not in sql or sql.startswith("DESCRIBE"):
             return self.con.execute(sql)
         first_lines = FirstLines(self.table) if self.table.in_text else None
         label = self.table.label
@@ -255,27 +230,27 @@ class _Answer:
 
 
 @contextmanager
-def _grouped(table: SparkTable, task: _Task) -> Iterator[tuple[list[Any], Any]]:
-    """What the tasks counted, and the rows grouped by slice, tiles and person, kept on the cluster for the block."""
-    from pyspark.sql import functions as F  # noqa: N812  # as everybody writes it
-
-    screened = table.selected.mapInArrow(task.screened, task.schema())
-    # An overflow gives NULL here; the total, which the tasks count apart, is then too large and refused.
-    sums = [F.try_sum(name).alias(name) for name in ("trips", *task.query.used.added)]
-    grouped = screened.groupBy(_ACCOUNT, *task.keys).agg(*sums).persist()
+def _grouped(table: SparkTable, task: _Task) -> Iterator[Any]:
+    """The rows grouped by slice, tiles and person, with what the tasks counted, as parcels kept on the cluster."""
+    screened = table.selected.mapInArrow(task.screened, COLUMNS)
+    parcels = screened.repartition("bucket").mapInArrow(task.grouping.grouped, COLUMNS).persist()
     try:
-        accounts = [pickle.loads(row[0]) for row in grouped.where(f"{_ACCOUNT} IS NOT NULL").select(_ACCOUNT).collect()]
-        yield accounts, grouped.where(f"{_ACCOUNT} IS NULL").drop(_ACCOUNT)
+        yield parcels
     finally:
-        grouped.unpersist()
+        parcels.unpersist()
 
 
-def _intake(task: _Task, accounts: list[dict[str, Any]]) -> Any:
+def _of_kind(parcels: Any, kind: int) -> Any:
+    return parcels.where(f"kind = {kind}")
+
+
+def _intake(task: _Task, parcels: Any) -> Intake:
     """What reading came to.
 
     Raises:
         DataError: with everything that was found in all parts of the table.
     """
+    accounts = [pickle.loads(row[0]) for row in _of_kind(parcels, ACCOUNT).select("part").collect()]
     screening = Screening(task.query.reading, task.query.tiling, times=task.query.times)
     nobody: Counter[str] = Counter()
     refusals = sorted((account["refusal"] for account in accounts if account["refusal"]), key=str)
@@ -287,7 +262,7 @@ def _intake(task: _Task, accounts: list[dict[str, Any]]) -> Any:
     return screening.finish(label=task.label, nobody=dict(sorted(nobody.items())), notes=task.query.notes)
 
 
-def _flows(con: Any, rows: Any, query: Query, intake: Intake, label: str) -> SlicedFlows:
+def _flows(con: Any, parcels: Any, task: _Task, intake: Intake) -> SlicedFlows:
     """Flows on the driver, with their persons as numbers where they fit, else with persons that stay on the cluster.
 
     Flows come in any case: the safe pairs, which a driver cannot decide without, are more.
@@ -295,38 +270,73 @@ def _flows(con: Any, rows: Any, query: Query, intake: Intake, label: str) -> Sli
     Raises:
         ParameterError: the memory of the driver does not suffice for them.
     """
-    from pyspark.sql import functions as F  # noqa: N812
-
-    most, found, with_persons = chosen().driver_flows, rows.count(), bool(query.used.person)
-    if found <= most:
+    query, with_persons = task.query, bool(task.query.used.person)
+    _check_whole(parcels)
+    rows = _of_kind(parcels, ROWS)
+    if _count(rows) <= chosen().driver_flows:
         intake = replace(intake, notes=(*intake.notes, _ALL_FIT))
-        with _numbered(rows) if with_persons else _as_they_are(rows) as collected:
-            table = collected.toArrow()
-        return _staged(con, table, query, intake)
+        return _staged(
+            con, _with_ranks(rows, parcels) if with_persons else _contents(rows), query.reading, task, intake
+        )
     intake = replace(intake, notes=(*intake.notes, _PERSONS_STAY if with_persons else _NO_PERSONS))
-    amounts = ("trips", *query.used.added)
-    sums = [F.sum(name).cast("bigint").alias(name) for name in amounts]
-    keys = [name for name in rows.columns if name not in ("person", *amounts)]
-    flows = rows.groupBy(*keys).agg(*sums).persist() if with_persons else rows
-    try:
-        found_flows = flows.count() if with_persons else found
+    nameless = replace(query.reading, columns=replace(query.used, person=None))
+    with _flows_only(rows, task) as flows:
+        found = _count(flows)
         room_for(
-            found_flows * FLOW_READ,
-            what=f"taking {about(found_flows)} flows to the driver",
+            found * FLOW_READ,
+            what=f"taking {about(found)} flows to the driver",
             hint=f"use coarser tiles ({option('resolution')}) or an area ({option('within')})",
             machine=True,
         )
-        table = flows.toArrow()
-    finally:
-        flows.unpersist()
-    nameless = replace(query, reading=replace(query.reading, columns=replace(query.used, person=None)))
-    ends = [np.unique(table.column(name).to_numpy().view(np.uint64)) for name in ("origin", "destination")]
-    if query.reading.same_zones:
+        tables = list(_contents(flows))
+    ends = [_distinct(tables, name) for name in ("origin", "destination")]
+    if nameless.same_zones:
         ends = [np.union1d(*ends)] * 2
-    without = _staged(con, table, nameless, intake)
+    without = _staged(con, tables, nameless, task, intake)
     if not with_persons:
         return without
-    return with_distant_people(without, rows, Numbering.of(without, *ends), n_rows=found, label=label)
+    return with_distant_people(without, rows, Numbering.of(without, *ends), label=task.label)
+
+
+def _check_whole(parcels: Any) -> None:
+    """Make sure that each bucket was grouped by one task: by two, its persons would be counted twice.
+
+    Raises:
+        DataError: they were not.
+    """
+    from pyspark.sql import functions as F  # noqa: N812  # as everybody writes it
+
+    found = parcels.where(f"kind <> {ACCOUNT}").select("bucket", F.spark_partition_id()).distinct().collect()
+    if len({bucket for bucket, _ in found}) < len(found):
+        raise DataError("The cluster did not bring the rows of each person together. Nothing was written.")
+
+
+def _count(parcels: Any) -> int:
+    return int(parcels.agg({"rows": "sum"}).collect()[0][0] or 0)
+
+
+def _contents(parcels: Any) -> Iterator[pa.Table]:
+    """What is in parcels, on the driver."""
+    return map(opened, parcels.select("part").toArrow().column("part"))
+
+
+def _distinct(tables: list[pa.Table], end: str) -> Any:
+    return np.unique(np.concatenate([np.unique(table.column(end).to_numpy()) for table in tables]))
+
+
+@contextmanager
+def _flows_only(rows: Any, task: _Task) -> Iterator[Any]:
+    """Parcels of flows without persons, kept on the cluster for the block."""
+    grouping = replace(task.grouping, person=False)
+
+    def divided(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return grouping.divided(opened(part) for batch in batches for part in batch.column("part"))
+
+    flows = rows.mapInArrow(divided, COLUMNS).repartition("bucket").mapInArrow(grouping.grouped, COLUMNS).persist()
+    try:
+        yield flows
+    finally:
+        flows.unpersist()
 
 
 #: Which way was taken and why, for whoever reads; never how many rows.
@@ -341,53 +351,46 @@ _NO_PERSONS = (
 )
 
 
-def _staged(con: Any, table: pa.Table, query: Query, intake: Intake) -> SlicedFlows:
+def _staged(con: Any, tables: Iterable[pa.Table], reading: Reading, task: _Task, intake: Intake) -> SlicedFlows:
     """The flows of collected rows, persons as numbers where there are some."""
-    columns = {name: table.column(name) for name in table.column_names}
-    if query.used.person:
-        number = columns["person"]
-        # In text, because the table on the driver has persons as text; of one length, so that they keep their order.
-        columns["person"] = pc.utf8_lpad(number.cast(pa.string()), 10, "0")
-        columns["placeholder"] = pc.if_else(pc.is_null(number), "", pa.scalar(None, pa.string()))
-    kept = Kept(
-        rows=np.arange(len(table)),
-        origin=columns["origin"].to_numpy().view(np.uint64),
-        destination=columns["destination"].to_numpy().view(np.uint64),
-        trips=columns["trips"].to_numpy(),
-        added={name: columns[name].to_numpy() for name in query.used.added},
-    )
-    with Staged(con, query.reading, query.tiling, grouped=True) as staged:
-        staged.add(kept, pa.table(columns))
+    grouping = replace(task.grouping, person=bool(reading.columns.person))
+    with Staged(con, reading, task.query.tiling, grouped=True) as staged:
+        for table in tables:
+            staged.take(table.select(grouping.columns))
         staged.finish()
         return staged.sliced(intake)
 
 
-@contextmanager
-def _as_they_are(rows: Any) -> Iterator[Any]:
-    yield rows
+def _with_ranks(rows: Any, parcels: Any) -> Iterator[pa.Table]:
+    """The rows with persons as numbers 0, 1, ... in the order of all their names.
 
-
-@contextmanager
-def _numbered(rows: Any) -> Iterator[Any]:
-    """The rows with persons as numbers 0, 1, ... in the order of their names.
-
-    A number is a person's place in a sorted partition, and how many stand in the partitions before it: nothing is
-    gathered in one place but how many persons each partition has.
+    Spark sorts the names, and what it hands over is where each of them stood: a bucket and a number there.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F  # noqa: N812  # as everybody writes it
 
-    names = rows.where("person IS NOT NULL").select("person").distinct().orderBy("person")
-    # Kept, because Spark chooses the bounds of partitions anew whenever it sorts anew.
-    placed = names.withColumn("place", F.monotonically_increasing_id()).persist()
-    try:
-        partition = F.shiftright("place", _PLACE_BITS)
-        sizes = sorted(tuple(row) for row in placed.groupBy(partition.alias("partition")).count().collect())
-        before = np.cumsum([0, *(n for _, n in sizes)]).tolist()
-        starts = [F.lit(value) for (number, _), start in zip(sizes, before, strict=False) for value in (number, start)]
-        first = F.element_at(F.create_map(*starts), partition) if starts else F.lit(0)
-        number = first + F.col("place").bitwiseAND((1 << _PLACE_BITS) - 1)
-        numbered = placed.select(F.col("person").alias("name"), number.alias("number"))
-        joined = rows.join(numbered, rows["person"] == numbered["name"], "left")
-        yield joined.drop("name", "person").withColumnRenamed("number", "person")
-    finally:
-        placed.unpersist()
+    names = _of_kind(parcels, NAMES).mapInArrow(_unpacked, "bucket int, number int, name string").orderBy("name")
+    # A number that grows from partition to partition, and within each.
+    placed = names.withColumn("place", F.monotonically_increasing_id()).drop("name").toArrow()
+    bucket, number, place = (placed.column(name).to_numpy() for name in ("bucket", "number", "place"))
+    order = np.argsort(place, kind="stable")
+    start = np.concatenate(([0], np.cumsum(np.bincount(bucket, minlength=int(bucket.max(initial=-1)) + 1))))
+    # One more, for buckets in which nobody is known.
+    rank = np.full(len(order) + 1, -1, np.int32)
+    rank[start[bucket[order]] + number[order]] = np.arange(len(order), dtype=np.int32)
+    for batch in rows.select("bucket", "part").toArrow().to_batches():
+        for of, part in zip(batch.column("bucket").to_pylist(), batch.column("part"), strict=True):
+            table = opened(part)
+            person = table.column("person")
+            numbers = rank[start[min(of, len(start) - 1)] + person.fill_null(0).to_numpy()]
+            known = pa.array(numbers, mask=person.is_null().to_numpy())
+            yield table.set_column(table.schema.get_field_index("person"), "person", known)
+
+
+def _unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The names in parcels as rows."""
+    for batch in batches:
+        for bucket, part in zip(batch.column("bucket").to_pylist(), batch.column("part"), strict=True):
+            names = opened(part).combine_chunks()
+            of = pa.array(np.full(len(names), bucket, np.int32))
+            columns = {"bucket": of, "number": names.column("number"), "name": names.column("name")}
+            yield from pa.table(columns).to_batches()

@@ -16,9 +16,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flowveil.distant import Counting, Counts, DistantPeople
+from flowveil.engines.spark_parcels import opened
 from flowveil.engines.spark_session import on_the_cluster
 from flowveil.errors import DataError
 from flowveil.slices import SlicedFlows
@@ -28,7 +30,6 @@ from flowveil.zoning.h3 import Cells64
 BLOCK_ROWS = 2_000_000
 #: Answers that are larger together are added up on the cluster, until so many are left, before the driver gets them.
 MOST_BYTES, LAST_ANSWERS = 64_000_000, 4
-_SLICE = "flowveil_slice"
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,51 +38,90 @@ class Numbering:
 
     Attributes:
         origins, destinations: the tiles, in the order of their numbers.
+        slices: the keys of the slices, in the order of their numbers.
         key: of each flow, its slice and its tiles as one number, ascending.
     """
 
     origins: Cells64
     destinations: Cells64
+    slices: tuple[tuple[str, ...], ...]
     key: NDArray[np.int64]
 
     @classmethod
     def of(cls, flows: SlicedFlows, origins: Cells64, destinations: Cells64) -> Numbering:
         """That of flows whose tiles are numbered in the order of these."""
-        empty = cls(origins, destinations, np.zeros(0, np.int64))
-        keys = [empty.keys_of(np.full(len(p), i), p.origin, p.destination) for i, p in enumerate(flows.slices)]
+        empty = cls(origins, destinations, flows.keys, np.zeros(0, np.int64))
+        keys = [empty._keys_of(np.full(len(p), i), p.origin, p.destination) for i, p in enumerate(flows.slices)]
         return replace(empty, key=np.concatenate(keys))
 
-    def keys_of(self, part: NDArray[Any], origin: NDArray[Any], destination: NDArray[Any]) -> NDArray[np.int64]:
+    def _keys_of(self, part: NDArray[Any], origin: NDArray[Any], destination: NDArray[Any]) -> NDArray[np.int64]:
         """Slices and numbers of tiles as one number each."""
         key: NDArray[np.int64] = part.astype(np.int64) * len(self.origins) + origin
         key *= len(self.destinations)
         key += destination
         return key
 
+    def _slice_of(self, rows: pa.Table) -> NDArray[np.int64]:
+        """The number of the slice of each row; -1 where there is none of that key."""
+        code, codes = np.zeros(len(rows), np.int64), np.zeros(len(self.slices), np.int64)
+        for i in range(len(self.slices[0])):
+            values = pa.array(sorted({key[i] for key in self.slices}))
+            for total, column in ((code, rows.column(f"slice{i}")), (codes, pa.array([k[i] for k in self.slices]))):
+                total *= len(values) + 1
+                total += pc.fill_null(pc.index_in(column, values), len(values)).to_numpy()
+        order = np.argsort(codes)
+        at = order[np.minimum(np.searchsorted(codes, code, sorter=order), len(order) - 1)]
+        return np.where(codes[at] == code, at, -1)
+
     def packed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of a task as one block, sorted by flow.
+        """Parcels of grouped rows as blocks: those of a bucket in one, and as many buckets as make a block.
 
         Raises:
             DataError: there is a flow that was not there when flows were counted.
         """
-        found = [batch for batch in batches if len(batch)]
-        if not found:
-            return
-        rows = pa.Table.from_batches(found)
-        part, origin, destination = (rows.column(i).to_numpy() for i in range(3))
-        ends = [
-            np.searchsorted(tiles, cell.view(np.uint64))
-            for tiles, cell in ((self.origins, origin), (self.destinations, destination))
-        ]
-        key = self.keys_of(part, *ends)
+        waiting: list[tuple[Any, Any]] = []
+        last, seen = -1, set[int]()
+        n_rows = n_persons = most = 0
+        for batch in batches:
+            for bucket, part in zip(batch.column("bucket").to_pylist(), batch.column("part"), strict=True):
+                if bucket != last:
+                    # Numbers of persons begin anew in each bucket, and are different persons in each.
+                    n_persons, most = n_persons + most, 0
+                    if n_rows >= BLOCK_ROWS:
+                        yield _block(waiting)
+                        waiting, n_rows, n_persons = [], 0, 0
+                    if bucket in seen:
+                        raise DataError("The cluster did not bring the rows of each person together.")
+                    last = bucket
+                    seen.add(bucket)
+                rows = opened(part)
+                rows = rows.filter(pc.is_valid(rows.column("person")))
+                if len(rows):
+                    person = rows.column("person").to_numpy()
+                    most = max(most, int(person.max()) + 1)
+                    waiting.append((self._flow_of(rows), person + n_persons))
+                    n_rows += len(rows)
+        if waiting:
+            yield _block(waiting)
+
+    def _flow_of(self, rows: pa.Table) -> NDArray[np.int64]:
+        origin, destination = (
+            np.searchsorted(tiles, rows.column(name).to_numpy())
+            for tiles, name in ((self.origins, "origin"), (self.destinations, "destination"))
+        )
+        key = self._keys_of(self._slice_of(rows), origin, destination)
         flow = np.minimum(np.searchsorted(self.key, key), len(self.key) - 1)
         if np.any(self.key[flow] != key):
             raise DataError("The input changed while it was read.")
-        person = rows.column(3).combine_chunks().dictionary_encode().indices.to_numpy()
-        order = np.lexsort((person, flow))
-        block = {"rows": [len(order)]}
-        columns = [column[order].astype(np.int32).tobytes() for column in (flow, person)]
-        yield pa.RecordBatch.from_pydict(block | {"flow": columns[:1], "person": columns[1:]}, schema=_BLOCK)
+        return flow
+
+
+def _block(rows: list[tuple[Any, Any]]) -> pa.RecordBatch:
+    """Rows of flow and person as one block, sorted by flow."""
+    flow, person = (np.concatenate(column) for column in zip(*rows, strict=True))
+    order = np.lexsort((person, flow))
+    columns = [[column[order].astype(np.int32).tobytes()] for column in (flow, person)]
+    return pa.RecordBatch.from_pydict({"rows": [len(order)], "flow": columns[0], "person": columns[1]}, schema=_BLOCK)
 
 
 _BLOCK = pa.schema([("rows", pa.int64()), ("flow", pa.binary()), ("person", pa.binary())])
@@ -90,13 +130,13 @@ _BLOCK = pa.schema([("rows", pa.int64()), ("flow", pa.binary()), ("person", pa.b
 class SparkBlocks:
     """Blocks of persons on a cluster; see `flowveil.distant.Blocks`. They are given up with this object."""
 
-    def __init__(self, frame: Any, *, n_flows: int, n_blocks: int, label: str) -> None:
+    def __init__(self, frame: Any, *, n_flows: int, label: str) -> None:
         self._frame = frame.persist()
-        self._n_blocks = n_blocks
         self._label = label
         self._given_up = weakref.finalize(self, _give_up, self._frame)
         self.n_flows = n_flows
-        self.n_rows = int(self._frame.agg({"rows": "sum"}).collect()[0][0] or 0)
+        rows, blocks = self._frame.agg({"rows": "sum", "flow": "count"}).select("sum(rows)", "count(flow)").collect()[0]
+        self.n_rows, self._n_blocks = int(rows or 0), int(blocks)
 
     def summed(self, counting: Counting, asked: Any) -> Counts:
         """Count in every block, where it is, and add up."""
@@ -163,32 +203,17 @@ def _added(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield _row_of(total)
 
 
-def with_distant_people(flows: SlicedFlows, rows: Any, numbering: Numbering, *, n_rows: int, label: str) -> SlicedFlows:
+def with_distant_people(flows: SlicedFlows, parcels: Any, numbering: Numbering, *, label: str) -> SlicedFlows:
     """The flows with persons that stay on the cluster.
 
     Args:
         flows: without persons.
-        rows: the grouped rows on the cluster: slices, origin, destination, person.
+        parcels: the grouped rows on the cluster, with persons; see `flowveil.engines.spark_parcels`.
         numbering: which of them is which flow.
-        n_rows: how many rows there are.
         label: how messages call the input.
     """
-    from pyspark.sql import functions as F  # noqa: N812  # as everybody writes it
-
-    spark = rows.sparkSession
-    names = [f"slice{i}" for i in range(len(flows.columns))]
-    known = rows.where("person IS NOT NULL")
-    if names:
-        columns = dict(zip(names, zip(*flows.keys, strict=True), strict=True))
-        number = pa.array(range(len(flows.keys)), pa.int32())
-        listed = spark.createDataFrame(pa.table({**{n: pa.array(c) for n, c in columns.items()}, _SLICE: number}))
-        known = known.join(F.broadcast(listed), names)
-    else:
-        known = known.withColumn(_SLICE, F.lit(0))
-    n_blocks = max(-(-n_rows // BLOCK_ROWS), spark.sparkContext.defaultParallelism)
-    divided = known.select(_SLICE, "origin", "destination", "person").repartition(n_blocks, "person")
-    packed = divided.mapInArrow(numbering.packed, "rows bigint, flow binary, person binary")
-    blocks = SparkBlocks(packed, n_flows=len(numbering.key), n_blocks=n_blocks, label=label)
+    packed = parcels.mapInArrow(numbering.packed, "rows bigint, flow binary, person binary")
+    blocks = SparkBlocks(packed, n_flows=len(numbering.key), label=label)
     start = np.concatenate(([0], np.cumsum([len(part) for part in flows.slices]))).astype(np.int32)
     parts = []
     for part, first in zip(flows.slices, start[:-1], strict=True):

@@ -47,16 +47,14 @@ class Staged:
         con: where the tables are.
         reading: how trips are read.
         tiling: what the tiles are.
-        as_spelled: persons come as `spelling_sql` selects them. Otherwise a column ``placeholder`` comes with them,
-            and only case is left to be folded.
-        grouped: rows were grouped before, so that one may be several trips although the input does not count them.
+        grouped: rows were grouped before, so that one may be several trips although the input does not count them, and
+            persons are numbers in the order of their names, none for nobody. Otherwise persons come as `spelling_sql`
+            selects them.
     """
 
-    def __init__(
-        self, con: Any, reading: Reading, tiling: Tiling, *, as_spelled: bool = False, grouped: bool = False
-    ) -> None:
+    def __init__(self, con: Any, reading: Reading, tiling: Tiling, *, grouped: bool = False) -> None:
         used = reading.columns
-        self._as_spelled = as_spelled
+        self._numbered = grouped
         self.nobody = Nobody()
         self._reading = reading
         self._con = con
@@ -92,15 +90,14 @@ class Staged:
 
         columns: dict[str, Any] = {name: of_kept(name) for name in self._slices}
         columns |= {"origin": kept.origin, "destination": kept.destination}
-        if self._has_person and self._as_spelled:
+        if self._has_person:
             columns["person"] = of_kept("person")
-        elif self._has_person:
-            placeholders = of_kept("placeholder")
-            self.nobody.add(placeholders)
-            columns["person"] = known_persons(of_kept("person"), placeholders, case=self._reading.person_case)
         counted = {"trips": kept.trips, **kept.added}
-        columns |= {name: counted[name] for name in self._amounts}
-        self._waiting.append(pa.table(columns))
+        self.take(pa.table(columns | {name: counted[name] for name in self._amounts}))
+
+    def take(self, rows: pa.Table) -> None:
+        """Take rows whose columns are those of this table."""
+        self._waiting.append(rows)
         # A source may come in tiny batches, and a statement costs the same for one row as for a thousand.
         if sum(t.num_rows for t in self._waiting) >= (_IN_ONE_PIECE if self._arriving is None else BATCH_ROWS // 2):
             self._hand_over()
@@ -133,7 +130,7 @@ class Staged:
             self._con.execute(self._counting("flowveil_rows"))
             self._con.unregister("flowveil_rows")
         self._waiting = []
-        if self._has_person:
+        if self._has_person and not self._numbered:
             self._as_persons = self._learn_names("rows" if "trips" in self._amounts else "trips")
 
     def _learn_names(self, rows: str) -> bool:
@@ -145,13 +142,7 @@ class Staged:
         Returns:
             Whether every spelling is a person of its own: then what is grouped by spelling is grouped by person.
         """
-        found = "(SELECT DISTINCT person AS spelling FROM grouped WHERE person IS NOT NULL)"
-        if self._as_spelled:
-            self._read_spellings(found)
-        else:
-            self._con.execute(
-                f"CREATE TABLE fresh AS SELECT spelling, spelling AS name, NULL AS placeholder FROM {found}"
-            )
+        self._read_spellings("(SELECT DISTINCT person AS spelling FROM grouped WHERE person IS NOT NULL)")
         self._con.execute(
             "INSERT INTO names SELECT name, row_number() OVER (ORDER BY name) - 1 FROM "
             "(SELECT DISTINCT name FROM fresh WHERE name IS NOT NULL)"
@@ -160,14 +151,13 @@ class Staged:
             "INSERT INTO spelled SELECT spelling, number, placeholder FROM fresh LEFT JOIN names USING (name)"
         )
         self._con.execute("DROP TABLE fresh")
-        if self._as_spelled:
-            nobody = self._con.execute(
-                f"SELECT placeholder, sum({rows}) FROM grouped JOIN (FROM spelled WHERE placeholder IS NOT NULL) "
-                "ON spelling = person GROUP BY placeholder "
-                f"UNION ALL SELECT '', coalesce(sum({rows}), 0) FROM grouped WHERE person IS NULL"
-            )
-            for word, n in nobody.fetchall():
-                self.nobody.count(word, n)
+        nobody = self._con.execute(
+            f"SELECT placeholder, sum({rows}) FROM grouped JOIN (FROM spelled WHERE placeholder IS NOT NULL) "
+            "ON spelling = person GROUP BY placeholder "
+            f"UNION ALL SELECT '', coalesce(sum({rows}), 0) FROM grouped WHERE person IS NULL"
+        )
+        for word, n in nobody.fetchall():
+            self.nobody.count(word, n)
         return self._count("spelled") == self._count("names")
 
     def _read_spellings(self, found: str) -> None:
@@ -274,12 +264,14 @@ class Staged:
 
     def _people(self) -> People:
         """Distinct people of each flow and their trips, numbered in the order of their names, which stay."""
-        keys = ", ".join(f"grouped.{key} = flows.{key}" for key in self._keys).replace(", ", " AND ")
+        keys = " AND ".join(f"grouped.{key} = flows.{key}" for key in self._keys)
         trips, once = ("grouped.trips", "") if self._as_persons else ("sum(grouped.trips)", "GROUP BY cell, number")
+        found = "grouped JOIN (FROM spelled WHERE number IS NOT NULL) ON spelling = person"
+        if self._numbered:
+            found = "(SELECT *, person AS number FROM grouped WHERE person IS NOT NULL) AS grouped"
         rows = fetch_table(
             self._con,
-            f"SELECT cell, number, CAST({trips} AS BIGINT) AS trips FROM grouped "
-            "JOIN (FROM spelled WHERE number IS NOT NULL) ON spelling = person "
+            f"SELECT cell, CAST(number AS INTEGER) AS number, CAST({trips} AS BIGINT) AS trips FROM {found} "
             f"JOIN flows ON {keys} {once} ORDER BY cell, number",
         )
         return People(
