@@ -74,9 +74,8 @@ def read(source: Any, reading: Reading, *, progress: Callable[[float], None] | N
         table = open_spark_table(spark, source, opening_of(reading))
         with on_the_cluster(table.label), in_own_words(table.label):
             query = Query.understood(_Asking(con, table), table, reading, tiling)
-            # As many as Spark would make parts of what it groups itself; small ones it puts together.
-            buckets = int(spark.conf.get("spark.sql.shuffle.partitions"))
-            task = _Task(query, FirstLines(table) if table.in_text else None, table.label, _versions(), buckets)
+            first_lines = FirstLines(table) if table.in_text else None
+            task = _Task(query, first_lines, table.label, _versions(), _parts(spark, table))
             with _grouped(table, task) as parcels:
                 intake = _intake(task, parcels)
                 if progress is not None:
@@ -85,6 +84,16 @@ def read(source: Any, reading: Reading, *, progress: Callable[[float], None] | N
     if progress is not None:
         progress(1.0)
     return flows
+
+
+def _parts(spark: Any, table: SparkTable) -> int:
+    """Into how many parts rows are grouped: as many as they are read in, but not more than Spark would make itself.
+
+    Every part is a task that starts a database, so many small ones cost more than what is in them.
+    """
+    most = int(spark.conf.get("spark.sql.shuffle.partitions"))
+    here: int = max(table.selected.rdd.getNumPartitions(), spark.sparkContext.defaultParallelism)
+    return max(1, min(most, here))
 
 
 def _versions() -> dict[str, str]:
@@ -102,14 +111,14 @@ class _Task:
     first_lines: FirstLines | None
     label: str
     versions: dict[str, str]
-    buckets: int
+    parts: int
 
     @property
     def grouping(self) -> Grouping:
         """How the rows are grouped."""
         used = self.query.used
         slices = tuple(f"slice{i}" for i in range(len(used.slice_names())))
-        return Grouping(slices, bool(used.person), ("trips", *used.added), self.buckets, self.label)
+        return Grouping(slices, bool(used.person), ("trips", *used.added), self.parts, self.label)
 
     @property
     def sql(self) -> str:
@@ -233,7 +242,7 @@ class _Answer:
 def _grouped(table: SparkTable, task: _Task) -> Iterator[Any]:
     """The rows grouped by slice, tiles and person, with what the tasks counted, as parcels kept on the cluster."""
     screened = table.selected.mapInArrow(task.screened, COLUMNS)
-    parcels = screened.repartition("bucket").mapInArrow(task.grouping.grouped, COLUMNS).persist()
+    parcels = screened.repartition(task.parts, "bucket").mapInArrow(task.grouping.grouped, COLUMNS).persist()
     try:
         yield parcels
     finally:
@@ -332,7 +341,8 @@ def _flows_only(rows: Any, task: _Task) -> Iterator[Any]:
     def divided(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return grouping.divided(opened(part) for batch in batches for part in batch.column("part"))
 
-    flows = rows.mapInArrow(divided, COLUMNS).repartition("bucket").mapInArrow(grouping.grouped, COLUMNS).persist()
+    parts = rows.mapInArrow(divided, COLUMNS).repartition(task.parts, "bucket")
+    flows = parts.mapInArrow(grouping.grouped, COLUMNS).persist()
     try:
         yield flows
     finally:

@@ -28,6 +28,8 @@ ACCOUNT, ROWS, NAMES = 0, 1, 2
 #: The columns of a table of parcels, as Spark writes them and as Arrow does.
 COLUMNS = "kind int, bucket int, rows bigint, part binary"
 _PARCEL = pa.schema([("kind", pa.int32()), ("bucket", pa.int32()), ("rows", pa.int64()), ("part", pa.binary())])
+#: Buckets for each task that groups them: Spark draws lots for who gets which, and with more of them all get as much.
+BUCKETS = 8
 #: Rows that a task groups before it makes parcels of them, and rows of a parcel at most: few enough for its memory.
 TOGETHER, MOST_ROWS = 1 << 19, 1 << 20
 
@@ -56,14 +58,14 @@ class Grouping:
         slices: the columns that say which slice a row is in.
         person: whether rows have a person, by name or, in parcels that were grouped for good, by number.
         amounts: the columns that are added up.
-        buckets: how many there are.
+        parts: how many tasks group them for good.
         label: how messages call the input.
     """
 
     slices: tuple[str, ...]
     person: bool
     amounts: tuple[str, ...]
-    buckets: int
+    parts: int
     label: str
 
     @property
@@ -83,7 +85,7 @@ class Grouping:
         """Rows as parcels, one for each bucket and so many rows."""
         place = "hash(origin, destination)"
         place = f"CASE WHEN person IS NULL THEN {place} ELSE hash(person) END" if self.person else place
-        bucket = f"CAST({place} % {self.buckets} AS INTEGER) AS bucket"
+        bucket = f"CAST({place} % {self.parts * BUCKETS} AS INTEGER) AS bucket"
         with open_database(1) as con, in_own_words(self.label):
             for rows in gathered(tables, TOGETHER):
                 con.register("gathered", rows)
