@@ -28,6 +28,8 @@ from contract.test_engines import same
 from flowveil.cli import cli
 from flowveil.distant import DistantPeople
 from flowveil.engines import read_flows
+from flowveil.engines import spark as spark_engine
+from flowveil.engines.spark_parcels import COLUMNS, ROWS
 from flowveil.engines.spark_session import on_the_cluster
 from flowveil.errors import DataError, MissingExtraError, ParameterError
 from flowveil.reading import Reading, limits
@@ -266,3 +268,18 @@ def test_separate_executors_lost_in_the_middle_leave_no_trace(tmp_path: Path) ->
     )
     said = ["killed", "equal", "killed", "counted", "the cluster is gone", "nothing published", "too little memory"]
     assert done.stdout.split("\n")[: len(said)] == said, done.stdout + done.stderr[-2000:]
+
+
+def test_rows_of_a_person_in_two_tasks_are_refused(spark: Any) -> None:
+    """They would be counted as two persons."""
+    for parts in (1, 2):
+        parcels = spark.sparkContext.parallelize([(ROWS, 3, 1, b""), (ROWS, 3, 1, b"")], parts).toDF(COLUMNS)
+        with nullcontext() if parts == 1 else pytest.raises(DataError, match="of each person together"):
+            spark_engine._check_whole(parcels)
+
+
+def test_workers_that_choose_other_buckets_are_refused(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = spark_engine._versions()
+    monkeypatch.setattr(spark_engine, "_versions", lambda: {**versions, "the hash of DuckDB": "another"})
+    with pytest.raises(DataError, match="other versions than the driver: the hash of DuckDB"):
+        flowveil.read_trips(spark.createDataFrame(trips(40)))
