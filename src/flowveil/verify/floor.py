@@ -28,9 +28,12 @@ Members = Mapping[str, tuple[Any, Any]]
 MOST_WORK = 2_000_000_000
 
 
-def smallest_safe(
-    flows: Flows, raw: Mapping[str, Any], guarantee: Mapping[str, Any], members: Members
-) -> Floats | None:
+def is_affordable(flows: Flows, n_rows: int) -> bool:
+    """Whether the floor is recounted of so many flows and members of flows together."""
+    return n_rows * _n_depths(flows.origins) * _n_depths(flows.destinations) <= MOST_WORK
+
+
+def smallest_safe(flows: Flows, raw: Mapping[str, Any], guarantee: Mapping[str, Any], members: Members) -> Floats:
     """For each flow the fewest tiles |o| + |d| over pairs of nodes that hold it and whose cell is safe.
 
     A pair that holds a safe one is safe. So for every flow and origin depth there is a deepest destination depth that
@@ -45,9 +48,6 @@ def smallest_safe(
     """
     nodes_o, nodes_d = _ancestors(flows.origins), _ancestors(flows.destinations)
     n_flows = len(raw["s"])
-    rows = n_flows + sum(len(flow) for flow, _ in members.values())
-    if rows * len(nodes_o) * len(nodes_d) > MOST_WORK:
-        return None
     o, d = raw["o"].astype(np.int64), raw["d"].astype(np.int64)
     tiles_o, tiles_d = _sizes(flows.origins)[nodes_o], _sizes(flows.destinations)[nodes_d]
     together = _Together(nodes_d)
@@ -246,6 +246,14 @@ def _ancestors(tree: Hierarchy) -> Places:
     height = np.argmax(steps == 0, axis=0)
     nodes: Places = steps[np.maximum(height - np.arange(len(paths))[:, None], 0), np.arange(len(leaf))]
     return nodes
+
+
+def _n_depths(tree: Hierarchy) -> int:
+    """How many depths there are from the root down to the deepest tile."""
+    at, n = leaves(tree), 1
+    while len(at := at[at > 0]):
+        at, n = tree.parent[at], n + 1
+    return n
 
 
 def _sizes(tree: Hierarchy) -> Floats:

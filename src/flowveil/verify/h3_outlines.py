@@ -121,8 +121,8 @@ def _separate(outlines: NDArray[np.object_], zones: Zones, finest: int) -> Truth
     is_left, is_right = (_lie_in(side, zone, zones) for side in (left, right))
     separate[zone[is_left == is_right]] = False
     inside = np.where(is_left, left, right)
-    for end in (edge, edge + 1):
-        separate[zone[~(_at_corners(points[end], inside) | on_frame[end])]] = False
+    for end, near in zip((edge, edge + 1), _at_corners((points[edge], points[edge + 1]), inside), strict=True):
+        separate[zone[~(near | on_frame[end])]] = False
     return separate
 
 
@@ -175,18 +175,20 @@ def _lie_in(found: Cells, zone: Numbers, zones: Zones) -> Truths:
     return inside
 
 
-def _at_corners(points: Floats, cells: Cells) -> Truths:
-    """Whether each point is a corner of its cell, but for rounding."""
+def _at_corners(ends: tuple[Floats, Floats], cells: Cells) -> list[Truths]:
+    """Whether the points at both ends of edges are corners of the cell at each edge, but for rounding."""
     distinct, number = np.unique(cells, return_inverse=True)
     # The first corner stands in for those that a cell has not.
     bounds = [h3_int.cell_to_boundary(cell) for cell in distinct.tolist()]
     corners = np.array([b + b[:1] * (_CORNERS - len(b)) for b in bounds]).reshape(-1, _CORNERS, 2)
-    near = np.zeros(len(points), dtype=np.bool_)
-    for k in range(_CORNERS):
+    near = [np.zeros(len(cells), dtype=np.bool_) for _ in ends]
+    # Hardly a cell has more than six.
+    for k in range(max(map(len, bounds), default=0)):
         lat, lon = corners[number, k].T
-        around = np.abs(points[:, 0] - lon)
-        gap = np.maximum(np.minimum(around, np.abs(360 - around)), np.abs(points[:, 1] - lat))
-        near |= gap <= _ROUNDED
+        for points, found in zip(ends, near, strict=True):
+            around = np.abs(points[:, 0] - lon)
+            gap = np.maximum(np.minimum(around, np.abs(360 - around)), np.abs(points[:, 1] - lat))
+            found |= gap <= _ROUNDED
     return near
 
 
