@@ -104,6 +104,11 @@ def in_advance(work: Iterable[Callable[[], Result]], *, threads: int) -> Generat
             yield done
 
 
+def side_by_side(work: Iterable[Callable[[], Result]], *, threads: int) -> Generator[Result, None, None]:
+    """The same for one who only waits for the pieces: as many of them are worked on at a time as there are threads."""
+    yield from in_advance(work, threads=threads if threads == 1 else threads + 1)
+
+
 @contextlib.contextmanager
 def beside(work: Callable[[], Result], *, threads: int) -> Iterator[Callable[[], Result]]:
     """Something to be asked for what a piece of work returns, which another thread of this process is at meanwhile.
