@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +30,8 @@ Members = Mapping[str, tuple[Any, Any]]
 
 #: Flows and their members times pairs of depths beyond which the floor is not recounted: it would take minutes.
 MOST_WORK = 2_000_000_000
+#: Members of flows that are sorted at a time, so that threads need little memory each.
+_AT_ONCE = 1 << 18
 
 
 def is_affordable(flows: Flows, n_rows: int) -> bool:
@@ -262,6 +265,13 @@ class _Counts:
 
     def _distinct(self, name: str, start: Places, stop: Places) -> Places:
         """How many distinct members each of these runs has."""
+        rows = np.cumsum(self._all[name][stop] - self._all[name][start])
+        blocks = np.arange(_AT_ONCE, int(rows[-1]) if len(rows) else 0, _AT_ONCE)
+        edges = [0, *np.unique(np.searchsorted(rows, blocks, side="right")).tolist(), len(start)]
+        counted = [self._count_distinct(name, start[a:b], stop[a:b]) for a, b in pairwise(edges)]
+        return np.concatenate(counted)
+
+    def _count_distinct(self, name: str, start: Places, stop: Places) -> Places:
         first, member, wide = self._members[name]
         flow, run = self._flows(start, stop)
         length = (first[1:] - first[:-1])[flow]
