@@ -104,7 +104,7 @@ class _Edges:
         number: dict[str, int] = {}
         parent: dict[int, int] = {}
         start, edge = [0], []
-        points = np.array([_vector(*place(code)) for code in codes]) * q[:, None]
+        points = _vectors(*place(codes)) * q[:, None]
         for code in codes:
             path = [number.setdefault(step, len(number)) for step in (code, *way(code))]
             parent.update(pairwise(path))
@@ -155,37 +155,46 @@ def _sums(key: Any, weight: Any, n_keys: int) -> tuple[Any, Any]:
     return key, np.bincount(row, weights=weight)
 
 
-def _tree(claims: Claims, flows: Flows) -> tuple[Callable[[str], list[str]], Callable[[str], Any] | None]:
-    """What each code lies in, and where a code is; the latter None where nobody knows."""
+Place = Callable[[list[str]], tuple[Any, Any]]
+
+
+def _tree(claims: Claims, flows: Flows) -> tuple[Callable[[str], list[str]], Place | None]:
+    """What each code lies in, and where codes are; the latter None where nobody knows."""
     tree = flows.whole_map
     if tree is not None:
         if tree.geography is None:
             return climbing(tree), None
         node = {code: i for i, code in enumerate(tree.code.tolist())}
         lat, lon = tree.geography.centers(np.arange(tree.n_nodes, dtype=np.int32))
-        return climbing(tree), lambda code: (lat[node[code]], lon[node[code]])
+
+        def on_map(codes: list[str]) -> tuple[Any, Any]:
+            at = [node[code] for code in codes]
+            return lat[at], lon[at]
+
+        return climbing(tree), on_map
     if flows.origins.geography is None or flows.origins.kind not in ("h3", "halves"):
         return lambda _: [], None
     halves = claims.parameters.get("hierarchy") == "halves"
-    return lambda code: above_in_h3(code, halves=halves), lambda code: _center(code, flows)
+    return lambda code: above_in_h3(code, halves=halves), lambda codes: _centers(codes, flows)
 
 
-def _center(code: str, flows: Flows) -> tuple[float, float]:
-    """The centre of an H3 cell; of a part, the direction of the mean of its children's; of everything, as mapped."""
-    cells = cells_in(code)
-    if not cells:
-        lat, lon = flows.origins.geography.centers(np.zeros(1, np.int32))  # type: ignore[union-attr]
-        return float(lat[0]), float(lon[0])
-    if len(cells) == 1:
-        found: tuple[float, float] = h3_int.cell_to_latlng(cells[0])
-        return found
-    x, y, z = np.mean([_vector(*h3_int.cell_to_latlng(cell)) for cell in cells], axis=0)
-    return float(np.degrees(np.arctan2(z, np.hypot(x, y)))), float(np.degrees(np.arctan2(y, x)))
+def _centers(codes: list[str], flows: Flows) -> tuple[Any, Any]:
+    """The centre of each H3 cell; of a part, the direction of the mean of its children's; of everything, as mapped."""
+    cells = [cells_in(code) for code in codes]
+    n_cells = np.array([len(of_zone) for of_zone in cells], dtype=np.int64)
+    zone = np.repeat(np.arange(len(codes)), n_cells)
+    points = np.array([h3_int.cell_to_latlng(cell) for of_zone in cells for cell in of_zone]).reshape(-1, 2)
+    x, y, z = (np.bincount(zone, weights=axis, minlength=len(codes)) for axis in _vectors(*points.T).T)
+    lat, lon = np.degrees(np.arctan2(z, np.hypot(x, y))), np.degrees(np.arctan2(y, x))
+    if not n_cells.all():
+        everywhere = flows.origins.geography.centers(np.zeros(1, np.int32))  # type: ignore[union-attr]
+        lat[n_cells == 0], lon[n_cells == 0] = (float(axis[0]) for axis in everywhere)
+    return lat, lon
 
 
-def _vector(lat: float, lon: float) -> Any:
+def _vectors(lat: Any, lon: Any) -> Any:
     lat, lon = np.radians(lat), np.radians(lon)
-    return np.array([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)])
+    return np.column_stack((np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)))
 
 
 def _metres(low: Any, high: Any) -> Any:
