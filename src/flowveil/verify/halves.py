@@ -11,7 +11,9 @@ it.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import h3.api.basic_int as h3_int
@@ -52,7 +54,8 @@ def _trees(flows: Flows, *, to_the_top: bool) -> tuple[Hierarchy, Hierarchy, Hie
     # One tree for both ends stays one.
     trees = both[:1] if both[0] is both[1] else both
     if all(tree.kind in ("h3", "halves") and tree.code.dtype == np.uint64 for tree in both):
-        cells = [_h3_tree(leaf_codes(tree), to_the_top=to_the_top) for tree in trees]
+        place = cache(h3_int.cell_to_latlng)
+        cells = [_h3_tree(leaf_codes(tree), to_the_top=to_the_top, place=place) for tree in trees]
         return cells[0], cells[-1], None
     whole = None if flows.whole_map is None else inside_of(flows.whole_map)
     if whole is None or whole.kind != "table" or not isinstance(whole.geography, ZoneGeography):
@@ -125,10 +128,16 @@ def _tree(
 
 @dataclass(frozen=True, eq=False)
 class _TileCenters:
-    """Where the tiles of a tree of these codes and parents lie; nothing else of it is asked for."""
+    """Where the tiles of a tree of these codes and parents lie; nothing else of it is asked for.
+
+    Attributes:
+        code, parent: of each node.
+        place: of a cell, kept for both ends: most tiles are seen at both.
+    """
 
     code: Any
     parent: Any
+    place: Callable[[int], tuple[float, float]]
 
     def centers(self, nodes: Any) -> tuple[Any, Any]:
         code = self.code[nodes]
@@ -139,10 +148,8 @@ class _TileCenters:
             found[code == "all"] = self._of_everything()
         return found[:, 0], found[:, 1]
 
-    @staticmethod
-    def _of_cells(codes: Any) -> Any:
-        cells = numbers_of(codes).tolist()
-        return np.array([h3_int.cell_to_latlng(cell) for cell in cells]).reshape(-1, 2)
+    def _of_cells(self, codes: Any) -> Any:
+        return np.array([self.place(cell) for cell in numbers_of(codes).tolist()]).reshape(-1, 2)
 
     def _of_everything(self) -> tuple[float, float]:
         """The mean direction of the cells right below it."""
@@ -158,7 +165,9 @@ class _TileCenters:
         raise AssertionError("only centres are asked for")
 
 
-def _h3_tree(tiles: Any, *, to_the_top: bool) -> Hierarchy:
+def _h3_tree(
+    tiles: Any, *, to_the_top: bool, place: Callable[[int], tuple[float, float]] = h3_int.cell_to_latlng
+) -> Hierarchy:
     """The tree of cells and parts above these tiles. A node is a cell times eight, plus the number of the part."""
     crossing = bool((tiles == np.uint64(OUTSIDE_CELL)).any())
     inside = tiles[tiles != np.uint64(OUTSIDE_CELL)]
@@ -200,7 +209,7 @@ def _h3_tree(tiles: Any, *, to_the_top: bool) -> Hierarchy:
     levels[node] = np.select(
         [nodes == _ALL_NODE, nodes == _OUTSIDE_NODE], [-1, 0], (nodes >> np.uint64(55) & np.uint64(15)).astype(np.int32)
     )
-    where = _TileCenters(codes, tree.parent)
+    where = _TileCenters(codes, tree.parent, place)
     return Hierarchy(parent=tree.parent, code=codes, geography=where, kind="halves", levels=levels)
 
 
