@@ -135,11 +135,12 @@ def load_rows(db: Database, raw: Raw, numbers: Numbers) -> None:
         found = [(first, *(members(p) or (none, none))) for p, first in zip(raw.slices, start[:-1], strict=True)]
         if len(found) == 1:
             ((_, cell, member),) = found
+            # The input's own columns, and no copies of them, which would stay in memory beside DuckDB's.
+            db.at_hand[f"{unit}_row"] = cell, member
         else:
             cell = np.concatenate([none, *(row + first for first, row, _ in found)])
             member = np.concatenate([none, *(member for _, _, member in found)])
         db.store(f"{unit}_row", pa.table({"row": cell, "member": member}))
-        db.at_hand[f"{unit}_row"] = cell, member
 
 
 def load_map(db: Database, flows: Flows, numbers: Numbers) -> None:
