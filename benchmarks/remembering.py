@@ -42,6 +42,7 @@ class Memory:
         self.known: dict[Any, Any] = {}
         self._open = ExitStack()
         self._database: Database | None = None
+        self._left_out: Callable[[], Any] | None = None
 
     @contextmanager
     def used(self) -> Iterator[None]:
@@ -55,7 +56,8 @@ class Memory:
                 (recount, "to_the_top", self.by_objects(_TO_THE_TOP)),
                 (recount, "check_outlines", self.outlines),
                 (recount, "check_rewriting", self.rewriting),
-                (recount, "_check_counts", self.counts),
+                (recount, "_count", self.count),
+                (recount, "_check_counted", self.counted),
                 (parquet, "read_layout", self.layout),
                 (recount, "read_layout", self.layout),
                 (html, "render", self.page),
@@ -144,14 +146,30 @@ class Memory:
         unread += lines
         return list(findings)
 
-    def counts(self, db: Any, zones: Any, report: Any, flows: Any, held_against: Any, *, sound: bool) -> list[str]:
+    def count(self, db: Any, zones: Any, report: Any, flows: Any, held_against: Any) -> list[str]:
         """No other file plays a part in what is counted."""
         expect, holder, unread = held_against
-        key = ("counts", self.bytes_of(*_TABLES, "report.json"), id(flows), repr(holder.earlier), sound)
+        key = ("count", self.bytes_of(*_TABLES, "report.json"), id(flows), repr(holder.earlier))
 
         def work() -> Any:
             lines: list[str] = []
-            return _CHECK_COUNTS(db, zones, report, flows, (expect, holder, lines), sound=sound), lines, flows
+            return _COUNT(db, zones, report, flows, (expect, holder, lines)), lines, flows
+
+        # What follows from the counts may have to be asked for, though they are known: then they are counted after all.
+        self._left_out = work if key in self.known else None
+        findings, lines, _ = self.found(key, work)
+        unread += lines
+        return list(findings)
+
+    def counted(self, db: Any, report: Any, flows: Any, holder: Any, unread: list[str], *, sound: bool) -> list[str]:
+        """Nor in what follows from it."""
+        key = ("counted", self.bytes_of(*_TABLES, "report.json"), id(flows), repr(holder.earlier), sound)
+
+        def work() -> Any:
+            if self._left_out is not None:
+                self._left_out()
+            lines: list[str] = []
+            return _CHECK_COUNTED(db, report, flows, holder, lines, sound=sound), lines, flows
 
         findings, lines, _ = self.found(key, work)
         unread += lines
@@ -305,4 +323,5 @@ def _packed(table: Any) -> bytes:
 #: What is asked where nothing is known.
 _READ_REPORT, _CHECK_OUTLINES, _CHECK_REWRITING = recount.read_report, recount.check_outlines, recount.check_rewriting
 _ON_HALVES, _TO_THE_TOP, _CHECK_LAYOUTS = recount.on_halves, recount.to_the_top, recount.check_layouts
-_CHECK_COUNTS, _READ_LAYOUT, _RENDER = recount._check_counts, parquet.read_layout, html.render
+_COUNT, _CHECK_COUNTED = recount._count, recount._check_counted
+_READ_LAYOUT, _RENDER = parquet.read_layout, html.render

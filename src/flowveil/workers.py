@@ -111,6 +111,25 @@ def in_advance(
             yield done
 
 
+def side_by_side(work: Iterable[Callable[[], Result]], *, threads: int) -> Generator[Result, None, None]:
+    """The same for one who only waits for the pieces: as many of them are worked on at a time as there are threads."""
+    yield from in_advance(work, threads=threads if threads == 1 else threads + 1)
+
+
+@contextlib.contextmanager
+def beside(work: Callable[[], Result], *, threads: int) -> Iterator[Callable[[], Result]]:
+    """Something to be asked for what a piece of work returns, which another thread of this process is at meanwhile.
+
+    For work of the libraries that leave Python's lock alone, or beside such work. With one thread it is done when it is
+    asked for. Limits and words of messages are those of the caller.
+    """
+    if threads == 1:
+        yield work
+        return
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        yield pool.submit(copy_context().run, work).result
+
+
 class _Crew:
     """The processes; each thread of the pool takes one that is idle, or starts one."""
 

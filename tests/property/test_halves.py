@@ -54,6 +54,28 @@ def test_every_tile_lies_in_the_parts_that_the_rule_names(cells):
 
 
 @settings(max_examples=20, deadline=None)
+@given(st.sets(around | anywhere, min_size=2, max_size=12), st.randoms())
+def test_tiles_stay_in_the_order_of_the_methods_tree(cells, random):
+    """So flows that were published on it are recounted as they stand; tiles in any other order are moved into one."""
+    tree = halves_of(cells)
+    published = tree.code[tree.leaf_node]
+    derived = derived_h3(published, to_the_top=False)
+    assert derived.code[derived.leaf_node].tolist() == tree.code_text(tree.leaf_node).tolist()
+    shuffled = published.copy()
+    random.shuffle(shuffled)
+    other = derived_h3(shuffled, to_the_top=False)
+    assert sorted(other.code.tolist()) == sorted(derived.code.tolist())
+    above = [
+        dict(zip(t.code.tolist(), t.code[np.maximum(t.parent, 0)].tolist(), strict=True)) for t in (derived, other)
+    ]
+    assert above[0] == above[1]
+    assert derived.geography is not None
+    lat, lon = derived.geography.centers(derived.leaf_node)
+    centers = [h3_int.cell_to_latlng(cell) for cell in published.tolist()]
+    assert list(zip(lat.tolist(), lon.tolist(), strict=True)) == centers
+
+
+@settings(max_examples=20, deadline=None)
 @given(st.sets(around, min_size=2, max_size=4))
 def test_zones_are_the_cells_that_their_codes_name(cells):
     tree = halves_of(cells)

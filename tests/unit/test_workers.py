@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 from contextlib import closing
 
@@ -12,7 +13,7 @@ import pytest
 from flowveil import workers
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.reading import limits
-from flowveil.workers import DONE, LATE, LOST, Ended, in_advance, run_tasks
+from flowveil.workers import DONE, LATE, LOST, Ended, beside, in_advance, run_tasks, side_by_side
 from samples.processes import light_sources
 from samples.tasks import Slow, nap, work
 
@@ -99,3 +100,27 @@ def test_threads_work_in_advance_and_hand_out_in_order(threads, waiting):
 def test_threads_have_the_limits_of_their_caller():
     with limits.limits(threads=1):
         assert list(in_advance([limits.threads] * 3, threads=2)) == [1, 1, 1]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_threads_work_side_by_side_and_hand_out_in_order(threads):
+    assert list(side_by_side((lambda n=n: n * n for n in range(9)), threads=threads)) == [n * n for n in range(9)]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_work_beside_is_there_when_it_is_asked_for_and_fails_then(threads):
+    with limits.limits(threads=threads), beside(limits.threads, threads=threads) as counted:
+        assert counted() == threads
+
+    def fails() -> None:
+        raise ValueError("beside")
+
+    with beside(fails, threads=threads) as failed, pytest.raises(ValueError, match="beside"):
+        failed()
+
+
+def test_one_thread_leaves_work_to_the_one_who_asks():
+    with beside(threading.get_ident, threads=1) as who:
+        assert who() == threading.get_ident()
+    with beside(threading.get_ident, threads=2) as who:
+        assert who() != threading.get_ident()

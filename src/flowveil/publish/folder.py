@@ -27,6 +27,7 @@ from flowveil.progress import log
 from flowveil.publish.exports import Format, check_formats, parse_formats
 from flowveil.publish.spreadsheets import write_csv
 from flowveil.publish.tables import lookup_table
+from flowveil.reading.limits import threads
 from flowveil.release.release import Publishable
 from flowveil.report.about import checked
 from flowveil.report.html import render, tile_server
@@ -35,6 +36,7 @@ from flowveil.report.own_lines import CONTEXT, own_lines, read_own_lines
 from flowveil.report.summary import FORMAT, json_text, manifest, summarize
 from flowveil.verify import verify_release
 from flowveil.verify.files import LOOKUP
+from flowveil.workers import beside
 
 MANIFEST = "manifest.json"
 #: Fixed, because the size of row groups is part of the bytes.
@@ -99,6 +101,7 @@ def publish(
         # A link to a folder stays a link: what it points to is replaced.
         draft = drafts.enter_context(Draft(directory))
         os.mkdir(draft.new)
+        _draw_and_measure(release)
         report = summarize(
             release,
             formats=[f.name for f in wanted],
@@ -129,9 +132,22 @@ def _refuse_over_earlier(release: Publishable, directory: Place) -> None:
         raise OutputError(f"'{directory}' is the release that is revised; both are needed. Hint: name a new folder.")
 
 
+def _draw_and_measure(release: Publishable) -> None:
+    """Draw the zones while the measures are taken: both are kept with the release, and asked for later."""
+    if release.kind != "plain" or getattr(release, "revision", None) is not None:
+        return
+    with beside(lambda: release.zones, threads=threads()) as drawn:
+        for _, part in release.parts:
+            part.metrics()
+        drawn()
+
+
 def _formats_of(release: Publishable, formats: str | Iterable[str]) -> tuple[Format, ...]:
     """The exports that are asked for, all of which can hold this release."""
-    wanted, zones = parse_formats(formats), release.zones
+    wanted = parse_formats(formats)
+    if not wanted:
+        return ()
+    zones = release.zones
     check_formats(
         wanted,
         zones=len(zones),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -140,23 +140,31 @@ def nearest_places(lat: Floats, lon: Floats, area_km2: Floats) -> list[str | Non
         some = known[start : start + _AT_ONCE]
         # The largest scalar product is the smallest angle; of equals the larger town, which stands first.
         closest = np.argmax(_vectors(lat[some], lon[some]) @ town.T, axis=1)
-        for i, which in zip(some.tolist(), towns[closest].tolist(), strict=True):
-            said[i] = _beside(lat[i], lon[i], float(area_km2[i]), which)
+        for i, words in zip(some.tolist(), _beside(lat[some], lon[some], area_km2[some], towns[closest]), strict=True):
+            said[i] = words
     return said
 
 
-def _beside(lat: float, lon: float, area_km2: float, town: int) -> str | None:
+def _beside(lat: Floats, lon: Floats, area_km2: Floats, town: NDArray[np.int64]) -> Iterator[str | None]:
+    """The words for each place beside its nearest town."""
     here = world()
-    one, other = _vectors(np.array([lat, here.lat[town]]), np.array([lon, here.lon[town]]))
-    distance = _RADIUS_KM * float(np.linalg.norm(one - other))
-    if distance > _FARTHEST_KM:
-        return None
-    if distance < 0.5 or (area_km2 > 0 and distance < np.sqrt(area_km2 / np.pi) / 2):
-        return f"around {here.names[town]}"
+    apart = _vectors(lat, lon) - _vectors(here.lat[town], here.lon[town])
+    # As the norm of one vector is computed, to the last digit: its square root is taken of a scalar product.
+    distance = _RADIUS_KM * np.array([np.linalg.norm(one) for one in apart])
+    with np.errstate(invalid="ignore"):
+        around = (distance < 0.5) | ((area_km2 > 0) & (distance < np.sqrt(area_km2 / np.pi) / 2))
     east = (lon - here.lon[town] + 180) % 360 - 180
     angle = np.degrees(np.arctan2(east * np.cos(np.radians(lat)), lat - here.lat[town]))
-    far = f"{distance:.1f}" if round(distance, 1) < 10 else f"{distance:.0f}"
-    return f"{far} km {_DIRECTIONS[round(float(angle) / 45) % 8]} of {here.names[town]}"
+    for far, is_around, turn, name in zip(
+        distance.tolist(), around.tolist(), angle.tolist(), [here.names[i] for i in town.tolist()], strict=True
+    ):
+        if far > _FARTHEST_KM:
+            yield None
+        elif is_around:
+            yield f"around {name}"
+        else:
+            km = f"{far:.1f}" if round(far, 1) < 10 else f"{far:.0f}"
+            yield f"{km} km {_DIRECTIONS[round(turn / 45) % 8]} of {name}"
 
 
 def _vectors(lat: Floats, lon: Floats) -> Floats:

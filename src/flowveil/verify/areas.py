@@ -105,22 +105,29 @@ def _counted(db: Database, levels: list[int]) -> Iterator[dict[str, Any]]:
         f"FROM ({cells}) JOIN {spans[0]} x ON a = x.z JOIN {spans[1]} y USING (wide) WHERE b = y.z GROUP BY wide"
     )
     counted = {level: (crossing, shown) for level, pairs, crossing, shown in crossed if pairs <= _MOST_PAIRS}
-    # Asked of both sides, not of what they come to: a level that is left out may have a thousand times as many pairs.
-    few = f"wide IN ({', '.join(map(str, counted)) or 'NULL'})"
-    spread = (
-        f"SELECT wide, s, x.area AS ao, y.area AS ad, sum(trips * x.share * y.share) AS v FROM ({cells}) "
-        f"JOIN share_o x ON a = x.z JOIN share_d y USING (wide) WHERE b = y.z AND {few} GROUP BY ALL"
-    )
-    there = (
-        "SELECT wide, m, s, x.area AS ao, y.area AS ad, sum(trips)::DOUBLE AS v FROM rows LEFT JOIN finest USING (m) "
-        f"JOIN area_o x ON o = x.tile JOIN area_d y USING (wide) WHERE d = y.tile AND {few} GROUP BY ALL"
-    )
-    found = db.rows(
-        "SELECT wide, sum(greatest(t.v - coalesce(e.v, 0), 0)), sum(t.v) FROM "
-        f"({there}) t LEFT JOIN ({spread}) e USING (wide, s, ao, ad) GROUP BY wide"
-    )
+    if not counted:
+        return
+    # Level by level, so that it is no part of what is joined and grouped.
+    found = db.rows(" UNION ALL ".join(_missing(level, cells) for level in counted))
     for level, missing, total in sorted(found, reverse=True):
         crossing, shown = counted[level]
         gone = total - shown
         missing = max(missing, gone)
         yield {"level": level, "error": missing / total, "crossing": crossing, "misplaced": missing - gone}
+
+
+def _missing(level: int, cells: str) -> str:
+    """SQL: a level, the trips that are missing where they belong between its areas, and all trips."""
+    spread = (
+        f"SELECT s, x.area AS ao, y.area AS ad, sum(trips * x.share * y.share) AS v FROM ({cells}) "
+        f"JOIN (SELECT * FROM share_o WHERE wide = {level}) x ON a = x.z "
+        f"JOIN (SELECT * FROM share_d WHERE wide = {level}) y ON b = y.z GROUP BY ALL"
+    )
+    there = (
+        f"SELECT m, s, x.area_{level} AS ao, y.area_{level} AS ad, sum(trips)::DOUBLE AS v FROM rows "
+        "LEFT JOIN finest USING (m) JOIN areas_o x ON o = x.tile JOIN areas_d y ON d = y.tile GROUP BY ALL"
+    )
+    return (
+        f"SELECT {level}, sum(greatest(t.v - coalesce(e.v, 0), 0)), sum(t.v) FROM "
+        f"({there}) t LEFT JOIN ({spread}) e USING (s, ao, ad)"
+    )

@@ -29,6 +29,8 @@ def load_flows(db: Database, claims: Claims) -> None:
         db.define("at_flow", "SELECT row AS flow, row FROM rows")
         for unit in COUNTED_ONCE.keys() - db.elsewhere:
             db.define(f"{unit}_flow", f"SELECT row AS flow, member FROM {unit}_row")
+            if f"{unit}_row" in db.at_hand:
+                db.at_hand[f"{unit}_flow"] = db.at_hand[f"{unit}_row"]
         return
     counted = "part JOIN rows USING (m)"
     if claims.shared:

@@ -6,7 +6,7 @@ every zone all edges above its partners are listed at once, a block of zones at 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -40,15 +40,25 @@ def check_closeness(db: Database, claims: Claims, flows: Flows) -> Iterator[str]
     if said is None:
         yield "report.json: does not say how close zones are"
         return
-    rows = db.rows("SELECT origin_zone, destination_zone, trips::DOUBLE FROM published")
-    ends = [[row[0] for row in rows], [row[1] for row in rows]]
-    trips = np.array([row[2] for row in rows], dtype=np.float64)
+    codes, ends, trips = _cells(db)
     for i, role in enumerate(("origin", "destination")):
-        variation, metres, total = _distances(ends[i], ends[1 - i], trips, claims, flows)
+        variation, metres, total = _distances(ends[i], ends[1 - i], trips, codes[1 - i], claims, flows)
         for name, values in (("total_variation", variation), ("metres", metres)):
             stated = said[role][name]
             if (stated is None) != (values is None) or (values is not None and not _agrees(stated, values, total)):
                 yield f"report.json: the closeness of {role} zones by {name} contradicts the recount"
+
+
+def _cells(db: Database) -> tuple[list[list[str]], list[Any], Any]:
+    """The zones of both ends in the order of their codes, and of each cell the numbers of its two and its trips."""
+    named = [f"SELECT DISTINCT {end}_zone AS zone FROM published" for end in ("origin", "destination")]
+    codes = [[code for (code,) in db.rows(f"{query} ORDER BY zone")] for query in named]
+    o, d = (f"(SELECT zone, row_number() OVER (ORDER BY zone) - 1 AS n FROM ({query}))" for query in named)
+    found = db.columns(
+        "SELECT o.n AS o, d.n AS d, trips::DOUBLE AS trips FROM published "
+        f"JOIN {o} o ON origin_zone = o.zone JOIN {d} d ON destination_zone = d.zone"
+    )
+    return codes, [found[end].astype(np.int64) for end in "od"], found["trips"].astype(np.float64)
 
 
 def _agrees(stated: Mapping[str, float], values: Any, total: Any) -> bool:
@@ -64,16 +74,14 @@ def _agrees(stated: Mapping[str, float], values: Any, total: Any) -> bool:
     )
 
 
-def _distances(own: Sequence[str], other: Sequence[str], trips: Any, claims: Claims, flows: Flows) -> tuple[Any, ...]:
+def _distances(at: Any, partner: Any, trips: Any, partners: list[str], claims: Claims, flows: Flows) -> tuple[Any, ...]:
     """Total variation and metres of each zone of one end, and its trips."""
-    zones, at = np.unique(np.array(own), return_inverse=True)
-    partners, partner = np.unique(np.array(other), return_inverse=True)
     total = np.bincount(at, weights=trips)
     p, q = trips / total[at], np.bincount(partner, weights=trips) / trips.sum()
     # Half of: what it has and all have differently, and what all have and it has not.
-    missed = 1 - np.bincount(at, weights=q[partner], minlength=len(zones))
+    missed = 1 - np.bincount(at, weights=q[partner], minlength=len(total))
     variation = (np.bincount(at, weights=np.abs(p - q[partner])) + missed) / 2
-    edges = _Edges.above(partners.tolist(), q, claims, flows)
+    edges = _Edges.above(partners, q, claims, flows)
     if edges is None:
         return variation, None, total
     return variation, edges.moved(at, partner, trips, total, q), total
@@ -96,7 +104,7 @@ class _Edges:
         number: dict[str, int] = {}
         parent: dict[int, int] = {}
         start, edge = [0], []
-        points = np.array([_vector(*place(code)) for code in codes]) * q[:, None]
+        points = _vectors(*place(codes)) * q[:, None]
         for code in codes:
             path = [number.setdefault(step, len(number)) for step in (code, *way(code))]
             parent.update(pairwise(path))
@@ -123,8 +131,7 @@ class _Edges:
                 last += 1
             rows = order[ends[first] : ends[last]]
             zone, which = np.repeat(at[rows] - first, long[partner[rows]]), self._of(partner[rows])
-            key, row = np.unique(zone * n + which, return_inverse=True)
-            own = np.bincount(row, weights=np.repeat(trips[rows], long[partner[rows]]))
+            key, own = _sums(zone * n + which, np.repeat(trips[rows], long[partner[rows]]), (last - first) * n)
             zone, which = key // n, key % n
             apart = np.abs(own / total[first + zone] - below[which]) - below[which]
             found[first:last] += np.bincount(zone, weights=apart * self.length[which], minlength=last - first)
@@ -138,37 +145,56 @@ class _Edges:
         return self.edge[np.repeat(self.start[partners], long) + offset]
 
 
-def _tree(claims: Claims, flows: Flows) -> tuple[Callable[[str], list[str]], Callable[[str], Any] | None]:
-    """What each code lies in, and where a code is; the latter None where nobody knows."""
+def _sums(key: Any, weight: Any, n_keys: int) -> tuple[Any, Any]:
+    """The keys that have some weight, and how much; of few that are possible nothing is sorted."""
+    if n_keys <= _AT_ONCE * 4:
+        own = np.bincount(key, weights=weight, minlength=n_keys)
+        key = np.flatnonzero(own)
+        return key, own[key]
+    key, row = np.unique(key, return_inverse=True)
+    return key, np.bincount(row, weights=weight)
+
+
+Place = Callable[[list[str]], tuple[Any, Any]]
+
+
+def _tree(claims: Claims, flows: Flows) -> tuple[Callable[[str], list[str]], Place | None]:
+    """What each code lies in, and where codes are; the latter None where nobody knows."""
     tree = flows.whole_map
     if tree is not None:
         if tree.geography is None:
             return climbing(tree), None
         node = {code: i for i, code in enumerate(tree.code.tolist())}
         lat, lon = tree.geography.centers(np.arange(tree.n_nodes, dtype=np.int32))
-        return climbing(tree), lambda code: (lat[node[code]], lon[node[code]])
+
+        def on_map(codes: list[str]) -> tuple[Any, Any]:
+            at = [node[code] for code in codes]
+            return lat[at], lon[at]
+
+        return climbing(tree), on_map
     if flows.origins.geography is None or flows.origins.kind not in ("h3", "halves"):
         return lambda _: [], None
     halves = claims.parameters.get("hierarchy") == "halves"
-    return lambda code: above_in_h3(code, halves=halves), lambda code: _center(code, flows)
+    return lambda code: above_in_h3(code, halves=halves), lambda codes: _centers(codes, flows)
 
 
-def _center(code: str, flows: Flows) -> tuple[float, float]:
-    """The centre of an H3 cell; of a part, the direction of the mean of its children's; of everything, as mapped."""
-    cells = cells_in(code)
-    if not cells:
-        lat, lon = flows.origins.geography.centers(np.zeros(1, np.int32))  # type: ignore[union-attr]
-        return float(lat[0]), float(lon[0])
-    if len(cells) == 1:
-        found: tuple[float, float] = h3_int.cell_to_latlng(cells[0])
-        return found
-    x, y, z = np.mean([_vector(*h3_int.cell_to_latlng(cell)) for cell in cells], axis=0)
-    return float(np.degrees(np.arctan2(z, np.hypot(x, y)))), float(np.degrees(np.arctan2(y, x)))
+def _centers(codes: list[str], flows: Flows) -> tuple[Any, Any]:
+    """The centre of each H3 cell; of a part, the direction of the mean of its children's; of everything, as mapped."""
+    cells = [cells_in(code) for code in codes]
+    n_cells = np.array([len(of_zone) for of_zone in cells], dtype=np.int64)
+    zone = np.repeat(np.arange(len(codes)), n_cells)
+    points = np.array([h3_int.cell_to_latlng(cell) for of_zone in cells for cell in of_zone]).reshape(-1, 2)
+    x, y, z = (np.bincount(zone, weights=axis, minlength=len(codes)) for axis in _vectors(*points.T).T)
+    lat, lon = np.degrees(np.arctan2(z, np.hypot(x, y))), np.degrees(np.arctan2(y, x))
+    if not n_cells.all():
+        everywhere = flows.origins.geography.centers(np.zeros(1, np.int32))  # type: ignore[union-attr]
+        lat[n_cells == 0], lon[n_cells == 0] = (float(axis[0]) for axis in everywhere)
+    return lat, lon
 
 
-def _vector(lat: float, lon: float) -> Any:
+def _vectors(lat: Any, lon: Any) -> Any:
     lat, lon = np.radians(lat), np.radians(lon)
-    return np.array([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)])
+    return np.column_stack((np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)))
 
 
 def _metres(low: Any, high: Any) -> Any:

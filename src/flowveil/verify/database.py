@@ -36,6 +36,8 @@ class Database:
         self._connection = connection
         #: Members that stay where they were read, by unit; see `flowveil.verify.members`.
         self.elsewhere: dict[str, Any] = {}
+        #: Tables of members that are at hand as columns as well, by their names; see `flowveil.verify.members`.
+        self.at_hand: dict[str, tuple[Any, Any]] = {}
         self._numbers = count()
 
     def next_number(self) -> int:

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
+from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flowveil.reading.limits import threads
 from flowveil.verify.raw import leaves
 from flowveil.verify.units import SUMMED, UNITS
+from flowveil.workers import side_by_side
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
@@ -26,11 +30,16 @@ Members = Mapping[str, tuple[Any, Any]]
 
 #: Flows and their members times pairs of depths beyond which the floor is not recounted: it would take minutes.
 MOST_WORK = 2_000_000_000
+#: Members of flows that are sorted at a time, so that threads need little memory each.
+_AT_ONCE = 1 << 18
 
 
-def smallest_safe(
-    flows: Flows, raw: Mapping[str, Any], guarantee: Mapping[str, Any], members: Members
-) -> Floats | None:
+def is_affordable(flows: Flows, n_rows: int) -> bool:
+    """Whether the floor is recounted of so many flows and members of flows together."""
+    return n_rows * _n_depths(flows.origins) * _n_depths(flows.destinations) <= MOST_WORK
+
+
+def smallest_safe(flows: Flows, raw: Mapping[str, Any], guarantee: Mapping[str, Any], members: Members) -> Floats:
     """For each flow the fewest tiles |o| + |d| over pairs of nodes that hold it and whose cell is safe.
 
     A pair that holds a safe one is safe. So for every flow and origin depth there is a deepest destination depth that
@@ -45,12 +54,8 @@ def smallest_safe(
     """
     nodes_o, nodes_d = _ancestors(flows.origins), _ancestors(flows.destinations)
     n_flows = len(raw["s"])
-    rows = n_flows + sum(len(flow) for flow, _ in members.values())
-    if rows * len(nodes_o) * len(nodes_d) > MOST_WORK:
-        return None
     o, d = raw["o"].astype(np.int64), raw["d"].astype(np.int64)
     tiles_o, tiles_d = _sizes(flows.origins)[nodes_o], _sizes(flows.destinations)[nodes_d]
-    together = _Together(nodes_d)
     by_flow = {name: _by_flow(*rows, n_flows) for name, rows in members.items()}
     smallest = np.full(n_flows, np.inf)
     # The deepest destination depth that is safe, by origin depth: above the root no more than all depths, below the
@@ -59,27 +64,75 @@ def smallest_safe(
     alone = _Counts(raw, guarantee, by_flow, every).are_safe(every, every + 1)
     last = np.int16(len(nodes_d) - 1)
     deepest: dict[int, Depths] = {-1: np.full(n_flows, last), len(nodes_o): np.where(alone, last, np.int16(-1))}
-    for i, above, below in _middles(len(nodes_o)):
-        node, deepest[i] = nodes_o[i][o], deepest[below].copy()
+    sought = _Sought(flows, raw, guarantee, by_flow, nodes_o, nodes_d)
+    for depths in _generations(len(nodes_o)):
+        # None of these depths lies between two others of them.
+        found = side_by_side(
+            (partial(sought.at_depth, i, deepest[above], deepest[below]) for i, above, below in depths),
+            threads=threads(),
+        )
+        for (i, _, _), deepest_here in zip(depths, found, strict=True):
+            deepest[i] = deepest_here
+            some = np.flatnonzero(deepest_here >= 0)
+            smallest[some] = np.minimum(smallest[some], tiles_o[i, o[some]] + tiles_d[deepest_here[some], d[some]])
+    return smallest
+
+
+class _Sought:
+    """The deepest destination depth that is safe, looked for at one origin depth after the other.
+
+    Args:
+        flows, raw, guarantee: see `smallest_safe`.
+        members: the members of each flow, as `_by_flow` has them.
+        nodes_o, nodes_d: the node above each tile at every depth.
+    """
+
+    def __init__(
+        self,
+        flows: Flows,
+        raw: Mapping[str, Any],
+        guarantee: Mapping[str, Any],
+        members: Mapping[str, tuple[Places, Any, int]],
+        nodes_o: Places,
+        nodes_d: Places,
+    ) -> None:
+        self._raw, self._guarantee, self._members = raw, guarantee, members
+        self._nodes_o, self._n_depths, self._n_tiles = nodes_o, *nodes_d.shape
+        self._o, self._d = raw["o"].astype(np.int64), raw["d"].astype(np.int64)
+        self._n_nodes = len(flows.origins.parent)
+        self._together = _Together(nodes_d)
+
+    def at_depth(self, i: int, most: Depths, least: Depths) -> Depths:
+        """For each flow; it is known at an origin depth above (no less) and at one below (no more)."""
+        node, found = self._nodes_o[i][self._o], least.copy()
         # Where the depths above and below agree about all flows of an origin node, nothing is left to be counted.
-        doubtful = np.zeros(len(flows.origins.parent), dtype=np.bool_)
-        doubtful[node[deepest[below] < deepest[above]]] = True
+        doubtful = np.zeros(self._n_nodes, dtype=np.bool_)
+        doubtful[node[least < most]] = True
         at = np.flatnonzero(doubtful[node])
         # Tiles below a node are numbered one after the other, so pairs of every destination depth are runs of these.
         # Flows in one place of the order are of one pair at every depth: which comes first makes no difference.
-        block = raw["s"][at].astype(np.int64) * len(flows.origins.parent) + node[at]
-        sort = np.argsort(block * nodes_d.shape[1] + d[at])
+        block = self._raw["s"][at].astype(np.int64) * self._n_nodes + node[at]
+        sort = np.argsort(block * self._n_tiles + self._d[at])
         order, block = at[sort], block[sort]
-        shared = together.depths(d[order][:-1], d[order][1:])
+        shared = self._together.depths(self._d[order][:-1], self._d[order][1:])
         begins = np.concatenate(([0], np.where(block[1:] == block[:-1], shared, 0)))[: len(order)].astype(np.int16)
-        counts = _Counts(raw, guarantee, by_flow, order)
-        least, most = deepest[below][order], deepest[above][order]
-        for j, _, _ in _middles(len(nodes_d)):
-            _decide(j, least, most, begins, counts)
-        deepest[i][order] = least
-        some = np.flatnonzero(deepest[i] >= 0)
-        smallest[some] = np.minimum(smallest[some], tiles_o[i, o[some]] + tiles_d[deepest[i][some], d[some]])
-    return smallest
+        counts = _Counts(self._raw, self._guarantee, self._members, order)
+        low, high = least[order], most[order]
+        for j, _, _ in _middles(self._n_depths):
+            _decide(j, low, high, begins, counts)
+        found[order] = low
+        return found
+
+
+def _generations(n: int) -> list[list[tuple[int, int, int]]]:
+    """What `_middles` has, those together that are the middles of as many halvings: each needs earlier ones only."""
+    known, generations = {-1: -1, n: -1}, list[list[tuple[int, int, int]]]()
+    for middle, low, high in _middles(n):
+        known[middle] = max(known[low], known[high]) + 1
+        if known[middle] == len(generations):
+            generations.append([])
+        generations[known[middle]].append((middle, low, high))
+    return generations
 
 
 def _middles(n: int) -> Iterator[tuple[int, int, int]]:
@@ -212,6 +265,13 @@ class _Counts:
 
     def _distinct(self, name: str, start: Places, stop: Places) -> Places:
         """How many distinct members each of these runs has."""
+        rows = np.cumsum(self._all[name][stop] - self._all[name][start])
+        blocks = np.arange(_AT_ONCE, int(rows[-1]) if len(rows) else 0, _AT_ONCE)
+        edges = [0, *np.unique(np.searchsorted(rows, blocks, side="right")).tolist(), len(start)]
+        counted = [self._count_distinct(name, start[a:b], stop[a:b]) for a, b in pairwise(edges)]
+        return np.concatenate(counted)
+
+    def _count_distinct(self, name: str, start: Places, stop: Places) -> Places:
         first, member, wide = self._members[name]
         flow, run = self._flows(start, stop)
         length = (first[1:] - first[:-1])[flow]
@@ -246,6 +306,14 @@ def _ancestors(tree: Hierarchy) -> Places:
     height = np.argmax(steps == 0, axis=0)
     nodes: Places = steps[np.maximum(height - np.arange(len(paths))[:, None], 0), np.arange(len(leaf))]
     return nodes
+
+
+def _n_depths(tree: Hierarchy) -> int:
+    """How many depths there are from the root down to the deepest tile."""
+    at, n = leaves(tree), 1
+    while len(at := at[at > 0]):
+        at, n = tree.parent[at], n + 1
+    return n
 
 
 def _sizes(tree: Hierarchy) -> Floats:

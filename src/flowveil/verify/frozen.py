@@ -12,6 +12,7 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -166,11 +167,18 @@ def above_in_h3(code: str, *, halves: bool) -> list[str]:
         parts = parts_around(cell, parent, h3_int.get_resolution(cell))
         way += [*parts[parts.index(code) + 1 :], f"{parent:x}"]
         cell = parent
-    for resolution in range(h3_int.get_resolution(cell), 0, -1):
-        parent = h3_int.cell_to_parent(cell, resolution - 1)
-        way += [*(parts_around(cell, parent, resolution) if halves else ()), f"{parent:x}"]
-        cell = parent
-    return [*way, _TOP]
+    return [*way, *_above_cell(cell, halves=halves)]
+
+
+@lru_cache(maxsize=1 << 14)
+def _above_cell(cell: int, *, halves: bool) -> tuple[str, ...]:
+    """The same of a cell: kept, because thousands of cells lie in the same few."""
+    resolution = h3_int.get_resolution(cell)
+    if resolution == 0:
+        return (_TOP,)
+    parent = h3_int.cell_to_parent(cell, resolution - 1)
+    parts = parts_around(cell, parent, resolution) if halves else ()
+    return (*parts, f"{parent:x}", *_above_cell(parent, halves=halves))
 
 
 def _tiles_below(flows: Flows) -> dict[str, list[str]]:

@@ -61,6 +61,13 @@ def hexadecimal(cells: Any) -> Any:
     return np.ascontiguousarray(digits[:, 1:]).view("S15").ravel().astype(np.str_)
 
 
+def numbers_of(codes: Any) -> Any:
+    """The cells that codes as `hexadecimal` writes them stand for, all at once."""
+    digits = np.full((len(codes), 16), ord("0"), dtype=np.uint8)
+    digits[:, 1:] = np.ascontiguousarray(codes.astype("S15")).view(np.uint8).reshape(-1, 15)
+    return np.frombuffer(bytes.fromhex(digits.tobytes().decode("ascii")), dtype=">u8").astype(np.uint64)
+
+
 def parts_around(cell: int, parent: int, resolution: int) -> list[str]:
     """The codes of the parts of a parent that a child lies in, from the smallest up."""
     names = _PARTS_OF_CHILD[cell >> 3 * (15 - resolution) & 7]

@@ -11,7 +11,9 @@ it.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import h3.api.basic_int as h3_int
@@ -20,7 +22,7 @@ import numpy as np
 from flowveil.flows import Flows
 from flowveil.hierarchy import OUTSIDE, OUTSIDE_CELL, Hierarchy
 from flowveil.slices import SlicedFlows
-from flowveil.verify.h3_parts import PARTS, hexadecimal, parts_above
+from flowveil.verify.h3_parts import PARTS, hexadecimal, numbers_of, parts_above
 from flowveil.verify.raw import leaf_codes, leaves
 from flowveil.zoning.geometry import ZoneGeography
 from flowveil.zoning.naming import named_like
@@ -52,7 +54,8 @@ def _trees(flows: Flows, *, to_the_top: bool) -> tuple[Hierarchy, Hierarchy, Hie
     # One tree for both ends stays one.
     trees = both[:1] if both[0] is both[1] else both
     if all(tree.kind in ("h3", "halves") and tree.code.dtype == np.uint64 for tree in both):
-        cells = [_h3_tree(leaf_codes(tree), to_the_top=to_the_top) for tree in trees]
+        place = cache(h3_int.cell_to_latlng)
+        cells = [_h3_tree(leaf_codes(tree), to_the_top=to_the_top, place=place) for tree in trees]
         return cells[0], cells[-1], None
     whole = None if flows.whole_map is None else inside_of(flows.whole_map)
     if whole is None or whole.kind != "table" or not isinstance(whole.geography, ZoneGeography):
@@ -64,28 +67,31 @@ def _trees(flows: Flows, *, to_the_top: bool) -> tuple[Hierarchy, Hierarchy, Hie
 
 def _moved(flows: Flows, trees: tuple[Hierarchy, Hierarchy, Hierarchy | None]) -> Flows:
     """The same flows with the numbers that their tiles have in other trees."""
+    on = replace(flows, tiles=None, origins=trees[0], destinations=trees[1], whole_map=trees[2])
     ends = []
     for tile, before, after in (
         (flows.origin, flows.origins, trees[0]),
         (flows.destination, flows.destinations, trees[1]),
     ):
-        known = _texts(leaf_codes(after))
+        known, own = _texts(leaf_codes(after)), _texts(leaf_codes(before))
+        if np.array_equal(known, own):
+            ends.append(tile)
+            continue
         by_text = np.argsort(known)
-        place = by_text[np.searchsorted(known[by_text], _texts(leaf_codes(before)))]
+        place = by_text[np.searchsorted(known[by_text], own)]
         ends.append(place.astype(np.int32)[tile])
+    if ends[0] is flows.origin and ends[1] is flows.destination:
+        # All tiles keep their numbers, and so flows and persons their order.
+        return on
     order = np.argsort(ends[0].astype(np.int64) * (int(ends[1].max(initial=0)) + 1) + ends[1], kind="stable")
     return replace(
-        flows,
+        on,
         origin=ends[0][order],
         destination=ends[1][order],
         trips=flows.trips[order],
         **flows.added(lambda values: values[order]),
         people=None if flows.people is None else flows.people.renumbered(np.argsort(order).astype(np.int32)),
-        tiles=None,
         time=None if flows.time is None else flows.time[order],
-        origins=trees[0],
-        destinations=trees[1],
-        whole_map=trees[2],
     )
 
 
@@ -122,24 +128,33 @@ def _tree(
 
 @dataclass(frozen=True, eq=False)
 class _TileCenters:
-    """Where the tiles of a tree lie; nothing else of it is asked for."""
+    """Where the tiles of a tree of these codes and parents lie; nothing else of it is asked for.
 
-    tree: Hierarchy
+    Attributes:
+        code, parent: of each node.
+        place: of a cell, kept for both ends: most tiles are seen at both.
+    """
+
+    code: Any
+    parent: Any
+    place: Callable[[int], tuple[float, float]]
 
     def centers(self, nodes: Any) -> tuple[Any, Any]:
-        found = [self._center(code) for code in self.tree.code[nodes].tolist()]
-        lat, lon = np.array(found, dtype=np.float64).reshape(-1, 2).T
-        return lat, lon
+        code = self.code[nodes]
+        found = np.full((len(code), 2), np.nan)
+        cell = (code != "all") & (code != OUTSIDE)
+        found[cell] = self._of_cells(code[cell])
+        if (code == "all").any():
+            found[code == "all"] = self._of_everything()
+        return found[:, 0], found[:, 1]
 
-    def _center(self, code: str) -> tuple[float, float]:
-        if code == OUTSIDE:
-            return math.nan, math.nan
-        if code != "all":
-            found: tuple[float, float] = h3_int.cell_to_latlng(int(code, 16))
-            return found
-        # Of everything: the mean direction of the cells right below it.
-        below = [c for c in self.tree.code[self.tree.parent == 0].tolist() if c != OUTSIDE]
-        lat, lon = np.radians([h3_int.cell_to_latlng(int(c, 16)) for c in below]).T
+    def _of_cells(self, codes: Any) -> Any:
+        return np.array([self.place(cell) for cell in numbers_of(codes).tolist()]).reshape(-1, 2)
+
+    def _of_everything(self) -> tuple[float, float]:
+        """The mean direction of the cells right below it."""
+        below = self.code[self.parent == 0]
+        lat, lon = np.radians(self._of_cells(below[below != OUTSIDE])).T
         x, y, z = (np.cos(lat) * np.cos(lon)).mean(), (np.cos(lat) * np.sin(lon)).mean(), np.sin(lat).mean()
         return float(np.degrees(np.arctan2(z, np.hypot(x, y)))), float(np.degrees(np.arctan2(y, x)))
 
@@ -150,7 +165,9 @@ class _TileCenters:
         raise AssertionError("only centres are asked for")
 
 
-def _h3_tree(tiles: Any, *, to_the_top: bool) -> Hierarchy:
+def _h3_tree(
+    tiles: Any, *, to_the_top: bool, place: Callable[[int], tuple[float, float]] = h3_int.cell_to_latlng
+) -> Hierarchy:
     """The tree of cells and parts above these tiles. A node is a cell times eight, plus the number of the part."""
     crossing = bool((tiles == np.uint64(OUTSIDE_CELL)).any())
     inside = tiles[tiles != np.uint64(OUTSIDE_CELL)]
@@ -185,12 +202,37 @@ def _h3_tree(tiles: Any, *, to_the_top: bool) -> Hierarchy:
     number = np.cumsum(kept) - 1
     up = np.where(up < 0, -1, number[up])[kept]
     nodes = nodes[kept]
-    tree, node = Hierarchy.from_parents(up, _node_texts(nodes))
+    order = _by_first_tile(up, np.searchsorted(nodes, _nodes_of(tiles)))
+    tree, node = Hierarchy.from_parents(up, order)
+    codes = _node_texts(nodes)[np.argsort(node)]
     levels = np.empty(len(nodes), dtype=np.int32)
     levels[node] = np.select(
         [nodes == _ALL_NODE, nodes == _OUTSIDE_NODE], [-1, 0], (nodes >> np.uint64(55) & np.uint64(15)).astype(np.int32)
     )
-    return Hierarchy(parent=tree.parent, code=tree.code, geography=_TileCenters(tree), kind="halves", levels=levels)
+    where = _TileCenters(codes, tree.parent, place)
+    return Hierarchy(parent=tree.parent, code=codes, geography=where, kind="halves", levels=levels)
+
+
+def _nodes_of(tiles: Any) -> Any:
+    """The nodes that tiles are: see `_h3_tree`."""
+    return np.where(tiles == np.uint64(OUTSIDE_CELL), _OUTSIDE_NODE, tiles << np.uint64(3))
+
+
+def _by_first_tile(up: Any, tiles: Any) -> Any:
+    """A number for each node, by the first of some tiles that lies in it, nodes before what lies in them.
+
+    Siblings that stand in this order leave tiles in theirs, wherever the tiles of every node stand together.
+    """
+    first, height = np.full(len(up), len(tiles)), np.zeros(len(up), dtype=np.int64)
+    at, place, step = tiles, np.arange(len(tiles)), 0
+    while len(at):
+        np.minimum.at(first, at, place)
+        height[at] = np.maximum(height[at], step)
+        inner = up[at] >= 0
+        at, place, step = up[at][inner], place[inner], step + 1
+    number = np.empty(len(up), dtype=np.uint64)
+    number[np.lexsort((-height, first))] = np.arange(len(up), dtype=np.uint64)
+    return number
 
 
 def _distinct(*values: Any) -> Any:

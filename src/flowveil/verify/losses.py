@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from flowveil.verify.claims import Claims, mean_population
 from flowveil.verify.database import Database
-from flowveil.verify.floor import smallest_safe
+from flowveil.verify.floor import is_affordable, smallest_safe
 from flowveil.verify.l_places import places_by_number
 from flowveil.verify.raw import leaves
 from flowveil.verify.units import AMOUNTS, COUNTED_ONCE
@@ -33,6 +33,8 @@ Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
 
 _TOLERANCE = 1e-9
+#: A table of all pairs of zones may have so many entries for each row that is looked up in it.
+_TABLE_PER_ROW = 16
 #: JSON knows whole numbers of any length, numpy does not; no measure comes near this.
 _LARGEST = 1e300
 
@@ -95,7 +97,8 @@ class Recounted:
         coarse: of each published cell, whether its zones may hold more than one pair of tiles.
         covering: (flow, cell) for every published cell that holds both ends of a flow, counted there or not.
         assigned: (flow, cell) where the flow is counted; where boxes share flows, where it may be.
-        metres: of each of ``assigned``, how far its two ends are from the centres of the zones; None without a map.
+        metres: for both ends of ``assigned``, how far a tile is from the centre of a zone, and which of these each is;
+            None without a map.
         smallest: of each flow, the fewest tiles of a safe cell that could hold it; None where that is too much work.
         overlapping: boxes share flows.
         steps: of each published cell, the steps of time in its interval; 1 where time is not folded.
@@ -111,7 +114,7 @@ class Recounted:
     coarse: NDArray[np.bool_]
     covering: tuple[Places, Places]
     assigned: tuple[Places, Places]
-    metres: tuple[Floats, Floats] | None
+    metres: tuple[tuple[Floats, Places], tuple[Floats, Places]] | None
     smallest: Floats | None
     overlapping: bool
     steps: Floats
@@ -198,13 +201,23 @@ class Recounted:
         least = population or self._mean_weights(flows, k)
         return {"cells_under_k_population": _exactly(float(np.sum(self.cell_volume["weight"][cells] < least)))}
 
+    @cached_property
+    def _losses(self) -> dict[tuple[int, str, float, float], float]:
+        return {}
+
     def _loss(self, s: int, basis: str, total: float, scale: float) -> float:
-        """Sum over all pairs of tiles of abs(reconstructed - original)."""
+        """Sum over all pairs of tiles of abs(reconstructed - original); asked for more than once, counted once."""
+        asked = (s, basis, total, scale)
+        if asked not in self._losses:
+            self._losses[asked] = self._count_loss(*asked)
+        return self._losses[asked]
+
+    def _count_loss(self, s: int, basis: str, total: float, scale: float) -> float:
         mine, cell = self._flows_of(s), self._cells_of(s)
         pairs = self.size_o[cell] * self.size_d[cell] * self.steps[cell]
         each = self.cell_volume[basis][cell] / scale / pairs
         rows = self._parts["covering"].of(s)
-        flow, at = np.searchsorted(mine, self.covering[0][rows]), np.searchsorted(cell, self.covering[1][rows])
+        flow, at = _places_in(mine, self.covering[0][rows]), _places_in(cell, self.covering[1][rows])
         rebuilt = np.bincount(flow, weights=each[at], minlength=len(mine))
         on_flows = np.abs(rebuilt - self.flow_volume[basis][mine] / total).sum()
         on_empty = ((pairs - np.bincount(at, minlength=len(cell))) * each).sum()
@@ -235,10 +248,11 @@ class Recounted:
         weight = self.flow_volume[basis][flow]
         if self.metres is None or weight.sum() == 0:
             return dict.fromkeys(names, _exactly(None))
-        one, other = self.metres[0][mine], self.metres[1][mine]
         if self.overlapping:
+            one, other = (values[which[mine]] for values, which in self.metres)
             return dict(zip(names, self._bounds(basis, cell, one, other), strict=True))
-        metres, weight = np.concatenate((one, other)), np.concatenate((weight, weight))
+        ends = [_weighed(values, which[mine], weight) for values, which in self.metres]
+        metres, weight = (np.concatenate(both) for both in zip(*ends, strict=True))
         # Ends outside the area have no place, and did not move.
         metres, weight = metres[~np.isnan(metres)], weight[~np.isnan(metres)]
         if weight.sum() == 0:
@@ -330,13 +344,6 @@ def recounted(db: Database, claims: Claims, flows: Flows) -> Recounted:
     if flows.l_places is not None:
         raw = {**raw, **places_by_number(db)}
     weighted = flows.weight is not None
-    members = {}
-    for unit in COUNTED_ONCE:
-        if guarantee.get(unit) is not None and unit not in db.elsewhere:
-            found = db.columns(f"SELECT flow, member FROM {unit}_flow ORDER BY flow")
-            members[unit] = np.searchsorted(raw["flow"], found["flow"]), found["member"].astype(np.int64)
-    # A question for each pair of depths is too much to ask of a cluster.
-    away = any(guarantee.get(unit) is not None for unit in db.elsewhere)
     folded = claims.kind == "folded"
     hours, interval = ("hours", "JOIN interval t ON r.i = t.i ") if folded else ("NULL::DOUBLE", "")
     cells = db.columns(
@@ -370,25 +377,54 @@ def recounted(db: Database, claims: Claims, flows: Flows) -> Recounted:
         covering=covering,
         assigned=assigned,
         metres=_metres(flows, origin, destination, cells, assigned),
-        smallest=None if away else smallest_safe(flows, raw, guarantee, members),
+        smallest=_smallest(db, flows, raw, guarantee),
         overlapping=claims.overlapping,
         steps=cells["steps"].astype(np.float64),
         hours=cells["hours"].astype(np.float64) if folded else None,
     )
 
 
+def _smallest(db: Database, flows: Flows, raw: Mapping[str, Any], guarantee: Mapping[str, Any]) -> Floats | None:
+    """The smallest safe cell of every flow; None where that is too much work, which is known before rows are read."""
+    protected = [unit for unit in COUNTED_ONCE if guarantee.get(unit) is not None]
+    # A question for each pair of depths is too much to ask of a cluster.
+    if any(unit in db.elsewhere for unit in protected):
+        return None
+    n_rows = sum(int(db.one(f"SELECT count(*) FROM {unit}_flow")) for unit in protected)
+    if not is_affordable(flows, len(raw["flow"]) + n_rows):
+        return None
+    members = {}
+    for unit in protected:
+        found = db.columns(f"SELECT flow, member FROM {unit}_flow ORDER BY flow")
+        members[unit] = _places_in(raw["flow"], found["flow"]), found["member"].astype(np.int64)
+    return smallest_safe(flows, raw, guarantee, members)
+
+
+def _places_in(numbers: Any, wanted: Any) -> Places:
+    """The place of each number among some that are distinct and in order: itself, where those are all from 0 on."""
+    if len(numbers) and numbers[0] == 0 and numbers[-1] == len(numbers) - 1:
+        return np.asarray(wanted, dtype=np.int64)
+    return np.asarray(np.searchsorted(numbers, wanted), dtype=np.int64)
+
+
 def _pairs(raw: Mapping[str, Any], cells: Mapping[str, Any], found: Mapping[str, Any]) -> tuple[Places, Places]:
     """The places of flows and cells that belong together."""
-    flow = np.searchsorted(raw["flow"], found["flow"])
+    flow = _places_in(raw["flow"], found["flow"])
     wide = int(max(cells["b"].max(initial=0), found["b"].max(initial=0))) + 1
     key = cells["a"].astype(np.int64) * wide + cells["b"]
-    cell = np.searchsorted(key, found["a"].astype(np.int64) * wide + found["b"])
-    return flow.astype(np.int64), cell.astype(np.int64)
+    asked = found["a"].astype(np.int64) * wide + found["b"]
+    if len(key) == 0 or int(key[-1]) >= _TABLE_PER_ROW * (len(key) + len(asked)):
+        return flow, np.searchsorted(key, asked)
+    # Every pair of zones has an entry: looked up, and not searched for.
+    place = np.zeros(max(int(key[-1]), int(asked.max(initial=0))) + 1, dtype=np.int32)
+    place[key[::-1]] = np.arange(len(key), dtype=np.int32)[::-1]
+    return flow, place[asked].astype(np.int64)
 
 
 def _metres(
     flows: Flows, origin: Places, destination: Places, cells: Mapping[str, Any], assigned: tuple[Places, Places]
-) -> tuple[Floats, Floats] | None:
+) -> tuple[tuple[Floats, Places], tuple[Floats, Places]] | None:
+    """See `Recounted`: measured once for each tile and zone, because many flows share them."""
     from pyproj import Geod
 
     flow, cell = assigned
@@ -400,13 +436,30 @@ def _metres(
         # Tiles have places and zones do not. Where all ends are outside the area, neither do.
         if np.isnan(cells[f"lat_{end}"].astype(np.float64)).all() and not np.isnan(lat[tile[flow]]).all():
             return None
-        # Once for each tile and zone: many flows share them.
-        pair = tile[flow] * len(cells["s"]) + _first_of_zone(cells["a" if end == "o" else "b"])[cell]
-        distinct, number = np.unique(pair, return_inverse=True)
-        t, c = distinct // len(cells["s"]), distinct % len(cells["s"])
+        zone = _first_of_zone(cells["a" if end == "o" else "b"])[cell]
+        t, c, number = _distinct_pairs(tile[flow], zone, len(cells["s"]))
         _, _, metres = Geod(ellps="WGS84").inv(lon[t], lat[t], cells[f"lon_{end}"][c], cells[f"lat_{end}"][c])
-        out.append(np.asarray(metres, dtype=np.float64)[number])
+        out.append((np.asarray(metres, dtype=np.float64), number))
     return out[0], out[1]
+
+
+def _distinct_pairs(tile: Places, zone: Places, n_zones: int) -> tuple[Places, Places, Places]:
+    """The tiles and zones that occur together, and which of these pairs each row is."""
+    zone_of = np.full(int(tile.max(initial=-1)) + 1, -1, dtype=np.int64)
+    zone_of[tile] = zone
+    if np.array_equal(zone_of[tile], zone):
+        # Each tile is in one zone, as on every homogeneous map: nothing has to be sorted.
+        distinct = np.flatnonzero(zone_of >= 0)
+        return distinct, zone_of[distinct], (np.cumsum(zone_of >= 0) - 1)[tile]
+    pairs, number = np.unique(tile * n_zones + zone, return_inverse=True)
+    return pairs // n_zones, pairs % n_zones, number
+
+
+def _weighed(values: Floats, which: Places, weight: Floats) -> tuple[Floats, Floats]:
+    """Values and weights of rows that each have one of some values: added up by value where there are more rows."""
+    if len(which) <= len(values):
+        return values[which], weight
+    return values, np.asarray(np.bincount(which, weights=weight, minlength=len(values)), dtype=np.float64)
 
 
 def _first_of_zone(zone: Any) -> Places:

@@ -23,7 +23,7 @@ import shapely
 from numpy.typing import NDArray
 
 from flowveil.verify.boxes import bounds_in
-from flowveil.verify.h3_outlines import area_km2, area_tolerance, finest_level, is_drawn
+from flowveil.verify.h3_outlines import are_drawn, area_tolerances, areas_km2, finest_level
 from flowveil.verify.h3_parts import cells_in
 from flowveil.verify.raw import leaf_codes
 from flowveil.zoning.geometry import ZoneGeography
@@ -155,17 +155,23 @@ def _cells(
     lat, lon, area = (np.full(len(codes), np.nan) for _ in range(3))
     loose = np.full(len(codes), _SHARE)
     wrong = np.ones(len(codes), dtype=np.bool_)
-    for i, cells in enumerate(below):
-        if cells:
-            towards = np.array([_direction(*h3_int.cell_to_latlng(c)) for c in cells]).mean(axis=0)
-            lat[i] = np.degrees(np.arctan2(towards[2], np.hypot(towards[0], towards[1])))
-            lon[i] = np.degrees(np.arctan2(towards[1], towards[0]))
-            wrong[i] = not is_drawn(published[i], cells, finest)
-            if not wrong[i]:
-                area[i], loose[i] = area_km2(published[i], cells), area_tolerance(published[i])
+    known = np.array([i for i, cells in enumerate(below) if cells], dtype=np.int64)
+    lat[known], lon[known] = _centers([below[i] for i in known])
+    wrong[known] = ~are_drawn(published[known], [below[i] for i in known], finest)
+    right = np.flatnonzero(~wrong)
+    area[right] = areas_km2(published[right], [below[i] for i in right])
+    loose[right] = area_tolerances(published[right])
     return _Expected(lat, lon, area, wrong, area_tolerance=loose), [
         [format(cell, "x") for cell in cells] for cells in below
     ]
+
+
+def _centers(zones: Sequence[Sequence[int]]) -> tuple[Floats, Floats]:
+    """The mean direction of the centres of each zone's cells."""
+    points = np.array([h3_int.cell_to_latlng(cell) for cells in zones for cell in cells]).reshape(-1, 2)
+    zone = np.repeat(np.arange(len(zones)), [len(cells) for cells in zones])
+    x, y, z = (np.bincount(zone, weights=axis, minlength=len(zones)) for axis in _direction(*points.T))
+    return np.degrees(np.arctan2(z, np.hypot(x, y))), np.degrees(np.arctan2(y, x))
 
 
 def _base_cells(tree: Hierarchy) -> list[int]:

@@ -133,8 +133,13 @@ def load_rows(db: Database, raw: Raw, numbers: Numbers) -> None:
             db.elsewhere[unit] = distant
             continue
         found = [(first, *(members(p) or (none, none))) for p, first in zip(raw.slices, start[:-1], strict=True)]
-        cell = np.concatenate([none, *(row + first for first, row, _ in found)])
-        member = np.concatenate([none, *(member for _, _, member in found)])
+        if len(found) == 1:
+            ((_, cell, member),) = found
+            # The input's own columns, and no copies of them, which would stay in memory beside DuckDB's.
+            db.at_hand[f"{unit}_row"] = cell, member
+        else:
+            cell = np.concatenate([none, *(row + first for first, row, _ in found)])
+            member = np.concatenate([none, *(member for _, _, member in found)])
         db.store(f"{unit}_row", pa.table({"row": cell, "member": member}))
 
 
@@ -213,7 +218,7 @@ def _climb_tree(db: Database, end: str, tree: Hierarchy, number: Any) -> None:
     import pyarrow as pa
 
     leaf = leaves(tree)
-    tile, node, top = np.arange(len(leaf)), leaf, np.zeros(len(leaf), dtype=np.int32)
+    tile, node, top = np.arange(len(leaf), dtype=np.int32), leaf, np.zeros(len(leaf), dtype=np.int32)
     tiles: list[Any] = []
     nodes: list[Any] = []
     while len(tile):
@@ -222,7 +227,8 @@ def _climb_tree(db: Database, end: str, tree: Hierarchy, number: Any) -> None:
         tiles.append(tile)
         nodes.append(node)
         above = tree.parent[node]
-        tile, node = tile[above >= 0], above[above >= 0]
+        inner = above >= 0
+        tile, node = (tile, above) if inner.all() else (tile[inner], above[inner])
     step = np.repeat(np.arange(len(tiles), dtype=np.int32), [len(part) for part in tiles])
     tile = np.concatenate(tiles)
     columns = {"tile": number[leaf][tile], "node": number[np.concatenate(nodes)], "step": step, "top": top[tile]}

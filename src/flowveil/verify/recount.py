@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flowveil.reading.limits import threads
 from flowveil.slices import SlicedFlows
 from flowveil.verify.areas import check_areas
 from flowveil.verify.audits import check_audit
@@ -40,6 +41,7 @@ from flowveil.verify.tables import NAMES, load_tables
 from flowveil.verify.times import TIME_COLUMNS, check_intervals, load_intervals
 from flowveil.verify.withholding import check_listed
 from flowveil.verify.zones import check_zones, list_cells, load_zones
+from flowveil.workers import beside
 from flowveil.zoning.top import to_the_top
 
 if TYPE_CHECKING:
@@ -134,7 +136,10 @@ def recount(
         findings += check_carriers(place, report)
         findings += check_exports(place, db, slice_columns=further)
         findings += _check_bytes(db, place, zones, unread, report["about"])
-        findings += check_outlines(zones, raw.whole, report["kind"])
+        told: list[str] = []
+        with beside(lambda: [*check_outlines(zones, raw.whole, report["kind"])], threads=threads()) as outlines:
+            counted = [] if noisy else _count(db, zones, report, flows, (expect, holder, told))
+            findings += outlines()
         findings += check_names(zones, raw.whole, report["kind"])
         findings += check_lookup(place, zones, raw.whole, report["kind"])
         if holder.earlier is not None and "revision_of" not in report["parameters"]:
@@ -143,8 +148,10 @@ def recount(
         if not findings:
             # Outlines that are none could not be compared.
             findings += check_overlaps(db, zones, report, in_cells=in_cells)
+        unread += told
         if not noisy:
-            findings += _check_counts(db, zones, report, flows, (expect, holder, unread), sound=not findings)
+            sound = not findings and not counted
+            findings += [*counted, *_check_counted(db, report, flows, holder, unread, sound=sound)]
     # Last, and only where all else holds: what is rendered is then sound.
     return findings or list(check_rendering(place, report, unread))
 
@@ -162,16 +169,14 @@ def _check_bytes(db: Database, place: Path, zones: Any, unread: list[str], about
         yield from check_binaries(place, tables)
 
 
-def _check_counts(
+def _count(
     db: Database,
     zones: Any,
     report: Mapping[str, Any],
     flows: Flows | SlicedFlows,
     held_against: tuple[Mapping[str, Any], Holder, list[str]],
-    *,
-    sound: bool,
 ) -> list[str]:
-    """Everything that is counted: the guarantee, slices, zones, cells and measures."""
+    """What is counted whatever outlines look like: the guarantee, slices, zones and cells."""
     expect, holder, unread = held_against
     raw = Raw.of(flows)
     whole, claims = raw.whole, Claims.of(report, raw.whole)
@@ -200,9 +205,24 @@ def _check_counts(
     findings += check_cells(db, claims, whole, missing_cells=missing_cells(claims, holder.stricter))
     findings += check_stricter(db, claims)
     findings += check_audit(db, claims)
+    return findings
+
+
+def _check_counted(
+    db: Database,
+    report: Mapping[str, Any],
+    flows: Flows | SlicedFlows,
+    holder: Holder,
+    unread: list[str],
+    *,
+    sound: bool,
+) -> list[str]:
+    """What follows from the counts: the measures, or what a revision has kept; nothing follows from what is wrong."""
+    whole = Raw.of(flows).whole
+    claims = Claims.of(report, whole)
     if claims.revised:
-        return [*findings, *check_revision(db, claims, whole, holder.earlier, unread)]
-    findings += check_measures(db, claims, whole, unread, sound=sound and not findings)
+        return list(check_revision(db, claims, whole, holder.earlier, unread))
+    findings = list(check_measures(db, claims, whole, unread, sound=sound))
     # Before what is withheld together with the share is asked about.
     findings += check_listed(report)
     if claims.kind == "plain" and sound and not findings:

@@ -13,7 +13,7 @@ rings. Around a corner of hexagons there are three cells, so no ring touches its
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -66,14 +66,40 @@ def _without_holes(zones: Sequence[Sequence[int]], finest: int) -> tuple[NDArray
     rounded = np.round(corner, DECIMALS)
     # The date line has two names.
     rounded[rounded[:, 0] >= 180, 0] -= 360
-    for first, ring in _rings(zone, start, stop):
-        drawn = _unwrapped(rounded[ring])
-        # The others lie between the rim and the rest of a zone.
-        if _is_outer(drawn):
-            at = zone[first]
-            outlines[at] = _on_map(drawn) if outlines[at] is None else shapely.union(outlines[at], _on_map(drawn))
-            areas[at] += _area_km2(drawn)
+    for first, outline, area in _drawn(_rings(zone, start, stop), rounded):
+        at = zone[first]
+        outlines[at] = outline if outlines[at] is None else shapely.union(outlines[at], outline)
+        areas[at] += area
     return outlines, areas
+
+
+def _drawn(rings: Sequence[tuple[int, Numbers]], corner: Floats) -> Iterator[tuple[int, Any, float]]:
+    """The first edge, the polygon and the area of each ring that has its cells inside.
+
+    The others lie between the rim and the rest of a zone. Rings that stay on the map are computed together, but for
+    their sums, which are rounded as those of each alone.
+    """
+    closed = [np.append(ring, ring[0]) for _, ring in rings]
+    length = np.array([len(ring) for ring in closed], dtype=np.int64)
+    of = np.repeat(np.arange(len(rings)), length)
+    points = corner[np.concatenate([np.zeros(0, np.int64), *closed])]
+    wraps = np.zeros(len(rings), dtype=np.bool_)
+    wraps[of[1:][(np.abs(np.diff(points[:, 0])) > 180) & (of[1:] == of[:-1])]] = True
+    stop = np.cumsum(length)
+    start = stop - length
+    x, y = (points - points[start[of]]).T
+    # Between each point and the next; those at the ends of rings are looked at by nobody.
+    turn, below = x[:-1] * y[1:] - x[1:] * y[:-1], np.arctan(_between(points))
+    polygons = shapely.polygons(shapely.linearrings(points, indices=of))
+    for number, (first, ring) in enumerate(rings):
+        if wraps[number]:
+            drawn = _unwrapped(corner[ring])
+            if _is_outer(drawn):
+                yield first, _on_map(drawn), _area_km2(drawn)
+            continue
+        edges = slice(start[number], stop[number] - 1)
+        if np.sum(turn[edges]) > 0:
+            yield first, polygons[number], abs(float(2 * below[edges].sum())) * _RADIUS_KM**2
 
 
 def _edges(zones: Sequence[Sequence[int]], finest: int) -> tuple[tuple[Numbers, Numbers, Numbers], Floats]:
@@ -82,7 +108,7 @@ def _edges(zones: Sequence[Sequence[int]], finest: int) -> tuple[tuple[Numbers, 
     cells, cell_of = np.unique(np.concatenate(rims), return_inverse=True)
     bounds = [h3_int.cell_to_boundary(cell) for cell in cells.tolist()]
     length = np.array([len(b) for b in bounds])
-    number, corner = _corners(np.array([(lon, lat) for b in bounds for lat, lon in b]))
+    number, corner = _corners(np.array([point for b in bounds for point in b])[:, ::-1])
     following = np.arange(1, len(number) + 1)
     first = np.cumsum(length) - length
     following[first + length - 1] = first
@@ -199,10 +225,15 @@ def _is_outer(ring: Floats) -> bool:
 
 def _area_km2(ring: Floats) -> float:
     """Area inside a closed ring: the sum of what lies between each great circle and the equator."""
-    lon, half = np.radians(ring[:, 0]), np.tan(np.radians(ring[:, 1]) / 2)
-    between = np.tan(np.diff(lon) / 2) * (half[:-1] + half[1:]) / (1 + half[:-1] * half[1:])
-    below = abs(float(2 * np.arctan(between).sum()))
+    below = abs(float(2 * np.arctan(_between(ring)).sum()))
     return (2 * np.pi - below if _goes_around(ring) else below) * _RADIUS_KM**2
+
+
+def _between(points: Floats) -> Floats:
+    """The tangent of half of what lies between the equator and the great circle from each point to the next."""
+    lon, half = np.radians(points[:, 0]), np.tan(np.radians(points[:, 1]) / 2)
+    tangent: Floats = np.tan(np.diff(lon) / 2) * (half[:-1] + half[1:]) / (1 + half[:-1] * half[1:])
+    return tangent
 
 
 def _with_crossings(ring: Floats) -> Floats:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import shapely
 
-from flowveil.verify.h3_outlines import area_km2, area_tolerance, is_drawn
+from flowveil.verify.h3_outlines import are_drawn, area_km2, area_tolerance, area_tolerances, areas_km2, is_drawn
 from flowveil.zoning.outlines import dissolved
 
 #: A city, the date line, a pole, and a pentagon.
@@ -71,3 +71,51 @@ def test_the_whole_world_has_the_area_of_the_sphere() -> None:
     outlines, areas = dissolved([h3.get_res0_cells()], 1)
     assert shapely.is_valid(outlines[0])
     assert areas[0] == pytest.approx(4 * np.pi * 6371.007180918475**2, rel=1e-6)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_outlines_are_judged_together_as_each_is_alone(place: tuple[float, float]) -> None:
+    zones = _mixed(h3.latlng_to_cell(*place, 4))
+    outlines = dissolved(zones, 6)[0].copy()
+    changed = [
+        lambda g: g,
+        lambda g: shapely.transform(g, lambda points: points + np.array([2e-7, 0])),
+        lambda g: shapely.reverse(g),
+        lambda g: shapely.convex_hull(g),
+        lambda _: None,
+        lambda _: shapely.Polygon(),
+        lambda _: shapely.Point(1, 2),
+        lambda _: outlines[0],
+    ]
+    for i in range(len(outlines)):
+        outlines[i] = changed[i % len(changed)](outlines[i])
+    together = are_drawn(outlines, zones, 6)
+    assert together.any()
+    assert not together.all()
+    assert together.tolist() == [is_drawn(g, cells, 6) for g, cells in zip(outlines, zones, strict=True)]
+    drawn = np.flatnonzero(together).tolist()
+    assert areas_km2(outlines[drawn], [zones[i] for i in drawn]) == pytest.approx(
+        [area_km2(outlines[i], zones[i]) for i in drawn], rel=1e-12
+    )
+    assert area_tolerances(outlines[drawn]).tolist() == [area_tolerance(outlines[i]) for i in drawn]
+
+
+def test_an_edge_that_two_zones_share_counts_against_the_one_that_it_does_not_bound() -> None:
+    """Both outlines have the edges of both: what is inside of one zone is looked for in its own cells."""
+    one, other = sorted(h3.grid_disk(h3.latlng_to_cell(*PLACES[0], 6), 1))[:2]
+    outlines = dissolved([[one], [other]], 7)[0]
+    assert are_drawn(outlines, [[one], [other]], 7).tolist() == [True, True]
+    assert are_drawn(outlines[[1, 1]], [[one], [other]], 7).tolist() == [False, True]
+    assert are_drawn(outlines[[0, 0]], [[one], [other]], 7).tolist() == [True, False]
+
+
+def test_only_everything_goes_along_the_frame_of_the_map() -> None:
+    frame = dissolved([h3.get_res0_cells()], 1)[0][0]
+    assert is_drawn(frame, sorted(h3.get_res0_cells()), 1)
+    assert not is_drawn(frame, sorted(h3.get_res0_cells())[:-1], 1)
+    assert not is_drawn(frame, [h3.latlng_to_cell(*PLACES[0], 3)], 4)
+
+
+def test_an_edge_between_opposite_points_of_the_globe_has_no_sides() -> None:
+    opposite = shapely.Polygon([(-90, 0), (90, 0), (0, 45)])
+    assert not is_drawn(opposite, [h3.latlng_to_cell(20, 0, 0)], 1)
