@@ -283,3 +283,16 @@ def test_workers_that_choose_other_buckets_are_refused(spark: Any, monkeypatch: 
     monkeypatch.setattr(spark_engine, "_versions", lambda: {**versions, "the hash of DuckDB": "another"})
     with pytest.raises(DataError, match="other versions than the driver: the hash of DuckDB"):
         flowveil.read_trips(spark.createDataFrame(trips(40)))
+
+
+def test_a_session_that_does_not_tell_its_parts_has_those_it_is_set_to(spark: Any) -> None:
+    from pyspark.errors import PySparkAttributeError
+
+    class Remote:
+        conf = spark.conf
+
+        @property
+        def selected(self) -> Any:
+            raise PySparkAttributeError("rdd is not supported")
+
+    assert spark_engine._parts(Remote(), Remote()) == int(SMALL["spark.sql.shuffle.partitions"])

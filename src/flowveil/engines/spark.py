@@ -91,8 +91,14 @@ def _parts(spark: Any, table: SparkTable) -> int:
 
     Every part is a task that starts a database, so many small ones cost more than what is in them.
     """
+    from pyspark.errors import PySparkException
+
     most = int(spark.conf.get("spark.sql.shuffle.partitions"))
-    here: int = max(table.selected.rdd.getNumPartitions(), spark.sparkContext.defaultParallelism)
+    try:
+        here: int = max(table.selected.rdd.getNumPartitions(), spark.sparkContext.defaultParallelism)
+    except PySparkException:
+        # A session at the other end of Spark Connect does not tell.
+        return most
     return max(1, min(most, here))
 
 
