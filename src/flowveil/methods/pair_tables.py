@@ -39,51 +39,37 @@ class Part:
     priced: Floats | None
 
 
-class PairsByDepth:
-    """Collects the levels of a walk over safe pairs, which come by origin depth, then by destination depth."""
+def part_of(levels: Sequence[Level], costs: Sequence[Floats] | None) -> Part:
+    """The pairs of the levels of one origin depth, which come from the root of the destinations down.
 
-    def __init__(self, sketches: Sequence[Sketch]) -> None:
-        self._tree = sketches[0].tree
-        self.occur = [np.zeros(s.tree.n_nodes, dtype=np.bool_) for s in sketches]
-        self._parts: list[Part] = []
-        self._levels: list[tuple[Level, Floats | None]] = []
+    A flow begins pairs from the depth on from which it is apart from the one before it, down to the last safe one.
 
-    def take(self, level: Level, cost: Floats | None) -> None:
-        """Take the next level."""
-        depth = self._tree.depth
-        if self._levels and depth[self._levels[-1][0].origin[0]] != depth[level.origin[0]]:
-            self._put_away()
-        self._levels.append((level, cost))
-
-    def finish(self) -> list[Part]:
-        """All pairs."""
-        if self._levels:
-            self._put_away()
-        return self._parts
-
-    def _put_away(self) -> None:
-        levels, self._levels = self._levels, []
-        start = [level.start for level, _ in levels]
-        n = sum(map(len, start))
-        next_place = np.zeros(len(levels[0][0].order), dtype=np.int64)
-        for places in start:
-            next_place[places] += 1
-        next_place = np.cumsum(next_place) - next_place
-        origin, destination = np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int32)
-        whole = max(int(level.volume.max()) for level, _ in levels) < 2**31
-        volume = np.empty(n, dtype=np.int32 if whole and levels[0][0].volume.dtype.kind in "iu" else np.float64)
-        priced = None if levels[0][1] is None else np.empty(n)
-        for (level, cost), places in zip(levels, start, strict=True):
-            at = next_place[places]
-            next_place[places] = at + 1
-            origin[at], destination[at], volume[at] = level.origin, level.destination, level.volume
-            if priced is not None:
-                priced[at] = cost
-            self.occur[1][level.destination] = True
-        self.occur[0][origin] = True
-        first = np.flatnonzero(np.concatenate(([True], origin[1:] != origin[:-1])))
-        length = np.diff(np.append(first, n))
-        self._parts.append(Part(origin[first], length, destination, volume, priced))
+    Args:
+        levels: the levels.
+        costs: what the pairs of each cost, where that does not follow from the rest.
+    """
+    parts = levels[0].parts
+    length = np.zeros(len(parts), dtype=np.int16)
+    for depth, level in enumerate(levels, start=1):
+        length[level.start] = depth
+    length -= np.where(length > 0, parts, np.int16(0))
+    first = np.cumsum(length, dtype=np.int64)
+    n = int(first[-1])
+    first -= length
+    # Level 0 has the root of the destinations: one pair for each origin node.
+    begins = first[levels[0].start]
+    first -= parts
+    destination = np.empty(n, dtype=np.int32)
+    whole = max(int(level.volume.max()) for level in levels) < 2**31
+    volume = np.empty(n, dtype=np.int32 if whole and levels[0].volume.dtype.kind in "iu" else np.float64)
+    priced = None if costs is None else np.empty(n)
+    for depth, level in enumerate(levels):
+        at = first[level.start]
+        at += depth
+        destination[at], volume[at] = level.destination, level.volume
+        if priced is not None and costs is not None:
+            priced[at] = costs[depth]
+    return Part(levels[0].origin, np.diff(begins, append=n), destination, volume, priced)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +104,15 @@ class PairTable:
             if priced is not None and self.priced is not None:
                 priced[at] = self.priced[here][row]
         return PairTable(first, other, volume, priced)
+
+
+def occurring(parts: Sequence[Part], sketches: Sequence[Sketch]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which nodes of the two sketches are in a safe pair."""
+    origins, destinations = (np.zeros(s.tree.n_nodes, dtype=np.bool_) for s in sketches)
+    for part in parts:
+        origins[part.node] = True
+        destinations[part.destination] = True
+    return origins, destinations
 
 
 def by_origin(

@@ -15,8 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +30,10 @@ from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.methods.distant_pairs import with_enough
 from flowveil.methods.meeting import Meeting
 from flowveil.reading.limits import threads
-from flowveil.workers import in_advance
+from flowveil.workers import in_advance, side_by_side
 
 Positions = NDArray[np.int64]
+Made = TypeVar("Made")
 
 #: Below so many flows, threads would cost more than they save.
 FLOWS_ALONE = 50_000
@@ -119,20 +122,30 @@ class Level:
     """The safe pairs of one origin depth and one destination depth.
 
     Attributes:
-        origin, destination: nodes of the two sketches.
-        cells: their trips, weights and people; the ends are those nodes.
+        depth: the origin depth.
+        destination: nodes of the sketch of the destinations.
+        volume: trips or weights of each pair.
         order: the flows sorted by origin node, then destination leaf.
+        nodes: the origin node of each of them.
+        parts: from which destination depth on a pair begins at each of them.
         start, stop: the flows of each pair are that slice of ``order``.
         time: nodes of the sketch of times, where time is an end; else None.
     """
 
-    origin: Ints
+    depth: int
     destination: Ints
     volume: NDArray[Any]
     order: Positions
+    nodes: Ints
+    parts: NDArray[np.int16]
     start: Positions
     stop: Positions
     time: Ints | None = None
+
+    @cached_property
+    def origin(self) -> Ints:
+        """Nodes of the sketch of the origins: not everybody asks for that of every pair."""
+        return self.nodes[self.start]
 
     def positions(self) -> tuple[Positions, Positions]:
         """The positions in ``order`` of the flows of all pairs, and the pair of each."""
@@ -175,6 +188,37 @@ def safe_levels(
         )
 
 
+def safe_depths(
+    flows: Flows,
+    guarantee: Guarantee,
+    origins: Sketch,
+    destinations: Sketch,
+    make: Callable[[list[Level]], Made],
+) -> Iterator[Made]:
+    """What is made of the levels of each origin depth, from the deepest up: in several threads, handed out in order.
+
+    Two depths are in the works at a time at the most, because each takes memory.
+    """
+    if guarantee.people is not None and isinstance(flows.people, DistantPeople):
+        levels = safe_levels(flows, guarantee, origins, destinations)
+        yield from (make(list(here)) for _, here in groupby(levels, key=attrgetter("depth")))
+        return
+    walk = _Walk(flows, guarantee, destinations)
+    depths = _depths(walk, origins, np.arange(len(flows)), None)
+    pieces = (partial(_made, make, piece) for piece in depths)
+    with closing(side_by_side(pieces, threads=_at_a_time(len(flows)))) as made:
+        yield from (one for one in made if one is not None)
+
+
+def _made(make: Callable[[list[Level]], Made], piece: Callable[[], list[Level]]) -> Made | None:
+    levels = piece()
+    return make(levels) if levels else None
+
+
+def _at_a_time(n_flows: int) -> int:
+    return min(threads(), 2) if n_flows >= FLOWS_ALONE else 1
+
+
 def nameable(flows: Flows, guarantee: Guarantee, times: Sketch) -> NDArray[np.bool_]:
     """Which nodes of times may be published: where persons are known, k of them travelled then, whatever is protected.
 
@@ -208,8 +252,7 @@ def _down_origins(walk: _Walk, origins: Sketch, order: Positions, time: Ints | N
     Depths do not need each other: while one is handed out, another thread is at the next. No more than that, because
     each takes memory.
     """
-    at_a_time = min(threads(), 2) if len(order) >= FLOWS_ALONE else 1
-    with closing(in_advance(_depths(walk, origins, order, time), threads=at_a_time)) as depths:
+    with closing(in_advance(_depths(walk, origins, order, time), threads=_at_a_time(len(order)))) as depths:
         for levels in depths:
             yield from levels
 
@@ -250,7 +293,7 @@ class _Walk:
         self.tree = destinations.tree
         self.leaf_d = destinations.leaf_of_tile[flows.destination]
         self.meet = Meeting.of(self.tree)
-        self.ancestor = _ancestors(self.tree)
+        self.ancestors = leaf_ancestors(self.tree)
 
     def repeats(self, order: Positions, leaf_o: Ints, time: Ints | None, meet: Meeting) -> dict[str, _Repeats]:
         """Who and what must be counted once in pairs of these flows, and where each comes again."""
@@ -287,13 +330,16 @@ class _Walk:
         parts[new_o] = 0
         by_part = np.argsort(parts, kind="stable")
         count = np.concatenate(([0], np.cumsum(np.bincount(parts, minlength=self.tree.max_depth + 2))))
-        trips = _prefix(flows.trips[order])
-        added = {name: _prefix(flows.volume(name)[order]) for name in self.guarantee.of_columns}
+        asked = {name: _prefix(flows.volume(name)[order]) for name in self.guarantee.of_columns}
+        basis = self.guarantee.basis
+        volume = asked[basis] if basis in asked else _prefix(flows.volume(basis)[order])
+        trips = None if self.guarantee.trips is None else volume if basis == "trips" else _prefix(flows.trips[order])
         members = {name: _DistinctAlong(rows, depth_o, order, ways, self.meet) for name, rows in repeats.items()}
         places = np.flatnonzero(parts <= self.meet.deepest)
         for along in members.values():
             along.leave_out_sated(order, places)
-        depth_of_leaf = self.tree.depth[self.tree.leaf_node]
+        del ways, places
+        deepest = self.tree.depth[self.tree.leaf_node][leaf]
         start, stop = np.zeros(0, np.int64), np.zeros(0, np.int64)
         for depth in range(self.tree.max_depth + 1):
             fresh = by_part[count[depth] : count[depth + 1]]
@@ -302,25 +348,36 @@ class _Walk:
                 stop = np.append(start[1:], n)
             else:
                 start, stop = _divide(start, stop, fresh)
-                deep = depth_of_leaf[leaf[start]] >= depth
-                start, stop = start[deep], stop[deep]
+                start, stop = _selected(deepest[start] >= depth, start, stop)
             # What is safe does not depend on the ends: they are looked up for the few that are.
             nowhere = np.zeros(len(start), dtype=np.int32)
-            counted = {name: along.within(start, stop, depth) for name, along in members.items()}
             cells = _Runs(
                 nowhere,
                 nowhere,
-                trips[stop] - trips[start],
-                **{name: sums[stop] - sums[start] for name, sums in added.items()},
-                counted=counted,
+                nowhere if trips is None else trips[stop] - trips[start],
+                **{name: sums[stop] - sums[start] for name, sums in asked.items()},
+                counted={name: along.within(start, stop, depth) for name, along in members.items()},
             )
-            safe = self.guarantee.safe(cells)
-            start, stop = start[safe], stop[safe]
+            start, stop = _selected(self.guarantee.safe(cells), start, stop)
             if len(start) == 0:
                 return
-            volume = cells.volume(self.guarantee.basis)[safe]
-            time = None if node_t is None else node_t[start]
-            yield Level(node_o[start], self.ancestor(leaf[start], depth), volume, order, start, stop, time)
+            yield Level(
+                depth=depth_o,
+                destination=self.ancestors[depth][leaf[start]],
+                volume=volume[stop] - volume[start],
+                order=order,
+                nodes=node_o,
+                parts=parts,
+                start=start,
+                stop=stop,
+                time=None if node_t is None else node_t[start],
+            )
+
+
+def _selected(which: NDArray[np.bool_], start: Positions, stop: Positions) -> tuple[Positions, Positions]:
+    """Some of the runs. Where they are is looked for once: a mask is slow to be used again and again."""
+    at = np.flatnonzero(which)
+    return (start, stop) if len(at) == len(start) else (start[at], stop[at])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -361,7 +418,8 @@ class _Repeats:
     ) -> None:
         n = len(leaf_o)
         self.enough = enough
-        self.each = np.bincount(flow, minlength=n)
+        # Half as wide where that is wide enough: they are added up at every depth.
+        self.each = np.bincount(flow, minlength=n).astype(np.int32 if len(flow) < 2**31 else np.int64)
         self._sated = self.each >= enough
         self._noted: list[Positions] = []
         self._dropped = 0
@@ -458,9 +516,11 @@ class _DistinctAlong:
         # Small numbers are sorted by counting.
         self._at = at[1:][twice][np.argsort(met, kind="stable")]
         self._known_by = np.concatenate(([0], np.cumsum(np.bincount(met, minlength=meet.deepest + 1))))
-        self._counted = repeats.each[order] - np.bincount(self._at, minlength=n)
-        self._done = 0
-        self._before = _prefix(self._counted)
+        members = repeats.each[order]
+        self._most = _prefix(members)
+        self._counted = members - np.bincount(self._at, minlength=n).astype(members.dtype)
+        self._done = self._summed = 0
+        self._least = _prefix(self._counted)
 
     def leave_out_sated(self, order: Positions, places: Positions) -> None:
         """Note the flows of an origin node and a destination leaf that have enough members together.
@@ -470,18 +530,42 @@ class _DistinctAlong:
             places: where each such group begins.
         """
         members = self._repeats.each[order]
-        members -= np.bincount(self._at[self._known_by[-2] :], minlength=len(order))
+        members -= np.bincount(self._at[self._known_by[-2] :], minlength=len(order)).astype(members.dtype)
         sated = np.add.reduceat(members, places) >= self._repeats.enough
         self._repeats.note_sated(order[np.repeat(sated, np.diff(places, append=len(order)))])
 
-    def within(self, start: Positions, stop: Positions, depth: int) -> NDArray[np.int64]:
-        """Distinct members of these runs, whose destinations have this depth, which is no less than those before."""
+    def within(self, start: Positions, stop: Positions, depth: int) -> NDArray[Any]:
+        """Members of these runs, whose destinations have this depth, which is no less than those before.
+
+        They are told apart where that decides whether they are enough. Elsewhere they are at least so many, and enough,
+        or, counted again and again, at most so many, and not enough.
+        """
+        enough = self._repeats.enough
+        counted: NDArray[Any] = self._least[stop] - self._least[start]
         upto = int(self._known_by[depth])
-        if upto > self._done:
-            self._counted += np.bincount(self._at[self._done : upto], minlength=len(self._counted))
-            self._done = upto
-            np.cumsum(self._counted, out=self._before[1:])
-        counted: NDArray[np.int64] = self._before[stop] - self._before[start]
+        if upto == self._summed:
+            return counted
+        few = np.flatnonzero(counted < enough)
+        first, last = start[few], stop[few]
+        open_still = np.flatnonzero(self._most[last] - self._most[first] >= enough)
+        if not len(open_still):
+            return counted
+        few, first, last = few[open_still], first[open_still], last[open_still]
+        length = last - first
+        more, self._done = self._at[self._done : upto], max(upto, self._done)
+        if len(more) * 2 < len(self._counted):
+            np.add.at(self._counted, more, 1)
+        else:
+            self._counted += np.bincount(more, minlength=len(self._counted)).astype(self._counted.dtype)
+        if int(length.sum()) * 4 > len(self._counted):
+            np.cumsum(self._counted, out=self._least[1:])
+            self._summed = upto
+            counted[few] = self._least[last] - self._least[first]
+        else:
+            begins = np.cumsum(length) - length
+            place = np.repeat(first - begins, length)
+            place += np.arange(len(place))
+            counted[few] = np.add.reduceat(self._counted[place], begins)
         return counted
 
 
@@ -497,20 +581,24 @@ def _divide(start: Positions, stop: Positions, fresh: Positions) -> tuple[Positi
     Both are ascending and have none in common, so a fresh start's place is known from the run that it lies in.
     """
     run = np.searchsorted(start, fresh, side="right") - 1
-    inside = (run >= 0) & (fresh < stop[np.maximum(run, 0)])
+    inside = np.flatnonzero((run >= 0) & (fresh < stop[run]))
     fresh, run = fresh[inside], run[inside]
-    first = np.ones(len(start) + len(fresh), dtype=np.bool_)
-    first[run + 1 + np.arange(len(fresh))] = False
-    starts = np.empty(len(first), dtype=np.int64)
-    starts[first], starts[~first] = start, fresh
+    more = np.bincount(run, minlength=len(start))
+    last = np.cumsum(more)
+    last += np.arange(len(start))
+    starts = np.empty(len(start) + len(fresh), dtype=np.int64)
+    run += 1
+    run += np.arange(len(run))
+    starts[run] = fresh
+    starts[last - more] = start
     stops = np.empty_like(starts)
     stops[:-1] = starts[1:]
-    stops[np.append(first[1:], True)] = stop
+    stops[last] = stop
     return starts, stops
 
 
-def _ancestors(tree: Hierarchy) -> Any:
-    """A look-up of the ancestor of leaves at a depth that they reach."""
+def leaf_ancestors(tree: Hierarchy) -> list[Ints]:
+    """For each depth the node that each leaf lies in; the leaf itself where it does not reach the depth."""
     depths = tree.depth[tree.leaf_node]
     columns = []
     node = tree.leaf_node
@@ -518,8 +606,4 @@ def _ancestors(tree: Hierarchy) -> Any:
         columns.append(node)
         node = np.where(depths >= depth, tree.lift(node), node)
     columns.reverse()
-
-    def look_up(leaf: Ints, depth: int) -> Ints:
-        return columns[depth][leaf]
-
-    return look_up
+    return columns

@@ -21,9 +21,9 @@ from flowveil.errors import DataError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Hierarchy, Ints
-from flowveil.methods.pair_tables import PairsByDepth, by_origin
+from flowveil.methods.pair_tables import Part, by_origin, occurring, part_of
 from flowveil.methods.price_gaps import Families, PriceGaps
-from flowveil.methods.safe_pairs import Level, Sketch, safe_levels, sketch
+from flowveil.methods.safe_pairs import Level, Sketch, safe_depths, sketch
 from flowveil.methods.smallest_sizes import KNOWN, SmallestSizes, is_affordable
 
 #: Latitudes and longitudes of tiles, and of nodes.
@@ -216,47 +216,8 @@ class TwinTrees:
     @classmethod
     def of(cls, flows: Flows, guarantee: Guarantee, goal: Goal = "error") -> TwinTrees | None:
         """Find the safe pairs and what each costs; None where there is none."""
-        sketches = tuple(
-            sketch(tree, tile, flows, guarantee, max_depth=DEEPEST)
-            for tree, tile in ((flows.origins, flows.origin), (flows.destinations, flows.destination))
-        )
-        total = float(np.sum(flows.volume(guarantee.basis)))
-        price = PairCost(flows, guarantee.basis, goal, sketches)
-        thinned = any(s.thinned for s in sketches)
-        # Sums are in millionths here, and the floor is asked of the flows before.
-        same = not thinned and not guarantee.of_columns
-        told = SmallestSizes(len(flows), *sketches) if same and is_affordable(flows, *sketches) else None
-        pairs = PairsByDepth(sketches)
-        for level in safe_levels(flows, guarantee, *sketches):
-            pairs.take(level, None if goal == "error" else price.cost(level))
-            if told is not None:
-                told.take(level)
-        if told is not None:
-            KNOWN.setdefault(flows, {})[guarantee] = told.finish()
-        parts = pairs.finish()
-        if not parts:
-            return None
-        ends = [_occurring(s, nodes) for s, nodes in zip(sketches, pairs.occur, strict=True)]
-        across = by_origin(parts, ends[0], ends[1])
-        axes = [
-            TwinAxis(
-                full=full,
-                sketch=reduced,
-                nodes=nodes,
-                parent=np.where(nodes > 0, number[np.maximum(reduced.tree.parent[nodes], 0)], -1),
-                layers=_layers(reduced.tree, nodes, number),
-                size=reduced.size[nodes].astype(np.float64),
-                first=table.first,
-                other=table.other,
-                volume=table.volume,
-                priced=table.priced,
-            )
-            for full, reduced, (nodes, number), table in (
-                (flows.origins, sketches[0], ends[0], across),
-                (flows.destinations, sketches[1], ends[1], across.turned(len(ends[1][0]))),
-            )
-        ]
-        return cls(axes[0], axes[1], Objective.of(goal, total), thinned=thinned)
+        found = FoundPairs.of(flows, guarantee, goal)
+        return found.laid_out() if found.parts else None
 
     def cost(self) -> Floats:
         """What each safe pair costs, in the order of the origins' axis."""
@@ -317,6 +278,73 @@ class TwinTrees:
         if fixed.priced is None and fixed.volume.dtype.kind == "i" and most < 2**53:
             self.summed[end] = cut, volume, cost
         return volume, cost
+
+
+@dataclass(frozen=True, eq=False)
+class FoundPairs:
+    """The safe pairs as a walk over them finds them: by origin depth.
+
+    Attributes:
+        flows, sketches: what was walked over.
+        objective: what is to be minimised.
+        parts: the pairs of each origin depth.
+    """
+
+    flows: Flows
+    sketches: tuple[Sketch, Sketch]
+    objective: Objective
+    parts: list[Part]
+
+    @classmethod
+    def of(cls, flows: Flows, guarantee: Guarantee, goal: Goal) -> FoundPairs:
+        """Walk, and remember for the floor of the error what is told besides."""
+        origins, destinations = (
+            sketch(tree, tile, flows, guarantee, max_depth=DEEPEST)
+            for tree, tile in ((flows.origins, flows.origin), (flows.destinations, flows.destination))
+        )
+        price = None if goal == "error" else PairCost(flows, guarantee.basis, goal, (origins, destinations))
+        # Sums are in millionths here, and the floor is asked of the flows before.
+        same = not origins.thinned and not destinations.thinned and not guarantee.of_columns
+        told = SmallestSizes(flows, origins, destinations) if same and is_affordable(flows, origins, destinations) else None
+
+        def make(levels: list[Level]) -> tuple[Part, tuple[Positions, Positions] | None]:
+            part = part_of(levels, None if price is None else [price.cost(level) for level in levels])
+            return part, None if told is None else told.of(levels)
+
+        parts = []
+        for part, sizes in safe_depths(flows, guarantee, origins, destinations, make):
+            parts.append(part)
+            if told is not None and sizes is not None:
+                told.note(*sizes)
+        if told is not None:
+            KNOWN.setdefault(flows, {})[guarantee] = told.finish()
+        total = float(np.sum(flows.volume(guarantee.basis)))
+        return cls(flows, (origins, destinations), Objective.of(goal, total), parts)
+
+    def laid_out(self) -> TwinTrees:
+        """Both trees with their tables; the parts are used up."""
+        flows, sketches = self.flows, self.sketches
+        ends = [_occurring(s, nodes) for s, nodes in zip(sketches, occurring(self.parts, sketches), strict=True)]
+        across = by_origin(self.parts, ends[0], ends[1])
+        axes = [
+            TwinAxis(
+                full=full,
+                sketch=reduced,
+                nodes=nodes,
+                parent=np.where(nodes > 0, number[np.maximum(reduced.tree.parent[nodes], 0)], -1),
+                layers=_layers(reduced.tree, nodes, number),
+                size=reduced.size[nodes].astype(np.float64),
+                first=table.first,
+                other=table.other,
+                volume=table.volume,
+                priced=table.priced,
+            )
+            for full, reduced, (nodes, number), table in (
+                (flows.origins, sketches[0], ends[0], across),
+                (flows.destinations, sketches[1], ends[1], across.turned(len(ends[1][0]))),
+            )
+        ]
+        return TwinTrees(axes[0], axes[1], self.objective, thinned=any(s.thinned for s in sketches))
 
 
 def _occurring(reduced: Sketch, occurs: NDArray[np.bool_]) -> tuple[Positions, Positions]:
