@@ -9,6 +9,7 @@ zones only.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -35,6 +36,9 @@ Positions = NDArray[np.int64]
 
 #: Depth to which very deep trees are thinned.
 DEEPEST = 48
+
+#: Pairs that are added up at once.
+_AT_A_TIME = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -108,14 +112,18 @@ class TwinAxis:
     def __len__(self) -> int:
         return len(self.nodes)
 
-    def rows(self, nodes: Positions) -> Positions:
-        """The positions of the safe pairs of these nodes."""
-        start = self.first[nodes]
-        length = self.first[nodes + 1] - start
-        end = np.cumsum(length)
-        rows = np.repeat(start - (end - length), length)
+    @cached_property
+    def length(self) -> Positions:
+        """How many safe pairs each node has."""
+        return np.diff(self.first)
+
+    def pairs(self, nodes: Positions) -> tuple[Positions, NDArray[Any], NDArray[Any] | None]:
+        """Of the safe pairs of these nodes: the other end as a place in an array, volume, and price if it is kept."""
+        length = self.length[nodes]
+        rows = np.repeat(self.first[nodes] - (np.cumsum(length) - length), length)
         rows += np.arange(len(rows))
-        return rows
+        priced = None if self.priced is None else self.priced[rows]
+        return self.other[rows].astype(np.int64), self.volume[rows], priced
 
     @cached_property
     def _by_depth(self) -> tuple[Positions, list[tuple[slice, slice, Positions, Positions, Positions]]]:
@@ -230,6 +238,13 @@ class TwinTrees:
         """Origins (0) or destinations (1)."""
         return self.destinations if end else self.origins
 
+    @cached_property
+    def sums_exactly(self) -> bool:
+        """Whether all that is summed is whole numbers that a double holds: in any order they come to the same."""
+        axis = self.origins
+        most = 4 * self.objective.total * (axis.size.max() + self.destinations.size.max())
+        return bool(axis.priced is None and axis.volume.dtype.kind == "i" and most < 2**53)
+
     def given(self, end: int, cut: Positions) -> Costs:
         """What the nodes of the other tree cost and publish, with this cut of the tree of one end fixed."""
         free = self.axis(1 - end)
@@ -244,40 +259,49 @@ class TwinTrees:
     def _sums(self, end: int, cut: Positions) -> tuple[Floats, Floats]:
         """Volume and cost of the nodes of the other tree, where cost has no price without their own tiles.
 
-        The search changes a cut little by little, so what was summed for the last one is kept and only rows of nodes
-        that come or go are added or taken off. Whole numbers that a double holds come to the same in any order; other
-        sums are made anew.
+        The search changes a cut little by little, so what was summed for the last one is kept and only pairs of nodes
+        that come or go are added or taken off. Where sums are the same in any order only: others are made anew, and at
+        once.
         """
         fixed, n = self.axis(end), len(self.axis(1 - end))
-        sign = np.zeros(len(fixed), dtype=np.int8)
-        sign[cut] = 1
+        if not self.sums_exactly:
+            return _added_up(fixed, cut, None, n)
+        length, nodes, sign = fixed.length, cut, None
         last = self.summed.get(end)
-        length = np.diff(fixed.first)
-        nodes = cut
         if last is not None:
-            sign[last[0]] -= 1
-            nodes = np.flatnonzero(sign)
+            change = np.zeros(len(fixed), dtype=np.int8)
+            change[cut] = 1
+            change[last[0]] -= 1
+            nodes = np.flatnonzero(change)
+            sign = change[nodes]
             if length[nodes].sum() >= length[cut].sum():
-                last, nodes = None, cut
-        rows = fixed.rows(nodes)
-        node, each = fixed.other[rows], fixed.volume[rows].astype(np.float64)
-        length = length[nodes]
-        if last is not None:
-            each *= np.repeat(sign[nodes], length)
-        # Without rows `bincount` forgets that weights are floats.
-        volume = np.bincount(node, weights=each, minlength=n).astype(np.float64, copy=False)
-        if fixed.priced is None:
-            each *= np.repeat(fixed.size[nodes], length)
-        else:
-            each = fixed.priced[rows]
-        cost = np.bincount(node, weights=each, minlength=n).astype(np.float64, copy=False)
-        if last is not None:
-            volume += last[1]
-            cost += last[2]
-        most = 4 * self.objective.total * (fixed.size.max() + self.axis(1 - end).size.max())
-        if fixed.priced is None and fixed.volume.dtype.kind == "i" and most < 2**53:
-            self.summed[end] = cut, volume, cost
+                last, nodes, sign = None, cut, None
+        # So many pairs at a time that what is worked out with them stays small beside the tables.
+        upto = np.cumsum(length[nodes])
+        edges = np.unique(np.searchsorted(upto, np.arange(_AT_A_TIME, int(upto[-1]) if len(upto) else 0, _AT_A_TIME)))
+        volume, cost = (None, None) if last is None else last[1:]
+        for a, b in itertools.pairwise((0, *edges.tolist(), len(nodes))):
+            more = _added_up(fixed, nodes[a:b], None if sign is None else sign[a:b], n)
+            volume, cost = (
+                one if before is None else np.add(one, before, out=one)
+                for one, before in zip(more, (volume, cost), strict=True)
+            )
+        assert volume is not None and cost is not None
+        self.summed[end] = cut, volume, cost
         return volume, cost
+
+
+def _added_up(fixed: TwinAxis, nodes: Positions, sign: NDArray[np.int8] | None, n: int) -> tuple[Floats, Floats]:
+    """Volume and cost of the pairs of these nodes by the node of the other end; taken off where the sign says so."""
+    other, volume, priced = fixed.pairs(nodes)
+    length = fixed.length[nodes]
+    each = volume.astype(np.float64) if sign is None else volume * np.repeat(sign.astype(np.float64), length)
+    # Without rows `bincount` forgets that weights are floats.
+    held = np.bincount(other, weights=each, minlength=n).astype(np.float64, copy=False)
+    if priced is None:
+        each *= np.repeat(fixed.size[nodes], length)
+        priced = each
+    return held, np.bincount(other, weights=priced, minlength=n).astype(np.float64, copy=False)
 
 
 @dataclass(frozen=True, eq=False)

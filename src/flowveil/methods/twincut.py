@@ -15,11 +15,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from contextlib import closing
+from copy import copy
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, get_args
 
 import numpy as np
 
+from flowveil.distant import DistantPeople
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Flows, group_pairs
 from flowveil.guarantee import Guarantee
@@ -27,8 +31,10 @@ from flowveil.hierarchy import Floats
 from flowveil.methods.knapsack import best_within, flipped, near_ties
 from flowveil.methods.odkanon import Cuts, volume_budget_cuts
 from flowveil.methods.pruning import dual_multiplier
-from flowveil.methods.twin_trees import Costs, Goal, Half, Positions, TwinTrees, metres_moved
+from flowveil.methods.twin_trees import Costs, FoundPairs, Goal, Half, Positions, TwinTrees, metres_moved
+from flowveil.reading.limits import threads
 from flowveil.release.plan import Plan
+from flowveil.workers import side_by_side
 
 #: Work of the local search at effort 1, in rows and nodes visited: some five seconds.
 WORK = 4e8
@@ -54,6 +60,15 @@ PATH = np.exp2(np.arange(-6, 7) / 4)
 
 #: Logarithms of the prices, as multiples of the fair one, that the local search walks along.
 WALK = np.arange(16) / 48
+
+
+#: Starts that are alternated from at a time: each remembers something.
+STARTS_AT_A_TIME = 2
+
+INFEASIBLE = (
+    "No cell can be published within max_suppressed: even one cell of everything is short. "
+    "Hint: lower k, or bring more data."
+)
 
 
 def twincut(
@@ -85,14 +100,19 @@ def twincut(
         raise ParameterError(f"time_limit must be above 0; found {time_limit!r}.")
     started = time.monotonic()
     budget = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
-    trees = TwinTrees.of(flows, guarantee, objective)
-    if trees is None or trees.given(0, np.zeros(1, np.int64)).lost > budget:
-        raise InfeasibleError(
-            "No cell can be published within max_suppressed: even one cell of everything is short. "
-            "Hint: lower k, or bring more data."
-        )
+    pairs = FoundPairs.of(flows, guarantee, objective)
+    if not pairs.parts:
+        raise InfeasibleError(INFEASIBLE)
+    # Neither needs the other. Persons on a cluster are asked about from one thread.
+    at_a_time = 1 if isinstance(flows.people, DistantPeople) else min(threads(), 2)
+    beside: tuple[Callable[[], Any], ...] = (
+        pairs.laid_out,
+        partial(volume_budget_cuts, flows, guarantee, max_suppressed=max_suppressed),
+    )
+    trees, merged = side_by_side(beside, threads=at_a_time)
+    if trees.given(0, np.zeros(1, np.int64)).lost > budget:
+        raise InfeasibleError(INFEASIBLE)
     search = Search(trees, budget, deadline=np.inf if time_limit is None else started + time_limit)
-    merged = volume_budget_cuts(flows, guarantee, max_suppressed=max_suppressed)
     search.offer((trees.origins.from_full(merged.origin), trees.destinations.from_full(merged.destination)))
     search.alternate_from(list(starting_cuts(trees, merged)))
     if effort > 0:
@@ -102,9 +122,11 @@ def twincut(
         flows.origins, flows.destinations, trees.origins.to_full(origin), trees.destinations.to_full(destination)
     )
     notes = {"stopped_early": search.stopped_early}
-    plan = plan_of_cuts(flows, guarantee, cuts, notes)
+    del search
     # ODkAnon's cut may use nodes that are not in the safe pairs, or that a thinned tree does not have.
-    other = plan_of_cuts(flows, guarantee, merged, notes)
+    plan, other = side_by_side(
+        (partial(plan_of_cuts, flows, guarantee, each, notes) for each in (cuts, merged)), threads=at_a_time
+    )
     volume = flows.volume(guarantee.basis)
     if not other.kept.any() or float(np.sum(volume[~other.kept])) > budget:
         return plan
@@ -275,6 +297,8 @@ class Search:
     points: list[tuple[float, float]] = field(default_factory=list)
     known: dict[tuple[int, bytes], Costs] = field(default_factory=dict)
     remembered: int = 0
+    most_remembered: int = MOST_REMEMBERED
+    offered: list[tuple[int, Positions, Positions, float, float]] | None = None
 
     def __post_init__(self) -> None:
         roots = (np.zeros(1, np.int64), np.zeros(1, np.int64))
@@ -305,7 +329,11 @@ class Search:
     def _make_room(self, numbers: int) -> None:
         """Forget everything where so many more numbers would be too many to remember."""
         self.remembered += numbers
-        if self.remembered > MOST_REMEMBERED:
+        beside = 0
+        if self.trees.sums_exactly:
+            # Where sums are rounded, what was looked at before may show in the last digit: that is not touched.
+            beside = sum(costs.gaps.held for costs in self.known.values())
+        if self.remembered + beside > self.most_remembered:
             for costs in self.known.values():
                 costs.halves.clear()
                 costs.answered.clear()
@@ -317,6 +345,8 @@ class Search:
 
     def _offer(self, end: int, fixed: Positions, free: Positions, cost: float, suppressed: float) -> bool:
         """Keep a solution if it is within the budget and better; ``fixed`` is the cut of this end."""
+        if self.offered is not None:
+            self.offered.append((end, fixed, free, cost, suppressed))
         if self.keep_points:
             self.points.append((suppressed, cost))
         if suppressed > self.budget:
@@ -340,10 +370,14 @@ class Search:
 
     def alternate_from(self, starts: list[tuple[int, Positions]]) -> None:
         """Alternate from every start with the budget given to each pruning, then along a path of shared prices."""
-        for end, cut in starts:
-            if self._out_of_time():
-                return
-            self._with_budget(end, cut)
+        if self.trees.sums_exactly:
+            self._each_by_itself(starts)
+        else:
+            for end, cut in starts:
+                if not self._out_of_time():
+                    self._with_budget(end, cut)
+        if self._out_of_time():
+            return
         center = self._fair_price()
         for path in (PATH[len(PATH) // 2 :], PATH[: len(PATH) // 2][::-1]):
             cut = self.best.cuts[0]
@@ -352,6 +386,34 @@ class Search:
                     return
                 _, cut = self.converge(0, cut, center * factor)
         self.price = self._fair_price()
+
+    def _each_by_itself(self, starts: list[tuple[int, Positions]]) -> None:
+        """Alternate from every start with the budget given to each pruning, from several of them at a time.
+
+        They hardly ever meet, so none needs what another remembers; what they find is offered in the order of the
+        starts. Only where sums are the same in any order: what is remembered shows in no digit then.
+        """
+        # A good guess of the price saves the others the largest prunings.
+        for end, cut in starts[:1]:
+            self._with_budget(end, cut)
+        pieces = (partial(self._apart, end, cut) for end, cut in starts[1:])
+        with closing(side_by_side(pieces, threads=min(threads(), STARTS_AT_A_TIME))) as ended:
+            for one in ended:
+                self.work += one.work
+                self.stopped_early |= one.stopped_early
+                for found in one.offered or ():
+                    self._offer(*found)
+
+    def _apart(self, end: int, cut: Positions) -> Search:
+        """The same search from one start, with a memory of its own; it keeps what it would offer."""
+        one = copy(self)
+        one.trees = replace(self.trees, summed={})
+        one.known, one.remembered, one.offered, one.points, one.work = {}, 0, [], [], 0.0
+        one.most_remembered = min(MOST_REMEMBERED, 24 * max(len(self.trees.origins), len(self.trees.destinations)))
+        if not one._out_of_time():
+            one._with_budget(end, cut)
+        one.known = {}
+        return one
 
     def _with_budget(self, end: int, cut: Positions) -> None:
         """Prune the two trees in turn, each to the best on its convex hull within the budget."""
