@@ -284,7 +284,7 @@ class _Band:
         forest = self._gaps[gap].laid_out()
         if forest is not self._gaps[gap].forest:
             self._gaps[gap] = Gap(forest)
-            self.held += _HELD * len(forest.node)
+            self.held += _HELD * len(forest.node) + len(forest.fixed)
         divided = forest.open if known else forest.divided(price)
         whole = forest.whole(divided)
         if not known:

@@ -432,7 +432,7 @@ class Costs:
         forest, whole = self.gaps.at(price)
         cut = np.sort(np.concatenate((forest.fixed, forest.node[whole])))
         cost, suppressed = self.of(cut)
-        return Half(costs=self, cut=cut, cost=cost, suppressed=suppressed, price=price)
+        return Half(self.axis, (self.cost, self.volume), cut=cut, cost=cost, suppressed=suppressed, price=price)
 
     def evaluate(self, multiplier: float) -> tuple[float, float]:
         """Smallest cost with this price on what is suppressed, and the volume suppressed."""
@@ -453,13 +453,16 @@ class Half:
     """The best cut of one tree at a price.
 
     Attributes:
-        costs: what the nodes of the tree cost and publish.
+        axis: the tree.
+        of_nodes: what its nodes cost and publish. Not the `Costs`, which knows this: a circle of the two would stay in
+            memory until somebody looks for circles.
         cut: its nodes.
         cost, suppressed: what it costs, and the volume it leaves short.
         price: the price of a suppressed unit.
     """
 
-    costs: Costs
+    axis: TwinAxis
+    of_nodes: tuple[Floats, Floats]
     cut: Positions
     cost: float
     suppressed: float
@@ -467,7 +470,8 @@ class Half:
 
     @cached_property
     def _savings(self) -> tuple[Floats, Floats]:
-        _, best, divided = self.costs.axis.best(self.price * self.costs.volume - self.costs.cost)
+        cost, volume = self.of_nodes
+        _, best, divided = self.axis.best(self.price * volume - cost)
         return best, divided
 
     @property

@@ -122,7 +122,7 @@ def twincut(
         flows.origins, flows.destinations, trees.origins.to_full(origin), trees.destinations.to_full(destination)
     )
     notes = {"stopped_early": search.stopped_early}
-    del search
+    search.forget()
     # ODkAnon's cut may use nodes that are not in the safe pairs, or that a thinned tree does not have.
     plan, other = side_by_side(
         (partial(plan_of_cuts, flows, guarantee, each, notes) for each in (cuts, merged)), threads=at_a_time
@@ -334,11 +334,13 @@ class Search:
             # Where sums are rounded, what was looked at before may show in the last digit: that is not touched.
             beside = sum(costs.gaps.held for costs in self.known.values())
         if self.remembered + beside > self.most_remembered:
-            for costs in self.known.values():
-                costs.halves.clear()
-                costs.answered.clear()
-            self.known.clear()
+            self.forget()
             self.remembered = numbers
+
+    def forget(self) -> None:
+        """Forget all evaluations."""
+        self.known.clear()
+        self.remembered = 0
 
     def _solution(self, cuts: tuple[Positions, Positions], cost: float, suppressed: float) -> Solution:
         return Solution(cuts, cost, suppressed, self.trees.objective.score(cost, suppressed))
@@ -412,7 +414,8 @@ class Search:
         one.most_remembered = min(MOST_REMEMBERED, 24 * max(len(self.trees.origins), len(self.trees.destinations)))
         if not one._out_of_time():
             one._with_budget(end, cut)
-        one.known = {}
+        one.forget()
+        one.trees.summed.clear()
         return one
 
     def _with_budget(self, end: int, cut: Positions) -> None:
