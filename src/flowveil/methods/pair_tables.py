@@ -83,27 +83,38 @@ class PairTable:
 
     def turned(self, n_others: int) -> PairTable:
         """The same pairs by the nodes of the other end."""
-        mine = np.repeat(np.arange(len(self.first) - 1, dtype=np.int32), np.diff(self.first))
-        first = np.concatenate(([0], np.cumsum(np.bincount(self.other, minlength=n_others))))
-        other, volume = np.empty_like(mine), np.empty_like(self.volume)
+        n = len(self.other)
+        blocks = [slice(begin, min(begin + _TURNED, n)) for begin in range(0, n, _TURNED)]
+        count = np.zeros(n_others, dtype=np.int64)
+        for here in blocks:
+            count += np.bincount(self.other[here], minlength=n_others)
+        first = np.concatenate(([0], np.cumsum(count)))
+        other, volume = np.empty_like(self.other), np.empty_like(self.volume)
         priced = None if self.priced is None else np.empty_like(self.priced)
         next_place = first[:-1].copy()
-        for begin in range(0, len(mine), _TURNED):
-            here = slice(begin, begin + _TURNED)
+        for here in blocks:
             nodes = self.other[here]
             # One number sorts much faster than two: the node, then the place.
             bits = len(nodes).bit_length()
-            row = (nodes.astype(np.int64) << bits) | np.arange(len(nodes))
+            row = nodes.astype(np.int64)
+            row <<= bits
+            row |= np.arange(len(nodes))
             row.sort()
             row &= (1 << bits) - 1
             length = np.bincount(nodes, minlength=n_others)
             at = np.repeat(next_place - (np.cumsum(length) - length), length)
             at += np.arange(len(nodes))
             next_place += length
-            other[at], volume[at] = mine[here][row], self.volume[here][row]
+            other[at], volume[at] = self._nodes(here)[row], self.volume[here][row]
             if priced is not None and self.priced is not None:
                 priced[at] = self.priced[here][row]
         return PairTable(first, other, volume, priced)
+
+    def _nodes(self, here: slice) -> Ints:
+        """The nodes of the pairs of a slice."""
+        low, high = np.searchsorted(self.first, (here.start, here.stop - 1), side="right") - 1
+        edges = np.clip(self.first[low : high + 2], here.start, here.stop)
+        return np.repeat(np.arange(low, high + 1, dtype=np.int32), np.diff(edges))
 
 
 def occurring(parts: Sequence[Part], sketches: Sequence[Sketch]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

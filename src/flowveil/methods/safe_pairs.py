@@ -470,6 +470,7 @@ class _Repeats:
         met = np.minimum.reduceat(met[: kept[-1] + 1], begins) if len(kept) else met[:0]
         several = met >= 0
         several[:-1] |= several[1:].copy()
+        several = np.flatnonzero(several)
         self.rows = flow[kept[several]], met[several]
 
 
@@ -496,6 +497,7 @@ class _DistinctAlong:
         together = meeting >= depth_o
         several = together.copy()
         several[:-1] |= together[1:]
+        several = np.flatnonzero(several)
         position = np.full(len(repeats.each), -1, dtype=np.int32)
         position[order] = np.arange(n, dtype=np.int32)
         # By member and origin node, then place.
@@ -510,11 +512,11 @@ class _DistinctAlong:
         key.sort()
         at = key & ((1 << bits) - 1)
         key >>= bits
-        twice = key[1:] == key[:-1]
-        ways = [way[at] for way in ways]
-        met = meet.between([way[:-1] for way in ways], [way[1:] for way in ways])[twice]
+        twice = np.flatnonzero(key[1:] == key[:-1])
+        before, at = at[twice], at[twice + 1]
+        met = meet.between([way[before] for way in ways], [way[at] for way in ways])
         # Small numbers are sorted by counting.
-        self._at = at[1:][twice][np.argsort(met, kind="stable")]
+        self._at = at[np.argsort(met, kind="stable")]
         self._known_by = np.concatenate(([0], np.cumsum(np.bincount(met, minlength=meet.deepest + 1))))
         members = repeats.each[order]
         self._most = _prefix(members)
@@ -532,7 +534,7 @@ class _DistinctAlong:
         members = self._repeats.each[order]
         members -= np.bincount(self._at[self._known_by[-2] :], minlength=len(order)).astype(members.dtype)
         sated = np.add.reduceat(members, places) >= self._repeats.enough
-        self._repeats.note_sated(order[np.repeat(sated, np.diff(places, append=len(order)))])
+        self._repeats.note_sated(order[np.flatnonzero(np.repeat(sated, np.diff(places, append=len(order))))])
 
     def within(self, start: Positions, stop: Positions, depth: int) -> NDArray[Any]:
         """Members of these runs, whose destinations have this depth, which is no less than those before.
@@ -554,7 +556,7 @@ class _DistinctAlong:
         length = last - first
         more, self._done = self._at[self._done : upto], max(upto, self._done)
         if len(more) * 2 < len(self._counted):
-            np.add.at(self._counted, more, 1)
+            np.add.at(self._counted, more, self._counted.dtype.type(1))
         else:
             self._counted += np.bincount(more, minlength=len(self._counted)).astype(self._counted.dtype)
         if int(length.sum()) * 4 > len(self._counted):

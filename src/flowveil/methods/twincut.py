@@ -122,7 +122,9 @@ def twincut(
         flows.origins, flows.destinations, trees.origins.to_full(origin), trees.destinations.to_full(destination)
     )
     notes = {"stopped_early": search.stopped_early}
-    search.forget()
+    goals: set[Goal] = {objective} if trees.thinned else {"error", objective}
+    # The tables are the most of what is in memory, and done with.
+    del search, trees, pairs, beside
     # ODkAnon's cut may use nodes that are not in the safe pairs, or that a thinned tree does not have.
     plan, other = side_by_side(
         (partial(plan_of_cuts, flows, guarantee, each, notes) for each in (cuts, merged)), threads=at_a_time
@@ -130,7 +132,6 @@ def twincut(
     volume = flows.volume(guarantee.basis)
     if not other.kept.any() or float(np.sum(volume[~other.kept])) > budget:
         return plan
-    goals: set[Goal] = {objective} if trees.thinned else {"error", objective}
     better = all(score(flows, other, guarantee.basis, g) < score(flows, plan, guarantee.basis, g) for g in goals)
     return other if better else plan
 
