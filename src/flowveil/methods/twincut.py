@@ -22,10 +22,11 @@ from functools import partial
 from typing import Any, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flowveil.distant import DistantPeople
 from flowveil.errors import InfeasibleError, ParameterError
-from flowveil.flows import Flows, group_pairs
+from flowveil.flows import Flows, People, group_pairs
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats
 from flowveil.methods.knapsack import best_within, flipped, near_ties
@@ -178,9 +179,33 @@ def score(flows: Flows, plan: Plan, basis: str, goal: Goal, *, time_weight: floa
 
 def plan_of_cuts(flows: Flows, guarantee: Guarantee, cuts: Cuts, notes: dict[str, Any]) -> Plan:
     """The plan that publishes all safe cells of these cuts."""
-    table = cuts.merge(flows, flows.origin, flows.destination)
-    safe = guarantee.safe(table.cells)
-    return Plan.from_cuts(flows, cuts.origin, cuts.destination, safe[table.row], notes=notes)
+    return Plan.from_cuts(flows, cuts.origin, cuts.destination, _in_safe_cells(flows, guarantee, cuts), notes=notes)
+
+
+def _in_safe_cells(flows: Flows, guarantee: Guarantee, cuts: Cuts) -> NDArray[np.bool_]:
+    """Which flows lie in a safe cell of these cuts.
+
+    Of how many people a cell has nothing is asked but whether they are enough. They are where one of its flows has
+    enough, and are not where those of all its flows, added up, are too few: in cells between the two they are told
+    apart.
+    """
+    people, least = flows.people, guarantee.people
+    if least is None or type(people) is not People:
+        table = cuts.merge(flows, flows.origin, flows.destination)
+        return guarantee.safe(table.cells)[table.row]
+    without = replace(flows.renamed(flows.origin, flows.destination), people=None)
+    table = cuts.merge(without, flows.origin, flows.destination)
+    each = people.count(len(flows))
+    enough = np.zeros(len(table.cells), dtype=np.bool_)
+    enough[table.row[each >= least]] = True
+    between = ~enough & (np.bincount(table.row, weights=each, minlength=len(enough)) >= least)
+    asked = np.flatnonzero(between[table.row][people.cell])
+    told_apart = People(people.cell[asked], people.person[asked]).merge(table.row)
+    enough |= told_apart.count(len(enough)) >= least
+    # No cell has more people than trips.
+    others = replace(guarantee, people=None, trips=max(guarantee.trips or 0, least))
+    enough &= others.safe(table.cells)
+    return enough[table.row]
 
 
 def starting_cuts(trees: TwinTrees, merged: Cuts | None = None) -> Iterator[tuple[int, Positions]]:
