@@ -7,8 +7,9 @@ the order of the destination tree, is known by counting. The table of the other 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from flowveil.hierarchy import Floats, Ints
 from flowveil.methods.safe_pairs import Level, Sketch
+from flowveil.workers import side_by_side
 
 Positions = NDArray[np.int64]
 
@@ -81,17 +83,31 @@ class PairTable:
     volume: NDArray[Any]
     priced: Floats | None
 
-    def turned(self, n_others: int) -> PairTable:
+    def turned(self, n_others: int, *, threads: int = 1) -> PairTable:
         """The same pairs by the nodes of the other end."""
         n = len(self.other)
         blocks = [slice(begin, min(begin + _TURNED, n)) for begin in range(0, n, _TURNED)]
+        shares = [share for share in np.array_split(np.array(blocks, dtype=object), threads) if len(share)]
+        held = list(side_by_side((partial(self._held, share, n_others) for share in shares), threads=threads))
+        first = np.concatenate(([0], np.cumsum(np.sum(held, axis=0))))
+        other, volume = np.empty_like(self.other), np.empty_like(self.volume)
+        priced = None if self.priced is None else np.empty_like(self.priced)
+        turned = PairTable(first, other, volume, priced)
+        begins = np.cumsum([first[:-1], *held[:-1]], axis=0)
+        pieces = (partial(self._turn, share, into, turned) for share, into in zip(shares, begins, strict=True))
+        for _ in side_by_side(pieces, threads=threads):
+            pass
+        return turned
+
+    def _held(self, blocks: Sequence[slice], n_others: int) -> Positions:
+        """How many pairs of these blocks each node of the other end has."""
         count = np.zeros(n_others, dtype=np.int64)
         for here in blocks:
             count += np.bincount(self.other[here], minlength=n_others)
-        first = np.concatenate(([0], np.cumsum(count)))
-        other, volume = np.empty_like(self.other), np.empty_like(self.volume)
-        priced = None if self.priced is None else np.empty_like(self.priced)
-        next_place = first[:-1].copy()
+        return count
+
+    def _turn(self, blocks: Sequence[slice], next_place: Positions, turned: PairTable) -> None:
+        """Write these blocks into the turned table, the pairs of each of its nodes from a place on."""
         for here in blocks:
             nodes = self.other[here]
             # One number sorts much faster than two: the node, then the place.
@@ -101,14 +117,13 @@ class PairTable:
             row |= np.arange(len(nodes))
             row.sort()
             row &= (1 << bits) - 1
-            length = np.bincount(nodes, minlength=n_others)
+            length = np.bincount(nodes, minlength=len(next_place))
             at = np.repeat(next_place - (np.cumsum(length) - length), length)
             at += np.arange(len(nodes))
             next_place += length
-            other[at], volume[at] = self._nodes(here)[row], self.volume[here][row]
-            if priced is not None and self.priced is not None:
-                priced[at] = self.priced[here][row]
-        return PairTable(first, other, volume, priced)
+            turned.other[at], turned.volume[at] = self._nodes(here)[row], self.volume[here][row]
+            if turned.priced is not None and self.priced is not None:
+                turned.priced[at] = self.priced[here][row]
 
     def _nodes(self, here: slice) -> Ints:
         """The nodes of the pairs of a slice."""
@@ -127,13 +142,18 @@ def occurring(parts: Sequence[Part], sketches: Sequence[Sketch]) -> tuple[NDArra
 
 
 def by_origin(
-    parts: list[Part], origins: tuple[Positions, Positions], destinations: tuple[Positions, Positions]
+    parts: list[Part],
+    origins: tuple[Positions, Positions],
+    destinations: tuple[Positions, Positions],
+    *,
+    threads: int = 1,
 ) -> PairTable:
     """The table of the origins; the parts are used up.
 
     Args:
         parts: the pairs of each origin depth, by nodes of the sketches.
         origins, destinations: the nodes that occur, and the number of every node.
+        threads: how many parts are laid out at a time.
     """
     length = np.zeros(len(origins[0]), dtype=np.int64)
     for part in parts:
@@ -144,11 +164,19 @@ def by_origin(
     other = np.empty(n, dtype=np.int32)
     volume = np.empty(n, dtype=np.result_type(*(part.volume for part in parts)))
     priced = None if parts[0].priced is None else np.empty(n)
-    while parts:
-        part = parts.pop()
+
+    def lay_out(part: Part) -> None:
         before = np.cumsum(part.length) - part.length
-        at = np.repeat(first[origins[1][part.node]] - before, part.length) + np.arange(len(part.destination))
+        at = np.repeat(first[origins[1][part.node]] - before, part.length)
+        at += np.arange(len(at))
         other[at], volume[at] = number[part.destination], part.volume
         if priced is not None and part.priced is not None:
             priced[at] = part.priced
+
+    def used_up() -> Iterator[Callable[[], None]]:
+        while parts:
+            yield partial(lay_out, parts.pop())
+
+    for _ in side_by_side(used_up(), threads=threads):
+        pass
     return PairTable(first, other, volume, priced)

@@ -194,28 +194,54 @@ def safe_depths(
     origins: Sketch,
     destinations: Sketch,
     make: Callable[[list[Level]], Made],
+    *,
+    beside: Callable[[], None] | None = None,
 ) -> Iterator[Made]:
     """What is made of the levels of each origin depth, from the deepest up: in several threads, handed out in order.
 
     Two depths are in the works at a time at the most, because each takes memory.
+
+    Args:
+        flows, guarantee, origins, destinations: as for `safe_levels`.
+        make: what is made of them.
+        beside: something else that has to be done, while it is prepared what only one thread can.
     """
-    if guarantee.people is not None and isinstance(flows.people, DistantPeople):
+    if isinstance(flows.people, DistantPeople):
+        # Persons on a cluster are asked about from one thread.
+        if beside is not None:
+            beside()
         levels = safe_levels(flows, guarantee, origins, destinations)
         yield from (make(list(here)) for _, here in groupby(levels, key=attrgetter("depth")))
         return
-    walk = _Walk(flows, guarantee, destinations)
-    depths = _depths(walk, origins, np.arange(len(flows)), None)
-    pieces = (partial(_made, make, piece) for piece in depths)
-    with closing(side_by_side(pieces, threads=_at_a_time(len(flows)))) as made:
+    with closing(
+        side_by_side(_made(flows, guarantee, origins, destinations, make, beside), threads=at_a_time(len(flows)))
+    ) as made:
         yield from (one for one in made if one is not None)
 
 
-def _made(make: Callable[[list[Level]], Made], piece: Callable[[], list[Level]]) -> Made | None:
-    levels = piece()
-    return make(levels) if levels else None
+def _made(
+    flows: Flows,
+    guarantee: Guarantee,
+    origins: Sketch,
+    destinations: Sketch,
+    make: Callable[[list[Level]], Made],
+    beside: Callable[[], None] | None,
+) -> Iterator[Callable[[], Made | None]]:
+    """The pieces of work of `safe_depths`."""
+
+    def made_of(depth: Callable[[], list[Level]]) -> Made | None:
+        levels = depth()
+        return make(levels) if levels else None
+
+    if beside is not None:
+        yield beside
+    walk = _Walk(flows, guarantee, destinations)
+    for depth in _depths(walk, origins, np.arange(len(flows)), None):
+        yield partial(made_of, depth)
 
 
-def _at_a_time(n_flows: int) -> int:
+def at_a_time(n_flows: int) -> int:
+    """How many threads work on so many flows. No more than two, because each takes memory."""
     return min(threads(), 2) if n_flows >= FLOWS_ALONE else 1
 
 
@@ -252,7 +278,7 @@ def _down_origins(walk: _Walk, origins: Sketch, order: Positions, time: Ints | N
     Depths do not need each other: while one is handed out, another thread is at the next. No more than that, because
     each takes memory.
     """
-    with closing(in_advance(_depths(walk, origins, order, time), threads=_at_a_time(len(order)))) as depths:
+    with closing(in_advance(_depths(walk, origins, order, time), threads=at_a_time(len(order)))) as depths:
         for levels in depths:
             yield from levels
 

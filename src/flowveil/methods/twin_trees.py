@@ -10,7 +10,7 @@ zones only.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -24,7 +24,7 @@ from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Hierarchy, Ints
 from flowveil.methods.pair_tables import Part, by_origin, occurring, part_of
 from flowveil.methods.price_gaps import Families, PriceGaps
-from flowveil.methods.safe_pairs import Level, Sketch, safe_depths, sketch
+from flowveil.methods.safe_pairs import Level, Sketch, at_a_time, safe_depths, sketch
 from flowveil.methods.smallest_sizes import KNOWN, SmallestSizes, is_affordable
 
 #: Latitudes and longitudes of tiles, and of nodes.
@@ -320,8 +320,10 @@ class FoundPairs:
     parts: list[Part]
 
     @classmethod
-    def of(cls, flows: Flows, guarantee: Guarantee, goal: Goal) -> FoundPairs:
-        """Walk, and remember for the floor of the error what is told besides."""
+    def of(
+        cls, flows: Flows, guarantee: Guarantee, goal: Goal, *, beside: Callable[[], None] | None = None
+    ) -> FoundPairs:
+        """Walk, and remember for the floor of the error what is told besides; other work may be done beside that."""
         origins, destinations = (
             sketch(tree, tile, flows, guarantee, max_depth=DEEPEST)
             for tree, tile in ((flows.origins, flows.origin), (flows.destinations, flows.destination))
@@ -336,7 +338,7 @@ class FoundPairs:
             return part, None if told is None else told.of(levels)
 
         parts = []
-        for part, sizes in safe_depths(flows, guarantee, origins, destinations, make):
+        for part, sizes in safe_depths(flows, guarantee, origins, destinations, make, beside=beside):
             parts.append(part)
             if told is not None and sizes is not None:
                 told.note(*sizes)
@@ -349,7 +351,8 @@ class FoundPairs:
         """Both trees with their tables; the parts are used up."""
         flows, sketches = self.flows, self.sketches
         ends = [_occurring(s, nodes) for s, nodes in zip(sketches, occurring(self.parts, sketches), strict=True)]
-        across = by_origin(self.parts, ends[0], ends[1])
+        threads = at_a_time(len(flows))
+        across = by_origin(self.parts, ends[0], ends[1], threads=threads)
         axes = [
             TwinAxis(
                 full=full,
@@ -365,7 +368,7 @@ class FoundPairs:
             )
             for full, reduced, (nodes, number), table in (
                 (flows.origins, sketches[0], ends[0], across),
-                (flows.destinations, sketches[1], ends[1], across.turned(len(ends[1][0]))),
+                (flows.destinations, sketches[1], ends[1], across.turned(len(ends[1][0]), threads=threads)),
             )
         ]
         return TwinTrees(axes[0], axes[1], self.objective, thinned=any(s.thinned for s in sketches))

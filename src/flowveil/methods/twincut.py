@@ -32,6 +32,7 @@ from flowveil.hierarchy import Floats
 from flowveil.methods.knapsack import best_within, flipped, near_ties
 from flowveil.methods.odkanon import Cuts, volume_budget_cuts
 from flowveil.methods.pruning import dual_multiplier
+from flowveil.methods.safe_pairs import at_a_time
 from flowveil.methods.twin_trees import Costs, FoundPairs, Goal, Half, Positions, TwinTrees, metres_moved
 from flowveil.reading.limits import threads
 from flowveil.release.plan import Plan
@@ -101,16 +102,15 @@ def twincut(
         raise ParameterError(f"time_limit must be above 0; found {time_limit!r}.")
     started = time.monotonic()
     budget = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
-    pairs = FoundPairs.of(flows, guarantee, objective)
+    start: list[Cuts] = []
+
+    def note_start() -> None:
+        start.append(volume_budget_cuts(flows, guarantee, max_suppressed=max_suppressed))
+
+    pairs = FoundPairs.of(flows, guarantee, objective, beside=note_start)
     if not pairs.parts:
         raise InfeasibleError(INFEASIBLE)
-    # Neither needs the other. Persons on a cluster are asked about from one thread.
-    at_a_time = 1 if isinstance(flows.people, DistantPeople) else min(threads(), 2)
-    beside: tuple[Callable[[], Any], ...] = (
-        pairs.laid_out,
-        partial(volume_budget_cuts, flows, guarantee, max_suppressed=max_suppressed),
-    )
-    trees, merged = side_by_side(beside, threads=at_a_time)
+    trees, merged = pairs.laid_out(), start[0]
     if trees.given(0, np.zeros(1, np.int64)).lost > budget:
         raise InfeasibleError(INFEASIBLE)
     search = Search(trees, budget, deadline=np.inf if time_limit is None else started + time_limit)
@@ -125,10 +125,11 @@ def twincut(
     notes = {"stopped_early": search.stopped_early}
     goals: set[Goal] = {objective} if trees.thinned else {"error", objective}
     # The tables are the most of what is in memory, and done with.
-    del search, trees, pairs, beside
+    del search, trees, pairs
     # ODkAnon's cut may use nodes that are not in the safe pairs, or that a thinned tree does not have.
     plan, other = side_by_side(
-        (partial(plan_of_cuts, flows, guarantee, each, notes) for each in (cuts, merged)), threads=at_a_time
+        (partial(plan_of_cuts, flows, guarantee, each, notes) for each in (cuts, merged)),
+        threads=1 if isinstance(flows.people, DistantPeople) else at_a_time(len(flows)),
     )
     volume = flows.volume(guarantee.basis)
     if not other.kept.any() or float(np.sum(volume[~other.kept])) > budget:
