@@ -487,12 +487,13 @@ class _Repeats:
             self._sated[flows] = True
             self._dropped += int(self.each[flows].sum())
         flow, met = self.rows
-        if self._dropped * 16 < len(flow) or not len(flow):
+        if self._dropped * 8 < len(flow) or not len(flow):
             return
         self._dropped = 0
         kept = np.flatnonzero(~self._sated[flow])
         # Two rows meet no deeper than what stood between them does.
-        begins = np.concatenate(([0], kept[:-1] + 1))
+        begins = np.zeros(len(kept), dtype=np.int64)
+        np.add(kept[:-1], 1, out=begins[1:])
         met = np.minimum.reduceat(met[: kept[-1] + 1], begins) if len(kept) else met[:0]
         several = met >= 0
         several[:-1] |= several[1:].copy()

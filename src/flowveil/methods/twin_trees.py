@@ -119,8 +119,8 @@ class TwinAxis:
 
     def pairs(self, nodes: Positions) -> tuple[Positions, NDArray[Any], NDArray[Any] | None]:
         """Of the safe pairs of these nodes: the other end as a place in an array, volume, and price if it is kept."""
-        length = self.length[nodes]
-        rows = np.repeat(self.first[nodes] - (np.cumsum(length) - length), length)
+        start, length = self.first[nodes], self.length[nodes]
+        rows = np.repeat(start - (np.cumsum(length) - length), length)
         rows += np.arange(len(rows))
         priced = None if self.priced is None else self.priced[rows]
         return self.other[rows].astype(np.int64), self.volume[rows], priced

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -425,7 +425,9 @@ class Search:
         # A good guess of the price saves the others the largest prunings.
         for end, cut in starts[:1]:
             self._with_budget(end, cut)
-        pieces = (partial(self._apart, end, cut) for end, cut in starts[1:])
+        # What was summed last helps whoever comes next, whoever that is: sums are exact, so it does not show.
+        summed: list[dict[int, Any]] = []
+        pieces = (partial(self._apart, end, cut, summed) for end, cut in starts[1:])
         with closing(side_by_side(pieces, threads=min(threads(), STARTS_AT_A_TIME))) as ended:
             for one in ended:
                 self.work += one.work
@@ -433,16 +435,19 @@ class Search:
                 for found in one.offered or ():
                     self._offer(*found)
 
-    def _apart(self, end: int, cut: Positions) -> Search:
+    def _apart(self, end: int, cut: Positions, summed: list[dict[int, Any]]) -> Search:
         """The same search from one start, with a memory of its own; it keeps what it would offer."""
         one = copy(self)
-        one.trees = replace(self.trees, summed={})
+        with suppress(IndexError):
+            one.trees = replace(self.trees, summed={})
+            one.trees = replace(self.trees, summed=summed.pop())
         one.known, one.remembered, one.offered, one.points, one.work = {}, 0, [], [], 0.0
         one.most_remembered = min(MOST_REMEMBERED, 24 * max(len(self.trees.origins), len(self.trees.destinations)))
         if not one._out_of_time():
             one._with_budget(end, cut)
         one.forget()
-        one.trees.summed.clear()
+        summed.append(one.trees.summed)
+        one.trees = self.trees
         return one
 
     def _with_budget(self, end: int, cut: Positions) -> None:
