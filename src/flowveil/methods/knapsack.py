@@ -163,8 +163,8 @@ def _combine(costs: Costs, half: Half, nodes: Positions, gap: float) -> tuple[_S
     whole_loss, apart_loss = half.best[backwards] - saving[backwards], half.best[backwards] - half.divided[backwards]
     whole_gone = published[backwards] - costs.volume[backwards]
     apart_gone = published[backwards] - divided[backwards]
-    columns = chosen[backwards], gap - reach[backwards], gap - reach[np.maximum(above_it, 0)]
-    columns += whole_loss, whole_gone, apart_loss, apart_gone
+    rooms = gap - reach[backwards], gap - reach[np.maximum(above_it, 0)]
+    columns = chosen[backwards], *rooms, whole_loss, whole_gone, apart_loss, apart_gone
     below: dict[int, _Set] = {}
     sets = looked_at = 0
     for node, parent, choice, room, room_above, *decided in zip(
@@ -236,7 +236,11 @@ def _undominated(loss: Floats, suppressed: Floats, price: float, room: float) ->
 
 def _undominated_few(loss: list[float], suppressed: list[float], price: float, room: float) -> list[int]:
     """The same for few of them, in the same order."""
-    up = sorted((gone, lost - price * gone, i) for i, (lost, gone) in enumerate(zip(loss, suppressed, strict=True)) if lost <= room)
+    up = sorted(
+        (gone, lost - price * gone, i)
+        for i, (lost, gone) in enumerate(zip(loss, suppressed, strict=True))
+        if lost <= room
+    )
     kept, least = [], np.inf
     for _, cost, i in up:
         if cost < least:

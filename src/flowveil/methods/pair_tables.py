@@ -87,7 +87,8 @@ class PairTable:
         """The same pairs by the nodes of the other end."""
         n = len(self.other)
         blocks = [slice(begin, min(begin + _TURNED, n)) for begin in range(0, n, _TURNED)]
-        shares = [share for share in np.array_split(np.array(blocks, dtype=object), threads) if len(share)]
+        each = max(-(-len(blocks) // threads), 1)
+        shares = [blocks[begin : begin + each] for begin in range(0, len(blocks), each)]
         held = list(side_by_side((partial(self._held, share, n_others) for share in shares), threads=threads))
         first = np.concatenate(([0], np.cumsum(np.sum(held, axis=0))))
         other, volume = np.empty_like(self.other), np.empty_like(self.volume)

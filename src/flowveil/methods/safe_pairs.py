@@ -28,6 +28,7 @@ from flowveil.flows import Cells, Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.methods.distant_pairs import with_enough
+from flowveil.methods.distinct_along import DistinctAlong, Repeats, prefix
 from flowveil.methods.meeting import Meeting
 from flowveil.reading.limits import threads
 from flowveil.workers import in_advance, side_by_side
@@ -321,7 +322,7 @@ class _Walk:
         self.meet = Meeting.of(self.tree)
         self.ancestors = leaf_ancestors(self.tree)
 
-    def repeats(self, order: Positions, leaf_o: Ints, time: Ints | None, meet: Meeting) -> dict[str, _Repeats]:
+    def repeats(self, order: Positions, leaf_o: Ints, time: Ints | None, meet: Meeting) -> dict[str, Repeats]:
         """Who and what must be counted once in pairs of these flows, and where each comes again."""
         rows: dict[str, tuple[Ints, Ints, int]] = {}
         if self.guarantee.people is not None and self.flows.people is not None:
@@ -333,10 +334,10 @@ class _Walk:
                 "begin": (*tiles.begin, self.guarantee.locations),
                 "end": (*tiles.end, self.guarantee.locations),
             }
-        return {name: _Repeats(*counted, order, leaf_o, time, meet) for name, counted in rows.items()}
+        return {name: Repeats(*counted, order, leaf_o, time, meet) for name, counted in rows.items()}
 
     def down(
-        self, order: Positions, node_o: Ints, node_t: Ints | None, repeats: dict[str, _Repeats], depth_o: int
+        self, order: Positions, node_o: Ints, node_t: Ints | None, repeats: dict[str, Repeats], depth_o: int
     ) -> Iterator[Level]:
         """The safe pairs of one origin depth, and one depth of times, by destination depth."""
         flows = self.flows
@@ -356,11 +357,11 @@ class _Walk:
         parts[new_o] = 0
         by_part = np.argsort(parts, kind="stable")
         count = np.concatenate(([0], np.cumsum(np.bincount(parts, minlength=self.tree.max_depth + 2))))
-        asked = {name: _prefix(flows.volume(name)[order]) for name in self.guarantee.of_columns}
+        asked = {name: prefix(flows.volume(name)[order]) for name in self.guarantee.of_columns}
         basis = self.guarantee.basis
-        volume = asked[basis] if basis in asked else _prefix(flows.volume(basis)[order])
-        trips = None if self.guarantee.trips is None else volume if basis == "trips" else _prefix(flows.trips[order])
-        members = {name: _DistinctAlong(rows, depth_o, order, ways, self.meet) for name, rows in repeats.items()}
+        volume = asked[basis] if basis in asked else prefix(flows.volume(basis)[order])
+        trips = None if self.guarantee.trips is None else volume if basis == "trips" else prefix(flows.trips[order])
+        members = {name: DistinctAlong(rows, depth_o, order, ways, self.meet) for name, rows in repeats.items()}
         places = np.flatnonzero(parts <= self.meet.deepest)
         for along in members.values():
             along.leave_out_sated(order, places)
@@ -376,11 +377,11 @@ class _Walk:
                 start, stop = _divide(start, stop, fresh)
                 start, stop = _selected(deepest[start] >= depth, start, stop)
             # What is safe does not depend on the ends: they are looked up for the few that are.
-            nowhere = np.zeros(len(start), dtype=np.int32)
+            nowhere, no_trips = np.zeros(len(start), dtype=np.int32), np.zeros(len(start), dtype=np.int64)
             cells = _Runs(
                 nowhere,
                 nowhere,
-                nowhere if trips is None else trips[stop] - trips[start],
+                no_trips if trips is None else trips[stop] - trips[start],
                 **{name: sums[stop] - sums[start] for name, sums in asked.items()},
                 counted={name: along.within(start, stop, depth) for name, along in members.items()},
             )
@@ -417,191 +418,6 @@ class _Runs(Cells):
 
     def n_tiles(self) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
         return (self.counted["begin"], self.counted["end"]) if "begin" in self.counted else None
-
-
-class _Repeats:
-    """Members (people, or tiles) of flows, and how deep in the tree of origins a member's rows lie together.
-
-    Distinct members of a pair are those of its flows, added up, less those who come again. Whoever comes again has two
-    rows whose origins lie in one node. So rows are sorted by member and origin once, and where each meets the one
-    before it says at which origin depths it has to be looked at: deep down at next to none.
-
-    Nobody asks how many members a pair has once they are enough. A flow with enough of its own makes every pair safe
-    that it is in, and so do the flows from one origin node to one destination leaf, together, at this depth and all
-    above. Their rows are left out: added up, not told apart, they are enough still.
-
-    Args:
-        flow, member: rows of flows and members.
-        enough: how many distinct members a pair needs.
-        order: the flows.
-        leaf_o: the origin leaf of every flow.
-        time: the node of times of every flow, where time is an end: in two of them a member is two.
-        meet: where origin leaves meet.
-    """
-
-    def __init__(
-        self, flow: Ints, member: Ints, enough: int, order: Positions, leaf_o: Ints, time: Ints | None, meet: Meeting
-    ) -> None:
-        n = len(leaf_o)
-        self.enough = enough
-        # Half as wide where that is wide enough: they are added up at every depth.
-        self.each = np.bincount(flow, minlength=n).astype(np.int32 if len(flow) < 2**31 else np.int64)
-        self._sated = self.each >= enough
-        self._noted: list[Positions] = []
-        self._dropped = 0
-        told_apart = np.zeros(n, dtype=np.bool_)
-        told_apart[order] = True
-        there = (told_apart & ~self._sated)[flow]
-        flow, member = flow[there], member[there]
-        by_origin = np.argsort(leaf_o, kind="stable")
-        place = np.empty(n, dtype=np.int64)
-        place[by_origin] = np.arange(n)
-        # One number sorts much faster than two: the member, then the place.
-        bits = n.bit_length()
-        key = member.astype(np.int64)
-        if time is not None:
-            key = key * (int(time.max(initial=0)) + 1) + time[flow]
-        key <<= bits
-        key |= place[flow]
-        key.sort()
-        again = np.zeros(len(key), dtype=np.bool_)
-        np.equal(key[1:] >> bits, key[:-1] >> bits, out=again[1:])
-        several = again.copy()
-        several[:-1] |= again[1:]
-        flow = by_origin[key[several] & ((1 << bits) - 1)].astype(np.int32)
-        leaf = leaf_o[flow]
-        met = np.full(len(leaf), -1, dtype=np.int16)
-        at = np.flatnonzero(again[several])
-        met[at] = meet.depth(leaf[at - 1], leaf[at])
-        self.rows = flow, met
-
-    def note_sated(self, flows: Positions) -> None:
-        """These flows may be left out; threads may say so at any time."""
-        self._noted.append(flows)
-
-    def leave_out(self) -> None:
-        """Leave out what was noted, once it is worth it. It changes no result when that is."""
-        while self._noted:
-            flows = self._noted.pop()
-            flows = flows[~self._sated[flows]]
-            self._sated[flows] = True
-            self._dropped += int(self.each[flows].sum())
-        flow, met = self.rows
-        if self._dropped * 8 < len(flow) or not len(flow):
-            return
-        self._dropped = 0
-        kept = np.flatnonzero(~self._sated[flow])
-        # Two rows meet no deeper than what stood between them does.
-        begins = np.zeros(len(kept), dtype=np.int64)
-        np.add(kept[:-1], 1, out=begins[1:])
-        met = np.minimum.reduceat(met[: kept[-1] + 1], begins) if len(kept) else met[:0]
-        several = met >= 0
-        several[:-1] |= several[1:].copy()
-        several = np.flatnonzero(several)
-        self.rows = flow[kept[several]], met[several]
-
-
-class _DistinctAlong:
-    """Distinct members of runs of sorted flows of one origin depth, without listing them anew for each depth.
-
-    A row of a member adds to the count of a run unless the same member has a row before it in that run. Runs of a
-    depth are the leaves below one node, so all that matters is how deep the leaf of the row meets that of the
-    member's row before: from the next depth on the row counts. Depths are asked for from the top down, so each row is
-    counted in once.
-
-    Args:
-        repeats: the rows.
-        depth_o: the depth of the origin nodes.
-        order: the sorted flows; those of an origin node stand together.
-        ways: the ways to the destination leaf of each of them.
-        meet: where destination leaves meet.
-    """
-
-    def __init__(self, repeats: _Repeats, depth_o: int, order: Positions, ways: list[Ints], meet: Meeting) -> None:
-        n = len(order)
-        self._repeats = repeats
-        flow, meeting = repeats.rows
-        together = meeting >= depth_o
-        several = together.copy()
-        several[:-1] |= together[1:]
-        several = np.flatnonzero(several)
-        position = np.full(len(repeats.each), -1, dtype=np.int32)
-        position[order] = np.arange(n, dtype=np.int32)
-        # By member and origin node, then place.
-        bits = n.bit_length()
-        place = position[flow[several]]
-        key = np.cumsum(~together[several], dtype=np.int64)
-        key <<= bits
-        key |= place
-        if n < len(position):
-            # A leaf lies together with itself, also below its own depth, where it is in no pair.
-            key = key[place >= 0]
-        key.sort()
-        at = key & ((1 << bits) - 1)
-        key >>= bits
-        twice = np.flatnonzero(key[1:] == key[:-1])
-        before, at = at[twice], at[twice + 1]
-        met = meet.between([way[before] for way in ways], [way[at] for way in ways])
-        # Small numbers are sorted by counting.
-        self._at = at[np.argsort(met, kind="stable")]
-        self._known_by = np.concatenate(([0], np.cumsum(np.bincount(met, minlength=meet.deepest + 1))))
-        members = repeats.each[order]
-        self._most = _prefix(members)
-        self._counted = members - np.bincount(self._at, minlength=n).astype(members.dtype)
-        self._done = self._summed = 0
-        self._least = _prefix(self._counted)
-
-    def leave_out_sated(self, order: Positions, places: Positions) -> None:
-        """Note the flows of an origin node and a destination leaf that have enough members together.
-
-        Args:
-            order: the sorted flows.
-            places: where each such group begins.
-        """
-        members = self._repeats.each[order]
-        members -= np.bincount(self._at[self._known_by[-2] :], minlength=len(order)).astype(members.dtype)
-        sated = np.add.reduceat(members, places) >= self._repeats.enough
-        self._repeats.note_sated(order[np.flatnonzero(np.repeat(sated, np.diff(places, append=len(order))))])
-
-    def within(self, start: Positions, stop: Positions, depth: int) -> NDArray[Any]:
-        """Members of these runs, whose destinations have this depth, which is no less than those before.
-
-        They are told apart where that decides whether they are enough. Elsewhere they are at least so many, and enough,
-        or, counted again and again, at most so many, and not enough.
-        """
-        enough = self._repeats.enough
-        counted: NDArray[Any] = self._least[stop] - self._least[start]
-        upto = int(self._known_by[depth])
-        if upto == self._summed:
-            return counted
-        few = np.flatnonzero(counted < enough)
-        first, last = start[few], stop[few]
-        open_still = np.flatnonzero(self._most[last] - self._most[first] >= enough)
-        if not len(open_still):
-            return counted
-        few, first, last = few[open_still], first[open_still], last[open_still]
-        length = last - first
-        more, self._done = self._at[self._done : upto], max(upto, self._done)
-        if len(more) * 2 < len(self._counted):
-            np.add.at(self._counted, more, self._counted.dtype.type(1))
-        else:
-            self._counted += np.bincount(more, minlength=len(self._counted)).astype(self._counted.dtype)
-        if int(length.sum()) * 4 > len(self._counted):
-            np.cumsum(self._counted, out=self._least[1:])
-            self._summed = upto
-            counted[few] = self._least[last] - self._least[first]
-        else:
-            begins = np.cumsum(length) - length
-            place = np.repeat(first - begins, length)
-            place += np.arange(len(place))
-            counted[few] = np.add.reduceat(self._counted[place], begins)
-        return counted
-
-
-def _prefix(values: NDArray[Any]) -> NDArray[Any]:
-    before = np.zeros(len(values) + 1, dtype=values.dtype)
-    np.cumsum(values, out=before[1:])
-    return before
 
 
 def _divide(start: Positions, stop: Positions, fresh: Positions) -> tuple[Positions, Positions]:

@@ -279,16 +279,15 @@ class TwinTrees:
         # So many pairs at a time that what is worked out with them stays small beside the tables.
         upto = np.cumsum(length[nodes])
         edges = np.unique(np.searchsorted(upto, np.arange(_AT_A_TIME, int(upto[-1]) if len(upto) else 0, _AT_A_TIME)))
-        volume, cost = (None, None) if last is None else last[1:]
+        sums = None if last is None else last[1:]
         for a, b in itertools.pairwise((0, *edges.tolist(), len(nodes))):
             more = _added_up(fixed, nodes[a:b], None if sign is None else sign[a:b], n)
-            volume, cost = (
-                one if before is None else np.add(one, before, out=one)
-                for one, before in zip(more, (volume, cost), strict=True)
-            )
-        assert volume is not None and cost is not None
-        self.summed[end] = cut, volume, cost
-        return volume, cost
+            for one, before in zip(more, sums or (), strict=False):
+                one += before
+            sums = more
+        assert sums is not None
+        self.summed[end] = cut, *sums
+        return sums
 
 
 def _added_up(fixed: TwinAxis, nodes: Positions, sign: NDArray[np.int8] | None, n: int) -> tuple[Floats, Floats]:
@@ -331,7 +330,8 @@ class FoundPairs:
         price = None if goal == "error" else PairCost(flows, guarantee.basis, goal, (origins, destinations))
         # Sums are in millionths here, and the floor is asked of the flows before.
         same = not origins.thinned and not destinations.thinned and not guarantee.of_columns
-        told = SmallestSizes(flows, origins, destinations) if same and is_affordable(flows, origins, destinations) else None
+        affordable = same and is_affordable(flows, origins, destinations)
+        told = SmallestSizes(flows, origins, destinations) if affordable else None
 
         def make(levels: list[Level]) -> tuple[Part, tuple[Positions, Positions] | None]:
             part = part_of(levels, None if price is None else [price.cost(level) for level in levels])
