@@ -22,9 +22,10 @@ from flowveil.errors import DataError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Hierarchy, Ints
+from flowveil.memory import give_back
 from flowveil.methods.pair_tables import Part, by_origin, occurring, part_of
 from flowveil.methods.price_gaps import Families, PriceGaps
-from flowveil.methods.safe_pairs import Level, Sketch, at_a_time, safe_depths, sketch
+from flowveil.methods.safe_pairs import FLOWS_ALONE, Level, Sketch, at_a_time, safe_depths, sketch
 from flowveil.methods.smallest_sizes import KNOWN, SmallestSizes, is_affordable
 
 #: Latitudes and longitudes of tiles, and of nodes.
@@ -344,6 +345,8 @@ class FoundPairs:
                 told.note(*sizes)
         if told is not None:
             KNOWN.setdefault(flows, {})[guarantee] = told.finish()
+        if len(flows) >= FLOWS_ALONE:
+            give_back()
         total = float(np.sum(flows.volume(guarantee.basis)))
         return cls(flows, (origins, destinations), Objective.of(goal, total), parts)
 

@@ -29,10 +29,11 @@ from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Flows, People, group_pairs
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats
+from flowveil.memory import give_back
 from flowveil.methods.knapsack import best_within, flipped, near_ties
 from flowveil.methods.odkanon import Cuts, volume_budget_cuts
 from flowveil.methods.pruning import dual_multiplier
-from flowveil.methods.safe_pairs import at_a_time
+from flowveil.methods.safe_pairs import FLOWS_ALONE, at_a_time
 from flowveil.methods.twin_trees import Costs, FoundPairs, Goal, Half, Positions, TwinTrees, metres_moved
 from flowveil.reading.limits import threads
 from flowveil.release.plan import Plan
@@ -126,6 +127,8 @@ def twincut(
     goals: set[Goal] = {objective} if trees.thinned else {"error", objective}
     # The tables are the most of what is in memory, and done with.
     del search, trees, pairs
+    if len(flows) >= FLOWS_ALONE:
+        give_back()
     # ODkAnon's cut may use nodes that are not in the safe pairs, or that a thinned tree does not have.
     plan, other = side_by_side(
         (partial(plan_of_cuts, flows, guarantee, each, notes) for each in (cuts, merged)),
