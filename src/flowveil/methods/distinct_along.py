@@ -198,7 +198,8 @@ class DistinctAlong:
 
 
 def prefix(values: NDArray[Any]) -> NDArray[Any]:
-    """What the values before each place come to, and all of them."""
-    before = np.zeros(len(values) + 1, dtype=values.dtype)
-    np.cumsum(values, out=before[1:])
+    """What the values before each place come to, and all of them; in half the width where that is wide enough."""
+    narrow = values.dtype.kind in "iu" and int(values.sum(dtype=np.int64)) < 2**31
+    before: NDArray[Any] = np.zeros(len(values) + 1, dtype=np.int32 if narrow else values.dtype)
+    np.cumsum(values, dtype=before.dtype, out=before[1:])
     return before

@@ -41,6 +41,8 @@ class SmallestSizes:
     def of(self, levels: list[Level]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Flows that pairs of these levels hold, and the smallest size among those; threads may ask at any time.
 
+        Flows that are in a smaller pair already, whatever these are, are left out.
+
         The levels are those of one origin depth, from the root of the destinations down. What is divided is safe, so a
         flow is in as many of their pairs as it is deep, and the deepest is the smallest.
         """
@@ -52,12 +54,15 @@ class SmallestSizes:
         within = np.cumsum(change[:-1], dtype=np.int16)
         held = np.flatnonzero(within)
         flow = order[held]
-        depth = within[held].astype(np.int64)
+        size = self._size_o[nodes[held]].astype(np.int64)
+        # What is noted meanwhile only makes them fewer.
+        smaller = np.flatnonzero(size + 1 < self._smallest[flow])
+        flow, size = flow[smaller], size[smaller]
+        depth = within[held[smaller]].astype(np.int64)
         depth -= 1
         depth *= self._size_d.shape[1]
         depth += self._leaf[flow]
-        size = self._size_d.ravel()[depth].astype(np.int64)
-        size += self._size_o[nodes[held]]
+        size += self._size_d.ravel()[depth]
         return flow, size
 
     def note(self, flow: NDArray[np.int64], size: NDArray[np.int64]) -> None:
