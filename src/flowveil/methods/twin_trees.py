@@ -429,6 +429,11 @@ class Costs:
     answered: dict[tuple[float, float, int | None], Any]
 
     @property
+    def held(self) -> int:
+        """About how many numbers are kept here."""
+        return (4 + 2 * len(self.halves)) * len(self.axis) + self.gaps.held
+
+    @property
     def lost(self) -> float:
         """Volume that no cut publishes: what even the root leaves short."""
         return self.objective.total - float(self.volume[0])

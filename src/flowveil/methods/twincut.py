@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -65,8 +64,11 @@ PATH = np.exp2(np.arange(-6, 7) / 4)
 WALK = np.arange(16) / 48
 
 
-#: Starts that are alternated from at a time: each remembers something.
-STARTS_AT_A_TIME = 2
+#: Starts that are alternated from at a time: each lane remembers something.
+LANES = 2
+
+#: A cut of one end, the other end's answer, and what they cost and suppress; the number of the end comes first.
+Offer = tuple[int, Positions, Positions, float, float]
 
 INFEASIBLE = (
     "No cell can be published within max_suppressed: even one cell of everything is short. "
@@ -328,7 +330,7 @@ class Search:
     known: dict[tuple[int, bytes], Costs] = field(default_factory=dict)
     remembered: int = 0
     most_remembered: int = MOST_REMEMBERED
-    offered: list[tuple[int, Positions, Positions, float, float]] | None = None
+    offered: list[Offer] | None = None
 
     def __post_init__(self) -> None:
         roots = (np.zeros(1, np.int64), np.zeros(1, np.int64))
@@ -342,7 +344,10 @@ class Search:
         costs = self.known.get(key)
         if costs is None:
             self._make_room(4 * len(self.trees.axis(1 - end)))
-            costs = self.known[key] = self.trees.given(end, cut)
+            costs = self.trees.given(end, cut)
+        else:
+            del self.known[key]
+        self.known[key] = costs
         axis = self.trees.axis(end)
         # Work is what the search would do without memory, so that remembering changes no result.
         self.work += OVERHEAD + float(np.sum(axis.first[cut + 1] - axis.first[cut])) + len(costs.axis)
@@ -357,13 +362,19 @@ class Search:
         return half
 
     def _make_room(self, numbers: int) -> None:
-        """Forget everything where so many more numbers would be too many to remember."""
-        self.remembered += numbers
-        beside = 0
+        """Forget what was asked for longest ago where so many more numbers would be too many to remember.
+
+        Where sums are rounded, what was looked at before may show in the last digit: all is forgotten at once there,
+        at the same moments as ever.
+        """
         if self.trees.sums_exactly:
-            # Where sums are rounded, what was looked at before may show in the last digit: that is not touched.
-            beside = sum(costs.gaps.held for costs in self.known.values())
-        if self.remembered + beside > self.most_remembered:
+            held = numbers + sum(costs.held for costs in self.known.values())
+            # The cut that is looked at and the one before it are asked for again at once.
+            while held > self.most_remembered and len(self.known) > 2:
+                held -= self.known.pop(next(iter(self.known))).held
+            return
+        self.remembered += numbers
+        if self.remembered > MOST_REMEMBERED:
             self.forget()
             self.remembered = numbers
 
@@ -403,7 +414,7 @@ class Search:
     def alternate_from(self, starts: list[tuple[int, Positions]]) -> None:
         """Alternate from every start with the budget given to each pruning, then along a path of shared prices."""
         if self.trees.sums_exactly:
-            self._each_by_itself(starts)
+            self._in_lanes(starts)
         else:
             for end, cut in starts:
                 if not self._out_of_time():
@@ -419,39 +430,43 @@ class Search:
                 _, cut = self.converge(0, cut, center * factor)
         self.price = self._fair_price()
 
-    def _each_by_itself(self, starts: list[tuple[int, Positions]]) -> None:
-        """Alternate from every start with the budget given to each pruning, from several of them at a time.
+    def _in_lanes(self, starts: list[tuple[int, Positions]]) -> None:
+        """Alternate from every start with the budget given to each pruning, in two lanes side by side.
 
-        They hardly ever meet, so none needs what another remembers; what they find is offered in the order of the
-        starts. Only where sums are the same in any order: what is remembered shows in no digit then.
+        Starts seldom meet, so a lane does without what the other remembers; what they find is offered in the order of
+        the starts. There are two lanes however many threads there are, so that no lane depends on that. Only where sums
+        are the same in any order: what is remembered shows in no digit then.
         """
         # A good guess of the price saves the others the largest prunings.
         for end, cut in starts[:1]:
             self._with_budget(end, cut)
-        # What was summed last helps whoever comes next, whoever that is: sums are exact, so it does not show.
-        summed: list[dict[int, Any]] = []
-        pieces = (partial(self._apart, end, cut, summed) for end, cut in starts[1:])
-        with closing(side_by_side(pieces, threads=min(threads(), STARTS_AT_A_TIME))) as ended:
-            for one in ended:
-                self.work += one.work
-                self.stopped_early |= one.stopped_early
-                for found in one.offered or ():
-                    self._offer(*found)
+        rest = starts[1:]
+        lanes = [rest[first::LANES] for first in range(LANES)]
+        found: list[list[list[Offer]]] = []
+        for lane, offered in side_by_side(
+            (partial(self._apart, lane) for lane in lanes), threads=min(threads(), LANES)
+        ):
+            self.work += lane.work
+            self.stopped_early |= lane.stopped_early
+            found.append(offered)
+        for at in range(len(rest)):
+            for offer in found[at % LANES][at // LANES]:
+                self._offer(*offer)
 
-    def _apart(self, end: int, cut: Positions, summed: list[dict[int, Any]]) -> Search:
-        """The same search from one start, with a memory of its own; it keeps what it would offer."""
+    def _apart(self, starts: list[tuple[int, Positions]]) -> tuple[Search, list[list[Offer]]]:
+        """The same search from some starts, with a memory of its own, and what it would offer from each of them."""
         one = copy(self)
-        with suppress(IndexError):
-            one.trees = replace(self.trees, summed={})
-            one.trees = replace(self.trees, summed=summed.pop())
-        one.known, one.remembered, one.offered, one.points, one.work = {}, 0, [], [], 0.0
-        one.most_remembered = min(MOST_REMEMBERED, 24 * max(len(self.trees.origins), len(self.trees.destinations)))
-        if not one._out_of_time():
-            one._with_budget(end, cut)
+        one.trees = replace(self.trees, summed={})
+        one.known, one.remembered, one.points, one.work = {}, 0, [], 0.0
+        one.most_remembered = MOST_REMEMBERED // LANES
+        offered: list[list[Offer]] = []
+        for end, cut in starts:
+            offered.append([])
+            one.offered = offered[-1]
+            if not one._out_of_time():
+                one._with_budget(end, cut)
         one.forget()
-        summed.append(one.trees.summed)
-        one.trees = self.trees
-        return one
+        return one, offered
 
     def _with_budget(self, end: int, cut: Positions) -> None:
         """Prune the two trees in turn, each to the best on its convex hull within the budget."""
