@@ -267,15 +267,23 @@ class PlaceCounts:
 
 def _moved(cell: Ints, member: Ints, new_cell: Ints) -> tuple[Ints, Ints]:
     """The distinct (cell, member) rows after every row has gone to its new cell (-1: it is left out)."""
-    moved = new_cell[cell].astype(np.int64)
-    kept = moved >= 0
-    moved, member = moved[kept], member[kept]
-    if len(moved) == 0:
+    key = new_cell[cell].astype(np.int64)
+    kept = np.flatnonzero(key >= 0)
+    if len(kept) == 0:
         return np.zeros(0, np.int32), np.zeros(0, np.int32)
-    n_members = int(member.max()) + 1
-    key = np.sort(moved * n_members + member)
-    key = key[_first_of_runs(key)]
-    return (key // n_members).astype(np.int32), (key % n_members).astype(np.int32)
+    if len(kept) < len(key):
+        key, member = key[kept], member[kept]
+    del kept
+    # One number sorts much faster than two, and bits are taken apart faster than a product.
+    bits = int(member.max()).bit_length()
+    key <<= bits
+    key |= member
+    key.sort()
+    key = np.compress(_first_of_runs(key), key)
+    members = key.astype(np.int32)
+    members &= np.int32((1 << bits) - 1)
+    key >>= bits
+    return key.astype(np.int32), members
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -112,8 +112,37 @@ def in_advance(
 
 
 def side_by_side(work: Iterable[Callable[[], Result]], *, threads: int) -> Generator[Result, None, None]:
-    """The same for one who only waits for the pieces: as many of them are worked on at a time as there are threads."""
-    yield from in_advance(work, threads=threads if threads == 1 else threads + 1)
+    """What each piece of work returns, in order, where whoever asks has nothing to do meanwhile.
+
+    A thread asks for the next piece itself, one thread at a time, so that what it takes to prepare a piece is done
+    beside other pieces too. No more pieces are in the works than there are threads; one thread is this one. Limits and
+    words of messages are those of the caller.
+    """
+    pieces = enumerate(work)
+    if threads == 1:
+        yield from (piece() for _, piece in pieces)
+        return
+    turn = threading.Lock()
+
+    def one() -> tuple[int, Result] | None:
+        with turn:
+            number, piece = next(pieces, (-1, None))
+        return None if piece is None else (number, piece())
+
+    done: dict[int, Result] = {}
+    with ThreadPoolExecutor(max_workers=threads) as pool:
+        waiting = deque(pool.submit(copy_context().run, one) for _ in range(threads))
+        at = 0
+        while waiting:
+            ended = waiting.popleft().result()
+            if ended is None:
+                continue
+            waiting.append(pool.submit(copy_context().run, one))
+            done[ended[0]] = ended[1]
+            del ended
+            while at in done:
+                yield done.pop(at)
+                at += 1
 
 
 @contextlib.contextmanager

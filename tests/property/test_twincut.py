@@ -17,16 +17,17 @@ from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
 from flowveil.measures.floor import generalization_floor, homogeneous_floor, smallest_safe_sizes
-from flowveil.methods import METHODS, price_gaps, safe_pairs
+from flowveil.methods import METHODS, knapsack, pair_tables, price_gaps, safe_pairs, twin_trees
 from flowveil.methods.knapsack import best_within, flipped, near_ties
 from flowveil.methods.meeting import Meeting
-from flowveil.methods.odkanon import odkanon
+from flowveil.methods.odkanon import Cuts, odkanon
 from flowveil.methods.price_gaps import PriceGaps
 from flowveil.methods.pruning import dual_multiplier
 from flowveil.methods.safe_pairs import safe_levels, sketch
 from flowveil.methods.smallest_sizes import KNOWN
 from flowveil.methods.twin_trees import TwinTrees
-from flowveil.methods.twincut import frontier, score, twincut
+from flowveil.methods.twincut import Search, frontier, plan_of_cuts, score, starting_cuts, twincut
+from flowveil.reading.limits import limits
 from flowveil.release.plan import Plan
 from flowveil.release.release import Release
 from reference import twincut as slow
@@ -87,6 +88,74 @@ def test_safe_pairs_are_all_there_are(problem, alone):
 
 
 @SEARCH
+@given(small_problems(), st.sampled_from([1, 2]), st.integers(1, 5))
+def test_both_tables_hold_the_pairs_of_the_walk(problem, threads, turned):
+    flows, guarantee = problem
+    alone, small = mock.patch.object(safe_pairs, "FLOWS_ALONE", 0), mock.patch.object(pair_tables, "_TURNED", turned)
+    with alone, small, limits(threads=threads):
+        trees = TwinTrees.of(flows, guarantee)
+    assume(trees is not None)
+    want = {}
+    for level in safe_levels(flows, guarantee, trees.origins.sketch, trees.destinations.sketch):
+        assert level.origin.tolist() == level.nodes[level.start].tolist()
+        for o, d, v in zip(level.origin.tolist(), level.destination.tolist(), level.volume.tolist(), strict=True):
+            want[o, d] = v
+    for end in (0, 1):
+        axis, other = trees.axis(end), trees.axis(1 - end)
+        mine = axis.nodes[np.repeat(np.arange(len(axis)), np.diff(axis.first))].tolist()
+        theirs = other.nodes[axis.other].tolist()
+        assert list(zip(mine, theirs, strict=True)) == sorted(zip(mine, theirs, strict=True))
+        pairs = zip(*((theirs, mine) if end else (mine, theirs)), strict=True)
+        assert dict(zip(pairs, axis.volume.tolist(), strict=True)) == want
+
+
+@SEARCH
+@given(small_problems(), st.data())
+def test_a_plan_keeps_the_flows_of_the_safe_cells_of_its_cuts(problem, data):
+    flows, guarantee = problem
+    trees = flows.origins, flows.destinations
+    cuts = Cuts(*trees, *(np.array(data.draw(st.sampled_from(list(all_cuts(tree)))), np.int32) for tree in trees))
+    table = cuts.merge(flows, flows.origin, flows.destination)
+    plan = plan_of_cuts(flows, guarantee, cuts, {})
+    assert plan.kept.tolist() == guarantee.safe(table.cells)[table.row].tolist()
+
+
+@SEARCH
+@given(small_problems(), BUDGETS)
+def test_starts_side_by_side_come_to_what_they_come_to_in_turn(problem, share):
+    flows, guarantee = problem[1].in_millionths(problem[0])
+    trees = TwinTrees.of(flows, guarantee)
+    assume(trees is not None and trees.sums_exactly)
+    budget = share * total_of(flows, guarantee)
+    found = []
+    for exact, threads in ((False, 1), (True, 1), (True, 2)):
+        own = replace(trees, summed={})
+        own.__dict__["sums_exactly"] = exact
+        search = Search(own, budget)
+        with limits(threads=threads):
+            search.alternate_from(list(starting_cuts(own)))
+        found.append(search)
+    in_turn, one, two = found
+    assert in_turn.best.score == pytest.approx(one.best.score, rel=1e-12)
+    assert in_turn.work == one.work == two.work
+    assert [cut.tolist() for cut in one.best.cuts] == [cut.tolist() for cut in two.best.cuts]
+    assert one.points == two.points
+
+
+@SEARCH
+@given(
+    st.lists(st.tuples(st.integers(0, 6), st.integers(-4, 4)), min_size=1, max_size=12),
+    st.sampled_from([0.0, 0.5, 1.0, 3.0]),
+    st.sampled_from([2.0, 4.0, 9.0]),
+)
+def test_few_combinations_are_compared_as_many_are(combinations, price, room):
+    loss, suppressed = np.array(combinations, np.float64).T
+    few = knapsack._undominated(loss, suppressed, price, room)
+    with mock.patch.object(knapsack, "FEW_COMBINATIONS", 0):
+        assert few.tolist() == knapsack._undominated(loss, suppressed, price, room).tolist()
+
+
+@SEARCH
 @given(small_problems(), BUDGETS, st.data())
 def test_what_is_remembered_or_guessed_changes_no_pruning(problem, share, data):
     flows, guarantee = problem
@@ -96,9 +165,10 @@ def test_what_is_remembered_or_guessed_changes_no_pruning(problem, share, data):
     prices = st.floats(0.1, 500)
     axis = trees.origins
     for cut in data.draw(st.lists(st.sampled_from([np.zeros(1, np.int64), *(layer[0] for layer in axis.layers)]))):
-        trees.given(0, cut)
+        with mock.patch.object(twin_trees, "_AT_A_TIME", 3):
+            trees.given(0, cut)
     cut = data.draw(st.sampled_from([np.zeros(1, np.int64), *(layer[0] for layer in axis.layers)]))
-    with mock.patch.object(price_gaps, "FEW_NODES", 0):
+    with mock.patch.object(price_gaps, "FEW_NODES", 0), mock.patch.object(twin_trees, "_AT_A_TIME", 2):
         costs = trees.given(0, cut)
     fresh = replace(trees, summed={}).given(0, cut)
     assert np.array_equal(costs.volume, fresh.volume)

@@ -25,6 +25,7 @@ LAYERS = (
         "slices",
         "guarantee",
         "headers",
+        "memory",
         "output",
         "paths",
         "progress",

@@ -100,11 +100,44 @@ def test_threads_work_in_advance_and_hand_out_in_order(threads, waiting):
 def test_threads_have_the_limits_of_their_caller():
     with limits.limits(threads=1):
         assert list(in_advance([limits.threads] * 3, threads=2)) == [1, 1, 1]
+        assert list(side_by_side([limits.threads] * 3, threads=2)) == [1, 1, 1]
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_threads_work_side_by_side_and_hand_out_in_order(threads):
-    assert list(side_by_side((lambda n=n: n * n for n in range(9)), threads=threads)) == [n * n for n in range(9)]
+    asked, before = [], threading.get_ident()
+
+    def pieces():
+        for n in range(6):
+            asked.append(n)
+            # Whoever is asked for later is done earlier.
+            yield lambda n=n: (time.sleep(0.002 * (6 - n)), 1 // (5 - n), threading.get_ident())[1:]
+
+    with closing(side_by_side(pieces(), threads=threads)) as results:
+        first = next(results)
+        assert first[0] == 0
+        assert (first[1] == before) == (threads == 1)
+        assert [next(results)[0] for _ in range(4)] == [0, 0, 0, 1]
+        assert asked == list(range(len(asked)))
+        with pytest.raises(ZeroDivisionError):
+            next(results)
+    assert list(side_by_side([], threads=threads)) == []
+
+
+def test_side_by_side_no_more_is_in_the_works_than_there_are_threads():
+    running, most, lock = 0, 0, threading.Lock()
+
+    def piece():
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.002)
+        with lock:
+            running -= 1
+
+    assert len(list(side_by_side([piece] * 12, threads=2))) == 12
+    assert most == 2
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -24,7 +24,7 @@ from flowveil.methods.pair_divisions import PairTable
 from flowveil.methods.paircut import proven_score as proven_of_divisions
 from flowveil.methods.paircut import settled
 from flowveil.methods.pruning import dual_multiplier
-from flowveil.methods.safe_pairs import safe_levels, sketch
+from flowveil.methods.safe_pairs import safe_depths, sketch
 from flowveil.methods.smallest_sizes import KNOWN, SmallestSizes, is_affordable
 from flowveil.methods.twin_dual import proven_score
 from flowveil.methods.twin_trees import TwinTrees
@@ -120,9 +120,9 @@ def _smallest_safe_sizes(flows: Flows, guarantee: Guarantee) -> Floats | None:
     destinations = sketch(flows.destinations, flows.destination, flows, guarantee)
     if not is_affordable(flows, origins, destinations):
         return None
-    smallest = SmallestSizes(len(flows), origins, destinations)
-    for level in safe_levels(flows, guarantee, origins, destinations):
-        smallest.take(level)
+    smallest = SmallestSizes(flows, origins, destinations)
+    for flow, size in safe_depths(flows, guarantee, origins, destinations, smallest.of):
+        smallest.note(flow, size)
     return smallest.finish()
 
 

@@ -128,7 +128,6 @@ def _enough(depths: list[list[Level]], asking: _Asking, least: int) -> Iterator[
             if kept.any():
                 yield replace(
                     level,
-                    origin=level.origin[kept],
                     destination=level.destination[kept],
                     volume=level.volume[kept],
                     start=level.start[kept],

@@ -20,6 +20,10 @@ from flowveil.methods.twin_trees import Costs, Half, Positions
 #: Combinations kept at a node. Beyond, the best one for each step of suppression is kept and the optimum may be missed.
 MOST_COMBINATIONS = 512
 
+#: So few combinations are compared one by one: an array of them would take longer to make than to look through. Most
+#: nodes have two, to be left whole and to be divided.
+FEW_COMBINATIONS = 12
+
 
 @dataclass(frozen=True, eq=False)
 class Choices:
@@ -153,23 +157,28 @@ def _combine(costs: Costs, half: Half, nodes: Positions, gap: float) -> tuple[_S
     relevant = chosen.copy()
     for layer, _, siblings, above in reversed(axis.layers):
         relevant[above] |= np.logical_or.reduceat(relevant[layer], siblings)
+    # Children stand after their parents, so going backwards every node finds its children done.
+    backwards = np.flatnonzero(relevant)[::-1]
+    above_it = axis.parent[backwards]
+    whole_loss, apart_loss = half.best[backwards] - saving[backwards], half.best[backwards] - half.divided[backwards]
+    whole_gone = published[backwards] - costs.volume[backwards]
+    apart_gone = published[backwards] - divided[backwards]
+    rooms = gap - reach[backwards], gap - reach[np.maximum(above_it, 0)]
+    columns = chosen[backwards], *rooms, whole_loss, whole_gone, apart_loss, apart_gone
     below: dict[int, _Set] = {}
     sets = looked_at = 0
-    # Children stand after their parents, so going backwards every node finds its children done.
-    for node in np.flatnonzero(relevant)[::-1].tolist():
+    for node, parent, choice, room, room_above, *decided in zip(
+        backwards.tolist(), above_it.tolist(), *(column.tolist() for column in columns), strict=True
+    ):
         found = below.pop(node, _NOTHING)
-        room = gap - reach[node]
-        if chosen[node]:
-            whole = (half.best[node] - saving[node], published[node] - costs.volume[node])
-            apart = (half.best[node] - half.divided[node], published[node] - divided[node])
+        if choice:
             sets, looked_at = sets + 1, looked_at + len(found.loss) + 1
-            found = _choose(found, node, whole, apart, half.price, room)
-        parent = int(axis.parent[node])
+            found = _choose(found, node, (decided[0], decided[1]), (decided[2], decided[3]), half.price, room)
         if parent < 0:
             return found, (sets, looked_at)
         if parent in below:
             sets, looked_at = sets + 1, looked_at + len(below[parent].loss) * len(found.loss)
-            found = _both(below[parent], found, half.price, gap - reach[parent])
+            found = _both(below[parent], found, half.price, room_above)
         below[parent] = found
     return _NOTHING, (sets, looked_at)
 
@@ -178,6 +187,17 @@ def _choose(
     divided: _Set, node: int, whole: tuple[float, float], apart: tuple[float, float], price: float, room: float
 ) -> _Set:
     """Leave the node whole, or divide it with any combination below."""
+    if len(divided.loss) < FEW_COMBINATIONS:
+        losses = [whole[0], *(loss + apart[0] for loss in divided.loss.tolist())]
+        gone = [whole[1], *(suppressed + apart[1] for suppressed in divided.suppressed.tolist())]
+        few = _undominated_few(losses, gone, price, room)
+        return _Set(
+            np.array([losses[i] for i in few]),
+            np.array([gone[i] for i in few]),
+            ((divided, np.array([max(i - 1, 0) for i in few], dtype=np.int64)),),
+            node,
+            np.array([i == 0 for i in few], dtype=np.bool_),
+        )
     loss = np.concatenate(([whole[0]], divided.loss + apart[0]))
     suppressed = np.concatenate(([whole[1]], divided.suppressed + apart[1]))
     kept = _undominated(loss, suppressed, price, room)
@@ -196,6 +216,8 @@ def _both(one: _Set, other: _Set, price: float, room: float) -> _Set:
 
 def _undominated(loss: Floats, suppressed: Floats, price: float, room: float) -> Positions:
     """The combinations within the room that no other beats in both cost and suppression."""
+    if len(loss) <= FEW_COMBINATIONS:
+        return np.array(_undominated_few(loss.tolist(), suppressed.tolist(), price, room), dtype=np.int64)
     inside = np.flatnonzero(loss <= room)
     cost = loss[inside] - price * suppressed[inside]
     order = np.lexsort((cost, suppressed[inside]))
@@ -209,6 +231,21 @@ def _undominated(loss: Floats, suppressed: Floats, price: float, room: float) ->
         by_loss = np.lexsort((loss[kept], bucket))
         first = np.concatenate(([True], bucket[by_loss][1:] != bucket[by_loss][:-1]))
         kept = np.sort(kept[by_loss[first]])
+    return kept
+
+
+def _undominated_few(loss: list[float], suppressed: list[float], price: float, room: float) -> list[int]:
+    """The same for few of them, in the same order."""
+    up = sorted(
+        (gone, lost - price * gone, i)
+        for i, (lost, gone) in enumerate(zip(loss, suppressed, strict=True))
+        if lost <= room
+    )
+    kept, least = [], np.inf
+    for _, cost, i in up:
+        if cost < least:
+            kept.append(i)
+            least = cost
     return kept
 
 

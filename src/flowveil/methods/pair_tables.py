@@ -7,8 +7,9 @@ the order of the destination tree, is known by counting. The table of the other 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from flowveil.hierarchy import Floats, Ints
 from flowveil.methods.safe_pairs import Level, Sketch
+from flowveil.workers import side_by_side
 
 Positions = NDArray[np.int64]
 
@@ -39,51 +41,37 @@ class Part:
     priced: Floats | None
 
 
-class PairsByDepth:
-    """Collects the levels of a walk over safe pairs, which come by origin depth, then by destination depth."""
+def part_of(levels: Sequence[Level], costs: Sequence[Floats] | None) -> Part:
+    """The pairs of the levels of one origin depth, which come from the root of the destinations down.
 
-    def __init__(self, sketches: Sequence[Sketch]) -> None:
-        self._tree = sketches[0].tree
-        self.occur = [np.zeros(s.tree.n_nodes, dtype=np.bool_) for s in sketches]
-        self._parts: list[Part] = []
-        self._levels: list[tuple[Level, Floats | None]] = []
+    A flow begins pairs from the depth on from which it is apart from the one before it, down to the last safe one.
 
-    def take(self, level: Level, cost: Floats | None) -> None:
-        """Take the next level."""
-        depth = self._tree.depth
-        if self._levels and depth[self._levels[-1][0].origin[0]] != depth[level.origin[0]]:
-            self._put_away()
-        self._levels.append((level, cost))
-
-    def finish(self) -> list[Part]:
-        """All pairs."""
-        if self._levels:
-            self._put_away()
-        return self._parts
-
-    def _put_away(self) -> None:
-        levels, self._levels = self._levels, []
-        start = [level.start for level, _ in levels]
-        n = sum(map(len, start))
-        next_place = np.zeros(len(levels[0][0].order), dtype=np.int64)
-        for places in start:
-            next_place[places] += 1
-        next_place = np.cumsum(next_place) - next_place
-        origin, destination = np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int32)
-        whole = max(int(level.volume.max()) for level, _ in levels) < 2**31
-        volume = np.empty(n, dtype=np.int32 if whole and levels[0][0].volume.dtype.kind in "iu" else np.float64)
-        priced = None if levels[0][1] is None else np.empty(n)
-        for (level, cost), places in zip(levels, start, strict=True):
-            at = next_place[places]
-            next_place[places] = at + 1
-            origin[at], destination[at], volume[at] = level.origin, level.destination, level.volume
-            if priced is not None:
-                priced[at] = cost
-            self.occur[1][level.destination] = True
-        self.occur[0][origin] = True
-        first = np.flatnonzero(np.concatenate(([True], origin[1:] != origin[:-1])))
-        length = np.diff(np.append(first, n))
-        self._parts.append(Part(origin[first], length, destination, volume, priced))
+    Args:
+        levels: the levels.
+        costs: what the pairs of each cost, where that does not follow from the rest.
+    """
+    parts = levels[0].parts
+    length = np.zeros(len(parts), dtype=np.int16)
+    for depth, level in enumerate(levels, start=1):
+        length[level.start] = depth
+    length -= np.where(length > 0, parts, np.int16(0))
+    first = np.cumsum(length, dtype=np.int64)
+    n = int(first[-1])
+    first -= length
+    # Level 0 has the root of the destinations: one pair for each origin node.
+    begins = first[levels[0].start]
+    first -= parts
+    destination = np.empty(n, dtype=np.int32)
+    whole = max(int(level.volume.max()) for level in levels) < 2**31
+    volume = np.empty(n, dtype=np.int32 if whole and levels[0].volume.dtype.kind in "iu" else np.float64)
+    priced = None if costs is None else np.empty(n)
+    for depth, level in enumerate(levels):
+        at = first[level.start]
+        at += depth
+        destination[at], volume[at] = level.destination, level.volume
+        if priced is not None and costs is not None:
+            priced[at] = costs[depth]
+    return Part(levels[0].origin, np.diff(begins, append=n), destination, volume, priced)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,39 +83,78 @@ class PairTable:
     volume: NDArray[Any]
     priced: Floats | None
 
-    def turned(self, n_others: int) -> PairTable:
+    def turned(self, n_others: int, *, threads: int = 1) -> PairTable:
         """The same pairs by the nodes of the other end."""
-        mine = np.repeat(np.arange(len(self.first) - 1, dtype=np.int32), np.diff(self.first))
-        first = np.concatenate(([0], np.cumsum(np.bincount(self.other, minlength=n_others))))
-        other, volume = np.empty_like(mine), np.empty_like(self.volume)
+        n = len(self.other)
+        blocks = [slice(begin, min(begin + _TURNED, n)) for begin in range(0, n, _TURNED)]
+        each = max(-(-len(blocks) // threads), 1)
+        shares = [blocks[begin : begin + each] for begin in range(0, len(blocks), each)]
+        held = list(side_by_side((partial(self._held, share, n_others) for share in shares), threads=threads))
+        first = np.concatenate(([0], np.cumsum(np.sum(held, axis=0))))
+        other, volume = np.empty_like(self.other), np.empty_like(self.volume)
         priced = None if self.priced is None else np.empty_like(self.priced)
-        next_place = first[:-1].copy()
-        for begin in range(0, len(mine), _TURNED):
-            here = slice(begin, begin + _TURNED)
+        turned = PairTable(first, other, volume, priced)
+        begins = np.cumsum([first[:-1], *held[:-1]], axis=0)
+        pieces = (partial(self._turn, share, into, turned) for share, into in zip(shares, begins, strict=True))
+        for _ in side_by_side(pieces, threads=threads):
+            pass
+        return turned
+
+    def _held(self, blocks: Sequence[slice], n_others: int) -> Positions:
+        """How many pairs of these blocks each node of the other end has."""
+        count = np.zeros(n_others, dtype=np.int64)
+        for here in blocks:
+            count += np.bincount(self.other[here], minlength=n_others)
+        return count
+
+    def _turn(self, blocks: Sequence[slice], next_place: Positions, turned: PairTable) -> None:
+        """Write these blocks into the turned table, the pairs of each of its nodes from a place on."""
+        for here in blocks:
             nodes = self.other[here]
             # One number sorts much faster than two: the node, then the place.
             bits = len(nodes).bit_length()
-            row = (nodes.astype(np.int64) << bits) | np.arange(len(nodes))
+            row = nodes.astype(np.int64)
+            row <<= bits
+            row |= np.arange(len(nodes))
             row.sort()
             row &= (1 << bits) - 1
-            length = np.bincount(nodes, minlength=n_others)
+            length = np.bincount(nodes, minlength=len(next_place))
             at = np.repeat(next_place - (np.cumsum(length) - length), length)
             at += np.arange(len(nodes))
             next_place += length
-            other[at], volume[at] = mine[here][row], self.volume[here][row]
-            if priced is not None and self.priced is not None:
-                priced[at] = self.priced[here][row]
-        return PairTable(first, other, volume, priced)
+            turned.other[at], turned.volume[at] = self._nodes(here)[row], self.volume[here][row]
+            if turned.priced is not None and self.priced is not None:
+                turned.priced[at] = self.priced[here][row]
+
+    def _nodes(self, here: slice) -> Ints:
+        """The nodes of the pairs of a slice."""
+        low, high = np.searchsorted(self.first, (here.start, here.stop - 1), side="right") - 1
+        edges = np.clip(self.first[low : high + 2], here.start, here.stop)
+        return np.repeat(np.arange(low, high + 1, dtype=np.int32), np.diff(edges))
+
+
+def occurring(parts: Sequence[Part], sketches: Sequence[Sketch]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which nodes of the two sketches are in a safe pair."""
+    origins, destinations = (np.zeros(s.tree.n_nodes, dtype=np.bool_) for s in sketches)
+    for part in parts:
+        origins[part.node] = True
+        destinations[part.destination] = True
+    return origins, destinations
 
 
 def by_origin(
-    parts: list[Part], origins: tuple[Positions, Positions], destinations: tuple[Positions, Positions]
+    parts: list[Part],
+    origins: tuple[Positions, Positions],
+    destinations: tuple[Positions, Positions],
+    *,
+    threads: int = 1,
 ) -> PairTable:
     """The table of the origins; the parts are used up.
 
     Args:
         parts: the pairs of each origin depth, by nodes of the sketches.
         origins, destinations: the nodes that occur, and the number of every node.
+        threads: how many parts are laid out at a time.
     """
     length = np.zeros(len(origins[0]), dtype=np.int64)
     for part in parts:
@@ -138,11 +165,19 @@ def by_origin(
     other = np.empty(n, dtype=np.int32)
     volume = np.empty(n, dtype=np.result_type(*(part.volume for part in parts)))
     priced = None if parts[0].priced is None else np.empty(n)
-    while parts:
-        part = parts.pop()
+
+    def lay_out(part: Part) -> None:
         before = np.cumsum(part.length) - part.length
-        at = np.repeat(first[origins[1][part.node]] - before, part.length) + np.arange(len(part.destination))
+        at = np.repeat(first[origins[1][part.node]] - before, part.length)
+        at += np.arange(len(at))
         other[at], volume[at] = number[part.destination], part.volume
         if priced is not None and part.priced is not None:
             priced[at] = part.priced
+
+    def used_up() -> Iterator[Callable[[], None]]:
+        while parts:
+            yield partial(lay_out, parts.pop())
+
+    for _ in side_by_side(used_up(), threads=threads):
+        pass
     return PairTable(first, other, volume, priced)

@@ -25,6 +25,9 @@ Mask = NDArray[np.bool_]
 #: Trees of fewer nodes are looked at as a whole: growing a forest takes as long.
 FEW_NODES = 20_000
 
+#: Numbers that a forest keeps for each of its nodes.
+_HELD = 8
+
 
 @dataclass(frozen=True, eq=False)
 class Layer:
@@ -228,6 +231,11 @@ class PriceGaps:
         self._others = None if len(families.order) < FEW_NODES else others
         self._bands: list[tuple[float, _Band]] = []
 
+    @property
+    def held(self) -> int:
+        """About how many numbers are kept of the forests that were looked at."""
+        return sum(band.held for _, band in self._bands)
+
     def at(self, price: float) -> tuple[Forest, Mask]:
         """A forest, and which of its nodes are in the best cut at this price, beside those that are fixed."""
         for least, band in self._bands:
@@ -265,6 +273,7 @@ class _Band:
     def __init__(self, forest: Forest) -> None:
         self._prices: list[float] = []
         self._gaps = [Gap(forest)]
+        self.held = _HELD * len(forest.node)
 
     def at(self, price: float) -> tuple[Forest, Mask]:
         """A forest, and which of its nodes are in the best cut at this price, beside those that are fixed."""
@@ -273,7 +282,9 @@ class _Band:
         # The cut at the lower price of a gap divides everything that is undecided in it.
         gap = place + 1 if known else place
         forest = self._gaps[gap].laid_out()
-        self._gaps[gap] = Gap(forest)
+        if forest is not self._gaps[gap].forest:
+            self._gaps[gap] = Gap(forest)
+            self.held += _HELD * len(forest.node) + len(forest.fixed)
         divided = forest.open if known else forest.divided(price)
         whole = forest.whole(divided)
         if not known:

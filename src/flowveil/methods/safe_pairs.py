@@ -15,8 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +28,13 @@ from flowveil.flows import Cells, Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.methods.distant_pairs import with_enough
+from flowveil.methods.distinct_along import DistinctAlong, Repeats, prefix
 from flowveil.methods.meeting import Meeting
 from flowveil.reading.limits import threads
-from flowveil.workers import in_advance
+from flowveil.workers import in_advance, side_by_side
 
 Positions = NDArray[np.int64]
+Made = TypeVar("Made")
 
 #: Below so many flows, threads would cost more than they save.
 FLOWS_ALONE = 50_000
@@ -119,20 +123,30 @@ class Level:
     """The safe pairs of one origin depth and one destination depth.
 
     Attributes:
-        origin, destination: nodes of the two sketches.
-        cells: their trips, weights and people; the ends are those nodes.
+        depth: the origin depth.
+        destination: nodes of the sketch of the destinations.
+        volume: trips or weights of each pair.
         order: the flows sorted by origin node, then destination leaf.
+        nodes: the origin node of each of them.
+        parts: from which destination depth on a pair begins at each of them.
         start, stop: the flows of each pair are that slice of ``order``.
         time: nodes of the sketch of times, where time is an end; else None.
     """
 
-    origin: Ints
+    depth: int
     destination: Ints
     volume: NDArray[Any]
     order: Positions
+    nodes: Ints
+    parts: NDArray[np.int16]
     start: Positions
     stop: Positions
     time: Ints | None = None
+
+    @cached_property
+    def origin(self) -> Ints:
+        """Nodes of the sketch of the origins: not everybody asks for that of every pair."""
+        return self.nodes[self.start]
 
     def positions(self) -> tuple[Positions, Positions]:
         """The positions in ``order`` of the flows of all pairs, and the pair of each."""
@@ -175,6 +189,63 @@ def safe_levels(
         )
 
 
+def safe_depths(
+    flows: Flows,
+    guarantee: Guarantee,
+    origins: Sketch,
+    destinations: Sketch,
+    make: Callable[[list[Level]], Made],
+    *,
+    beside: Callable[[], None] | None = None,
+) -> Iterator[Made]:
+    """What is made of the levels of each origin depth, from the deepest up: in several threads, handed out in order.
+
+    Two depths are in the works at a time at the most, because each takes memory.
+
+    Args:
+        flows, guarantee, origins, destinations: as for `safe_levels`.
+        make: what is made of them.
+        beside: something else that has to be done, while it is prepared what only one thread can.
+    """
+    if isinstance(flows.people, DistantPeople):
+        # Persons on a cluster are asked about from one thread.
+        if beside is not None:
+            beside()
+        levels = safe_levels(flows, guarantee, origins, destinations)
+        yield from (make(list(here)) for _, here in groupby(levels, key=attrgetter("depth")))
+        return
+    with closing(
+        side_by_side(_made(flows, guarantee, origins, destinations, make, beside), threads=at_a_time(len(flows)))
+    ) as made:
+        yield from (one for one in made if one is not None)
+
+
+def _made(
+    flows: Flows,
+    guarantee: Guarantee,
+    origins: Sketch,
+    destinations: Sketch,
+    make: Callable[[list[Level]], Made],
+    beside: Callable[[], None] | None,
+) -> Iterator[Callable[[], Made | None]]:
+    """The pieces of work of `safe_depths`."""
+
+    def made_of(depth: Callable[[], list[Level]]) -> Made | None:
+        levels = depth()
+        return make(levels) if levels else None
+
+    if beside is not None:
+        yield beside
+    walk = _Walk(flows, guarantee, destinations)
+    for depth in _depths(walk, origins, np.arange(len(flows)), None):
+        yield partial(made_of, depth)
+
+
+def at_a_time(n_flows: int) -> int:
+    """How many threads work on so many flows. No more than two, because each takes memory."""
+    return min(threads(), 2) if n_flows >= FLOWS_ALONE else 1
+
+
 def nameable(flows: Flows, guarantee: Guarantee, times: Sketch) -> NDArray[np.bool_]:
     """Which nodes of times may be published: where persons are known, k of them travelled then, whatever is protected.
 
@@ -208,8 +279,7 @@ def _down_origins(walk: _Walk, origins: Sketch, order: Positions, time: Ints | N
     Depths do not need each other: while one is handed out, another thread is at the next. No more than that, because
     each takes memory.
     """
-    at_a_time = min(threads(), 2) if len(order) >= FLOWS_ALONE else 1
-    with closing(in_advance(_depths(walk, origins, order, time), threads=at_a_time)) as depths:
+    with closing(in_advance(_depths(walk, origins, order, time), threads=at_a_time(len(order)))) as depths:
         for levels in depths:
             yield from levels
 
@@ -250,9 +320,9 @@ class _Walk:
         self.tree = destinations.tree
         self.leaf_d = destinations.leaf_of_tile[flows.destination]
         self.meet = Meeting.of(self.tree)
-        self.ancestor = _ancestors(self.tree)
+        self.ancestors = leaf_ancestors(self.tree)
 
-    def repeats(self, order: Positions, leaf_o: Ints, time: Ints | None, meet: Meeting) -> dict[str, _Repeats]:
+    def repeats(self, order: Positions, leaf_o: Ints, time: Ints | None, meet: Meeting) -> dict[str, Repeats]:
         """Who and what must be counted once in pairs of these flows, and where each comes again."""
         rows: dict[str, tuple[Ints, Ints, int]] = {}
         if self.guarantee.people is not None and self.flows.people is not None:
@@ -264,10 +334,10 @@ class _Walk:
                 "begin": (*tiles.begin, self.guarantee.locations),
                 "end": (*tiles.end, self.guarantee.locations),
             }
-        return {name: _Repeats(*counted, order, leaf_o, time, meet) for name, counted in rows.items()}
+        return {name: Repeats(*counted, order, leaf_o, time, meet) for name, counted in rows.items()}
 
     def down(
-        self, order: Positions, node_o: Ints, node_t: Ints | None, repeats: dict[str, _Repeats], depth_o: int
+        self, order: Positions, node_o: Ints, node_t: Ints | None, repeats: dict[str, Repeats], depth_o: int
     ) -> Iterator[Level]:
         """The safe pairs of one origin depth, and one depth of times, by destination depth."""
         flows = self.flows
@@ -287,13 +357,16 @@ class _Walk:
         parts[new_o] = 0
         by_part = np.argsort(parts, kind="stable")
         count = np.concatenate(([0], np.cumsum(np.bincount(parts, minlength=self.tree.max_depth + 2))))
-        trips = _prefix(flows.trips[order])
-        added = {name: _prefix(flows.volume(name)[order]) for name in self.guarantee.of_columns}
-        members = {name: _DistinctAlong(rows, depth_o, order, ways, self.meet) for name, rows in repeats.items()}
+        asked = {name: prefix(flows.volume(name)[order]) for name in self.guarantee.of_columns}
+        basis = self.guarantee.basis
+        volume = asked[basis] if basis in asked else prefix(flows.volume(basis)[order])
+        trips = None if self.guarantee.trips is None else volume if basis == "trips" else prefix(flows.trips[order])
+        members = {name: DistinctAlong(rows, depth_o, order, ways, self.meet) for name, rows in repeats.items()}
         places = np.flatnonzero(parts <= self.meet.deepest)
         for along in members.values():
             along.leave_out_sated(order, places)
-        depth_of_leaf = self.tree.depth[self.tree.leaf_node]
+        del ways, places
+        deepest = self.tree.depth[self.tree.leaf_node][leaf]
         start, stop = np.zeros(0, np.int64), np.zeros(0, np.int64)
         for depth in range(self.tree.max_depth + 1):
             fresh = by_part[count[depth] : count[depth + 1]]
@@ -302,25 +375,36 @@ class _Walk:
                 stop = np.append(start[1:], n)
             else:
                 start, stop = _divide(start, stop, fresh)
-                deep = depth_of_leaf[leaf[start]] >= depth
-                start, stop = start[deep], stop[deep]
+                start, stop = _selected(deepest[start] >= depth, start, stop)
             # What is safe does not depend on the ends: they are looked up for the few that are.
-            nowhere = np.zeros(len(start), dtype=np.int32)
-            counted = {name: along.within(start, stop, depth) for name, along in members.items()}
+            nowhere, no_trips = np.zeros(len(start), dtype=np.int32), np.zeros(len(start), dtype=np.int64)
             cells = _Runs(
                 nowhere,
                 nowhere,
-                trips[stop] - trips[start],
-                **{name: sums[stop] - sums[start] for name, sums in added.items()},
-                counted=counted,
+                no_trips if trips is None else trips[stop] - trips[start],
+                **{name: sums[stop] - sums[start] for name, sums in asked.items()},
+                counted={name: along.within(start, stop, depth) for name, along in members.items()},
             )
-            safe = self.guarantee.safe(cells)
-            start, stop = start[safe], stop[safe]
+            start, stop = _selected(self.guarantee.safe(cells), start, stop)
             if len(start) == 0:
                 return
-            volume = cells.volume(self.guarantee.basis)[safe]
-            time = None if node_t is None else node_t[start]
-            yield Level(node_o[start], self.ancestor(leaf[start], depth), volume, order, start, stop, time)
+            yield Level(
+                depth=depth_o,
+                destination=self.ancestors[depth][leaf[start]],
+                volume=volume[stop] - volume[start],
+                order=order,
+                nodes=node_o,
+                parts=parts,
+                start=start,
+                stop=stop,
+                time=None if node_t is None else node_t[start],
+            )
+
+
+def _selected(which: NDArray[np.bool_], start: Positions, stop: Positions) -> tuple[Positions, Positions]:
+    """Some of the runs. Where they are is looked for once: a mask is slow to be used again and again."""
+    at = np.flatnonzero(which)
+    return (start, stop) if len(at) == len(start) else (start[at], stop[at])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -336,181 +420,30 @@ class _Runs(Cells):
         return (self.counted["begin"], self.counted["end"]) if "begin" in self.counted else None
 
 
-class _Repeats:
-    """Members (people, or tiles) of flows, and how deep in the tree of origins a member's rows lie together.
-
-    Distinct members of a pair are those of its flows, added up, less those who come again. Whoever comes again has two
-    rows whose origins lie in one node. So rows are sorted by member and origin once, and where each meets the one
-    before it says at which origin depths it has to be looked at: deep down at next to none.
-
-    Nobody asks how many members a pair has once they are enough. A flow with enough of its own makes every pair safe
-    that it is in, and so do the flows from one origin node to one destination leaf, together, at this depth and all
-    above. Their rows are left out: added up, not told apart, they are enough still.
-
-    Args:
-        flow, member: rows of flows and members.
-        enough: how many distinct members a pair needs.
-        order: the flows.
-        leaf_o: the origin leaf of every flow.
-        time: the node of times of every flow, where time is an end: in two of them a member is two.
-        meet: where origin leaves meet.
-    """
-
-    def __init__(
-        self, flow: Ints, member: Ints, enough: int, order: Positions, leaf_o: Ints, time: Ints | None, meet: Meeting
-    ) -> None:
-        n = len(leaf_o)
-        self.enough = enough
-        self.each = np.bincount(flow, minlength=n)
-        self._sated = self.each >= enough
-        self._noted: list[Positions] = []
-        self._dropped = 0
-        told_apart = np.zeros(n, dtype=np.bool_)
-        told_apart[order] = True
-        there = (told_apart & ~self._sated)[flow]
-        flow, member = flow[there], member[there]
-        by_origin = np.argsort(leaf_o, kind="stable")
-        place = np.empty(n, dtype=np.int64)
-        place[by_origin] = np.arange(n)
-        # One number sorts much faster than two: the member, then the place.
-        bits = n.bit_length()
-        key = member.astype(np.int64)
-        if time is not None:
-            key = key * (int(time.max(initial=0)) + 1) + time[flow]
-        key <<= bits
-        key |= place[flow]
-        key.sort()
-        again = np.zeros(len(key), dtype=np.bool_)
-        np.equal(key[1:] >> bits, key[:-1] >> bits, out=again[1:])
-        several = again.copy()
-        several[:-1] |= again[1:]
-        flow = by_origin[key[several] & ((1 << bits) - 1)].astype(np.int32)
-        leaf = leaf_o[flow]
-        met = np.full(len(leaf), -1, dtype=np.int16)
-        at = np.flatnonzero(again[several])
-        met[at] = meet.depth(leaf[at - 1], leaf[at])
-        self.rows = flow, met
-
-    def note_sated(self, flows: Positions) -> None:
-        """These flows may be left out; threads may say so at any time."""
-        self._noted.append(flows)
-
-    def leave_out(self) -> None:
-        """Leave out what was noted, once it is worth it. It changes no result when that is."""
-        while self._noted:
-            flows = self._noted.pop()
-            flows = flows[~self._sated[flows]]
-            self._sated[flows] = True
-            self._dropped += int(self.each[flows].sum())
-        flow, met = self.rows
-        if self._dropped * 16 < len(flow) or not len(flow):
-            return
-        self._dropped = 0
-        kept = np.flatnonzero(~self._sated[flow])
-        # Two rows meet no deeper than what stood between them does.
-        begins = np.concatenate(([0], kept[:-1] + 1))
-        met = np.minimum.reduceat(met[: kept[-1] + 1], begins) if len(kept) else met[:0]
-        several = met >= 0
-        several[:-1] |= several[1:].copy()
-        self.rows = flow[kept[several]], met[several]
-
-
-class _DistinctAlong:
-    """Distinct members of runs of sorted flows of one origin depth, without listing them anew for each depth.
-
-    A row of a member adds to the count of a run unless the same member has a row before it in that run. Runs of a
-    depth are the leaves below one node, so all that matters is how deep the leaf of the row meets that of the
-    member's row before: from the next depth on the row counts. Depths are asked for from the top down, so each row is
-    counted in once.
-
-    Args:
-        repeats: the rows.
-        depth_o: the depth of the origin nodes.
-        order: the sorted flows; those of an origin node stand together.
-        ways: the ways to the destination leaf of each of them.
-        meet: where destination leaves meet.
-    """
-
-    def __init__(self, repeats: _Repeats, depth_o: int, order: Positions, ways: list[Ints], meet: Meeting) -> None:
-        n = len(order)
-        self._repeats = repeats
-        flow, meeting = repeats.rows
-        together = meeting >= depth_o
-        several = together.copy()
-        several[:-1] |= together[1:]
-        position = np.full(len(repeats.each), -1, dtype=np.int32)
-        position[order] = np.arange(n, dtype=np.int32)
-        # By member and origin node, then place.
-        bits = n.bit_length()
-        place = position[flow[several]]
-        key = np.cumsum(~together[several], dtype=np.int64)
-        key <<= bits
-        key |= place
-        if n < len(position):
-            # A leaf lies together with itself, also below its own depth, where it is in no pair.
-            key = key[place >= 0]
-        key.sort()
-        at = key & ((1 << bits) - 1)
-        key >>= bits
-        twice = key[1:] == key[:-1]
-        ways = [way[at] for way in ways]
-        met = meet.between([way[:-1] for way in ways], [way[1:] for way in ways])[twice]
-        # Small numbers are sorted by counting.
-        self._at = at[1:][twice][np.argsort(met, kind="stable")]
-        self._known_by = np.concatenate(([0], np.cumsum(np.bincount(met, minlength=meet.deepest + 1))))
-        self._counted = repeats.each[order] - np.bincount(self._at, minlength=n)
-        self._done = 0
-        self._before = _prefix(self._counted)
-
-    def leave_out_sated(self, order: Positions, places: Positions) -> None:
-        """Note the flows of an origin node and a destination leaf that have enough members together.
-
-        Args:
-            order: the sorted flows.
-            places: where each such group begins.
-        """
-        members = self._repeats.each[order]
-        members -= np.bincount(self._at[self._known_by[-2] :], minlength=len(order))
-        sated = np.add.reduceat(members, places) >= self._repeats.enough
-        self._repeats.note_sated(order[np.repeat(sated, np.diff(places, append=len(order)))])
-
-    def within(self, start: Positions, stop: Positions, depth: int) -> NDArray[np.int64]:
-        """Distinct members of these runs, whose destinations have this depth, which is no less than those before."""
-        upto = int(self._known_by[depth])
-        if upto > self._done:
-            self._counted += np.bincount(self._at[self._done : upto], minlength=len(self._counted))
-            self._done = upto
-            np.cumsum(self._counted, out=self._before[1:])
-        counted: NDArray[np.int64] = self._before[stop] - self._before[start]
-        return counted
-
-
-def _prefix(values: NDArray[Any]) -> NDArray[Any]:
-    before = np.zeros(len(values) + 1, dtype=values.dtype)
-    np.cumsum(values, out=before[1:])
-    return before
-
-
 def _divide(start: Positions, stop: Positions, fresh: Positions) -> tuple[Positions, Positions]:
     """Divide runs at the fresh starts that lie inside them; other fresh starts are in runs that were dropped.
 
     Both are ascending and have none in common, so a fresh start's place is known from the run that it lies in.
     """
     run = np.searchsorted(start, fresh, side="right") - 1
-    inside = (run >= 0) & (fresh < stop[np.maximum(run, 0)])
+    inside = np.flatnonzero((run >= 0) & (fresh < stop[run]))
     fresh, run = fresh[inside], run[inside]
-    first = np.ones(len(start) + len(fresh), dtype=np.bool_)
-    first[run + 1 + np.arange(len(fresh))] = False
-    starts = np.empty(len(first), dtype=np.int64)
-    starts[first], starts[~first] = start, fresh
+    more = np.bincount(run, minlength=len(start))
+    last = np.cumsum(more)
+    last += np.arange(len(start))
+    starts = np.empty(len(start) + len(fresh), dtype=np.int64)
+    run += 1
+    run += np.arange(len(run))
+    starts[run] = fresh
+    starts[last - more] = start
     stops = np.empty_like(starts)
     stops[:-1] = starts[1:]
-    stops[np.append(first[1:], True)] = stop
+    stops[last] = stop
     return starts, stops
 
 
-def _ancestors(tree: Hierarchy) -> Any:
-    """A look-up of the ancestor of leaves at a depth that they reach."""
+def leaf_ancestors(tree: Hierarchy) -> list[Ints]:
+    """For each depth the node that each leaf lies in; the leaf itself where it does not reach the depth."""
     depths = tree.depth[tree.leaf_node]
     columns = []
     node = tree.leaf_node
@@ -518,8 +451,4 @@ def _ancestors(tree: Hierarchy) -> Any:
         columns.append(node)
         node = np.where(depths >= depth, tree.lift(node), node)
     columns.reverse()
-
-    def look_up(leaf: Ints, depth: int) -> Ints:
-        return columns[depth][leaf]
-
-    return look_up
+    return columns

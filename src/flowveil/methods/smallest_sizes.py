@@ -13,10 +13,13 @@ from numpy.typing import NDArray
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats
-from flowveil.methods.safe_pairs import Level, Sketch
+from flowveil.methods.safe_pairs import Level, Sketch, leaf_ancestors
 
 #: Flows times pairs of depths beyond which no floor is computed: trees so deep are rare, and it would take minutes.
 MOST_WORK = 2_000_000_000
+
+#: Larger than any size: no safe pair so far.
+_NONE = np.iinfo(np.int64).max
 
 KNOWN: WeakKeyDictionary[Flows, dict[Guarantee, Floats | None]] = WeakKeyDictionary()
 
@@ -27,47 +30,48 @@ def is_affordable(flows: Flows, origins: Sketch, destinations: Sketch) -> bool:
 
 
 class SmallestSizes:
-    """For each flow the smallest |o| + |d| over the safe pairs that hold it, taken level by level."""
+    """For each flow the smallest |o| + |d| over the safe pairs that hold it, taken by origin depth."""
 
-    def __init__(self, n_flows: int, origins: Sketch, destinations: Sketch) -> None:
-        self._origins = origins
-        self._destinations = destinations
-        self._smallest = np.full(n_flows, np.inf)
-        self._depth = -1
-        self._order: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        self._here: Floats = np.zeros(1)
-        self._around: tuple[NDArray[np.int64], NDArray[np.int64], Floats] | None = None
+    def __init__(self, flows: Flows, origins: Sketch, destinations: Sketch) -> None:
+        self._size_o = origins.size
+        self._leaf = destinations.leaf_of_tile[flows.destination]
+        self._size_d = np.stack([destinations.size[node] for node in leaf_ancestors(destinations.tree)])
+        self._smallest = np.full(len(flows), _NONE, dtype=np.int64)
 
-    def take(self, level: Level) -> None:
-        """Take the next level.
+    def of(self, levels: list[Level]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Flows that pairs of these levels hold, and the smallest size among those; threads may ask at any time.
 
-        Its runs of flows lie in those of the level before. So it is enough to note where a size begins: a run's own
-        where it begins, and where it ends before the run around it does, that one's again.
+        Flows that are in a smaller pair already, whatever these are, are left out.
+
+        The levels are those of one origin depth, from the root of the destinations down. What is divided is safe, so a
+        flow is in as many of their pairs as it is deep, and the deepest is the smallest.
         """
-        depth = int(self._origins.tree.depth[level.origin[0]])
-        if depth != self._depth or level.order is not self._order:
-            self._put_away()
-            self._depth, self._order, self._around = depth, level.order, None
-            self._here = np.full(len(level.order) + 1, np.nan)
-            self._here[0] = np.inf
-        start, stop = level.start, level.stop
-        size = self._origins.size[level.origin].astype(np.float64) + self._destinations.size[level.destination]
-        if self._around is None:
-            self._here[stop] = np.inf
-        else:
-            run = np.searchsorted(self._around[0], start, side="right") - 1
-            inside = stop < self._around[1][run]
-            self._here[stop[inside]] = self._around[2][run[inside]]
-        self._here[start] = size
-        self._around = start, stop, size
+        order, nodes = levels[0].order, levels[0].nodes
+        change = np.zeros(len(order) + 1, dtype=np.int16)
+        for level in levels:
+            change[level.start] += 1
+            change[level.stop] -= 1
+        within = np.cumsum(change[:-1], dtype=np.int16)
+        held = np.flatnonzero(within)
+        flow = order[held]
+        size = self._size_o[nodes[held]].astype(np.int64)
+        # What is noted meanwhile only makes them fewer.
+        smaller = np.flatnonzero(size + 1 < self._smallest[flow])
+        flow, size = flow[smaller], size[smaller]
+        depth = within[held[smaller]].astype(np.int64)
+        depth -= 1
+        depth *= self._size_d.shape[1]
+        depth += self._leaf[flow]
+        size += self._size_d.ravel()[depth]
+        return flow, size
 
-    def _put_away(self) -> None:
-        begins = np.flatnonzero(~np.isnan(self._here[:-1]))
-        here = np.repeat(self._here[begins], np.diff(begins, append=len(self._order)))
-        self._smallest[self._order] = np.minimum(self._smallest[self._order], here)
+    def note(self, flow: NDArray[np.int64], size: NDArray[np.int64]) -> None:
+        """Note what `of` returned, in any order."""
+        self._smallest[flow] = np.minimum(self._smallest[flow], size)
 
     def finish(self) -> Floats:
         """What all levels came to; infinite for flows that no safe pair holds."""
-        self._put_away()
-        self._smallest.flags.writeable = False
-        return self._smallest
+        smallest = self._smallest.astype(np.float64)
+        smallest[self._smallest == _NONE] = np.inf
+        smallest.flags.writeable = False
+        return smallest

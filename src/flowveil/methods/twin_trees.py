@@ -9,7 +9,8 @@ zones only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -21,9 +22,10 @@ from flowveil.errors import DataError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Hierarchy, Ints
-from flowveil.methods.pair_tables import PairsByDepth, by_origin
+from flowveil.memory import give_back
+from flowveil.methods.pair_tables import Part, by_origin, occurring, part_of
 from flowveil.methods.price_gaps import Families, PriceGaps
-from flowveil.methods.safe_pairs import Level, Sketch, safe_levels, sketch
+from flowveil.methods.safe_pairs import FLOWS_ALONE, Level, Sketch, at_a_time, safe_depths, sketch
 from flowveil.methods.smallest_sizes import KNOWN, SmallestSizes, is_affordable
 
 #: Latitudes and longitudes of tiles, and of nodes.
@@ -35,6 +37,9 @@ Positions = NDArray[np.int64]
 
 #: Depth to which very deep trees are thinned.
 DEEPEST = 48
+
+#: Pairs that are added up at once.
+_AT_A_TIME = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -108,14 +113,18 @@ class TwinAxis:
     def __len__(self) -> int:
         return len(self.nodes)
 
-    def rows(self, nodes: Positions) -> Positions:
-        """The positions of the safe pairs of these nodes."""
-        start = self.first[nodes]
-        length = self.first[nodes + 1] - start
-        end = np.cumsum(length)
-        rows = np.repeat(start - (end - length), length)
+    @cached_property
+    def length(self) -> Positions:
+        """How many safe pairs each node has."""
+        return np.diff(self.first)
+
+    def pairs(self, nodes: Positions) -> tuple[Positions, NDArray[Any], NDArray[Any] | None]:
+        """Of the safe pairs of these nodes: the other end as a place in an array, volume, and price if it is kept."""
+        start, length = self.first[nodes], self.length[nodes]
+        rows = np.repeat(start - (np.cumsum(length) - length), length)
         rows += np.arange(len(rows))
-        return rows
+        priced = None if self.priced is None else self.priced[rows]
+        return self.other[rows].astype(np.int64), self.volume[rows], priced
 
     @cached_property
     def _by_depth(self) -> tuple[Positions, list[tuple[slice, slice, Positions, Positions, Positions]]]:
@@ -216,47 +225,8 @@ class TwinTrees:
     @classmethod
     def of(cls, flows: Flows, guarantee: Guarantee, goal: Goal = "error") -> TwinTrees | None:
         """Find the safe pairs and what each costs; None where there is none."""
-        sketches = tuple(
-            sketch(tree, tile, flows, guarantee, max_depth=DEEPEST)
-            for tree, tile in ((flows.origins, flows.origin), (flows.destinations, flows.destination))
-        )
-        total = float(np.sum(flows.volume(guarantee.basis)))
-        price = PairCost(flows, guarantee.basis, goal, sketches)
-        thinned = any(s.thinned for s in sketches)
-        # Sums are in millionths here, and the floor is asked of the flows before.
-        same = not thinned and not guarantee.of_columns
-        told = SmallestSizes(len(flows), *sketches) if same and is_affordable(flows, *sketches) else None
-        pairs = PairsByDepth(sketches)
-        for level in safe_levels(flows, guarantee, *sketches):
-            pairs.take(level, None if goal == "error" else price.cost(level))
-            if told is not None:
-                told.take(level)
-        if told is not None:
-            KNOWN.setdefault(flows, {})[guarantee] = told.finish()
-        parts = pairs.finish()
-        if not parts:
-            return None
-        ends = [_occurring(s, nodes) for s, nodes in zip(sketches, pairs.occur, strict=True)]
-        across = by_origin(parts, ends[0], ends[1])
-        axes = [
-            TwinAxis(
-                full=full,
-                sketch=reduced,
-                nodes=nodes,
-                parent=np.where(nodes > 0, number[np.maximum(reduced.tree.parent[nodes], 0)], -1),
-                layers=_layers(reduced.tree, nodes, number),
-                size=reduced.size[nodes].astype(np.float64),
-                first=table.first,
-                other=table.other,
-                volume=table.volume,
-                priced=table.priced,
-            )
-            for full, reduced, (nodes, number), table in (
-                (flows.origins, sketches[0], ends[0], across),
-                (flows.destinations, sketches[1], ends[1], across.turned(len(ends[1][0]))),
-            )
-        ]
-        return cls(axes[0], axes[1], Objective.of(goal, total), thinned=thinned)
+        found = FoundPairs.of(flows, guarantee, goal)
+        return found.laid_out() if found.parts else None
 
     def cost(self) -> Floats:
         """What each safe pair costs, in the order of the origins' axis."""
@@ -268,6 +238,13 @@ class TwinTrees:
     def axis(self, end: int) -> TwinAxis:
         """Origins (0) or destinations (1)."""
         return self.destinations if end else self.origins
+
+    @cached_property
+    def sums_exactly(self) -> bool:
+        """Whether all that is summed is whole numbers that a double holds: in any order they come to the same."""
+        axis = self.origins
+        most = 4 * self.objective.total * (axis.size.max() + self.destinations.size.max())
+        return bool(axis.priced is None and axis.volume.dtype.kind == "i" and most < 2**53)
 
     def given(self, end: int, cut: Positions) -> Costs:
         """What the nodes of the other tree cost and publish, with this cut of the tree of one end fixed."""
@@ -283,40 +260,121 @@ class TwinTrees:
     def _sums(self, end: int, cut: Positions) -> tuple[Floats, Floats]:
         """Volume and cost of the nodes of the other tree, where cost has no price without their own tiles.
 
-        The search changes a cut little by little, so what was summed for the last one is kept and only rows of nodes
-        that come or go are added or taken off. Whole numbers that a double holds come to the same in any order; other
-        sums are made anew.
+        The search changes a cut little by little, so what was summed for the last one is kept and only pairs of nodes
+        that come or go are added or taken off. Where sums are the same in any order only: others are made anew, and at
+        once.
         """
         fixed, n = self.axis(end), len(self.axis(1 - end))
-        sign = np.zeros(len(fixed), dtype=np.int8)
-        sign[cut] = 1
+        if not self.sums_exactly:
+            return _added_up(fixed, cut, None, n)
+        length, nodes, sign = fixed.length, cut, None
         last = self.summed.get(end)
-        length = np.diff(fixed.first)
-        nodes = cut
         if last is not None:
-            sign[last[0]] -= 1
-            nodes = np.flatnonzero(sign)
+            change = np.zeros(len(fixed), dtype=np.int8)
+            change[cut] = 1
+            change[last[0]] -= 1
+            nodes = np.flatnonzero(change)
+            sign = change[nodes]
             if length[nodes].sum() >= length[cut].sum():
-                last, nodes = None, cut
-        rows = fixed.rows(nodes)
-        node, each = fixed.other[rows], fixed.volume[rows].astype(np.float64)
-        length = length[nodes]
-        if last is not None:
-            each *= np.repeat(sign[nodes], length)
-        # Without rows `bincount` forgets that weights are floats.
-        volume = np.bincount(node, weights=each, minlength=n).astype(np.float64, copy=False)
-        if fixed.priced is None:
-            each *= np.repeat(fixed.size[nodes], length)
-        else:
-            each = fixed.priced[rows]
-        cost = np.bincount(node, weights=each, minlength=n).astype(np.float64, copy=False)
-        if last is not None:
-            volume += last[1]
-            cost += last[2]
-        most = 4 * self.objective.total * (fixed.size.max() + self.axis(1 - end).size.max())
-        if fixed.priced is None and fixed.volume.dtype.kind == "i" and most < 2**53:
-            self.summed[end] = cut, volume, cost
-        return volume, cost
+                last, nodes, sign = None, cut, None
+        # So many pairs at a time that what is worked out with them stays small beside the tables.
+        upto = np.cumsum(length[nodes])
+        edges = np.unique(np.searchsorted(upto, np.arange(_AT_A_TIME, int(upto[-1]) if len(upto) else 0, _AT_A_TIME)))
+        sums = None if last is None else last[1:]
+        for a, b in itertools.pairwise((0, *edges.tolist(), len(nodes))):
+            more = _added_up(fixed, nodes[a:b], None if sign is None else sign[a:b], n)
+            for one, before in zip(more, sums or (), strict=False):
+                one += before
+            sums = more
+        assert sums is not None
+        self.summed[end] = cut, *sums
+        return sums
+
+
+def _added_up(fixed: TwinAxis, nodes: Positions, sign: NDArray[np.int8] | None, n: int) -> tuple[Floats, Floats]:
+    """Volume and cost of the pairs of these nodes by the node of the other end; taken off where the sign says so."""
+    other, volume, priced = fixed.pairs(nodes)
+    length = fixed.length[nodes]
+    each = volume.astype(np.float64) if sign is None else volume * np.repeat(sign.astype(np.float64), length)
+    # Without rows `bincount` forgets that weights are floats.
+    held = np.bincount(other, weights=each, minlength=n).astype(np.float64, copy=False)
+    if priced is None:
+        each *= np.repeat(fixed.size[nodes], length)
+        priced = each
+    return held, np.bincount(other, weights=priced, minlength=n).astype(np.float64, copy=False)
+
+
+@dataclass(frozen=True, eq=False)
+class FoundPairs:
+    """The safe pairs as a walk over them finds them: by origin depth.
+
+    Attributes:
+        flows, sketches: what was walked over.
+        objective: what is to be minimised.
+        parts: the pairs of each origin depth.
+    """
+
+    flows: Flows
+    sketches: tuple[Sketch, Sketch]
+    objective: Objective
+    parts: list[Part]
+
+    @classmethod
+    def of(
+        cls, flows: Flows, guarantee: Guarantee, goal: Goal, *, beside: Callable[[], None] | None = None
+    ) -> FoundPairs:
+        """Walk, and remember for the floor of the error what is told besides; other work may be done beside that."""
+        origins, destinations = (
+            sketch(tree, tile, flows, guarantee, max_depth=DEEPEST)
+            for tree, tile in ((flows.origins, flows.origin), (flows.destinations, flows.destination))
+        )
+        price = None if goal == "error" else PairCost(flows, guarantee.basis, goal, (origins, destinations))
+        # Sums are in millionths here, and the floor is asked of the flows before.
+        same = not origins.thinned and not destinations.thinned and not guarantee.of_columns
+        affordable = same and is_affordable(flows, origins, destinations)
+        told = SmallestSizes(flows, origins, destinations) if affordable else None
+
+        def make(levels: list[Level]) -> tuple[Part, tuple[Positions, Positions] | None]:
+            part = part_of(levels, None if price is None else [price.cost(level) for level in levels])
+            return part, None if told is None else told.of(levels)
+
+        parts = []
+        for part, sizes in safe_depths(flows, guarantee, origins, destinations, make, beside=beside):
+            parts.append(part)
+            if told is not None and sizes is not None:
+                told.note(*sizes)
+        if told is not None:
+            KNOWN.setdefault(flows, {})[guarantee] = told.finish()
+        if len(flows) >= FLOWS_ALONE:
+            give_back()
+        total = float(np.sum(flows.volume(guarantee.basis)))
+        return cls(flows, (origins, destinations), Objective.of(goal, total), parts)
+
+    def laid_out(self) -> TwinTrees:
+        """Both trees with their tables; the parts are used up."""
+        flows, sketches = self.flows, self.sketches
+        ends = [_occurring(s, nodes) for s, nodes in zip(sketches, occurring(self.parts, sketches), strict=True)]
+        threads = at_a_time(len(flows))
+        across = by_origin(self.parts, ends[0], ends[1], threads=threads)
+        axes = [
+            TwinAxis(
+                full=full,
+                sketch=reduced,
+                nodes=nodes,
+                parent=np.where(nodes > 0, number[np.maximum(reduced.tree.parent[nodes], 0)], -1),
+                layers=_layers(reduced.tree, nodes, number),
+                size=reduced.size[nodes].astype(np.float64),
+                first=table.first,
+                other=table.other,
+                volume=table.volume,
+                priced=table.priced,
+            )
+            for full, reduced, (nodes, number), table in (
+                (flows.origins, sketches[0], ends[0], across),
+                (flows.destinations, sketches[1], ends[1], across.turned(len(ends[1][0]), threads=threads)),
+            )
+        ]
+        return TwinTrees(axes[0], axes[1], self.objective, thinned=any(s.thinned for s in sketches))
 
 
 def _occurring(reduced: Sketch, occurs: NDArray[np.bool_]) -> tuple[Positions, Positions]:
@@ -371,6 +429,11 @@ class Costs:
     answered: dict[tuple[float, float, int | None], Any]
 
     @property
+    def held(self) -> int:
+        """About how many numbers are kept here."""
+        return (4 + 2 * len(self.halves)) * len(self.axis) + self.gaps.held
+
+    @property
     def lost(self) -> float:
         """Volume that no cut publishes: what even the root leaves short."""
         return self.objective.total - float(self.volume[0])
@@ -380,7 +443,7 @@ class Costs:
         forest, whole = self.gaps.at(price)
         cut = np.sort(np.concatenate((forest.fixed, forest.node[whole])))
         cost, suppressed = self.of(cut)
-        return Half(costs=self, cut=cut, cost=cost, suppressed=suppressed, price=price)
+        return Half(self.axis, (self.cost, self.volume), cut=cut, cost=cost, suppressed=suppressed, price=price)
 
     def evaluate(self, multiplier: float) -> tuple[float, float]:
         """Smallest cost with this price on what is suppressed, and the volume suppressed."""
@@ -401,13 +464,16 @@ class Half:
     """The best cut of one tree at a price.
 
     Attributes:
-        costs: what the nodes of the tree cost and publish.
+        axis: the tree.
+        of_nodes: what its nodes cost and publish. Not the `Costs`, which knows this: a circle of the two would stay in
+            memory until somebody looks for circles.
         cut: its nodes.
         cost, suppressed: what it costs, and the volume it leaves short.
         price: the price of a suppressed unit.
     """
 
-    costs: Costs
+    axis: TwinAxis
+    of_nodes: tuple[Floats, Floats]
     cut: Positions
     cost: float
     suppressed: float
@@ -415,7 +481,8 @@ class Half:
 
     @cached_property
     def _savings(self) -> tuple[Floats, Floats]:
-        _, best, divided = self.costs.axis.best(self.price * self.costs.volume - self.costs.cost)
+        cost, volume = self.of_nodes
+        _, best, divided = self.axis.best(self.price * volume - cost)
         return best, divided
 
     @property

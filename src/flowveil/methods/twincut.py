@@ -15,20 +15,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
+from flowveil.distant import DistantPeople
 from flowveil.errors import InfeasibleError, ParameterError
-from flowveil.flows import Flows, group_pairs
+from flowveil.flows import Flows, People, group_pairs
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats
+from flowveil.memory import give_back
 from flowveil.methods.knapsack import best_within, flipped, near_ties
 from flowveil.methods.odkanon import Cuts, volume_budget_cuts
 from flowveil.methods.pruning import dual_multiplier
-from flowveil.methods.twin_trees import Costs, Goal, Half, Positions, TwinTrees, metres_moved
+from flowveil.methods.safe_pairs import FLOWS_ALONE, at_a_time
+from flowveil.methods.twin_trees import Costs, FoundPairs, Goal, Half, Positions, TwinTrees, metres_moved
+from flowveil.reading.limits import threads
 from flowveil.release.plan import Plan
+from flowveil.workers import side_by_side
 
 #: Work of the local search at effort 1, in rows and nodes visited: some five seconds.
 WORK = 4e8
@@ -54,6 +62,18 @@ PATH = np.exp2(np.arange(-6, 7) / 4)
 
 #: Logarithms of the prices, as multiples of the fair one, that the local search walks along.
 WALK = np.arange(16) / 48
+
+
+#: Starts that are alternated from at a time: each lane remembers something.
+LANES = 2
+
+#: A cut of one end, the other end's answer, and what they cost and suppress; the number of the end comes first.
+Offer = tuple[int, Positions, Positions, float, float]
+
+INFEASIBLE = (
+    "No cell can be published within max_suppressed: even one cell of everything is short. "
+    "Hint: lower k, or bring more data."
+)
 
 
 def twincut(
@@ -85,14 +105,18 @@ def twincut(
         raise ParameterError(f"time_limit must be above 0; found {time_limit!r}.")
     started = time.monotonic()
     budget = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
-    trees = TwinTrees.of(flows, guarantee, objective)
-    if trees is None or trees.given(0, np.zeros(1, np.int64)).lost > budget:
-        raise InfeasibleError(
-            "No cell can be published within max_suppressed: even one cell of everything is short. "
-            "Hint: lower k, or bring more data."
-        )
+    start: list[Cuts] = []
+
+    def note_start() -> None:
+        start.append(volume_budget_cuts(flows, guarantee, max_suppressed=max_suppressed))
+
+    pairs = FoundPairs.of(flows, guarantee, objective, beside=note_start)
+    if not pairs.parts:
+        raise InfeasibleError(INFEASIBLE)
+    trees, merged = pairs.laid_out(), start[0]
+    if trees.given(0, np.zeros(1, np.int64)).lost > budget:
+        raise InfeasibleError(INFEASIBLE)
     search = Search(trees, budget, deadline=np.inf if time_limit is None else started + time_limit)
-    merged = volume_budget_cuts(flows, guarantee, max_suppressed=max_suppressed)
     search.offer((trees.origins.from_full(merged.origin), trees.destinations.from_full(merged.destination)))
     search.alternate_from(list(starting_cuts(trees, merged)))
     if effort > 0:
@@ -102,13 +126,19 @@ def twincut(
         flows.origins, flows.destinations, trees.origins.to_full(origin), trees.destinations.to_full(destination)
     )
     notes = {"stopped_early": search.stopped_early}
-    plan = plan_of_cuts(flows, guarantee, cuts, notes)
+    goals: set[Goal] = {objective} if trees.thinned else {"error", objective}
+    # The tables are the most of what is in memory, and done with.
+    del search, trees, pairs
+    if len(flows) >= FLOWS_ALONE:
+        give_back()
     # ODkAnon's cut may use nodes that are not in the safe pairs, or that a thinned tree does not have.
-    other = plan_of_cuts(flows, guarantee, merged, notes)
+    plan, other = side_by_side(
+        (partial(plan_of_cuts, flows, guarantee, each, notes) for each in (cuts, merged)),
+        threads=1 if isinstance(flows.people, DistantPeople) else at_a_time(len(flows)),
+    )
     volume = flows.volume(guarantee.basis)
     if not other.kept.any() or float(np.sum(volume[~other.kept])) > budget:
         return plan
-    goals: set[Goal] = {objective} if trees.thinned else {"error", objective}
     better = all(score(flows, other, guarantee.basis, g) < score(flows, plan, guarantee.basis, g) for g in goals)
     return other if better else plan
 
@@ -155,9 +185,33 @@ def score(flows: Flows, plan: Plan, basis: str, goal: Goal, *, time_weight: floa
 
 def plan_of_cuts(flows: Flows, guarantee: Guarantee, cuts: Cuts, notes: dict[str, Any]) -> Plan:
     """The plan that publishes all safe cells of these cuts."""
-    table = cuts.merge(flows, flows.origin, flows.destination)
-    safe = guarantee.safe(table.cells)
-    return Plan.from_cuts(flows, cuts.origin, cuts.destination, safe[table.row], notes=notes)
+    return Plan.from_cuts(flows, cuts.origin, cuts.destination, _in_safe_cells(flows, guarantee, cuts), notes=notes)
+
+
+def _in_safe_cells(flows: Flows, guarantee: Guarantee, cuts: Cuts) -> NDArray[np.bool_]:
+    """Which flows lie in a safe cell of these cuts.
+
+    Of how many people a cell has nothing is asked but whether they are enough. They are where one of its flows has
+    enough, and are not where those of all its flows, added up, are too few: in cells between the two they are told
+    apart.
+    """
+    people, least = flows.people, guarantee.people
+    if least is None or type(people) is not People:
+        table = cuts.merge(flows, flows.origin, flows.destination)
+        return guarantee.safe(table.cells)[table.row]
+    without = replace(flows.renamed(flows.origin, flows.destination), people=None)
+    table = cuts.merge(without, flows.origin, flows.destination)
+    each = people.count(len(flows))
+    enough = np.zeros(len(table.cells), dtype=np.bool_)
+    enough[table.row[each >= least]] = True
+    between = ~enough & (np.bincount(table.row, weights=each, minlength=len(enough)) >= least)
+    asked = np.flatnonzero(between[table.row][people.cell])
+    told_apart = People(people.cell[asked], people.person[asked]).merge(table.row)
+    enough |= told_apart.count(len(enough)) >= least
+    # No cell has more people than trips.
+    others = replace(guarantee, people=None, trips=max(guarantee.trips or 0, least))
+    enough &= others.safe(table.cells)
+    return enough[table.row]
 
 
 def starting_cuts(trees: TwinTrees, merged: Cuts | None = None) -> Iterator[tuple[int, Positions]]:
@@ -275,6 +329,8 @@ class Search:
     points: list[tuple[float, float]] = field(default_factory=list)
     known: dict[tuple[int, bytes], Costs] = field(default_factory=dict)
     remembered: int = 0
+    most_remembered: int = MOST_REMEMBERED
+    offered: list[Offer] | None = None
 
     def __post_init__(self) -> None:
         roots = (np.zeros(1, np.int64), np.zeros(1, np.int64))
@@ -288,7 +344,10 @@ class Search:
         costs = self.known.get(key)
         if costs is None:
             self._make_room(4 * len(self.trees.axis(1 - end)))
-            costs = self.known[key] = self.trees.given(end, cut)
+            costs = self.trees.given(end, cut)
+        else:
+            del self.known[key]
+        self.known[key] = costs
         axis = self.trees.axis(end)
         # Work is what the search would do without memory, so that remembering changes no result.
         self.work += OVERHEAD + float(np.sum(axis.first[cut + 1] - axis.first[cut])) + len(costs.axis)
@@ -303,20 +362,34 @@ class Search:
         return half
 
     def _make_room(self, numbers: int) -> None:
-        """Forget everything where so many more numbers would be too many to remember."""
+        """Forget what was asked for longest ago where so many more numbers would be too many to remember.
+
+        Where sums are rounded, what was looked at before may show in the last digit: all is forgotten at once there,
+        at the same moments as ever.
+        """
+        if self.trees.sums_exactly:
+            held = numbers + sum(costs.held for costs in self.known.values())
+            # The cut that is looked at and the one before it are asked for again at once.
+            while held > self.most_remembered and len(self.known) > 2:
+                held -= self.known.pop(next(iter(self.known))).held
+            return
         self.remembered += numbers
         if self.remembered > MOST_REMEMBERED:
-            for costs in self.known.values():
-                costs.halves.clear()
-                costs.answered.clear()
-            self.known.clear()
+            self.forget()
             self.remembered = numbers
+
+    def forget(self) -> None:
+        """Forget all evaluations."""
+        self.known.clear()
+        self.remembered = 0
 
     def _solution(self, cuts: tuple[Positions, Positions], cost: float, suppressed: float) -> Solution:
         return Solution(cuts, cost, suppressed, self.trees.objective.score(cost, suppressed))
 
     def _offer(self, end: int, fixed: Positions, free: Positions, cost: float, suppressed: float) -> bool:
         """Keep a solution if it is within the budget and better; ``fixed`` is the cut of this end."""
+        if self.offered is not None:
+            self.offered.append((end, fixed, free, cost, suppressed))
         if self.keep_points:
             self.points.append((suppressed, cost))
         if suppressed > self.budget:
@@ -340,10 +413,14 @@ class Search:
 
     def alternate_from(self, starts: list[tuple[int, Positions]]) -> None:
         """Alternate from every start with the budget given to each pruning, then along a path of shared prices."""
-        for end, cut in starts:
-            if self._out_of_time():
-                return
-            self._with_budget(end, cut)
+        if self.trees.sums_exactly:
+            self._in_lanes(starts)
+        else:
+            for end, cut in starts:
+                if not self._out_of_time():
+                    self._with_budget(end, cut)
+        if self._out_of_time():
+            return
         center = self._fair_price()
         for path in (PATH[len(PATH) // 2 :], PATH[: len(PATH) // 2][::-1]):
             cut = self.best.cuts[0]
@@ -352,6 +429,44 @@ class Search:
                     return
                 _, cut = self.converge(0, cut, center * factor)
         self.price = self._fair_price()
+
+    def _in_lanes(self, starts: list[tuple[int, Positions]]) -> None:
+        """Alternate from every start with the budget given to each pruning, in two lanes side by side.
+
+        Starts seldom meet, so a lane does without what the other remembers; what they find is offered in the order of
+        the starts. There are two lanes however many threads there are, so that no lane depends on that. Only where sums
+        are the same in any order: what is remembered shows in no digit then.
+        """
+        # A good guess of the price saves the others the largest prunings.
+        for end, cut in starts[:1]:
+            self._with_budget(end, cut)
+        rest = starts[1:]
+        lanes = [rest[first::LANES] for first in range(LANES)]
+        found: list[list[list[Offer]]] = []
+        for lane, offered in side_by_side(
+            (partial(self._apart, lane) for lane in lanes), threads=min(threads(), LANES)
+        ):
+            self.work += lane.work
+            self.stopped_early |= lane.stopped_early
+            found.append(offered)
+        for at in range(len(rest)):
+            for offer in found[at % LANES][at // LANES]:
+                self._offer(*offer)
+
+    def _apart(self, starts: list[tuple[int, Positions]]) -> tuple[Search, list[list[Offer]]]:
+        """The same search from some starts, with a memory of its own, and what it would offer from each of them."""
+        one = copy(self)
+        one.trees = replace(self.trees, summed={})
+        one.known, one.remembered, one.points, one.work = {}, 0, [], 0.0
+        one.most_remembered = MOST_REMEMBERED // LANES
+        offered: list[list[Offer]] = []
+        for end, cut in starts:
+            offered.append([])
+            one.offered = offered[-1]
+            if not one._out_of_time():
+                one._with_budget(end, cut)
+        one.forget()
+        return one, offered
 
     def _with_budget(self, end: int, cut: Positions) -> None:
         """Prune the two trees in turn, each to the best on its convex hull within the budget."""

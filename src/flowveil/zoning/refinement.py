@@ -116,10 +116,26 @@ def _numbers(before: Hierarchy, after: Hierarchy) -> Ints:
     return order[np.searchsorted(new, old, sorter=order)].astype(np.int32)
 
 
+def _by_ends(origin: Ints, destination: Ints) -> NDArray[np.int64]:
+    """The order by origin, then destination."""
+    width, places = int(destination.max(initial=0)).bit_length(), len(origin).bit_length()
+    if int(origin.max(initial=0)).bit_length() + width + places > 63:
+        return np.lexsort((destination, origin))
+    # One number sorts much faster than two: the origin, the destination, and where they stood.
+    key = origin.astype(np.int64)
+    key <<= width
+    key |= destination
+    key <<= places
+    key |= np.arange(len(key))
+    key.sort()
+    key &= (1 << places) - 1
+    return key
+
+
 def _renumbered(flows: Flows, trees: Trees, numbers: tuple[Ints, Ints]) -> Flows:
     """The same flows in the order of other tile numbers."""
     origin, destination = numbers[0][flows.origin], numbers[1][flows.destination]
-    order = np.lexsort((destination, origin))
+    order = _by_ends(origin, destination)
     place: NDArray[np.int32] = np.empty(len(order), dtype=np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
     moved = replace(
