@@ -288,7 +288,8 @@ def _flows(con: Any, parcels: Any, task: _Task, intake: Intake) -> SlicedFlows:
     query, with_persons = task.query, bool(task.query.used.person)
     _check_whole(parcels)
     rows = _of_kind(parcels, ROWS)
-    if _count(rows) <= chosen().driver_flows:
+    n_rows = _count(rows)
+    if n_rows <= chosen().driver_flows:
         intake = replace(intake, notes=(*intake.notes, _ALL_FIT))
         return _staged(
             con, _with_ranks(rows, parcels) if with_persons else _contents(rows), query.reading, task, intake
@@ -310,7 +311,7 @@ def _flows(con: Any, parcels: Any, task: _Task, intake: Intake) -> SlicedFlows:
     without = _staged(con, tables, nameless, task, intake)
     if not with_persons:
         return without
-    return with_distant_people(without, rows, Numbering.of(without, *ends), label=task.label)
+    return with_distant_people(without, rows, Numbering.of(without, *ends), n_rows=n_rows, label=task.label)
 
 
 def _check_whole(parcels: Any) -> None:

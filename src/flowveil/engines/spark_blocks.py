@@ -203,16 +203,21 @@ def _added(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield _row_of(total)
 
 
-def with_distant_people(flows: SlicedFlows, parcels: Any, numbering: Numbering, *, label: str) -> SlicedFlows:
+def with_distant_people(
+    flows: SlicedFlows, parcels: Any, numbering: Numbering, *, n_rows: int, label: str
+) -> SlicedFlows:
     """The flows with persons that stay on the cluster.
 
     Args:
         flows: without persons.
         parcels: the grouped rows on the cluster, with persons; see `flowveil.engines.spark_parcels`.
         numbering: which of them is which flow.
+        n_rows: how many rows are in them.
         label: how messages call the input.
     """
-    packed = parcels.mapInArrow(numbering.packed, "rows bigint, flow binary, person binary")
+    # Every block is asked every question, so there are not more than their size and the number of cores ask for.
+    n_blocks = max(-(-n_rows // BLOCK_ROWS), parcels.sparkSession.sparkContext.defaultParallelism)
+    packed = parcels.coalesce(n_blocks).mapInArrow(numbering.packed, "rows bigint, flow binary, person binary")
     blocks = SparkBlocks(packed, n_flows=len(numbering.key), label=label)
     start = np.concatenate(([0], np.cumsum([len(part) for part in flows.slices]))).astype(np.int32)
     parts = []

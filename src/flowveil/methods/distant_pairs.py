@@ -1,15 +1,17 @@
 """Safe pairs whose persons are counted on a cluster.
 
-The driver knows which pairs have enough trips, weight and tiles. All such pairs of one origin depth become one
-question: a pair is a range of destination leaves within the flows of its origin node, and every block of persons
-answers how many different ones it has in each range. Questions that are small travel together.
+The driver knows which pairs have enough trips, weight and tiles, and how many persons each flow has. A pair has at
+least as many as any of its flows, and at most as many as all of them together; only where that leaves it open whether
+they are enough is the cluster asked. All such pairs of one origin depth become one question: a pair is a range of
+destination leaves within the flows of its origin node, and every block of persons answers how many different ones it
+has in each range. Questions that are small travel together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +19,7 @@ from numpy.typing import NDArray
 from flowveil.distant import Counts, DistantPeople, in_window
 from flowveil.flows import Flows
 from flowveil.hierarchy import Ints
+from flowveil.methods.distinct_along import prefix
 from flowveil.methods.meeting import Meeting
 
 if TYPE_CHECKING:
@@ -64,19 +67,76 @@ def with_enough(
     """
     leaf = people.window(destinations.leaf_of_tile[flows.destination][people.row])[1]
     asking = _Asking(people, len(flows), destinations, leaf, Meeting.of(destinations.tree))
-    waiting: list[list[Level]] = []
+    waiting: list[list[_Doubtful]] = []
+    bounds = _Bounds(people.count(len(flows)), least)
     held = 0
-    for level in candidates:
-        if level.destination[0] == 0:
-            if held > ONE_QUESTION:
-                yield from _enough(waiting, asking, least)
-                waiting, held = [], 0
+    for candidate in candidates:
+        first = candidate.destination[0] == 0
+        if first and held > ONE_QUESTION:
+            yield from _enough(waiting, asking, least)
+            waiting, held = [], 0
+        level = bounds.of(candidate)
+        if first:
+            # Without any pair where destinations are whole there is none below.
             waiting.append([])
-            held += level.order.nbytes
-        waiting[-1].append(level)
-        held += level.start.nbytes + level.stop.nbytes
-    if waiting:
-        yield from _enough(waiting, asking, least)
+            held += candidate.order.nbytes
+        if level is not None:
+            waiting[-1].append(level)
+            held += level.level.start.nbytes + level.level.stop.nbytes
+    yield from _enough(waiting, asking, least)
+
+
+class _Doubtful(NamedTuple):
+    """Pairs that may have enough persons.
+
+    Attributes:
+        level: the pairs.
+        asked: those of them of which it is not known.
+    """
+
+    level: Level
+    asked: NDArray[np.intp]
+
+
+class _Bounds:
+    """What the persons of single flows say of pairs.
+
+    Args:
+        persons: of each flow.
+        least: how many are enough.
+    """
+
+    def __init__(self, persons: Counts, least: int) -> None:
+        self._persons, self._least = persons, least
+        self._order: NDArray[Any] | None = None
+
+    def of(self, level: Level) -> _Doubtful | None:
+        """The pairs of a level that may have enough; None where there are none."""
+        if level.order is not self._order:
+            # All levels of an origin depth have one order.
+            self._order = level.order
+            persons = self._persons[level.order]
+            self._sums = prefix(persons)
+            self._sated = prefix((persons >= self._least).astype(np.int32))
+        kept = np.flatnonzero(self._sums[level.stop] - self._sums[level.start] >= self._least)
+        if len(kept) == 0:
+            return None
+        level = _some(level, kept)
+        return _Doubtful(level, np.flatnonzero(self._sated[level.stop] == self._sated[level.start]))
+
+
+def _some(level: Level, kept: NDArray[np.intp]) -> Level:
+    """Some pairs of a level."""
+    if len(kept) == len(level.start):
+        return level
+    return replace(
+        level,
+        destination=level.destination[kept],
+        volume=level.volume[kept],
+        start=level.start[kept],
+        stop=level.stop[kept],
+        time=None if level.time is None else level.time[kept],
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,43 +157,44 @@ class _Asking:
     leaf: Ints
     meet: Meeting
 
-    def about(self, levels: list[Level]) -> Ranges:
+    def about(self, levels: list[_Doubtful]) -> Ranges:
         """What to ask about the levels of one origin depth: the first has the whole of the destinations."""
         tree = self.destinations.tree
-        row, pair = levels[0].rows()
+        row, pair = levels[0].level.rows()
         number = np.full(self.n_flows, -1, dtype=np.int32)
         number[row] = pair
-        first, origin = self.people.window(number[self.people.row])
-        node = np.concatenate([level.destination for level in levels])
-        sizes = [len(level.destination) for level in levels]
+        of = np.concatenate([number[level.order[level.start[asked]]] for level, asked in levels])
+        # Flows of origins that nothing is asked about need not be looked at.
+        open_to_doubt = np.zeros(len(levels[0].level.start) + 1, dtype=np.bool_)
+        open_to_doubt[of] = True
+        first, origin = self.people.window(np.where(open_to_doubt[number], number, np.int32(-1))[self.people.row])
+        node = np.concatenate([level.destination[asked] for level, asked in levels])
+        depths = np.array([tree.depth[level.destination[0]] for level, _ in levels], np.int16)
         return Ranges(
             first,
             origin,
             self.leaf,
             self.meet,
-            np.concatenate([number[level.order[level.start]] for level in levels]),
+            of,
             tree.leaf_start[node],
             tree.leaf_stop[node],
-            np.repeat(np.array([tree.depth[level.destination[0]] for level in levels], np.int16), sizes),
+            np.repeat(depths, [len(asked) for _, asked in levels]),
         )
 
 
-def _enough(depths: list[list[Level]], asking: _Asking, least: int) -> Iterator[Level]:
+def _enough(depths: list[list[_Doubtful]], asking: _Asking, least: int) -> Iterator[Level]:
     """The same for the levels of some origin depths, which are asked about together."""
-    counted = asking.people.blocks.summed(count_all_ranges, [asking.about(levels) for levels in depths])
-    for levels in depths:
-        for level in levels:
-            n, counted = np.split(counted, [len(level.origin)])
-            kept = n >= least
-            if kept.any():
-                yield replace(
-                    level,
-                    destination=level.destination[kept],
-                    volume=level.volume[kept],
-                    start=level.start[kept],
-                    stop=level.stop[kept],
-                    time=None if level.time is None else level.time[kept],
-                )
+    depths = [levels for levels in depths if levels]
+    questions = [levels for levels in depths if any(len(asked) for _, asked in levels)]
+    counted = np.zeros(0, np.int64)
+    if questions:
+        counted = asking.people.blocks.summed(count_all_ranges, [asking.about(levels) for levels in questions])
+    for level, asked in (doubtful for levels in depths for doubtful in levels):
+        n, counted = np.split(counted, [len(asked)])
+        enough = np.ones(len(level.start), dtype=np.bool_)
+        enough[asked] = n >= least
+        if enough.any():
+            yield _some(level, np.flatnonzero(enough))
 
 
 def count_all_ranges(flow: Ints, person: Ints, asked: list[Ranges]) -> Counts:
