@@ -96,8 +96,8 @@ def in_advance(
     Args:
         work: the pieces.
         threads: how many may work, this one included.
-        waiting: pieces that lie ready for a thread: where it takes a while to come by one, threads need not wait. With
-            these, and the one that was handed out, no more are in memory than there are threads.
+        waiting: pieces that lie ready for a thread: where it takes a while to come by one, threads need not wait.
+            Besides these, no more are in memory than there are threads, the one that was handed out included.
     """
     pieces = iter(work)
     if threads == 1:
@@ -115,8 +115,9 @@ def side_by_side(work: Iterable[Callable[[], Result]], *, threads: int) -> Gener
     """What each piece of work returns, in order, where whoever asks has nothing to do meanwhile.
 
     A thread asks for the next piece itself, one thread at a time, so that what it takes to prepare a piece is done
-    beside other pieces too. No more pieces are in the works than there are threads; one thread is this one. Limits and
-    words of messages are those of the caller.
+    beside other pieces too. No more pieces are in the works than there are threads; where there is to be one, it is
+    this one. Which thread gets which piece, and how far the others are then, is left to chance: pieces must not need
+    each other. Limits and words of messages are those of the caller.
     """
     pieces = enumerate(work)
     if threads == 1:

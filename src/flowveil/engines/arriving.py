@@ -32,6 +32,7 @@ class Arriving:
 
     def __init__(self, con: Any, sql: str, schema: pa.Schema) -> None:
         self._con = con
+        self._schema = schema
         self._given_up = False
         self._waiting: Queue[pa.RecordBatch | None] = Queue(maxsize=_WAITING)
         self._thread = ThreadPoolExecutor(max_workers=1)
@@ -57,8 +58,10 @@ class Arriving:
 
         Raises:
             duckdb.Error: the statement has failed.
+            ArrowInvalid, ValueError: the rows have other columns than the table.
         """
-        for batch in rows.to_batches():
+        # Nobody else looks: DuckDB would take what is in the memory of other types for these.
+        for batch in (rows if rows.schema.equals(self._schema) else rows.cast(self._schema)).to_batches():
             self._put(batch)
 
     def finish(self) -> None:

@@ -6,7 +6,8 @@ they are enough, not how many they are: members are sorted once, and told apart 
 
 from __future__ import annotations
 
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,8 +79,17 @@ class Repeats:
         """These flows may be left out; threads may say so at any time."""
         self._noted.append(flows)
 
-    def leave_out(self) -> None:
-        """Leave out what was noted, once it is worth it. It changes no result when that is."""
+    def leave_out(self) -> Self:
+        """Leave out what was noted, once it is worth it. It changes no result when that is.
+
+        Returns:
+            The rows as they are now, for the depth that comes next. What is left out later is enough at depths above
+            it, and has to be told apart at this one still, whenever a thread comes to look at it.
+        """
+        self._drop_noted()
+        return copy(self)
+
+    def _drop_noted(self) -> None:
         while self._noted:
             flows = self._noted.pop()
             flows = flows[~self._sated[flows]]

@@ -299,10 +299,9 @@ def _depths(walk: _Walk, origins: Sketch, order: Positions, time: Ints | None) -
         if _falls(key):
             order = order[np.argsort(key, kind="stable")]
         here = order if deep.all() else order[deep[leaf_o[order]]]
-        for rows in repeats.values():
-            rows.leave_out()
+        left = {name: rows.leave_out() for name, rows in repeats.items()}
         yield partial(
-            list[Level], walk.down(here, node[leaf_o[here]], None if time is None else time[here], repeats, depth)
+            list[Level], walk.down(here, node[leaf_o[here]], None if time is None else time[here], left, depth)
         )
         depth -= 1
 

@@ -51,3 +51,23 @@ def test_a_statement_that_fails_is_told_to_whoever_brings_rows() -> None:
     with pytest.raises(duckdb.Error):
         hand_over(con, COUNT.replace("count(*)", "sum(CASE WHEN x > 5 THEN error('x') ELSE 1 END)"), 10**6)
     assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("kind", [pa.int32(), pa.float64(), pa.string(), pa.null()])
+def test_rows_of_another_type_are_counted_as_what_they_say(kind: pa.DataType) -> None:
+    """Not as what their memory looks like: DuckDB believes the schema that it was given."""
+    con = duckdb.connect()
+    other = pa.nulls(3) if pa.types.is_null(kind) else pa.array([3, 4, 5], pa.int64()).cast(kind)
+    with Arriving(con.cursor(), COUNT, SCHEMA) as arriving:
+        arriving.add(rows(range(3)))
+        arriving.add(pa.table({"x": other}))
+        arriving.finish()
+    found = con.execute("SELECT * FROM counted ORDER BY rest NULLS LAST").fetchall()
+    assert found == ([(0, 1), (1, 1), (2, 1), (None, 3)] if pa.types.is_null(kind) else [(0, 2), (1, 2), (2, 2)])
+
+
+def test_rows_with_other_columns_are_refused() -> None:
+    con, before = duckdb.connect(), threading.active_count()
+    with pytest.raises(ValueError, match="field names"), Arriving(con.cursor(), COUNT, SCHEMA) as arriving:
+        arriving.add(pa.table({"y": [1]}))
+    assert threading.active_count() == before
