@@ -8,7 +8,8 @@ own; whoever brings rows stays in the thread where it was, with its limits, its 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from queue import Empty, Full, Queue
 from types import TracebackType
 from typing import Any, Self
@@ -36,20 +37,30 @@ class Arriving:
         self._given_up = False
         self._waiting: Queue[pa.RecordBatch | None] = Queue(maxsize=_WAITING)
         self._thread = ThreadPoolExecutor(max_workers=1)
-        self._statement = self._thread.submit(self._run, sql, schema)
+        self._begin = partial(self._thread.submit, self._run, sql, schema)
+        self._begun: Future[None] | None = None
 
     def __enter__(self) -> Self:
         return self
+
+    @property
+    def _statement(self) -> Future[None]:
+        """It begins with the first rows: by then, whoever made this has seen to it that it is closed."""
+        if self._begun is None:
+            self._begun = self._begin()
+        return self._begun
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
     def close(self) -> None:
         """End the statement, whether or not all rows have come."""
-        if not self._statement.done():
+        if self._begun is None or not self._begun.done():
             self._given_up = True
             self._con.interrupt()
-            while not self._statement.done():
+            # Once in any case: an interrupt may have come between its beginning and the note of it.
+            self._offer(None)
+            while self._begun is not None and not self._begun.done():
                 self._offer(None)
         self._thread.shutdown()
 
@@ -74,9 +85,10 @@ class Arriving:
         self._statement.result()
 
     def _put(self, batch: pa.RecordBatch | None) -> None:
+        statement = self._statement
         while not self._offer(batch):
-            if self._statement.done():
-                self._statement.result()
+            if statement.done():
+                statement.result()
                 raise RuntimeError("A statement ended before its rows did.")
 
     def _offer(self, batch: pa.RecordBatch | None) -> bool:

@@ -106,7 +106,8 @@ class Staged:
         rows = pa.concat_tables(self._waiting)
         self._waiting = []
         if self._arriving is None:
-            self._arriving = self._open.enter_context(Arriving(self._con, self._counting("arriving"), rows.schema))
+            self._arriving = Arriving(self._con, self._counting("arriving"), rows.schema)
+            self._open.callback(self._arriving.close)
         self._arriving.add(rows)
 
     def _counting(self, rows: str) -> str:
