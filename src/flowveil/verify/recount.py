@@ -92,14 +92,10 @@ def recount(
     findings = list(check_reading(report, flows))
     if findings:
         return findings
-    if report["parameters"].get("hierarchy") == "halves":
-        halved = on_halves(flows, to_the_top="zones_of" in report["parameters"])
-        if halved is None:
-            return ["report.json: says that its zones are parts of zones, but the map of the input has none"]
-        flows = halved
-    elif "zones_of" in report["parameters"]:
-        # Zones of other data may lie above everything that this input has.
-        flows = to_the_top(flows)
+    on_trees = _on_trees(flows, report["parameters"])
+    if on_trees is None:
+        return ["report.json: says that its zones are parts of zones, but the map of the input has none"]
+    flows = on_trees
     raw = Raw.of(flows)
     findings = check_layouts(place, most_rows=None if noisy else raw.most_rows)
     if findings:
@@ -154,6 +150,14 @@ def recount(
             findings += [*counted, *_check_counted(db, report, flows, holder, unread, sound=sound)]
     # Last, and only where all else holds: what is rendered is then sound.
     return findings or list(check_rendering(place, report, unread))
+
+
+def _on_trees(flows: Flows | SlicedFlows, parameters: Mapping[str, Any]) -> Flows | SlicedFlows | None:
+    """The flows on the trees that a release says it was made on; None where their map has none."""
+    if parameters.get("hierarchy") == "halves":
+        return on_halves(flows, to_the_top="zones_of" in parameters)
+    # Zones of other data may lie above everything that this input has.
+    return to_the_top(flows) if "zones_of" in parameters else flows
 
 
 def _check_bytes(db: Database, place: Path, zones: Any, unread: list[str], about: Mapping[str, str]) -> Iterator[str]:
