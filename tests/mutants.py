@@ -69,7 +69,7 @@ MUTANTS = (
         ("unit/test_guarantee.py",),
     ),
     # ---- merging
-    Mutant("people counted twice", "key = key[_first_of_runs(key)]", "key = key[:]", CONTRACT),
+    Mutant("people counted twice", "key = np.compress(_first_of_runs(key), key)", "key = key.copy()", CONTRACT),
     Mutant(
         "counts without the last row",
         "np.bincount(row, weights=values",
@@ -142,9 +142,39 @@ MUTANTS = (
     Mutant("persons: case makes two of one", "return pc.ascii_lower(persons)", "return persons", PERSONS),
     Mutant(
         "persons: two spellings stay two rows of a flow",
-        "again = not self._learn_names(",
-        "again = None is self._learn_names(",
+        "self._as_persons = self._learn_names(",
+        "self._as_persons = None is not self._learn_names(",
         ("unit/engines/test_duckdb.py", "-k", "spellings"),
+    ),
+    Mutant(
+        "persons: rows of one are in two places of a cluster",
+        "THEN {place} ELSE hash(person) END",
+        "THEN {place} ELSE hash(person, origin) END",
+        ("unit/engines/test_spark_parcels.py",),
+    ),
+    Mutant(
+        "persons: those of several buckets are taken for the same",
+        "n_persons, most = n_persons + most, 0",
+        "n_persons, most = 0, 0",
+        ("unit/engines/test_spark_parcels.py",),
+    ),
+    Mutant(
+        "persons: one too few on a cluster is enough",
+        "(persons >= self._least)",
+        "(persons + 1 >= self._least)",
+        ("contract/test_distant.py",),
+    ),
+    Mutant(
+        "some of the rows pass for all",
+        "        if self._given_up:\n",
+        "        if False:\n",
+        ("unit/engines/test_arriving.py",),
+    ),
+    Mutant(
+        "a depth whose thread comes late counts persons twice",
+        "        return copy(self)\n",
+        "        return self\n",
+        ("unit/methods/test_safe_pairs.py",),
     ),
     Mutant(
         "persons: placeholders are people",

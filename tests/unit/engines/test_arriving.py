@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -27,7 +28,7 @@ def test_every_row_is_counted_once() -> None:
     assert con.execute("SELECT * FROM counted ORDER BY rest").fetchall() == [(0, 1000), (1, 1000), (2, 1000)]
 
 
-def hand_over(con: duckdb.DuckDBPyConnection, sql: str, n: int, *, then: type[BaseException] | None = None) -> None:
+def hand_over(con: Any, sql: str, n: int, *, then: type[BaseException] | None = None) -> None:
     with Arriving(con.cursor(), sql, SCHEMA) as arriving:
         for start in range(0, n, 100):
             arriving.add(rows(range(start, start + 100)))
@@ -36,11 +37,25 @@ def hand_over(con: duckdb.DuckDBPyConnection, sql: str, n: int, *, then: type[Ba
         arriving.finish()
 
 
-def test_it_ends_where_rows_stop_coming() -> None:
+class Deaf:
+    """A connection whose statement does not hear of an interrupt, as one that has not begun yet."""
+
+    def __init__(self, con: Any) -> None:
+        self._con = con
+
+    def __getattr__(self, name: str) -> Any:
+        return (lambda: None) if name == "interrupt" else getattr(self._con, name)
+
+    def cursor(self) -> Deaf:
+        return Deaf(self._con.cursor())
+
+
+@pytest.mark.parametrize("connected", [lambda con: con, Deaf])
+def test_it_ends_where_rows_stop_coming(connected: Any) -> None:
     """Whoever brings them fails in the middle: no thread stays behind, and nothing is counted as if it were all."""
     con, before = duckdb.connect(), threading.active_count()
     with pytest.raises(KeyboardInterrupt):
-        hand_over(con, COUNT, 1000, then=KeyboardInterrupt)
+        hand_over(connected(con), COUNT, 1000, then=KeyboardInterrupt)
     assert threading.active_count() == before
     assert con.execute("SELECT count(*) FROM duckdb_tables()").fetchall() == [(0,)]
 
