@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,8 @@ from flowveil.methods.twin_trees import DEEPEST, Goal, Objective, PairCost
 
 Positions = NDArray[np.int64]
 Actions = NDArray[np.int8]
+#: The same in half the width, where it does.
+Places = NDArray[np.int32] | NDArray[np.int64]
 #: Called with pairs of one level and the sums over their children at each end; returns what each is worth.
 Settle = Callable[[slice, Sequence[Floats]], Floats]
 
@@ -81,12 +84,12 @@ class PairTable:
     node: tuple[Ints, ...]
     volume: Floats
     cost: Floats
-    up: tuple[Positions, ...]
+    up: tuple[Places, ...]
     level: tuple[int, ...]
     found: Ints
-    start: Positions
-    stop: Positions
-    orders: tuple[Positions, ...]
+    start: Places
+    stop: Places
+    orders: tuple[Places, ...]
     objective: Objective
     thinned: bool
     evaluated: dict[float, tuple[float, float]] = field(default_factory=dict)
@@ -103,11 +106,16 @@ class PairTable:
             sketch(tree, tile, flows, own, max_depth=DEEPEST) for (tree, tile), own in zip(ends, asked, strict=False)
         ]
         price = PairCost(flows, guarantee.basis, goal, sketches, time_weight=time_weight)
-        levels: list[Level] = []
+        levels: list[_Found] = []
         costs: list[Floats] = []
+        order: tuple[Positions, Places] | None = None
         for level in safe_levels(flows, guarantee, *sketches):
-            levels.append(level)
             costs.append(price.cost(level))
+            # All levels of an origin depth have one order.
+            if order is None or order[0] is not level.order:
+                order = level.order, _narrow(level.order, len(flows))
+            levels.append(_Found.of(level, order[1], len(flows)))
+        del order
         if not levels:
             return None
         trees = [s.tree for s in sketches]
@@ -115,19 +123,27 @@ class PairTable:
         rank = sorted(range(len(levels)), key=lambda i: (sum(depths[i]), depths[i]))
         levels, costs, depths = [levels[i] for i in rank], [costs[i] for i in rank], [depths[i] for i in rank]
         sums = np.array([sum(depth) for depth in depths])
-        last = np.cumsum([len(level.origin) for level in levels])
-        node = [np.concatenate([getattr(level, end) for level in levels]) for end in ENDS[: len(trees)]]
+        sizes = [len(level.origin) for level in levels]
+        last = np.cumsum(sizes)
+        up = _find_above(levels, depths, trees)
+        orders = tuple(level.order for level in levels)
+        # Column by column, each gone from the levels before the next is made: together they are most of the memory.
+        columns: dict[str, list[Any]] = {name: [getattr(level, name) for level in levels] for name in _Found._fields}
+        del levels
+        volume = np.concatenate(columns.pop("volume")).astype(np.float64)
+        start, stop = (np.concatenate(columns.pop(name)) for name in ("start", "stop"))
+        node = [s.node[np.concatenate(columns.pop(end))] for s, end in zip(sketches, ENDS, strict=False)]
         total = float(np.sum(flows.volume(guarantee.basis)))
         return cls(
-            node=tuple(s.node[n] for s, n in zip(sketches, node, strict=True)),
-            volume=np.concatenate([level.volume for level in levels]).astype(np.float64),
+            node=tuple(node),
+            volume=volume,
             cost=np.concatenate(costs),
-            up=_find_above(levels, depths, trees),
+            up=up,
             level=(0, *last[np.append(sums[1:] != sums[:-1], True)].tolist()),
-            found=np.repeat(np.arange(len(levels), dtype=np.int32), [len(level.origin) for level in levels]),
-            start=np.concatenate([level.start for level in levels]),
-            stop=np.concatenate([level.stop for level in levels]),
-            orders=tuple(level.order for level in levels),
+            found=np.repeat(np.arange(len(sizes), dtype=np.int32), sizes),
+            start=start,
+            stop=stop,
+            orders=orders,
             objective=Objective.of(goal, total),
             thinned=any(s.thinned for s in sketches),
         )
@@ -187,9 +203,11 @@ class PairTable:
         places = np.flatnonzero(common & (base.action != other.action))
         if len(places) == 0:
             return base
-        cost, volume = (self._below(base.action, values) for values in (self.cost, self.volume))
-        other_cost, other_volume = (self._below(other.action, values) for values in (self.cost, self.volume))
-        gain, extra = (cost - other_cost)[places], (volume - other_volume)[places]
+        # One after the other: what is below every pair takes as much memory as a column of the table.
+        gain, extra = (
+            self._below(base.action, values)[places] - self._below(other.action, values)[places]
+            for values in (self.cost, self.volume)
+        )
         worth = gain > self.objective.least_price(self.score(base)) * extra
         chosen = places[_fitting(gain, extra, np.flatnonzero(worth), room)]
         if len(chosen) == 0:
@@ -259,7 +277,29 @@ class PairTable:
                     marked[first:last] |= np.append(divided, False)[up[first:last]]
 
 
-def _depths(level: Level, trees: Sequence[Hierarchy]) -> tuple[int, ...]:
+class _Found(NamedTuple):
+    """What is kept of a level of the walk while the others are found; see `Level`."""
+
+    origin: Ints
+    destination: Ints
+    time: Ints | None
+    volume: NDArray[Any]
+    start: Places
+    stop: Places
+    order: Places
+
+    @classmethod
+    def of(cls, level: Level, order: Places, n_flows: int) -> _Found:
+        start, stop = _narrow(level.start, n_flows), _narrow(level.stop, n_flows)
+        return cls(level.origin, level.destination, level.time, level.volume, start, stop, order)
+
+
+def _narrow(places: Positions, n: int) -> Places:
+    """Places among so many in half the width, where that does: they are most of the memory."""
+    return places.astype(np.int32) if n < 2**31 - 1 else places
+
+
+def _depths(level: _Found, trees: Sequence[Hierarchy]) -> tuple[int, ...]:
     """The depths of a level of the walk, one for each end."""
     return tuple(int(tree.depth[getattr(level, end)[0]]) for tree, end in zip(trees, ENDS, strict=False))
 
@@ -274,8 +314,8 @@ def _key(node: Sequence[Ints], trees: Sequence[Hierarchy]) -> Positions:
 
 
 def _find_above(
-    levels: Sequence[Level], depths: Sequence[tuple[int, ...]], trees: Sequence[Hierarchy]
-) -> tuple[Positions, ...]:
+    levels: Sequence[_Found], depths: Sequence[tuple[int, ...]], trees: Sequence[Hierarchy]
+) -> tuple[Places, ...]:
     """The place of each pair's upper pair at each end, among the pairs of the sum of depths before its own."""
     nodes = [[getattr(level, end) for end in ENDS[: len(trees)]] for level in levels]
     key = [_key(node, trees) for node in nodes]
@@ -286,19 +326,21 @@ def _find_above(
     for i, depth in enumerate(depths):
         begin[i] = size.get(sum(depth), 0)
         size[sum(depth)] = begin[i] + len(key[i])
-    found: list[list[Positions]] = [[] for _ in trees]
+    found: list[list[Any]] = [[] for _ in trees]
+    most = max(size.values())
     for node, depth in zip(nodes, depths, strict=True):
         for end, tree in enumerate(trees):
             none = size.get(sum(depth) - 1, 0)
             upper = number.get((*depth[:end], depth[end] - 1, *depth[end + 1 :]))
             if upper is None:
-                found[end].append(np.full(len(node[end]), none))
+                found[end].append(_narrow(np.full(len(node[end]), none), most))
                 continue
             wanted = _key([*node[:end], tree.parent[node[end]], *node[end + 1 :]], trees)
             at = np.minimum(np.searchsorted(key[upper], wanted), len(key[upper]) - 1)
             # Sums of weights are rounded: a pair may seem safe inside one that does not. It is not reached from there.
-            found[end].append(np.where(key[upper][at] == wanted, at + begin[upper], none))
-    return tuple(np.concatenate(parts) for parts in found)
+            found[end].append(_narrow(np.where(key[upper][at] == wanted, at + begin[upper], none), most))
+    del key
+    return tuple(np.concatenate(found.pop(0)) for _ in trees)
 
 
 def _fitting(gain: Floats, extra: Floats, candidates: Positions, room: float) -> Positions:
