@@ -88,7 +88,10 @@ def paircut(
     gap = max(table.score(found) / bound - 1, 0.0) if bound > 0 else None
     notes = {"proven_gap": gap} if flows.times is None else {"proven_gap": gap, "time_weight": weight}
     plan = _plan(flows, table, found, notes)
-    if spend and (gap is None or gap > 1e-12 or table.thinned):
+    others = spend and (gap is None or gap > 1e-12 or table.thinned)
+    # What other methods need is not needed beside the table.
+    del table, found
+    if others:
         if flows.times is not None:
             return _or_all_times(flows, guarantee, max_suppressed, objective, weight, plan)
         return _best_of_class(flows, guarantee, max_suppressed, objective, plan)
