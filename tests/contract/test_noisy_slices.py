@@ -21,7 +21,7 @@ from flowveil import InfeasibleError, ParameterError, anonymize_slices, audit_re
 from flowveil.flows import Flows
 from flowveil.methods import METHODS, epsilon
 from flowveil.methods.noise_by_slice import _counted
-from flowveil.report.audit import audit_files, audit_lines
+from flowveil.published.audit import audit_files, audit_lines
 from flowveil.report.profile import largest_profiles
 from flowveil.slices import Every, SlicedFlows, declared_values
 from flowveil.verify.noise_slices import check_noisy_slices

@@ -11,7 +11,7 @@ import flowveil
 from flowveil.errors import DataError, InfeasibleError
 from flowveil.flows import Flows
 from flowveil.release.release import Release
-from flowveil.report.summary import summarize
+from flowveil.published.report import summarize
 from samples.placed import stars
 
 #: Methods that publish counts; noisy ones promise something else.

@@ -14,7 +14,7 @@ from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods import find_method
 from flowveil.release.release import Release
-from flowveil.report.summary import summarize
+from flowveil.published.report import summarize
 from flowveil.verify import verify_release
 from samples.releases import edit_report
 

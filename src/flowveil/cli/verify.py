@@ -137,7 +137,7 @@ def _verify_series(
 
 def _check_certificates(paths: Sequence[str], directory: str) -> None:
     """Refuse what cannot be written, before anything is recounted."""
-    from flowveil.report.certificate import check_suffix
+    from flowveil.verify.certificate import check_suffix
     from flowveil.report.internal import check_place
 
     for path in paths:
@@ -156,7 +156,7 @@ def _write_certificates(
 ) -> None:
     from flowveil.output import write_files
     from flowveil.release.folder import ReleaseFolder
-    from flowveil.report.certificate import certificate, certificate_text
+    from flowveil.verify.certificate import certificate, certificate_text
     from flowveil.verify.files import hashes
 
     if not paths:
@@ -182,7 +182,7 @@ def _what_holds(directory: str, *, case: str | None, whole: bool) -> Iterator[st
         whole: whether all of it could be compared.
     """
     from flowveil.release.folder import ReleaseFolder
-    from flowveil.report.statement import statement
+    from flowveil.published.sentences import statement
 
     report = ReleaseFolder(Path(directory)).report
     proved = "every cell was recounted from the raw trips."

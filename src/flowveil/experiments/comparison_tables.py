@@ -14,7 +14,7 @@ import pyarrow as pa
 from flowveil import output
 from flowveil.experiments.tables import Sheet, latex, markdown
 from flowveil.paths import named_path
-from flowveil.publish.spreadsheets import write_csv
+from flowveil.published.spreadsheets import write_csv
 from flowveil.report.comparison import render_comparison
 from flowveil.report.internal import refuse_inside_release
 

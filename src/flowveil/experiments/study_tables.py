@@ -15,8 +15,8 @@ from flowveil.experiments.study_columns import NOT_FOR_PUBLICATION, method_name,
 from flowveil.experiments.study_sheets import segment_sheets
 from flowveil.experiments.tables import Sheet, latex, markdown, text_of
 from flowveil.output import Content, write_files
-from flowveil.publish.spreadsheets import write_csv
-from flowveil.report.joint import Outcome
+from flowveil.published.spreadsheets import write_csv
+from flowveil.published.joint import Outcome
 from flowveil.report.study import Drawn, render_study
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from flowveil.report.document import Part, fill, page
-from flowveil.report.joint import Outcome, joint_part
+from flowveil.published.document import Part, fill, page
+from flowveil.published.joint import Outcome, joint_part
 from flowveil.report.ratios import Boxes, ratios_part
 
 #: A table as texts: its number, what it is of, its heads, its rows, and which columns are numbers.

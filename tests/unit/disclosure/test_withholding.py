@@ -13,7 +13,7 @@ from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
 from flowveil.release.plan import Plan
 from flowveil.release.release import Release
-from flowveil.report.summary import summarize
+from flowveil.published.report import summarize
 from samples.releases import city_flows, release_of, tile_release
 
 #: Kept here by hand: what the registry says of a measure must not change by accident.

@@ -13,7 +13,7 @@ import flowveil
 from conftest import trip_table
 from flowveil.disclosure.areas import published_areas
 from flowveil.measures.areas import area_errors
-from flowveil.report.summary import summarize
+from flowveil.published.report import summarize
 from samples.releases import edit_report
 from samples.remembered import desk, verify_release
 

@@ -17,10 +17,10 @@ from conftest import trip_table
 from flowveil import NoisyRelease, ParameterError, anonymize, read_trips
 from flowveil.cli import main
 from flowveil.errors import OutputError
-from flowveil.publish.exports import FORMATS
-from flowveil.report.document import sensible
+from flowveil.published.exports import FORMATS
+from flowveil.published.document import sensible
 from flowveil.report.internal import render_internal
-from flowveil.report.noise import rounded
+from flowveil.published.noise import rounded
 from flowveil.verify import verify_release
 from flowveil.workers import LATE, Ended
 from samples.drafts import unchecked

@@ -7,9 +7,9 @@ import stat
 import pytest
 
 from flowveil.errors import OutputError
-from flowveil.report.document import sensible
+from flowveil.published.document import sensible
 from flowveil.report.internal import check_place, render_internal
-from flowveil.report.summary import summarize
+from flowveil.published.report import summarize
 from samples.releases import city_flows, region_flows, release_of
 
 
