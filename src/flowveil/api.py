@@ -16,12 +16,10 @@ from flowveil.guarantee import Guarantee
 from flowveil.measures import measure
 from flowveil.methods import find_method
 from flowveil.paths import named_path
-from flowveil.published.tables import flows_table, zones_table
 from flowveil.reading import Reading
 from flowveil.release.folder import ReleaseFolder, taken_at_its_word
 from flowveil.release.release import Publishable
 from flowveil.slices import SlicedFlows
-from flowveil.times import TIME_COLUMNS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +40,6 @@ __all__ = [
     "audit_releases",
     "compare",
     "describe",
-    "flows_table",
     "freeze",
     "frontier",
     "measure",
@@ -56,7 +53,6 @@ __all__ = [
     "run_study",
     "verify_folder",
     "verify_series",
-    "zones_table",
 ]
 
 
@@ -280,26 +276,22 @@ def _drawn(
 ) -> Path:
     from flowveil.published.html import promise
     from flowveil.published.pictures import cells_from, draw
-    from flowveil.published.slices import overview, zones_in
+    from flowveil.published.report import summed
+    from flowveil.published.slices import zones_in
+    from flowveil.release.statement import Statement
 
     if isinstance(release, Publishable):
         release.check_publishable()
         flows, zones, report = release.flows, release.zones, release.summary()
-        columns, parameters = release.slice_columns, release.parameters
     else:
         folder = ReleaseFolder(named_path(release, what="the release"))
         flows, zones, report = folder.flows, folder.zones, folder.report
-        columns, parameters = folder.report.get("slice_columns") or (), folder.report["parameters"]
-    if columns:
-        # A total has the trips of its slices once more.
-        flows = overview(flows, columns, parameters["slices"].get("every"))
-        zones = zones_in(flows, zones)
-    elif TIME_COLUMNS[0] in flows.column_names:
-        flows = overview(flows, TIME_COLUMNS, None)
+    flows = summed(flows, Statement.from_report(report))
+    zones = zones_in(flows, zones)
     if place is not None:
         flows = cells_from(flows, zones, place)
         zones = zones_in(flows, zones)
-    about = report.get("about", {})
+    about = report["statement"]["about"]
     said = [promise(report), *([f"Source: {about['source']}"] if "source" in about else [])]
     style = {"caption": ". ".join(said), **style}
     if style.get("title") is None:
@@ -335,7 +327,7 @@ def reconstruct(release: str | PathLike[str], zones: Any, *, out: str | PathLike
     with taken_at_its_word(folder.path):
         table = reconstruct_folder(folder, areas)
     if out is not None:
-        write_reconstructed(table, out, sliced=bool(folder.report.get("slice_columns")))
+        write_reconstructed(table, out, sliced=bool(folder.report["statement"]["slice_columns"]))
     return table
 
 
@@ -516,32 +508,21 @@ def verify_series(
     return findings
 
 
-# ---- what releases do, by the rooms that do it ----------------------------------------------------------------
+# ---- what releases do --------------------------------------------------------------------------------------------
 
 
-def summarize(
-    release: Publishable,
-    *,
-    formats: Sequence[str] = (),
-    basemap: str | None = None,
-    about: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """The content of report.json; see `flowveil.published.report.summarize`."""
-    from flowveil.published.report import summarize as summary
+def folder_content(release: Publishable, **writing: Any) -> Any:
+    """Returns tables, report and page of a release; see `flowveil.publication.folder_content`."""
+    from flowveil.publication import folder_content as make
 
-    return summary(release, formats=formats, basemap=basemap, about=about)
+    return make(release, **writing)
 
 
 def publish(release: Publishable, directory: str | PathLike[str], **writing: Any) -> Path:
-    """Write a release folder; see `flowveil.published.folder.publish`, and `flowveil.series.ledger` with a ledger."""
-    from flowveil.published.folder import publish as write
+    """Writes a release folder; see `flowveil.publication.publish`, and `flowveil.series.ledger` with a ledger."""
+    from flowveil.publication import publish as write
     from flowveil.series.ledger import publish_recorded
 
-    if writing.pop("audit", False):
-        from flowveil.published.audits import audited
-        from flowveil.published.about import ENTRIES
-
-        release = audited(release, {name: writing[name] for name in ENTRIES if name in writing})
     recording = {name: writing.pop(name) for name in ("accept_differencing", "epsilon_total") if name in writing}
     ledger = writing.pop("ledger", None)
     if ledger is None:
@@ -571,21 +552,8 @@ def frame(release: Publishable, table: str, library: str) -> Any:
 
 
 def notebook_view(release: Publishable) -> str:
-    """Maps and measures as HTML for a notebook."""
+    """Returns maps and figures as HTML for a notebook."""
     from flowveil.published.document import frame
-    from flowveil.published.html import render
 
     release.check_publishable()
-    return frame(render(release.summary(), release.flows, release.zones, compact=True))
-
-
-def write_internal_report(
-    release: Publishable, path: str | PathLike[str], *, folder: str | PathLike[str] | None = None
-) -> Path:
-    """Write a page of raw counts for the data holder; see `flowveil.report.internal.write_internal_report`."""
-    from flowveil.report.internal import write_internal_report as write
-
-    if release.slice_columns:
-        raise ParameterError("An internal report is about one matrix. Hint: write that of a slice, release[slice].")
-    ((_, matrix),) = release.parts
-    return write(matrix, path, folder=folder)
+    return frame(folder_content(release).page(compact=True))

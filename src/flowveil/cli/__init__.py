@@ -35,7 +35,7 @@ from flowveil.cli import (
     tabular,
     verify,
 )
-from flowveil.disclosure.confirmation import SmallKWarning
+from flowveil.release.confirmation import SmallKWarning
 from flowveil.errors import FlowveilError, speaking_of_flags
 from flowveil.methods.epsilon import WeakPromiseWarning
 

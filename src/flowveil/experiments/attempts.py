@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flowveil.anonymization import anonymize
-from flowveil.disclosure.confirmation import SmallKWarning
+from flowveil.release.confirmation import SmallKWarning
 from flowveil.errors import FlowveilError, InfeasibleError, ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee, check_max_suppressed

@@ -12,7 +12,7 @@ import typing
 from collections.abc import Sequence
 from typing import Any
 
-from flowveil.disclosure.confirmation import CONFIRMATIONS
+from flowveil.release.confirmation import CONFIRMATIONS
 from flowveil.guarantee import LOCATIONS, UNITS
 from flowveil.measures import MEASURES, listed
 from flowveil.measures.closeness import ROLES, SPREAD

@@ -32,7 +32,7 @@ import pyarrow.parquet as pq
 
 from flowveil.audit.published import PublishedRelease, published_release
 from flowveil.audit.subtraction import Groups, confined_groups
-from flowveil.disclosure.confirmation import DIFFERENCING
+from flowveil.release.confirmation import DIFFERENCING
 from flowveil.errors import DataError, FlowveilError, InfeasibleError, OutputError, ParameterError
 from flowveil.output import real_place
 from flowveil.published.folder import check_target, publish

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from flowveil.anonymization import anonymize
-from flowveil.disclosure.confirmation import SmallKWarning
+from flowveil.release.confirmation import SmallKWarning
 from flowveil.errors import InfeasibleError
 from flowveil.release.release import Release
 

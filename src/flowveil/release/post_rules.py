@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from flowveil.disclosure.dominance import check_dominance, without_dominated
-from flowveil.disclosure.stricter import plan_stricter
+from flowveil.release.dominance import check_dominance, without_dominated
+from flowveil.release.stricter import plan_stricter
 from flowveil.errors import ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
@@ -22,7 +22,7 @@ from flowveil.zoning.places import read_places
 
 
 @dataclass(frozen=True, eq=False)
-class Afterwards:
+class PostRules:
     """What was asked for; None where nothing was.
 
     Attributes:
@@ -36,7 +36,7 @@ class Afterwards:
     earlier: Earlier | None = None
 
     @classmethod
-    def of(cls, *, dominance: float | None, stricter: Any, revision: Any) -> Afterwards:
+    def of(cls, *, dominance: float | None, stricter: Any, revision: Any) -> PostRules:
         """What was asked for, after a look at whether it goes together.
 
         Raises:
@@ -59,7 +59,7 @@ class Afterwards:
         """The zones that are kept: those of the release that is revised, or those that were given."""
         return given if self.earlier is None else self.earlier.zones_of(given)
 
-    def on(self, flows: Flows) -> Afterwards:
+    def on(self, flows: Flows) -> PostRules:
         """The same with the list of places read, by the tiles of these flows.
 
         Raises:
@@ -67,7 +67,7 @@ class Afterwards:
         """
         if self.stricter is None:
             return self
-        return Afterwards(self.dominance, read_places(self.stricter, asking=True).on(flows), self.earlier)
+        return PostRules(self.dominance, read_places(self.stricter, asking=True).on(flows), self.earlier)
 
     def plan(
         self, decide: Callable[[float], Plan], flows: Flows, guarantee: Guarantee, *, max_suppressed: float

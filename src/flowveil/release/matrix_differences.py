@@ -1,7 +1,7 @@
 """Which matrices of one release can be subtracted from each other, and whether that is refused.
 
 A release may have matrices of several kinds, finer and coarser ones of the same trips: a total and its segments, a
-week, its days and their hours. `flowveil.disclosure.subtraction` compares one of them with finer ones; this finds what
+week, its days and their hours. `flowveil.release.subtraction` compares one of them with finer ones; this finds what
 there is to compare.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from flowveil.disclosure.subtraction import Differencing, Layer, compare, too_deep
+from flowveil.release.subtraction import Differencing, Layer, compare, too_deep
 from flowveil.errors import InfeasibleError
 from flowveil.flows import Flows
 from flowveil.release.release import Release
