@@ -20,11 +20,11 @@ from starlette.routing import Route
 
 from flowveil.errors import FlowveilError, ParameterError
 from flowveil.report.document import asset, map_module
-from flowveil.workbench.desk import STARTED, Desk, File
 from flowveil.workbench.guard import POLICY_OF_REPORTS, App, Door, Guard, RefusedError, in_answer
 from flowveil.workbench.jobs import DONE, Job
 from flowveil.workbench.pages import index
-from flowveil.workbench.room import TRIPS, ZONES, suffix_of
+from flowveil.workbench.session import STARTED, Desk, File
+from flowveil.workbench.workspace import TRIPS, ZONES, suffix_of
 
 _TYPES = {".css": "text/css", ".mjs": "text/javascript", ".svg": "image/svg+xml"}
 _ROLES = ("trips", "zones", "release")

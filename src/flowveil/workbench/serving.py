@@ -14,7 +14,7 @@ from typing import Any
 
 from flowveil.errors import MissingExtraError, OutputError, ParameterError
 from flowveil.workbench.guard import Door
-from flowveil.workbench.room import private_folder
+from flowveil.workbench.workspace import private_folder
 
 #: Seconds after which a connection that says nothing more is closed.
 IDLE_SECONDS = 20
@@ -61,7 +61,7 @@ def serve(
         import uvicorn
     except ImportError:
         raise MissingExtraError("The workbench needs its web server. Hint: pip install 'flowveil[web]'.") from None
-    from flowveil.workbench.patience import Patient
+    from flowveil.workbench.header_timeout import HeaderTimeout
     from flowveil.workbench.server import workbench
 
     # Addresses hold the token, and traces may quote rows: the server keeps no log.
@@ -71,7 +71,7 @@ def serve(
         door = Door(host, listener.getsockname()[1], max_upload)
         config = uvicorn.Config(
             workbench(room, root, door, demo_people=demo_people, ledger=ledger),
-            http=Patient,
+            http=HeaderTimeout,
             ws="none",
             loop="asyncio",
             lifespan="on",

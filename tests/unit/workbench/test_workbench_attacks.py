@@ -17,9 +17,9 @@ import pytest
 from flowveil.errors import ParameterError
 from flowveil.workbench import guard
 from flowveil.workbench.asking import choices_of
-from flowveil.workbench.desk import MOST_LISTENERS
 from flowveil.workbench.guard import Door, RefusedError
-from flowveil.workbench.room import below, listing
+from flowveil.workbench.session import MOST_LISTENERS
+from flowveil.workbench.workspace import below, listing
 from samples.served import Served, serving
 
 pytest.importorskip("starlette")
@@ -255,10 +255,10 @@ def test_garbage_is_answered_without_a_trace(served):
 @pytest.mark.parametrize("head", [b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\n"])
 def test_slow_requests_end(monkeypatch, tmp_path, head):
     """A head that does not end, and a body that does not come."""
-    from flowveil.workbench import patience
+    from flowveil.workbench import header_timeout
     from flowveil.workbench.server import workbench
 
-    monkeypatch.setattr(patience, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(header_timeout, "HEAD_SECONDS", 0.3)
     monkeypatch.setattr(guard, "PAUSE", 0.3)
     for name in ("files", "jobs", "releases", "tmp"):
         (tmp_path / name).mkdir()
@@ -266,7 +266,7 @@ def test_slow_requests_end(monkeypatch, tmp_path, head):
         port = listener.getsockname()[1]
         door = Door("127.0.0.1", port, 1000)
         config = uvicorn.Config(
-            workbench(tmp_path, Path(tmp_path), door), http=patience.Patient, ws="none", loop="asyncio", log_config=None
+            workbench(tmp_path, Path(tmp_path), door), http=header_timeout.HeaderTimeout, ws="none", loop="asyncio", log_config=None
         )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])))
