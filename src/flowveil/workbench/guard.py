@@ -222,11 +222,11 @@ class Guard:
         changes = scope["method"] not in ("GET", "HEAD")
         if changes and fields.get("origin") != own:
             raise RefusedError(403, _OTHER_PAGE)
-        if fields.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            raise RefusedError(403, _OTHER_PAGE)
         if not has_cookie:
             used = any(self._door.is_used(token) for token in tokens)
             raise RefusedError(403, _USED_TOKEN if used else _UNKNOWN_TOKEN if tokens else _NO_TOKEN)
+        if fields.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            raise RefusedError(403, _OTHER_PAGE)
         if tokens:
             # A reload of the address: the cookie suffices, and the token leaves the address bar.
             await _send(answer, 303, {"location": "/"}, b"")
