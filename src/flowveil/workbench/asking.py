@@ -21,7 +21,7 @@ from flowveil.guarantee import UNITS
 from flowveil.methods import METHODS
 from flowveil.published.exports import FORMATS
 from flowveil.published.about import ENTRIES, checked
-from flowveil.workbench.offers import REFUSED
+from flowveil.workbench.method_options import REFUSED
 from flowveil.zoning.refinement import HIERARCHIES
 
 #: West, south, east and north in degrees, or H3 cells: what a study area may be here.

@@ -30,9 +30,9 @@ from flowveil.release.folder import ReleaseFolder
 from flowveil.series.ledger import audit_against, budget_against, recording_nothing
 from flowveil.slices import SlicedFlows
 from flowveil.workbench.asking import Asked
-from flowveil.workbench.looking import in_words, look
-from flowveil.workbench.offers import proposed_region
-from flowveil.workbench.trying import Before, figures, full, quick, shown, side_by_side, tables_of
+from flowveil.workbench.inspect_input import in_words, look
+from flowveil.workbench.method_options import proposed_region
+from flowveil.workbench.preview import Before, figures, full, quick, shown, side_by_side, tables_of
 from flowveil.zoning.files import load_table
 
 #: Ways of reading whose flows are kept.

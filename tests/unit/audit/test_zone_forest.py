@@ -3,8 +3,8 @@ from __future__ import annotations
 import h3
 import pyarrow as pa
 
-from flowveil.audit.ground import ground_of
 from flowveil.audit.published import published_release
+from flowveil.audit.zone_forest import ground_of
 
 CELL = h3.latlng_to_cell(48.85, 2.35, 7)
 

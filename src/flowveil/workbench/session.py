@@ -20,7 +20,7 @@ from flowveil.errors import ParameterError
 from flowveil.workbench.asking import Asked, choices_of
 from flowveil.workbench.guard import RefusedError
 from flowveil.workbench.jobs import DONE, Job, Jobs
-from flowveil.workbench.room import TRIPS, ZONES, below, is_kind, listing
+from flowveil.workbench.workspace import TRIPS, ZONES, below, is_kind, listing
 
 #: What is chosen when trips are new.
 _FIRST: dict[str, Any] = {"k": 10, "max_suppressed": 0.1, "method": "twincut"}

@@ -1,77 +1,39 @@
-"""Where the workbench keeps files: a private folder that is gone afterwards, and the folder that it was started in.
-
-Trips, flows and results lie in a temporary folder that only its owner may read. It is removed when the server ends; if
-the server was killed, the next one finds the folder without its lock and removes it.
-"""
+"""Folders of the workbench: the private one for trips, flows and results, and the one that files are picked from."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import secrets
-import shutil
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from flowveil.output import lock_folder
+from flowveil.scratch import scratch_folder
 from flowveil.workbench.guard import RefusedError
 
 _PREFIX = "flowveil-workbench-"
-#: What trips and maps may be, by the end of their names.
+#: Endings of the names of trip files and of maps.
 TRIPS = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".parquet", ".omx")
 ZONES = (".csv", ".parquet", ".geojson", ".json", ".gpkg")
-#: Entries of a folder that are listed.
+#: Upper bound for the listed entries of a folder.
 MOST_LISTED = 500
 
 
 @contextmanager
 def private_folder() -> Iterator[Path]:
-    """A folder with mode 0700 that is removed in the end; folders that killed servers left are removed at the start."""
-    parent = Path(tempfile.gettempdir())
-    remove_stale(parent)
-    room = parent / f"{_PREFIX}{secrets.token_hex(8)}"
-    os.mkdir(room, 0o700)
-    lock = None
-    try:
-        with contextlib.suppress(OSError):
-            lock = lock_folder(room)
+    """Creates the private folder of a server, and removes it at the end."""
+    with scratch_folder(_PREFIX) as room:
         for name in ("files", "jobs", "releases", "tmp"):
             os.mkdir(room / name, 0o700)
         yield room
-    finally:
-        # Worker processes may be about to end: a file of theirs may appear while we look.
-        for _ in range(3):
-            shutil.rmtree(room, ignore_errors=True)
-        if lock is not None:
-            os.close(lock)
-
-
-def remove_stale(parent: Path) -> None:
-    """Remove the folders of servers that are gone: ours, real folders, and locked by nobody."""
-    if not hasattr(os, "getuid"):
-        # Without locks nobody knows who is gone.
-        return
-    for entry in os.scandir(parent):
-        if not entry.name.startswith(_PREFIX):
-            continue
-        with contextlib.suppress(OSError):
-            found = entry.stat(follow_symlinks=False)
-            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-                continue
-            lock = lock_folder(Path(entry.path))
-            if lock is not None:
-                shutil.rmtree(entry.path, ignore_errors=True)
-                os.close(lock)
 
 
 def below(root: Path, asked: str) -> Path:
-    """A place below a folder by its relative path, with all links followed.
+    """Resolves a relative path below a folder, symbolic links included.
 
     Raises:
-        RefusedError: it leads elsewhere, is hidden, or cannot be.
+        RefusedError: the path leads out of the folder, or a part of it is hidden or missing.
     """
     refused = RefusedError(403, "Only files below the folder that flowveil serve was started in can be picked.")
     parts = asked.replace("\\", "/").split("/") if asked else []
@@ -85,16 +47,16 @@ def below(root: Path, asked: str) -> Path:
     if place != base and base not in place.parents:
         raise refused
     if any(part.startswith(".") for part in place.relative_to(base).parts):
-        # A link to what is hidden leads to what is hidden.
+        # Links to hidden files count as hidden.
         raise refused
     return place
 
 
 def listing(root: Path, asked: str, suffixes: tuple[str, ...]) -> list[dict[str, object]]:
-    """Folders and files of a kind in a folder below the root, folders first.
+    """Lists folders and files with the given endings in a folder below the root, folders first.
 
     Raises:
-        RefusedError: the place is no folder below the root.
+        RefusedError: the path is not a folder below the root.
     """
     folder = below(root, asked)
     if not folder.is_dir():
@@ -114,15 +76,15 @@ def listing(root: Path, asked: str, suffixes: tuple[str, ...]) -> list[dict[str,
 
 
 def is_kind(place: Path, suffixes: tuple[str, ...]) -> bool:
-    """Whether it is a plain file of such a kind: no pipe, no device."""
+    """Whether a path is a regular file with one of the endings."""
     return place.name.casefold().endswith(suffixes) and stat.S_ISREG(os.stat(place).st_mode)
 
 
 def suffix_of(name: str, suffixes: tuple[str, ...]) -> str:
-    """The end of a file's name that says its kind.
+    """The ending of a file name.
 
     Raises:
-        RefusedError: none is known.
+        RefusedError: the ending is not known.
     """
     found = [suffix for suffix in suffixes if name.casefold().endswith(suffix)]
     if not found:
