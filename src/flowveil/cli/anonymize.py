@@ -71,11 +71,11 @@ class _Wanted:
     def check(self, *, internal: Sequence[str | None]) -> dict[str, Any]:
         """Refuse what cannot be written, before anything is read; return what writing needs to know."""
         from flowveil.api import refuse_total_without_ledger
+        from flowveil.private_files import check_place
         from flowveil.publish.exports import parse_formats
         from flowveil.publish.folder import check_target
         from flowveil.report.about import checked
         from flowveil.report.html import tile_server
-        from flowveil.report.internal import check_place
         from flowveil.report.own_lines import read_own_lines
 
         parse_formats(self.formats)

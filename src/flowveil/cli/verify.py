@@ -137,8 +137,8 @@ def _verify_series(
 
 def _check_certificates(paths: Sequence[str], directory: str) -> None:
     """Refuse what cannot be written, before anything is recounted."""
+    from flowveil.private_files import check_place
     from flowveil.report.certificate import check_suffix
-    from flowveil.report.internal import check_place
 
     for path in paths:
         check_suffix(path)

@@ -23,6 +23,7 @@ from flowveil.disclosure.confirmation import weaker_in
 from flowveil.errors import GuaranteeError, OutputError
 from flowveil.output import Draft, Place, explained, real_place, sync_folder, try_place
 from flowveil.paths import read_json
+from flowveil.private_files import check_place
 from flowveil.progress import log
 from flowveil.publish.exports import Format, check_formats, parse_formats
 from flowveil.publish.spreadsheets import write_csv
@@ -31,7 +32,6 @@ from flowveil.reading.limits import threads
 from flowveil.release.release import Publishable
 from flowveil.report.about import checked
 from flowveil.report.html import render, tile_server
-from flowveil.report.internal import check_place
 from flowveil.report.own_lines import CONTEXT, own_lines, read_own_lines
 from flowveil.report.summary import FORMAT, json_text, manifest, summarize
 from flowveil.verify import verify_release

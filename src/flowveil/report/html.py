@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from flowveil.analysis.measures import MEASURES
+from flowveil.analysis.measures.closeness import SPREAD
+from flowveil.analysis.seen_areas import KILOMETRES
 from flowveil.errors import ParameterError
 from flowveil.guarantee import ALL_UNITS, UNITS
-from flowveil.measures import MEASURES
-from flowveil.measures.areas import KILOMETRES
-from flowveil.measures.closeness import SPREAD
 from flowveil.report.about import described, title
 from flowveil.report.document import Part, fill, host, number, page, sensible
 from flowveil.report.maps import ENDS, MAX_FLOWS, MAX_ZONES, Frame, map_of_release, map_of_views
@@ -77,7 +77,7 @@ def render(
         zones: the published zones.
         outlines: those of context.geojson; see `flowveil.report.own_lines`.
         compact: maps and measures alone, for a notebook.
-        side_by_side: another release to show too; see `flowveil.report.side_by_side`. Never in a release folder.
+        side_by_side: another release to show too. Never in a release folder.
 
     Returns:
         A whole HTML document. All text from outside is escaped.
@@ -97,7 +97,7 @@ def render(
         if shown is not None and not is_noisy(report):
             parts.insert(1, utility_part(report, shown, zones))
         if side_by_side is not None:
-            from flowveil.report.side_by_side import side_by_side_part
+            from flowveil.analysis.pages.two_releases import side_by_side_part
 
             data = dict(parts[0].map_data or {})
             parts.insert(1, side_by_side_part(report, side_by_side, data))

@@ -12,11 +12,11 @@ import typing
 from collections.abc import Sequence
 from typing import Any
 
+from flowveil.analysis.measures import MEASURES, listed
+from flowveil.analysis.measures.closeness import ROLES, SPREAD
+from flowveil.analysis.measures.measure import Measure
 from flowveil.disclosure.confirmation import CONFIRMATIONS
 from flowveil.guarantee import LOCATIONS, UNITS
-from flowveil.measures import MEASURES, listed
-from flowveil.measures.closeness import ROLES, SPREAD
-from flowveil.measures.measure import Measure
 from flowveil.methods import METHODS, Method
 from flowveil.methods.plugins import NAME
 from flowveil.reading.columns import ROLES as COLUMNS

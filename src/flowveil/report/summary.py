@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from flowveil import __version__
+from flowveil.analysis.measures.closeness import published_closeness
 from flowveil.disclosure.areas import published_areas
 from flowveil.disclosure.withholding import AND, REASONS, disclose
 from flowveil.guarantee import UNITS
-from flowveil.measures.closeness import published_closeness
 from flowveil.report.about import checked
 from flowveil.report.overlaps import count_overlaps
 from flowveil.report.own_lines import CONTEXT

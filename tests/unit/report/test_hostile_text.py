@@ -16,11 +16,14 @@ import pyarrow as pa
 import pytest
 
 import flowveil
+from flowveil.analysis.comparison import Comparison, Frontier, Run
+from flowveil.analysis.comparison_tables import to_html
+from flowveil.analysis.pages.profile import Profile, profile_chart
+from flowveil.analysis.pages.ratios import Boxes
+from flowveil.analysis.pages.study import Drawn, render_study
 from flowveil.audit.auditing import Audit, AuditOfOne
 from flowveil.audit.subtraction import Group, Groups
 from flowveil.audit.suppressed import Suppressed
-from flowveil.experiments.comparison import Comparison, Frontier, Run
-from flowveil.experiments.comparison_tables import to_html
 from flowveil.report.audit import audit_files
 from flowveil.report.certificate import certificate, certificate_text
 from flowveil.report.charts import Bars, Mark, bar_chart, curve_chart
@@ -28,10 +31,7 @@ from flowveil.report.document import frame
 from flowveil.report.html import render
 from flowveil.report.joint import Outcome
 from flowveil.report.pictures import draw
-from flowveil.report.profile import Profile, profile_chart
-from flowveil.report.ratios import Boxes
 from flowveil.report.series import render_series
-from flowveil.report.study import Drawn, render_study
 from flowveil.report.summary import summarize
 from samples.releases import city_flows, release_of
 

@@ -12,10 +12,10 @@ from importlib.resources import files
 import pytest
 
 from flowveil import anonymize
+from flowveil.analysis.measures import MEASURES
 from flowveil.anonymization import anonymize_slices
 from flowveil.disclosure.withholding import revealing
 from flowveil.guarantee import UNITS
-from flowveil.measures import MEASURES
 from flowveil.methods import K_METHODS
 from flowveil.report.schema import KINDS, schema_text
 from flowveil.report.summary import json_text, summarize
