@@ -1,7 +1,7 @@
 """How far ATG-Dual is from the best cells that do not intersect on the same tree, as Markdown: k = 10 trips.
 
 The bound is proven by PairCut's dual (`flowveil.analysis.measures.floor.division_floor`): no release of this class,
-ATG-Dual's included, has a smaller mean generalisation error. So a gap of 20 % says that at most that much can be gained.
+ATG-Dual's included, has a smaller mean generalisation error. So a gap of 20 % bounds what can be gained.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.methods import find_method
 from flowveil.paths import named_path
-from flowveil.publish.tables import flows_table, zones_table
+from flowveil.published.tables import flows_table, zones_table
 from flowveil.reading import Reading
 from flowveil.release.folder import ReleaseFolder, taken_at_its_word
 from flowveil.release.release import Publishable
@@ -260,7 +260,7 @@ def picture(
         show: ``origins``, ``destinations``, ``both`` or ``flows``.
         place: latitude and longitude: draw only the cells whose origin zone holds it, of all sizes where zones nest.
         over: another release, or its folder, whose zones are drawn as outlines over the map.
-        **style: see `flowveil.report.pictures.draw`. The caption names the guarantee and the source, the title is the
+        **style: see `flowveil.published.pictures.draw`. The caption names the guarantee and the source, the title is the
             release's own, unless others are given.
     """
     if isinstance(release, Publishable):
@@ -278,9 +278,9 @@ def _drawn(
     over: Publishable | str | PathLike[str] | None,
     style: dict[str, Any],
 ) -> Path:
-    from flowveil.report.html import promise
-    from flowveil.report.pictures import cells_from, draw
-    from flowveil.report.slices import overview, zones_in
+    from flowveil.published.html import promise
+    from flowveil.published.pictures import cells_from, draw
+    from flowveil.published.slices import overview, zones_in
 
     if isinstance(release, Publishable):
         release.check_publishable()
@@ -323,7 +323,7 @@ def reconstruct(release: str | PathLike[str], zones: Any, *, out: str | PathLike
     Returns:
         ``origin``, ``destination``, slice columns, ``trips`` and, where known, ``weight``, which are not whole.
     """
-    from flowveil.publish.reconstructed import check_out, write_reconstructed
+    from flowveil.published.reconstructed import check_out, write_reconstructed
     from flowveil.release.spreading import reconstruct_folder
     from flowveil.zoning.files import ZoneMap
 
@@ -526,20 +526,20 @@ def summarize(
     basemap: str | None = None,
     about: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The content of report.json; see `flowveil.report.summary.summarize`."""
-    from flowveil.report.summary import summarize as summary
+    """The content of report.json; see `flowveil.published.report.summarize`."""
+    from flowveil.published.report import summarize as summary
 
     return summary(release, formats=formats, basemap=basemap, about=about)
 
 
 def publish(release: Publishable, directory: str | PathLike[str], **writing: Any) -> Path:
-    """Write a release folder; see `flowveil.publish.folder.publish`, and `flowveil.series.ledger` with a ledger."""
-    from flowveil.publish.folder import publish as write
+    """Write a release folder; see `flowveil.published.folder.publish`, and `flowveil.series.ledger` with a ledger."""
+    from flowveil.published.folder import publish as write
     from flowveil.series.ledger import publish_recorded
 
     if writing.pop("audit", False):
-        from flowveil.publish.audits import audited
-        from flowveil.report.about import ENTRIES
+        from flowveil.published.about import ENTRIES
+        from flowveil.published.audits import audited
 
         release = audited(release, {name: writing[name] for name in ENTRIES if name in writing})
     recording = {name: writing.pop(name) for name in ("accept_differencing", "epsilon_total") if name in writing}
@@ -564,16 +564,16 @@ def refuse_total_without_ledger(total: float | None) -> None:
 
 
 def frame(release: Publishable, table: str, library: str) -> Any:
-    """A published table as one of another library; see `flowveil.publish.frames.frame`."""
-    from flowveil.publish.frames import frame as make
+    """A published table as one of another library; see `flowveil.published.frames.frame`."""
+    from flowveil.published.frames import frame as make
 
     return make(release, table, library)
 
 
 def notebook_view(release: Publishable) -> str:
     """Maps and measures as HTML for a notebook."""
-    from flowveil.report.document import frame
-    from flowveil.report.html import render
+    from flowveil.published.document import frame
+    from flowveil.published.html import render
 
     release.check_publishable()
     return frame(render(release.summary(), release.flows, release.zones, compact=True))

@@ -15,7 +15,7 @@ import flowveil
 from flowveil.cli import cli
 from flowveil.errors import DataError
 from flowveil.guarantee import Guarantee
-from flowveil.report.schema import schema_text
+from flowveil.published.schema import schema_text
 from flowveil.slices import SlicedFlows
 
 HOW = {"origin_tile": "o", "destination_tile": "d", "resolution": 9, "vehicles": "cars", "weight": "w"}

@@ -22,7 +22,7 @@ from flowveil.analysis.pages.profile import largest_profiles
 from flowveil.flows import Flows
 from flowveil.methods import METHODS, epsilon
 from flowveil.methods.noise_by_slice import _counted
-from flowveil.report.audit import audit_files, audit_lines
+from flowveil.published.audit import audit_files, audit_lines
 from flowveil.slices import Every, SlicedFlows, declared_values
 from flowveil.verify.noise_slices import check_noisy_slices
 from flowveil.zoning.h3 import h3_hierarchy

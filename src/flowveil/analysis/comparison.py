@@ -2,7 +2,7 @@
 
 Every run is a process of its own, so that one that takes too long can be stopped, one that uses too much memory
 takes nobody along, and times are not mixed up. A run hands back what it would publish and nothing else: measures as
-`flowveil.report.summary` publishes them, the matrix and its zones. Even so a comparison is for the data holder:
+`flowveil.published.report` publishes them, the matrix and its zones. Even so a comparison is for the data holder:
 releases of the same data with different k can be subtracted from each other. Where TwinCut is among the methods, the
 frontier of error against suppression is drawn beside them, rounded.
 
@@ -32,8 +32,8 @@ from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.methods import find_method
 from flowveil.progress import lines_every
-from flowveil.report.slices import overview
-from flowveil.report.summary import summarize
+from flowveil.published.report import summarize
+from flowveil.published.slices import overview
 from flowveil.times import TIME_COLUMNS
 
 #: How a run may end besides those of an attempt.
@@ -162,7 +162,7 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         from flowveil.analysis.comparison_tables import to_html
-        from flowveil.report.document import frame
+        from flowveil.published.document import frame
 
         return frame(to_html(self))
 

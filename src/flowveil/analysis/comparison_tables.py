@@ -16,7 +16,7 @@ from flowveil.analysis.pages.comparison import render_comparison
 from flowveil.analysis.sheets import Sheet, latex, markdown
 from flowveil.paths import named_path
 from flowveil.private_files import refuse_inside_release
-from flowveil.publish.spreadsheets import write_csv
+from flowveil.published.spreadsheets import write_csv
 
 if TYPE_CHECKING:
     from flowveil.analysis.comparison import Comparison, Run

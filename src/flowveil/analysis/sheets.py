@@ -1,7 +1,7 @@
 """Tables of results in Markdown and in LaTeX: the one way for comparisons and studies.
 
 Values stay values until a format writes them: texts as they are, whole numbers with separators, large ones as powers of
-ten, others with one or two decimals. CSV files are written by `flowveil.publish.spreadsheets`, with all digits.
+ten, others with one or two decimals. CSV files are written by `flowveil.published.spreadsheets`, with all digits.
 """
 
 from __future__ import annotations

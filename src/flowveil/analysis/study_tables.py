@@ -16,8 +16,8 @@ from flowveil.analysis.sheets import Sheet, latex, markdown, text_of
 from flowveil.analysis.study_columns import NOT_FOR_PUBLICATION, method_name, protected
 from flowveil.analysis.study_sheets import segment_sheets
 from flowveil.output import Content, write_files
-from flowveil.publish.spreadsheets import write_csv
-from flowveil.report.joint import Outcome
+from flowveil.published.joint import Outcome
+from flowveil.published.spreadsheets import write_csv
 
 if TYPE_CHECKING:
     from flowveil.analysis.study import Study

@@ -72,11 +72,11 @@ class _Wanted:
         """Refuse what cannot be written, before anything is read; return what writing needs to know."""
         from flowveil.api import refuse_total_without_ledger
         from flowveil.private_files import check_place
-        from flowveil.publish.exports import parse_formats
-        from flowveil.publish.folder import check_target
-        from flowveil.report.about import checked
-        from flowveil.report.html import tile_server
-        from flowveil.report.own_lines import read_own_lines
+        from flowveil.published.about import checked
+        from flowveil.published.exports import parse_formats
+        from flowveil.published.folder import check_target
+        from flowveil.published.html import tile_server
+        from flowveil.published.user_outlines import read_own_lines
 
         parse_formats(self.formats)
         check_target(self.out)

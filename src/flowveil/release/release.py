@@ -88,7 +88,7 @@ class Publishable(ABC):
         return api.zones_table(self)
 
     def summary(self, *, formats: Sequence[str] = (), basemap: str | None = None) -> dict[str, Any]:
-        """The content of report.json: plain, finite, and safe to publish; see `flowveil.report.summary.summarize`."""
+        """The content of report.json: plain, finite, and safe to publish; see `flowveil.published.report.summarize`."""
         from flowveil import api
 
         return api.summarize(self, formats=formats, basemap=basemap)
@@ -166,7 +166,7 @@ class Publishable(ABC):
     def picture(self, path: str | PathLike[str], *, show: str = "origins", **style: Any) -> Path:
         """Draw a map into a PNG, SVG or PDF file: ``origins``, ``destinations``, ``both`` or ``flows``.
 
-        See `flowveil.report.pictures.draw` for basis, lines, width, dpi and title.
+        See `flowveil.published.pictures.draw` for basis, lines, width, dpi and title.
         """
         from flowveil import api
 

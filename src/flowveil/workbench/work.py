@@ -285,9 +285,9 @@ def _check(task: Mapping[str, Any], news: News) -> Any:
     """What a release would say of itself, and what subtracting it from earlier ones would reveal."""
     from flowveil.audit.auditing import audit, in_one_line
     from flowveil.audit.published import published_release, read_release
-    from flowveil.report.audit import audit_lines
-    from flowveil.report.story import sides
-    from flowveil.report.summary import summarize
+    from flowveil.published.audit import audit_lines
+    from flowveil.published.headline import sides
+    from flowveil.published.report import summarize
 
     asked = Asked.of(task["choices"])
     flows = _flows(task, asked, news)

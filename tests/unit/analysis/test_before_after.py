@@ -9,8 +9,8 @@ import pytest
 from flowveil.analysis.pages.before_after import render_internal
 from flowveil.errors import OutputError
 from flowveil.private_files import check_place
-from flowveil.report.document import sensible
-from flowveil.report.summary import summarize
+from flowveil.published.document import sensible
+from flowveil.published.report import summarize
 from samples.releases import city_flows, region_flows, release_of
 
 

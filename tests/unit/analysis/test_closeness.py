@@ -91,7 +91,7 @@ def test_it_is_published_and_recounted(hierarchy, tmp_path, monkeypatch):
     for role, name, entry in (("origin", "total_variation", "mean"), ("destination", "metres", "upper_decile")):
         forged = json.loads(json.dumps(said))
         forged[role][name][entry] = float(f"{forged[role][name][entry] * 1.01:.4g}")
-        monkeypatch.setattr("flowveil.report.summary.published_closeness", lambda _, forged=forged: forged)
+        monkeypatch.setattr("flowveil.published.report.published_closeness", lambda _, forged=forged: forged)
         with pytest.raises(GuaranteeError, match=f"closeness of {role} zones by {name}"):
             release.write(tmp_path / "forged")
 

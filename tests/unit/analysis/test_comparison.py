@@ -13,7 +13,7 @@ from flowveil.analysis import comparison
 from flowveil.analysis.comparison_tables import FILES, to_csv, to_html, to_latex, to_markdown
 from flowveil.analysis.runs import WARM_UP_FLOWS
 from flowveil.errors import DataError, OutputError, ParameterError
-from flowveil.report.summary import summarize
+from flowveil.published.report import summarize
 from samples.hourly import hourly_trips
 from samples.processes import in_this_process
 from samples.releases import city_flows, region_flows

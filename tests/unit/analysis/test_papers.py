@@ -19,7 +19,7 @@ import flowveil
 from conftest import trip_table
 from flowveil.cli import cli, main
 from flowveil.errors import OutputError, ParameterError
-from flowveil.report.summary import FORMAT
+from flowveil.published.report import FORMAT
 from flowveil.sources.synthetic import synthetic_survey
 from samples.processes import in_this_process
 

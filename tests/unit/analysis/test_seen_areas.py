@@ -13,7 +13,7 @@ import flowveil
 from conftest import trip_table
 from flowveil.analysis.seen_areas import area_errors
 from flowveil.disclosure.areas import published_areas
-from flowveil.report.summary import summarize
+from flowveil.published.report import summarize
 from samples.releases import edit_report
 from samples.remembered import desk, verify_release
 

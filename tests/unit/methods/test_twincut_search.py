@@ -14,7 +14,7 @@ import flowveil
 from flowveil.errors import ParameterError
 from flowveil.guarantee import Guarantee
 from flowveil.methods.twin_trees import TwinTrees
-from flowveil.report.summary import summarize
+from flowveil.published.report import summarize
 from reference import twincut as slow
 from samples.releases import city_flows
 

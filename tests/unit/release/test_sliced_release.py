@@ -19,7 +19,7 @@ from flowveil.engines import read_slices
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
-from flowveil.report.summary import summarize
+from flowveil.published.report import summarize
 from flowveil.slices import Every, SlicedFlows
 from flowveil.verify import verify_release
 from samples.drafts import unchecked

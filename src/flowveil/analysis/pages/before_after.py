@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from flowveil.analysis.pages.frontier import frontier_part, rounded_points
 from flowveil.private_files import write_private
-from flowveil.report.charts import Mark, bar_chart, size_histogram
-from flowveil.report.document import Figure, Part, fill, number, page
-from flowveil.report.html import (
+from flowveil.published.charts import Mark, bar_chart, size_histogram
+from flowveil.published.document import Figure, Part, fill, number, page
+from flowveil.published.html import (
     maps_part,
     measures_part,
     parameters_part,
@@ -27,11 +27,11 @@ from flowveil.report.html import (
     short_promise,
     top,
 )
-from flowveil.report.layers import density_layer, further_layer, look
-from flowveil.report.maps import MAX_ZONES
-from flowveil.report.noise import is_noisy
-from flowveil.report.sizes import distribution_part
-from flowveil.report.summary import summarize
+from flowveil.published.layers import density_layer, further_layer, look
+from flowveil.published.maps import MAX_ZONES
+from flowveil.published.noise import is_noisy
+from flowveil.published.report import summarize
+from flowveil.published.sizes import distribution_part
 
 if TYPE_CHECKING:
     from markupsafe import Markup

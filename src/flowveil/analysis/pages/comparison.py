@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from flowveil.analysis.pages.frontier import Points, frontier_part
-from flowveil.report.charts import Line, Mark, line_chart
-from flowveil.report.document import Figure, Part, fill, number, page
-from flowveil.report.joint import Outcome, joint_part, share_in_words
-from flowveil.report.layers import look
-from flowveil.report.maps import ENDS, Geometries, around, geometries, place_layers, placed, volume_of, zones_of
+from flowveil.published.charts import Line, Mark, line_chart
+from flowveil.published.document import Figure, Part, fill, number, page
+from flowveil.published.joint import Outcome, joint_part, share_in_words
+from flowveil.published.layers import look
+from flowveil.published.maps import ENDS, Geometries, around, geometries, place_layers, placed, volume_of, zones_of
 
 if TYPE_CHECKING:
     from flowveil.analysis.comparison import Comparison, Run

@@ -15,8 +15,8 @@ import pyarrow as pa
 from flowveil.errors import ParameterError
 from flowveil.output import check_file, write_files
 from flowveil.private_files import refuse_inside_release
-from flowveil.report.maps import ENDS, placed, zones_of
-from flowveil.report.pictures import (
+from flowveil.published.maps import ENDS, placed, zones_of
+from flowveil.published.pictures import (
     Extent,
     check_picture,
     draw_over,

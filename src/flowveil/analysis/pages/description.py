@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flowveil.report.document import fill
+from flowveil.published.document import fill
 
 if TYPE_CHECKING:
     from flowveil.analysis.description import Description

@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from flowveil.report.charts import Mark, curve_chart
-from flowveil.report.document import Figure, Part, fill, number
+from flowveil.published.charts import Mark, curve_chart
+from flowveil.published.document import Figure, Part, fill, number
 
 if TYPE_CHECKING:
     from flowveil.methods.twincut import FrontierPoint

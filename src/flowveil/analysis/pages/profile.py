@@ -15,9 +15,9 @@ import numpy as np
 from flowveil.errors import ParameterError
 from flowveil.flows import group_pairs
 from flowveil.hierarchy import Floats
+from flowveil.published.charts import Shape, polyline, shape
+from flowveil.published.document import fill
 from flowveil.release.reconstruction import Zoning, zoning_of
-from flowveil.report.charts import Shape, polyline, shape
-from flowveil.report.document import fill
 from flowveil.slices import TIME
 
 if TYPE_CHECKING:

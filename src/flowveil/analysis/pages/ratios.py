@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowveil.report.charts import FLOOR, LEFT, TOP, WIDTH, Scale, colour_of, shape, svg
-from flowveil.report.document import Figure, Part, fill
+from flowveil.published.charts import FLOOR, LEFT, TOP, WIDTH, Scale, colour_of, shape, svg
+from flowveil.published.document import Figure, Part, fill
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from flowveil.report.charts import Shape
+    from flowveil.published.charts import Shape
 
 #: The height below which a box would not be seen.
 _THIN = 1.5

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from flowveil.analysis.pages.ratios import Boxes, ratios_part
-from flowveil.report.document import Part, fill, page
-from flowveil.report.joint import Outcome, joint_part
+from flowveil.published.document import Part, fill, page
+from flowveil.published.joint import Outcome, joint_part
 
 #: A table as texts: its number, what it is of, its heads, its rows, and which columns are numbers.
 Table = tuple[str, str, Sequence[str], Sequence[Sequence[str]], Sequence[bool]]

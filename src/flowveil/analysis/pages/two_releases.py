@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from flowveil.report.document import Part, fill, number
-from flowveil.report.layers import density_layer, further_layer, look
-from flowveil.report.maps import ENDS, geometries, placed, volume_of, zones_of
-from flowveil.report.summary import summarize
+from flowveil.published.document import Part, fill, number
+from flowveil.published.layers import density_layer, further_layer, look
+from flowveil.published.maps import ENDS, geometries, placed, volume_of, zones_of
+from flowveil.published.report import summarize
 
 if TYPE_CHECKING:
     from flowveil.release.release import Release
