@@ -8,12 +8,12 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from flowveil.analysis.measures import measure
 from flowveil.anonymization import anonymize, anonymize_slices
 from flowveil.engines import read_flows, read_slices, read_trips
 from flowveil.errors import ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
-from flowveil.measures import measure
 from flowveil.methods import find_method
 from flowveil.paths import named_path
 from flowveil.reading import Reading
@@ -24,10 +24,10 @@ from flowveil.slices import SlicedFlows
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from flowveil.analysis.comparison import Comparison
+    from flowveil.analysis.description import Description
+    from flowveil.analysis.study import Study
     from flowveil.audit.auditing import Audit
-    from flowveil.experiments.comparison import Comparison
-    from flowveil.experiments.description import Description
-    from flowveil.experiments.study import Study
     from flowveil.methods.twin_trees import Goal
     from flowveil.methods.twincut import FrontierPoint
     from flowveil.release.frozen import FrozenMap
@@ -87,7 +87,7 @@ def describe(
         every: step of time that is folded; ``hour`` by default.
         **reading: how to read the trips; see `read_trips`.
     """
-    from flowveil.experiments.description import describe_flows
+    from flowveil.analysis.description import describe_flows
 
     if every is not None and time is None:
         raise ParameterError("every is a step of time. Hint: give time (--time COLUMN) with it.")
@@ -178,7 +178,7 @@ def compare(
         All runs, with published measures only unless it is internal; ``write(directory)`` makes tables, charts and one
         page. None of it is for publication.
     """
-    from flowveil.experiments.comparison import compare_flows
+    from flowveil.analysis.comparison import compare_flows
 
     flows = source if isinstance(source, Flows) else read_trips(source, **reading)
     return compare_flows(
@@ -206,14 +206,14 @@ def run_study(source: Any, directory: str | PathLike[str], *, by: str | Sequence
             ``none`` for no segments.
         **settings: ``preset``, ``methods``, ``protections``, ``k``, ``max_suppressed``, ``limits``, ``options``,
             ``trees``, ``internal``, ``time_limit``, ``workers``, ``progress``, ..., see
-            `flowveil.experiments.study.run_study`; and how to read the trips, see `read_slices`, with ``time`` and
+            `flowveil.analysis.study.run_study`; and how to read the trips, see `read_slices`, with ``time`` and
             ``every`` for a matrix of each step.
 
     Returns:
         All results; the folder has them as tidy tables, as Markdown and as LaTeX.
     """
-    from flowveil.experiments.presets import segmented_by
-    from flowveil.experiments.study import run_study as run
+    from flowveil.analysis.presets import segmented_by
+    from flowveil.analysis.study import run_study as run
 
     of_study = {name: settings.pop(name) for name in run.__kwdefaults__ or {} if name in settings}
     if isinstance(source, SlicedFlows):

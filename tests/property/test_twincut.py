@@ -12,11 +12,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from test_odkanon import problems
 
+from flowveil.analysis.measures.floor import generalization_floor, homogeneous_floor, smallest_safe_sizes
 from flowveil.errors import InfeasibleError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
-from flowveil.measures.floor import generalization_floor, homogeneous_floor, smallest_safe_sizes
 from flowveil.methods import METHODS, knapsack, pair_tables, price_gaps, safe_pairs, twin_trees
 from flowveil.methods.knapsack import best_within, flipped, near_ties
 from flowveil.methods.meeting import Meeting

@@ -71,11 +71,11 @@ class _Wanted:
     def check(self, *, internal: Sequence[str | None]) -> dict[str, Any]:
         """Refuse what cannot be written, before anything is read; return what writing needs to know."""
         from flowveil.api import refuse_total_without_ledger
+        from flowveil.private_files import check_place
+        from flowveil.published.about import checked
         from flowveil.published.exports import parse_formats
         from flowveil.published.folder import check_target
-        from flowveil.published.about import checked
         from flowveil.published.html import tile_server
-        from flowveil.report.internal import check_place
         from flowveil.published.user_outlines import read_own_lines
 
         parse_formats(self.formats)

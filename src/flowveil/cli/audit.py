@@ -67,8 +67,8 @@ def audit(output: Output, folders: tuple[str, ...], **given: Any) -> None:
 def _check_out(out: str, folders: tuple[str, ...]) -> None:
     """Refuse a release, what lies in one, and a folder that holds something else, before anything is computed."""
     from flowveil.output import check_folder
+    from flowveil.private_files import check_place
     from flowveil.published.audit import NAMES
-    from flowveil.report.internal import check_place
 
     for folder in folders:
         check_place(Path(out) / NAMES[0] if Path(out).is_dir() else out, release=folder)

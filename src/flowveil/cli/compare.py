@@ -56,10 +56,10 @@ _SETTINGS = ("methods", "time_limit", "hierarchy", "internal")
 @with_output
 def compare(output: Output, source: str, out: str, **given: Any) -> None:
     """Run several methods and k on INPUT: tables, trade-off charts, maps side by side. Internal."""
+    from flowveil.analysis.comparison import compare_flows
+    from flowveil.analysis.comparison_tables import check_folder, to_markdown
     from flowveil.api import read_slices, read_trips
-    from flowveil.experiments.comparison import compare_flows
-    from flowveil.experiments.comparison_tables import check_folder, to_markdown
-    from flowveil.report.internal import check_place
+    from flowveil.private_files import check_place
 
     settings: dict[str, Any] = {name: given.pop(name) for name in _SETTINGS}
     settings["k"] = _steps(given.pop("k"))

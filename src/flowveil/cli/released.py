@@ -20,8 +20,8 @@ def publish_one(
     internal_report: str | None = None,
 ) -> Any:
     """Anonymise flows, publish them and print what is published; return the release."""
+    from flowveil.analysis.pages.before_after import render_internal
     from flowveil.api import anonymize, publish
-    from flowveil.report.internal import render_internal
     from flowveil.series.ledger import recording_nothing
 
     writing = writing or {}
@@ -52,9 +52,9 @@ def publish_slices(
 ) -> None:
     """Anonymise slices, publish them and print what is published."""
     from flowveil import __version__
+    from flowveil.analysis.pages.profile import largest_profiles, profile_chart
     from flowveil.api import anonymize_slices, publish
     from flowveil.release.unfinished import Unfinished
-    from flowveil.report.profile import largest_profiles, profile_chart
     from flowveil.series.ledger import recording_nothing
 
     with output.working("Anonymising slices") as progress, recording_nothing(**_recorded(writing)):

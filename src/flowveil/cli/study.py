@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from flowveil.analysis.presets import PRESETS, TREES, segmented_by
 from flowveil.cli.options import (
     BY_MANY,
     PLACE,
@@ -21,7 +22,6 @@ from flowveil.cli.options import (
     workers_of,
 )
 from flowveil.cli.output import Output, with_output
-from flowveil.experiments.presets import PRESETS, TREES, segmented_by
 
 #: Options that go to the library as they are.
 _SETTINGS = ("preset", "k", "trees", "time_limit", "hierarchy", "internal", "fewest_trips", "sample")
@@ -67,9 +67,9 @@ _TIMES = ("time", "every", "time_format", "timezone")
 @with_output
 def study(output: Output, source: str, out: str, methods: str | None, **given: Any) -> None:
     """Run the experiments of the papers: segments or many matrices, methods and protections, as tables."""
+    from flowveil.analysis.study import run_study
+    from flowveil.analysis.study_folder import check_folder
     from flowveil.api import read_for_study
-    from flowveil.experiments.study import run_study
-    from flowveil.experiments.study_folder import check_folder
 
     settings: dict[str, Any] = {name: given.pop(name) for name in _SETTINGS}
     times = {name: value for name in _TIMES if (value := given.pop(name)) is not None}

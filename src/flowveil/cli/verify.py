@@ -137,8 +137,8 @@ def _verify_series(
 
 def _check_certificates(paths: Sequence[str], directory: str) -> None:
     """Refuse what cannot be written, before anything is recounted."""
+    from flowveil.private_files import check_place
     from flowveil.verify.certificate import check_suffix
-    from flowveil.report.internal import check_place
 
     for path in paths:
         check_suffix(path)
@@ -181,8 +181,8 @@ def _what_holds(directory: str, *, case: str | None, whole: bool) -> Iterator[st
         case: what was done with upper and lower case of persons; None where the release decided on that.
         whole: whether all of it could be compared.
     """
-    from flowveil.release.folder import ReleaseFolder
     from flowveil.published.sentences import statement
+    from flowveil.release.folder import ReleaseFolder
 
     report = ReleaseFolder(Path(directory)).report
     proved = "every cell was recounted from the raw trips."

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from flowveil.analysis.seen_areas import area_errors
 from flowveil.disclosure.withholding import FEWEST_MERGED
-from flowveil.measures.areas import area_errors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from flowveil.measures.areas import AreaError
-    from flowveil.measures.measure import Values
+    from flowveil.analysis.measures.measure import Values
+    from flowveil.analysis.seen_areas import AreaError
 
 #: Significant digits that are published.
 DIGITS = 2

@@ -1,7 +1,7 @@
 """Which measures must be withheld, and why.
 
 A measure is computed from all trips, the suppressed ones included, so it may reveal what no cell shows. What each could
-reveal stands beside it (`flowveil.measures.measure.Measure.reveals`); the rules here say when it would. One matrix is a
+reveal stands beside it (`Measure.reveals`); the rules here say when it would. One matrix is a
 family of one: the rules of slices are those of a matrix, and where several are published, what follows from all of them
 by subtraction is withheld besides.
 """
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from flowveil.analysis.measures import MEASURES, combine, listed, of_published_table
+from flowveil.analysis.measures.measure import Secret, Subject, Values
 from flowveil.disclosure.unlisted import n_unlisted_pairs, within_reach
 from flowveil.flows import stacked
-from flowveil.measures import MEASURES, combine, listed, of_published_table
-from flowveil.measures.measure import Secret, Subject, Values
 from flowveil.release.sliced import n_people
 from flowveil.release.zones import NodeZones
 

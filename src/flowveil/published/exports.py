@@ -30,9 +30,9 @@ import pyarrow.compute as pc
 import shapely
 
 from flowveil.errors import MissingExtraError, ParameterError, did_you_mean
+from flowveil.published.about import one_line
 from flowveil.published.geopackage import write_geopackage
 from flowveil.published.spreadsheets import write_csv
-from flowveil.published.about import one_line
 from flowveil.times import TIME_COLUMNS
 
 #: Zones of an OMX matrix: it is square and dense for whoever reads it.

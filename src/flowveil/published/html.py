@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from flowveil.analysis.measures import MEASURES
+from flowveil.analysis.measures.closeness import SPREAD
+from flowveil.analysis.seen_areas import KILOMETRES
 from flowveil.errors import ParameterError
 from flowveil.published.about import described, title
 from flowveil.published.document import Part, fill, host, number, page
@@ -28,6 +31,7 @@ from flowveil.published.views import Views, limits, views_of
 
 if TYPE_CHECKING:
     from flowveil.published.user_outlines import Outline
+    from flowveil.release.release import Release
 
 #: Tile server of the optional background map. It answers pages that were opened from a file; OpenStreetMap's own
 #: wants to know the page that asks, and a file has no address.

@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 import shapely
 
 from flowveil.hierarchy import VIRTUAL_ROOT
-from flowveil.release.spreading import rows_of_spreading, spread_over_cells
 from flowveil.published.maps import ENDS, MAX_FLOWS, View, hexagons, volume_of, zones_of
 from flowveil.published.noise import is_noisy
 from flowveil.published.slices import overview, zones_in

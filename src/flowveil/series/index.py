@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from flowveil import __version__
 from flowveil.flows import MILLION, millionths
 from flowveil.output import Content, write_files
-from flowveil.release.folder import ReleaseFolder
 from flowveil.published.series import render_series
+from flowveil.release.folder import ReleaseFolder
 
 FORMAT = "flowveil series"
 INDEX, PAGE, TOTALS, MAP = "index.json", "index.html", "totals.parquet", "map.parquet"

@@ -1,6 +1,6 @@
 """The smallest safe cell of every flow, counted anew: what the floor of the generalisation error is the mean of.
 
-Shares nothing with the methods or with `flowveil.measures`, which walk down to all safe pairs from the roots.
+Shares nothing with the methods or with `flowveil.analysis.measures`, which walk down to all safe pairs from the roots.
 """
 
 from __future__ import annotations

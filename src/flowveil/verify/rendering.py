@@ -81,8 +81,8 @@ def check_rendering(folder: Path, report: Mapping[str, Any], unread: list[str]) 
 def _differences(folder: Path, report: Mapping[str, Any]) -> Iterator[str]:
     from flowveil.published.exports import FORMATS
     from flowveil.published.html import render
-    from flowveil.published.user_outlines import own_lines
     from flowveil.published.report import json_text, manifest, words
+    from flowveil.published.user_outlines import own_lines
 
     written = [f for f in FORMATS.values() if all((folder / name).is_file() for name in f.files)]
     said = words(report, [f.name for f in written])

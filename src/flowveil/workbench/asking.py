@@ -19,8 +19,8 @@ from flowveil.errors import ParameterError
 from flowveil.flows import ADDED
 from flowveil.guarantee import UNITS
 from flowveil.methods import METHODS
-from flowveil.published.exports import FORMATS
 from flowveil.published.about import ENTRIES, checked
+from flowveil.published.exports import FORMATS
 from flowveil.workbench.method_options import REFUSED
 from flowveil.zoning.refinement import HIERARCHIES
 

@@ -194,7 +194,7 @@ def _read(task: Mapping[str, Any], news: News) -> Any:
 
 
 def _describe(task: Mapping[str, Any], news: News) -> Any:
-    from flowveil.experiments.description import describe_flows
+    from flowveil.analysis.description import describe_flows
 
     asked = Asked.of(task["choices"])
     whole, _ = _before(_flows(task, asked, news))

@@ -12,8 +12,8 @@ import pytest
 from flowveil.api import anonymize
 from flowveil.errors import ParameterError
 from flowveil.published.about import checked, period_in_words, title
-from flowveil.published.places import distance_in_words, typical_radius_m
 from flowveil.published.headline import left_out, sentence, sides
+from flowveil.published.places import distance_in_words, typical_radius_m
 from flowveil.verify import verify_release
 from samples.releases import city_flows, edit_report
 

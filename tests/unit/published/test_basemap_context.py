@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowveil.published.maps import Frame
 from flowveil.published.basemap_context import MAX_CORNERS, MAX_TOWNS, context_of, nearest_places, world
+from flowveil.published.maps import Frame
 
 BAY = np.array([[-122.6, 37.6, -122.1, 37.95]])
 

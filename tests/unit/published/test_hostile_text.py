@@ -16,23 +16,23 @@ import pyarrow as pa
 import pytest
 
 import flowveil
+from flowveil.analysis.comparison import Comparison, Frontier, Run
+from flowveil.analysis.comparison_tables import to_html
+from flowveil.analysis.pages.profile import Profile, profile_chart
+from flowveil.analysis.pages.ratios import Boxes
+from flowveil.analysis.pages.study import Drawn, render_study
 from flowveil.audit.auditing import Audit, AuditOfOne
 from flowveil.audit.subtraction import Group, Groups
 from flowveil.audit.suppressed import Suppressed
-from flowveil.experiments.comparison import Comparison, Frontier, Run
-from flowveil.experiments.comparison_tables import to_html
 from flowveil.published.audit import audit_files
-from flowveil.verify.certificate import certificate, certificate_text
 from flowveil.published.charts import Bars, Mark, bar_chart, curve_chart
 from flowveil.published.document import frame
 from flowveil.published.html import render
 from flowveil.published.joint import Outcome
 from flowveil.published.pictures import draw
-from flowveil.report.profile import Profile, profile_chart
-from flowveil.report.ratios import Boxes
-from flowveil.published.series import render_series
-from flowveil.report.study import Drawn, render_study
 from flowveil.published.report import summarize
+from flowveil.published.series import render_series
+from flowveil.verify.certificate import certificate, certificate_text
 from samples.releases import city_flows, release_of
 
 PLAIN = "plain"

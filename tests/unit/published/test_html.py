@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from flowveil.measures import listed
+from flowveil.analysis.measures import listed
 from flowveil.published.html import render
 from flowveil.published.report import summarize
 from samples.releases import city_flows, nested_release, release_of

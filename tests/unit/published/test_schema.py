@@ -12,13 +12,13 @@ from importlib.resources import files
 import pytest
 
 from flowveil import anonymize
+from flowveil.analysis.measures import MEASURES
 from flowveil.anonymization import anonymize_slices
 from flowveil.disclosure.withholding import revealing
 from flowveil.guarantee import UNITS
-from flowveil.measures import MEASURES
 from flowveil.methods import K_METHODS
-from flowveil.published.schema import KINDS, schema_text
 from flowveil.published.report import json_text, summarize
+from flowveil.published.schema import KINDS, schema_text
 from flowveil.slices import Every, SlicedFlows
 from flowveil.verify import units as recounted
 from flowveil.verify.measures import DIGITS, REVEAL_INSIDE, REVEAL_SEEN, REVEAL_SUPPRESSED

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import flowveil
-from flowveil.experiments.comparison import Comparison, Run
-from flowveil.experiments.comparison_tables import to_csv
-from flowveil.experiments.setting import Setting
-from flowveil.experiments.study import Study
-from flowveil.experiments.study_tables import write_study
+from flowveil.analysis.comparison import Comparison, Run
+from flowveil.analysis.comparison_tables import to_csv
+from flowveil.analysis.study import Study
+from flowveil.analysis.study_setting import Setting
+from flowveil.analysis.study_tables import write_study
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods import find_method
