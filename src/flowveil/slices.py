@@ -19,10 +19,10 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.distant import DistantPeople
 from flowveil.errors import DataError, ParameterError, option
 from flowveil.flows import ADDED, Cells, Flows, Intake, People, stacked
 from flowveil.hierarchy import Hierarchy
+from flowveil.remote_people import RemotePeople
 from flowveil.times import Times
 
 #: Name of the slice column with the step of time.
@@ -416,7 +416,7 @@ def _rows_of(part: Flows) -> dict[str, NDArray[Any]]:
     """All that grows with the flows of a slice."""
     people = part.people
     found = {name: getattr(part, name) for name in ("origin", "destination", "trips", *ADDED, "time")}
-    if people is not None and not isinstance(people, DistantPeople):
+    if people is not None and not isinstance(people, RemotePeople):
         found |= {"cell": people.cell, "person": people.person, "made": people.trips}
     return {name: array for name, array in found.items() if array is not None}
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 import flowveil
 from contract.cases import GUARANTEES, RUNS, Run, flows_of, folded_flows_of
-from flowveil.distant import DistantPeople
 from flowveil.errors import DataError, FlowveilError
 from flowveil.flows import Flows
 from flowveil.methods import METHODS, distant_pairs
+from flowveil.remote_people import RemotePeople
 from flowveil.verify import verify_release
 from samples.distant import distant
 from samples.drafts import unchecked
@@ -73,7 +73,7 @@ def test_counts_are_those_of_people_here_after_any_merges(data: st.DataObject) -
     flows = flows_of("uneven", "one-tile")
     here: Any = flowveil.flows.People(flow, person)
     blocks = distant(flows, n_blocks=1).people.blocks.__class__(flow, person.astype(np.int64), n_flows=6, n_blocks=3)
-    there: Any = DistantPeople(blocks, np.arange(6, dtype=np.int32), np.arange(6, dtype=np.int32))
+    there: Any = RemotePeople(blocks, np.arange(6, dtype=np.int32), np.arange(6, dtype=np.int32))
     n = 6
     for _ in range(data.draw(st.integers(1, 3))):
         cells = np.array(data.draw(st.lists(st.integers(-1, 3), min_size=n, max_size=n)), np.int32)

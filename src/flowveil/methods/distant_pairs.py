@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.distant import Counts, DistantPeople, in_window
 from flowveil.flows import Flows
 from flowveil.hierarchy import Ints
 from flowveil.methods.distinct_along import prefix
 from flowveil.methods.meeting import Meeting
+from flowveil.remote_people import Counts, RemotePeople, in_window
 
 if TYPE_CHECKING:
     from flowveil.methods.safe_pairs import Level, Sketch
@@ -54,7 +54,7 @@ class Ranges(NamedTuple):
 
 
 def with_enough(
-    candidates: Iterable[Level], flows: Flows, people: DistantPeople, least: int, destinations: Sketch
+    candidates: Iterable[Level], flows: Flows, people: RemotePeople, least: int, destinations: Sketch
 ) -> Iterator[Level]:
     """Of levels of candidates, the pairs that have enough persons.
 
@@ -151,7 +151,7 @@ class _Asking:
         meet: where leaves meet.
     """
 
-    people: DistantPeople
+    people: RemotePeople
     n_flows: int
     destinations: Sketch
     leaf: Ints

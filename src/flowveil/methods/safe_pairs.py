@@ -23,7 +23,6 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.distant import DistantPeople
 from flowveil.flows import Cells, Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy, Ints
@@ -31,6 +30,7 @@ from flowveil.methods.distant_pairs import with_enough
 from flowveil.methods.distinct_along import DistinctAlong, Repeats, prefix
 from flowveil.methods.meeting import Meeting
 from flowveil.reading.limits import threads
+from flowveil.remote_people import RemotePeople
 from flowveil.workers import in_advance, side_by_side
 
 Positions = NDArray[np.int64]
@@ -170,7 +170,7 @@ def safe_levels(
     (`nameable`) have no safe pairs. Persons that stay on a cluster are counted there, in pairs that have enough of
     everything else: no pair has more persons than trips.
     """
-    if guarantee.people is not None and isinstance(flows.people, DistantPeople):
+    if guarantee.people is not None and isinstance(flows.people, RemotePeople):
         weaker = replace(guarantee, people=None, trips=max(guarantee.trips or 0, guarantee.people))
         candidates = safe_levels(flows, weaker, origins, destinations, times)
         yield from with_enough(candidates, flows, flows.people, guarantee.people, destinations)
@@ -207,7 +207,7 @@ def safe_depths(
         make: what is made of them.
         beside: something else that has to be done, while it is prepared what only one thread can.
     """
-    if isinstance(flows.people, DistantPeople):
+    if isinstance(flows.people, RemotePeople):
         # Persons on a cluster are asked about from one thread.
         if beside is not None:
             beside()

@@ -23,7 +23,6 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.distant import DistantPeople
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Flows, People, group_pairs
 from flowveil.guarantee import Guarantee
@@ -36,6 +35,7 @@ from flowveil.methods.safe_pairs import FLOWS_ALONE, at_a_time
 from flowveil.methods.twin_trees import Costs, FoundPairs, Goal, Half, Positions, TwinTrees, metres_moved
 from flowveil.reading.limits import threads
 from flowveil.release.plan import Plan
+from flowveil.remote_people import RemotePeople
 from flowveil.workers import side_by_side
 
 #: Work of the local search at effort 1, in rows and nodes visited: some five seconds.
@@ -134,7 +134,7 @@ def twincut(
     # ODkAnon's cut may use nodes that are not in the safe pairs, or that a thinned tree does not have.
     plan, other = side_by_side(
         (partial(plan_of_cuts, flows, guarantee, each, notes) for each in (cuts, merged)),
-        threads=1 if isinstance(flows.people, DistantPeople) else at_a_time(len(flows)),
+        threads=1 if isinstance(flows.people, RemotePeople) else at_a_time(len(flows)),
     )
     volume = flows.volume(guarantee.basis)
     if not other.kept.any() or float(np.sum(volume[~other.kept])) > budget:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowveil.distant import DistantPeople
 from flowveil.reading.limits import threads
+from flowveil.remote_people import RemotePeople
 from flowveil.verify.database import Database
 from flowveil.workers import side_by_side
 
@@ -29,8 +29,8 @@ _BLOCKS = 4
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flowveil.distant import Blocks
     from flowveil.flows import Flows
+    from flowveil.remote_people import Blocks
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class Elsewhere:
 def elsewhere(parts: Sequence[Flows], start: Any) -> Elsewhere | None:
     """The persons of these slices where they stay on a cluster; the rows of each slice begin at ``start``."""
     found = [(part.people, first) for part, first in zip(parts, start, strict=False)]
-    distant = [(people, first) for people, first in found if isinstance(people, DistantPeople)]
+    distant = [(people, first) for people, first in found if isinstance(people, RemotePeople)]
     if not distant:
         return None
     row = np.concatenate([people.row + first for people, first in distant])
