@@ -15,7 +15,7 @@ import flowveil
 from contract.cases import GUARANTEES, RUNS, Run, flows_of, folded_flows_of
 from flowveil.errors import DataError, FlowveilError
 from flowveil.flows import Flows
-from flowveil.methods import METHODS, distant_pairs
+from flowveil.methods import METHODS, remote_pairs
 from flowveil.remote_people import RemotePeople
 from flowveil.verify import verify_release
 from samples.distant import distant
@@ -43,7 +43,7 @@ def decided(flows: Flows, run: Run, asked: str) -> Any:
 @pytest.mark.parametrize("asked", ["people", "combined"])
 def test_methods_that_count_decide_the_same(run: Run, asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if asked == "people":  # Every depth a question of its own; otherwise all of them are one.
-        monkeypatch.setattr(distant_pairs, "ONE_QUESTION", 0)
+        monkeypatch.setattr(remote_pairs, "ONE_QUESTION", 0)
     flows = flows_of("uneven", "h3") if asked == "people" else flows_of("all-equal", "ragged")
     assert decided(distant(flows), run, asked) == decided(flows, run, asked)
 

@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from flowveil.flows import Cells, Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy, Ints
-from flowveil.methods.distant_pairs import with_enough
 from flowveil.methods.distinct_along import DistinctAlong, Repeats, prefix
 from flowveil.methods.meeting import Meeting
+from flowveil.methods.remote_pairs import with_enough
 from flowveil.reading.limits import threads
 from flowveil.remote_people import RemotePeople
 from flowveil.workers import in_advance, side_by_side
