@@ -19,7 +19,7 @@ from flowveil.hierarchy import Hierarchy
 from flowveil.measures.floor import generalization_floor, homogeneous_floor, smallest_safe_sizes
 from flowveil.methods import METHODS, knapsack, pair_tables, price_gaps, safe_pairs, twin_trees
 from flowveil.methods.knapsack import best_within, flipped, near_ties
-from flowveil.methods.meeting import Meeting
+from flowveil.methods.lowest_common_ancestor import AncestorDepth
 from flowveil.methods.odkanon import Cuts, odkanon
 from flowveil.methods.price_gaps import PriceGaps
 from flowveil.methods.pruning import dual_multiplier
@@ -207,7 +207,7 @@ def test_leaves_meet_where_their_ways_part(rises, data):
         return set(nodes)
 
     want = [tree.max_depth if a == b else len(way(a) & way(b)) - 1 for a, b in zip(left, right, strict=True)]
-    assert Meeting.of(tree).depth(left, np.array(right, np.int32)).tolist() == want
+    assert AncestorDepth.from_tree(tree).depth(left, np.array(right, np.int32)).tolist() == want
 
 
 @SEARCH

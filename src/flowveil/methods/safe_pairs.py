@@ -27,7 +27,7 @@ from flowveil.flows import Cells, Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.methods.distinct_along import DistinctAlong, Repeats, prefix
-from flowveil.methods.meeting import Meeting
+from flowveil.methods.lowest_common_ancestor import AncestorDepth
 from flowveil.methods.remote_pairs import with_enough
 from flowveil.reading.limits import threads
 from flowveil.remote_people import RemotePeople
@@ -287,7 +287,7 @@ def _down_origins(walk: _Walk, origins: Sketch, order: Positions, time: Ints | N
 def _depths(walk: _Walk, origins: Sketch, order: Positions, time: Ints | None) -> Iterator[Callable[[], list[Level]]]:
     """The walks of all origin depths."""
     leaf_o = origins.leaf_of_tile[walk.flows.origin]
-    repeats = walk.repeats(order, leaf_o, time, Meeting.of(origins.tree))
+    repeats = walk.repeats(order, leaf_o, time, AncestorDepth.from_tree(origins.tree))
     depth = origins.tree.max_depth
     # From the deepest up: every order is then a few sorted runs away from the next.
     for node, deep in _upwards(origins.tree):
@@ -318,10 +318,10 @@ class _Walk:
         self.guarantee = guarantee
         self.tree = destinations.tree
         self.leaf_d = destinations.leaf_of_tile[flows.destination]
-        self.meet = Meeting.of(self.tree)
+        self.meet = AncestorDepth.from_tree(self.tree)
         self.ancestors = leaf_ancestors(self.tree)
 
-    def repeats(self, order: Positions, leaf_o: Ints, time: Ints | None, meet: Meeting) -> dict[str, Repeats]:
+    def repeats(self, order: Positions, leaf_o: Ints, time: Ints | None, meet: AncestorDepth) -> dict[str, Repeats]:
         """Who and what must be counted once in pairs of these flows, and where each comes again."""
         rows: dict[str, tuple[Ints, Ints, int]] = {}
         if self.guarantee.people is not None and self.flows.people is not None:
