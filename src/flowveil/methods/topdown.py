@@ -33,7 +33,7 @@ from flowveil.methods.contributions import counted_trips, left_out
 from flowveil.methods.discrete_gaussian import DiscreteGaussian
 from flowveil.methods.discrete_laplace import Bits, Counts, DiscreteLaplace, bits_of
 from flowveil.methods.ladder import Ladder, Step, public_domain
-from flowveil.methods.promise import LARGEST_SCALE, Promise, rounded_up
+from flowveil.methods.noise_guarantee import LARGEST_SCALE, NoiseGuarantee, rounded_up
 from flowveil.methods.zcdp import largest_rho
 from flowveil.release.noisy import NoiseStep, NoisyCounts, PrivacyLoss
 from flowveil.release.plan import Plan, Suppression
@@ -82,7 +82,9 @@ def topdown(
         ParameterError: an option is missing or out of its range, or the zones would come from the data.
         DataError: the flows do not say how many trips each person made.
     """
-    promise = Promise.of("topdown", flows, epsilon=epsilon, delta=delta, bound=bound, seed=unsafe_seed_for_tests)
+    promise = NoiseGuarantee.from_options(
+        "topdown", flows, epsilon=epsilon, delta=delta, bound=bound, seed=unsafe_seed_for_tests
+    )
     domain = public_domain("topdown", flows, level, region)
     ladder = Ladder.of(domain)
     noises = _noises(promise, ladder, shares_of(budget, ladder))
@@ -178,7 +180,7 @@ def parsed_shares(budget: str, names: Sequence[str]) -> list[Fraction]:
     return shares
 
 
-def _noises(promise: Promise, ladder: Ladder, shares: list[Fraction]) -> list[_Noise]:
+def _noises(promise: NoiseGuarantee, ladder: Ladder, shares: list[Fraction]) -> list[_Noise]:
     """The noise of each step, in exact fractions, so that the parts of the budget sum to it.
 
     Without δ the budget is ε, and a part of it pays for discrete Laplace noise of scale bound / part. With δ it is ρ of

@@ -15,7 +15,7 @@ from flowveil import Flows, Hierarchy, ParameterError, anonymize, read_trips
 from flowveil.flows import Cells
 from flowveil.methods.discrete_laplace import repeatable_bits
 from flowveil.methods.ladder import Ladder, public_domain
-from flowveil.methods.promise import Promise
+from flowveil.methods.noise_guarantee import NoiseGuarantee
 from flowveil.methods.topdown import _noises, shares_of, walk_down
 from flowveil.methods.zcdp import largest_rho
 from flowveil.verify import verify_release
@@ -61,11 +61,11 @@ def test_the_parts_of_the_budget_sum_to_it_exactly(flows):
 
 def test_the_noise_that_is_drawn_is_what_the_bound_and_the_budget_ask_for(flows):
     """A unit whose trips are all in one pair moves its count by the bound: a step costs bound² / (2 variance) of ρ."""
-    promise = Promise.of("topdown", flows, epsilon=1.0, delta=1e-6, bound=5, seed=1)
+    promise = NoiseGuarantee.from_options("topdown", flows, epsilon=1.0, delta=1e-6, bound=5, seed=1)
     ladder = ladder_of(flows, 9, REGION)
     laws = [noise.law for noise in _noises(promise, ladder, shares_of(None, ladder))]
     assert sum(Fraction(25) / (2 * law.variance) for law in laws) <= largest_rho(1.0, 1e-6)
-    plain = Promise.of("topdown", flows, epsilon=1.0, delta=0.0, bound=5, seed=1)
+    plain = NoiseGuarantee.from_options("topdown", flows, epsilon=1.0, delta=0.0, bound=5, seed=1)
     assert sum(5 / noise.law.scale for noise in _noises(plain, ladder, shares_of(None, ladder))) == 1
 
 
