@@ -54,7 +54,7 @@ class ZonesOf(Method):
             plan,
             "the zones of an earlier release",
             homogeneous=frozen.homogeneous,
-            one_cut=plan,
+            same_zones_plan=plan,
             frozen=frozen,
         )
 

@@ -40,7 +40,7 @@ BRACKETED, BISECTED = 40, 10
 ROUNDING = 1e-9
 
 
-def one_cut(
+def twincut_same_zones(
     flows: Flows,
     guarantee: Guarantee,
     *,
