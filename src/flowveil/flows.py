@@ -133,7 +133,7 @@ class People:
     trips: NDArray[np.int64] | None = None
 
     @classmethod
-    def counted(cls, cell: Ints, person: Ints, trips: NDArray[np.int64]) -> People:
+    def aggregate(cls, cell: Ints, person: Ints, trips: NDArray[np.int64]) -> People:
         """Rows in any order, those of the same cell and person added up."""
         if len(cell) == 0:
             return cls(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int64))
@@ -149,7 +149,7 @@ class People:
         )
 
     @classmethod
-    def stacked(cls, parts: Sequence[People], n_cells: Sequence[int]) -> People:
+    def concat(cls, parts: Sequence[People], n_cells: Sequence[int]) -> People:
         """The people of tables that stand one below the other and have so many cells."""
         first = np.cumsum([0, *n_cells[:-1]]).astype(np.int32)
         return cls(
@@ -179,7 +179,7 @@ class People:
         """Move every row to its new cell (-1: leave it out) and make the rows distinct again."""
         return People(*_moved(self.cell, self.person, new_cell))
 
-    def renumbered(self, place: Ints) -> People:
+    def renumber(self, place: Ints) -> People:
         """The same people of cells that have other numbers, each its own; how many trips they made stays known."""
         before, after = self.cell[:-1], self.cell[1:]
         if np.any((after < before) | ((after == before) & (self.person[1:] < self.person[:-1]))):
@@ -213,7 +213,7 @@ class Tiles:
     end: tuple[Ints, Ints]
 
     @classmethod
-    def stacked(cls, parts: Sequence[Tiles], n_cells: Sequence[int]) -> Tiles:
+    def concat(cls, parts: Sequence[Tiles], n_cells: Sequence[int]) -> Tiles:
         """The tiles of tables that stand one below the other and have so many cells."""
         first = np.cumsum([0, *n_cells[:-1]]).astype(np.int32)
         begin, end = (
@@ -388,9 +388,9 @@ def stacked(parts: Sequence[Cells]) -> Cells:
     }
     if all(p.people is not None for p in parts):
         known = [p.people for p in parts if p.people is not None]
-        people = known[0].stacked(known, [len(p) for p in parts])
+        people = known[0].concat(known, [len(p) for p in parts])
     if all(p.tiles is not None for p in parts):
-        tiles = Tiles.stacked([p.tiles for p in parts if p.tiles is not None], [len(p) for p in parts])
+        tiles = Tiles.concat([p.tiles for p in parts if p.tiles is not None], [len(p) for p in parts])
     return Cells(
         np.concatenate([p.origin for p in parts]),
         np.concatenate([p.destination for p in parts]),
@@ -689,7 +689,7 @@ class Flows(Cells):
         if person is not None:
             who = np.asarray(person, dtype=np.int32)
             known = who >= 0
-            people = People.counted(merged.row[known], who[known], t[known])
+            people = People.aggregate(merged.row[known], who[known], t[known])
         return cls(
             cells.origin,
             cells.destination,

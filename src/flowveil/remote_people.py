@@ -63,7 +63,7 @@ class RemotePeople(People):
     _counted: dict[int, Counts]
 
     @classmethod
-    def stacked(cls, parts: Sequence[People], n_cells: Sequence[int]) -> RemotePeople:
+    def concat(cls, parts: Sequence[People], n_cells: Sequence[int]) -> RemotePeople:
         """The people of tables that stand one below the other; no flow is in two of them."""
         first = np.cumsum([0, *n_cells[:-1]]).astype(np.int32)
         distant = [part for part in parts if isinstance(part, RemotePeople)]
@@ -97,7 +97,7 @@ class RemotePeople(People):
         kept = row >= 0
         return RemotePeople(self.blocks, self.flow[kept], row[kept])
 
-    def renumbered(self, place: Ints) -> RemotePeople:
+    def renumber(self, place: Ints) -> RemotePeople:
         """The same people of cells that have other numbers."""
         return self.merge(place)
 

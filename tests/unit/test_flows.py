@@ -59,7 +59,7 @@ def test_renumbering_moves_every_row_of_a_person(rng, in_order):
         rng.shuffle(rows)
     cell, person = np.array(rows, dtype=np.int32).T
     place = rng.permutation(6).astype(np.int32)
-    moved = People(cell, person, person * 10 + cell).renumbered(place)
+    moved = People(cell, person, person * 10 + cell).renumber(place)
     got = zip(moved.cell.tolist(), moved.person.tolist(), moved.trips.tolist(), strict=True)
     assert list(got) == sorted((int(place[c]), p, p * 10 + c) for c, p in rows)
 
