@@ -379,7 +379,7 @@ class Cells:
         return {name: None if own is None else own.merge(row) for name, own in members.items()}
 
 
-def stacked(parts: Sequence[Cells]) -> Cells:
+def concat_cells(parts: Sequence[Cells]) -> Cells:
     """The rows of all parts, one after the other."""
     people = tiles = None
     columns = {name: [getattr(p, name) for p in parts] for name in ADDED}

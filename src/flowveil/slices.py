@@ -157,7 +157,7 @@ class SlicedFlows:
 
     def added_up(self, parts: Sequence[Cells]) -> Flows:
         """Parts of slices as one: trips and weights add up, people are made distinct again."""
-        rows = stacked(parts)
+        rows = concat_cells(parts)
         tree_o, tree_d = self.origins, self.destinations
         cells = rows.merge(rows.origin, rows.destination, tree_o.n_tiles, tree_d.n_tiles).cells
         return Flows.of_cells(
@@ -177,7 +177,7 @@ class SlicedFlows:
             )
         labels = [key[0] for key in self.keys]
         times = Times.of(self.every.name, self.every.minutes, labels)
-        rows = stacked(self.slices)
+        rows = concat_cells(self.slices)
         time = np.repeat(times.numbers(labels), [len(part) for part in self.slices])
         order = np.lexsort((time, rows.destination, rows.origin))
         return Flows.of_cells(

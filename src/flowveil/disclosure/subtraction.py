@@ -362,7 +362,7 @@ class _Records:
     def of(cls, coarse: Release, parts: Sequence[Flows], layers: Sequence[Layer]) -> _Records:
         return cls(
             flow=np.concatenate([_positions(coarse.input, flows) for flows in parts]),
-            rows=stacked(parts),
+            rows=concat_cells(parts),
             layers=tuple(_Covering.of(parts, layer) for layer in layers),
         )
 

@@ -352,7 +352,7 @@ def _reason_of_total(matrices: _Matrices, reasons: Sequence[str | None]) -> str 
     parts = [*matrices.absent, *(r.input.select(r.cell_of_flow < 0) for r in secret)]
     if not parts:
         return None
-    together, guarantee = stacked(parts), releases[0].guarantee
+    together, guarantee = concat_cells(parts), releases[0].guarantee
     cell, n_absent = as_one_cell(together), len(matrices.absent)
     enough = _reaches(guarantee, cell) and n_people(together) >= guarantee.k
     n_terms = sum(len(part) for part in matrices.absent) + sum(_n_terms(release) for release in secret)

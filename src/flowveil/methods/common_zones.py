@@ -26,7 +26,7 @@ def common_cuts(sliced: SlicedFlows, guarantee: Guarantee, *, max_suppressed: fl
         guarantee: what every published cell of every slice must satisfy.
         max_suppressed: share of the volume of all slices that may be short.
     """
-    rows = stacked([guarantee.in_millionths(part)[0] for part in sliced.slices])
+    rows = concat_cells([guarantee.in_millionths(part)[0] for part in sliced.slices])
     whole, guarantee = guarantee.in_millionths(sliced.whole)
     schedule = Schedule.of(whole, whole, guarantee)
     number = np.repeat(np.arange(len(sliced), dtype=np.int32), [len(s) for s in sliced.slices])

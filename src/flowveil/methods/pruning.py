@@ -206,7 +206,7 @@ class PairTree:
             ending = depth == d
             rows = tiles if ending.all() else tiles.select(ending)
             if carried is not None:
-                rows = stacked((carried, rows)) if len(rows) else carried
+                rows = concat_cells((carried, rows)) if len(rows) else carried
             merged = rows.merge(rows.origin, rows.destination, len(zone_size), tree.n_nodes)
             n_carried = 0 if carried is None else len(carried)
             pair[ending] = merged.row[n_carried:]
