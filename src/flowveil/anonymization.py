@@ -139,7 +139,7 @@ class Run:
             hint=f"use larger tiles ({option('resolution')}) or a smaller area ({option('within')})",
         )
         decide = self.method.planner(flows)
-        plan = decide(*self.guarantee.in_millionths(flows), max_suppressed=self.max_suppressed, **self.options)
+        plan = decide(*self.guarantee.to_fixed_point(flows), max_suppressed=self.max_suppressed, **self.options)
         if not isinstance(plan, Plan):
             raise ParameterError(f"Method '{self.method.name}' must return a Plan; found {type(plan).__name__}.")
         return plan

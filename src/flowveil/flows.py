@@ -68,7 +68,7 @@ class Added:
             f"an infinite {self.one}, or one above {LARGEST_SUM:,}": values > LARGEST_SUM,
         }
 
-    def whole(self, values: NDArray[Any]) -> Floats:
+    def round_fixed_point(self, values: NDArray[Any]) -> Floats:
         """The doubles nearest to whole millionths.
 
         Sums of whole numbers are the same in any order: without this, a cell would weigh a different last digit along
@@ -86,7 +86,7 @@ class Added:
                 f"The {self.many} are too large: they are counted in millionths, up to a total of {LARGEST_SUM:,}. "
                 "Hint: scale them, for example from persons to thousands."
             )
-        whole = millionths(values)
+        whole = to_fixed_point(values)
         rounded = whole / MILLION
         if np.any((whole == 0) & (values > 0)) or float(np.sum(np.abs(values - rounded))) > ROUNDING_ALLOWED * total:
             raise DataError(
@@ -294,8 +294,8 @@ class Cells:
         origin, destination: int32; numbers of the two ends (tiles, zones of a cut, or nodes).
         trips: int64, at least 1.
         weight: like every column of `ADDED`, None where the input does not have it; else float64, each the double
-            nearest to a whole number of millionths (see `Added.whole`), and merging adds up the millionths. While a
-            method decides, int64: the millionths themselves (see `Guarantee.in_millionths`).
+            nearest to a whole number of millionths (see `Added.round_fixed_point`), and merging adds up the millionths. While a
+            method decides, int64: the millionths themselves (see `Guarantee.to_fixed_point`).
         people: distinct people of each row, or None where the input has no persons.
         tiles: distinct tiles in which the trips of each row begin and end, or None unless asked for (`Flows.located`).
     """
@@ -322,9 +322,9 @@ class Cells:
     def total(self, basis: str) -> float:
         """The sum of all trips or weights, exact."""
         values = self.volume(basis)
-        if basis == "trips" or are_millionths(values):
+        if basis == "trips" or is_fixed_point(values):
             return float(np.sum(values))
-        return float(np.sum(millionths(values)) / MILLION)
+        return float(np.sum(to_fixed_point(values)) / MILLION)
 
     def added(self, change: Callable[[NDArray[Any]], NDArray[Any]] = lambda values: values) -> dict[str, Any]:
         """The columns that add up, by name, each as a change leaves it; None where the input does not have it."""
@@ -430,16 +430,16 @@ class Groups:
 
     def sum_exactly(self, values: NDArray[Any]) -> NDArray[Any]:
         """The same for a column of `ADDED`: its millionths are added up, whichever way it holds them."""
-        return self.sum(values) if are_millionths(values) else self.sum(millionths(values)) / MILLION
+        return self.sum(values) if is_fixed_point(values) else self.sum(to_fixed_point(values)) / MILLION
 
 
-def millionths(values: NDArray[Any]) -> NDArray[np.int64]:
+def to_fixed_point(values: NDArray[Any]) -> NDArray[np.int64]:
     """Values as whole millionths: exactly those they were made from, up to a total of `LARGEST_SUM`."""
     whole: NDArray[np.int64] = np.rint(values * MILLION).astype(np.int64)
     return whole
 
 
-def are_millionths(values: NDArray[Any]) -> bool:
+def is_fixed_point(values: NDArray[Any]) -> bool:
     """Whether a column that adds up holds whole millionths, as methods count them."""
     return values.dtype == np.int64
 
@@ -622,8 +622,8 @@ class Flows(Cells):
         for name, values in added.items():
             if n and not (np.isfinite(values).all() and values.min() >= 0):
                 raise DataError(f"A flow has a negative or infinite {ADDED[name].one}.")
-            if not are_millionths(values):
-                object.__setattr__(self, name, ADDED[name].whole(values))
+            if not is_fixed_point(values):
+                object.__setattr__(self, name, ADDED[name].round_fixed_point(values))
         step_o, step_d = np.diff(self.origin), np.diff(self.destination)
         later: NDArray[np.bool_] = step_d > 0
         if self.time is not None and self.times is not None:
@@ -682,7 +682,7 @@ class Flows(Cells):
         d = np.asarray(destination, dtype=np.int32)
         t = np.ones(len(o), np.int64) if trips is None else np.asarray(trips, dtype=np.int64)
         # Rounded before they are added up, so that the order of the rows leaves no trace.
-        columns: dict[str, Any] = {name: ADDED[name].whole(v) for name, v in added.items() if v is not None}
+        columns: dict[str, Any] = {name: ADDED[name].round_fixed_point(v) for name, v in added.items() if v is not None}
         rows = Cells(o, d, t, **columns)
         merged = rows.merge(o, d, origins.n_tiles, destinations.n_tiles)
         cells, people = merged.cells, None

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, ParameterError, did_you_mean
-from flowveil.flows import MILLION, Cells, Flows, are_millionths, millionths
+from flowveil.flows import MILLION, Cells, Flows, is_fixed_point, to_fixed_point
 
 Values = NDArray[Any]
 
@@ -91,7 +91,7 @@ def _k(_: Cells, k: int) -> int:
 
 def _k_mean_weights(flows: Cells, k: int) -> float:
     """In whole millionths, rounded up: where all weights are alike, k trips reach it to the last digit."""
-    total = int(np.sum(millionths(flows.volume("weight"))))
+    total = int(np.sum(to_fixed_point(flows.volume("weight"))))
     return -(-k * total // int(np.sum(flows.trips))) / MILLION
 
 
@@ -312,7 +312,7 @@ class Guarantee:
             asked["locations"] = int(l)
         return replace(self, **asked)
 
-    def in_millionths(self, flows: Flows) -> tuple[Flows, Guarantee]:
+    def to_fixed_point(self, flows: Flows) -> tuple[Flows, Guarantee]:
         """The flows and this guarantee with sums that are protected as whole millionths (int64), as methods count them.
 
         Methods add up in many orders, and sums of whole numbers are exact in all of them. Columns that are not
@@ -322,11 +322,11 @@ class Guarantee:
         asked: dict[str, Any] = {}
         for name, column in ((name, UNITS[name].column) for name in self.units if UNITS[name].column):
             values, threshold = getattr(flows, column), getattr(self, name)
-            if values is not None and not are_millionths(values):
+            if values is not None and not is_fixed_point(values):
                 least = math.ceil(threshold * MILLION)
                 # The fewest millionths whose double reaches the threshold: the product above may be off by a little.
                 asked[name] = next(m for m in (least - 1, least, least + 1) if m / MILLION >= threshold)
-                columns[column] = millionths(values)
+                columns[column] = to_fixed_point(values)
         return (replace(flows, **columns), replace(self, **asked)) if columns else (flows, self)
 
     def safe(self, cells: Cells) -> NDArray[np.bool_]:

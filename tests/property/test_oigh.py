@@ -73,7 +73,7 @@ def problems(draw) -> tuple[Flows, Guarantee]:
         k_population=draw(st.sampled_from([None, 0.5, 12.5])) if "population" in units else None,
         l=draw(st.sampled_from([None, None, None, 1, 2])),
     )
-    return guarantee.in_millionths(guarantee.prepare(flows))
+    return guarantee.to_fixed_point(guarantee.prepare(flows))
 
 
 @settings(max_examples=60, deadline=None)

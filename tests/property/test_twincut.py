@@ -123,7 +123,7 @@ def test_a_plan_keeps_the_flows_of_the_safe_cells_of_its_cuts(problem, data):
 @SEARCH
 @given(small_problems(), BUDGETS)
 def test_starts_side_by_side_come_to_what_they_come_to_in_turn(problem, share):
-    flows, guarantee = problem[1].in_millionths(problem[0])
+    flows, guarantee = problem[1].to_fixed_point(problem[0])
     trees = TwinTrees.of(flows, guarantee)
     assume(trees is not None and trees.sums_exactly)
     budget = share * total_of(flows, guarantee)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from flowveil import flows as flows_module
 from flowveil.errors import DataError
-from flowveil.flows import ADDED, LARGEST_SUM, MILLION, Flows, People, millionths
+from flowveil.flows import ADDED, LARGEST_SUM, MILLION, Flows, People, to_fixed_point
 from flowveil.hierarchy import Hierarchy
 from reference.trees import persons_by_flow
 from samples.strategies import flow_tables, generators
@@ -71,7 +71,7 @@ def test_weights_add_up_to_the_same_in_any_order(rng, n):
     whole = rng.integers(1, 10**13, n)
     expected = float(Decimal(int(whole.sum())) / MILLION)
     for order in (whole.tolist(), rng.permutation(whole).tolist()):
-        weight = ADDED["weight"].whole(np.array([float(Decimal(m) / MILLION) for m in order]))
+        weight = ADDED["weight"].round_fixed_point(np.array([float(Decimal(m) / MILLION) for m in order]))
         flows = Flows.from_pairs(
             np.arange(len(order)) % 3, np.zeros(len(order)), origins=TREE, destinations=TREE, weight=weight
         )
@@ -83,7 +83,7 @@ def test_weights_add_up_to_the_same_in_any_order(rng, n):
 def test_every_millionth_has_a_double_of_its_own(whole):
     one, next_one = np.array([whole, whole + 1]) / MILLION
     assert one < next_one
-    assert millionths(np.array([one, next_one])).tolist() == [whole, whole + 1]
+    assert to_fixed_point(np.array([one, next_one])).tolist() == [whole, whole + 1]
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,8 @@ def common_cuts(sliced: SlicedFlows, guarantee: Guarantee, *, max_suppressed: fl
         guarantee: what every published cell of every slice must satisfy.
         max_suppressed: share of the volume of all slices that may be short.
     """
-    rows = concat_cells([guarantee.in_millionths(part)[0] for part in sliced.slices])
-    whole, guarantee = guarantee.in_millionths(sliced.whole)
+    rows = concat_cells([guarantee.to_fixed_point(part)[0] for part in sliced.slices])
+    whole, guarantee = guarantee.to_fixed_point(sliced.whole)
     schedule = Schedule.of(whole, whole, guarantee)
     number = np.repeat(np.arange(len(sliced), dtype=np.int32), [len(s) for s in sliced.slices])
     allowed = max_suppressed * float(np.sum(rows.volume(guarantee.basis)))

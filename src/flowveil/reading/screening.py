@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, option
-from flowveil.flows import ADDED, LARGEST_SUM, MILLION, ROUNDING_ALLOWED, Added, Intake, millionths
+from flowveil.flows import ADDED, LARGEST_SUM, MILLION, ROUNDING_ALLOWED, Added, Intake, to_fixed_point
 from flowveil.reading import Reading, limits
 from flowveil.reading.tiling import NO_TILE, Inside, Mask, Tiling
 from flowveil.reading.times import TimeForm
@@ -141,9 +141,9 @@ class _Sum:
     rounded: bool = False
     vanishing: bool = False
 
-    def whole(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+    def round_fixed_point(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
         """Numbers as whole millionths, whose sums are the same in any order; what that changes is remembered."""
-        whole = millionths(values)
+        whole = to_fixed_point(values)
         # In float, like trips: exact up to the limit, and beyond it an integer could wrap around.
         self.total += int(whole.sum(dtype=np.float64))
         off = np.abs(values - whole / MILLION)
@@ -232,7 +232,7 @@ class Screening:
                 unusable |= gap
         rows, origin, destination = self._placed(batch, np.flatnonzero(~unusable))
         trips = np.ones(len(rows), np.int64) if batch.trips is None else batch.trips[rows].astype(np.int64)
-        added = {name: self._sums[name].whole(values[rows]) for name, values in batch.added.items()}
+        added = {name: self._sums[name].round_fixed_point(values[rows]) for name, values in batch.added.items()}
         self._rows += len(batch)
         self._kept += len(rows)
         # Summed in float: far too large a total is what is looked for, and an integer sum could wrap around
