@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, ParameterError, option
-from flowveil.flows import ADDED, Cells, Flows, Intake, People, stacked
+from flowveil.flows import ADDED, Cells, Flows, Intake, People, concat_cells
 from flowveil.hierarchy import Hierarchy
 from flowveil.remote_people import RemotePeople
 from flowveil.times import Times

@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import HierarchyError
-from flowveil.flows import MILLION, Cells, Flows, group_pairs, stacked, to_fixed_point
+from flowveil.flows import MILLION, Cells, Flows, concat_cells, group_pairs, to_fixed_point
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.release.release import Release
 from flowveil.release.zones import NodeZones, Zones

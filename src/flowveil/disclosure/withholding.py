@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.disclosure.unlisted import n_unlisted_pairs, within_reach
-from flowveil.flows import stacked
+from flowveil.flows import concat_cells
 from flowveil.measures import MEASURES, combine, listed, of_published_table
 from flowveil.measures.measure import Secret, Subject, Values
 from flowveil.release.sliced import n_people

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowveil.flows import Cells, group_pairs, stacked
+from flowveil.flows import Cells, concat_cells, group_pairs
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Ints
 from flowveil.methods.odkanon import Cuts, Schedule

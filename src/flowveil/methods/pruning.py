@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.flows import Cells, Flows, stacked
+from flowveil.flows import Cells, Flows, concat_cells
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Hierarchy, Ints
 
