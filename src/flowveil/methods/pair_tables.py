@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from flowveil.hierarchy import Floats, Ints
 from flowveil.methods.safe_pairs import Level, Sketch
-from flowveil.workers import side_by_side
+from flowveil.workers import parallel_map
 
 Positions = NDArray[np.int64]
 

@@ -31,7 +31,7 @@ from flowveil.methods.lowest_common_ancestor import AncestorDepth
 from flowveil.methods.remote_pairs import with_enough
 from flowveil.reading.limits import threads
 from flowveil.remote_people import RemotePeople
-from flowveil.workers import in_advance, side_by_side
+from flowveil.workers import parallel_map, prefetch
 
 Positions = NDArray[np.int64]
 Made = TypeVar("Made")
@@ -279,7 +279,7 @@ def _down_origins(walk: _Walk, origins: Sketch, order: Positions, time: Ints | N
     Depths do not need each other: while one is handed out, another thread is at the next. No more than that, because
     each takes memory.
     """
-    with closing(in_advance(_depths(walk, origins, order, time), threads=at_a_time(len(order)))) as depths:
+    with closing(prefetch(_depths(walk, origins, order, time), threads=at_a_time(len(order)))) as depths:
         for levels in depths:
             yield from levels
 

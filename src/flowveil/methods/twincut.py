@@ -36,7 +36,7 @@ from flowveil.methods.twin_trees import Costs, FoundPairs, Goal, Half, Positions
 from flowveil.reading.limits import threads
 from flowveil.release.plan import Plan
 from flowveil.remote_people import RemotePeople
-from flowveil.workers import side_by_side
+from flowveil.workers import parallel_map
 
 #: Work of the local search at effort 1, in rows and nodes visited: some five seconds.
 WORK = 4e8

@@ -36,7 +36,7 @@ from flowveil.report.own_lines import CONTEXT, own_lines, read_own_lines
 from flowveil.report.summary import FORMAT, json_text, manifest, summarize
 from flowveil.verify import verify_release
 from flowveil.verify.files import LOOKUP
-from flowveil.workers import beside
+from flowveil.workers import run_in_background
 
 MANIFEST = "manifest.json"
 #: Fixed, because the size of row groups is part of the bytes.
@@ -136,7 +136,7 @@ def _draw_and_measure(release: Publishable) -> None:
     """Draw the zones while the measures are taken: both are kept with the release, and asked for later."""
     if release.kind != "plain" or getattr(release, "revision", None) is not None:
         return
-    with beside(lambda: release.zones, threads=threads()) as drawn:
+    with run_in_background(lambda: release.zones, threads=threads()) as drawn:
         for _, part in release.parts:
             part.metrics()
         drawn()

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from flowveil.reading.limits import threads
 from flowveil.verify.raw import leaves
 from flowveil.verify.units import SUMMED, UNITS
-from flowveil.workers import side_by_side
+from flowveil.workers import parallel_map
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows

@@ -19,7 +19,7 @@ import numpy as np
 from flowveil.reading.limits import threads
 from flowveil.remote_people import RemotePeople
 from flowveil.verify.database import Database
-from flowveil.workers import side_by_side
+from flowveil.workers import parallel_map
 
 #: More rows of members than these are counted by sorting. To plan the statements that takes would cost more for few.
 MOST_IN_SQL = 500_000
