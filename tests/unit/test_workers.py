@@ -100,7 +100,7 @@ def test_threads_work_in_advance_and_hand_out_in_order(threads, waiting):
 def test_threads_have_the_limits_of_their_caller():
     with limits.limits(threads=1):
         assert list(prefetch([limits.threads] * 3, threads=2)) == [1, 1, 1]
-        assert list(side_by_side([limits.threads] * 3, threads=2)) == [1, 1, 1]
+        assert list(parallel_map([limits.threads] * 3, threads=2)) == [1, 1, 1]
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -113,7 +113,7 @@ def test_threads_work_side_by_side_and_hand_out_in_order(threads):
             # Whoever is asked for later is done earlier.
             yield lambda n=n: (time.sleep(0.002 * (6 - n)), 1 // (5 - n), threading.get_ident())[1:]
 
-    with closing(side_by_side(pieces(), threads=threads)) as results:
+    with closing(parallel_map(pieces(), threads=threads)) as results:
         first = next(results)
         assert first[0] == 0
         assert (first[1] == before) == (threads == 1)
@@ -121,7 +121,7 @@ def test_threads_work_side_by_side_and_hand_out_in_order(threads):
         assert asked == list(range(len(asked)))
         with pytest.raises(ZeroDivisionError):
             next(results)
-    assert list(side_by_side([], threads=threads)) == []
+    assert list(parallel_map([], threads=threads)) == []
 
 
 def test_side_by_side_no_more_is_in_the_works_than_there_are_threads():
@@ -136,7 +136,7 @@ def test_side_by_side_no_more_is_in_the_works_than_there_are_threads():
         with lock:
             running -= 1
 
-    assert len(list(side_by_side([piece] * 12, threads=2))) == 12
+    assert len(list(parallel_map([piece] * 12, threads=2))) == 12
     assert most == 2
 
 

@@ -215,7 +215,7 @@ def safe_depths(
         yield from (make(list(here)) for _, here in groupby(levels, key=attrgetter("depth")))
         return
     with closing(
-        side_by_side(_made(flows, guarantee, origins, destinations, make, beside), threads=at_a_time(len(flows)))
+        parallel_map(_made(flows, guarantee, origins, destinations, make, beside), threads=at_a_time(len(flows)))
     ) as made:
         yield from (one for one in made if one is not None)
 

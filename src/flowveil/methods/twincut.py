@@ -132,7 +132,7 @@ def twincut(
     if len(flows) >= FLOWS_ALONE:
         give_back()
     # ODkAnon's cut may use nodes that are not in the safe pairs, or that a thinned tree does not have.
-    plan, other = side_by_side(
+    plan, other = parallel_map(
         (partial(plan_of_cuts, flows, guarantee, each, notes) for each in (cuts, merged)),
         threads=1 if isinstance(flows.people, RemotePeople) else at_a_time(len(flows)),
     )
@@ -443,7 +443,7 @@ class Search:
         rest = starts[1:]
         lanes = [rest[first::LANES] for first in range(LANES)]
         found: list[list[list[Offer]]] = []
-        for lane, offered in side_by_side(
+        for lane, offered in parallel_map(
             (partial(self._apart, lane) for lane in lanes), threads=min(threads(), LANES)
         ):
             self.work += lane.work

@@ -134,7 +134,7 @@ def count_sorted(group: Any, asked: Any, n_groups: int, row: Any, member: Any) -
 
     edges = np.linspace(0, n_groups, max(threads(), _BLOCKS) + 1).astype(np.int64).tolist()
     blocks = (partial(count, first, last) for first, last in pairwise(edges))
-    return np.concatenate([np.zeros(0, np.int64), *side_by_side(blocks, threads=threads())])
+    return np.concatenate([np.zeros(0, np.int64), *parallel_map(blocks, threads=threads())])
 
 
 def count_by_sql(flow: Any, member: Any, asked: tuple[Any, Any, int]) -> Any:
