@@ -5,7 +5,7 @@ at tile level together with its two hierarchies. Every method and every check ne
 rename both ends, add up what falls together. Trips and weights add; people do not, nor do the tiles in which trips
 begin and end, so both are kept as (cell, person) and (cell, tile) rows and made distinct again.
 
-`ADDED` says which columns add up beside the trips. Whatever carries flows, from the file to the published cell, goes
+`SUM_COLUMNS` says which columns add up beside the trips. Whatever carries flows, from the file to the published cell, goes
 through that list, so that none of it knows a column by name.
 """
 
@@ -34,7 +34,7 @@ ROUNDING_ALLOWED = 1e-6
 
 
 @dataclass(frozen=True)
-class Added:
+class SumColumn:
     """A column of numbers that add up: all that is said of it alone, on its way from the file to a cell.
 
     It is read from the column that users name, refused where a number is negative, infinite or beyond `LARGEST_SUM`,
@@ -98,10 +98,10 @@ class Added:
 
 
 #: The columns that add up beside the trips, by name.
-ADDED: dict[str, Added] = {
+SUM_COLUMNS: dict[str, SumColumn] = {
     column.name: column
     for column in (
-        Added(
+        SumColumn(
             "weight",
             one="weight",
             many="weights",
@@ -293,8 +293,8 @@ class Cells:
     Attributes:
         origin, destination: int32; numbers of the two ends (tiles, zones of a cut, or nodes).
         trips: int64, at least 1.
-        weight: like every column of `ADDED`, None where the input does not have it; else float64, each the double
-            nearest to a whole number of millionths (see `Added.round_fixed_point`), and merging adds up the millionths. While a
+        weight: like every column of `SUM_COLUMNS`, None where the input does not have it; else float64, each the double
+            nearest to a whole number of millionths (see `SumColumn.round_fixed_point`), and merging adds up the millionths. While a
             method decides, int64: the millionths themselves (see `Guarantee.to_fixed_point`).
         people: distinct people of each row, or None where the input has no persons.
         tiles: distinct tiles in which the trips of each row begin and end, or None unless asked for (`Flows.located`).
@@ -311,12 +311,14 @@ class Cells:
         return len(self.origin)
 
     def volume(self, basis: str) -> NDArray[Any]:
-        """The trips, or the column of `ADDED` that has the name of the basis."""
+        """The trips, or the column of `SUM_COLUMNS` that has the name of the basis."""
         if basis == "trips":
             return self.trips
-        values: NDArray[Any] | None = getattr(self, ADDED[basis].name)
+        values: NDArray[Any] | None = getattr(self, SUM_COLUMNS[basis].name)
         if values is None:
-            raise DataError(f"The input has no {ADDED[basis].many}, so nothing can be counted by {ADDED[basis].one}.")
+            raise DataError(
+                f"The input has no {SUM_COLUMNS[basis].many}, so nothing can be counted by {SUM_COLUMNS[basis].one}."
+            )
         return values
 
     def total(self, basis: str) -> float:
@@ -328,7 +330,7 @@ class Cells:
 
     def added(self, change: Callable[[NDArray[Any]], NDArray[Any]] = lambda values: values) -> dict[str, Any]:
         """The columns that add up, by name, each as a change leaves it; None where the input does not have it."""
-        columns = {name: getattr(self, name) for name in ADDED}
+        columns = {name: getattr(self, name) for name in SUM_COLUMNS}
         return {name: None if values is None else change(values) for name, values in columns.items()}
 
     def n_people(self) -> NDArray[np.int64] | None:
@@ -382,7 +384,7 @@ class Cells:
 def concat_cells(parts: Sequence[Cells]) -> Cells:
     """The rows of all parts, one after the other."""
     people = tiles = None
-    columns = {name: [getattr(p, name) for p in parts] for name in ADDED}
+    columns = {name: [getattr(p, name) for p in parts] for name in SUM_COLUMNS}
     added = {
         name: None if any(values is None for values in own) else np.concatenate(own) for name, own in columns.items()
     }
@@ -429,7 +431,7 @@ class Groups:
         return total.astype(values.dtype)
 
     def sum_exactly(self, values: NDArray[Any]) -> NDArray[Any]:
-        """The same for a column of `ADDED`: its millionths are added up, whichever way it holds them."""
+        """The same for a column of `SUM_COLUMNS`: its millionths are added up, whichever way it holds them."""
         return self.sum(values) if is_fixed_point(values) else self.sum(to_fixed_point(values)) / MILLION
 
 
@@ -621,9 +623,9 @@ class Flows(Cells):
             raise DataError("A flow has fewer than one trip; leave such rows out.")
         for name, values in added.items():
             if n and not (np.isfinite(values).all() and values.min() >= 0):
-                raise DataError(f"A flow has a negative or infinite {ADDED[name].one}.")
+                raise DataError(f"A flow has a negative or infinite {SUM_COLUMNS[name].one}.")
             if not is_fixed_point(values):
-                object.__setattr__(self, name, ADDED[name].round_fixed_point(values))
+                object.__setattr__(self, name, SUM_COLUMNS[name].round_fixed_point(values))
         step_o, step_d = np.diff(self.origin), np.diff(self.destination)
         later: NDArray[np.bool_] = step_d > 0
         if self.time is not None and self.times is not None:
@@ -676,13 +678,15 @@ class Flows(Cells):
             person: number of the person of each row, -1 where unknown.
             intake: what reading the input came to.
             whole_map: see the class.
-            **added: columns of `ADDED`, such as ``weight``: that of each row, of all its trips together.
+            **added: columns of `SUM_COLUMNS`, such as ``weight``: that of each row, of all its trips together.
         """
         o = np.asarray(origin, dtype=np.int32)
         d = np.asarray(destination, dtype=np.int32)
         t = np.ones(len(o), np.int64) if trips is None else np.asarray(trips, dtype=np.int64)
         # Rounded before they are added up, so that the order of the rows leaves no trace.
-        columns: dict[str, Any] = {name: ADDED[name].round_fixed_point(v) for name, v in added.items() if v is not None}
+        columns: dict[str, Any] = {
+            name: SUM_COLUMNS[name].round_fixed_point(v) for name, v in added.items() if v is not None
+        }
         rows = Cells(o, d, t, **columns)
         merged = rows.merge(o, d, origins.n_tiles, destinations.n_tiles)
         cells, people = merged.cells, None

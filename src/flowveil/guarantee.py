@@ -6,7 +6,7 @@ for every guarantee.
 
 `UNITS` says what a unit is: how a cell's value is taken, what k asks of it, what the data must have, and its
 words. To add one, add it there and give `Guarantee` a field of its name. One that sums a column of its own names it:
-a column of `flowveil.flows.ADDED`, which says how it is read and added up.
+a column of `flowveil.flows.SUM_COLUMNS`, which says how it is read and added up.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Unit:
         missing: what to say where the data does not have it.
         caveat: what protecting it leaves open, for readers; said unless a unit counts persons.
         basis: what a run counts as volume where the unit is protected.
-        column: the column of `flowveil.flows.ADDED` that its value is the sum of; empty where it sums none.
+        column: the column of `flowveil.flows.SUM_COLUMNS` that its value is the sum of; empty where it sums none.
         counts_persons: whether its value is a number of different persons.
     """
 
@@ -262,7 +262,7 @@ class Guarantee:
 
     @property
     def of_columns(self) -> dict[str, float]:
-        """The thresholds of the columns of `flowveil.flows.ADDED` whose sums are protected, by column."""
+        """The thresholds of the columns of `flowveil.flows.SUM_COLUMNS` whose sums are protected, by column."""
         return {UNITS[name].column: getattr(self, name) for name in self.units if UNITS[name].column}
 
     @property

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, ParameterError, option
-from flowveil.flows import ADDED, Cells, Flows, Intake, People, concat_cells
+from flowveil.flows import SUM_COLUMNS, Cells, Flows, Intake, People, concat_cells
 from flowveil.hierarchy import Hierarchy
 from flowveil.remote_people import RemotePeople
 from flowveil.times import Times
@@ -415,7 +415,7 @@ def refuse_many_combinations(flows: SlicedFlows) -> None:
 def _rows_of(part: Flows) -> dict[str, NDArray[Any]]:
     """All that grows with the flows of a slice."""
     people = part.people
-    found = {name: getattr(part, name) for name in ("origin", "destination", "trips", *ADDED, "time")}
+    found = {name: getattr(part, name) for name in ("origin", "destination", "trips", *SUM_COLUMNS, "time")}
     if people is not None and not isinstance(people, RemotePeople):
         found |= {"cell": people.cell, "person": people.person, "made": people.trips}
     return {name: array for name, array in found.items() if array is not None}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from flowveil import flows as flows_module
 from flowveil.errors import DataError
-from flowveil.flows import ADDED, LARGEST_SUM, MILLION, Flows, People, to_fixed_point
+from flowveil.flows import LARGEST_SUM, MILLION, SUM_COLUMNS, Flows, People, to_fixed_point
 from flowveil.hierarchy import Hierarchy
 from reference.trees import persons_by_flow
 from samples.strategies import flow_tables, generators
@@ -71,7 +71,7 @@ def test_weights_add_up_to_the_same_in_any_order(rng, n):
     whole = rng.integers(1, 10**13, n)
     expected = float(Decimal(int(whole.sum())) / MILLION)
     for order in (whole.tolist(), rng.permutation(whole).tolist()):
-        weight = ADDED["weight"].round_fixed_point(np.array([float(Decimal(m) / MILLION) for m in order]))
+        weight = SUM_COLUMNS["weight"].round_fixed_point(np.array([float(Decimal(m) / MILLION) for m in order]))
         flows = Flows.from_pairs(
             np.arange(len(order)) % 3, np.zeros(len(order)), origins=TREE, destinations=TREE, weight=weight
         )
