@@ -5,8 +5,8 @@ at tile level together with its two hierarchies. Every method and every check ne
 rename both ends, add up what falls together. Trips and weights add; people do not, nor do the tiles in which trips
 begin and end, so both are kept as (cell, person) and (cell, tile) rows and made distinct again.
 
-`SUM_COLUMNS` says which columns add up beside the trips. Whatever carries flows, from the file to the published cell, goes
-through that list, so that none of it knows a column by name.
+`SUM_COLUMNS` lists the columns that are summed in addition to the trips. All code that carries flows, from the file to
+the published cell, iterates over that list and names no column.
 """
 
 from __future__ import annotations
@@ -294,8 +294,8 @@ class Cells:
         origin, destination: int32; numbers of the two ends (tiles, zones of a cut, or nodes).
         trips: int64, at least 1.
         weight: like every column of `SUM_COLUMNS`, None where the input does not have it; else float64, each the double
-            nearest to a whole number of millionths (see `SumColumn.round_fixed_point`), and merging adds up the millionths. While a
-            method decides, int64: the millionths themselves (see `Guarantee.to_fixed_point`).
+            nearest to a multiple of a millionth (see `SumColumn.round_fixed_point`). Merging sums the millionths. While
+            a method plans, int64 millionths (see `Guarantee.to_fixed_point`).
         people: distinct people of each row, or None where the input has no persons.
         tiles: distinct tiles in which the trips of each row begin and end, or None unless asked for (`Flows.located`).
     """

@@ -34,7 +34,7 @@ class AncestorDepth:
     deepest: int
 
     @classmethod
-    def of(cls, tree: Hierarchy) -> AncestorDepth:
+    def from_tree(cls, tree: Hierarchy) -> AncestorDepth:
         """Write down the ways, depth by depth."""
         words: list[Ints] = []
         depths = [np.full(256, -1, dtype=np.int16)]

@@ -22,7 +22,8 @@ class Method:
         plan: the function, which returns a `Plan`, or `NoisyCounts` where it promises epsilon.
         summary: one line for the help.
         homogeneous: its zones never overlap.
-        same_zones_plan: the function that gives both ends the same zones, with the same options; None where the method cannot.
+        same_zones_plan: the function that plans the same zones for both ends, with the same options; None if the method
+            has none.
         promises: ``k``: every cell hides so many; or ``epsilon``: noisy counts under differential privacy, to which k,
             protect and max_suppressed mean nothing.
         folds: it can put steps of time together, cell by cell.

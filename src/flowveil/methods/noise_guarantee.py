@@ -35,7 +35,7 @@ class NoiseGuarantee:
     bound: int
 
     @classmethod
-    def of(
+    def from_options(
         cls, method: str, flows: Flows, *, epsilon: float | None, delta: float, bound: int | None, seed: int | None
     ) -> NoiseGuarantee:
         """Check what a user asked of a method.

@@ -135,7 +135,7 @@ class _Sum:
         vanishing: whether nothing was left of one.
     """
 
-    column: Added
+    column: SumColumn
     total: int = 0
     off: float = 0.0
     rounded: bool = False
