@@ -176,7 +176,7 @@ class SlicedFlows:
                 "Hint: give --time and one --every, and no --by."
             )
         labels = [key[0] for key in self.keys]
-        times = Times.of(self.every.name, self.every.minutes, labels)
+        times = Times.from_labels(self.every.name, self.every.minutes, labels)
         rows = concat_cells(self.slices)
         time = np.repeat(times.numbers(labels), [len(part) for part in self.slices])
         order = np.lexsort((time, rows.destination, rows.origin))

@@ -152,7 +152,7 @@ def homogeneous_floor(
     """
     flows, guarantee = guarantee.to_fixed_point(flows)
     budget = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
-    trees = TwinTrees.of(flows, guarantee)
+    trees = TwinTrees.from_flows(flows, guarantee)
     if trees is None or trees.thinned or trees.given(0, np.zeros(1, np.int64)).lost > budget:
         return None
     search = Search(trees, budget)

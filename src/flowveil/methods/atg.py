@@ -132,7 +132,7 @@ def _choose(
 
     def candidate(target: float, near: float = 64.0) -> _Candidate | None:
         cut = best_cut(flows.origins, (per_node - target) ** 2)
-        pairs = PairTree.of(
+        pairs = PairTree.from_flows(
             flows,
             guarantee,
             zone=flows.origins.zone_of_tile(cut)[flows.origin],

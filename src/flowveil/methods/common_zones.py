@@ -28,7 +28,7 @@ def common_cuts(sliced: SlicedFlows, guarantee: Guarantee, *, max_suppressed: fl
     """
     rows = concat_cells([guarantee.to_fixed_point(part)[0] for part in sliced.slices])
     whole, guarantee = guarantee.to_fixed_point(sliced.whole)
-    schedule = Schedule.of(whole, whole, guarantee)
+    schedule = Schedule.from_flows(whole, whole, guarantee)
     number = np.repeat(np.arange(len(sliced), dtype=np.int32), [len(s) for s in sliced.slices])
     allowed = max_suppressed * float(np.sum(rows.volume(guarantee.basis)))
     low, high = -1, schedule.n_steps

@@ -54,7 +54,7 @@ class Ladder:
     steps: tuple[Step, ...]
 
     @classmethod
-    def of(cls, domain: PairDomain) -> Ladder:
+    def from_domain(cls, domain: PairDomain) -> Ladder:
         """The ladder over the zones of a public domain."""
         n_zones = len(domain.origins.zones)
         steps = [Step("all", np.zeros(n_zones, np.int32), np.zeros(0, np.int32), 1)]

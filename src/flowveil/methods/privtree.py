@@ -74,9 +74,9 @@ def privtree(
     promise = NoiseGuarantee.from_options(
         "privtree", flows, epsilon=epsilon, delta=0.0, bound=bound, seed=unsafe_seed_for_tests
     )
-    spent = _Spent.of(promise, budget, decay, divide_above)
+    spent = _Spent.from_options(promise, budget, decay, divide_above)
     domain = public_domain("privtree", flows, level, region)
-    tree = PublicTree.of(domain)
+    tree = PublicTree.from_domain(domain)
     origin, destination = domain.origins.zone[flows.origin], domain.destinations.zone[flows.destination]
     inside = (origin >= 0) & (destination >= 0)
     trips = counted_trips(flows, inside, bound=None if promise.unit == "trip" else promise.bound)
@@ -135,7 +135,7 @@ class _Spent:
     said: tuple[NoiseStep, ...]
 
     @classmethod
-    def of(cls, promise: NoiseGuarantee, budget: str, decay: float, divide_above: int) -> _Spent:
+    def from_options(cls, promise: NoiseGuarantee, budget: str, decay: float, divide_above: int) -> _Spent:
         """Turn shares into noise, in exact fractions."""
         shares = parsed_shares(budget, PARTS)
         if isinstance(decay, bool) or not isinstance(decay, int | float) or not 1.01 <= decay <= 1e6:

@@ -174,7 +174,7 @@ class PairTree:
     pair_of_flow: Ints
 
     @classmethod
-    def of(
+    def from_flows(
         cls,
         flows: Flows,
         guarantee: Guarantee,

@@ -46,7 +46,7 @@ class PublicTree:
     tiles: Counts
 
     @classmethod
-    def of(cls, domain: PairDomain) -> PublicTree:
+    def from_domain(cls, domain: PairDomain) -> PublicTree:
         """The tree over the zones of a public domain."""
         chains = np.stack([codes for _, codes in named_steps(domain)])
         order = np.lexsort(chains[::-1]).astype(np.int32)

@@ -86,7 +86,7 @@ def topdown(
         "topdown", flows, epsilon=epsilon, delta=delta, bound=bound, seed=unsafe_seed_for_tests
     )
     domain = public_domain("topdown", flows, level, region)
-    ladder = Ladder.of(domain)
+    ladder = Ladder.from_domain(domain)
     noises = _noises(promise, ladder, shares_of(budget, ladder))
     origin, destination = domain.origins.zone[flows.origin], domain.destinations.zone[flows.destination]
     inside = (origin >= 0) & (destination >= 0)

@@ -110,7 +110,7 @@ def twincut(
     def note_start() -> None:
         start.append(volume_budget_cuts(flows, guarantee, max_suppressed=max_suppressed))
 
-    pairs = FoundPairs.of(flows, guarantee, objective, beside=note_start)
+    pairs = FoundPairs.from_flows(flows, guarantee, objective, beside=note_start)
     if not pairs.parts:
         raise InfeasibleError(INFEASIBLE)
     trees, merged = pairs.laid_out(), start[0]
@@ -266,7 +266,7 @@ def frontier(
         progress: called with the share of the prices that are done.
     """
     check_goal(objective)
-    trees = TwinTrees.of(flows, guarantee, objective)
+    trees = TwinTrees.from_flows(flows, guarantee, objective)
     if trees is None or trees.objective.total <= 0:
         return ()
     search = Search(trees, trees.objective.total)

@@ -77,7 +77,7 @@ def broken(spent: _Spent, epsilon: float) -> list[str]:
 def spent_for(decay: float) -> _Spent:
     """All but a little of ε for the divisions, which alone are looked at."""
     promise = NoiseGuarantee("person", EPSILON, 0.0, BOUND)
-    return _Spent.of(promise, "0.999,0.001", decay, 0)
+    return _Spent.from_options(promise, "0.999,0.001", decay, 0)
 
 
 def test_divisions_keep_the_promise():

@@ -41,7 +41,7 @@ def map_flows(n: int = 12_000, *, people: int | None = None) -> Flows:
 
 
 def ladder_of(flows: Flows, level: int | None, region: str | None) -> Ladder:
-    return Ladder.of(public_domain("topdown", flows, level, region))
+    return Ladder.from_domain(public_domain("topdown", flows, level, region))
 
 
 # ---- the budget ------------------------------------------------------------------------------------------------------
