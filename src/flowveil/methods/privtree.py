@@ -21,7 +21,7 @@ from flowveil.flows import Cells, Flows
 from flowveil.hierarchy import Ints
 from flowveil.methods.contributions import counted_trips, left_out
 from flowveil.methods.discrete_laplace import Bits, Counts, DiscreteLaplace, bits_of
-from flowveil.methods.ladder import public_domain
+from flowveil.methods.levels import public_domain
 from flowveil.methods.noise_guarantee import LARGEST_SCALE, NoiseGuarantee, rounded_up
 from flowveil.methods.public_tree import PublicTree
 from flowveil.methods.topdown import parsed_shares
