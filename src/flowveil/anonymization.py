@@ -20,7 +20,6 @@ from typing import Any, Literal, overload
 from flowveil.release.post_rules import PostRules
 from flowveil.release.confirmation import DIFFERENCING, confirmed
 from flowveil.release.matrix_differences import differences, refuse_differences
-from flowveil.distant import DistantPeople
 from flowveil.errors import DataError, InfeasibleError, ParameterError, option
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee, check_max_suppressed
@@ -37,6 +36,7 @@ from flowveil.release.plan import Plan
 from flowveil.release.release import Release
 from flowveil.release.sliced import SlicedRelease, n_people
 from flowveil.release.unfinished import Unfinished, fingerprint, packed, unpacked
+from flowveil.remote_people import RemotePeople
 from flowveil.slices import Every, Key, SlicedFlows, declared_values, refuse_many_combinations
 from flowveil.workers import DONE, run_tasks
 from flowveil.zoning.places import read_places
@@ -139,7 +139,7 @@ class Run:
             hint=f"use larger tiles ({option('resolution')}) or a smaller area ({option('within')})",
         )
         decide = self.method.planner(flows)
-        plan = decide(*self.guarantee.in_millionths(flows), max_suppressed=self.max_suppressed, **self.options)
+        plan = decide(*self.guarantee.to_fixed_point(flows), max_suppressed=self.max_suppressed, **self.options)
         if not isinstance(plan, Plan):
             raise ParameterError(f"Method '{self.method.name}' must return a Plan; found {type(plan).__name__}.")
         return plan
@@ -606,7 +606,7 @@ def _plans(task: _Task, keys: Sequence[Key], workers: int) -> Iterator[Plan | No
     Where the memory is limited it is one slice after the other: each process would need as much again. So it is where
     persons stay on a cluster, which only this process can ask.
     """
-    workers = 1 if is_limited() or isinstance(task.flows.slices[0].people, DistantPeople) else workers
+    workers = 1 if is_limited() or isinstance(task.flows.slices[0].people, RemotePeople) else workers
     start = time.monotonic()
     at = 0
     while at < len(keys) and (workers == 1 or time.monotonic() - start < SECONDS_ALONE):

@@ -135,7 +135,7 @@ def frontier(
         raise ParameterError(f"method must be one of {', '.join(sweeps)}; found {method!r}.")
     flows, _ = find_method(method).on_hierarchy(flows, hierarchy)
     guarantee = Guarantee.resolve(flows, k=k, protect=protect, k_population=k_population, l=l)
-    asked = guarantee.in_millionths(guarantee.prepare(flows))
+    asked = guarantee.to_fixed_point(guarantee.prepare(flows))
     return sweeps[method](*asked, objective=objective, up_to=up_to, progress=progress)
 
 

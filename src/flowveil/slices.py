@@ -18,10 +18,10 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.distant import DistantPeople
 from flowveil.errors import DataError, ParameterError, option
-from flowveil.flows import ADDED, Cells, Flows, Intake, People, stacked
+from flowveil.flows import SUM_COLUMNS, Cells, Flows, Intake, People, concat_cells
 from flowveil.hierarchy import Hierarchy
+from flowveil.remote_people import RemotePeople
 from flowveil.time_steps import MINUTES_OF_DAY, TIME, Every
 from flowveil.times import Times
 
@@ -99,7 +99,7 @@ class SlicedFlows:
 
     def added_up(self, parts: Sequence[Cells]) -> Flows:
         """Parts of slices as one: trips and weights add up, people are made distinct again."""
-        rows = stacked(parts)
+        rows = concat_cells(parts)
         tree_o, tree_d = self.origins, self.destinations
         cells = rows.merge(rows.origin, rows.destination, tree_o.n_tiles, tree_d.n_tiles).cells
         return Flows.of_cells(
@@ -118,8 +118,8 @@ class SlicedFlows:
                 "Hint: give --time and one --every, and no --by."
             )
         labels = [key[0] for key in self.keys]
-        times = Times.of(self.every.name, self.every.minutes, labels)
-        rows = stacked(self.slices)
+        times = Times.from_labels(self.every.name, self.every.minutes, labels)
+        rows = concat_cells(self.slices)
         time = np.repeat(times.numbers(labels), [len(part) for part in self.slices])
         order = np.lexsort((time, rows.destination, rows.origin))
         return Flows.of_cells(
@@ -357,8 +357,8 @@ def refuse_many_combinations(flows: SlicedFlows) -> None:
 def _rows_of(part: Flows) -> dict[str, NDArray[Any]]:
     """All that grows with the flows of a slice."""
     people = part.people
-    found = {name: getattr(part, name) for name in ("origin", "destination", "trips", *ADDED, "time")}
-    if people is not None and not isinstance(people, DistantPeople):
+    found = {name: getattr(part, name) for name in ("origin", "destination", "trips", *SUM_COLUMNS, "time")}
+    if people is not None and not isinstance(people, RemotePeople):
         found |= {"cell": people.cell, "person": people.person, "made": people.trips}
     return {name: array for name, array in found.items() if array is not None}
 

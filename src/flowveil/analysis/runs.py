@@ -118,7 +118,7 @@ def methods_of(names: Any, *, same_zones: bool = False) -> list[Method]:
         ParameterError: one is not known, or two have the same name.
     """
     if names is None or names == "all":
-        names = [name for name in k_methods() if not same_zones or find_method(name).one_cut is not None]
+        names = [name for name in k_methods() if not same_zones or find_method(name).same_zones_plan is not None]
     parts = listed(names) if isinstance(names, str) else names if isinstance(names, Sequence) else [names]
     chosen: dict[str, Method] = {}
     for method in map(find_method, parts):

@@ -11,7 +11,7 @@ import click
 
 from flowveil.engines.spark_session import cluster
 from flowveil.errors import ParameterError
-from flowveil.flows import ADDED
+from flowveil.flows import SUM_COLUMNS
 from flowveil.methods import find_method
 from flowveil.zoning.refinement import HIERARCHIES
 
@@ -75,7 +75,7 @@ reading = options(
     click.option("--origin-tile", metavar="COLUMN", help="Column of the origin's tile, if it is a tile already."),
     click.option("--destination-tile", metavar="COLUMN", help="Column of the destination's tile."),
     click.option("--trips", metavar="COLUMN", help="Column of the number of trips that a row stands for."),
-    *(click.option(f"--{column.name}", metavar="COLUMN", help=column.about) for column in ADDED.values()),
+    *(click.option(f"--{column.name}", metavar="COLUMN", help=column.about) for column in SUM_COLUMNS.values()),
     click.option("--person", metavar="COLUMN", help="Column that identifies the person."),
     click.option("--person-case", metavar="fold|keep", help="Take A7 and a7 for one person, or for two [fold]."),
     click.option(

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from flowveil.flows import Cells, are_millionths, millionths
+from flowveil.flows import Cells, is_fixed_point, to_fixed_point
 from flowveil.hierarchy import Ints
 from flowveil.reading.screening import NO_TRIPS, OUTSIDE_AREA
 from flowveil.release.confirmation import DIFFERENCING
@@ -159,7 +159,7 @@ def _largest_kind(release: Publishable) -> list[Release]:
 def _volume(tables: Sequence[Cells], basis: str) -> Fraction:
     """Returns the exact sum of trips, or of weights in millionths."""
     columns = (table.volume(basis) for table in tables)
-    exact = (values if basis == "trips" or are_millionths(values) else millionths(values) for values in columns)
+    exact = (values if basis == "trips" or is_fixed_point(values) else to_fixed_point(values) for values in columns)
     return Fraction(sum(int(np.sum(values)) for values in exact))
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import InfeasibleError, ParameterError
-from flowveil.flows import MILLION, Cells, Flows, millionths
+from flowveil.flows import MILLION, Cells, Flows, to_fixed_point
 from flowveil.guarantee import UNITS, Guarantee
 from flowveil.hierarchy import Ints
 from flowveil.release.folder import ReleaseFolder
@@ -254,7 +254,7 @@ class _Change(_Table):
         grown: list[NDArray[Any]] = [self.cells.trips[at] - published.trips[there]]
         if self.cells.weight is not None and published.weight is not None:
             # Whole millionths: a difference of doubles may be off.
-            more = millionths(self.cells.weight[at]) - millionths(published.weight[there])
+            more = to_fixed_point(self.cells.weight[at]) - to_fixed_point(published.weight[there])
             grown.append(more / MILLION)
         return grown
 

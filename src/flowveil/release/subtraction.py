@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import HierarchyError
-from flowveil.flows import MILLION, Cells, Flows, group_pairs, millionths, stacked
+from flowveil.flows import MILLION, Cells, Flows, concat_cells, group_pairs, to_fixed_point
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.release.release import Release
 from flowveil.release.zones import NodeZones, Zones
@@ -362,7 +362,7 @@ class _Records:
     def of(cls, coarse: Release, parts: Sequence[Flows], layers: Sequence[Layer]) -> _Records:
         return cls(
             flow=np.concatenate([_positions(coarse.input, flows) for flows in parts]),
-            rows=stacked(parts),
+            rows=concat_cells(parts),
             layers=tuple(_Covering.of(parts, layer) for layer in layers),
         )
 
@@ -409,7 +409,7 @@ class _Records:
         if guarantee.trips is not None:
             short |= (difference > 0) & (difference < guarantee.trips)
         for column, least in guarantee.of_columns.items():
-            ours, theirs = millionths(coarse.input.volume(column)), millionths(self.rows.volume(column))
+            ours, theirs = to_fixed_point(coarse.input.volume(column)), to_fixed_point(self.rows.volume(column))
             held = _sum(counted, ours, n) - _sum(covered, theirs, n)
             short |= (difference > 0) & (held / MILLION < least)
         return short

@@ -16,7 +16,7 @@ _WORD = 31
 
 
 @dataclass(frozen=True, eq=False)
-class Meeting:
+class AncestorDepth:
     """Depth at which two leaves meet, in constant time: the first step at which the ways to them part.
 
     The way to a leaf is written in bits, so many for each depth as its largest family needs. The highest bit in which
@@ -34,7 +34,7 @@ class Meeting:
     deepest: int
 
     @classmethod
-    def of(cls, tree: Hierarchy) -> Meeting:
+    def from_tree(cls, tree: Hierarchy) -> AncestorDepth:
         """Write down the ways, depth by depth."""
         words: list[Ints] = []
         depths = [np.full(256, -1, dtype=np.int16)]

@@ -1,6 +1,6 @@
 """Persons that stay where they were read: a cluster counts them, and their rows never come here.
 
-`DistantPeople` stands where `People` stands. Merging cells only notes which flow is in which cell; when somebody asks
+`RemotePeople` stands where `People` stands. Merging cells only notes which flow is in which cell; when somebody asks
 how many different persons each cell has, the question goes to where the rows are. They are there in blocks, and all
 rows of a person are in one block, so the distinct persons of a cell are the sum of those of the blocks: however rows
 are divided into blocks, the answers are the same whole numbers.
@@ -41,7 +41,7 @@ class Blocks(Protocol):
         ...
 
 
-class DistantPeople(People):
+class RemotePeople(People):
     """Who is behind each cell, for whoever asks how many they are; see the module.
 
     Attributes:
@@ -63,10 +63,10 @@ class DistantPeople(People):
     _counted: dict[int, Counts]
 
     @classmethod
-    def stacked(cls, parts: Sequence[People], n_cells: Sequence[int]) -> DistantPeople:
+    def concat(cls, parts: Sequence[People], n_cells: Sequence[int]) -> RemotePeople:
         """The people of tables that stand one below the other; no flow is in two of them."""
         first = np.cumsum([0, *n_cells[:-1]]).astype(np.int32)
-        distant = [part for part in parts if isinstance(part, DistantPeople)]
+        distant = [part for part in parts if isinstance(part, RemotePeople)]
         if len(distant) < len(parts) or any(part.blocks is not distant[0].blocks for part in distant):
             raise DataError("Persons of different inputs cannot be counted together where they stay on a cluster.")
         flow = np.concatenate([part.flow for part in distant])
@@ -91,13 +91,13 @@ class DistantPeople(People):
         """Distinct people of all cells together."""
         return int(self.merge(np.zeros(int(self.row.max(initial=-1)) + 1, np.int32)).count(1)[0])
 
-    def merge(self, new_cell: Ints) -> DistantPeople:
+    def merge(self, new_cell: Ints) -> RemotePeople:
         """Move every flow to its new cell (-1: leave it out)."""
         row = new_cell[self.row].astype(np.int32)
         kept = row >= 0
-        return DistantPeople(self.blocks, self.flow[kept], row[kept])
+        return RemotePeople(self.blocks, self.flow[kept], row[kept])
 
-    def renumbered(self, place: Ints) -> DistantPeople:
+    def renumber(self, place: Ints) -> RemotePeople:
         """The same people of cells that have other numbers."""
         return self.merge(place)
 

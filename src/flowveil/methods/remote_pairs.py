@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.distant import Counts, DistantPeople, in_window
 from flowveil.flows import Flows
 from flowveil.hierarchy import Ints
 from flowveil.methods.distinct_along import prefix
-from flowveil.methods.meeting import Meeting
+from flowveil.methods.lowest_common_ancestor import AncestorDepth
+from flowveil.remote_people import Counts, RemotePeople, in_window
 
 if TYPE_CHECKING:
     from flowveil.methods.safe_pairs import Level, Sketch
@@ -46,7 +46,7 @@ class Ranges(NamedTuple):
     first: int
     origin: Ints
     leaf: Ints
-    meet: Meeting
+    meet: AncestorDepth
     pair_origin: Ints
     start: Ints
     stop: Ints
@@ -54,7 +54,7 @@ class Ranges(NamedTuple):
 
 
 def with_enough(
-    candidates: Iterable[Level], flows: Flows, people: DistantPeople, least: int, destinations: Sketch
+    candidates: Iterable[Level], flows: Flows, people: RemotePeople, least: int, destinations: Sketch
 ) -> Iterator[Level]:
     """Of levels of candidates, the pairs that have enough persons.
 
@@ -66,7 +66,7 @@ def with_enough(
         destinations: the sketch of the destinations.
     """
     leaf = people.window(destinations.leaf_of_tile[flows.destination][people.row])[1]
-    asking = _Asking(people, len(flows), destinations, leaf, Meeting.of(destinations.tree))
+    asking = _Asking(people, len(flows), destinations, leaf, AncestorDepth.from_tree(destinations.tree))
     waiting: list[list[_Doubtful]] = []
     bounds = _Bounds(people.count(len(flows)), least)
     held = 0
@@ -151,11 +151,11 @@ class _Asking:
         meet: where leaves meet.
     """
 
-    people: DistantPeople
+    people: RemotePeople
     n_flows: int
     destinations: Sketch
     leaf: Ints
-    meet: Meeting
+    meet: AncestorDepth
 
     def about(self, levels: list[_Doubtful]) -> Ranges:
         """What to ask about the levels of one origin depth: the first has the whole of the destinations."""

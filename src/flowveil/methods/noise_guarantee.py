@@ -20,7 +20,7 @@ LARGEST_SCALE = 1e6
 
 
 @dataclass(frozen=True)
-class Promise:
+class NoiseGuarantee:
     """The parameters, checked.
 
     Attributes:
@@ -35,9 +35,9 @@ class Promise:
     bound: int
 
     @classmethod
-    def of(
+    def from_options(
         cls, method: str, flows: Flows, *, epsilon: float | None, delta: float, bound: int | None, seed: int | None
-    ) -> Promise:
+    ) -> NoiseGuarantee:
         """Check what a user asked of a method.
 
         Raises:

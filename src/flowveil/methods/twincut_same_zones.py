@@ -40,7 +40,7 @@ BRACKETED, BISECTED = 40, 10
 ROUNDING = 1e-9
 
 
-def one_cut(
+def twincut_same_zones(
     flows: Flows,
     guarantee: Guarantee,
     *,
@@ -146,7 +146,7 @@ class CutTable:
     @cached_property
     def objective(self) -> Objective:
         """What is made small."""
-        return Objective.of(self.goal, float(np.sum(self.volume)))
+        return Objective.from_goal(self.goal, float(np.sum(self.volume)))
 
     @cached_property
     def above(self) -> Ints:

@@ -1,7 +1,7 @@
 """The public tree that noisy methods walk down: zones of a region or map, and everything above them, step by step.
 
 The tree owes nothing to the data: it holds the zones where nobody was seen as well. Both ends have the same one. It is
-kept as a ladder: on each step every zone has one node, its ancestor there, and a zone that ends early stays itself on
+kept as a levels: on each step every zone has one node, its ancestor there, and a zone that ends early stays itself on
 all further steps. A step on which nothing divides is left out, because every step costs budget; and so are, on maps of
 one's own with many steps, those on which little does: a dendrogram over a hundred zones has a dozen.
 """
@@ -25,7 +25,7 @@ MOST_STEPS, LEAST_GROWTH = 5, 4
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class Level:
     """The nodes of one step, numbered from 0 in the order of their first zones.
 
     Attributes:
@@ -48,16 +48,16 @@ class Step:
 
 
 @dataclass(frozen=True, eq=False)
-class Ladder:
+class Levels:
     """Steps from one node for everything down to the zones themselves, numbered as in the domain."""
 
-    steps: tuple[Step, ...]
+    levels: tuple[Level, ...]
 
     @classmethod
-    def of(cls, domain: PairDomain) -> Ladder:
-        """The ladder over the zones of a public domain."""
+    def from_domain(cls, domain: PairDomain) -> Levels:
+        """The levels over the zones of a public domain."""
         n_zones = len(domain.origins.zones)
-        steps = [Step("all", np.zeros(n_zones, np.int32), np.zeros(0, np.int32), 1)]
+        steps = [Level("all", np.zeros(n_zones, np.int32), np.zeros(0, np.int32), 1)]
         numbered = [(name, _numbered(ancestor)) for name, ancestor in named_steps(domain)]
         if not isinstance(domain.origins.zones, H3Zones) and len(numbered) > MOST_STEPS:
             numbered = _growing(numbered)
@@ -67,7 +67,7 @@ class Ladder:
                 continue
             parent = np.empty(n, dtype=np.int32)
             parent[node] = steps[-1].node_of_zone
-            steps.append(Step(name, node, parent, n))
+            steps.append(Level(name, node, parent, n))
         return cls(tuple(steps))
 
 
