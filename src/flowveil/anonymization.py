@@ -17,9 +17,6 @@ from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any, Literal, overload
 
-from flowveil.release.post_rules import PostRules
-from flowveil.release.confirmation import DIFFERENCING, confirmed
-from flowveil.release.matrix_differences import differences, refuse_differences
 from flowveil.errors import DataError, InfeasibleError, ParameterError, option
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee, check_max_suppressed
@@ -31,8 +28,11 @@ from flowveil.methods.zones_of import ZonesOf
 from flowveil.paths import named_path
 from flowveil.progress import lines_every, log
 from flowveil.reading.limits import about, is_limited, room_for, temporary_folder
+from flowveil.release.confirmation import DIFFERENCING, confirmed
+from flowveil.release.matrix_differences import differences, refuse_differences
 from flowveil.release.noisy import NoisyRelease, NoisySlices, NothingLeftError
 from flowveil.release.plan import Plan
+from flowveil.release.post_rules import PostRules
 from flowveil.release.release import Release
 from flowveil.release.sliced import SlicedRelease, n_people
 from flowveil.release.unfinished import Unfinished, fingerprint, packed, unpacked

@@ -37,7 +37,6 @@ ROWS_PER_VALUE = 100
 Key = tuple[str | None, ...]
 
 
-
 @dataclass(frozen=True, eq=False, repr=False)
 class SlicedFlows:
     """The flows of every slice, over common hierarchies.

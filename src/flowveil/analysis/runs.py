@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flowveil.anonymization import anonymize
-from flowveil.release.confirmation import SmallKWarning
 from flowveil.errors import FlowveilError, InfeasibleError, ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee, check_max_suppressed
 from flowveil.methods import Method, find_method, k_methods
+from flowveil.release.confirmation import SmallKWarning
 
 if TYPE_CHECKING:
     from flowveil.release.release import Release

@@ -35,9 +35,9 @@ from flowveil.cli import (
     tabular,
     verify,
 )
-from flowveil.release.confirmation import SmallKWarning
 from flowveil.errors import FlowveilError, speaking_of_flags
 from flowveil.methods.epsilon import WeakPromiseWarning
+from flowveil.release.confirmation import SmallKWarning
 
 INTERRUPTED = 130
 

@@ -11,27 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from flowveil.analysis.measures import MEASURES
-from flowveil.analysis.measures.closeness import SPREAD
-from flowveil.analysis.seen_areas import KILOMETRES
 from flowveil.errors import ParameterError
 from flowveil.published.about import described, title
+from flowveil.published.basemap_context import own_context
 from flowveil.published.document import Part, fill, host, number, page
+from flowveil.published.headline import missing, sentence, sides
 from flowveil.published.maps import ENDS, MAX_FLOWS, MAX_ZONES, Frame, map_of_release, map_of_views
 from flowveil.published.noise import figures_of_noise, is_noisy, promise_of_noise, rows_of_noise
-from flowveil.published.basemap_context import own_context
 from flowveil.published.places import distance_in_words
 from flowveil.published.sentences import percent
 from flowveil.published.sizes import distribution_part
 from flowveil.published.slices import slices_part
-from flowveil.published.headline import missing, sentence, sides
 from flowveil.published.times import held_times, times_part
 from flowveil.published.units import TITLES, threshold_words
 from flowveil.published.views import Views, limits, views_of
 
 if TYPE_CHECKING:
     from flowveil.published.user_outlines import Outline
-    from flowveil.release.release import Release
 
 #: Tile server of the optional background map. It answers pages that were opened from a file; OpenStreetMap's own
 #: wants to know the page that asks, and a file has no address.
@@ -162,7 +158,9 @@ def promise(report: Mapping[str, Any]) -> str:
     if is_noisy(report):
         return promise_of_noise(guarantee)
     given = guarantee.get("population") is not None
-    by_k = [unit for unit in ("trips", "people", "population") if unit in guarantee and not (unit == "population" and given)]
+    by_k = [
+        unit for unit in ("trips", "people", "population") if unit in guarantee and not (unit == "population" and given)
+    ]
     words = [f"k = {guarantee['k']} on {', '.join(by_k)}"] if by_k else []
     if given:
         words.append(f"a population of {number(guarantee['population'])}")
@@ -182,7 +180,11 @@ def _notices(report: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _what_a_cell_is(report: Mapping[str, Any]) -> str:
     if report["kind"] == "folded":
         return "pairs of zones, each in an interval of time"
-    return "pairs of zones, of all slices" if report["statement"]["slice_columns"] else "pairs of an origin and a destination zone"
+    return (
+        "pairs of zones, of all slices"
+        if report["statement"]["slice_columns"]
+        else "pairs of an origin and a destination zone"
+    )
 
 
 def _figures(report: Mapping[str, Any]) -> list[tuple[str, str, str]]:

@@ -52,7 +52,9 @@ def _of_counts(statement: Statement, overlapping: int | None) -> list[str]:
     lines += _of_missing(statement)
     lines += _of_places(statement, overlapping)
     if parameters.get("outside") == "keep":
-        lines.append("Kept: trips with one end outside the study area. That end is the zone 'outside', without a place.")
+        lines.append(
+            "Kept: trips with one end outside the study area. That end is the zone 'outside', without a place."
+        )
     if statement.slice_columns:
         lines += _of_slices(statement)
     if statement.timezone is not None:

@@ -39,5 +39,7 @@ def guarantee_words(guarantee: Mapping[str, Any]) -> str:
     for unit in ("trips", "people", "population"):
         if unit in guarantee:
             given = unit == "population" and guarantee[unit] is not None
-            parts.append(threshold_words(unit, guarantee) + (" (given as a number, not derived from k)" if given else ""))
+            parts.append(
+                threshold_words(unit, guarantee) + (" (given as a number, not derived from k)" if given else "")
+            )
     return " and ".join(parts)

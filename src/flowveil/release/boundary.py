@@ -25,7 +25,6 @@ from flowveil.zoning.public_map import H3Map, PublicMap, TreeMap, TwoTreesMap
 if TYPE_CHECKING:
     from flowveil.flows import Flows
     from flowveil.release.release import Matrix, Publishable, Release
-    from flowveil.release.sliced import SlicedRelease
     from flowveil.release.zones import Zones
 
 #: Rows whose codes are made text in one batch: noisy releases have millions.

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from flowveil.release.subtraction import Differencing, Layer, compare, too_deep
 from flowveil.errors import InfeasibleError
 from flowveil.flows import Flows
 from flowveil.release.release import Release
+from flowveil.release.subtraction import Differencing, Layer, compare, too_deep
 from flowveil.slices import Key, SlicedFlows, holds
 
 

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from flowveil.release.dominance import check_dominance, without_dominated
-from flowveil.release.stricter import plan_stricter
 from flowveil.errors import ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
+from flowveil.release.dominance import check_dominance, without_dominated
 from flowveil.release.plan import Plan
 from flowveil.release.release import Release
 from flowveil.release.revision import Earlier, revise
+from flowveil.release.stricter import plan_stricter
 from flowveil.zoning.places import read_places
 
 

@@ -8,7 +8,7 @@ release asks for its `kind` and its `parts`, and not for its class.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -16,7 +16,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flowveil.errors import GuaranteeError, InfeasibleError
 from flowveil.flows import Cells, Flows
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
     from flowveil.release.reconstruction import Reconstruction
     from flowveil.release.revision import Revision
-
 
 
 class Publishable(ABC):

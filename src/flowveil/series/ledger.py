@@ -32,12 +32,12 @@ import pyarrow.parquet as pq
 
 from flowveil.audit.published import PublishedRelease, published_release
 from flowveil.audit.subtraction import Groups, confined_groups
-from flowveil.release.confirmation import DIFFERENCING
 from flowveil.errors import DataError, FlowveilError, InfeasibleError, OutputError, ParameterError
 from flowveil.output import real_place
 from flowveil.published.about import ENTRIES
 from flowveil.published.folder import check_target, publish
 from flowveil.published.report import summarize
+from flowveil.release.confirmation import DIFFERENCING
 from flowveil.release.noisy import NothingLeftError, PrivacyLoss
 from flowveil.release.release import Publishable
 from flowveil.series.budget import SPENT, Budget, budget_with, cost_of
