@@ -28,6 +28,7 @@ from flowveil.api import (
     reconstruct,
     run_study,
     verify_folder,
+    verify_release,
     verify_series,
 )
 from flowveil.engines.spark_session import cluster
@@ -96,5 +97,6 @@ __all__ = [
     "reconstruct",
     "run_study",
     "verify_folder",
+    "verify_release",
     "verify_series",
 ]

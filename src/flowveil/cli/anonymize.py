@@ -52,11 +52,10 @@ class _Wanted:
     formats: Sequence[str]
     basemap: str | None
     context: str | None
-    internal_report: str | None
+    show_measures: bool
     replace_stronger: bool
     ledger: str | None
     epsilon_total: float | None
-    audit: bool
     title: str | None
     source_text: str | None
     period: str | None
@@ -68,10 +67,9 @@ class _Wanted:
         """Whether the method promises ε and no k."""
         return self.method is not None and find_method(self.method).promises == "epsilon"
 
-    def check(self, *, internal: Sequence[str | None]) -> dict[str, Any]:
+    def check(self) -> dict[str, Any]:
         """Refuse what cannot be written, before anything is read; return what writing needs to know."""
         from flowveil.api import refuse_total_without_ledger
-        from flowveil.private_files import check_place
         from flowveil.published.about import checked
         from flowveil.published.exports import parse_formats
         from flowveil.published.folder import check_target
@@ -84,9 +82,6 @@ class _Wanted:
             refuse_total_without_ledger(self.epsilon_total)
         if self.context is not None:
             read_own_lines(self.context)
-        for path in internal:
-            if path is not None:
-                check_place(path, release=self.out)
         about = {"title": self.title, "source": self.source_text, "period": self.period}
         about |= {"licence": self.licence, "contact": self.contact}
         return {
@@ -97,7 +92,6 @@ class _Wanted:
             "replace_stronger": self.replace_stronger,
             "ledger": self.ledger,
             "epsilon_total": self.epsilon_total,
-            "audit": self.audit,
         }
 
 
@@ -110,7 +104,7 @@ class _Anonymize(GroupedCommand):
         "Input": (),
         "Protection": (
             "--k-population", "--l", "--l-places", "--dominance", "--stricter", "--yes-k-below-3", "--population-only",
-            "--ledger", "--epsilon-total", "--audit",
+            "--ledger", "--epsilon-total",
         ),
         "Method": (
             "--option", "--seed", "--same-zones", "--hierarchy", "--zones-of", "--revision", "--new-map-at",
@@ -121,7 +115,7 @@ class _Anonymize(GroupedCommand):
         ),
         "What it is about": ("--title", "--source", "--period", "--licence", "--contact"),
         "Output": (
-            "--basemap", "--context", "--replace-stronger", "--internal-report", "--internal-profile", "--json",
+            "--basemap", "--context", "--replace-stronger", "--show-measures", "--json",
             "--quiet", "--help",
         ),
     }  # fmt: skip
@@ -209,11 +203,6 @@ class _Anonymize(GroupedCommand):
     help="With --ledger and noise: refuse what would bring ε of all noisy releases above X. Kept; it can only be "
     "lowered.",
 )
-@click.option(
-    "--audit",
-    is_flag=True,
-    help="Attack the release before it is written, as far as that takes seconds; the report says what was found.",
-)
 @click.option("--seed", type=int, help="Seed, for methods that draw random numbers.")
 @slicing
 @click.option(
@@ -245,10 +234,9 @@ class _Anonymize(GroupedCommand):
     "published.",
 )
 @click.option(
-    "--internal-report",
-    type=PLACE,
-    metavar="FILE",
-    help="Also write a page that compares before and after. It shows raw counts: for yourself, not for publication.",
+    "--show-measures",
+    is_flag=True,
+    help="Print measures of accuracy on stderr, for the operator; in a terminal they are always printed.",
 )
 @reading
 @with_output
@@ -262,7 +250,7 @@ def anonymize(output: Output, source: str, **given: Any) -> None:
     wanted, slices = taken(_Wanted, given), taken(SliceOptions, given)
     slices = _cut_by_matrix(slices, source, given["matrix"])
     asked = _asked(wanted, slices, {name: given.pop(name) for name in _THRESHOLDS})
-    writing = wanted.check(internal=(wanted.internal_report, slices.internal_profile))
+    writing = wanted.check()
     writing["accept_differencing"] = slices.accept_differencing
     how = reading_of(given)
     if wanted.revision:
@@ -275,7 +263,7 @@ def anonymize(output: Output, source: str, **given: Any) -> None:
     if slices.during is not None or not slices.asked_for:
         with output.working("Reading") as progress:
             flows = read_trips(source, progress=progress, **how)
-        release = publish_one(output, flows, wanted.out, asked, writing=writing, internal_report=wanted.internal_report)
+        release = publish_one(output, flows, wanted.out, asked, writing=writing, show_measures=wanted.show_measures)
         if wanted.zones_of is not None and not wanted.revision:
             _say_loss(output, release, wanted.new_map_at)
         return
@@ -288,10 +276,8 @@ def anonymize(output: Output, source: str, **given: Any) -> None:
     if slices.fold_time:
         with output.working("Reading") as progress:
             timed = read_slices(source, progress=progress, **slices.reading(), **how).folded()
-        publish_one(output, timed, wanted.out, asked, writing=writing, internal_report=wanted.internal_report)
+        publish_one(output, timed, wanted.out, asked, writing=writing, show_measures=wanted.show_measures)
         return
-    if wanted.internal_report is not None:
-        raise ParameterError("--internal-report is for a single matrix. Hint: for slices use --internal-profile.")
     if wanted.adds_noise:
         slices = _with_noise(slices)
         asked["values"] = slices.declared(wanted.period)
@@ -299,20 +285,20 @@ def anonymize(output: Output, source: str, **given: Any) -> None:
         raise ParameterError("--values is for methods that add noise; others find the values in the data.")
     with output.working("Reading") as progress:
         sliced = read_slices(source, progress=progress, **slices.reading(), **how)
-    publish_slices(output, sliced, wanted.out, slices, asked, writing)
+    publish_slices(output, sliced, wanted.out, slices, asked, writing, show_measures=wanted.show_measures)
 
 
 def _with_noise(slices: SliceOptions) -> SliceOptions:
     """What slices may have with noise: no chart of raw counts; and values that are declared may be many."""
-    if slices.internal_profile is not None or slices.resume or slices.accept_differencing:
-        raise ParameterError("--internal-profile, --resume and --accept-differencing are not for methods of noise.")
+    if slices.resume or slices.accept_differencing:
+        raise ParameterError("--resume and --accept-differencing are not for methods that add noise.")
     return replace(slices, by_many=True)
 
 
 def _refuse_with_revision(wanted: _Wanted, slices: SliceOptions) -> None:
     """Refuse what a revision cannot have, before anything is read."""
-    if wanted.internal_report is not None or (slices.asked_for and slices.during is None):
-        raise ParameterError("--revision is for one matrix, and there is no internal report of it. Hint: leave it out.")
+    if slices.asked_for and slices.during is None:
+        raise ParameterError("--revision is for one matrix. Hint: leave it out.")
 
 
 def _say_loss(output: Output, release: Any, new_map_at: float) -> None:

@@ -203,12 +203,6 @@ slicing = options(
         is_flag=True,
         help="Keep decided slices beside OUT; a later run continues.",
     ),
-    click.option(
-        "--internal-profile",
-        type=PLACE,
-        metavar="FILE",
-        help="Chart of flows over time (SVG). It shows raw counts: for yourself, not for publication.",
-    ),
 )
 
 
@@ -229,7 +223,6 @@ class SliceOptions:
     accept_differencing: bool
     workers: int | None
     resume: bool
-    internal_profile: str | None
     values: tuple[str, ...]
 
     def one_step(self) -> dict[str, Any]:
@@ -239,7 +232,7 @@ class SliceOptions:
             ParameterError: something else is asked for that makes several matrices.
         """
         several = self._attributes() or self.every or self.total or self.common_zones or self.fold_time or self.resume
-        if several or self.internal_profile is not None:
+        if several:
             raise ParameterError("--during makes one matrix: it goes with --time alone, not with slices.")
         named = {"time": self.time, "time_format": self.time_format, "timezone": self.timezone}
         return {"during": self.during, **{name: value for name, value in named.items() if value is not None}}
@@ -252,7 +245,6 @@ class SliceOptions:
             or self.common_zones
             or self.fold_time
             or self.resume
-            or self.internal_profile is not None
             or self.time_format
             or self.timezone
         )
@@ -263,8 +255,6 @@ class SliceOptions:
         from flowveil.slices import check_slice_columns
 
         check_slice_columns(self._attributes(), time=self.time, every=self.every[0] if self.every else None)
-        if self.internal_profile is not None and not self.every:
-            raise ParameterError("--internal-profile needs slices by time. Hint: use --time and --every.")
         if self.fold_time:
             self._check_fold()
 
@@ -277,7 +267,6 @@ class SliceOptions:
             "--common-zones": self.common_zones,
             "--accept-differencing": self.accept_differencing,
             "--resume": self.resume,
-            "--internal-profile": self.internal_profile is not None,
         }
         given = [name for name, is_given in several.items() if is_given]
         if given or not self.every:
