@@ -22,7 +22,8 @@ import pyarrow as pa
 
 from flowveil.paths import read_json
 from flowveil.report import html
-from flowveil.verify import binaries, database, parquet, recount
+from flowveil.verify import binaries, database, parquet
+from flowveil.verify import order as recount
 from flowveil.verify.database import Database
 
 #: Before the name of a view among those of tables.

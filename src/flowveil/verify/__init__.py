@@ -15,7 +15,7 @@ hash), ``parquet`` (every byte accounted for), ``claims`` (the report against ``
 against the input), ``parameters``, ``tables``, ``carriers``, ``exports``, ``binaries``, then ``raw``, ``slices``,
 ``zones`` or ``boxes``, ``outlines``, ``frozen`` (zones of an earlier release), ``cells``, ``audits``, ``revision``,
 ``measures`` (with ``withholding``, ``losses`` and ``floor``),
-``differences``; for noise ``noise`` and ``law``; last, ``rendering``, or ``structure`` for another version. ``recount``
+``differences``; for noise ``noise`` and ``law``; last, ``rendering``, or ``structure`` for another version. ``order``
 has their order. A step writes tables of its own, each once, and can change none of another: see ``database``.
 
 Findings never quote a value below the guarantee: they count cells, flows and zones.
@@ -90,7 +90,7 @@ def verify_release(
         Of a noisy release, whose counts nobody can recount, the form is checked, that the report discloses nothing
         without noise, and that the counts can be noise of the stated law on the raw ones.
     """
-    from flowveil.verify.recount import Holder, recount
+    from flowveil.verify.order import Holder, recount
     from flowveil.verify.rendering import not_compared
 
     lines: list[str] = [] if unread is None else unread
