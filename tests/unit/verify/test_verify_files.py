@@ -11,7 +11,7 @@ import pytest
 
 import flowveil.verify.database
 import flowveil.verify.exports
-import flowveil.verify.recount
+import flowveil.verify.order
 from flowveil.api import verify_folder
 from flowveil.errors import DataError
 from flowveil.paths import parse_json, read_json
@@ -86,7 +86,7 @@ def test_nothing_is_parsed_before_the_manifest_holds(city, monkeypatch):
         raise AssertionError("parsed")
 
     for name in ("check_layouts", "check_exports", "check_binaries", "read_report", "opened"):
-        monkeypatch.setattr(flowveil.verify.recount, name, trap)
+        monkeypatch.setattr(flowveil.verify.order, name, trap)
     assert verify_release(folder, flows) == ["flows.omx: extra file, not part of a release"]
 
 
@@ -130,7 +130,7 @@ def test_many_rows_in_few_bytes_are_refused_unread(city, monkeypatch):
     pq.write_table(table, folder / "flows.parquet", compression="zstd")
     assert (folder / "flows.parquet").stat().st_size < 1_000_000
     rehash(folder)
-    monkeypatch.setattr(flowveil.verify.recount, "opened", None)
+    monkeypatch.setattr(flowveil.verify.order, "opened", None)
     refused = ["flows.parquet: claims more rows than a release of this input can have"]
     assert verify_release(folder, flows) == refused
     # Noise may have more rows than the input, but not so many in so few bytes.
