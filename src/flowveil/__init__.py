@@ -54,7 +54,7 @@ from flowveil.release.sliced import SlicedRelease
 from flowveil.release.zones import NodeZones, Zones
 from flowveil.slices import SlicedFlows
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "METHODS",

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from flowveil.analysis.cell_lookup import Tree, cells_around
 from flowveil.audit.trips import nodes_of
-from flowveil.disclosure.subtraction import Differencing
+from flowveil.release.subtraction import Differencing
 from flowveil.engines import read_flows
 from flowveil.errors import ParameterError
 from flowveil.flows import Cells, Flows

@@ -102,7 +102,7 @@ def _refuse_of_series(certificates: Sequence[str], private: Any) -> None:
 
 def _check_certificates(paths: Sequence[str], directory: str) -> None:
     """Refuses what cannot be written, before anything is recounted."""
-    from flowveil.analysis.pages.before_after import check_place
+    from flowveil.private_files import check_place
     from flowveil.verify.certificate import check_suffix
 
     for path in paths:

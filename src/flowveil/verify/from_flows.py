@@ -6,6 +6,9 @@ not know, it takes these flows instead, and its result says ``engine``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +19,7 @@ from flowveil.hierarchy import Hierarchy
 from flowveil.reading.screening import NO_TRIPS, OUTSIDE_AREA
 from flowveil.slices import SlicedFlows
 from flowveil.time_steps import TIME
-from flowveil.verify.recount import PersonRows, Places, Trips, Unread, ZoneMap
+from flowveil.verify.recount import PersonRows, Places, Result, Trips, Unread, ZoneMap, recount
 
 if TYPE_CHECKING:
     from flowveil.zoning.places import Places as ListedPlaces
@@ -119,3 +122,46 @@ def _unread(flows: Flows, weight: Any, trips: int) -> dict[str, Any]:
     dropped = sum(n for reason, n in intake.left_out.items() if reason not in (NO_TRIPS, OUTSIDE_AREA))
     rows = intake.rows - intake.left_out.get(NO_TRIPS, 0)
     return {"rows": rows, "dropped": Unread(dropped, dropped), "outside": Unread(outside, outside)}
+
+
+def recount_flows(
+    folder: Path,
+    flows: Flows | SlicedFlows,
+    *,
+    zones_of: Any = None,
+    stricter: ListedPlaces | None = None,
+    revision: Sequence[Any] = (),
+    expect: Mapping[str, Any] | None = None,
+    noise: bool = True,
+) -> Result:
+    """Recounts a release from flows as the engine read them.
+
+    Args:
+        folder: the release.
+        flows: what it was made from.
+        zones_of: the zone map that was given, where the release states one.
+        stricter: the list of places with stricter thresholds, by the tiles of these flows.
+        revision: folders of the releases that it revises, the oldest first.
+        expect: guarantee that the reader requires.
+        noise: whether counts of a noisy release are tested.
+    """
+    trips = trips_from_flows(flows, stricter=stricter)
+    result = recount(folder, trips, earlier=list(revision), expect=expect, test_noise=noise)
+    problems = check_zones_of(folder, zones_of)
+    return replace(result, findings=(*problems, *result.findings))
+
+
+def check_zones_of(folder: Path, zones_of: Any) -> tuple[str, ...]:
+    """Returns findings on the zones of a release that was made over a given zone map."""
+    from flowveil.release.folder import ReleaseFolder
+    from flowveil.release.frozen import FrozenMap
+
+    release = ReleaseFolder(folder)
+    if zones_of is None:
+        return ()
+    frozen = FrozenMap.of(zones_of)
+    if release.statement.zones_of not in (None, frozen.sha256):
+        return ("report.json: states another zone map than the one that is given",)
+    known = set(frozen.table["zone"].to_pylist())
+    strange = sum(zone not in known for zone in release.zones["zone"].to_pylist())
+    return (f"zones.parquet: {strange} zones are not on the given zone map",) if strange else ()

@@ -77,7 +77,12 @@ class Result:
 
 
 def recount(
-    folder: str | Path, trips: Trips, *, earlier: Sequence[Any] = (), expect: Mapping[str, Any] | None = None
+    folder: str | Path,
+    trips: Trips,
+    *,
+    earlier: Sequence[Any] = (),
+    expect: Mapping[str, Any] | None = None,
+    test_noise: bool = True,
 ) -> Result:
     """Compare a release folder with the raw trips.
 
@@ -86,6 +91,7 @@ def recount(
         trips: the raw trips, read as the report says.
         earlier: folders of the releases that this one revises, the oldest first; empty if they are not available.
         expect: guarantee that the reader requires: ``k``, ``protect``, ``k_population``, ``l``.
+        test_noise: whether counts of a noisy release are tested; not before it is published.
     """
     notes = list(trips.notes)
     counted: dict[str, Any] = {"read_by": trips.read_by}
