@@ -14,9 +14,9 @@ from typing import Any
 from unittest.mock import patch
 
 from benchmarks.remembering import Memory
+from flowveil.verify.order import recount as recount_anew
 
 from flowveil.verify import verify_release as verify_anew
-from flowveil.verify.order import recount as recount_anew
 
 #: What is known of each place; a memory is of one.
 _MEMORIES: dict[Path, Memory] = {}

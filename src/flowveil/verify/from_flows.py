@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowveil.remote_people import RemotePeople
 from flowveil.flows import Flows, to_fixed_point
 from flowveil.hierarchy import Hierarchy
 from flowveil.reading.screening import NO_TRIPS, OUTSIDE_AREA
+from flowveil.remote_people import RemotePeople
 from flowveil.slices import SlicedFlows
 from flowveil.time_steps import TIME
 from flowveil.verify.recount import PersonRows, Places, Result, Trips, Unread, ZoneMap, recount

@@ -177,7 +177,7 @@ def _check_listed(flows: pa.Table, zones: pa.Table) -> None:
 
 
 def mean_population(trips: Trips, k: float) -> int | None:
-    """k times the mean weight of a trip in millionths, rounded up; None without weights."""
+    """K times the mean weight of a trip in millionths, rounded up; None without weights."""
     n = int(trips.trips.sum())
     return None if trips.weight is None or n == 0 else math.ceil(Fraction(k) * int(trips.weight.sum()) / n)
 
