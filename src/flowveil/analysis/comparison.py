@@ -32,7 +32,6 @@ from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.methods import find_method
 from flowveil.progress import lines_every
-from flowveil.published.report import summarize
 from flowveil.published.slices import overview
 from flowveil.times import TIME_COLUMNS
 
@@ -272,12 +271,12 @@ def _result(flows: Flows, asked: Mapping[str, Any], *, exact: bool = False) -> d
         "homogeneous": release.plan.homogeneous,
     }
     if release.kind == "noisy":
-        measures = {name: value for name, value in summarize(release)["measures"]["trips"].items() if value is not None}
+        measures = {name: value for name, value in release.metrics()["trips"].items() if value is not None}
         return {**found, "measures": measures, "protect": (release.guarantee.unit,)}
     if release.kind == "folded":
         found["flows"] = overview(release.flows, TIME_COLUMNS, None)
     basis, error = release.guarantee.basis, "mean_generalization_error"
-    report: dict[str, Any] = {"measures": release.metrics(), "withheld": None} if exact else summarize(release)
+    report: dict[str, Any] = {"measures": release.metrics(), "withheld": None}
     return {
         **found,
         "basis": basis,

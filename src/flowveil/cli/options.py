@@ -240,14 +240,7 @@ class SliceOptions:
     @property
     def asked_for(self) -> bool:
         """Whether there is anything to cut by, or an option that needs it."""
-        needing = (
-            self.total
-            or self.common_zones
-            or self.fold_time
-            or self.resume
-            or self.time_format
-            or self.timezone
-        )
+        needing = self.total or self.common_zones or self.fold_time or self.resume or self.time_format or self.timezone
         return bool(self._attributes() or self.time or self.every or needing)
 
     def check(self) -> None:

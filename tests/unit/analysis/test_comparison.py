@@ -13,7 +13,6 @@ from flowveil.analysis import comparison
 from flowveil.analysis.comparison_tables import FILES, to_csv, to_html, to_latex, to_markdown
 from flowveil.analysis.runs import WARM_UP_FLOWS
 from flowveil.errors import DataError, OutputError, ParameterError
-from flowveil.published.report import summarize
 from samples.hourly import hourly_trips
 from samples.processes import in_this_process
 from samples.releases import city_flows, region_flows
@@ -57,7 +56,7 @@ def test_a_run_is_the_release_that_anonymize_makes(flows, found):
     assert run.zones.equals(release.zones)
     # A page for the data holder: the error that methods are compared by is exact.
     exact = release.metrics()["trips"]["mean_generalization_error"]
-    assert run.measures == {**summarize(release)["measures"]["trips"], "mean_generalization_error": exact}
+    assert run.measures == {**release.summary()["measures"]["trips"], "mean_generalization_error": exact}
     assert run.seconds > 0
 
 
