@@ -31,11 +31,11 @@ class Input(Section, key="input", heading="Input", call="reading"):
         call="run", example="trips.parquet", metavar="INPUT", **PLACE,
     )  # fmt: skip
     origin: str | None = setting(
-        "Columns of the origin's latitude and longitude; usual names are recognised.",
+        "Columns of the origin; usual names are recognised.",
         tier="common", example="start_lat,start_lon", metavar="LAT,LON", form="column",
     )  # fmt: skip
     destination: str | None = setting(
-        "Columns of the destination's latitude and longitude.",
+        "Columns of the destination.",
         tier="common", example="end_lat,end_lon", metavar="LAT,LON", form="column",
     )  # fmt: skip
     origin_tile: str | None = setting(
@@ -46,13 +46,15 @@ class Input(Section, key="input", heading="Input", call="reading"):
         "Column of the number of trips of a row.", tier="common", default="a row is one trip", example="count", **COLUMN
     )
     weight: str | None = setting(
-        "Column of the weight: inhabitants that a row represents.", tier="common", example="w", **COLUMN
+        "Column of the inhabitants that a row represents.", tier="common", example="w", **COLUMN
     )
     max_dropped: float | None = setting(
         "Largest share of rows that cannot be read.",
         default=0.05, between=(0, 1), example="0.01", metavar="SHARE", recorded=True,
     )  # fmt: skip
-    skip_unknown: bool = setting("Drop rows whose tile is unknown, instead of refusing them.", recorded=True)
+    skip_unknown: bool = setting(
+        "Drop rows whose tile is unknown, instead of refusing them.", tier="recipe", recorded=True
+    )
     partition_columns: tuple[str, ...] = setting(
         "Columns taken from names of folders such as month=3/; other folder names are ignored.",
         tier="recipe", example="month", metavar="A,B,...", recorded=True, page=False,
@@ -64,7 +66,7 @@ class Input(Section, key="input", heading="Input", call="reading"):
     lookup: str | None = setting(
         "Lookup of an OMX file that has the codes of the zones.", tier="recipe", example="zone", recorded=True
     )
-    wide: bool = setting("INPUT is a CSV matrix: a column for each destination.", recorded=True)
+    wide: bool = setting("INPUT is a CSV matrix: a column for each destination.", tier="recipe", recorded=True)
     remote: bool = setting("Allow INPUT to be an address: s3:// or https://.", tier="recipe", page=False)
 
 
@@ -73,7 +75,7 @@ class People(Section, key="people", heading="People", call="reading"):
     """Who travels."""
 
     person: str | None = setting(
-        "Column that identifies the person; usual names are recognised.", tier="common", example="id", **COLUMN
+        "Column of the person; usual names are recognised.", tier="common", example="id", **COLUMN
     )
     person_case: str | None = setting(
         "Count A7 and a7 as one person (fold) or as two (keep).",
@@ -89,7 +91,7 @@ class Zones(Section, key="zones", heading="Zones", call="reading"):
         "H3 resolution of the tiles.", default=10, between=(0, 15), example="9", metavar="N", recorded=True
     )
     zones: str | None = setting(
-        "Map whose zones are the tiles: codes, or polygons for coordinates (CSV, GeoJSON, Parquet).",
+        "Map whose zones are the tiles (CSV, GeoJSON, Parquet, ...).",
         tier="common", example="zones.csv", metavar="FILE", **PLACE,
     )  # fmt: skip
     zones_tile: str | None = setting("The map's column of zone codes.", call="map", example="code", metavar="COLUMN")
@@ -129,11 +131,11 @@ class Slices(Section, key="slices", heading="Time and slices", call="reading"):
 
     time: str | None = setting("Column of the time.", tier="common", example="start_time", **COLUMN)
     every: tuple[str, ...] = setting(
-        "One matrix for each step: 15min, 1h, day, month, hour, weekday, weekday-hour (repeatable).",
+        "One matrix for each step: 15min, 1h, day, month, hour (of the day), weekday, weekday-hour (repeatable).",
         tier="common", example="1h", metavar="STEP",
     )  # fmt: skip
     timezone: str | None = setting(
-        "Time zone whose local time counts, for Unix times and times with a zone.",
+        "Local time for Unix times and times with a zone.",
         tier="common", default="UTC", example="Europe/Oslo", metavar="NAME", recorded=True,
     )  # fmt: skip
     time_format: str | None = setting(
@@ -151,7 +153,7 @@ class Slices(Section, key="slices", heading="Time and slices", call="reading"):
     common_zones: bool = setting("The same zones for all slices; totals are sums of them.", call="slices")
     values: tuple[str, ...] = setting(
         "With noise: the values of a slice column, known without the data (repeatable).",
-        call="slices", example="sex=f,m", metavar="NAME=VALUE,...", page=False, commas=False,
+        tier="recipe", call="slices", example="sex=f,m", metavar="NAME=VALUE,...", page=False, commas=False,
     )  # fmt: skip
     accept_differencing: bool = setting("Publish although subtraction reveals small groups.", call="slices")
 
@@ -202,9 +204,9 @@ class Method(Section, key="method", heading="Method", call="anonymize"):
     """How the zones are chosen."""
 
     method: str | None = setting(
-        "Method that chooses zones and cells; see `flowveil compare`.",
+        "Method that chooses the zones; docs/methods compares them.",
         tier="common", default="twincut; odkanon with --common-zones, paircut with --fold-time", example="twincut",
-        metavar="NAME", allowed="flowveil.methods:METHODS", recorded=True,
+        metavar="NAME", allowed="flowveil.request:method_names", recorded=True,
     )  # fmt: skip
     options: Mapping[str, Any] = setting(
         "Option of the method (repeatable).",
@@ -226,7 +228,7 @@ class Method(Section, key="method", heading="Method", call="anonymize"):
     )  # fmt: skip
     new_map_at: float | None = setting(
         "With --zones-of: advise a new map from this loss on.",
-        tier="recipe", call="run", default=0.1, between=(0, None), example="0.2", metavar="SHARE", page=False,
+        tier="recipe", call="run", default=0.5, between=(0, None), example="0.2", metavar="SHARE", page=False,
     )  # fmt: skip
 
 
@@ -235,13 +237,13 @@ class Output(Section, key="output", heading="Output", call="write"):
     """What is written, and where."""
 
     out: str | None = setting(
-        "Folder of the release; an earlier release there is replaced.",
+        "Folder of the release; an earlier one is replaced.",
         tier="common", call="run", example="release", metavar="DIR", **PLACE,
     )  # fmt: skip
     formats: tuple[str, ...] = setting(
         "Exports in addition to Parquet.",
         tier="common", flag="--format", example="csv,geojson", metavar="A,B,...",
-        allowed="flowveil.publish.exports:FORMATS",
+        allowed=("parquet", "csv", "geojson", "gpkg", "omx", "flowmap", "kepler", "arrow"),
     )  # fmt: skip
     title: str | None = setting(
         "Title of the page and the files.",
@@ -261,7 +263,9 @@ class Output(Section, key="output", heading="Output", call="write"):
         "With --ledger and noise: refuse to bring ε of all noisy releases above this. It can only be lowered.",
         tier="recipe", between=(0, None), example="2", metavar="X", page=False,
     )  # fmt: skip
-    audit: bool = setting("Attack the release before it is written; the report states the result.", page=False)
+    audit: bool = setting(
+        "Attack the release before it is written; the report states the result.", tier="recipe", page=False
+    )
     basemap: str | None = setting(
         "Let readers of report.html switch on a background map from a tile server.",
         tier="recipe", example="https://tile.example.org/{z}/{x}/{y}.png", metavar="URL", page=False,
@@ -316,6 +320,14 @@ def settings(*, call: Call | Collection[Call] | None = None, tier: Collection[Ti
     calls = (call,) if isinstance(call, str) else call
     every = [one for section in SECTIONS.values() for one in section_settings(section)]
     return [one for one in every if (calls is None or one.call in calls) and (tier is None or one.tier in tier)]
+
+
+def method_names() -> tuple[str, ...]:
+    """The names of all methods, those of other packages last."""
+    from flowveil.methods import METHODS
+    from flowveil.methods.plugins import registered_names
+
+    return (*METHODS, *(name for name in registered_names() if name not in METHODS))
 
 
 def find_setting(name: str) -> Setting:

@@ -41,7 +41,8 @@ class Setting:
         call: the call that takes the value.
         default: what applies if it is not given, as documentation: a value or words.
         example: a value as users write it on the command line.
-        allowed: names of the values, or ``module:ATTRIBUTE`` whose keys they are.
+        allowed: names of the values, or ``module:ATTRIBUTE``, loaded when needed: a mapping whose keys they are, or a
+            function that returns them.
         low, high: bounds of a number.
         form: what a text is.
         flag: the flag, where it is not the name with dashes.
@@ -75,7 +76,8 @@ class Setting:
         if isinstance(self.allowed, tuple):
             return self.allowed
         module, _, attribute = self.allowed.partition(":")
-        return tuple(getattr(import_module(module), attribute))
+        found = getattr(import_module(module), attribute)
+        return tuple(found() if callable(found) else found)
 
     @property
     def path(self) -> str:

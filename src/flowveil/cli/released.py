@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from flowveil.cli.options import SliceOptions
 from flowveil.cli.output import Output
+from flowveil.request import Request
 
 
 def publish_one(
@@ -17,28 +17,22 @@ def publish_one(
     asked: Mapping[str, Any],
     *,
     writing: Mapping[str, Any] | None = None,
-    internal_report: str | None = None,
 ) -> Any:
     """Anonymise flows, publish them and print what is published; return the release."""
     from flowveil.api import anonymize, publish
-    from flowveil.report.internal import render_internal
     from flowveil.series.ledger import recording_nothing
 
     writing = writing or {}
     with output.working("Anonymising"), recording_nothing(**_recorded(writing)):
         release = anonymize(flows, **asked)
     with output.working("Verifying and writing"):
-        # Made first: what cannot be made must not leave a release behind and an error in front.
-        pages = {} if internal_report is None else {internal_report: render_internal(release)}
         # What is printed is what is published: a log is read by more people than the data.
         report = release.summary()
-        folder = publish(release, out, private=pages, **writing)
+        folder = publish(release, out, **writing)
     report = _with_audit(report, folder)
     intake = _say_intake(output, flows, secret=bool(report["withheld"]))
     _warn_of_weakness(output, report)
     output.say(*_release_lines(report, folder))
-    if internal_report is not None:
-        output.say(f"Internal report, NOT for publication: {internal_report}")
     output.result({"release": str(folder), **intake, **report})
     return release
 
@@ -47,25 +41,20 @@ def _recorded(writing: Mapping[str, Any]) -> dict[str, Any]:
     return {name: writing.get(name) for name in ("ledger", "epsilon_total")}
 
 
-def publish_slices(
-    output: Output, sliced: Any, out: str, slices: SliceOptions, asked: Mapping[str, Any], writing: Mapping[str, Any]
-) -> None:
-    """Anonymise slices, publish them and print what is published."""
+def publish_slices(output: Output, sliced: Any, out: str, request: Request, writing: Mapping[str, Any]) -> None:
+    """Anonymise the slices of a request, publish them and print what is published."""
     from flowveil import __version__
-    from flowveil.api import anonymize_slices, publish
+    from flowveil.api import publish
+    from flowveil.execution import anonymize_request
     from flowveil.release.unfinished import Unfinished
-    from flowveil.report.profile import largest_profiles, profile_chart
     from flowveil.series.ledger import recording_nothing
 
     with output.working("Anonymising slices") as progress, recording_nothing(**_recorded(writing)):
-        kept = Unfinished.beside(out, __version__) if slices.resume else None
-        family = anonymize_slices(sliced, progress=progress, resume=kept, **slices.publishing(), **asked)
+        kept = Unfinished.beside(out, __version__) if request.resources.resume else None
+        family = anonymize_request(request, sliced, progress=progress, resume=kept)
     with output.working("Verifying and writing"):
-        # Made first: what cannot be made must not leave a release behind and an error in front.
-        wanted = slices.internal_profile
-        charts = {} if wanted is None else {wanted: profile_chart(largest_profiles(family))}
         report = family.summary()
-        folder = publish(family, out, private=charts, **writing)
+        folder = publish(family, out, **writing)
     if kept is not None:
         kept.remove()
     report = _with_audit(report, folder)
@@ -79,8 +68,6 @@ def publish_slices(
     found = report.get("differencing")
     if found is not None and (found["short"] or found["unchecked"]):
         output.say(f"Warning: {found['short']:,} differences between the matrices are short of the guarantee.")
-    if wanted is not None:
-        output.say(f"Internal chart, NOT for publication: {wanted}")
     output.result({"release": str(folder), **intake, **report})
 
 

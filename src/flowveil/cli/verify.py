@@ -9,42 +9,19 @@ from typing import Any
 
 import click
 
-from flowveil.cli.options import PLACE, reading, reading_of
+from flowveil.cli.from_request import PLACE, with_request
 from flowveil.cli.output import Output, with_output
 from flowveil.errors import ParameterError
-from flowveil.guarantee import UNITS
+from flowveil.request import Request
 
 
 @click.command()
 @click.argument("directory", type=PLACE, metavar="DIR")
 @click.option("--against", type=PLACE, required=True, metavar="INPUT", help="The trips the release was made from.")
-@click.option("--k", type=int, help="Smallest k that the release must have.")
-@click.option(
-    "--protect", multiple=True, type=click.Choice(UNITS), help="A unit that the release must protect (repeatable)."
-)
-@click.option("--k-population", type=float, help="Smallest population threshold that it must have.")
-@click.option("--l", "l", type=int, help="Smallest l that it must have.")
 @click.option(
     "--strict",
     is_flag=True,
     help="Fail where something cannot be compared, because another version of flowveil or of a library wrote it.",
-)
-@click.option(
-    "--zones-of", type=PLACE, metavar="EARLIER", help="The release, or frozen map, whose zones this one says it has."
-)
-@click.option("--l-places", type=PLACE, metavar="FILE", help="The list of places by which it says that --l is counted.")
-@click.option(
-    "--stricter",
-    type=PLACE,
-    metavar="FILE",
-    help="The list of places around which cells reach more.",
-)
-@click.option(
-    "--revision",
-    multiple=True,
-    type=PLACE,
-    metavar="EARLIER",
-    help="The releases that this one says it revises (repeatable: the first, then its revisions).",
 )
 @click.option(
     "--certificate",
@@ -55,30 +32,31 @@ from flowveil.guarantee import UNITS
     help="Also write a certificate of what was verified and found: .json or .html (repeatable).",
 )
 @click.option("--certificate-date", metavar="TEXT", help="A date for the certificate; it has none otherwise.")
-@reading
+@with_request("k", "protect", "zones", "zones_of", "revision")
 @with_output
-def verify(output: Output, directory: str, against: str, strict: bool, **given: Any) -> None:
+def verify(output: Output, directory: str, against: str, strict: bool, request: Request, **given: Any) -> None:
     """Recount the release in DIR from the raw trips; exit 3 and a reason for each way it falls short.
 
     A release says itself what it guarantees. Say with --k and --protect what it must guarantee.
     """
     from flowveil.api import verify_folder
+    from flowveil.execution import resources
     from flowveil.verify.persons import FOLDED, folds_instead
     from flowveil.verify.rendering import not_compared
 
     certificates, date = given.pop("certificates"), given.pop("certificate_date")
     _check_certificates(certificates, directory)
-    expect = {name: given.pop(name) for name in ("k", "protect", "k_population", "l")}
-    zones_of, stricter, revision = given.pop("zones_of"), given.pop("stricter"), given.pop("revision")
-    l_places = given.pop("l_places")
+    expect = {name: request.given.get(name) for name in ("k", "protect", "k_population", "l")}
+    zones_of, stricter, revision = request.method.zones_of, request.protection.stricter, request.method.revision
+    l_places, how = request.protection.l_places, _reading(request)
     unread: list[str] = []
     if (Path(directory) / "index.json").is_file() and not (Path(directory) / "manifest.json").exists():
         _refuse_of_series(
             [*certificates, *revision, *([stricter] if stricter else []), *([l_places] if l_places else [])], zones_of
         )
-        _verify_series(output, directory, against, expect, strict=strict, how=reading_of(given))
+        _verify_series(output, directory, against, expect, strict=strict, how=how)
         return
-    with output.working("Recounting"):
+    with resources(request), output.working("Recounting"):
         findings = verify_folder(
             directory,
             against=against,
@@ -89,10 +67,10 @@ def verify(output: Output, directory: str, against: str, strict: bool, **given: 
             stricter=stricter,
             l_places=l_places,
             revision=revision or None,
-            **reading_of(given),
+            **how,
         )
     note = None if strict else not_compared(Path(directory))
-    case = given["person_case"]
+    case = request.people.person_case
     persons = FOLDED if folds_instead(Path(directory), expect=expect, person_case=case) else None
     # Neither true nor false where nothing contradicts the release, but not all of it could be compared.
     holds = False if findings else None if unread or note else True
@@ -107,6 +85,14 @@ def verify(output: Output, directory: str, against: str, strict: bool, **given: 
     output.say(*_what_holds(directory, case="fold" if persons else case, whole=holds is True))
     if persons is not None:
         output.say(persons)
+
+
+def _reading(request: Request) -> dict[str, Any]:
+    """How to read the trips, where it differs from what the release says."""
+    from flowveil.execution import reading_arguments
+
+    # Zones of an earlier release say nothing about the reading: the report of this one does.
+    return reading_arguments(request.with_values(zones_of=None, revision=None))
 
 
 def _refuse_of_series(given: Sequence[str], zones_of: str | None) -> None:
