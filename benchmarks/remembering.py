@@ -21,7 +21,7 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from flowveil.paths import read_json
-from flowveil.report import html
+from flowveil.published import html
 from flowveil.verify import binaries, database, parquet, recount
 from flowveil.verify.database import Database
 

@@ -38,7 +38,7 @@ def _checked_once():
     from samples.checked import verify_once
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("flowveil.publish.folder.verify_release", verify_once)
+        patch.setattr("flowveil.published.folder.verify_release", verify_once)
         yield
 
 

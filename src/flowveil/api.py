@@ -8,28 +8,26 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from flowveil.analysis.measures import measure
 from flowveil.anonymization import anonymize, anonymize_slices
 from flowveil.engines import read_flows, read_slices, read_trips
 from flowveil.errors import ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
-from flowveil.measures import measure
 from flowveil.methods import find_method
 from flowveil.paths import named_path
-from flowveil.publish.tables import flows_table, zones_table
 from flowveil.reading import Reading
 from flowveil.release.folder import ReleaseFolder, taken_at_its_word
 from flowveil.release.release import Publishable
 from flowveil.slices import SlicedFlows
-from flowveil.times import TIME_COLUMNS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from flowveil.analysis.comparison import Comparison
+    from flowveil.analysis.description import Description
+    from flowveil.analysis.study import Study
     from flowveil.audit.auditing import Audit
-    from flowveil.experiments.comparison import Comparison
-    from flowveil.experiments.description import Description
-    from flowveil.experiments.study import Study
     from flowveil.methods.twin_trees import Goal
     from flowveil.methods.twincut import FrontierPoint
     from flowveil.release.frozen import FrozenMap
@@ -42,7 +40,6 @@ __all__ = [
     "audit_releases",
     "compare",
     "describe",
-    "flows_table",
     "freeze",
     "frontier",
     "measure",
@@ -56,7 +53,6 @@ __all__ = [
     "run_study",
     "verify_folder",
     "verify_series",
-    "zones_table",
 ]
 
 
@@ -91,7 +87,7 @@ def describe(
         every: step of time that is folded; ``hour`` by default.
         **reading: how to read the trips; see `read_trips`.
     """
-    from flowveil.experiments.description import describe_flows
+    from flowveil.analysis.description import describe_flows
 
     if every is not None and time is None:
         raise ParameterError("every is a step of time. Hint: give time (--time COLUMN) with it.")
@@ -139,7 +135,7 @@ def frontier(
         raise ParameterError(f"method must be one of {', '.join(sweeps)}; found {method!r}.")
     flows, _ = find_method(method).on_hierarchy(flows, hierarchy)
     guarantee = Guarantee.resolve(flows, k=k, protect=protect, k_population=k_population, l=l)
-    asked = guarantee.in_millionths(guarantee.prepare(flows))
+    asked = guarantee.to_fixed_point(guarantee.prepare(flows))
     return sweeps[method](*asked, objective=objective, up_to=up_to, progress=progress)
 
 
@@ -182,7 +178,7 @@ def compare(
         All runs, with published measures only unless it is internal; ``write(directory)`` makes tables, charts and one
         page. None of it is for publication.
     """
-    from flowveil.experiments.comparison import compare_flows
+    from flowveil.analysis.comparison import compare_flows
 
     flows = source if isinstance(source, Flows) else read_trips(source, **reading)
     return compare_flows(
@@ -210,14 +206,14 @@ def run_study(source: Any, directory: str | PathLike[str], *, by: str | Sequence
             ``none`` for no segments.
         **settings: ``preset``, ``methods``, ``protections``, ``k``, ``max_suppressed``, ``limits``, ``options``,
             ``trees``, ``internal``, ``time_limit``, ``workers``, ``progress``, ..., see
-            `flowveil.experiments.study.run_study`; and how to read the trips, see `read_slices`, with ``time`` and
+            `flowveil.analysis.study.run_study`; and how to read the trips, see `read_slices`, with ``time`` and
             ``every`` for a matrix of each step.
 
     Returns:
         All results; the folder has them as tidy tables, as Markdown and as LaTeX.
     """
-    from flowveil.experiments.presets import segmented_by
-    from flowveil.experiments.study import run_study as run
+    from flowveil.analysis.presets import segmented_by
+    from flowveil.analysis.study import run_study as run
 
     of_study = {name: settings.pop(name) for name in run.__kwdefaults__ or {} if name in settings}
     if isinstance(source, SlicedFlows):
@@ -260,7 +256,7 @@ def picture(
         show: ``origins``, ``destinations``, ``both`` or ``flows``.
         place: latitude and longitude: draw only the cells whose origin zone holds it, of all sizes where zones nest.
         over: another release, or its folder, whose zones are drawn as outlines over the map.
-        **style: see `flowveil.report.pictures.draw`. The caption names the guarantee and the source, the title is the
+        **style: see `flowveil.published.pictures.draw`. The caption names the guarantee and the source, the title is the
             release's own, unless others are given.
     """
     if isinstance(release, Publishable):
@@ -278,28 +274,24 @@ def _drawn(
     over: Publishable | str | PathLike[str] | None,
     style: dict[str, Any],
 ) -> Path:
-    from flowveil.report.html import promise
-    from flowveil.report.pictures import cells_from, draw
-    from flowveil.report.slices import overview, zones_in
+    from flowveil.published.html import promise
+    from flowveil.published.pictures import cells_from, draw
+    from flowveil.published.report import summed
+    from flowveil.published.slices import zones_in
+    from flowveil.release.statement import Statement
 
     if isinstance(release, Publishable):
         release.check_publishable()
         flows, zones, report = release.flows, release.zones, release.summary()
-        columns, parameters = release.slice_columns, release.parameters
     else:
         folder = ReleaseFolder(named_path(release, what="the release"))
         flows, zones, report = folder.flows, folder.zones, folder.report
-        columns, parameters = folder.report.get("slice_columns") or (), folder.report["parameters"]
-    if columns:
-        # A total has the trips of its slices once more.
-        flows = overview(flows, columns, parameters["slices"].get("every"))
-        zones = zones_in(flows, zones)
-    elif TIME_COLUMNS[0] in flows.column_names:
-        flows = overview(flows, TIME_COLUMNS, None)
+    flows = summed(flows, Statement.from_report(report))
+    zones = zones_in(flows, zones)
     if place is not None:
         flows = cells_from(flows, zones, place)
         zones = zones_in(flows, zones)
-    about = report.get("about", {})
+    about = report["statement"]["about"]
     said = [promise(report), *([f"Source: {about['source']}"] if "source" in about else [])]
     style = {"caption": ". ".join(said), **style}
     if style.get("title") is None:
@@ -323,7 +315,7 @@ def reconstruct(release: str | PathLike[str], zones: Any, *, out: str | PathLike
     Returns:
         ``origin``, ``destination``, slice columns, ``trips`` and, where known, ``weight``, which are not whole.
     """
-    from flowveil.publish.reconstructed import check_out, write_reconstructed
+    from flowveil.published.reconstructed import check_out, write_reconstructed
     from flowveil.release.spreading import reconstruct_folder
     from flowveil.zoning.files import ZoneMap
 
@@ -335,7 +327,7 @@ def reconstruct(release: str | PathLike[str], zones: Any, *, out: str | PathLike
     with taken_at_its_word(folder.path):
         table = reconstruct_folder(folder, areas)
     if out is not None:
-        write_reconstructed(table, out, sliced=bool(folder.report.get("slice_columns")))
+        write_reconstructed(table, out, sliced=bool(folder.report["statement"]["slice_columns"]))
     return table
 
 
@@ -516,32 +508,21 @@ def verify_series(
     return findings
 
 
-# ---- what releases do, by the rooms that do it ----------------------------------------------------------------
+# ---- what releases do --------------------------------------------------------------------------------------------
 
 
-def summarize(
-    release: Publishable,
-    *,
-    formats: Sequence[str] = (),
-    basemap: str | None = None,
-    about: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """The content of report.json; see `flowveil.report.summary.summarize`."""
-    from flowveil.report.summary import summarize as summary
+def folder_content(release: Publishable, **writing: Any) -> Any:
+    """Returns tables, report and page of a release; see `flowveil.publication.folder_content`."""
+    from flowveil.publication import folder_content as make
 
-    return summary(release, formats=formats, basemap=basemap, about=about)
+    return make(release, **writing)
 
 
 def publish(release: Publishable, directory: str | PathLike[str], **writing: Any) -> Path:
-    """Write a release folder; see `flowveil.publish.folder.publish`, and `flowveil.series.ledger` with a ledger."""
-    from flowveil.publish.folder import publish as write
+    """Writes a release folder; see `flowveil.publication.publish`, and `flowveil.series.ledger` with a ledger."""
+    from flowveil.publication import publish as write
     from flowveil.series.ledger import publish_recorded
 
-    if writing.pop("audit", False):
-        from flowveil.publish.audits import audited
-        from flowveil.report.about import ENTRIES
-
-        release = audited(release, {name: writing[name] for name in ENTRIES if name in writing})
     recording = {name: writing.pop(name) for name in ("accept_differencing", "epsilon_total") if name in writing}
     ledger = writing.pop("ledger", None)
     if ledger is None:
@@ -564,28 +545,15 @@ def refuse_total_without_ledger(total: float | None) -> None:
 
 
 def frame(release: Publishable, table: str, library: str) -> Any:
-    """A published table as one of another library; see `flowveil.publish.frames.frame`."""
-    from flowveil.publish.frames import frame as make
+    """A published table as one of another library; see `flowveil.published.frames.frame`."""
+    from flowveil.published.frames import frame as make
 
     return make(release, table, library)
 
 
 def notebook_view(release: Publishable) -> str:
-    """Maps and measures as HTML for a notebook."""
-    from flowveil.report.document import frame
-    from flowveil.report.html import render
+    """Returns maps and figures as HTML for a notebook."""
+    from flowveil.published.document import frame
 
     release.check_publishable()
-    return frame(render(release.summary(), release.flows, release.zones, compact=True))
-
-
-def write_internal_report(
-    release: Publishable, path: str | PathLike[str], *, folder: str | PathLike[str] | None = None
-) -> Path:
-    """Write a page of raw counts for the data holder; see `flowveil.report.internal.write_internal_report`."""
-    from flowveil.report.internal import write_internal_report as write
-
-    if release.slice_columns:
-        raise ParameterError("An internal report is about one matrix. Hint: write that of a slice, release[slice].")
-    ((_, matrix),) = release.parts
-    return write(matrix, path, folder=folder)
+    return frame(folder_content(release).page(compact=True))

@@ -118,8 +118,8 @@ def check_request(request: Request) -> None:
     Raises:
         ParameterError: settings contradict each other, or the method cannot do what is asked.
     """
-    from flowveil.publish.exports import check_formats, parse_formats
-    from flowveil.report.about import checked
+    from flowveil.published.exports import check_formats, parse_formats
+    from flowveil.published.about import checked
 
     checked(_about(request))
     _check_method(request)
@@ -312,7 +312,7 @@ def declared_values(request: Request) -> dict[str, list[str] | str]:
 
 
 def _about(request: Request) -> dict[str, Any]:
-    from flowveil.report.about import ENTRIES
+    from flowveil.published.about import ENTRIES
 
     return {name: getattr(request.output, name) for name in ENTRIES}
 
@@ -324,9 +324,9 @@ def writing_arguments(request: Request) -> dict[str, Any]:
         ParameterError: something cannot be written.
     """
     from flowveil.api import refuse_total_without_ledger
-    from flowveil.report.about import checked
-    from flowveil.report.html import tile_server
-    from flowveil.report.own_lines import read_own_lines
+    from flowveil.published.about import checked
+    from flowveil.published.html import tile_server
+    from flowveil.published.user_outlines import read_own_lines
 
     output = request.output
     if output.ledger is None:
@@ -341,7 +341,6 @@ def writing_arguments(request: Request) -> dict[str, Any]:
         "replace_stronger": output.replace_stronger,
         "ledger": output.ledger,
         "epsilon_total": output.epsilon_total,
-        "audit": output.audit,
         "accept_differencing": request.slices.accept_differencing,
     }
 

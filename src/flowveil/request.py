@@ -263,9 +263,6 @@ class Output(Section, key="output", heading="Output", call="write"):
         "With --ledger and noise: refuse to bring ε of all noisy releases above this. It can only be lowered.",
         tier="recipe", between=(0, None), example="2", metavar="X", page=False,
     )  # fmt: skip
-    audit: bool = setting(
-        "Attack the release before it is written; the report states the result.", tier="recipe", page=False
-    )
     basemap: str | None = setting(
         "Let readers of report.html switch on a background map from a tile server.",
         tier="recipe", example="https://tile.example.org/{z}/{x}/{y}.png", metavar="URL", page=False,
@@ -274,6 +271,9 @@ class Output(Section, key="output", heading="Output", call="write"):
         "Outlines for the maps of report.html (GeoJSON); they are published.",
         tier="recipe", example="districts.geojson", metavar="FILE", **PLACE,
     )  # fmt: skip
+    show_measures: bool = setting(
+        "Print measures of the raw trips on standard error; without it only to a terminal.", call="run", page=False
+    )
     replace_stronger: bool = setting(
         "Confirm that an earlier release with a stronger guarantee may be replaced.", page=False
     )

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import flowveil
 from flowveil.errors import DataError, InfeasibleError
 from flowveil.flows import Flows
+from flowveil.published.report import summarize
 from flowveil.release.release import Release
-from flowveil.report.summary import summarize
 from samples.placed import stars
 
 #: Methods that publish counts; noisy ones promise something else.

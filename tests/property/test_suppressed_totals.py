@@ -13,8 +13,8 @@ from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods import find_method
+from flowveil.published.report import summarize
 from flowveil.release.release import Release
-from flowveil.report.summary import summarize
 from flowveil.verify import verify_release
 from samples.releases import edit_report
 

@@ -17,5 +17,5 @@ import pytest
 def unchecked() -> Iterator[None]:
     """What is written here is not verified."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("flowveil.publish.folder._check_draft", lambda *_: None)
+        patch.setattr("flowveil.published.folder._check_draft", lambda *_: None)
         yield

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from flowveil.audit.inside import DIGITS_OF_LOSS, disclosed_inside
 from flowveil.audit.published import PublishedMatrix, PublishedRelease, total_of
+from flowveil.audit.within_cell_spread import DIGITS_OF_LOSS, disclosed_inside
 
 
 @dataclass(frozen=True)

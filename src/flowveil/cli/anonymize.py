@@ -58,7 +58,7 @@ def publish_request(output: Output, request: Request, *, save_recipe: str | None
         with_matrices,
         writing_arguments,
     )
-    from flowveil.publish.folder import check_target
+    from flowveil.published.folder import check_target
 
     if request.input.input is None:
         raise ParameterError("There are no trips: input.input is missing. Hint: --input FILE.")
@@ -74,14 +74,14 @@ def publish_request(output: Output, request: Request, *, save_recipe: str | None
         with output.working("Reading") as progress:
             flows = read_request(request, progress=progress)
         if has_slices(request) and not request.slices.fold_time:
-            publish_slices(output, flows, out, request, writing)
-            release = None
+            release = publish_slices(output, flows, request, writing)
         else:
-            release = publish_one(output, flows, out, asked, writing=writing)
+            show = request.output.show_measures
+            release = publish_one(output, flows, out, asked, writing=writing, show_measures=show)
         if save_recipe is not None:
             _save(given, save_recipe)
             output.say(f"Recipe: {save_recipe}")
-        if release is not None and request.method.zones_of is not None and not request.method.revision:
+        if request.method.zones_of is not None and not request.method.revision and not has_slices(request):
             _say_loss(output, release, request.value("new_map_at"))
 
 

@@ -45,7 +45,7 @@ def audit(output: Output, folders: tuple[str, ...], request: Request, **given: A
     from flowveil.api import audit_releases
     from flowveil.execution import reading_arguments, resources
     from flowveil.output import write_folder
-    from flowveil.report.audit import audit_files, audit_lines
+    from flowveil.published.audit import audit_files, audit_lines
 
     out, show_cells = given.pop("out"), given.pop("show_cells")
     asked = {name: given.pop(name) for name in ("against", "shadows", "seed")}
@@ -69,8 +69,8 @@ def audit(output: Output, folders: tuple[str, ...], request: Request, **given: A
 def _check_out(out: str, folders: tuple[str, ...]) -> None:
     """Refuse a release, what lies in one, and a folder that holds something else, before anything is computed."""
     from flowveil.output import check_folder
-    from flowveil.report.audit import NAMES
-    from flowveil.report.internal import check_place
+    from flowveil.private_files import check_place
+    from flowveil.published.audit import NAMES
 
     for folder in folders:
         check_place(Path(out) / NAMES[0] if Path(out).is_dir() else out, release=folder)

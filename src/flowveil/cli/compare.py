@@ -44,9 +44,9 @@ _SETTINGS = ("methods", "time_limit", "internal")
 def compare(output: Output, source: str, out: str, request: Request, **given: Any) -> None:
     """Run several methods and k on INPUT: tables, trade-off charts, maps side by side. Internal."""
     from flowveil.execution import read_request, resources
-    from flowveil.experiments.comparison import compare_flows
-    from flowveil.experiments.comparison_tables import check_folder, to_markdown
-    from flowveil.report.internal import check_place
+    from flowveil.analysis.comparison import compare_flows
+    from flowveil.analysis.comparison_tables import check_folder, to_markdown
+    from flowveil.private_files import check_place
 
     settings: dict[str, Any] = {name: given.pop(name) for name in _SETTINGS}
     settings["hierarchy"] = request.method.hierarchy

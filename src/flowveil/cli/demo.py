@@ -23,10 +23,10 @@ _ABOUT = {
 def demo(output: Output, out: str) -> None:
     """Publish a synthetic survey of Île-de-France, end to end."""
     from flowveil.api import anonymize, read_trips
-    from flowveil.publish.folder import check_target
-    from flowveil.report.html import render
-    from flowveil.report.internal import write_private
-    from flowveil.report.summary import summarize
+    from flowveil.private_files import write_private
+    from flowveil.published.folder import check_target
+    from flowveil.published.html import render
+    from flowveil.published.report import summarize
     from flowveil.sources.synthetic import synthetic_survey
 
     check_target(out)

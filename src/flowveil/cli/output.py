@@ -71,7 +71,7 @@ def with_output(command: Callable[..., Any]) -> Callable[..., Any]:
     """Pass an `Output`; the program takes --json and --quiet with every command."""
 
     def wrapped(**arguments: Any) -> Any:
-        from flowveil.disclosure.confirmation import SmallKWarning
+        from flowveil.release.confirmation import SmallKWarning
         from flowveil.methods.epsilon import WeakPromiseWarning
 
         chosen = click.get_current_context().find_root().params

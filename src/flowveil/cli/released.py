@@ -1,7 +1,12 @@
-"""Publishing a release, or several slices, and saying what came of it."""
+"""Publishing a release, or several slices, and saying what came of it.
+
+What is printed on standard output is what is published, because a log is read by more people than the data. Measures of
+the trips go to standard error, and only to a terminal or on request.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +22,7 @@ def publish_one(
     asked: Mapping[str, Any],
     *,
     writing: Mapping[str, Any] | None = None,
+    show_measures: bool = False,
 ) -> Any:
     """Anonymise flows, publish them and print what is published; return the release."""
     from flowveil.api import anonymize, publish
@@ -26,133 +32,77 @@ def publish_one(
     with output.working("Anonymising"), recording_nothing(**_recorded(writing)):
         release = anonymize(flows, **asked)
     with output.working("Verifying and writing"):
-        # What is printed is what is published: a log is read by more people than the data.
-        report = release.summary()
         folder = publish(release, out, **writing)
-    report = _with_audit(report, folder)
-    intake = _say_intake(output, flows, secret=bool(report["withheld"]))
-    _warn_of_weakness(output, report)
-    output.say(*_release_lines(report, folder))
-    output.result({"release": str(folder), **intake, **report})
+    _say_published(output, folder, flows.intake)
+    _say_measures(output, release, flows, wanted=show_measures)
     return release
 
 
-def _recorded(writing: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: writing.get(name) for name in ("ledger", "epsilon_total")}
-
-
-def publish_slices(output: Output, sliced: Any, out: str, request: Request, writing: Mapping[str, Any]) -> None:
-    """Anonymise the slices of a request, publish them and print what is published."""
+def publish_slices(output: Output, sliced: Any, request: Request, writing: Mapping[str, Any]) -> Any:
+    """Anonymise the slices of a request, publish them and print what is published; return the release."""
     from flowveil import __version__
     from flowveil.api import publish
     from flowveil.execution import anonymize_request
     from flowveil.release.unfinished import Unfinished
     from flowveil.series.ledger import recording_nothing
 
+    out = str(request.output.out)
     with output.working("Anonymising slices") as progress, recording_nothing(**_recorded(writing)):
         kept = Unfinished.beside(out, __version__) if request.resources.resume else None
         family = anonymize_request(request, sliced, progress=progress, resume=kept)
     with output.working("Verifying and writing"):
-        report = family.summary()
         folder = publish(family, out, **writing)
     if kept is not None:
         kept.remove()
-    report = _with_audit(report, folder)
-    secret = report["withheld"] or any(part["withheld"] for part in report["slices"])
-    intake = _say_intake(output, sliced, secret=bool(secret))
-    _warn_of_weakness(output, report)
-    unpublished = report.get("unpublished_slices")
-    hold_too_little = "" if unpublished is None else f"; {unpublished:,} hold too little to be published"
-    output.say(f"{len(report['slices']):,} slices are published{hold_too_little}.")
-    output.say(*_release_lines(report, folder))
-    found = report.get("differencing")
-    if found is not None and (found["short"] or found["unchecked"]):
-        output.say(f"Warning: {found['short']:,} differences between the matrices are short of the guarantee.")
-    output.result({"release": str(folder), **intake, **report})
+    _say_published(output, folder, sliced.intake)
+    _say_measures(output, family, sliced, wanted=request.output.show_measures)
+    return family
 
 
-def _with_audit(report: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The report as it was published: with what an audit found, where there was one."""
+def _recorded(writing: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: writing.get(name) for name in ("ledger", "epsilon_total")}
+
+
+def _say_published(output: Output, folder: Path, intake: Any) -> None:
+    """Print what the folder says, and how the columns of the input were understood."""
     from flowveil.release.folder import ReleaseFolder
 
-    published = ReleaseFolder(folder).report
-    return published if {"ledger", "audit"} & set(published["parameters"]) else report
-
-
-def _warn_of_weakness(output: Output, report: Mapping[str, Any]) -> None:
-    for line in report["statement"]:
+    report = ReleaseFolder(folder).report
+    sentences = report["published"]["sentences"]
+    for line in sentences:
         if line.startswith("Weak:"):
             output.warn(line)
+    # Counts of rows together with published counts would show what is suppressed.
+    output.say(*intake.about_reading(counted=False))
+    output.say(*_release_lines(report, folder))
+    output.result({"release": str(folder), "notes_on_reading": list(intake.notes), **report})
 
 
-def _say_intake(output: Output, flows: Any, *, secret: bool) -> dict[str, Any]:
-    """Print what reading came to, and return it for a machine.
-
-    Rows read minus trips published is what is suppressed: where that is withheld, so are the rows.
-    """
-    intake = flows.intake
-    if not secret:
-        output.say(_intake_line(flows))
-    output.say(*intake.about_reading(counted=not secret))
-    named = ("rows", "left_out", "person_case", "nobody")
-    said = {"columns": dict(intake.columns), "notes_on_reading": list(intake.notes)}
-    return said if secret else {**said, **{name: getattr(intake, name) for name in named}}
-
-
-def _intake_line(flows: Any) -> str:
-    intake = flows.intake
-    what = f"{len(flows):,} {'slices' if hasattr(flows, 'slices') else 'flows'}"
-    text = (
-        f"Read {intake.rows:,} rows: {what} between {flows.origins.n_tiles:,} origin and "
-        f"{flows.destinations.n_tiles:,} destination tiles."
-    )
-    if intake.left_out:
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(intake.left_out.items()))
-        text += f" Left out: {reasons}."
-    return text
-
-
-def _suppressed(report: Mapping[str, Any]) -> str:
-    """The suppressed share, first in the unit that the limit is a share of."""
-    basis = "weight" if "population" in report["guarantee"]["protect"] else "trips"
-    shares = {unit: report["measures"][unit]["suppressed_share"] for unit in report["measures"]}
-    if shares[basis] is None:
-        return f"Suppressed: withheld, because {(report['withheld'] or {}).get('reason', 'it would show')}"
-    ordered = sorted(shares, key=lambda unit: unit != basis)
-    said = ", ".join(f"{shares[unit]:.2%} of {unit}" for unit in ordered if shares[unit] is not None)
-    rule = report["suppression"]
-    return f"Suppressed: {said}" + (
-        f" (the limit is {rule['beta']:.0%} of the flows)" if rule["rule"] == "hopeless flows" else ""
-    )
-
-
-def _release_lines(report: dict[str, Any], folder: Path) -> Iterator[str]:
-    m = report["measures"]["trips"]
-    guarantee = report["guarantee"]
-    if report["kind"] == "noisy":
-        yield (
-            f"Published {m['n_cells']:,} noisy counts between {m['n_origin_zones']:,} origin and "
-            f"{m['n_destination_zones']:,} destination zones."
-        )
-        yield from report["statement"]
-        yield f"Report: {folder / 'report.html'}"
-        return
+def _release_lines(report: Mapping[str, Any], folder: Path) -> Iterator[str]:
+    figures = report["published"]
+    if "slices" in figures:
+        yield f"{len(figures['slices']):,} slices are published."
+    numbers = "noisy counts" if report["kind"] == "noisy" else "cells"
     yield (
-        f"Published {m['n_cells']:,} cells between {m['n_origin_zones']:,} origin and "
-        f"{m['n_destination_zones']:,} destination zones. {report['statement'][0]}"
+        f"Published {figures['cells']:,} {numbers} between {figures['origin_zones']:,} origin and "
+        f"{figures['destination_zones']:,} destination zones."
     )
-    yield _suppressed(report)
-    yield from (line for line in report["statement"] if line.startswith("Checked: the measures"))
-    if "ledger" in report["parameters"]:
-        yield next(line for line in report["statement"] if "of the same data set" in line)
-    if m["generalization_distance_m"] is not None:
-        yield f"Trip ends moved by {m['generalization_distance_m']:,.0f} m on average beyond the tiles of the input."
-    if "people" not in guarantee["protect"]:
-        yield (
-            "Note: trips are counted, not people; one person may be behind several trips of a cell."
-            if ("trips" in guarantee["protect"])
-            else "Note: people are not counted; one person may be behind several trips of a cell."
-        )
-        if m["k_people"] is not None:
-            yield f"The cell with the fewest people has {m['k_people']:,}."
+    yield from figures["sentences"]
     yield f"Report: {folder / 'report.html'}"
+
+
+def _say_measures(output: Output, release: Any, flows: Any, *, wanted: bool) -> None:
+    """Print measures of the raw trips for the operator: to a terminal, or on request."""
+    if output.as_json or not (wanted or (sys.stderr.isatty() and not output.quiet)) or release.kind == "noisy":
+        return
+    intake = flows.intake
+    dropped = ", ".join(f"{count:,} {reason}" for reason, count in sorted(intake.left_out.items())) or "none"
+    lines = [f"Read {intake.rows:,} rows; dropped: {dropped}."]
+    parts = release.metrics()
+    measured = parts if "trips" in parts else {}
+    for basis, values in measured.items():
+        said = f"{values['suppressed_share']:.2%} of {basis} suppressed"
+        metres = values.get("generalization_distance_m")
+        moved = "" if metres is None else f"; trip ends moved by {metres:,.0f} m on average"
+        lines.append(f"Measured: {said}{moved}.")
+    output.complain("Private, not for publication:\n" + "\n".join(f"  {line}" for line in lines))

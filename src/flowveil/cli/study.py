@@ -12,7 +12,7 @@ import click
 from flowveil.cli.by_method import limits_of, method_limits, options_by_method
 from flowveil.cli.from_request import PLACE, READING, with_request
 from flowveil.cli.output import Output, with_output
-from flowveil.experiments.presets import PRESETS, TREES, segmented_by
+from flowveil.analysis.presets import PRESETS, TREES, segmented_by
 from flowveil.request import Request
 from flowveil.settings import split
 
@@ -55,8 +55,8 @@ def study(output: Output, source: str, out: str, methods: str | None, request: R
     """Run the experiments of the papers: segments or many matrices, methods and protections, as tables."""
     from flowveil.api import read_for_study
     from flowveil.execution import reading_arguments, resources, steps_of
-    from flowveil.experiments.study import run_study
-    from flowveil.experiments.study_folder import check_folder
+    from flowveil.analysis.study import run_study
+    from flowveil.analysis.study_folder import check_folder
 
     settings: dict[str, Any] = {name: given.pop(name) for name in _SETTINGS}
     settings["hierarchy"] = request.method.hierarchy

@@ -241,6 +241,7 @@ def mondrian_command(output: Output, source: str, out: str, k: int, **given: Any
             "mean_class": classes.mean,
             "c_dm": classes.c_dm,
             "c_avg": classes.c_avg,
+            "ncp": release.information_loss(),
         },
         "statement": release.statement(),
     }

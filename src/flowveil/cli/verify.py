@@ -123,8 +123,8 @@ def _verify_series(
 
 def _check_certificates(paths: Sequence[str], directory: str) -> None:
     """Refuse what cannot be written, before anything is recounted."""
-    from flowveil.report.certificate import check_suffix
-    from flowveil.report.internal import check_place
+    from flowveil.private_files import check_place
+    from flowveil.verify.certificate import check_suffix
 
     for path in paths:
         check_suffix(path)
@@ -142,7 +142,7 @@ def _write_certificates(
 ) -> None:
     from flowveil.output import write_files
     from flowveil.release.folder import ReleaseFolder
-    from flowveil.report.certificate import certificate, certificate_text
+    from flowveil.verify.certificate import certificate, certificate_text
     from flowveil.verify.files import hashes
 
     if not paths:
@@ -167,8 +167,8 @@ def _what_holds(directory: str, *, case: str | None, whole: bool) -> Iterator[st
         case: what was done with upper and lower case of persons; None where the release decided on that.
         whole: whether all of it could be compared.
     """
+    from flowveil.published.sentences import statement
     from flowveil.release.folder import ReleaseFolder
-    from flowveil.report.statement import statement
 
     report = ReleaseFolder(Path(directory)).report
     proved = "every cell was recounted from the raw trips."

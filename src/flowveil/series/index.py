@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flowveil import __version__
-from flowveil.flows import MILLION, millionths
+from flowveil.flows import MILLION, to_fixed_point
 from flowveil.output import Content, write_files
+from flowveil.published.series import render_series
 from flowveil.release.folder import ReleaseFolder
-from flowveil.report.series import render_series
 
 FORMAT = "flowveil series"
 INDEX, PAGE, TOTALS, MAP = "index.json", "index.html", "totals.parquet", "map.parquet"
@@ -85,7 +85,7 @@ def totals_of(steps: Sequence[pa.Table]) -> pa.Table:
     stacked = pa.concat_tables([table.select([*_CELL, *volumes]) for table in steps])
     if "weight" in volumes:
         # Sums of whole millionths are exact, and published as the nearest double; see decision 62.
-        stacked = stacked.set_column(3, "weight", pa.array(millionths(stacked["weight"].to_numpy())))
+        stacked = stacked.set_column(3, "weight", pa.array(to_fixed_point(stacked["weight"].to_numpy())))
     added = stacked.group_by(_CELL, use_threads=False).aggregate([*((n, "sum") for n in volumes), ("trips", "count")])
     named = added.rename_columns([*_CELL, *volumes, "steps"])
     if "weight" in volumes:

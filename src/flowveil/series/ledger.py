@@ -32,14 +32,14 @@ import pyarrow.parquet as pq
 
 from flowveil.audit.published import PublishedRelease, published_release
 from flowveil.audit.subtraction import Groups, confined_groups
-from flowveil.disclosure.confirmation import DIFFERENCING
 from flowveil.errors import DataError, FlowveilError, InfeasibleError, OutputError, ParameterError
 from flowveil.output import real_place
-from flowveil.publish.folder import check_target, publish
+from flowveil.published.about import ENTRIES
+from flowveil.published.folder import check_target, publish
+from flowveil.published.report import summarize
+from flowveil.release.confirmation import DIFFERENCING
 from flowveil.release.noisy import NothingLeftError, PrivacyLoss
 from flowveil.release.release import Publishable
-from flowveil.report.about import ENTRIES
-from flowveil.report.summary import summarize
 from flowveil.series.budget import SPENT, Budget, budget_with, cost_of
 from flowveil.slices import SlicedFlows
 
@@ -106,7 +106,7 @@ def publish_recorded(
         accept_differencing: confirms that it may be published although the audit finds something. The counts are then
             in its report.
         epsilon_total: what ε of all noisy releases of the ledger may come to. Stored, and from then on only lowered.
-        **writing: see `flowveil.publish.folder.publish`.
+        **writing: see `flowveil.published.folder.publish`.
 
     Raises:
         InfeasibleError: together with earlier releases it would reveal groups below the guarantee, or that could not be

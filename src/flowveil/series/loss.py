@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from flowveil.anonymization import anonymize
-from flowveil.disclosure.confirmation import SmallKWarning
 from flowveil.errors import InfeasibleError
+from flowveil.release.confirmation import SmallKWarning
 from flowveil.release.release import Release
 
 #: From this loss on a new map is advised, unless another is chosen.

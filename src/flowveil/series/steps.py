@@ -24,7 +24,7 @@ from flowveil.errors import GuaranteeError, InfeasibleError, OutputError, Parame
 from flowveil.flows import Flows
 from flowveil.output import real_place
 from flowveil.progress import log
-from flowveil.publish.folder import publish
+from flowveil.published.folder import publish
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.frozen import FrozenMap
 from flowveil.series.index import INDEX, MAP, PAGE, TOTALS, read_index, releases_of, write_index

@@ -7,7 +7,6 @@ writes here names a new table and gets no second chance, and everything else is 
 from __future__ import annotations
 
 import atexit
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -20,6 +19,7 @@ import numpy as np
 
 from flowveil.errors import DataError, option
 from flowveil.reading.limits import duckdb_settings, silence, temporary_folder
+from flowveil.scratch import scratch_folder
 
 #: The folder's name is a name, not a pattern, and 'k=10' in it is not a column.
 SOURCE = "read_parquet(?, hive_partitioning = false)"
@@ -131,8 +131,8 @@ def opened(place: Path) -> Iterator[Database]:
     # What a file is called by here is a pattern that only its name fits: DuckDB asks whether it may read the pattern,
     # and then whether it may read the file.
     allowed = ", ".join(text(name) for name in dict.fromkeys([str(place), escape(str(place))]))
-    with tempfile.TemporaryDirectory(prefix="flowveil-", dir=temporary_folder()) as spill:
-        limits = {"memory_limit": _MEMORY, "max_temp_directory_size": _DISK, "temp_directory": spill}
+    with scratch_folder(parent=temporary_folder()) as spill:
+        limits = {"memory_limit": _MEMORY, "max_temp_directory_size": _DISK, "temp_directory": str(spill)}
         connection = duckdb.connect(":memory:", config={**limits, **duckdb_settings()})
         try:
             silence(connection)

@@ -3,7 +3,7 @@
 For each cell of a coarser matrix: the raw trips that it counts, without those that published cells of finer matrices
 inside it count as well. What is left is known to any reader, so it must be nothing, or safe. This is done for each kind
 of finer matrices by itself (all days, all hours) and for all kinds at once. It shares no code with
-`flowveil.disclosure.subtraction`, which looks at unions of cells besides.
+`flowveil.release.subtraction`, which looks at unions of cells besides.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The smallest safe cell of every flow, counted anew: what the floor of the generalisation error is the mean of.
 
-Shares nothing with the methods or with `flowveil.measures`, which walk down to all safe pairs from the roots.
+Shares nothing with the methods or with `flowveil.analysis.measures`, which walk down to all safe pairs from the roots.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from flowveil.reading.limits import threads
 from flowveil.verify.raw import leaves
 from flowveil.verify.units import SUMMED, UNITS
-from flowveil.workers import side_by_side
+from flowveil.workers import parallel_map
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
@@ -67,7 +67,7 @@ def smallest_safe(flows: Flows, raw: Mapping[str, Any], guarantee: Mapping[str, 
     sought = _Sought(flows, raw, guarantee, by_flow, nodes_o, nodes_d)
     for depths in _generations(len(nodes_o)):
         # None of these depths lies between two others of them.
-        found = side_by_side(
+        found = parallel_map(
             (partial(sought.at_depth, i, deepest[above], deepest[below]) for i, above, below in depths),
             threads=threads(),
         )

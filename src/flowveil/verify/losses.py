@@ -1,6 +1,6 @@
 """The measures of a release, counted anew: losses, sizes, distances and floors.
 
-Shares nothing with `flowveil.measures` or with the methods: the formulas are those of the documentation, over the raw
+Shares nothing with `analysis` or with the methods: the formulas are those of the documentation, over the raw
 flows, the published cells and the pairs (flow, cell that covers it) of the recount, and tiles are those seen in the
 input, never those that zones.parquet says. Everything is done for all slices at once in whole columns.
 

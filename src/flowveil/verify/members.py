@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowveil.distant import DistantPeople
 from flowveil.reading.limits import threads
+from flowveil.remote_people import RemotePeople
 from flowveil.verify.database import Database
-from flowveil.workers import side_by_side
+from flowveil.workers import parallel_map
 
 #: More rows of members than these are counted by sorting. To plan the statements that takes would cost more for few.
 MOST_IN_SQL = 500_000
@@ -29,8 +29,8 @@ _BLOCKS = 4
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flowveil.distant import Blocks
     from flowveil.flows import Flows
+    from flowveil.remote_people import Blocks
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class Elsewhere:
 def elsewhere(parts: Sequence[Flows], start: Any) -> Elsewhere | None:
     """The persons of these slices where they stay on a cluster; the rows of each slice begin at ``start``."""
     found = [(part.people, first) for part, first in zip(parts, start, strict=False)]
-    distant = [(people, first) for people, first in found if isinstance(people, DistantPeople)]
+    distant = [(people, first) for people, first in found if isinstance(people, RemotePeople)]
     if not distant:
         return None
     row = np.concatenate([people.row + first for people, first in distant])
@@ -134,7 +134,7 @@ def count_sorted(group: Any, asked: Any, n_groups: int, row: Any, member: Any) -
 
     edges = np.linspace(0, n_groups, max(threads(), _BLOCKS) + 1).astype(np.int64).tolist()
     blocks = (partial(count, first, last) for first, last in pairwise(edges))
-    return np.concatenate([np.zeros(0, np.int64), *side_by_side(blocks, threads=threads())])
+    return np.concatenate([np.zeros(0, np.int64), *parallel_map(blocks, threads=threads())])
 
 
 def count_by_sql(flow: Any, member: Any, asked: tuple[Any, Any, int]) -> Any:

@@ -41,7 +41,7 @@ from flowveil.verify.tables import NAMES, load_tables
 from flowveil.verify.times import TIME_COLUMNS, check_intervals, load_intervals
 from flowveil.verify.withholding import check_listed
 from flowveil.verify.zones import check_zones, list_cells, load_zones
-from flowveil.workers import beside
+from flowveil.workers import run_in_background
 from flowveil.zoning.top import to_the_top
 
 if TYPE_CHECKING:
@@ -133,7 +133,9 @@ def recount(
         findings += check_exports(place, db, slice_columns=further)
         findings += _check_bytes(db, place, zones, unread, report["about"])
         told: list[str] = []
-        with beside(lambda: [*check_outlines(zones, raw.whole, report["kind"])], threads=threads()) as outlines:
+        with run_in_background(
+            lambda: [*check_outlines(zones, raw.whole, report["kind"])], threads=threads()
+        ) as outlines:
             counted = [] if noisy else _count(db, zones, report, flows, (expect, holder, told))
             findings += outlines()
         findings += check_names(zones, raw.whole, report["kind"])

@@ -55,8 +55,8 @@ def check_rendering(folder: Path, report: Mapping[str, Any], unread: list[str]) 
         unread: gets what is not read of a release of another version.
     """
     if not_compared(folder) is not None:
-        from flowveil.report.html import tile_server
-        from flowveil.report.summary import cross_check
+        from flowveil.published.html import tile_server
+        from flowveil.published.report import cross_check
 
         if report["kind"] != "noisy" and report["cross_check"] != cross_check(report):
             yield "report.json: its cross_check is not what its other entries come to"
@@ -79,10 +79,10 @@ def check_rendering(folder: Path, report: Mapping[str, Any], unread: list[str]) 
 
 
 def _differences(folder: Path, report: Mapping[str, Any]) -> Iterator[str]:
-    from flowveil.publish.exports import FORMATS
-    from flowveil.report.html import render
-    from flowveil.report.own_lines import own_lines
-    from flowveil.report.summary import json_text, manifest, words
+    from flowveil.published.exports import FORMATS
+    from flowveil.published.html import render
+    from flowveil.published.report import json_text, manifest, words
+    from flowveil.published.user_outlines import own_lines
 
     written = [f for f in FORMATS.values() if all((folder / name).is_file() for name in f.files)]
     said = words(report, [f.name for f in written])
@@ -135,7 +135,7 @@ def check_series_page(place: Path, index: Mapping[str, Any], unread: list[str]) 
     if reason is not None:
         unread.append(f"index.html: {reason}")
         return
-    from flowveil.report.series import render_series
+    from flowveil.published.series import render_series
 
     if (place / "index.json").read_text(encoding="utf-8") != _series_text(index):
         yield "index.json: its text is not written as a series writes it"
@@ -158,8 +158,8 @@ def _series_text(index: Mapping[str, Any]) -> str:
 def _strange_words(report: Mapping[str, Any]) -> Iterator[str]:
     """Of the texts that are not from the tables or the program, only such as a release can have."""
     from flowveil.errors import ParameterError
-    from flowveil.report.about import checked
-    from flowveil.report.html import tile_server
+    from flowveil.published.about import checked
+    from flowveil.published.html import tile_server
 
     try:
         tile_server(report.get("basemap"))
@@ -174,7 +174,7 @@ def _strange_words(report: Mapping[str, Any]) -> Iterator[str]:
 
 def _strange_outlines(folder: Path, report: Mapping[str, Any]) -> Iterator[str]:
     """Outlines of the publisher's own are lines and names, and there where report.json says so."""
-    from flowveil.report.own_lines import own_lines
+    from flowveil.published.user_outlines import own_lines
 
     there = (folder / CONTEXT).is_file()
     if there != ("context" in report):
@@ -193,7 +193,7 @@ def _strange_reasons(report: Mapping[str, Any]) -> Iterator[str]:
 
     Which values may be missing, and that none is missing that is not listed, is recounted elsewhere.
     """
-    from flowveil.report.summary import AND
+    from flowveil.published.report import AND
 
     yield from check_listed(report)
     for part in (report, *report.get("slices", ())):
@@ -215,7 +215,7 @@ def _strange_reasons(report: Mapping[str, Any]) -> Iterator[str]:
 
 def _concerned() -> dict[str, set[str]]:
     """The measures that each reason for withholding concerns."""
-    from flowveil.report.summary import REASONS
+    from flowveil.published.report import REASONS
 
     values, even, few_merged, few_coarse, beside, sums, total, true_counts, revised = REASONS
     return {

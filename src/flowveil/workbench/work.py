@@ -30,9 +30,9 @@ from flowveil.release.folder import ReleaseFolder
 from flowveil.series.ledger import audit_against, budget_against, recording_nothing
 from flowveil.slices import SlicedFlows
 from flowveil.workbench.asking import Asked
-from flowveil.workbench.looking import in_words, look
-from flowveil.workbench.offers import proposed_region
-from flowveil.workbench.trying import Before, figures, full, quick, shown, side_by_side, tables_of
+from flowveil.workbench.inspect_input import in_words, look
+from flowveil.workbench.method_options import proposed_region
+from flowveil.workbench.preview import Before, figures, full, quick, shown, side_by_side, tables_of
 from flowveil.zoning.files import load_table
 
 #: Ways of reading whose flows are kept.
@@ -194,7 +194,7 @@ def _read(task: Mapping[str, Any], news: News) -> Any:
 
 
 def _describe(task: Mapping[str, Any], news: News) -> Any:
-    from flowveil.experiments.description import describe_flows
+    from flowveil.analysis.description import describe_flows
 
     asked = Asked.of(task["choices"])
     whole, _ = _before(_flows(task, asked, news))
@@ -285,9 +285,9 @@ def _check(task: Mapping[str, Any], news: News) -> Any:
     """What a release would say of itself, and what subtracting it from earlier ones would reveal."""
     from flowveil.audit.auditing import audit, in_one_line
     from flowveil.audit.published import published_release, read_release
-    from flowveil.report.audit import audit_lines
-    from flowveil.report.story import sides
-    from flowveil.report.summary import summarize
+    from flowveil.published.audit import audit_lines
+    from flowveil.published.headline import sides
+    from flowveil.published.report import summarize
 
     asked = Asked.of(task["choices"])
     flows = _flows(task, asked, news)

@@ -16,8 +16,8 @@ from flowveil.audit.suppressed import suppressed_bounds
 from flowveil.cli import main
 from flowveil.disclosure import withholding
 from flowveil.errors import GuaranteeError, ParameterError
-from flowveil.publish.tables import flows_table, zones_table
-from flowveil.report.summary import summarize
+from flowveil.published.report import summarize
+from flowveil.published.tables import flows_table, zones_table
 from flowveil.verify import verify_release
 from samples.drafts import unchecked
 from samples.releases import rehash

@@ -12,8 +12,8 @@ from flowveil import audit_releases as audit
 from flowveil.audit.minimality import minimality
 from flowveil.audit.published import published_release
 from flowveil.errors import InfeasibleError
-from flowveil.publish.tables import flows_table, zones_table
-from flowveil.report.summary import summarize
+from flowveil.published.report import summarize
+from flowveil.published.tables import flows_table, zones_table
 from reference.minimality import short_parts
 from samples.drafts import unchecked
 

@@ -12,7 +12,6 @@ from flowveil import anonymize, anonymize_slices, read_slices, read_trips
 from flowveil.audit.suppressed import suppressed_bounds
 from flowveil.disclosure import withholding
 from flowveil.release.plan import Plan
-from flowveil.report import summary
 from flowveil.zoning.files import read_zones
 from unit.audit.test_attacks import published
 

@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from flowveil.publish.exports import FORMATS
+from flowveil.published.exports import FORMATS
 from samples.processes import in_this_process
 from unit.cli.test_cli import run, snapshot
 

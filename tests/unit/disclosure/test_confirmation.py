@@ -10,7 +10,7 @@ import pytest
 import flowveil
 from conftest import trip_table
 from flowveil.cli import main
-from flowveil.disclosure.confirmation import SmallKWarning, weaker_in
+from flowveil.release.confirmation import SmallKWarning, weaker_in
 from samples.drafts import unchecked
 from samples.processes import in_this_process
 from samples.releases import edit_report, read_json

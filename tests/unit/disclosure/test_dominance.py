@@ -15,7 +15,7 @@ from flowveil.audit.dominance import dominance
 from flowveil.audit.published import read_release
 from flowveil.audit.trips import place_trips
 from flowveil.cli import main
-from flowveil.disclosure.dominance import without_dominated
+from flowveil.release.dominance import without_dominated
 from flowveil.errors import DataError, GuaranteeError, InfeasibleError, ParameterError
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy

@@ -11,9 +11,9 @@ from flowveil.disclosure.withholding import reason_to_withhold, revealing, withh
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
+from flowveil.published.report import summarize
 from flowveil.release.plan import Plan
 from flowveil.release.release import Release
-from flowveil.report.summary import summarize
 from samples.releases import city_flows, release_of, tile_release
 
 #: Kept here by hand: what the registry says of a measure must not change by accident.

@@ -14,7 +14,7 @@ import flowveil
 from flowveil.errors import ParameterError
 from flowveil.guarantee import Guarantee
 from flowveil.methods.twin_trees import TwinTrees
-from flowveil.report.summary import summarize
+from flowveil.published.report import summarize
 from reference import twincut as slow
 from samples.releases import city_flows
 
@@ -65,7 +65,7 @@ def test_more_effort_is_never_worse(flows):
 
 
 def test_work_is_bounded(flows, guarantee):
-    trees = TwinTrees.of(flows, guarantee)
+    trees = TwinTrees.from_flows(flows, guarantee)
     total = float(flows.trips.sum())
     search = module.Search(trees, 0.05 * total)
     search.alternate_from(list(module.starting_cuts(trees)))

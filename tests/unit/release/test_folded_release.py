@@ -183,12 +183,12 @@ def test_slices_by_more_than_time_do_not_fold(trips):
 
 
 def test_weeks_end_with_their_month_and_a_day_at_24():
-    times = Times.of("1h", 60, ["2022-10-31T08:00", "2022-11-01T09:00", "2022-11-06T23:00"])
+    times = Times.from_labels("1h", 60, ["2022-10-31T08:00", "2022-11-01T09:00", "2022-11-06T23:00"])
     spans = set(zip(times.start.tolist(), times.stop.tolist(), strict=True))
     assert ("2022-10-01T00:00", "2022-12-01T00:00") in spans
     assert ("2022-10-31T00:00", "2022-11-01T00:00") in spans
     assert ("2022-11-01T00:00", "2022-11-07T00:00") in spans
-    week = Times.of("weekday-hour", None, [])
+    week = Times.from_labels("weekday-hour", None, [])
     assert (week.start[0], week.stop[0]) == ("1 Mon 00:00", "7 Sun 24:00")
     assert sorted(set(week.hours.tolist())) == [1.0, 2.0, 4.0, 8.0, 24.0, 48.0, 120.0, 168.0]
     assert week.tree.n_tiles == 168

@@ -15,12 +15,12 @@ import pytest
 import flowveil
 from conftest import trip_table
 from flowveil import NoisyRelease, ParameterError, anonymize, read_trips
+from flowveil.analysis.pages.before_after import render_internal
 from flowveil.cli import main
 from flowveil.errors import OutputError
-from flowveil.publish.exports import FORMATS
-from flowveil.report.document import sensible
-from flowveil.report.internal import render_internal
-from flowveil.report.noise import rounded
+from flowveil.published.document import sensible
+from flowveil.published.exports import FORMATS
+from flowveil.published.noise import rounded
 from flowveil.verify import verify_release
 from flowveil.workers import LATE, Ended
 from samples.drafts import unchecked

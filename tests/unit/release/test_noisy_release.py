@@ -17,10 +17,10 @@ from conftest import trip_table
 from flowveil import NoisyRelease, ParameterError, anonymize, read_trips
 from flowveil.api import verify_folder as verify
 from flowveil.cli import main
-from flowveil.publish.folder import publish
-from flowveil.report.html import render
-from flowveil.report.noise import promise_of_noise
-from flowveil.report.summary import summarize
+from flowveil.published.folder import publish
+from flowveil.published.html import render
+from flowveil.published.noise import promise_of_noise
+from flowveil.published.report import summarize
 from flowveil.verify import verify_release
 from samples.drafts import unchecked
 
@@ -93,7 +93,7 @@ def test_the_folder_holds_the_release(folder, release, trips):
 
 
 def test_the_table_is_streamed_in_row_groups(tmp_path, release, monkeypatch):
-    monkeypatch.setattr("flowveil.publish.folder.ROWS_PER_GROUP", 100)
+    monkeypatch.setattr("flowveil.published.folder.ROWS_PER_GROUP", 100)
     monkeypatch.setattr("flowveil.verify.parquet._ROWS_PER_GROUP", 100)
     folder = release.write(tmp_path / "release")
     written = pq.ParquetFile(folder / "flows.parquet")

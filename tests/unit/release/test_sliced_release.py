@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from flowveil.analysis.pages.profile import largest_profiles, profile_chart
 from flowveil.anonymization import anonymize, anonymize_slices
 from flowveil.cli import main
 from flowveil.engines import read_slices
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
-from flowveil.report.profile import largest_profiles, profile_chart
-from flowveil.report.summary import summarize
+from flowveil.published.report import summarize
 from flowveil.slices import Every, SlicedFlows
 from flowveil.verify import verify_release
 from samples.drafts import unchecked

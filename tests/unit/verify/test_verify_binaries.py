@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from contract.cases import pairwise
-from flowveil.publish.folder import publish
+from flowveil.published.folder import publish
 from flowveil.verify.binaries import UNREAD
 from samples.drafts import unchecked
 from samples.releases import city_flows, region_flows, rehash, release_of, write_table

@@ -16,9 +16,9 @@ from flowveil import anonymize, read_trips
 from flowveil.anonymization import anonymize_slices
 from flowveil.cli import main
 from flowveil.engines import read_slices
-from flowveil.publish.exports import FORMATS
-from flowveil.report.html import render
-from flowveil.report.summary import REASONS, json_text, words
+from flowveil.published.exports import FORMATS
+from flowveil.published.html import render
+from flowveil.published.report import REASONS, json_text, words
 from flowveil.verify.structure import _FETCHED, NOT_READ, _keeps_to_itself
 from samples.drafts import unchecked
 from samples.releases import city_flows, edit_report, edit_table, read_json, rehash, release_of, write_json
