@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from flowveil.engines import read_trips as read_trips
     from flowveil.engines.spark_session import cluster as cluster
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 #: The module of each public name.
 _PUBLIC = {

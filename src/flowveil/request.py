@@ -139,15 +139,23 @@ class Slices(Section, key="slices", heading="Time and slices", call="reading"):
         tier="common", default="UTC", example="Europe/Oslo", metavar="NAME", recorded=True,
     )  # fmt: skip
     time_format: str | None = setting(
-        "How times are written, as for strptime.", example="%d/%m/%y %H:%M", metavar="FORMAT", recorded=True
+        "How times are written, as for strptime.",
+        tier="recipe",
+        example="%d/%m/%y %H:%M",
+        metavar="FORMAT",
+        recorded=True,
     )
     during: str | None = setting(
-        "Only the trips of this month or day, by --time.", example="2024-01", metavar="STEP", recorded=True
+        "Only the trips of this month or day, by --time.",
+        tier="recipe",
+        example="2024-01",
+        metavar="STEP",
+        recorded=True,
     )
     by: tuple[str, ...] = setting(
         "One matrix for each combination of these attributes.", example="sex,age", metavar="A,B,...", form="column"
     )
-    by_many: bool = setting("Allow --by with more than 50 values, or more than one value for 100 rows.")
+    by_many: bool = setting("Allow --by with more than 50 values, or more than one value for 100 rows.", tier="recipe")
     fold_time: bool = setting("Merge steps that are too small, cell by cell, into one matrix.", call="slices")
     total: bool = setting("Also publish the matrix of all slices together.", call="slices")
     common_zones: bool = setting("The same zones for all slices; totals are sums of them.", call="slices")
