@@ -1,4 +1,8 @@
-"""Publishing a release, or several slices, and printing what was published."""
+"""Publishing a release, or several slices, and saying what came of it.
+
+What is printed on standard output is what is published, because a log is read by more people than the data. Measures of
+the trips go to standard error, and only to a terminal or on request.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,8 @@ from typing import Any
 
 import click
 
-from flowveil.cli.options import SliceOptions
 from flowveil.cli.output import Output
+from flowveil.request import Request
 
 
 def publish_one(
@@ -22,7 +26,7 @@ def publish_one(
     writing: Mapping[str, Any] | None = None,
     show_measures: bool = False,
 ) -> Any:
-    """Anonymises flows, publishes them and prints what is published; returns the release."""
+    """Anonymise flows, publish them and print what is published; return the release."""
     from flowveil.api import anonymize, publish
     from flowveil.series.ledger import recording_nothing
 
@@ -35,30 +39,24 @@ def publish_one(
     return release
 
 
-def publish_slices(
-    output: Output,
-    sliced: Any,
-    out: str,
-    slices: SliceOptions,
-    asked: Mapping[str, Any],
-    writing: Mapping[str, Any],
-    *,
-    show_measures: bool = False,
-) -> None:
-    """Anonymises slices, publishes them and prints what is published."""
+def publish_slices(output: Output, sliced: Any, request: Request, writing: Mapping[str, Any]) -> Any:
+    """Anonymise the slices of a request, publish them and print what is published; return the release."""
     from flowveil import __version__
-    from flowveil.api import anonymize_slices, publish
+    from flowveil.api import publish
+    from flowveil.execution import anonymize_request
     from flowveil.release.unfinished import Unfinished
     from flowveil.series.ledger import recording_nothing
 
+    out = str(request.output.out)
     with output.working("Anonymising slices") as progress, recording_nothing(**_recorded(writing)):
-        kept = Unfinished.beside(out, __version__) if slices.resume else None
-        family = anonymize_slices(sliced, progress=progress, resume=kept, **slices.publishing(), **asked)
+        kept = Unfinished.beside(out, __version__) if request.resources.resume else None
+        family = anonymize_request(request, sliced, progress=progress, resume=kept)
     with output.working("Writing and recounting"):
         folder = publish(family, out, **writing)
     if kept is not None:
         kept.remove()
-    _print_release(output, family, folder, show_measures=show_measures)
+    _print_release(output, family, folder, show_measures=request.output.show_measures)
+    return family
 
 
 def _recorded(writing: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,42 +9,19 @@ from typing import Any
 
 import click
 
-from flowveil.cli.options import PLACE, reading, reading_of
+from flowveil.cli.from_request import PLACE, with_request
 from flowveil.cli.output import Output, with_output
 from flowveil.errors import ParameterError
-from flowveil.guarantee import UNITS
+from flowveil.request import Request
 
 
 @click.command()
 @click.argument("directory", type=PLACE, metavar="DIR")
 @click.option("--against", type=PLACE, required=True, metavar="INPUT", help="The trips the release was made from.")
-@click.option("--k", type=int, help="Smallest k that the release must have.")
-@click.option(
-    "--protect", multiple=True, type=click.Choice(UNITS), help="A unit that the release must protect (repeatable)."
-)
-@click.option("--k-population", type=float, help="Smallest population threshold that it must have.")
-@click.option("--l", "l", type=int, help="Smallest l that it must have.")
 @click.option(
     "--strict",
     is_flag=True,
     help="Fail where something cannot be compared, because another version of flowveil or of a library wrote it.",
-)
-@click.option(
-    "--zones-of", type=PLACE, metavar="EARLIER", help="The release, or frozen map, whose zones this one says it has."
-)
-@click.option("--l-places", type=PLACE, metavar="FILE", help="The list of places by which it says that --l is counted.")
-@click.option(
-    "--stricter",
-    type=PLACE,
-    metavar="FILE",
-    help="The list of places around which cells reach more.",
-)
-@click.option(
-    "--revision",
-    multiple=True,
-    type=PLACE,
-    metavar="EARLIER",
-    help="The releases that this one says it revises (repeatable: the first, then its revisions).",
 )
 @click.option(
     "--certificate",
@@ -52,33 +29,38 @@ from flowveil.guarantee import UNITS
     multiple=True,
     type=PLACE,
     metavar="FILE",
-    help="Also write a certificate of what was verified and found: .json or .html (repeatable).",
+    help="Also write a certificate of what was verified and found: .json or .html (repeatable). Private.",
 )
 @click.option("--certificate-date", metavar="TEXT", help="A date for the certificate; it has none otherwise.")
 @click.option("--signer", metavar="TEXT", help="Who signs the certificate.")
-@reading
+@with_request("k", "protect", "zones", "zones_of", "revision")
 @with_output
-def verify(output: Output, directory: str, against: str, strict: bool, **given: Any) -> None:
+def verify(output: Output, directory: str, against: str, strict: bool, request: Request, **given: Any) -> None:
     """Recount the release in DIR from the raw trips and rebuild its folder; exit 3 and a reason if it falls short.
 
     A release states what it guarantees. Require more with --k and --protect.
     """
+    from flowveil.execution import resources
     from flowveil.verify.verification import PrivateFiles, verify_release, verify_series
 
     certificates = given.pop("certificates")
     signed = {"date": given.pop("certificate_date"), "signer": given.pop("signer")}
     _check_certificates(certificates, directory)
-    expect = {name: given.pop(name) for name in ("k", "protect", "k_population", "l")}
-    private = PrivateFiles(**{name: given.pop(name) for name in ("zones_of", "stricter", "l_places", "revision")})
+    expect = {name: request.given.get(name) for name in ("k", "protect", "k_population", "l")}
+    private = PrivateFiles(
+        zones_of=request.method.zones_of,
+        stricter=request.protection.stricter,
+        l_places=request.protection.l_places,
+        revision=request.method.revision,
+    )
+    how = {**_reading(request), "strict": strict, "expect": expect}
     is_series = (Path(directory) / "index.json").is_file() and not (Path(directory) / "manifest.json").exists()
-    with output.working("Recounting"):
+    with resources(request), output.working("Recounting"):
         if is_series:
             _refuse_of_series(certificates, private)
-            found = verify_series(directory, against=against, strict=strict, expect=expect, **reading_of(given))
+            found = verify_series(directory, against=against, **how)
         else:
-            found = verify_release(
-                directory, against=against, strict=strict, expect=expect, private=private, **reading_of(given)
-            )
+            found = verify_release(directory, against=against, private=private, **how)
     content = {"findings": list(found.findings), "not_compared": list(found.not_compared)}
     output.result({"release": directory, "holds": found.holds, **content, "compared": dict(found.compared)})
     _write_certificates(certificates, directory, against, expect, found, signed)
@@ -90,6 +72,14 @@ def verify(output: Output, directory: str, against: str, strict: bool, **given: 
         output.say(f"{directory} holds: every cell of every step was recounted from the raw trips, over one map.")
     else:
         output.say(*_what_holds(directory, found))
+
+
+def _reading(request: Request) -> dict[str, Any]:
+    """Returns how to read the trips, where it differs from what the release states."""
+    from flowveil.execution import reading_arguments
+
+    # Zones of an earlier release say nothing about the reading: the report of this one does.
+    return reading_arguments(request.with_values(zones_of=None, revision=None))
 
 
 def _refuse_of_series(certificates: Sequence[str], private: Any) -> None:
