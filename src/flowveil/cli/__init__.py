@@ -19,6 +19,7 @@ import click
 
 from flowveil import __version__
 from flowveil.cli import (
+    analyze,
     anonymize,
     audit,
     compare,
@@ -54,6 +55,7 @@ cli.add_command(describe.describe)
 cli.add_command(compare.compare)
 cli.add_command(study.study)
 cli.add_command(verify.verify)
+cli.add_command(analyze.analyze)
 cli.add_command(audit.audit)
 cli.add_command(picture.picture)
 cli.add_command(reconstruct.reconstruct)

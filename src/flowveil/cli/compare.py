@@ -1,4 +1,4 @@
-"""``flowveil compare``: several methods and k side by side."""
+"""``flowveil compare``: several methods and k on the same trips."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from flowveil.cli.output import Output, with_output
 from flowveil.errors import ParameterError
 
 #: Options that go to the library as they are.
-_SETTINGS = ("methods", "time_limit", "hierarchy", "internal")
+_SETTINGS = ("methods", "time_limit", "hierarchy")
 
 
 @click.command()
@@ -45,7 +45,6 @@ _SETTINGS = ("methods", "time_limit", "hierarchy", "internal")
 @click.option("--every", metavar="STEP", help="Step of time that is folded: hour, weekday-hour, 1h, ...")
 @time_forms
 @click.option("--fold-time", is_flag=True, help="Compare several weights of an hour: fine places against short times.")
-@click.option("--internal", is_flag=True, help="Exact measures: what a release would withhold is shown too.")
 @click.option("--picture", type=PLACE, metavar="FILE", help="Also draw the zones; those of two runs over each other.")
 @click.option("--show", default="origins", show_default=True, help="In the picture: origins, destinations or both.")
 @click.option("--bbox", metavar="W,S,E,N", help="In the picture, in degrees [default: what holds nearly all trips].")
@@ -55,7 +54,7 @@ _SETTINGS = ("methods", "time_limit", "hierarchy", "internal")
 @reading
 @with_output
 def compare(output: Output, source: str, out: str, **given: Any) -> None:
-    """Run several methods and k on INPUT: tables, trade-off charts, maps side by side. Internal."""
+    """Run several methods and k on INPUT: tables, trade-off charts, maps. Not for publication."""
     from flowveil.analysis.comparison import compare_flows
     from flowveil.analysis.comparison_tables import check_folder, to_markdown
     from flowveil.api import read_slices, read_trips

@@ -27,7 +27,7 @@ from flowveil.guarantee import UNITS
 @reading
 @with_output
 def describe(output: Output, source: str, **given: Any) -> None:
-    """Say what is in INPUT, how much is safe already, and what methods would give. Internal."""
+    """Say what is in INPUT, how much is safe already, and what methods would give. Not for publication."""
     from flowveil.api import describe as look
 
     with output.working("Reading") as progress:

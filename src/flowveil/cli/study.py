@@ -24,7 +24,7 @@ from flowveil.cli.options import (
 from flowveil.cli.output import Output, with_output
 
 #: Options that go to the library as they are.
-_SETTINGS = ("preset", "k", "trees", "time_limit", "hierarchy", "internal", "fewest_trips", "sample")
+_SETTINGS = ("preset", "k", "trees", "time_limit", "hierarchy", "fewest_trips", "sample")
 _TIMES = ("time", "every", "time_format", "timezone")
 
 
@@ -54,9 +54,8 @@ _TIMES = ("time", "every", "time_format", "timezone")
     help="Segments over the trees of all tiles, or of their own as in the papers [default: common, or the preset's].",
 )
 @click.option("--time-limit", type=float, default=7200, show_default=True, help="Seconds that one run may take.")
-@click.option("--internal", is_flag=True, help="Exact measures of everything, marked as not for publication.")
 @click.option("--time", metavar="COLUMN", help="Column of the time, with --every.")
-@click.option("--every", metavar="STEP", help="Compare methods over the matrices of all steps: 1h, day, ... Internal.")
+@click.option("--every", metavar="STEP", help="Compare methods over the matrices of all steps: 1h, day, ...")
 @click.option("--time-format", metavar="FORMAT", help="How times are written, as for strptime.")
 @click.option("--timezone", metavar="NAME", help="Local time for Unix times and times with a zone [UTC].")
 @click.option("--fewest-trips", type=int, help="Leave out steps with fewer trips.")
@@ -66,14 +65,14 @@ _TIMES = ("time", "every", "time_format", "timezone")
 @reading
 @with_output
 def study(output: Output, source: str, out: str, methods: str | None, **given: Any) -> None:
-    """Run the experiments of the papers: segments or many matrices, methods and protections, as tables."""
+    """Run the experiments of the papers: segments or many matrices, as tables. Not for publication."""
     from flowveil.analysis.study import run_study
     from flowveil.analysis.study_folder import check_folder
     from flowveil.api import read_for_study
 
     settings: dict[str, Any] = {name: given.pop(name) for name in _SETTINGS}
     times = {name: value for name in _TIMES if (value := given.pop(name)) is not None}
-    check_folder(out, internal=settings["internal"] or "every" in times)
+    check_folder(out)
     settings["methods"] = None if methods in (None, "all") else listed(methods)
     settings["workers"] = workers_of(given.pop("workers"))
     settings["options"] = options_by_method(given.pop("options"))
@@ -92,7 +91,6 @@ def study(output: Output, source: str, out: str, methods: str | None, **given: A
     output.say(*flows.intake.about_reading())
     output.say(", ".join(f"{n:,} results {status}" for status, n in sorted(by_status.items())) + ".")
     output.say(f"Tables: {Path(out) / 'tables.md'}, {Path(out) / 'tables.tex'}")
-    if found.internal:
-        output.say("Internal, NOT for publication: measures are exact.")
+    output.say("NOT for publication: measures are exact.")
     said = {"columns": flows.intake.columns, "notes": list(flows.intake.notes)}
-    output.result({"study": out, "internal": found.internal, "results": dict(by_status), **said})
+    output.result({"study": out, "results": dict(by_status), **said})
