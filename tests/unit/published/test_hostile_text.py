@@ -14,12 +14,12 @@ from xml.etree import ElementTree
 import numpy as np
 import pyarrow as pa
 import pytest
+from flowveil.analysis.pages.ratios import Boxes
 
 import flowveil
 from flowveil.analysis.comparison import Comparison, Frontier, Run
 from flowveil.analysis.comparison_tables import to_html
 from flowveil.analysis.pages.profile import Profile, profile_chart
-from flowveil.analysis.pages.ratios import Boxes
 from flowveil.analysis.pages.study import Drawn, render_study
 from flowveil.audit.auditing import Audit, AuditOfOne
 from flowveil.audit.subtraction import Group, Groups
