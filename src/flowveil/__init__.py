@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from flowveil.api import read_zones as read_zones
     from flowveil.api import reconstruct as reconstruct
     from flowveil.api import run_study as run_study
-    from flowveil.api import verify_folder as verify_folder
+    from flowveil.api import verify_release as verify_release
     from flowveil.api import verify_series as verify_series
     from flowveil.engines import read_slices as read_slices
     from flowveil.engines import read_trips as read_trips
@@ -65,7 +65,7 @@ _PUBLIC = {
     "read_trips": "engines",
     "read_zones": "api",
     "reconstruct": "api",
-    "verify_folder": "api",
+    "verify_release": "api",
 }
 #: Names that are found here as well, for scripts that already use them.
 _OTHERS = {
@@ -80,6 +80,7 @@ _OTHERS = {
     "cluster": "engines.spark_session",
     "frontier": "api",
     "run_study": "api",
+    "verify_folder": "api",
     "verify_series": "api",
 }
 

@@ -12,6 +12,7 @@ import h3.api.basic_int
 import numpy as np
 import pyarrow as pa
 import pytest
+from flowveil.verify.noise_slices import check_noisy_slices
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import csv
@@ -24,7 +25,6 @@ from flowveil.methods import METHODS, epsilon
 from flowveil.methods.noise_by_slice import _counted
 from flowveil.published.audit import audit_files, audit_lines
 from flowveil.slices import Every, SlicedFlows, declared_values
-from flowveil.verify.noise_slices import check_noisy_slices
 from flowveil.zoning.h3 import h3_hierarchy
 from samples.drafts import unchecked
 from unit.cli.test_cli import run

@@ -7,13 +7,13 @@ import h3.api.basic_str as h3
 import numpy as np
 import pyarrow as pa
 import shapely
+from flowveil.verify.halves import _h3_tree as derived_h3
+from flowveil.verify.halves import on_halves
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowveil import read_trips, read_zones
 from flowveil.release.zones import NodeZones
-from flowveil.verify.halves import _h3_tree as derived_h3
-from flowveil.verify.halves import on_halves
 from flowveil.zoning.h3 import h3_hierarchy
 from flowveil.zoning.halves import halved_h3
 from flowveil.zoning.refinement import _by_ends, refined

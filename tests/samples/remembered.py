@@ -14,9 +14,9 @@ from typing import Any
 from unittest.mock import patch
 
 from benchmarks.remembering import Memory
+from flowveil.verify.order import recount as recount_anew
 
 from flowveil.verify import verify_release as verify_anew
-from flowveil.verify.recount import recount as recount_anew
 
 #: What is known of each place; a memory is of one.
 _MEMORIES: dict[Path, Memory] = {}
@@ -58,7 +58,7 @@ def wherever() -> Iterator[None]:
             return recount_anew(place, flows, expect, unread, law=law, holder=holder)
 
     try:
-        with patch("flowveil.verify.recount.recount", remembered):
+        with patch("flowveil.verify.order.recount", remembered):
             yield
     finally:
         for memory in memories.values():

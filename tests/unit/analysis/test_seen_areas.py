@@ -6,13 +6,13 @@ from collections import defaultdict
 import numpy as np
 import pyarrow as pa
 import pytest
+from flowveil.disclosure.areas import published_areas
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flowveil
 from conftest import trip_table
 from flowveil.analysis.seen_areas import area_errors
-from flowveil.disclosure.areas import published_areas
 from flowveil.published.report import summarize
 from samples.releases import edit_report
 from samples.remembered import desk, verify_release

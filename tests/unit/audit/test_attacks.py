@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pyarrow as pa
 import pytest
+from flowveil.disclosure import withholding
 
 from flowveil import anonymize, anonymize_slices, read_slices, read_trips
 from flowveil import audit_releases as audit
@@ -14,7 +15,6 @@ from flowveil.audit.auditing import in_one_line
 from flowveil.audit.published import published_release, read_release
 from flowveil.audit.suppressed import suppressed_bounds
 from flowveil.cli import main
-from flowveil.disclosure import withholding
 from flowveil.errors import GuaranteeError, ParameterError
 from flowveil.published.report import summarize
 from flowveil.published.tables import flows_table, zones_table

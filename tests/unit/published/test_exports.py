@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shapely
+from flowveil.verify.exports import EXPORTS
 
 from flowveil.errors import MissingExtraError, ParameterError
 from flowveil.published.exports import FORMATS, parse_formats
 from flowveil.published.folder import publish
 from flowveil.verify import verify_release
-from flowveil.verify.exports import EXPORTS
 from samples.drafts import unchecked
 from samples.releases import city_flows, content, edit_table, read_json, region_flows, rehash, release_of
 

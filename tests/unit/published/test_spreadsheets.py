@@ -9,6 +9,7 @@ import re
 import numpy as np
 import pyarrow as pa
 import pytest
+from flowveil.verify.exports import csv_text
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +25,6 @@ from flowveil.methods import find_method
 from flowveil.published.spreadsheets import decoded, encoded, encoded_table
 from flowveil.tabular.records import write_records
 from flowveil.verify import verify_release
-from flowveil.verify.exports import csv_text
 from samples.drafts import unchecked
 from samples.releases import rehash
 

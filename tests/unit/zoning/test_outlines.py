@@ -6,8 +6,8 @@ import h3.api.basic_int as h3
 import numpy as np
 import pytest
 import shapely
-
 from flowveil.verify.h3_outlines import are_drawn, area_km2, area_tolerance, area_tolerances, areas_km2, is_drawn
+
 from flowveil.zoning.outlines import dissolved
 
 #: A city, the date line, a pole, and a pentagon.
