@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from flowveil.api import read_zones as read_zones
     from flowveil.api import reconstruct as reconstruct
     from flowveil.api import run_study as run_study
+    from flowveil.api import verify_folder as verify_folder
     from flowveil.api import verify_release as verify_release
     from flowveil.api import verify_series as verify_series
     from flowveil.engines import read_slices as read_slices

@@ -150,7 +150,6 @@ def compare(
     time_limit: float = 300.0,
     options: Mapping[str, Mapping[str, Any]] | None = None,
     hierarchy: str | None = None,
-    internal: bool = False,
     epsilon: float | Sequence[float] = (),
     **reading: Any,
 ) -> Comparison:
@@ -169,14 +168,13 @@ def compare(
             as such.
         options: options by method.
         hierarchy: ``h3`` or ``halves`` for all methods that work on a tree; by default what each one's page says.
-        internal: exact measures, also those that a release would withhold.
         epsilon: one or several ε for methods that add noise, which are then among ``all``; their region, level and
             bound are ``options``.
         **reading: how to read the trips; see `read_trips`.
 
     Returns:
-        All runs, with published measures only unless it is internal; ``write(directory)`` makes tables, charts and one
-        page. None of it is for publication.
+        All runs with exact measures; ``write(directory)`` makes tables, charts and one page. None of it is for
+        publication.
     """
     from flowveil.analysis.comparison import compare_flows
 
@@ -191,7 +189,6 @@ def compare(
         time_limit=time_limit,
         options=options,
         hierarchy=hierarchy,
-        internal=internal,
         epsilon=epsilon,
     )
 
@@ -205,7 +202,7 @@ def run_study(source: Any, directory: str | PathLike[str], *, by: str | Sequence
         by: the attributes that segments are made by, where the source is not read yet; those of the preset by default,
             ``none`` for no segments.
         **settings: ``preset``, ``methods``, ``protections``, ``k``, ``max_suppressed``, ``limits``, ``options``,
-            ``trees``, ``internal``, ``time_limit``, ``workers``, ``progress``, ..., see
+            ``trees``, ``time_limit``, ``workers``, ``progress``, ..., see
             `flowveil.analysis.study.run_study`; and how to read the trips, see `read_slices`, with ``time`` and
             ``every`` for a matrix of each step.
 

@@ -118,8 +118,8 @@ def check_request(request: Request) -> None:
     Raises:
         ParameterError: settings contradict each other, or the method cannot do what is asked.
     """
-    from flowveil.published.exports import check_formats, parse_formats
     from flowveil.published.about import checked
+    from flowveil.published.exports import check_formats, parse_formats
 
     checked(_about(request))
     _check_method(request)

@@ -7,8 +7,6 @@ import h3.api.basic_str as h3
 import numpy as np
 import pyarrow as pa
 import shapely
-from flowveil.verify.halves import _h3_tree as derived_h3
-from flowveil.verify.halves import on_halves
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +15,8 @@ from flowveil.release.zones import NodeZones
 from flowveil.zoning.h3 import h3_hierarchy
 from flowveil.zoning.halves import halved_h3
 from flowveil.zoning.refinement import _by_ends, refined
+from reference.derived_halves import _h3_tree as derived_h3
+from reference.derived_halves import on_halves
 from reference.halves import cells_of, climb
 
 RESOLUTION = 4

@@ -115,10 +115,15 @@ def area_accuracy(
     return [one for one in found if one is not None]
 
 
-def main_accuracy(found: Iterable[AreaAccuracy]) -> AreaAccuracy | None:
-    """The one that tables show: between H3 cells of `PLANNING_LEVEL`, or of the level nearest to it."""
-    leveled = [one for one in found if one.level is not None]
-    return min(leveled, key=lambda one: abs((one.level or 0) - PLANNING_LEVEL), default=None)
+def main_level(levels: Iterable[int]) -> int | None:
+    """The level of tables that show one: `PLANNING_LEVEL`, or the nearest to it."""
+    return min(levels, key=lambda level: abs(level - PLANNING_LEVEL), default=None)
+
+
+def main_accuracy(found: Sequence[AreaAccuracy]) -> AreaAccuracy | None:
+    """The entry of the level that tables show."""
+    level = main_level(one.level for one in found if one.level is not None)
+    return next((one for one in found if level is not None and one.level == level), None)
 
 
 def default_levels(flows: Flows) -> list[int]:

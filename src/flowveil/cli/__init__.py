@@ -31,6 +31,7 @@ COMMANDS = {
     "compare": ("compare", "Run several methods and k on the same trips."),
     "study": ("study", "Run the experiments of the papers."),
     "verify": ("verify", "Recount a release from the raw trips."),
+    "analyze": ("analyze", "Compute the private measures of a release."),
     "audit": ("audit", "Attack published releases as a reader would."),
     "picture": ("picture", "Draw a map of a release."),
     "reconstruct": ("reconstruct", "Spread the cells of a release over other areas."),

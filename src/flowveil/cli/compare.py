@@ -1,4 +1,4 @@
-"""``flowveil compare``: several methods and k side by side."""
+"""``flowveil compare``: several methods and k on the same trips."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flowveil.errors import ParameterError
 from flowveil.request import Request
 
 #: Options that go to the library as they are.
-_SETTINGS = ("methods", "time_limit", "internal")
+_SETTINGS = ("methods", "time_limit")
 
 
 @click.command()
@@ -33,7 +33,6 @@ _SETTINGS = ("methods", "time_limit", "internal")
 @click.option(
     "--epsilon", metavar="NUMBERS", help="ε of methods that add noise, comma-separated; they are then compared too."
 )
-@click.option("--internal", is_flag=True, help="Exact measures: what a release would withhold is shown too.")
 @click.option("--picture", type=PLACE, metavar="FILE", help="Also draw the zones; those of two runs over each other.")
 @click.option("--show", default="origins", show_default=True, help="In the picture: origins, destinations or both.")
 @click.option("--bbox", metavar="W,S,E,N", help="In the picture, in degrees [default: what holds nearly all trips].")
@@ -43,9 +42,9 @@ _SETTINGS = ("methods", "time_limit", "internal")
 @with_output
 def compare(output: Output, source: str, out: str, request: Request, **given: Any) -> None:
     """Run several methods and k on INPUT: tables, trade-off charts, maps side by side. Internal."""
-    from flowveil.execution import read_request, resources
     from flowveil.analysis.comparison import compare_flows
     from flowveil.analysis.comparison_tables import check_folder, to_markdown
+    from flowveil.execution import read_request, resources
     from flowveil.private_files import check_place
 
     settings: dict[str, Any] = {name: given.pop(name) for name in _SETTINGS}

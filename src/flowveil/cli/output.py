@@ -71,8 +71,8 @@ def with_output(command: Callable[..., Any]) -> Callable[..., Any]:
     """Pass an `Output`; the program takes --json and --quiet with every command."""
 
     def wrapped(**arguments: Any) -> Any:
-        from flowveil.release.confirmation import SmallKWarning
         from flowveil.methods.epsilon import WeakPromiseWarning
+        from flowveil.release.confirmation import SmallKWarning
 
         chosen = click.get_current_context().find_root().params
         with warnings.catch_warnings():

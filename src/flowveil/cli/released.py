@@ -1,4 +1,8 @@
-"""Publishing a release, or several slices, and printing what was published."""
+"""Publishing a release, or several slices, and saying what came of it.
+
+What is printed on standard output is what is published, because a log is read by more people than the data. Measures of
+the trips go to standard error, and only to a terminal or on request.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ def publish_one(
     writing: Mapping[str, Any] | None = None,
     show_measures: bool = False,
 ) -> Any:
-    """Anonymises flows, publishes them and prints what is published; returns the release."""
+    """Anonymise flows, publish them and print what is published; return the release."""
     from flowveil.api import anonymize, publish
     from flowveil.series.ledger import recording_nothing
 
@@ -36,7 +40,7 @@ def publish_one(
 
 
 def publish_slices(output: Output, sliced: Any, request: Request, writing: Mapping[str, Any]) -> Any:
-    """Anonymises the slices of a request, publishes them and prints what is published; returns the release."""
+    """Anonymise the slices of a request, publish them and print what is published; return the release."""
     from flowveil import __version__
     from flowveil.api import publish
     from flowveil.execution import anonymize_request

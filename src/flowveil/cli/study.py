@@ -9,15 +9,15 @@ from typing import Any
 
 import click
 
+from flowveil.analysis.presets import PRESETS, TREES, segmented_by
 from flowveil.cli.by_method import limits_of, method_limits, options_by_method
 from flowveil.cli.from_request import PLACE, READING, with_request
 from flowveil.cli.output import Output, with_output
-from flowveil.analysis.presets import PRESETS, TREES, segmented_by
 from flowveil.request import Request
 from flowveil.settings import split
 
 #: Options that go to the library as they are.
-_SETTINGS = ("preset", "k", "trees", "time_limit", "internal", "fewest_trips", "sample")
+_SETTINGS = ("preset", "k", "trees", "time_limit", "fewest_trips", "sample")
 
 
 @click.command()
@@ -45,7 +45,6 @@ _SETTINGS = ("preset", "k", "trees", "time_limit", "internal", "fewest_trips", "
     help="Segments over the trees of all tiles, or of their own as in the papers [default: common, or the preset's].",
 )
 @click.option("--time-limit", type=float, default=7200, show_default=True, help="Seconds that one run may take.")
-@click.option("--internal", is_flag=True, help="Exact measures of everything, marked as not for publication.")
 @click.option("--fewest-trips", type=int, help="Leave out steps with fewer trips.")
 @click.option("--sample", type=int, metavar="N", help="Only N of the steps, drawn at random, the same every time.")
 @click.option("--workers", type=int, help="Runs in parallel [default: one for each core].")
@@ -53,15 +52,15 @@ _SETTINGS = ("preset", "k", "trees", "time_limit", "internal", "fewest_trips", "
 @with_output
 def study(output: Output, source: str, out: str, methods: str | None, request: Request, **given: Any) -> None:
     """Run the experiments of the papers: segments or many matrices, methods and protections, as tables."""
-    from flowveil.api import read_for_study
-    from flowveil.execution import reading_arguments, resources, steps_of
     from flowveil.analysis.study import run_study
     from flowveil.analysis.study_folder import check_folder
+    from flowveil.api import read_for_study
+    from flowveil.execution import reading_arguments, resources, steps_of
 
     settings: dict[str, Any] = {name: given.pop(name) for name in _SETTINGS}
     settings["hierarchy"] = request.method.hierarchy
     steps = steps_of(request)
-    check_folder(out, internal=settings["internal"] or bool(steps))
+    check_folder(out)
     settings["methods"] = None if methods in (None, "all") else list(split(methods))
     settings["workers"] = given.pop("workers") or os.cpu_count() or 1
     settings["options"] = options_by_method(given.pop("options"))
@@ -83,7 +82,6 @@ def study(output: Output, source: str, out: str, methods: str | None, request: R
     output.say(*flows.intake.about_reading())
     output.say(", ".join(f"{n:,} results {status}" for status, n in sorted(by_status.items())) + ".")
     output.say(f"Tables: {Path(out) / 'tables.md'}, {Path(out) / 'tables.tex'}")
-    if found.internal:
-        output.say("Internal, NOT for publication: measures are exact.")
+    output.say("NOT for publication: measures are exact.")
     said = {"columns": flows.intake.columns, "notes": list(flows.intake.notes)}
-    output.result({"study": out, "internal": found.internal, "results": dict(by_status), **said})
+    output.result({"study": out, "results": dict(by_status), **said})

@@ -29,11 +29,11 @@ from flowveil.request import Request
     multiple=True,
     type=PLACE,
     metavar="FILE",
-    help="Also write a certificate of what was verified and found: .json or .html (repeatable).",
+    help="Also write a certificate of what was verified and found: .json or .html (repeatable). Private.",
 )
 @click.option("--certificate-date", metavar="TEXT", help="A date for the certificate; it has none otherwise.")
 @click.option("--signer", metavar="TEXT", help="Who signs the certificate.")
-@with_request("k", "protect", "zones")
+@with_request("k", "protect", "zones", "zones_of", "revision")
 @with_output
 def verify(output: Output, directory: str, against: str, strict: bool, request: Request, **given: Any) -> None:
     """Recount the release in DIR from the raw trips and rebuild its folder; exit 3 and a reason if it falls short.
@@ -47,17 +47,20 @@ def verify(output: Output, directory: str, against: str, strict: bool, request: 
     signed = {"date": given.pop("certificate_date"), "signer": given.pop("signer")}
     _check_certificates(certificates, directory)
     expect = {name: request.given.get(name) for name in ("k", "protect", "k_population", "l")}
-    named = {name: request.given.get(name) for name in ("zones_of", "stricter", "l_places")}
-    private, how = PrivateFiles(**named, revision=request.method.revision), _reading(request)
+    private = PrivateFiles(
+        zones_of=request.method.zones_of,
+        stricter=request.protection.stricter,
+        l_places=request.protection.l_places,
+        revision=request.method.revision,
+    )
+    how = {**_reading(request), "strict": strict, "expect": expect}
     is_series = (Path(directory) / "index.json").is_file() and not (Path(directory) / "manifest.json").exists()
     with resources(request), output.working("Recounting"):
         if is_series:
             _refuse_of_series(certificates, private)
-            found = verify_series(directory, against=against, strict=strict, expect=expect, **how)
+            found = verify_series(directory, against=against, **how)
         else:
-            found = verify_release(
-                directory, against=against, strict=strict, expect=expect, private=private, **how
-            )
+            found = verify_release(directory, against=against, private=private, **how)
     content = {"findings": list(found.findings), "not_compared": list(found.not_compared)}
     output.result({"release": directory, "holds": found.holds, **content, "compared": dict(found.compared)})
     _write_certificates(certificates, directory, against, expect, found, signed)
@@ -72,7 +75,7 @@ def verify(output: Output, directory: str, against: str, strict: bool, request: 
 
 
 def _reading(request: Request) -> dict[str, Any]:
-    """Returns how to read the trips, where it differs from what the release says."""
+    """Returns how to read the trips, where it differs from what the release states."""
     from flowveil.execution import reading_arguments
 
     # Zones of an earlier release say nothing about the reading: the report of this one does.
@@ -82,8 +85,8 @@ def _reading(request: Request) -> dict[str, Any]:
 def _refuse_of_series(certificates: Sequence[str], private: Any) -> None:
     if certificates or any(vars(private).values()):
         raise ParameterError(
-            "A certificate, zones of an earlier release, listed places and revisions are for one release; a series has "
-            "its own map."
+            "--certificate, --zones-of, --stricter, --l-places and --revision are for one release; a series has its "
+            "own map."
         )
 
 

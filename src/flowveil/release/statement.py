@@ -173,7 +173,10 @@ def _validator() -> Any:
 def _plain(value: Any) -> Any:
     """Returns the value in JSON types, entries sorted by name: no tuples, no numpy numbers, no NaN."""
     if isinstance(value, Mapping):
-        return {name: _plain(inner) for name, inner in sorted(((str(n), v) for n, v in value.items()), key=lambda pair: pair[0])}
+        return {
+            name: _plain(inner)
+            for name, inner in sorted(((str(n), v) for n, v in value.items()), key=lambda pair: pair[0])
+        }
     if isinstance(value, list | tuple | set | frozenset):
         ordered = sorted(value, key=str) if isinstance(value, set | frozenset) else value
         return [_plain(inner) for inner in ordered]

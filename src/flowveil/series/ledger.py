@@ -267,7 +267,9 @@ def _audited(release: Publishable, earlier: Sequence[Mapping[str, Any]], own: st
     known = {at: read for at, entry in exact.items() if not (read := _unpacked(entry)).noisy}
     if release.kind == "noisy" or not known:
         return Audit(releases=0)
-    new = published_release(release.flows, release.zones, folder_content(release, **about).report, name="the new release")
+    new = published_release(
+        release.flows, release.zones, folder_content(release, **about).report, name="the new release"
+    )
     same = {at for at in known if earlier[at].get("fingerprint") == own}
     held = [replace(read, period=new.period) if at in same else read for at, read in known.items()]
     try:

@@ -152,9 +152,7 @@ def _recount(
     if private.stricter is not None:
         whole = flows.whole if isinstance(flows, SlicedFlows) else flows
         places = read_places(private.stricter, asking=True).on(whole)
-    return recount_flows(
-        folder, flows, stricter=places, revision=private.revision, expect=expect, noise=noise
-    )
+    return recount_flows(folder, flows, stricter=places, revision=private.revision, expect=expect, noise=noise)
 
 
 def read_as_stated(statement: Statement, source: Any, **changes: Any) -> Flows | SlicedFlows:
@@ -185,7 +183,9 @@ def _folds_case(statement: Statement, expect: Mapping[str, Any] | None, person_c
     return person_case is None and statement.parameters.get("person_case") == "keep" and (claimed or expected)
 
 
-def verify_series(directory: str | PathLike[str], *, against: Any, strict: bool = False, **reading: Any) -> Verification:
+def verify_series(
+    directory: str | PathLike[str], *, against: Any, strict: bool = False, **reading: Any
+) -> Verification:
     """Verifies every release of a series, and the files of the series itself.
 
     Args:

@@ -361,7 +361,12 @@ def _publish(task: Mapping[str, Any], news: News) -> Any:
     names = sorted(path.name for path in folder.iterdir())
     _pack(folder, names, folder.with_suffix(".zip"))
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-    return {"files": names, "statement": report["published"]["sentences"], "kind": report["kind"], "method": report["method"]}
+    return {
+        "files": names,
+        "statement": report["published"]["sentences"],
+        "kind": report["kind"],
+        "method": report["method"],
+    }
 
 
 def _pack(folder: Path, names: list[str], target: Path) -> None:

@@ -13,8 +13,9 @@ from contextlib import nullcontext
 import pytest
 
 from flowveil.errors import GuaranteeError, OutputError
+from flowveil.publication import publish
 from flowveil.published import folder as folder_module
-from flowveil.published.folder import check_target, publish
+from flowveil.published.folder import check_target
 from samples.drafts import unchecked
 from samples.releases import city_flows, content, read_json, region_flows, release_of
 
