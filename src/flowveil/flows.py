@@ -501,7 +501,10 @@ class Intake:
         partition_columns: columns that were taken from the paths of the files.
         by_many: whether attributes with many values were allowed to make slices.
         person_case: ``fold`` if persons that differ in upper and lower case only were taken for one, else ``keep``.
-        time_format, timezone: how times were read, where the user said so.
+        time_format: how times were read, if the user gave a format.
+        timezone: the zone that times are shown in, named by the user or by the column: a name, or a fixed offset such
+            as ``UTC+0100``. None for local times without a zone, and for texts with different offsets, which are shown
+            as written.
         during: the month or day whose trips alone were read; None for all.
         notes: sentences on how the input was taken that whoever gave it should read; never published.
         same_zones: whether both ends have one tree, over the tiles seen at either, and are to have the same zones.

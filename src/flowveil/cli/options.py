@@ -136,7 +136,7 @@ reading = options(
 #: How times are written: for every command that takes them. The message on times that are not recognised names it.
 time_forms = options(
     click.option("--time-format", metavar="FORMAT", help="How times are written, as for strptime: '%d/%m/%y %H:%M'."),
-    click.option("--timezone", metavar="NAME", help="Zone whose local time counts, such as Europe/Paris [UTC]."),
+    click.option("--timezone", metavar="NAME", help="Local time for Unix times and times in UTC: Europe/Paris."),
 )
 
 
@@ -184,7 +184,7 @@ slicing = options(
     ),
     click.option("--time-format", metavar="FORMAT", help="How times are written, as for strptime: '%d/%m/%y %H:%M'."),
     click.option("--during", metavar="STEP", help="Only the trips of this month (2024-01) or day, by --time."),
-    click.option("--timezone", metavar="NAME", help="Local time for Unix times and times with a zone [UTC]."),
+    click.option("--timezone", metavar="NAME", help="Local time for Unix times and times in UTC: Europe/Paris."),
     click.option(
         "--fold-time", is_flag=True, help="Put steps together where they are too small, cell by cell (paircut)."
     ),

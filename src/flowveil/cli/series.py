@@ -33,7 +33,7 @@ from flowveil.guarantee import UNITS
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Option of the method (repeatable).")
 @hierarchy
 @click.option("--time-format", metavar="FORMAT", help="Format of times in text that are not recognised.")
-@click.option("--timezone", metavar="NAME", help="Local time for Unix times and times with a zone [UTC].")
+@click.option("--timezone", metavar="NAME", help="Local time for Unix times and times in UTC.")
 @click.option("--format", "formats", multiple=True, metavar="NAMES", help="Exports of each step, as for anonymize.")
 @click.option("--ledger", type=PLACE, metavar="DIR", help="Ledger of this data set, as for anonymize.")
 @click.option("--accept-differencing", is_flag=True, help="Publish although subtraction reveals small groups.")

@@ -58,7 +58,7 @@ _TIMES = ("time", "every", "time_format", "timezone")
 @click.option("--time", metavar="COLUMN", help="Column of the time, with --every.")
 @click.option("--every", metavar="STEP", help="Compare methods over the matrices of all steps: 1h, day, ... Internal.")
 @click.option("--time-format", metavar="FORMAT", help="How times are written, as for strptime.")
-@click.option("--timezone", metavar="NAME", help="Local time for Unix times and times with a zone [UTC].")
+@click.option("--timezone", metavar="NAME", help="Local time for Unix times and times in UTC.")
 @click.option("--fewest-trips", type=int, help="Leave out steps with fewer trips.")
 @click.option("--sample", type=int, metavar="N", help="Only N of the steps, drawn at random, the same every time.")
 @hierarchy

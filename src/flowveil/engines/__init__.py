@@ -155,8 +155,9 @@ def read_slices(
             column like an identifier makes matrices of one contributor each. `anonymize_slices` refuses more than one
             combination of attributes for 100 rows likewise. Times are not concerned.
         time_format: format of ``strptime`` for times in text that are not recognised, or could be read in two ways.
-        timezone: name such as ``Europe/Paris``: times with a zone and Unix times are taken in its local time, in UTC
-            without it. Times without a zone are taken as they stand.
+        timezone: name such as ``Europe/Paris``: shows Unix times and times with a zone in its local time. Without it,
+            times with a zone are shown in that zone, and Unix times and times in UTC are refused; ``UTC`` confirms UTC.
+            Times without a zone are local. ``intake.timezone`` records the zone that was used.
 
     All other arguments are those of `read_trips`.
 

@@ -66,7 +66,8 @@ class Reading:
         same_zones: whether both ends get one tree, over the tiles seen at either, and so one set of zones.
         person_case: one of `PERSON_CASES`: whether persons that differ in upper and lower case only are one.
         time_format: the format of strptime by which times are read, instead of the recognised forms.
-        timezone: the zone in whose local time instants are taken: Unix times, and times with a zone. UTC without it.
+        timezone: the zone to show Unix times and times with a zone in. Without it a zone of the column is used; Unix
+            times and times in UTC are refused. After reading, the zone that was used.
         during: read the trips of this month (``2024-01``) or day (``2024-01-31``) alone, by the time.
     """
 
