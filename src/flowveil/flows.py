@@ -105,7 +105,7 @@ ADDED: dict[str, Added] = {
             "weight",
             one="weight",
             many="weights",
-            about="Column of the weight (represented inhabitants).",
+            about="Column of the expansion factor: trips or inhabitants that a row represents.",
             usual=(
                 "weight", "weights", "w", "weightindiv", "tripweight", "weighttrip", "personweight", "sampleweight",
                 "samplingweight", "expansionfactor", "expfactor", "expf", "factor", "wgt", "wttrdfin",
@@ -292,7 +292,8 @@ class Cells:
 
     Attributes:
         origin, destination: int32; numbers of the two ends (tiles, zones of a cut, or nodes).
-        trips: int64, at least 1.
+        trips: int64, at least 1; or float64, above 0, if the input has fractions of trips: each the double nearest to a
+            whole number of millionths, and merging adds up the millionths.
         weight: like every column of `ADDED`, None where the input does not have it; else float64, each the double
             nearest to a whole number of millionths (see `Added.whole`), and merging adds up the millionths. While a
             method decides, int64: the millionths themselves (see `Guarantee.in_millionths`).
@@ -322,7 +323,7 @@ class Cells:
     def total(self, basis: str) -> float:
         """The sum of all trips or weights, exact."""
         values = self.volume(basis)
-        if basis == "trips" or are_millionths(values):
+        if are_millionths(values):
             return float(np.sum(values))
         return float(np.sum(millionths(values)) / MILLION)
 
@@ -370,7 +371,7 @@ class Cells:
         """
         group = group_pairs(origin, destination, n_origins, n_destinations)
         others = self._members_of(group.row) | self.added(group.sum_exactly)
-        cells = Cells(group.origin, group.destination, group.sum(self.trips), **others)
+        cells = Cells(group.origin, group.destination, group.sum_exactly(self.trips), **others)
         return Merged(cells=cells, row=group.row)
 
     def _members_of(self, row: Ints) -> dict[str, Any]:
@@ -429,7 +430,7 @@ class Groups:
         return total.astype(values.dtype)
 
     def sum_exactly(self, values: NDArray[Any]) -> NDArray[Any]:
-        """The same for a column of `ADDED`: its millionths are added up, whichever way it holds them."""
+        """The same for trips and columns of `ADDED`: integers as they are, doubles in millionths."""
         return self.sum(values) if are_millionths(values) else self.sum(millionths(values)) / MILLION
 
 
@@ -439,9 +440,21 @@ def millionths(values: NDArray[Any]) -> NDArray[np.int64]:
     return whole
 
 
+def plain_amount(amount: int) -> float:
+    """Returns an amount in millionths as a number: whole if it is."""
+    return amount // MILLION if amount % MILLION == 0 else amount / MILLION
+
+
 def are_millionths(values: NDArray[Any]) -> bool:
     """Whether a column that adds up holds whole millionths, as methods count them."""
     return values.dtype == np.int64
+
+
+def _whole_or_fixed_point(trips: NDArray[Any]) -> NDArray[Any]:
+    """Returns trips as int64 if all are whole, else as doubles nearest to whole millionths."""
+    if trips.dtype.kind == "f" and np.any(trips != np.rint(trips)):
+        return millionths(trips) / MILLION
+    return trips.astype(np.int64)
 
 
 def group_pairs(origin: Ints, destination: Ints, n_origins: int, n_destinations: int) -> Groups:
@@ -487,11 +500,19 @@ def _first_of_runs(ordered: NDArray[Any]) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class Intake:
-    """What reading the input came to: counts only, no row and no person.
+    """Counters and settings of one read. Contains no input rows.
+
+    Every row that stands for trips is used, dropped or outside. Dropped rows could not be read: a missing end, an
+    unknown code, a point off the earth. Rows outside have an end (or, if ``outside`` is ``keep``, both ends) outside
+    the study area. Trips and weight count all of these rows; a row without a number of trips or weight counts 0.
 
     Attributes:
         rows: rows read.
-        left_out: rows left out, by reason.
+        empty_rows: rows that stand for no trip: their number of trips is 0.
+        dropped: dropped rows, by reason.
+        dropped_trips, dropped_weight: of the dropped rows; the weight is None if the input has no weights.
+        outside_rows, outside_trips, outside_weight: of the rows outside the study area.
+        input_trips, input_weight: of all rows: used, dropped and outside.
         columns: which input column served as what.
         resolution: H3 resolution of the tiles, or None for tiles of the user's own.
         zones: which column of the user's own map served as what.
@@ -513,7 +534,15 @@ class Intake:
     """
 
     rows: int = 0
-    left_out: dict[str, int] = field(default_factory=dict)
+    empty_rows: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+    dropped_trips: float = 0
+    dropped_weight: float | None = None
+    outside_rows: int = 0
+    outside_trips: float = 0
+    outside_weight: float | None = None
+    input_trips: float = 0
+    input_weight: float | None = None
     columns: dict[str, str] = field(default_factory=dict)
     resolution: int | None = None
     zones: dict[str, str] = field(default_factory=dict)
@@ -533,6 +562,33 @@ class Intake:
     lookup: str | None = None
     wide: bool = False
     nobody: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """All rows that are not used, by reason."""
+        empty = {"no trips": self.empty_rows} if self.empty_rows else {}
+        outside = {"outside the area": self.outside_rows} if self.outside_rows else {}
+        return {**empty, **self.dropped, **outside}
+
+    @property
+    def used_rows(self) -> int:
+        """Rows whose trips are in the flows."""
+        return self.rows - sum(self.left_out.values())
+
+    @property
+    def dropped_share(self) -> float:
+        """Share of the input that was dropped: of rows, trips or weight, whichever is largest. Exact, so private."""
+        return self._largest_share(sum(self.dropped.values()), self.dropped_trips, self.dropped_weight)
+
+    @property
+    def outside_share(self) -> float:
+        """Share of the input outside the study area: of rows, trips or weight, whichever is largest. Private."""
+        return self._largest_share(self.outside_rows, self.outside_trips, self.outside_weight)
+
+    def _largest_share(self, rows: int, trips: float, weight: float | None) -> float:
+        counted = self.rows - self.empty_rows
+        shares = [(rows, counted), (trips, self.input_trips), (weight or 0.0, self.input_weight or 0.0)]
+        return max(part / whole if whole else 0.0 for part, whole in shares)
 
     def parameters(self) -> dict[str, Any]:
         """How the input was read, as a report records it; `Reading.from_parameters` reads it the same again."""
@@ -620,8 +676,8 @@ class Flows(Cells):
         ):
             if n and (tiles.min() < 0 or tiles.max() >= tree.n_tiles):
                 raise DataError(f"A flow has an {name} tile outside the hierarchy of {tree.n_tiles} tiles.")
-        if n and self.trips.min() < 1:
-            raise DataError("A flow has fewer than one trip; leave such rows out.")
+        if n and self.trips.min() < (1 if self.trips.dtype == np.int64 else 1 / MILLION):
+            raise DataError("A flow has no trips; leave such rows out.")
         for name, values in added.items():
             if n and not (np.isfinite(values).all() and values.min() >= 0):
                 raise DataError(f"A flow has a negative or infinite {ADDED[name].one}.")
@@ -674,7 +730,7 @@ class Flows(Cells):
 
         Args:
             origin, destination: tile numbers of each row.
-            trips: trips of each row; 1 where not given.
+            trips: trips of each row, 1 by default. Fractions make the trips of the flows float64.
             origins, destinations: the two hierarchies.
             person: number of the person of each row, -1 where unknown.
             intake: what reading the input came to.
@@ -683,7 +739,7 @@ class Flows(Cells):
         """
         o = np.asarray(origin, dtype=np.int32)
         d = np.asarray(destination, dtype=np.int32)
-        t = np.ones(len(o), np.int64) if trips is None else np.asarray(trips, dtype=np.int64)
+        t = np.ones(len(o), np.int64) if trips is None else _whole_or_fixed_point(np.asarray(trips))
         # Rounded before they are added up, so that the order of the rows leaves no trace.
         columns: dict[str, Any] = {name: ADDED[name].whole(v) for name, v in added.items() if v is not None}
         rows = Cells(o, d, t, **columns)
@@ -693,6 +749,8 @@ class Flows(Cells):
             who = np.asarray(person, dtype=np.int32)
             known = who >= 0
             people = People.counted(merged.row[known], who[known], t[known])
+            if t.dtype != np.int64:
+                people = replace(people, trips=None)
         return cls(
             cells.origin,
             cells.destination,
@@ -701,7 +759,7 @@ class Flows(Cells):
             **cells.added(),
             origins=origins,
             destinations=destinations,
-            intake=intake or Intake(rows=len(o)),
+            intake=intake or Intake(rows=len(o), input_trips=float(np.sum(t))),
             whole_map=whole_map,
         )
 

@@ -74,11 +74,12 @@ def read_trips(
 
     The same rows give the same flows, bit by bit, whatever their order, the file format or the number of
     threads. Nothing is guessed silently: `Flows.intake` says which columns were used and how many rows were
-    left out and why. Files larger than memory are read in one streaming pass.
+    dropped and why. Files larger than memory are read in one streaming pass.
 
-    Rows with a missing end, an end off the earth or an end at exactly 0,0 are left out, as are rows with a
-    missing count or weight and rows that stand for no trip. Text in a number column, negative or fractional
-    counts, negative weights, tiles that are not H3 cells and tiles of several resolutions are errors. A row
+    A row is one trip; with ``trips`` it is that many trips, fractions allowed; with ``weight`` it is a sampled trip
+    that represents so many. Rows with a missing end, an end off the earth or an end at exactly 0,0 are dropped, as are
+    rows with a missing count or weight. Text in a number column, negative counts, negative weights, tiles that are not
+    H3 cells and tiles of several resolutions are errors. A row
     whose person is missing, or a placeholder such as ``unknown``, ``?`` or ``-1``, counts as a trip but adds nobody to
     the people of its flow; ``intake.nobody`` counts such rows.
 
@@ -94,11 +95,11 @@ def read_trips(
         origin_tile: column of H3 cells, as text or as 64-bit integers, instead of coordinates.
         destination_tile: the same for the destination.
         person: column that says who travelled; usual names are recognised, an empty text means none.
-        weight: column with the weight of a row: of its one trip, or of all its trips where there is a trips
-            column. Never guessed: columns that may hold one are named in ``intake.notes``, unless an empty text
+        weight: column with the expansion factor of a row: what its one trip represents, or all its trips where there is
+            a trips column. Never guessed: columns that may hold one are named in ``intake.notes``, unless an empty text
             says that there is none. Weights are summed in millionths.
-        trips: column that says how many trips a row stands for; without it a row is one trip. Never guessed, like the
-            weight.
+        trips: column with the number of trips of a row; without it a row is one trip. Never guessed, like the weight.
+            With fractions, `Flows.trips` is float64, summed in millionths.
         time: column of the time, together with ``during``.
         during: read the trips of this month (``2024-01``) or day (``2024-01-31``) alone.
         time_format, timezone: how times are read; see `read_slices`.
@@ -108,10 +109,10 @@ def read_trips(
         within: the study area: ``"west,south,east,north"`` in degrees, H3 cells separated by commas, a file with
             polygons or a geopandas table. A tile is in it when its centre is; rows with an end outside are left out,
             counted, and not held against ``max_dropped``.
-        outside: ``keep`` keeps trips with one end outside the area (or, on a map with outlines, outside every zone),
-            with that end as one tile ``outside``; ``drop``, the default, leaves them out. Trips with both ends outside
-            are always left out.
-        max_dropped: share of the rows that may be left out; rows that stand for no trip are not counted.
+        outside: ``keep`` keeps trips with one end outside the area (or, on a map, in no zone or with an unknown code),
+            with that end as one tile ``outside``; ``drop``, the default, does not use them. Trips with both ends
+            outside are never used.
+        max_dropped: largest share of the rows, trips or weight that may be dropped, whichever is largest.
         skip_unknown: leave out rows with a tile that is not an H3 cell, instead of refusing them.
         partition_columns: columns come from the contents of files. These come from folders such as ``month=3``,
             ``"a,b"`` or a list; they may cut trips (``by``, ``time``) and be nothing else.

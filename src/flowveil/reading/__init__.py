@@ -53,11 +53,11 @@ class Reading:
         resolution: H3 resolution of the tiles, from 0 to 15; given tiles that are coarser keep their own.
         zones: the map whose zones are the tiles, instead of H3 cells.
         within: the study area; trips with an end outside are left out, or kept.
-        outside: one of `OUTSIDE`: whether trips with one end outside the area, or outside every zone of a map with
-            outlines, are left out, or kept with that end as one tile `outside`. Trips with both ends outside are left
-            out.
-        max_dropped: share of the rows that may be left out, from 0 to 1.
-        skip_unknown: leave out rows with an unknown tile, instead of refusing them.
+        outside: one of `OUTSIDE`: whether trips with one end outside the area, in no zone of a map, or with a code that
+            is not on the map, are not used, or kept with that end as one tile `outside`. Trips with both ends outside
+            are not used.
+        max_dropped: largest share of rows, trips or weight that may be dropped, from 0 to 1.
+        skip_unknown: drop rows with an unknown tile, instead of refusing them.
         partition_columns: columns that come from the folders of the files.
         matrix: of an OMX file, the matrices to read; all by default.
         lookup: of an OMX file, which lookup has the codes of the zones.
