@@ -264,7 +264,7 @@ def anonymize(output: Output, source: str, **given: Any) -> None:
     asked = _asked(wanted, slices, {name: given.pop(name) for name in _THRESHOLDS})
     writing = wanted.check(internal=(wanted.internal_report, slices.internal_profile))
     writing["accept_differencing"] = slices.accept_differencing
-    how = reading_of(given)
+    how = reading_of(given, protect=asked.get("protect"))
     if wanted.revision:
         _refuse_with_revision(wanted, slices)
     like = wanted.zones_of or (wanted.revision[-1] if wanted.revision else None)

@@ -76,11 +76,12 @@ def compare(output: Output, source: str, out: str, **given: Any) -> None:
     check_folder(out)
     if picture is not None:
         check_place(picture)
+    how = reading_of(given, protect=settings["protect"])
     with output.working("Reading") as progress:
         if all(times.values()):
-            flows = read_slices(source, progress=progress, **times, **reading_of(given)).folded()
+            flows = read_slices(source, progress=progress, **times, **how).folded()
         else:
-            flows = read_trips(source, progress=progress, **reading_of(given))
+            flows = read_trips(source, progress=progress, **how)
     with output.working("Comparing") as progress:
         found = compare_flows(flows, progress=progress, **settings)
     folder = found.write(out)

@@ -77,6 +77,7 @@ reading = options(
     click.option("--trips", metavar="COLUMN", help="Column of the number of trips of a row; fractions are allowed."),
     *(click.option(f"--{column.name}", metavar="COLUMN", help=column.about) for column in ADDED.values()),
     click.option("--person", metavar="COLUMN", help="Column that identifies the person."),
+    click.option("--no-person", is_flag=True, default=None, help="No column identifies persons."),
     click.option("--person-case", metavar="fold|keep", help="Take A7 and a7 for one person, or for two [fold]."),
     click.option(
         "--zones",
@@ -140,9 +141,16 @@ time_forms = options(
 )
 
 
-def reading_of(given: dict[str, Any]) -> dict[str, Any]:
-    """The reading options that were given, with the map read: the library's defaults serve for the others."""
+def reading_of(given: dict[str, Any], *, protect: Sequence[str] | None = None) -> dict[str, Any]:
+    """The reading options that were given, with the map read: the library's defaults serve for the others.
+
+    Args:
+        given: all options of the command that were not taken yet.
+        protect: the units that the user chose; if people are not among them, persons need not be named.
+    """
     given = {name: value for name, value in given.items() if value is not None}
+    if protect and not any("people" in unit for unit in protect):
+        given["ask_person"] = False
     of_map = {name.removeprefix("zones_"): given.pop(name) for name in list(given) if name.startswith("zones_")}
     if of_map:
         from flowveil.api import read_zones

@@ -53,7 +53,7 @@ def series(output: Output, source: str, time: str, every: str, out: str, zones_o
     method, options = given.pop("method"), given.pop("options")
     asked |= {"method": method, "hierarchy": given.pop("hierarchy"), **method_options(method or "twincut", options)}
     writing = {name: given.pop(name) for name in ("formats", "ledger", "accept_differencing", "revision")}
-    how = reading_of(given)
+    how = reading_of(given, protect=asked["protect"])
     if zones_of is not None:
         how = reading_like(zones_of, how)
     made = publish_series(

@@ -81,7 +81,8 @@ def study(output: Output, source: str, out: str, methods: str | None, **given: A
     settings["protections"] = given.pop("protect") or None
     by = segmented_by(settings["preset"], [name for names in given.pop("by") for name in listed(names)])
     with output.working("Reading") as progress:
-        how = {"by_many": given.pop("by_many"), **times, **reading_of(given)}
+        protect = settings["protections"] or ("trips", "population")
+        how = {"by_many": given.pop("by_many"), **times, **reading_of(given, protect=protect)}
         flows = read_for_study(source, by=by, progress=progress, **how)
     try:
         with output.working("Running") as progress:

@@ -94,7 +94,10 @@ def read_trips(
         destination: the same for the destination.
         origin_tile: column of H3 cells, as text or as 64-bit integers, instead of coordinates.
         destination_tile: the same for the destination.
-        person: column that says who travelled; usual names are recognised, an empty text means none.
+        person: column that identifies the person; usual names are recognised. An empty text says that there is none. If
+            a column looks like persons and nothing is said, the table is refused.
+        no_person: the same as an empty ``person``.
+        ask_person: False reads the table without asking who travelled, for trips whose people are not to be protected.
         weight: column with the expansion factor of a row: what its one trip represents, or all its trips where there is
             a trips column. Never guessed: columns that may hold one are named in ``intake.notes``, unless an empty text
             says that there is none. Weights are summed in millionths.

@@ -27,10 +27,11 @@ from numpy.typing import NDArray
 
 from flowveil.engines.staging import BATCH_ROWS, Staged
 from flowveil.errors import DataError, ParameterError, with_value
+from flowveil.headers import Header
 from flowveil.hierarchy import Floats
 from flowveil.reading import Reading, limits
 from flowveil.reading.areas import centers_of
-from flowveil.reading.candidates import hints
+from flowveil.reading.candidates import hints, refuse_unnamed_persons
 from flowveil.reading.columns import ColumnMap, complete
 from flowveil.reading.database import batches_of, in_own_words, open_database
 from flowveil.reading.persons import spelling_sql
@@ -104,19 +105,28 @@ def read(
     return flows
 
 
-def _hints(con: Any, table: Table, used: ColumnMap) -> Iterator[str]:
-    """What may have been forgotten."""
-    names = [name for name in table.names if name not in table.partitions]
+class _Unnamed:
+    """The columns of a table for `flowveil.reading.candidates`; each is sampled once."""
 
-    def peek(name: str) -> list[Any]:
-        # Columns that are not used need not be sound, and are then not looked at.
-        try:
-            with in_own_words(table.label):
-                return table.peek(con, list(table.names).index(name))
-        except DataError:
-            return []
+    def __init__(self, con: Any, table: Table) -> None:
+        self._con, self._table = con, table
+        self.names = [name for name in table.names if name not in table.partitions]
+        self._samples: dict[str, list[Any]] = {}
 
-    return hints(used, names, peek=peek, header=lambda: table.header(con))
+    def header(self) -> Header:
+        """Whether messages may repeat the names."""
+        return self._table.header(self._con)
+
+    def sample(self, name: str) -> list[Any]:
+        """Some values of a column; none if it cannot be read, because unused columns need not be sound."""
+        if name not in self._samples:
+            try:
+                with in_own_words(self._table.label):
+                    found = self._table.sample(self._con, list(self._table.names).index(name))
+            except DataError:
+                found = []
+            self._samples[name] = found
+        return self._samples[name]
 
 
 def opening_of(reading: Reading) -> Opening:
@@ -187,7 +197,10 @@ class Query:
         """The query over a table, once it is known which of its columns is what."""
         columns = recognised(con, table, reading, tiling)
         _refuse_points(columns, tiling)
-        notes = tuple(_hints(con, table, columns))
+        unnamed = _Unnamed(con, table)
+        if reading.ask_person:
+            refuse_unnamed_persons(columns, unnamed.names, sample=unnamed.sample, header=unnamed.header)
+        notes = tuple(hints(columns, unnamed.names, sample=unnamed.sample, header=unnamed.header))
         return replace(cls._over(con, table, replace(reading, columns=columns), tiling), notes=notes)
 
     @property

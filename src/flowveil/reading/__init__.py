@@ -62,6 +62,7 @@ class Reading:
         matrix: of an OMX file, the matrices to read; all by default.
         lookup: of an OMX file, which lookup has the codes of the zones.
         wide: whether a text file is a matrix, with a column for each destination.
+        ask_person: refuse a table with a column that looks like persons while no person is named. Not recorded.
         remote: whether an address of another machine may be read. Not recorded: it has no effect on the flows.
         same_zones: whether both ends get one tree, over the tiles seen at either, and so one set of zones.
         person_case: one of `PERSON_CASES`: whether persons that differ in upper and lower case only are one.
@@ -89,6 +90,7 @@ class Reading:
     matrix: tuple[str, ...] = ()
     lookup: str | None = None
     wide: bool = False
+    ask_person: bool = True
     remote: bool = False
 
     def __post_init__(self) -> None:
@@ -124,6 +126,7 @@ class Reading:
         every: str | None = None,
         partition_columns: str | Iterable[str] = (),
         matrix: str | Iterable[str] = (),
+        no_person: bool = False,
         **given: Any,
     ) -> Reading:
         """From what users give by name; see `flowveil.read_slices`.
@@ -131,6 +134,10 @@ class Reading:
         Raises:
             ParameterError: an argument is wrong.
         """
+        if no_person:
+            if given.get("person"):
+                raise ParameterError("person and no_person (--person, --no-person) exclude each other.")
+            given["person"] = ""
         columns = ColumnMap.parse(**{role: given.pop(role) for role in ROLES if role in given})
         if given.get("during") is not None:
             every = _step_of(given["during"], columns, every)
@@ -164,7 +171,8 @@ class Reading:
         given |= {name: parameters[name] for name in _PLAIN if parameters.get(name) is not None}
         if slices is not None:
             given |= {"every": slices.get("every"), "by_many": slices.get("by_many") is True}
-        given |= changes
+        # What was not named when the release was made has been answered then.
+        given |= {"ask_person": False, **changes}
         if parameters.get("zones"):
             if given.get("zones") is None:
                 raise ParameterError(

@@ -13,6 +13,8 @@ class _Options(TypedDict, total=False):
     origin_tile: str | None
     destination_tile: str | None
     person: str | None
+    no_person: bool
+    ask_person: bool
     weight: str | None
     trips: str | None
     zones: Any

@@ -11,6 +11,7 @@ import gzip
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from glob import glob, has_magic
 from os import PathLike, fspath
 from pathlib import Path
@@ -22,6 +23,7 @@ import pyarrow.dataset as pads
 from flowveil.errors import DataError, MissingExtraError, ParameterError
 from flowveil.headers import Header
 from flowveil.paths import named_path
+from flowveil.reading import sampling
 from flowveil.reading.database import in_own_words
 from flowveil.reading.matrices import Form, omx_table, wide_sql
 from flowveil.reading.partitions import partition_sql
@@ -75,6 +77,10 @@ class Table(Protocol):
 
     def peek(self, con: Any, position: int) -> list[Any]:
         """The first values of one column."""
+        ...
+
+    def sample(self, con: Any, position: int) -> list[Any]:
+        """Some values of one column, spread over the table where that is possible without reading all of it."""
         ...
 
     def timezone_of(self, position: int) -> str | None:
@@ -270,7 +276,14 @@ def _open_parquet(con: Any, label: str, files: Sequence[Path | str], partition_c
         *(partition_sql([Path(p) for p in files], name, _PATH_COLUMN) for name in partition_columns),
     )
     return FileTable(
-        f"'{label}'", [*names, *partition_columns], n_rows, relation, columns, partition_columns, timezones=timezones
+        f"'{label}'",
+        [*names, *partition_columns],
+        n_rows,
+        relation,
+        columns,
+        partition_columns,
+        timezones=timezones,
+        files=[path for path in files if isinstance(path, Path)],
     )
 
 
@@ -314,7 +327,15 @@ def _open_csv(label: str, files: Sequence[Path], partition_columns: tuple[str, .
     )
     n_rows = sum(start.n_rows for start in starts)
     return FileTable(
-        f"'{label}'", [*names, *partition_columns], n_rows, relation, identifiers, partition_columns, in_text=True
+        f"'{label}'",
+        [*names, *partition_columns],
+        n_rows,
+        relation,
+        identifiers,
+        partition_columns,
+        in_text=True,
+        files=files,
+        delimiter=first.delimiter,
     )
 
 
@@ -389,6 +410,22 @@ class FileTable:
     in_text: bool = False
     form: Form | None = None
     timezones: Mapping[int, str] = field(default_factory=dict)
+    files: Sequence[Path] = ()
+    delimiter: str = ","
+
+    def sample(self, con: Any, position: int) -> list[Any]:
+        """Values from places all over the files; the first ones for files that cannot be read from the middle."""
+        if not self.files or self.form is not None:
+            return self.peek(con, position)
+        if self.in_text:
+            found = [row[position] for row in self._sampled_rows]
+        else:
+            found = sampling.parquet_values(self.files, position)
+        return found or self.peek(con, position)
+
+    @cached_property
+    def _sampled_rows(self) -> list[list[str]]:
+        return sampling.text_rows(self.files, delimiter=self.delimiter, columns=len(self.names) - len(self.partitions))
 
     def timezone_of(self, position: int) -> str | None:
         """The time zone that the schema of a Parquet file names."""
@@ -431,6 +468,8 @@ class FileTable:
 class _Columns(Protocol):
     def peek(self, position: int) -> list[Any]: ...
 
+    def sample(self, position: int) -> list[Any]: ...
+
     def timezone_of(self, position: int) -> str | None: ...
 
     def select(self, positions: Sequence[int]) -> pa.Table | pa.RecordBatchReader: ...
@@ -450,6 +489,10 @@ class MemoryTable:
     def peek(self, con: Any, position: int) -> list[Any]:  # noqa: ARG002  the interface of `Table`
         """The first values of one column."""
         return self.columns.peek(position)
+
+    def sample(self, con: Any, position: int) -> list[Any]:  # noqa: ARG002  the interface of `Table`
+        """Every n-th value, or the first ones of a stream."""
+        return self.columns.sample(position)
 
     def timezone_of(self, position: int) -> str | None:
         """The time zone that the type of a column names."""
@@ -484,6 +527,10 @@ def _zone_of_type(kind: pa.DataType) -> str | None:
 class _ArrowColumns:
     table: pa.Table | pa.RecordBatch
 
+    def sample(self, position: int) -> list[Any]:
+        rows = sampling.spread(self.table.num_rows)
+        return self.table.column(position).take(pa.array(rows)).to_pylist()  # type: ignore[no-any-return]
+
     def timezone_of(self, position: int) -> str | None:
         return _zone_of_type(self.table.schema.field(position).type)
 
@@ -500,6 +547,9 @@ class _ReaderColumns:
 
     reader: pa.RecordBatchReader
     peeked: list[pa.RecordBatch] = field(default_factory=list)
+
+    def sample(self, position: int) -> list[Any]:
+        return self.peek(position)
 
     def timezone_of(self, position: int) -> str | None:
         return _zone_of_type(self.reader.schema.field(position).type)
@@ -528,6 +578,9 @@ class _ReaderColumns:
 class _DatasetColumns:
     dataset: pads.Dataset
 
+    def sample(self, position: int) -> list[Any]:
+        return self.peek(position)
+
     def timezone_of(self, position: int) -> str | None:
         return _zone_of_type(self.dataset.schema.field(position).type)
 
@@ -545,6 +598,9 @@ class _DatasetColumns:
 @dataclass(frozen=True, eq=False)
 class _PandasColumns:
     frame: Any
+
+    def sample(self, position: int) -> list[Any]:
+        return self.frame.iloc[sampling.spread(len(self.frame)), position].tolist()  # type: ignore[no-any-return]
 
     def timezone_of(self, position: int) -> str | None:
         zone = getattr(self.frame.dtypes.iloc[position], "tz", None)
@@ -575,6 +631,11 @@ class _PandasColumns:
 @dataclass(frozen=True, eq=False)
 class _PolarsColumns:
     frame: Any
+
+    def sample(self, position: int) -> list[Any]:
+        if not hasattr(self.frame, "height"):
+            return self.peek(position)
+        return self.frame.to_series(position).gather(sampling.spread(self.frame.height)).to_list()  # type: ignore[no-any-return]
 
     def timezone_of(self, position: int) -> str | None:
         zone: str | None = getattr(self.frame.collect_schema().dtypes()[position], "time_zone", None)
