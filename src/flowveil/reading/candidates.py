@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from flowveil.errors import ParameterError, option, with_value, without_value
-from flowveil.flows import ADDED
+from flowveil.flows import SUM_COLUMNS
 from flowveil.headers import Header, plain_name
 from flowveil.reading.columns import PERSONS, TRIPS, ColumnMap
 from flowveil.reading.sql import MISSING
@@ -102,7 +102,7 @@ def hints(used: ColumnMap, names: Sequence[str], *, sample: Sample, header: Call
         header: whether messages may repeat the names.
     """
     free = _free(used, names)
-    for role, column in ADDED.items():
+    for role, column in SUM_COLUMNS.items():
         found = [name for name in free if plain_name(name) in column.usual]
         if found and getattr(used, role) is None:
             yield (
@@ -113,7 +113,7 @@ def hints(used: ColumnMap, names: Sequence[str], *, sample: Sample, header: Call
         found = [name for name in free if plain_name(name) in TRIPS] or [
             name
             for name in free
-            if not any(plain_name(name) in column.usual for column in ADDED.values())
+            if not any(plain_name(name) in column.usual for column in SUM_COLUMNS.values())
             and not _words_of(name) & (_PERSONS | _IDENTIFIERS)
             and _are_counts(sample(name))
         ]
