@@ -198,7 +198,7 @@ def _matrix_tables(matrix: Matrix) -> Iterator[pa.Table]:
         columns: dict[str, pa.Array] = {
             "origin_zone": origin.take(pa.array(cells.origin[rows])),
             "destination_zone": destination.take(pa.array(cells.destination[rows])),
-            "trips": pa.array(cells.trips[rows], type=pa.int64()),
+            "trips": pa.array(cells.trips[rows]),
         }
         if cells.weight is not None:
             columns["weight"] = pa.array(cells.weight[rows], type=pa.float64())
