@@ -19,14 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, option, with_value
-from flowveil.flows import (
-    SUM_COLUMNS,
+from flowveil.flows import (, to_fixed_point
     LARGEST_SUM,
     MILLION,
     ROUNDING_ALLOWED,
-    SumColumn,
+    SUM_COLUMNS,
     Intake,
-    millionths,
+    SumColumn,
     plain_amount,
 )
 from flowveil.reading import Reading, limits
