@@ -262,8 +262,9 @@ def _estimated_pairs(release: Any, flows: Flows, zoning: Zoning, basis: str) -> 
     if basis not in table.column_names:
         return None
     if zoning.outlines is None and "h3_cells" in zones.column_names:
-        resolution = flows.intake.resolution
-        if resolution is None or zoning.level is None or rows_of_spreading(table, zones, zoning.level)[0] > MOST_ROWS:
+        # Of all tiles, the finest: a map that was given may have several resolutions.
+        resolution = int(flows.origins.level[flows.origins.leaf_node].max())
+        if zoning.level is None or rows_of_spreading(table, zones, zoning.level)[0] > MOST_ROWS:
             return None
         spread = spread_over_cells(table, zones, level=zoning.level, resolution=resolution)
         number = {code: i for i, code in enumerate(zoning.codes)}
