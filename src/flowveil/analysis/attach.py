@@ -20,7 +20,6 @@ import pyarrow.compute as pc
 
 from flowveil.analysis.cell_lookup import Tree, cells_around
 from flowveil.audit.trips import nodes_of
-from flowveil.disclosure.subtraction import Differencing
 from flowveil.engines import read_flows
 from flowveil.errors import ParameterError
 from flowveil.flows import Cells, Flows
@@ -38,6 +37,7 @@ from flowveil.release.noisy import NoisyCounts, NoisyRelease, NoisySlices, Priva
 from flowveil.release.plan import Plan, Suppression
 from flowveil.release.release import Release
 from flowveil.release.sliced import SlicedRelease
+from flowveil.release.subtraction import Differencing
 from flowveil.release.zones import NodeZones, TimedZones
 from flowveil.slices import Key, SlicedFlows
 from flowveil.times import TIME_COLUMNS

@@ -159,7 +159,7 @@ def _weighed(flows: Flows, task: Task, hierarchy: str | None) -> list[Task]:
         return [task]
     guarantee = Guarantee.resolve(flows, k=task["k"], protect=task["protect"])
     try:
-        own = usual_time_weight(*guarantee.in_millionths(guarantee.prepare(flows)), task["max_suppressed"])
+        own = usual_time_weight(*guarantee.to_fixed_point(guarantee.prepare(flows)), task["max_suppressed"])
     except InfeasibleError:
         return [task]
     return [{**task, "time_weight": own * factor} for factor in WEIGHTS]

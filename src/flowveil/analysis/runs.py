@@ -15,11 +15,11 @@ import numpy as np
 from flowveil import workers
 from flowveil.analysis.areas import area_accuracy, default_levels, main_level
 from flowveil.anonymization import anonymize
-from flowveil.disclosure.confirmation import SmallKWarning
 from flowveil.errors import FlowveilError, InfeasibleError, ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee, check_max_suppressed
 from flowveil.methods import Method, find_method, k_methods
+from flowveil.release.confirmation import SmallKWarning
 
 if TYPE_CHECKING:
     from flowveil.release.release import Release
@@ -111,7 +111,7 @@ def methods_of(names: Any, *, same_zones: bool = False) -> list[Method]:
         ParameterError: one is not known, or two have the same name.
     """
     if names is None or names == "all":
-        names = [name for name in k_methods() if not same_zones or find_method(name).one_cut is not None]
+        names = [name for name in k_methods() if not same_zones or find_method(name).same_zones_plan is not None]
     parts = listed(names) if isinstance(names, str) else names if isinstance(names, Sequence) else [names]
     chosen: dict[str, Method] = {}
     for method in map(find_method, parts):

@@ -65,14 +65,11 @@ def _check_period(text: str) -> None:
 
 def title(report: Mapping[str, Any]) -> str:
     """The title that was given, or one from what is published: how many areas there are."""
-    given = report["about"].get("title")
+    given = report["statement"]["about"].get("title")
     if given is not None:
         return str(given)
-    m = report["measures"]["trips"]
-    ends = [m.get("n_origin_zones"), m.get("n_destination_zones")]
-    if None in ends:
-        return "Trips between areas"
-    return f"Trips between {ends[0]:,} and {ends[1]:,} areas"
+    published = report["published"]
+    return f"Trips between {published['origin_zones']:,} and {published['destination_zones']:,} areas"
 
 
 def described(about: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -1,17 +1,15 @@
-"""A release folder: it appears whole and verified, or not at all.
+"""The files of a release folder: a pure function of what is published.
 
-The files are written into a draft beside the target (`flowveil.output`), read back and recounted against the input, and
-only then renamed. What was there before is moved aside for that moment and put back if anything fails. Documents for
-the data holder that belong to the release are written before it is verified, and take their places with it.
+`write_files` makes every file of a folder from a `Published` alone. `check_target` and `refuse_weaker` decide whether a
+folder may be written.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any
@@ -19,164 +17,101 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flowveil.disclosure.confirmation import weaker_in
-from flowveil.errors import GuaranteeError, OutputError
-from flowveil.output import Draft, Place, explained, real_place, sync_folder, try_place
+from flowveil.errors import OutputError
+from flowveil.output import Place, real_place, sync_folder, try_place
 from flowveil.paths import read_json
-from flowveil.private_files import check_place
-from flowveil.progress import log
-from flowveil.published.about import checked
 from flowveil.published.exports import Format, check_formats, parse_formats
-from flowveil.published.html import render, tile_server
-from flowveil.published.report import FORMAT, json_text, manifest, summarize
+from flowveil.published.html import render
+from flowveil.published.report import FORMAT, json_text, make_report, manifest
 from flowveil.published.spreadsheets import write_csv
-from flowveil.published.tables import lookup_table
-from flowveil.published.user_outlines import CONTEXT, own_lines, read_own_lines
-from flowveil.reading.limits import threads
-from flowveil.release.release import Publishable
-from flowveil.verify import verify_release
-from flowveil.verify.files import LOOKUP
-from flowveil.workers import beside
+from flowveil.published.strength import weaker_in
+from flowveil.published.tables import lookup_table, zones_table
+from flowveil.published.user_outlines import CONTEXT, own_lines
+from flowveil.release.published import Published
 
 MANIFEST = "manifest.json"
+LOOKUP = "lookup.csv"
 #: Fixed, because the size of row groups is part of the bytes.
 ROWS_PER_GROUP = 1 << 20
 #: What file managers leave behind; no reason to refuse a folder.
 _LITTER = frozenset({".DS_Store", "Thumbs.db", "desktop.ini"})
 
 
-def publish(
-    release: Publishable,
-    directory: str | PathLike[str],
-    *,
-    overwrite: bool = True,
-    formats: str | Iterable[str] = (),
-    basemap: str | None = None,
-    context: str | PathLike[str] | None = None,
-    replace_stronger: bool = False,
-    private: Mapping[str, str] | None = None,
-    before_it_appears: Callable[[Mapping[str, Any]], None] | None = None,
-    **about: str | None,
-) -> Path:
-    """Write a release into a folder.
+class FolderContent:
+    """The tables and the report of a release, each computed once, from what is published."""
 
-    Args:
-        release: what to publish.
-        directory: the folder: new, empty, or an earlier release; its parent must exist.
-        overwrite: whether an earlier release may be replaced.
-        formats: exports to write beside the tables; names of `flowveil.published.exports.FORMATS`.
-        basemap: address of a tile server for the report's optional background map.
-        context: a GeoJSON file of outlines to draw on the report's maps; its lines and names are published.
-        replace_stronger: confirms that an earlier release with a stronger guarantee may be replaced.
-        private: documents of raw counts to write with it, by their file outside of the release; only their owner may
-            read them. They and the release appear together or not at all.
-        before_it_appears: called with the content of report.json when all is written and verified, just before it
-            takes its place; if it raises, nothing is published.
-        **about: what the release is about: ``title``, ``source``, ``period``, ``licence``, ``contact``.
+    def __init__(self, published: Published) -> None:
+        self.published = published
+
+    @property
+    def flows(self) -> pa.Table:
+        """The published cells."""
+        return self.published.cells
+
+    @cached_property
+    def zones(self) -> pa.Table:
+        """The published zones."""
+        return zones_table(self.published)
+
+    @cached_property
+    def report(self) -> dict[str, Any]:
+        """The content of report.json."""
+        return make_report(self.published, self.zones)
+
+    def page(self, *, compact: bool = False) -> str:
+        """The content of report.html."""
+        outlines = () if self.published.outlines is None else own_lines(self.published.outlines)
+        return render(self.report, self.flows, self.zones, outlines=outlines, compact=compact)
+
+    def formats(self) -> tuple[Format, ...]:
+        """The exports of the folder, all of which can hold this release.
+
+        Raises:
+            ParameterError: one cannot.
+        """
+        statement, zones = self.published.statement, self.zones
+        wanted = parse_formats(statement.formats)
+        check_formats(
+            wanted,
+            zones=len(zones),
+            mapped=zones["lat"].null_count < len(zones),
+            sliced=bool(statement.slice_columns),
+            folded=statement.kind == "folded",
+            revised=bool(statement.revision_of),
+        )
+        return wanted
+
+
+def write_files(content: FolderContent, folder: Path) -> dict[str, str]:
+    """Writes every file of a release into an empty folder and makes it durable.
 
     Returns:
-        The folder.
-
-    Raises:
-        DataError: the file of outlines cannot be read or drawn.
-        ParameterError: a format is not known, or cannot hold this release; the background map's address is not plain;
-            the noise of a noisy release could be repeated.
-        MissingExtraError: a format needs a library that is not installed.
-        OutputError: the folder may not or cannot be written, or holds a release with a stronger guarantee. What was
-            there is untouched.
-        GuaranteeError: the files, read back and recounted, contradict the release. What was there is untouched.
+        The SHA-256 of each file but the manifest, by name.
     """
-    release.check_publishable()
-    log.info("Verifying and writing")
-    _refuse_over_earlier(release, directory)
-    basemap = tile_server(basemap)
-    outlines = None if context is None else read_own_lines(context)
-    said = checked(about)
-    check_target(directory, overwrite=overwrite)
-    wanted = _formats_of(release, formats)
-    for path in private or ():
-        check_place(path, release=directory)
-    with explained(directory), ExitStack() as drafts:
-        documents = [_begin_document(drafts, path, text) for path, text in (private or {}).items()]
-        # A link to a folder stays a link: what it points to is replaced.
-        draft = drafts.enter_context(Draft(directory))
-        os.mkdir(draft.new)
-        _draw_and_measure(release)
-        report = summarize(
-            release,
-            formats=[f.name for f in wanted],
-            basemap=basemap,
-            outlines=outlines is not None,
-            replace_stronger=replace_stronger,
-            about=said,
-        )
-        if not replace_stronger:
-            _refuse_weaker(directory, report)
-        _write_files(release, draft.new, wanted, json_text(report), outlines)
-        _check_draft(release, draft.new, directory)
-        # The run was long: somebody may have put something there since the first look.
-        check_target(directory, overwrite=overwrite)
-        if not replace_stronger:
-            _refuse_weaker(directory, report)
-        if before_it_appears is not None:
-            before_it_appears(report)
-        for begun in (*documents, draft):
-            begun.take_place()
-    return Path(directory)
-
-
-def _refuse_over_earlier(release: Publishable, directory: Place) -> None:
-    """Refuse a revision in the place of what it revises: without that, nobody could verify it or revise it again."""
-    revision = getattr(release, "revision", None)
-    if revision is not None and real_place(directory) in [real_place(f.path) for f in revision.earlier.folders]:
-        raise OutputError(f"'{directory}' is the release that is revised; both are needed. Hint: name a new folder.")
-
-
-def _draw_and_measure(release: Publishable) -> None:
-    """Draw the zones while the measures are taken: both are kept with the release, and asked for later."""
-    if release.kind != "plain" or getattr(release, "revision", None) is not None:
-        return
-    with beside(lambda: release.zones, threads=threads()) as drawn:
-        for _, part in release.parts:
-            part.metrics()
-        drawn()
-
-
-def _formats_of(release: Publishable, formats: str | Iterable[str]) -> tuple[Format, ...]:
-    """The exports that are asked for, all of which can hold this release."""
-    wanted = parse_formats(formats)
-    if not wanted:
-        return ()
-    zones = release.zones
-    check_formats(
-        wanted,
-        zones=len(zones),
-        mapped=zones["lat"].null_count < len(zones),
-        sliced=bool(release.slice_columns),
-        folded=release.kind == "folded",
-        revised=getattr(release, "revision", None) is not None,
-    )
-    return wanted
-
-
-def _begin_document(drafts: ExitStack, path: str, document: str) -> Draft:
-    draft = drafts.enter_context(Draft(path))
-    draft.write_file(document, private=True)
-    return draft
-
-
-def _check_draft(release: Publishable, draft: Path, directory: Place) -> None:
-    plan = next((part.plan for _, part in release.parts), None)
-    frozen, places = (None, None) if plan is None else (plan.frozen, plan.stricter)
-    revision = getattr(release, "revision", None)
-    earlier = None if revision is None else [folder.path for folder in revision.earlier.folders]
-    findings = verify_release(draft, release.input, law=False, zones_of=frozen, stricter=places, revision=earlier)
-    if findings:
-        raise GuaranteeError(
-            f"The release for '{directory}' was written and read back, but a recount contradicts it; "
-            "nothing was published:\n" + "\n".join(f"- {finding}" for finding in findings),
-            findings=findings,
-        )
+    report, formats = content.report, content.formats()
+    files: dict[str, Callable[[IO[bytes]], None]] = {
+        "flows.parquet": lambda file: _write_parquet(content.flows, file),
+        "zones.parquet": lambda file: _write_parquet(content.zones, file),
+        "report.json": lambda file: _write_text(json_text(report), file),
+        "report.html": lambda file: _write_text(content.page(), file),
+    }
+    outlines = content.published.outlines
+    if outlines is not None:
+        files[CONTEXT] = lambda file: _write_text(outlines, file)
+    lookup = lookup_table(content.published, content.zones)
+    if lookup is not None:
+        files[LOOKUP] = lambda file: write_csv(lookup, file)
+    for name, write in files.items():
+        _write_file(folder / name, write)
+    for wanted in formats:
+        wanted.write(folder, content.flows, content.zones, report["statement"]["about"])
+    names = [*files, *(name for wanted in formats for name in wanted.files)]
+    for name in names[len(files) :]:
+        _sync_file(folder / name)
+    sha256 = {name: hash_file(folder / name) for name in names}
+    _write_file(folder / MANIFEST, lambda file: _write_text(json_text(manifest(report, sha256)), file))
+    sync_folder(folder)
+    return sha256
 
 
 def check_target(directory: str | PathLike[str], *, overwrite: bool = True) -> None:
@@ -201,7 +136,7 @@ def _check_content(directory: str | PathLike[str], target: Path, *, overwrite: b
         raise OutputError(f"'{directory}' cannot be read: {problem.strerror}.") from problem
     if not found:
         return
-    listed = _files_of_release(target)
+    listed = files_of_release(target)
     if listed is None:
         raise OutputError(
             f"'{directory}' is not empty and holds no release of flowveil ({len(found)} entries found); "
@@ -218,7 +153,7 @@ def _check_content(directory: str | PathLike[str], target: Path, *, overwrite: b
         )
 
 
-def _refuse_weaker(directory: Place, report: Mapping[str, Any]) -> None:
+def refuse_weaker(directory: Place, report: Mapping[str, Any]) -> None:
     """Refuse to replace a release whose guarantee is stronger, or cannot be read.
 
     Raises:
@@ -239,7 +174,7 @@ def _refuse_weaker(directory: Place, report: Mapping[str, Any]) -> None:
         )
 
 
-def _files_of_release(folder: Path) -> set[str] | None:
+def files_of_release(folder: Path) -> set[str] | None:
     """The files that a manifest of ours lists, itself included; None where there is no such manifest."""
     try:
         content = read_json(folder / MANIFEST)
@@ -250,40 +185,8 @@ def _files_of_release(folder: Path) -> set[str] | None:
         return None
 
 
-def _write_files(
-    release: Publishable,
-    folder: Path,
-    formats: Sequence[Format],
-    said: str,
-    outlines: str | None,
-) -> None:
-    # The page is made from what the file says, to the order of its entries: whoever reads it can make the page again.
-    report = json.loads(said)
-    drawn = () if outlines is None else own_lines(outlines)
-    content: dict[str, Callable[[IO[bytes]], None]] = {
-        "flows.parquet": lambda file: _write_parquet(release.flows, file),
-        "zones.parquet": lambda file: _write_parquet(release.zones, file),
-        "report.json": lambda file: _write_text(said, file),
-        "report.html": lambda file: _write_text(render(report, release.flows, release.zones, outlines=drawn), file),
-    }
-    if outlines is not None:
-        content[CONTEXT] = lambda file: _write_text(outlines, file)
-    lookup = lookup_table(release)
-    if lookup is not None:
-        content[LOOKUP] = lambda file: write_csv(lookup, file)
-    for name, write in content.items():
-        _write_file(folder / name, write)
-    for wanted in formats:
-        wanted.write(folder, release.flows, release.zones, report["about"])
-    names = [*content, *(name for wanted in formats for name in wanted.files)]
-    for name in names[len(content) :]:
-        _sync_file(folder / name)
-    sha256 = {name: _sha256(folder / name) for name in names}
-    _write_file(folder / MANIFEST, lambda file: _write_text(json_text(manifest(report, sha256)), file))
-    sync_folder(folder)
-
-
-def _sha256(path: Path) -> str:
+def hash_file(path: Path) -> str:
+    """Returns the SHA-256 of a file."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -13,16 +13,15 @@ from flowveil.published.exports import lines
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from flowveil.release.release import Publishable
 
 TABLES = ("flows", "zones")
 
 
-def frame(release: Publishable, table: str, library: str) -> Any:
+def frame(content: Any, table: str, library: str) -> Any:
     """A published table as one of pandas, polars or geopandas.
 
     Args:
-        release: what is published.
+        content: an object with the tables ``flows`` and ``zones``.
         table: ``flows`` or ``zones``.
         library: ``pandas``; ``polars``; or ``geopandas``, with outlines of zones, or lines from centre to centre, in
             longitude and latitude (EPSG:4326).
@@ -33,20 +32,19 @@ def frame(release: Publishable, table: str, library: str) -> Any:
     """
     if table not in TABLES:
         raise ParameterError(f"A release has the tables {' and '.join(TABLES)}; found {table!r}.")
-    release.check_publishable()
-    published: pa.Table = getattr(release, table)
+    published: pa.Table = getattr(content, table)
     loaded = _load(library)
     if library == "polars":
         return loaded.from_arrow(published)
     if library == "pandas":
         return published.to_pandas()
-    if release.zones["lat"].null_count == len(release.zones):
+    if content.zones["lat"].null_count == len(content.zones):
         raise ParameterError("The zones of this release have no place on a map. Hint: to_pandas() does without.")
     if table == "zones":
         shapes = shapely.from_wkb(published["geometry"].to_numpy(zero_copy_only=False))
         published = published.drop_columns(["geometry"])
     else:
-        shapes = lines(published, release.zones)
+        shapes = lines(published, content.zones)
     return loaded.GeoDataFrame(published.to_pandas(), geometry=shapes, crs="EPSG:4326")
 
 

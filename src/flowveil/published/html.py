@@ -7,32 +7,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from flowveil.analysis.measures import MEASURES
-from flowveil.analysis.measures.closeness import SPREAD
-from flowveil.analysis.seen_areas import KILOMETRES
 from flowveil.errors import ParameterError
-from flowveil.guarantee import ALL_UNITS, UNITS
 from flowveil.published.about import described, title
 from flowveil.published.basemap_context import own_context
-from flowveil.published.document import Part, fill, host, number, page, sensible
-from flowveil.published.headline import left_out, sentence, sides
+from flowveil.published.document import Part, fill, host, number, page
+from flowveil.published.headline import missing, sentence, sides
 from flowveil.published.maps import ENDS, MAX_FLOWS, MAX_ZONES, Frame, map_of_release, map_of_views
 from flowveil.published.noise import figures_of_noise, is_noisy, promise_of_noise, rows_of_noise
-from flowveil.published.places import distance_in_words, share_known_within, typical_radius_m
-from flowveil.published.sizes import BASES, distribution_part
-from flowveil.published.slices import overview, short_number, slices_part
+from flowveil.published.places import distance_in_words
+from flowveil.published.sentences import percent
+from flowveil.published.sizes import distribution_part
+from flowveil.published.slices import slices_part
 from flowveil.published.times import held_times, times_part
+from flowveil.published.units import TITLES, threshold_words
 from flowveil.published.views import Views, limits, views_of
-from flowveil.times import TIME_COLUMNS
 
 if TYPE_CHECKING:
     from flowveil.published.user_outlines import Outline
-    from flowveil.release.release import Release
 
 #: Tile server of the optional background map. It answers pages that were opened from a file; OpenStreetMap's own
 #: wants to know the page that asks, and a file has no address.
@@ -66,52 +61,37 @@ def render(
     *,
     outlines: Sequence[Outline] = (),
     compact: bool = False,
-    side_by_side: Release | None = None,
 ) -> str:
-    """The page of a report; without another release it follows from report.json, the two tables and the outlines.
+    """Returns the page of a release: a function of report.json, the two tables and the outlines.
 
     Args:
-        report: the data of report.json, see `flowveil.published.report.summarize`. Where it names a tile server
-            (``basemap``), the reader is asked before anything is requested.
-        flows: the published matrix; without the tables the page has no maps.
+        report: the content of report.json. Where it names a tile server, the reader is asked before any request.
+        flows: the published matrices; without the tables the page has no maps.
         zones: the published zones.
         outlines: those of context.geojson; see `flowveil.published.user_outlines`.
-        compact: maps and measures alone, for a notebook.
-        side_by_side: another release to show too. Never in a release folder.
+        compact: maps and figures alone, for a notebook.
 
     Returns:
         A whole HTML document. All text from outside is escaped.
     """
-    parts = [protection_part(report), measures_part(report), parameters_part(report)]
-    basemap = tile_server(report.get("basemap"))
-    shown = flows
+    parts = [protection_part(report), parameters_part(report)]
+    basemap = tile_server(report["statement"]["basemap"])
     if flows is not None and zones is not None:
-        if report.get("slices"):
-            shown = overview(flows, report["slice_columns"], report["parameters"]["slices"].get("every"))
-        elif report["kind"] == "folded":
-            shown = overview(flows, TIME_COLUMNS, None)
         most = _COMPACT_FLOWS if compact else None
-        beside = side_by_side is not None
-        parts.insert(0, maps_part(report, flows, zones, basemap, outlines, max_flows=most, common=not beside))
-        parts.insert(2, distribution_part(report, flows, zones))
-        if shown is not None and not is_noisy(report):
-            parts.insert(1, utility_part(report, shown, zones))
-        if side_by_side is not None:
-            from flowveil.analysis.pages.two_releases import side_by_side_part
-
-            data = dict(parts[0].map_data or {})
-            parts.insert(1, side_by_side_part(report, side_by_side, data))
-            parts[0] = replace(parts[0], map_data=data)
-    if report.get("slices"):
-        parts.insert(1, slices_part(report))
-    if report["kind"] == "folded" and flows is not None and zones is not None:
-        parts.insert(1, times_part(report, flows, zones))
+        shown = [maps_part(report, flows, zones, basemap, outlines, max_flows=most)]
+        if report["kind"] == "folded":
+            shown.append(times_part(report, flows, zones))
+        if report["statement"]["slice_columns"]:
+            shown.append(slices_part(report))
+        if not is_noisy(report):
+            shown.append(utility_part(report))
+        parts = [*shown, distribution_part(report, flows, zones), *parts]
     if compact:
-        parts = [part for part in parts if part.name in ("maps", "measures")]
+        parts = [part for part in parts if part.name in ("maps", "utility")]
     return page(
         title=f"{title(report)} ({short_promise(report)})",
         heading=title(report),
-        **top(report, shown, zones),
+        **top(report),
         parts=parts,
         footer=_FOOTER,
         basemap=basemap,
@@ -144,27 +124,23 @@ def tile_server(given: str | None) -> str | None:
 # ---- the top -----------------------------------------------------------------------------------------------------
 
 
-def top(report: Mapping[str, Any], flows: pa.Table | None = None, zones: pa.Table | None = None) -> dict[str, Any]:
-    """What stands between the heading and the sections, for `flowveil.published.document.page`.
-
-    Args:
-        report: the data of report.json.
-        flows, zones: the published tables; of slices, their sum.
-    """
-    kind = "zones that do not overlap" if report["homogeneous"] else "zones that may overlap"
-    if report.get("boxes") is not None:
+def top(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what is shown between the heading and the sections, for `flowveil.published.document.page`."""
+    statement = report["statement"]
+    kind = "zones that do not overlap" if statement["homogeneous"] else "zones that may overlap"
+    if statement["boxes"] is not None:
         kind = "boxes that overlap"
-    protected, not_protected, rest = sides(report["statement"])
+    protected, not_protected, rest = sides(report["published"]["sentences"])
     return {
-        "story": sentence(report, flows, zones),
-        "about": described(report["about"]),
+        "story": sentence(report),
+        "about": described(statement["about"]),
         "method": report["method"],
         "lead": f"{promise(report)}, {kind}, written by flowveil {report['version']}.",
         "notices": _notices(report),
         "sides": [("Protected", "good", protected), ("Not protected", "warn", not_protected)],
-        # Not twice: a notice stands above.
-        "to_read": [said for said in rest if said[0] != "Noisy"],
-        "figures": _figures(report, flows, zones),
+        # Shown as a notice above.
+        "to_read": [line for line in rest if line[0] != "Noisy"],
+        "figures": _figures(report),
     }
 
 
@@ -177,60 +153,60 @@ def short_promise(report: Mapping[str, Any]) -> str:
 
 
 def promise(report: Mapping[str, Any]) -> str:
-    """The guarantee in a few words. A population threshold that was given as a number is not called k, nor is l."""
+    """Returns the guarantee in a few words. A population given as a number is not called k, nor is l."""
     guarantee = report["guarantee"]
     if is_noisy(report):
         return promise_of_noise(guarantee)
-    given = guarantee["k"] is None or report["parameters"].get("k_population") is not None
-    units = [unit for unit in UNITS if unit in guarantee]
-    held = [unit for unit in units if unit != "population" or not given]
-    said = [f"k = {guarantee['k']} on {', '.join(held)}"] if held else []
+    given = guarantee.get("population") is not None
+    by_k = [
+        unit for unit in ("trips", "people", "population") if unit in guarantee and not (unit == "population" and given)
+    ]
+    words = [f"k = {guarantee['k']} on {', '.join(by_k)}"] if by_k else []
     if given:
-        said.append(f"a population of {number(guarantee['population'])}")
+        words.append(f"a population of {number(guarantee['population'])}")
     if "locations" in guarantee:
         by = " by listed places" if report["parameters"].get("l_places") else ""
-        said.append(f"l = {guarantee['locations']}{by}")
-    return "; ".join(said)
+        words.append(f"l = {guarantee['locations']}{by}")
+    return "; ".join(words)
 
 
 def _notices(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What a reader must know before anything else: that counts are noisy. What is not protected has a place beside."""
     heads = ("Noisy:", "Not protected: the list of zones")
-    said = (line.partition(":") for line in report["statement"] if line.startswith(heads))
-    return [(head, rest) for head, _, rest in said]
+    lines = (line.partition(":") for line in report["published"]["sentences"] if line.startswith(heads))
+    return [(head, rest) for head, _, rest in lines]
 
 
 def _what_a_cell_is(report: Mapping[str, Any]) -> str:
-    if report.get("kind") == "folded":
+    if report["kind"] == "folded":
         return "pairs of zones, each in an interval of time"
-    return "pairs of zones, of all slices" if report.get("slices") else "pairs of an origin and a destination zone"
+    return (
+        "pairs of zones, of all slices"
+        if report["statement"]["slice_columns"]
+        else "pairs of an origin and a destination zone"
+    )
 
 
-def _figures(report: Mapping[str, Any], flows: pa.Table | None, zones: pa.Table | None) -> list[tuple[str, str, str]]:
-    """The numbers that matter most: name, value, what it means."""
+def _figures(report: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Returns the figures that matter most: name, value, meaning."""
     if is_noisy(report):
         return [(name, number(value), note) for name, value, note in figures_of_noise(report)]
-    basis = "weight" if "population" in report["guarantee"] and "weight" in report["measures"] else "trips"
-    m = report["measures"][basis]
-    distance, people = m.get("generalization_distance_m"), m.get("k_people")
+    published, shares = report["published"], report["statement"]["shares"]
     entries = [
-        ("Published cells", number(m.get("n_cells")), _what_a_cell_is(report)),
-        ("Origin zones", number(m.get("n_origin_zones")), "areas where trips start"),
-        ("Destination zones", number(m.get("n_destination_zones")), "areas where trips end"),
-        (
-            "Smallest cell",
-            f"{number(m.get('k_trips'))} trips",
-            "how many people is not known" if people is None else f"fewest people in a cell: {people:,}",
-        ),
-        ("Suppressed", _measure(report, basis, "suppressed_share"), f"of the {basis}"),
+        ("Published cells", number(published["cells"]), _what_a_cell_is(report)),
+        ("Origin zones", number(published["origin_zones"]), "areas where trips start"),
+        ("Destination zones", number(published["destination_zones"]), "areas where trips end"),
+        ("Smallest cell", f"{number(published['smallest_cell'])} trips", "of all published cells"),
     ]
-    radius = None if flows is None or zones is None else typical_radius_m(flows, zones)
-    if radius is not None:
-        half = "radius of the zone of a typical trip end"
-        entries.append(("Places known to about", distance_in_words(radius), half))
-    if distance is not None:
-        moved = "mean distance from an input tile to its zone, centre to centre"
-        entries.append(("Moved beyond the input", distance_in_words(distance), moved))
+    if shares is not None:
+        entries.append(("Suppressed", percent(shares["suppressed"]), f"of the {shares['basis']} of the input"))
+        entries.append(("Dropped", percent(shares["dropped"]), "of the input could not be read"))
+    if published["typical_radius_m"] is not None:
+        radius = distance_in_words(published["typical_radius_m"])
+        entries.append(("One end known to about", radius, "radius of the zone of a typical trip end"))
+    both = published["both_ends_within_m"]["1000"]
+    if both is not None:
+        entries.append(("Both ends within 1 km", f"{both:.0%}", "of the published trips"))
     return entries
 
 
@@ -284,7 +260,7 @@ def maps_part(
 def _drawn(report: Mapping[str, Any], views: Views, zones: pa.Table, max_flows: int | None) -> dict[str, Any]:
     """What the page's script draws."""
     given = report["parameters"].get("resolution")
-    resolution, boxes = given if isinstance(given, int) else None, report.get("boxes") is not None
+    resolution, boxes = given if isinstance(given, int) else None, report["statement"]["boxes"] is not None
     own = views.own
     if not views.further:
         most: dict[str, Any] = {} if max_flows is None else {"max_flows": max_flows}
@@ -317,10 +293,10 @@ def _introduction(report: Mapping[str, Any], view: Mapping[str, Any]) -> Iterato
     else:
         yield "Each shape is a published zone: the larger it is, the coarser the place is known."
         yield "Click a zone to see where its trips go or come from."
-    if report["homogeneous"]:
+    if report["statement"]["homogeneous"]:
         yield (
             "Their outlines overlap where those of the map do."
-            if report["overlapping_outlines"]
+            if report["published"]["overlapping_outlines"]
             else ("Zones of a slice do not overlap." if slices else "Zones do not overlap.")
         )
     else:
@@ -358,127 +334,47 @@ def _colours(view: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def protection_part(report: Mapping[str, Any]) -> Part:
-    """The guarantee in numbers, and who else is hidden."""
+    """The guarantee in numbers."""
     guarantee = report["guarantee"]
-    heads, rows = ("Differential privacy", "value"), []
     if is_noisy(report):
+        heads = ("Differential privacy", "value")
         rows = [(name, number(value)) for name, value in rows_of_noise(guarantee)]
     else:
         heads = ("Every published cell has", "at least")
-        rows = [(unit.title, _threshold(guarantee, name)) for name, unit in ALL_UNITS.items() if name in guarantee]
-    content = fill(
-        "protection.html",
-        heads=heads,
-        rows=rows,
-        cross_check=[
-            (UNITS[row["unit"]].title, row["protected"], [short_number(row[key]) for key in ("k", "cells_short")])
-            for row in report.get("cross_check", ())
-        ],
-    )
-    return Part("protection", "The guarantee", content)
+        rows = [(text, _threshold(guarantee, unit)) for unit, text in TITLES.items() if unit in guarantee]
+    return Part("protection", "The guarantee", fill("protection.html", heads=heads, rows=rows))
 
 
 def _threshold(guarantee: Mapping[str, Any], unit: str) -> str:
-    """A threshold; where its number would disclose something it is not published, but what it is may be said."""
-    if guarantee[unit] is None:
-        return f"{number(guarantee['k'])} times the mean weight of a trip"
-    return number(guarantee[unit])
+    return threshold_words(unit, guarantee) if guarantee[unit] is None else number(guarantee[unit])
 
 
-def measures_part(report: Mapping[str, Any]) -> Part:
-    """All measures, each with what it means."""
-    content = fill(
-        "measures.html",
-        bases=[BASES.get(basis, basis) for basis in report["measures"]],
-        rows=list(_measure_rows(report)),
-        reason=(report.get("withheld") or {}).get("reason"),
-        spread=[name.replace("_", " ") for name in SPREAD],
-        closeness=list(_closeness_rows(report.get("closeness") or {})),
-    )
-    return Part("measures", "Measures", content)
-
-
-def _closeness_rows(closeness: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    """The distribution of each distance over the zones of each end."""
-    partners = {"origin": "destinations of origin zones", "destination": "origins of destination zones"}
-    for role, distances in closeness.items():
-        for name, unit in (("total_variation", "total variation"), ("metres", "metres")):
-            if distances[name] is not None:
-                yield f"{partners[role].capitalize()}, {unit}", [number(distances[name][key]) for key in SPREAD]
-
-
-#: Radii, in metres, that planners ask for.
-_RADII = (500, 1000, 2000, 5000)
-
-
-def utility_part(report: Mapping[str, Any], flows: pa.Table, zones: pa.Table) -> Part:
-    """What the numbers are good for, in a planner's words, from the published tables and the report."""
-    shares = [(radius, share_known_within(flows, zones, radius)) for radius in _RADII]
+def utility_part(report: Mapping[str, Any]) -> Part:
+    """How precise and how complete the numbers are, from the published tables and the statement."""
     known = [
-        (f"Both ends known within {distance_in_words(radius).replace('.0 ', ' ')}", f"{share:.0%}")
-        for radius, share in shares
+        (f"Both ends known within {distance_in_words(float(metres)).replace('.0 ', ' ')}", f"{share:.0%}")
+        for metres, share in report["published"]["both_ends_within_m"].items()
         if share is not None
     ]
-    said = [f"{left_out(report).capitalize()}.", *_between_areas(report)]
-    loss = report["measures"]["trips"].get("reconstruction_loss")
-    if loss is not None:
-        # Trips that are too many in one pair are missing in another: half of the sum of differences is misplaced.
-        said.append(
-            f"Spread evenly back over the tiles of the input, about {loss / 2:.0%} of the trips are in another pair of "
-            "tiles than they were: for questions between single tiles these numbers are an estimate."
-        )
-    said.append("Between published zones the numbers are exact counts of the trips that are published.")
-    return Part("utility", "What it is good for", fill("utility.html", known=known, said=said))
-
-
-def _between_areas(report: Mapping[str, Any]) -> Iterator[str]:
-    """What goes wrong between larger areas, the finest first."""
-    in_cells = report["parameters"].get("resolution") is not None
-    for number_of, entry in enumerate(report.get("between_areas") or (), start=1):
-        level = entry["level"]
-        areas = f"zones {'one level' if number_of == 1 else f'{number_of} levels'} above those of the input"
-        if in_cells:
-            across = f"about {KILOMETRES[level]} km across, " if level in KILOMETRES else ""
-            areas = f"areas {across}of H3 resolution {level}"
-        if entry["error"] is None:
-            yield f"Added up between {areas}: how much goes wrong is withheld, because it would disclose single cells."
-        else:
-            yield (
-                f"Added up between {areas}, about {entry['error']:.0%} of all trips are missing or counted between "
-                "other areas."
-            )
+    lines = [f"{missing(report).capitalize()}."] if report["statement"]["shares"] is not None else []
+    lines.append("Between published zones the numbers are exact counts of the trips that are published.")
+    return Part("utility", "How precise, and what is missing", fill("utility.html", known=known, lines=lines))
 
 
 def parameters_part(report: Mapping[str, Any]) -> Part:
     """The command that makes the release again, and every parameter."""
-    again = "Whoever holds the trips gets the same files, byte by byte, with"
+    again = "With the same trips, this command makes the same files, byte by byte:"
     if is_noisy(report):
-        again = "Whoever holds the trips makes another release like this, with noise of its own and at its own ε, with"
+        again = "With the same trips, this command makes another release like this, with new noise and at its own ε:"
     rows: list[tuple[str, Any]] = [("method", report["method"]), *sorted(report["parameters"].items())]
-    rows += [(f"suppression: {key}", value) for key, value in sorted(report["suppression"].items())]
-    rows += [(f"note: {key}", value) for key, value in sorted(report["notes"].items())]
-    rows = [(name, _value(value)) for name, value in rows]
-    content = fill("parameters.html", command=report.get("command"), again=again, rows=rows)
+    rows += [(f"suppression: {key}", value) for key, value in sorted(report["statement"]["suppression"].items())]
+    content = fill(
+        "parameters.html",
+        command=report["published"]["command"],
+        again=again,
+        rows=[(name, _value(value)) for name, value in rows],
+    )
     return Part("parameters", "Method and parameters", content)
-
-
-def _measure_rows(report: Mapping[str, Any]) -> Iterator[tuple[str, str, list[str]]]:
-    measures: Mapping[str, Mapping[str, Any]] = report["measures"]
-    for key, measure in MEASURES.items():
-        if not any(key in values for values in measures.values()):
-            continue
-        entries = [_measure(report, basis, key) for basis in measures]
-        # Measures of classes of k mean nothing of noise; "not known" would say that there was something to know.
-        if not (is_noisy(report) and set(entries) == {"not known"}):
-            yield measure.title, measure.meaning, entries
-
-
-def _measure(report: Mapping[str, Any], basis: str, key: str) -> str:
-    """A share in per cent, everything else as a number, unless it is withheld."""
-    if key in (report.get("withheld") or {}).get("measures", {}).get(basis, ()):
-        return "withheld"
-    value = report["measures"][basis].get(key)
-    return f"{value:.1%}" if key == "suppressed_share" and value is not None else sensible(value)
 
 
 def _value(value: Any) -> str:

@@ -20,11 +20,11 @@ def promise_of_noise(guarantee: Mapping[str, Any]) -> str:
 
 def figures_of_noise(report: Mapping[str, Any]) -> list[tuple[str, Any, str]]:
     """The numbers that matter most: name, value, what it is."""
-    m, guarantee = report["measures"]["trips"], report["guarantee"]
+    published, guarantee = report["published"], report["guarantee"]
     return [
-        ("Published pairs", m["n_cells"], "pairs of zones with a noisy count"),
-        ("Origin zones", m["n_origin_zones"], "areas where published trips start"),
-        ("Destination zones", m["n_destination_zones"], "areas where published trips end"),
+        ("Published pairs", published["cells"], "pairs of zones with a noisy count"),
+        ("Origin zones", published["origin_zones"], "areas where published trips start"),
+        ("Destination zones", published["destination_zones"], "areas where published trips end"),
         ("Unit", guarantee["unit"], "whom the promise is about"),
         ("ε", guarantee["epsilon"], f"δ = {guarantee['delta']:g}; at most {guarantee['bound']:,} trips of each unit"),
         ("Noise", float(f"{guarantee['deviation']:.3g}"), "standard deviation of each count, in trips"),

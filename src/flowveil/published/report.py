@@ -1,188 +1,110 @@
-"""A release as plain data: what report.json and manifest.json say.
-
-Everything here is published. What may be said of the input is decided in `flowveil.disclosure`.
-"""
+"""report.json and manifest.json: the statement, and figures that follow from the published tables."""
 
 from __future__ import annotations
 
 import json
-import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from os import PathLike
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from flowveil import __version__
-from flowveil.analysis.measures.closeness import published_closeness
-from flowveil.disclosure.areas import published_areas
-from flowveil.disclosure.withholding import AND, REASONS, disclose
-from flowveil.guarantee import UNITS
-from flowveil.published.about import checked
 from flowveil.published.overlaps import count_overlaps
-from flowveil.published.sentences import statement
-from flowveil.published.user_outlines import CONTEXT
-from flowveil.slices import TIME
-
-if TYPE_CHECKING:
-    from flowveil.release.release import Publishable
-    from flowveil.release.sliced import SlicedRelease
-
-__all__ = [
-    "AND",
-    "FORMAT",
-    "REASONS",
-    "cross_check",
-    "json_text",
-    "manifest",
-    "published_parameters",
-    "summarize",
-    "words",
-]
+from flowveil.published.places import share_known_within, typical_radius_m
+from flowveil.published.sentences import sentences
+from flowveil.published.slices import overview
+from flowveil.release.published import Published
+from flowveil.release.statement import Statement
+from flowveil.time_steps import TIME
+from flowveil.times import TIME_COLUMNS
 
 #: What a manifest.json of ours says of itself; a folder without it is never overwritten.
 FORMAT = "flowveil release"
+#: Radii in metres that planners ask for.
+RADII = (500, 1000, 2000, 5000)
 
 
-def summarize(
-    release: Publishable,
-    *,
-    formats: Sequence[str] = (),
-    basemap: str | None = None,
-    outlines: bool = False,
-    replace_stronger: bool = False,
-    about: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """The content of report.json: plain, finite, and safe to publish. Its form is that of report.schema.json.
+def make_report(published: Published, zones: pa.Table) -> dict[str, Any]:
+    """Returns the content of report.json; its form is that of report.schema.json.
 
     Args:
-        release: what is published.
-        formats: exports that are written beside it; they are part of the command only.
-        basemap: address of the tile server of the report's background map.
-        outlines: whether context.geojson is written beside it.
-        replace_stronger: whether it was confirmed that a stronger release may be replaced.
-        about: what the release is about; see `flowveil.published.about`.
-
-    Returns:
-        ``version``, ``about``, ``kind``, ``method``, ``parameters``, ``guarantee``, ``homogeneous``,
-        ``overlapping_outlines`` (pairs; None where zones may overlap), ``boxes`` (None, or their grid and whether a
-        flow may lie in two), ``suppression``, ``measures`` (by basis), ``withheld`` (None, or which measures are
-        withheld and why), ``notes``, ``closeness`` (of one matrix; None where zones overlap), ``between_areas``
-        (of one matrix, or of the finest slices: ``level`` and ``error`` of each level of areas), ``basemap``,
-        ``context`` and ``replace_stronger`` where given, and the `words`.
-        Where there are slices, the measures are those of all finest slices together (of all matrices, where no finest
-        slice can be published), and there are ``slice_columns``, ``slices`` (``slice``, ``measures``, ``withheld`` of
-        each published slice), ``unpublished_slices`` (how many hold too little; None for steps of time) and
-        ``differencing``.
+        published: cells and statement.
+        zones: the zones table of `flowveil.published.tables`.
     """
-    disclosed = disclose(release)
-    plans = [part.plan for _, part in release.parts]
-    homogeneous = all(plan.homogeneous for plan in plans)
-    report: dict[str, Any] = {
-        "version": __version__,
-        "about": checked(about or {}),
-        "kind": release.kind,
-        "method": release.method,
-        "parameters": published_parameters(release.parameters),
-        "guarantee": disclosed.guarantee,
-        "homogeneous": homogeneous,
-        "overlapping_outlines": (
-            count_overlaps(release.flows, release.zones, release.slice_columns) if homogeneous else None
-        ),
-        "boxes": plans[-1].boxes and plans[-1].boxes.to_dict(),
-        "suppression": plans[-1].suppression.to_dict(),
-        "measures": disclosed.measures,
-        "withheld": disclosed.withheld.to_dict(),
-        "notes": {},
+    statement = published.statement
+    report = {"version": __version__, **statement.to_report()}
+    report["published"] = _figures(published.cells, zones, statement)
+    # In the order of the file, so that a reader of the file finds the same.
+    return dict(json.loads(json_text(report)))
+
+
+def _figures(cells: pa.Table, zones: pa.Table, statement: Statement) -> dict[str, Any]:
+    """Returns figures that follow from the tables, and texts that follow from the statement."""
+    together = summed(cells, statement)
+    overlapping = count_overlaps(cells, zones, statement.slice_columns) if statement.homogeneous else None
+    radius = typical_radius_m(together, zones)
+    within = {str(metres): share_known_within(together, zones, metres) for metres in RADII}
+    figures: dict[str, Any] = {
+        **_counts(cells),
+        "trips": pc.sum(together["trips"]).as_py(),
+        "weight": pc.sum(together["weight"]).as_py() if "weight" in together.column_names else None,
+        "overlapping_outlines": overlapping,
+        "typical_radius_m": None if radius is None else float(f"{radius:.2g}"),
+        "both_ends_within_m": {m: None if share is None else round(share, 4) for m, share in within.items()},
+        "sentences": sentences(statement, overlapping=overlapping),
+        "command": command(statement),
     }
-    if release.kind == "plain":
-        report["closeness"] = published_closeness(release)
-    if release.kind in ("plain", "sliced"):
-        report["between_areas"] = published_areas(release, disclosed.measures)
-    if release.slice_columns:
-        names = release.slice_columns
-        report["slice_columns"] = list(names)
-        report["slices"] = [
-            {"slice": dict(zip(names, key, strict=True)), "measures": measures, "withheld": withheld.to_dict()}
-            for (key, _), (measures, withheld) in zip(release.parts, disclosed.parts, strict=True)
-        ]
-    if release.kind == "sliced":
-        sliced = cast("SlicedRelease", release)
-        # Which steps of time there are is known to everybody: with their number, those that are missing are not empty.
-        counted = None if sliced.input.every is not None else sliced.n_unpublished
-        report |= {"unpublished_slices": counted, "differencing": asdict(sliced.differencing)}
-    elif not release.slice_columns:
-        report["notes"] = _published_notes(plans[0].notes, withhold=bool(disclosed.withheld.reasons))
-    beside = {
-        "basemap": basemap,
-        "context": CONTEXT if outlines else None,
-        "replace_stronger": replace_stronger or None,
+    if statement.slice_columns:
+        figures["slices"] = _slice_figures(cells, statement.slice_columns)
+    return figures
+
+
+def summed(cells: pa.Table, statement: Statement) -> pa.Table:
+    """Returns one matrix: the cells, with slices, layers and folded times added up."""
+    if statement.slice_columns:
+        return overview(cells, statement.slice_columns, (statement.parameters.get("slices") or {}).get("every"))
+    extra = [name for name in (*TIME_COLUMNS, "layer") if name in cells.column_names]
+    return overview(cells, extra, None) if extra else cells
+
+
+def _counts(cells: pa.Table) -> dict[str, int]:
+    return {
+        "cells": len(cells),
+        "origin_zones": pc.count_distinct(cells["origin_zone"]).as_py(),
+        "destination_zones": pc.count_distinct(cells["destination_zone"]).as_py(),
+        "smallest_cell": pc.min(cells["trips"]).as_py(),
     }
-    plain = _plain(report) | {name: value for name, value in beside.items() if value is not None}
-    # In the order of the file, so that whoever reads it finds the same words.
-    plain = json.loads(json_text(plain))
-    return {**plain, **words(plain, formats)}
 
 
-def words(report: Mapping[str, Any], formats: Sequence[str]) -> dict[str, Any]:
-    """The entries of report.json that follow from the others: whoever checks a report writes them again.
-
-    Args:
-        report: the other entries.
-        formats: exports that are written beside it, in the order of `flowveil.published.exports.FORMATS`.
-
-    Returns:
-        ``statement``; ``command``, which makes the release again; and, but for noise, ``cross_check``.
-    """
-    # Paths are not published; a word stands for them.
-    drawn = {"basemap": report.get("basemap"), "context": "CONTEXT" if report.get("context") else None}
-    written = {"format": ",".join(formats), **drawn, **report["about"]}
-    confirmed = ["replace-stronger"] if report.get("replace_stronger") else []
-    said = {
-        "command": command(report["method"], report["parameters"], written, confirmed),
-        "statement": statement(report),
-    }
-    return said if report["kind"] == "noisy" else {**said, "cross_check": cross_check(report)}
-
-
-def cross_check(report: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Who is hidden, protected or not: for each unit the data knows, the k that is reached and the cells short of it.
-
-    Protecting trips does not protect people or the population, nor the other way round; this is where it shows. It is
-    over all matrices: a total may have few people in a cell where the slice that would have them is not published.
-    """
-    guarantee, parts = report["guarantee"], report["slices"] if report["kind"] == "sliced" else [report]
-    # What units are held against, also where nothing that is protected may be called k.
-    k = report["parameters"]["k"] if guarantee["k"] is None else guarantee["k"]
-    rows = []
-    for unit in UNITS.values():
-        reached = [part["measures"]["trips"][f"k_{unit.name}"] for part in parts]
-        short = [part["measures"]["trips"][f"cells_under_k_{unit.name}"] for part in parts]
-        known = [value for value in reached if value is not None]
-        if known:
-            rows.append(
-                {
-                    "unit": unit.name,
-                    "protected": unit.name in guarantee["protect"],
-                    "threshold": guarantee.get(unit.name, k if unit.asks_k else None),
-                    "k": min(known),
-                    "cells_short": None if None in short else sum(short),
-                }
-            )
-    return rows
+def _slice_figures(cells: pa.Table, columns: Sequence[str]) -> list[dict[str, Any]]:
+    """Returns the figures of each matrix, coarsest first, in the order of the table."""
+    sums = [("trips", "count"), ("trips", "sum"), ("trips", "min")]
+    ends = [(f"{end}_zone", "count_distinct") for end in ("origin", "destination")]
+    found = cells.group_by(list(columns), use_threads=False).aggregate([*sums, *ends])
+    rows = found.to_pylist()
+    # Values sort as in the table: all values (null) first.
+    rows.sort(key=lambda row: [(row[name] is not None, row[name] or "") for name in columns])
+    return [
+        {
+            "slice": {name: row[name] for name in columns},
+            "cells": row["trips_count"],
+            "trips": row["trips_sum"],
+            "smallest_cell": row["trips_min"],
+            "origin_zones": row["origin_zone_count_distinct"],
+            "destination_zones": row["destination_zone_count_distinct"],
+        }
+        for row in rows
+    ]
 
 
-def command(
-    method: str, parameters: Mapping[str, Any], written: Mapping[str, str | None], confirmed: Sequence[str] = ()
-) -> str:
-    """The command that makes this release again, for whoever holds the trips; the input's own name is not published.
-
-    Made from the published parameters, so it reveals nothing that they do not.
-    """
-    chosen = ["--zones-of", "EARLIER"] if parameters.get("zones_of") else ["--method", method]
-    chosen += ["--revision", "EARLIER"] * len(parameters.get("revision_of", ()))
+def command(statement: Statement) -> str:
+    """Returns the command that makes this release again from the trips; names of files are replaced by words."""
+    parameters = statement.parameters
+    chosen = ["--zones-of", "EARLIER"] if statement.zones_of else ["--method", statement.method]
+    chosen += ["--revision", "EARLIER"] * len(statement.revision_of)
     words = ["flowveil", "anonymize", "INPUT", *chosen]
     thresholds = ("k", "k_population", "l", "max_suppressed", "dominance")
     for name in (*thresholds, "resolution", "within", "outside", "max_dropped", "hierarchy"):
@@ -202,11 +124,9 @@ def command(
         words += ["--matrix", ",".join(parameters["matrix"])]
     if parameters.get("lookup"):
         words += ["--lookup", parameters["lookup"]]
-    if parameters.get("audit") is not None:
-        words.append("--audit")
-    if parameters.get("ledger") is not None:
+    if statement.ledger is not None:
         words += ["--ledger", "LEDGER"]
-        total = parameters["ledger"].get("epsilon_total")
+        total = statement.ledger.get("epsilon_total")
         words += [] if total is None else ["--epsilon-total", f"{total:g}"]
     if parameters.get("person_case") == "keep":
         words += ["--person-case", "keep"]
@@ -222,15 +142,17 @@ def command(
         words += ["--zones", "MAP"]
     for name, value in _named(parameters, "zones"):
         words += [f"--zones-{name}", _word(value)]
-    # Common zones have no options: those that stand there are defaults.
+    # Common zones have no options: those listed are defaults.
     own = [] if (parameters.get("slices") or {}).get("common_zones") else _named(parameters, "options")
     for name, value in own:
         if value is not None:
             words += ["--option", f"{name}={_word(value)}"]
-    for name, text in written.items():
+    context = "CONTEXT" if statement.context else None
+    written = {"format": ",".join(statement.formats), "basemap": statement.basemap, "context": context}
+    for name, text in {**written, **statement.about}.items():
         if text:
             words += [f"--{name}", text]
-    words += [f"--{name}" for name in (*parameters.get("confirmed", ()), *confirmed)]
+    words += [f"--{name}" for name in statement.confirmed]
     return " ".join(shlex.quote(word) for word in [*words, "--out", "DIR"])
 
 
@@ -260,71 +182,25 @@ def _word(value: Any) -> str:
 
 
 def manifest(report: Mapping[str, Any], sha256: Mapping[str, str]) -> dict[str, Any]:
-    """The content of manifest.json: the hash of every other file, and what is and is not protected."""
+    """Returns the content of manifest.json: the hash of every other file, and what is and is not protected."""
     return {
         "format": FORMAT,
         "version": report["version"],
-        "about": dict(report["about"]),
+        "about": dict(report["statement"]["about"]),
         "sha256": dict(sha256),
-        "statement": list(report["statement"]),
+        "statement": list(report["published"]["sentences"]),
     }
 
 
 def json_text(content: Mapping[str, Any]) -> str:
-    """The text of report.json or manifest.json; there is one way to write zero."""
+    """Returns the text of report.json or manifest.json; zero is written in one way."""
     return json.dumps(_unsigned(content), sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _unsigned(content: Any) -> Any:
-    """The same with 0.0 instead of -0.0."""
-    if isinstance(content, float):
-        return content + 0.0
+    """Returns the same with 0.0 instead of -0.0."""
+    if isinstance(content, float | np.floating):
+        return float(content) + 0.0
     if isinstance(content, Mapping):
         return {name: _unsigned(value) for name, value in content.items()}
     return [_unsigned(value) for value in content] if isinstance(content, list | tuple) else content
-
-
-def _published_notes(notes: Mapping[str, Any], *, withhold: bool) -> dict[str, Any]:
-    """A method's notes, without numbers where something is withheld: a method cannot know what they reveal.
-
-    Fractions are rounded to three digits: exact, a ratio of sums can be taken apart into the sums.
-    """
-    shown = {k: v for k, v in notes.items() if not withhold or v is None or isinstance(v, str | bool | np.bool_)}
-    return {k: float(f"{v:.3g}") if isinstance(v, float | np.floating) else v for k, v in shown.items()}
-
-
-def published_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters without any path of the machine that ran.
-
-    Names of columns, formats of times and time zones stay as they are, slashes and all: whoever verifies the release
-    needs them to read the input.
-    """
-    kept = ("columns", "time_format", "timezone")
-    return {name: value if name in kept else _without_paths(value) for name, value in parameters.items()}
-
-
-def _without_paths(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _without_paths(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_paths(inner) for inner in value]
-    is_path = isinstance(value, PathLike) or (isinstance(value, str) and ("/" in value or "\\" in value))
-    return "(a path; not published)" if is_path else value
-
-
-def _plain(value: Any) -> Any:
-    """JSON types only; no NaN and no infinity."""
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        ordered = sorted(value, key=str) if isinstance(value, set | frozenset) else value
-        return [_plain(v) for v in ordered]
-    if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
-    if isinstance(value, np.generic):
-        return _plain(value.item())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if value is None or isinstance(value, bool | int):
-        return value
-    return str(value)

@@ -1,4 +1,4 @@
-"""How full the cells are, how much is kept, how large the zones are: charts of the published tables."""
+"""Charts of the published tables: sizes of cells and of zones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from flowveil.published.charts import bar_chart, count_histogram, share_bar, size_histogram
+from flowveil.published.charts import bar_chart, count_histogram, size_histogram
 from flowveil.published.document import Figure, Part, charts, number
 from flowveil.published.maps import ENDS, zones_of
 from flowveil.published.noise import is_noisy
@@ -18,12 +18,12 @@ BASES = {"trips": "by trips", "weight": "by weight"}
 
 
 def distribution_part(report: Mapping[str, Any], flows: pa.Table, zones: pa.Table) -> Part:
-    """Cell sizes against k, volume kept and suppressed, zone sizes."""
+    """Sizes of cells against k, and of zones."""
     if is_noisy(report):
         drawn = [_noisy_sizes(report["guarantee"], flows)]
     else:
         bases = [basis for basis in BASES if basis in flows.column_names]
-        drawn = [*(_cell_sizes(report["guarantee"], flows, basis) for basis in bases), _kept(report)]
+        drawn = [_cell_sizes(report["guarantee"], flows, basis) for basis in bases]
     for end in ENDS:
         listed = zones_of(zones, end)
         if listed["tiles"].null_count:
@@ -45,11 +45,11 @@ def _cell_sizes(guarantee: Mapping[str, Any], flows: pa.Table, basis: str) -> Fi
     bars = size_histogram(flows[basis].to_numpy().astype(np.float64), threshold=threshold, name=name)
     note = "No published cell is left of the line."
     if basis == "weight" and "population" in guarantee and threshold is None:
-        note = "Every cell reaches the threshold, whose number is withheld."
+        note = "Every cell reaches k times the mean weight of a trip."
     elif threshold is None:
         note = f"By {basis}, nothing is promised in this release."
     elif any(bars.short):
-        note = "Cells left of the line are short in this unit."
+        note = "Cells left of the line are below k in this unit."
     title = f"Cell sizes, {BASES[basis]}"
     chart = bar_chart(bars, title=title, label=f"{basis} in the cell")
     return Figure(title, f"How many cells hold how much. {note}", [("", chart)])
@@ -63,16 +63,3 @@ def _noisy_sizes(guarantee: Mapping[str, Any], flows: pa.Table) -> Figure:
     note = "Noise included: most small counts may be noise alone." if threshold is None else "Noise included."
     chart = bar_chart(bars, title=title, label="trips of the pair")
     return Figure(title, f"How many pairs show how many trips. {note}", [("", chart)])
-
-
-def _kept(report: Mapping[str, Any]) -> Figure:
-    title = "Volume kept and suppressed"
-    drawings = []
-    for basis, values in report["measures"].items():
-        share = values.get("suppressed_share")
-        if share is not None:
-            name = BASES.get(basis, basis)
-            drawings.append((name, share_bar(1 - share, title=f"{title}, {name}")))
-    if not drawings:
-        return Figure(title, "How much was suppressed is withheld, because it would disclose single values.")
-    return Figure(title, "The part of the input that is in a published cell.", drawings)

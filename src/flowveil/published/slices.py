@@ -9,53 +9,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flowveil.published.document import Part, fill
-from flowveil.slices import TIME, Every
+from flowveil.time_steps import TIME, Every
 
-#: (key, heading) of the measures that are listed for every slice.
-_OF_SLICE = (
-    ("n_cells", "Cells"),
-    ("n_origin_zones", "Origin zones"),
-    ("n_destination_zones", "Destination zones"),
-    ("suppressed_share", "Suppressed"),
-    ("mean_generalization_error", "Mean generalisation error"),
-    ("generalization_distance_m", "Moved (m)"),
-    ("k_trips", "Fewest trips"),
-    ("k_people", "Fewest people"),
-    ("k_population", "Smallest population"),
+#: (key, heading) of the figures that are listed for every slice.
+_FIGURES = (
+    ("cells", "Cells"),
+    ("trips", "Trips"),
+    ("origin_zones", "Origin zones"),
+    ("destination_zones", "Destination zones"),
+    ("smallest_cell", "Smallest cell"),
 )
 #: A longer list is cut: report.json has all.
 _MOST_SLICES = 200
 
 
 def slices_part(report: Mapping[str, Any]) -> Part:
-    """The slices and their measures by trips."""
-    slices: Sequence[Mapping[str, Any]] = report["slices"]
-    columns: Sequence[str] = report["slice_columns"]
-    shown = [(key, name) for key, name in _OF_SLICE if any(s["measures"]["trips"].get(key) is not None for s in slices)]
+    """The slices and their figures."""
+    slices: Sequence[Mapping[str, Any]] = report["published"]["slices"]
+    columns: Sequence[str] = report["statement"]["slice_columns"]
     rows = []
     for part in slices[:_MOST_SLICES]:
-        hidden = (part.get("withheld") or {}).get("measures", {}).get("trips", ())
-        measures = part["measures"]["trips"]
         names = ["all" if part["slice"][name] is None else part["slice"][name] for name in columns]
-        values = ["withheld" if key in hidden else _value(key, measures.get(key)) for key, _ in shown]
-        rows.append((names, values))
-    heads = [name for _, name in shown]
+        rows.append((names, [f"{part[key]:,}" for key, _ in _FIGURES]))
+    heads = [name for _, name in _FIGURES]
     content = fill("slices.html", columns=columns, heads=heads, rows=rows, more=len(slices) - _MOST_SLICES)
     return Part("slices", "Slices", content)
-
-
-def _value(key: str, value: float | None) -> str:
-    """Shares are said as at the top of the page."""
-    return f"{value:.1%}" if key == "suppressed_share" and value is not None else short_number(value)
-
-
-def short_number(value: float | None) -> str:
-    """A measure in a table of many: four digits."""
-    if value is None:
-        return "not known"
-    if float(value).is_integer():
-        return f"{int(value):,}"
-    return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
 
 
 def overview(flows: pa.Table, columns: Sequence[str], every: str | None) -> pa.Table:

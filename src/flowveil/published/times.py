@@ -58,10 +58,16 @@ def times_part(report: Mapping[str, Any], flows: pa.Table, zones: pa.Table) -> P
         more=number(len(pairs) - len(strips)) if len(pairs) > len(strips) else None,
         width=_WIDTH,
         height=_HEIGHT,
-        mean=number(float(f"{report['measures']['trips']['mean_time_width_h']:.2g}")),
+        mean=number(float(f"{_mean_width(rows, spans):.2g}")),
         ends=ends,
     )
     return Part("times", "Times", content)
+
+
+def _mean_width(rows: list[dict[str, Any]], spans: list[tuple[float, float]]) -> float:
+    """Returns the mean width of the intervals in hours, weighted by trips."""
+    total = sum(row["trips"] for row in rows)
+    return sum(row["trips"] * (stop - start) for row, (start, stop) in zip(rows, spans, strict=True)) / total
 
 
 def times_of(report: Mapping[str, Any], flows: pa.Table) -> dict[str, Any]:

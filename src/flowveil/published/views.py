@@ -23,7 +23,7 @@ from flowveil.published.noise import is_noisy
 from flowveil.published.slices import overview, zones_in
 from flowveil.published.times import times_of
 from flowveil.release.spreading import rows_of_spreading, spread_over_cells
-from flowveil.slices import TIME, Every
+from flowveil.time_steps import TIME, Every
 from flowveil.times import TIME_COLUMNS
 
 #: Slices that a page holds; report.json and the tables have all.
@@ -60,13 +60,13 @@ def views_of(report: Mapping[str, Any], flows: pa.Table, zones: pa.Table, *, com
         report, flows, zones: what is published.
         common: whether zones that overlap are spread over common areas first.
     """
-    if report.get("slices"):
+    if report["statement"]["slice_columns"]:
         return _sliced(report, flows, zones)
     folded = report["kind"] == "folded"
     shown = overview(flows, TIME_COLUMNS, None) if folded else flows
     times = times_of(report, flows) if folded else None
-    published = View(shown, zones, homogeneous=report["homogeneous"], times=times)
-    if report["homogeneous"] or report.get("boxes") is not None or is_noisy(report):
+    published = View(shown, zones, homogeneous=report["statement"]["homogeneous"], times=times)
+    if report["statement"]["homogeneous"] or report["statement"]["boxes"] is not None or is_noisy(report):
         return Views(published)
     areas = _common(report, shown, zones) if common else None
     if areas is None:
@@ -89,13 +89,13 @@ def views_of(report: Mapping[str, Any], flows: pa.Table, zones: pa.Table, *, com
 
 
 def _sliced(report: Mapping[str, Any], flows: pa.Table, zones: pa.Table) -> Views:
-    columns: Sequence[str] = report["slice_columns"]
+    columns: Sequence[str] = report["statement"]["slice_columns"]
     every = report["parameters"]["slices"].get("every")
     common = report["parameters"]["slices"].get("common_zones") is True or is_noisy(report)
-    shared = common and report["homogeneous"]
-    keys = [[part["slice"][name] for name in columns] for part in report["slices"]]
+    shared = common and report["statement"]["homogeneous"]
+    keys = [[part["slice"][name] for name in columns] for part in report["published"]["slices"]]
     held = [(key, table) for key, table in _tables(flows, columns, keys) if len(table)][:MOST_SLICES]
-    parts = [View(table, zones_in(table, zones), homogeneous=report["homogeneous"]) for _, table in held]
+    parts = [View(table, zones_in(table, zones), homogeneous=report["statement"]["homogeneous"]) for _, table in held]
     bases = [name for name in ("trips", "weight") if name in flows.column_names]
     volumes = {basis: [float(pc.sum(table[basis]).as_py()) for _, table in held] for basis in bases}
     summed = overview(flows, columns, every)

@@ -8,7 +8,7 @@ from importlib.resources import files
 from flowveil.guarantee import UNITS
 from flowveil.published.about import ENTRIES
 from flowveil.published.exports import FORMATS
-from flowveil.workbench.offers import offers
+from flowveil.workbench.method_options import offers
 
 
 @cache

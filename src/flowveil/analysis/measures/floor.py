@@ -17,7 +17,7 @@ import numpy as np
 
 from flowveil.analysis.measures.cells import mean_error
 from flowveil.analysis.measures.measure import Measure, Subject
-from flowveil.flows import Flows, millionths
+from flowveil.flows import Flows, to_fixed_point
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats
 from flowveil.methods.pair_divisions import PairTable
@@ -90,7 +90,7 @@ def generalization_floor(
     basis = guarantee.basis if basis is None else basis
     volume = flows.volume(basis).astype(np.float64)
     if basis == "weight":
-        volume = millionths(volume).astype(np.float64)
+        volume = to_fixed_point(volume).astype(np.float64)
     order = np.argsort(sizes, kind="stable")
     size, volume = sizes[order], volume[order]
     # Summed exactly, so that equal inputs give equal floors: trips, or millionths.
@@ -115,7 +115,7 @@ def smallest_safe_sizes(flows: Flows, guarantee: Guarantee) -> Floats | None:
 
 
 def _smallest_safe_sizes(flows: Flows, guarantee: Guarantee) -> Floats | None:
-    flows, guarantee = guarantee.in_millionths(flows)
+    flows, guarantee = guarantee.to_fixed_point(flows)
     origins = sketch(flows.origins, flows.origin, flows, guarantee)
     destinations = sketch(flows.destinations, flows.destination, flows, guarantee)
     if not is_affordable(flows, origins, destinations):
@@ -150,9 +150,9 @@ def homogeneous_floor(
     Proven by Lagrangian decomposition (`flowveil.methods.twin_dual`); more iterations raise it towards its limit. None
     where nothing can be published within the limit, or where the trees are too deep to hold all their nodes.
     """
-    flows, guarantee = guarantee.in_millionths(flows)
+    flows, guarantee = guarantee.to_fixed_point(flows)
     budget = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
-    trees = TwinTrees.of(flows, guarantee)
+    trees = TwinTrees.from_flows(flows, guarantee)
     if trees is None or trees.thinned or trees.given(0, np.zeros(1, np.int64)).lost > budget:
         return None
     search = Search(trees, budget)

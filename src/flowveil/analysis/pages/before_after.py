@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.analysis.areas import AreaAccuracy, area_accuracy
+from flowveil.analysis.measures import MEASURES
 from flowveil.analysis.pages.frontier import frontier_part, rounded_points
 from flowveil.private_files import write_private
 from flowveil.published.charts import Mark, bar_chart, size_histogram
-from flowveil.published.document import Figure, Part, fill, number, page
+from flowveil.published.document import Figure, Part, fill, number, page, sensible
 from flowveil.published.html import (
     maps_part,
-    measures_part,
     parameters_part,
     promise,
     protection_part,
@@ -31,7 +31,6 @@ from flowveil.published.html import (
 from flowveil.published.layers import density_layer, further_layer, look
 from flowveil.published.maps import MAX_ZONES
 from flowveil.published.noise import is_noisy
-from flowveil.published.report import summarize
 from flowveil.published.sizes import distribution_part
 
 if TYPE_CHECKING:
@@ -74,12 +73,10 @@ def render_internal(release: Release | NoisyRelease, *, areas: Sequence[AreaAccu
         release: with its input.
         areas: the planner's errors, where they are known already.
     """
-    report = summarize(release)
+    report = release.summary()
     noisy = is_noisy(report)
     published = maps_part(report, release.flows, release.zones, None, common=False)
     data = dict(published.map_data or {})
-    # What the report withholds or rounds may stand here.
-    measured = {**report, "measures": release.metrics(), "withheld": None}
     before = _before_part(release, data, noisy=noisy)
     found = area_accuracy(release) if areas is None else areas
     inside = [_counted_part(release)] if noisy else [_raw_part(release), _frontier_part(release)]
@@ -94,12 +91,23 @@ def render_internal(release: Release | NoisyRelease, *, areas: Sequence[AreaAccu
             Part(published.name, "What is published", published.content, data),
             protection_part(report),
             distribution_part(report, release.flows, release.zones),
-            measures_part(measured),
+            _measures_part(release),
             parameters_part(report),
         ],
         footer="Not for publication. The published report is report.html in the release folder.",
         internal=WARNING_OF_NOISE if noisy else WARNING,
     )
+
+
+def _measures_part(release: Any) -> Part:
+    """All measures, each with its meaning."""
+    measures = release.metrics()
+    rows = [
+        (measure.title, measure.meaning, [sensible(values.get(key)) for values in measures.values()])
+        for key, measure in MEASURES.items()
+        if any(values.get(key) is not None for values in measures.values())
+    ]
+    return Part("measures", "Measures", fill("measures.html", bases=list(measures), rows=rows))
 
 
 # ---- maps --------------------------------------------------------------------------------------------------------
