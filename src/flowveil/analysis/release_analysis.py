@@ -17,7 +17,7 @@ from flowveil.analysis.measures.measure import Values
 from flowveil.output import Content
 from flowveil.paths import named_path
 from flowveil.private_files import make_private_folder, refuse_inside_release, write_private_files
-from flowveil.slices import TIME
+from flowveil.time_steps import TIME
 
 WARNING = "Not for publication: computed from raw trips."
 #: The files of `Analysis.write`.
