@@ -155,7 +155,7 @@ class Slices(Section, key="slices", heading="Time and slices", call="reading"):
     by: tuple[str, ...] = setting(
         "One matrix for each combination of these attributes.", example="sex,age", metavar="A,B,...", form="column"
     )
-    by_many: bool = setting("Allow --by with more than 50 values, or more than one value for 100 rows.", tier="recipe")
+    by_many: bool = setting("Allow --by with more than 50 values, or more than one value for 100 rows.")
     fold_time: bool = setting("Merge steps that are too small, cell by cell, into one matrix.", call="slices")
     total: bool = setting("Also publish the matrix of all slices together.", call="slices")
     common_zones: bool = setting("The same zones for all slices; totals are sums of them.", call="slices")
@@ -214,7 +214,7 @@ class Method(Section, key="method", heading="Method", call="anonymize"):
     method: str | None = setting(
         "Method that chooses the zones; docs/methods compares them.",
         tier="common", default="twincut; odkanon with --common-zones, paircut with --fold-time", example="twincut",
-        metavar="NAME", allowed="flowveil.request:method_names", recorded=True,
+        metavar="NAME", allowed="flowveil.methods:method_names", recorded=True,
     )  # fmt: skip
     options: Mapping[str, Any] = setting(
         "Option of the method (repeatable).",
@@ -330,14 +330,6 @@ def settings(*, call: Call | Collection[Call] | None = None, tier: Collection[Ti
     return [one for one in every if (calls is None or one.call in calls) and (tier is None or one.tier in tier)]
 
 
-def method_names() -> tuple[str, ...]:
-    """The names of all methods, those of other packages last."""
-    from flowveil.methods import METHODS
-    from flowveil.methods.plugins import registered_names
-
-    return (*METHODS, *(name for name in registered_names() if name not in METHODS))
-
-
 def find_setting(name: str) -> Setting:
     """The setting of that name: ``k``, ``protection.k`` or ``--k``.
 
@@ -431,6 +423,8 @@ class Request:
         given |= {**columns, "every": steps, "method": report.get("method"), "options": _plain_options(parameters)}
         given |= {name: True for name in ("by_many", "total", "common_zones", "fold_time") if slices.get(name)}
         given |= {f"zones_{name}": value for name, value in (parameters.get("zones") or {}).items()}
+        given["values"] = [f"{name}={','.join(listed)}" for name, listed in (slices.get("values") or {}).items()]
+        given["values"] += [f"time={'/'.join(slices['period'])}"] if slices.get("period") else []
         for name in ("by", "zones_levels", "protect"):
             if isinstance(given.get(name), str):
                 given[name] = split(given[name])
