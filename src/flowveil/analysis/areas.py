@@ -41,7 +41,7 @@ LEVELS = (8, 7, 6)
 PLANNING_LEVEL = 7
 #: An estimate with more rows is not made, and a matrix of more areas is not compared for accessibility.
 MOST_ROWS, MOST_AREAS = 3_000_000, 4_000
-_KM = 1000.0
+_EARTH_KM = 6371.0088
 
 Numbers = NDArray[np.int64]
 
@@ -455,8 +455,6 @@ def _missing(true: _Pairs, guess: _Pairs) -> Floats:
 
 def _mean_length(pairs: _Pairs, places: Floats) -> float | None:
     """Mean distance in km between areas whose places are known, weighted by volume."""
-    from pyproj import Geod
-
     origin, destination = pairs.ends
     known = (origin < len(places)) & (destination < len(places))
     a, b, volume = places[origin[known]], places[destination[known]], pairs.volume[known]
@@ -464,8 +462,15 @@ def _mean_length(pairs: _Pairs, places: Floats) -> float | None:
     a, b, volume = a[placed], b[placed], volume[placed]
     if not volume.sum() > 0:
         return None
-    _, _, metres = Geod(ellps="WGS84").inv(a[:, 1], a[:, 0], b[:, 1], b[:, 0])
-    return float(np.average(np.asarray(metres), weights=volume)) / _KM
+    return float(np.average(_distance_km(a, b), weights=volume))
+
+
+def _distance_km(a: Floats, b: Floats) -> Floats:
+    """Great-circle distances between places (haversine formula)."""
+    (lat_a, lon_a), (lat_b, lon_b) = np.moveaxis(np.radians(a), -1, 0), np.moveaxis(np.radians(b), -1, 0)
+    half = np.sin((lat_b - lat_a) / 2) ** 2 + np.cos(lat_a) * np.cos(lat_b) * np.sin((lon_b - lon_a) / 2) ** 2
+    found: Floats = 2 * _EARTH_KM * np.arcsin(np.sqrt(np.minimum(half, 1.0)))
+    return found
 
 
 def _length_ratio(true: _Pairs, guess: _Pairs, places: Floats) -> float | None:
@@ -474,18 +479,14 @@ def _length_ratio(true: _Pairs, guess: _Pairs, places: Floats) -> float | None:
 
 
 def _accessibility_error(true: _Pairs, guess: _Pairs, places: Floats) -> float | None:
-    from pyproj import Geod
-
     length = _mean_length(true, places)
     used = np.unique(np.concatenate(true.ends))
     used = used[used < len(places)]
     used = used[~np.isnan(places[used, 0])]
     if not length or len(used) > MOST_AREAS:
         return None
-    lat, lon = places[used].T
-    n = len(used)
-    _, _, metres = Geod(ellps="WGS84").inv(np.repeat(lon, n), np.repeat(lat, n), np.tile(lon, n), np.tile(lat, n))
-    decay = np.exp(-np.asarray(metres).reshape(n, n) / _KM / length)
+    here = places[used]
+    decay = np.exp(-_distance_km(here[:, None], here[None, :]) / length)
     attracted = [np.bincount(pairs.ends[1], weights=pairs.volume, minlength=true.n)[used] for pairs in (true, guess)]
     before, after = (decay @ volume for volume in attracted)
     begun = np.bincount(true.ends[0], weights=true.volume, minlength=true.n)[used]
