@@ -60,9 +60,6 @@ MEASURES = (
         "could hold it, whatever the others need, and the costliest left out as far as may be suppressed.",
         compute=lambda subject: subject.share(_floor),
         combine=None,
-        digits=3,
-        # It counts tiles that were seen, and is the error itself where no method could do better.
-        reveals=frozenset({"suppressed", "inside", "seen"}),
     ),
     Measure(
         key="floor_ratio",
@@ -70,8 +67,6 @@ MEASURES = (
         meaning="How many times as large the mean generalisation error is as its floor.",
         compute=_ratio,
         combine=None,
-        digits=3,
-        reveals=frozenset({"suppressed", "inside", "seen"}),
     ),
 )
 
