@@ -20,10 +20,6 @@ from flowveil.methods.twin_trees import Costs, Half, Positions
 #: Combinations kept at a node. Beyond, the best one for each step of suppression is kept and the optimum may be missed.
 MOST_COMBINATIONS = 512
 
-#: So few combinations are compared one by one: an array of them would take longer to make than to look through. Most
-#: nodes have two, to be left whole and to be divided.
-FEW_COMBINATIONS = 12
-
 
 @dataclass(frozen=True, eq=False)
 class Choices:
@@ -187,17 +183,6 @@ def _choose(
     divided: _Set, node: int, whole: tuple[float, float], apart: tuple[float, float], price: float, room: float
 ) -> _Set:
     """Leave the node whole, or divide it with any combination below."""
-    if len(divided.loss) < FEW_COMBINATIONS:
-        losses = [whole[0], *(loss + apart[0] for loss in divided.loss.tolist())]
-        gone = [whole[1], *(suppressed + apart[1] for suppressed in divided.suppressed.tolist())]
-        few = _undominated_few(losses, gone, price, room)
-        return _Set(
-            np.array([losses[i] for i in few]),
-            np.array([gone[i] for i in few]),
-            ((divided, np.array([max(i - 1, 0) for i in few], dtype=np.int64)),),
-            node,
-            np.array([i == 0 for i in few], dtype=np.bool_),
-        )
     loss = np.concatenate(([whole[0]], divided.loss + apart[0]))
     suppressed = np.concatenate(([whole[1]], divided.suppressed + apart[1]))
     kept = _undominated(loss, suppressed, price, room)
@@ -216,8 +201,6 @@ def _both(one: _Set, other: _Set, price: float, room: float) -> _Set:
 
 def _undominated(loss: Floats, suppressed: Floats, price: float, room: float) -> Positions:
     """The combinations within the room that no other beats in both cost and suppression."""
-    if len(loss) <= FEW_COMBINATIONS:
-        return np.array(_undominated_few(loss.tolist(), suppressed.tolist(), price, room), dtype=np.int64)
     inside = np.flatnonzero(loss <= room)
     cost = loss[inside] - price * suppressed[inside]
     order = np.lexsort((cost, suppressed[inside]))
@@ -231,21 +214,6 @@ def _undominated(loss: Floats, suppressed: Floats, price: float, room: float) ->
         by_loss = np.lexsort((loss[kept], bucket))
         first = np.concatenate(([True], bucket[by_loss][1:] != bucket[by_loss][:-1]))
         kept = np.sort(kept[by_loss[first]])
-    return kept
-
-
-def _undominated_few(loss: list[float], suppressed: list[float], price: float, room: float) -> list[int]:
-    """The same for few of them, in the same order."""
-    up = sorted(
-        (gone, lost - price * gone, i)
-        for i, (lost, gone) in enumerate(zip(loss, suppressed, strict=True))
-        if lost <= room
-    )
-    kept, least = [], np.inf
-    for _, cost, i in up:
-        if cost < least:
-            kept.append(i)
-            least = cost
     return kept
 
 

@@ -96,7 +96,10 @@ def proven_score(
         known_cost, known_suppressed: a solution, to choose step lengths by.
         iterations: how long to look for the best way of sharing savings.
     """
-    forests = PairForest.from_axes(trees.origins, trees.destinations), PairForest.from_axes(trees.destinations, trees.origins)
+    forests = (
+        PairForest.from_axes(trees.origins, trees.destinations),
+        PairForest.from_axes(trees.destinations, trees.origins),
+    )
     # The pairs of the second forest, by their place in the first.
     place = np.lexsort((forests[1].node, forests[1].axis.other))
     total = trees.objective.total

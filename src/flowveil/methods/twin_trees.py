@@ -9,9 +9,8 @@ zones only.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -24,7 +23,6 @@ from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Hierarchy, Ints
 from flowveil.memory import give_back
 from flowveil.methods.pair_tables import Part, by_origin, occurring, part_of
-from flowveil.methods.price_gaps import Families, PriceGaps
 from flowveil.methods.safe_pairs import FLOWS_ALONE, Level, Sketch, at_a_time, safe_depths, sketch
 from flowveil.methods.smallest_sizes import KNOWN, SmallestSizes, is_affordable
 
@@ -38,8 +36,8 @@ Positions = NDArray[np.int64]
 #: Depth to which very deep trees are thinned.
 DEEPEST = 48
 
-#: Pairs that are added up at once.
-_AT_A_TIME = 1_000_000
+#: Safe pairs that are summed in one batch.
+PAIRS_PER_BATCH = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -143,14 +141,6 @@ class TwinAxis:
             upper = here
         return order, layers
 
-    @cached_property
-    def families(self) -> Families:
-        """The tree as prunings need it."""
-        order, layers = self._by_depth
-        above = np.concatenate([np.zeros(0, np.int64), *(up + upper.start for _, upper, _, _, up in layers)])
-        count = np.bincount(above, minlength=len(order))
-        return Families(order, np.cumsum(count) - count + 1, count)
-
     def best(self, saving: Floats) -> tuple[Positions, Floats, Floats]:
         """The cut with the largest saving, coarser on ties; each node's best saving, and its saving if divided."""
         order, _ = self._by_depth
@@ -213,14 +203,12 @@ class TwinTrees:
     """Both trees, the safe pairs between them, and what is to be minimised.
 
     ``thinned`` where a tree was so deep that some of its nodes were left out: cuts that need them are not found.
-    ``summed`` is the last cut of each end whose rows were summed, with what that came to.
     """
 
     origins: TwinAxis
     destinations: TwinAxis
     objective: Objective
     thinned: bool = False
-    summed: dict[int, tuple[Positions, Floats, Floats]] = field(default_factory=dict)
 
     @classmethod
     def from_flows(cls, flows: Flows, guarantee: Guarantee, goal: Goal = "error") -> TwinTrees | None:
@@ -239,69 +227,21 @@ class TwinTrees:
         """Origins (0) or destinations (1)."""
         return self.destinations if end else self.origins
 
-    @cached_property
-    def sums_exactly(self) -> bool:
-        """Whether all that is summed is whole numbers that a double holds: in any order they come to the same."""
-        axis = self.origins
-        most = 4 * self.objective.total * (axis.size.max() + self.destinations.size.max())
-        return bool(axis.priced is None and axis.volume.dtype.kind == "i" and most < 2**53)
-
     def given(self, end: int, cut: Positions) -> Costs:
-        """What the nodes of the other tree cost and publish, with this cut of the tree of one end fixed."""
-        free = self.axis(1 - end)
-        volume, cost = self._sums(end, cut)
-        others = None
+        """Returns cost and volume of the nodes of one tree, with the cut of the tree at ``end`` fixed."""
+        fixed, free = self.axis(end), self.axis(1 - end)
+        volume, cost = np.zeros(len(free)), np.zeros(len(free))
+        # In batches: temporary arrays stay small compared with the tables.
+        batch = np.cumsum(fixed.length[cut]) // PAIRS_PER_BATCH
+        for nodes in np.split(cut, np.flatnonzero(np.diff(batch)) + 1):
+            other, each, priced = fixed.pairs(nodes)
+            if priced is None:
+                priced = each * np.repeat(fixed.size[nodes], fixed.length[nodes])
+            volume += np.bincount(other, weights=each, minlength=len(free))
+            cost += np.bincount(other, weights=priced, minlength=len(free))
         if free.priced is None:
-            others = cost, float(self.axis(end).size[cut].max(initial=0.0))
-            cost = cost + free.size * volume
-        gaps = PriceGaps(free.families, cost, volume, others)
-        return Costs(free, self.objective, cost, volume, gaps, evaluated={}, halves={}, answered={})
-
-    def _sums(self, end: int, cut: Positions) -> tuple[Floats, Floats]:
-        """Volume and cost of the nodes of the other tree, where cost has no price without their own tiles.
-
-        The search changes a cut little by little, so what was summed for the last one is kept and only pairs of nodes
-        that come or go are added or taken off. Where sums are the same in any order only: others are made anew, and at
-        once.
-        """
-        fixed, n = self.axis(end), len(self.axis(1 - end))
-        if not self.sums_exactly:
-            return _added_up(fixed, cut, None, n)
-        length, nodes, sign = fixed.length, cut, None
-        last = self.summed.get(end)
-        if last is not None:
-            change = np.zeros(len(fixed), dtype=np.int8)
-            change[cut] = 1
-            change[last[0]] -= 1
-            nodes = np.flatnonzero(change)
-            sign = change[nodes]
-            if length[nodes].sum() >= length[cut].sum():
-                last, nodes, sign = None, cut, None
-        # So many pairs at a time that what is worked out with them stays small beside the tables.
-        upto = np.cumsum(length[nodes])
-        edges = np.unique(np.searchsorted(upto, np.arange(_AT_A_TIME, int(upto[-1]) if len(upto) else 0, _AT_A_TIME)))
-        sums = None if last is None else last[1:]
-        for a, b in itertools.pairwise((0, *edges.tolist(), len(nodes))):
-            more = _added_up(fixed, nodes[a:b], None if sign is None else sign[a:b], n)
-            for one, before in zip(more, sums or (), strict=False):
-                one += before
-            sums = more
-        assert sums is not None
-        self.summed[end] = cut, *sums
-        return sums
-
-
-def _added_up(fixed: TwinAxis, nodes: Positions, sign: NDArray[np.int8] | None, n: int) -> tuple[Floats, Floats]:
-    """Volume and cost of the pairs of these nodes by the node of the other end; taken off where the sign says so."""
-    other, volume, priced = fixed.pairs(nodes)
-    length = fixed.length[nodes]
-    each = volume.astype(np.float64) if sign is None else volume * np.repeat(sign.astype(np.float64), length)
-    # Without rows `bincount` forgets that weights are floats.
-    held = np.bincount(other, weights=each, minlength=n).astype(np.float64, copy=False)
-    if priced is None:
-        each *= np.repeat(fixed.size[nodes], length)
-        priced = each
-    return held, np.bincount(other, weights=priced, minlength=n).astype(np.float64, copy=False)
+            cost += free.size * volume
+        return Costs(free, self.objective, cost, volume, evaluated={}, halves={}, answered={})
 
 
 @dataclass(frozen=True, eq=False)
@@ -413,7 +353,6 @@ class Costs:
         axis: the tree.
         objective: what is minimised.
         cost, volume: of each node.
-        gaps: the best cuts at all prices that were asked for.
         evaluated: priced cost and suppressed volume by price, as far as they were asked for.
         halves: best cuts by price, as far as somebody keeps them here.
         answered: what `best_within` found, by price, score to beat and number of choices, likewise.
@@ -423,15 +362,14 @@ class Costs:
     objective: Objective
     cost: Floats
     volume: Floats
-    gaps: PriceGaps
     evaluated: dict[float, tuple[float, float]]
     halves: dict[float, Half]
     answered: dict[tuple[float, float, int | None], Any]
 
     @property
-    def held(self) -> int:
-        """About how many numbers are kept here."""
-        return (4 + 2 * len(self.halves)) * len(self.axis) + self.gaps.held
+    def n_cached(self) -> int:
+        """About how many numbers this holds."""
+        return (4 + 2 * len(self.halves)) * len(self.axis)
 
     @property
     def lost(self) -> float:
@@ -440,17 +378,14 @@ class Costs:
 
     def at(self, price: float) -> Half:
         """The best cut where every suppressed unit has this price."""
-        forest, whole = self.gaps.at(price)
-        cut = np.sort(np.concatenate((forest.fixed, forest.node[whole])))
+        cut = self.axis.best_cut(price * self.volume - self.cost)
         cost, suppressed = self.of(cut)
         return Half(self.axis, (self.cost, self.volume), cut=cut, cost=cost, suppressed=suppressed, price=price)
 
     def evaluate(self, multiplier: float) -> tuple[float, float]:
         """Smallest cost with this price on what is suppressed, and the volume suppressed."""
         if multiplier not in self.evaluated:
-            forest, whole = self.gaps.at(multiplier)
-            cost = forest.fixed_cost + float(forest.cost[whole].sum())
-            suppressed = self.objective.total - (forest.fixed_volume + float(forest.volume[whole].sum()))
+            cost, suppressed = self.of(self.axis.best_cut(multiplier * self.volume - self.cost))
             self.evaluated[multiplier] = cost + multiplier * suppressed, suppressed
         return self.evaluated[multiplier]
 

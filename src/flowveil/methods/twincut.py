@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, get_args
@@ -33,7 +32,6 @@ from flowveil.methods.odkanon import Cuts, volume_budget_cuts
 from flowveil.methods.pruning import dual_multiplier
 from flowveil.methods.safe_pairs import FLOWS_ALONE, at_a_time
 from flowveil.methods.twin_trees import Costs, FoundPairs, Goal, Half, Positions, TwinTrees, metres_moved
-from flowveil.reading.limits import threads
 from flowveil.release.plan import Plan
 from flowveil.remote_people import RemotePeople
 from flowveil.workers import parallel_map
@@ -54,8 +52,8 @@ PATIENCE = 30
 #: Nearly tied nodes that are combined when a changed cut is tried out.
 PROBED = 40
 
-#: Numbers of earlier evaluations that the search remembers: 128 MB.
-MOST_REMEMBERED = 16_000_000
+#: Numbers that the cache of evaluations may hold: 128 MB.
+MOST_CACHED = 16_000_000
 
 #: Steps of the path of prices, and how far it reaches from where it starts.
 PATH = np.exp2(np.arange(-6, 7) / 4)
@@ -63,12 +61,6 @@ PATH = np.exp2(np.arange(-6, 7) / 4)
 #: Logarithms of the prices, as multiples of the fair one, that the local search walks along.
 WALK = np.arange(16) / 48
 
-
-#: Starts that are alternated from at a time: each lane remembers something.
-LANES = 2
-
-#: A cut of one end, the other end's answer, and what they cost and suppress; the number of the end comes first.
-Offer = tuple[int, Positions, Positions, float, float]
 
 INFEASIBLE = (
     "No cell can be published within max_suppressed: even one cell of everything is short. "
@@ -327,10 +319,7 @@ class Search:
     stopped_early: bool = False
     keep_points: bool = True
     points: list[tuple[float, float]] = field(default_factory=list)
-    known: dict[tuple[int, bytes], Costs] = field(default_factory=dict)
-    remembered: int = 0
-    most_remembered: int = MOST_REMEMBERED
-    offered: list[Offer] | None = None
+    cache: dict[tuple[int, bytes], Costs] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         roots = (np.zeros(1, np.int64), np.zeros(1, np.int64))
@@ -341,55 +330,31 @@ class Search:
     def _given(self, end: int, cut: Positions) -> Costs:
         """What the other tree costs with this cut fixed. The search comes back to few cuts again and again."""
         key = end, cut.tobytes()
-        costs = self.known.get(key)
-        if costs is None:
-            self._make_room(4 * len(self.trees.axis(1 - end)))
-            costs = self.trees.given(end, cut)
-        else:
-            del self.known[key]
-        self.known[key] = costs
+        costs = self.cache.pop(key, None) or self.trees.given(end, cut)
+        self.cache[key] = costs
+        self._evict()
         axis = self.trees.axis(end)
-        # Work is what the search would do without memory, so that remembering changes no result.
+        # Cache hits count as full work, so that the cache changes no result.
         self.work += OVERHEAD + float(np.sum(axis.first[cut + 1] - axis.first[cut])) + len(costs.axis)
         return costs
 
     def _at(self, costs: Costs, price: float) -> Half:
         self.work += OVERHEAD + 8.0 * len(costs.axis)
-        half = costs.halves.get(price)
-        if half is None:
-            self._make_room(2 * len(costs.axis))
-            half = costs.halves[price] = costs.at(price)
-        return half
+        if price not in costs.halves:
+            costs.halves[price] = costs.at(price)
+        return costs.halves[price]
 
-    def _make_room(self, numbers: int) -> None:
-        """Forget what was asked for longest ago where so many more numbers would be too many to remember.
-
-        Where sums are rounded, what was looked at before may show in the last digit: all is forgotten at once there,
-        at the same moments as ever.
-        """
-        if self.trees.sums_exactly:
-            held = numbers + sum(costs.held for costs in self.known.values())
-            # The cut that is looked at and the one before it are asked for again at once.
-            while held > self.most_remembered and len(self.known) > 2:
-                held -= self.known.pop(next(iter(self.known))).held
-            return
-        self.remembered += numbers
-        if self.remembered > MOST_REMEMBERED:
-            self.forget()
-            self.remembered = numbers
-
-    def forget(self) -> None:
-        """Forget all evaluations."""
-        self.known.clear()
-        self.remembered = 0
+    def _evict(self) -> None:
+        """Evict least recently used entries to stay within the cache limit."""
+        size = sum(costs.n_cached for costs in self.cache.values())
+        while size > MOST_CACHED and len(self.cache) > 2:
+            size -= self.cache.pop(next(iter(self.cache))).n_cached
 
     def _solution(self, cuts: tuple[Positions, Positions], cost: float, suppressed: float) -> Solution:
         return Solution(cuts, cost, suppressed, self.trees.objective.score(cost, suppressed))
 
     def _offer(self, end: int, fixed: Positions, free: Positions, cost: float, suppressed: float) -> bool:
         """Keep a solution if it is within the budget and better; ``fixed`` is the cut of this end."""
-        if self.offered is not None:
-            self.offered.append((end, fixed, free, cost, suppressed))
         if self.keep_points:
             self.points.append((suppressed, cost))
         if suppressed > self.budget:
@@ -413,12 +378,9 @@ class Search:
 
     def alternate_from(self, starts: list[tuple[int, Positions]]) -> None:
         """Alternate from every start with the budget given to each pruning, then along a path of shared prices."""
-        if self.trees.sums_exactly:
-            self._in_lanes(starts)
-        else:
-            for end, cut in starts:
-                if not self._out_of_time():
-                    self._with_budget(end, cut)
+        for end, cut in starts:
+            if not self._out_of_time():
+                self._with_budget(end, cut)
         if self._out_of_time():
             return
         center = self._fair_price()
@@ -429,44 +391,6 @@ class Search:
                     return
                 _, cut = self.converge(0, cut, center * factor)
         self.price = self._fair_price()
-
-    def _in_lanes(self, starts: list[tuple[int, Positions]]) -> None:
-        """Alternate from every start with the budget given to each pruning, in two lanes side by side.
-
-        Starts seldom meet, so a lane does without what the other remembers; what they find is offered in the order of
-        the starts. There are two lanes however many threads there are, so that no lane depends on that. Only where sums
-        are the same in any order: what is remembered shows in no digit then.
-        """
-        # A good guess of the price saves the others the largest prunings.
-        for end, cut in starts[:1]:
-            self._with_budget(end, cut)
-        rest = starts[1:]
-        lanes = [rest[first::LANES] for first in range(LANES)]
-        found: list[list[list[Offer]]] = []
-        for lane, offered in parallel_map(
-            (partial(self._apart, lane) for lane in lanes), threads=min(threads(), LANES)
-        ):
-            self.work += lane.work
-            self.stopped_early |= lane.stopped_early
-            found.append(offered)
-        for at in range(len(rest)):
-            for offer in found[at % LANES][at // LANES]:
-                self._offer(*offer)
-
-    def _apart(self, starts: list[tuple[int, Positions]]) -> tuple[Search, list[list[Offer]]]:
-        """The same search from some starts, with a memory of its own, and what it would offer from each of them."""
-        one = copy(self)
-        one.trees = replace(self.trees, summed={})
-        one.known, one.remembered, one.points, one.work = {}, 0, [], 0.0
-        one.most_remembered = MOST_REMEMBERED // LANES
-        offered: list[list[Offer]] = []
-        for end, cut in starts:
-            offered.append([])
-            one.offered = offered[-1]
-            if not one._out_of_time():
-                one._with_budget(end, cut)
-        one.forget()
-        return one, offered
 
     def _with_budget(self, end: int, cut: Positions) -> None:
         """Prune the two trees in turn, each to the best on its convex hull within the budget."""
