@@ -22,7 +22,6 @@ from flowveil.methods.lowest_common_ancestor import AncestorDepth
 from flowveil.methods.odkanon import Cuts, odkanon
 from flowveil.methods.pruning import dual_multiplier
 from flowveil.methods.safe_pairs import safe_levels, sketch
-from flowveil.methods.smallest_sizes import KNOWN
 from flowveil.methods.twin_trees import TwinTrees
 from flowveil.methods.twincut import frontier, plan_of_cuts, score, twincut
 from flowveil.reading.limits import limits
@@ -200,7 +199,7 @@ def test_between_known_prices_the_best_cuts_are_those_of_the_whole_tree(problem,
     costs = trees.given(0, trees.origins.from_full(np.array(sorted(fixed), dtype=np.int32)))
     for price in (n / 2 for n in prices):
         cut = costs.axis.best_cut(price * costs.volume - costs.cost)
-        cost, suppressed = costs.of(cut)
+        cost, suppressed = costs.totals(cut)
         assert costs.evaluate(price) == (cost + price * suppressed, suppressed)
         half = costs.at(price)
         assert (half.cut.tolist(), half.cost, half.suppressed) == (cut.tolist(), cost, suppressed)
@@ -221,7 +220,7 @@ def test_a_price_is_answered_with_the_best_cut_and_flips_lose_what_they_say(prob
     for node, loss in zip(ties.nodes, ties.loss, strict=True):
         if not np.isfinite(loss):
             continue
-        cost, suppressed = costs.of(flipped(costs, half, np.array([node])))
+        cost, suppressed = costs.totals(flipped(costs, half, np.array([node])))
         assert cost + price * suppressed == pytest.approx(half.cost + price * half.suppressed + loss)
 
 
@@ -290,11 +289,6 @@ def test_other_objectives_are_no_worse_than_odkanon_either(problem, share, objec
 def test_the_floor_is_exact(problem, share):
     flows, guarantee = problem
     want = [slow.smallest_safe_size(flows, guarantee, f) for f in range(len(flows))]
-    assert smallest_safe_sizes(flows, guarantee).tolist() == want
-    # What TwinCut remembers on its way is the same.
-    KNOWN.clear()
-    TwinTrees.from_flows(flows, guarantee)
-    assert (flows in KNOWN) == (guarantee.population is None)
     assert smallest_safe_sizes(flows, guarantee).tolist() == want
     volume = flows.volume(guarantee.basis)
     left = float(volume.sum()) * (1 - share)

@@ -1,10 +1,9 @@
-"""Two trees and the safe pairs between them: what TwinCut optimises over.
+"""Two trees and the safe pairs between them: the search space of TwinCut.
 
 Only safe pairs save anything. With a price (multiplier) ``m`` on every suppressed unit, a pair of cuts costs
-``m * volume - sum over its safe pairs of (m * v - cost)``, so the best cuts are those whose safe pairs save most. With
-one cut fixed, the saving of a node of the other tree is the sum over the fixed zones, and the best cut of that tree
-is one pass from the leaves up. The table of safe pairs is computed once; an evaluation touches the rows of the fixed
-zones only.
+``m * volume - sum over its safe pairs of (m * v - cost)``. The best cuts are those whose safe pairs save most. With one
+cut fixed, the saving of a node of the other tree is a sum over the fixed zones, and one bottom-up pass finds the best
+cut of that tree. The table of safe pairs is computed once; an evaluation reads only the rows of the fixed zones.
 """
 
 from __future__ import annotations
@@ -24,16 +23,15 @@ from flowveil.hierarchy import Floats, Hierarchy, Ints
 from flowveil.memory import give_back
 from flowveil.methods.pair_tables import Part, by_origin, occurring, part_of
 from flowveil.methods.safe_pairs import FLOWS_ALONE, Level, Sketch, at_a_time, safe_depths, sketch
-from flowveil.methods.smallest_sizes import KNOWN, SmallestSizes, is_affordable
 
-#: Latitudes and longitudes of tiles, and of nodes.
+#: Latitudes and longitudes of the tiles, then of the nodes.
 Places = tuple[tuple[Floats, Floats], tuple[Floats, Floats]]
 NO_PLACE = "Distances cannot be minimised: the zones have no place on the map. Hint: use objective='error'."
 
 Goal = Literal["error", "metres", "reconstruction", "cells"]
 Positions = NDArray[np.int64]
 
-#: Depth to which very deep trees are thinned.
+#: Deepest level that is kept; deeper trees are thinned to it.
 DEEPEST = 48
 
 #: Safe pairs that are summed in one batch.
@@ -42,13 +40,13 @@ PAIRS_PER_BATCH = 1_000_000
 
 @dataclass(frozen=True)
 class Objective:
-    """What is minimised: ``(cost of safe pairs + base * suppressed) / (published volume, or the whole)``.
+    """The objective: ``(cost of safe pairs + base * suppressed) / (published volume, or total volume)``.
 
     Attributes:
         goal: name of the cost.
         total: volume of the input.
-        base: what a suppressed unit costs by itself.
-        mean: whether the cost is divided by the published volume; else by the whole.
+        base: cost of a suppressed unit.
+        mean: whether the cost is divided by the published volume instead of the total volume.
     """
 
     goal: Goal
@@ -58,22 +56,22 @@ class Objective:
 
     @classmethod
     def from_goal(cls, goal: Goal, total: float) -> Objective:
-        """The objective of that name."""
+        """Returns the objective for a goal."""
         return cls(goal=goal, total=total, base=float(goal == "reconstruction"), mean=goal in ("error", "metres"))
 
     def score(self, cost: float, suppressed: float) -> float:
-        """The value to minimise."""
+        """Returns the value to minimise."""
         if not self.mean:
             return (cost + self.base * suppressed) / self.total
         published = self.total - suppressed
         return cost / published if published > 0 else np.inf
 
     def least_price(self, score: float) -> float:
-        """The price of a suppressed unit below which suppressing more would not improve this score."""
+        """Returns the price of a suppressed unit below which more suppression does not improve this score."""
         return score if self.mean else self.base
 
     def price_within(self, score: float, price: float, budget: float) -> float:
-        """What a solution better than this score costs at most, suppressed units priced, where the budget is kept."""
+        """Returns an upper bound for the priced cost of any solution within the budget that beats this score."""
         if self.mean:
             return score * self.total + (price - score) * budget
         return score * self.total + (price - self.base) * budget
@@ -81,20 +79,18 @@ class Objective:
 
 @dataclass(frozen=True, eq=False)
 class TwinAxis:
-    """One tree, reduced to nodes that occur in a safe pair, and the safe pairs sorted by its nodes.
-
-    A node that occurs in none saves nothing, so it needs no place in the optimisation.
+    """One tree, reduced to the nodes that occur in a safe pair, with the safe pairs sorted by node.
 
     Attributes:
         full: the hierarchy.
-        sketch: the sketch it was reduced to first.
-        nodes: the sketch nodes that are left, in order; the numbers used everywhere else here are positions in this.
-        parent: the tree.
-        layers: for each depth below the root: its nodes, their parents, where siblings begin, their parents once.
+        sketch: the sketch that the hierarchy was reduced to first.
+        nodes: the remaining sketch nodes, in order. All other node numbers here are positions in this array.
+        parent: parent of each node.
+        layers: for each depth below the root: nodes, their parents, start of each sibling group, parent of each group.
         size: tiles below each node.
-        first, other, volume: the safe pairs of node n are the slice ``first[n]:first[n + 1]`` of the rest, sorted
-            by the node of the other tree. A nation has a hundred million of them, so they are as small as they can be.
-        priced: what each pair costs, where that is not its volume times the tiles of both ends.
+        first, other, volume: the safe pairs of node n are the slice ``first[n]:first[n + 1]`` of ``other`` and
+            ``volume``, sorted by the node of the other tree.
+        priced: cost of each pair, or None if it is the volume times the tiles of both ends.
     """
 
     full: Hierarchy
@@ -113,11 +109,11 @@ class TwinAxis:
 
     @cached_property
     def length(self) -> Positions:
-        """How many safe pairs each node has."""
+        """Number of safe pairs of each node."""
         return np.diff(self.first)
 
     def pairs(self, nodes: Positions) -> tuple[Positions, NDArray[Any], NDArray[Any] | None]:
-        """Of the safe pairs of these nodes: the other end as a place in an array, volume, and price if it is kept."""
+        """Returns other end, volume and cost (if stored) of the safe pairs of these nodes."""
         start, length = self.first[nodes], self.length[nodes]
         rows = np.repeat(start - (np.cumsum(length) - length), length)
         rows += np.arange(len(rows))
@@ -126,10 +122,10 @@ class TwinAxis:
 
     @cached_property
     def _by_depth(self) -> tuple[Positions, list[tuple[slice, slice, Positions, Positions, Positions]]]:
-        """The nodes by depth, where those of a depth are a slice, and the layers in these numbers.
+        """Nodes ordered by depth, and the layers in this numbering.
 
-        Of each layer: its slice, that of the layer above, where siblings begin, their parents once, and the place of
-        each node's parent in the layer above.
+        For each layer: its slice, the slice of the layer above, start of each sibling group, parent of each group, and
+        the position of each node's parent within the layer above.
         """
         order = np.concatenate([np.zeros(1, np.int64), *(nodes for nodes, *_ in self.layers)])
         place = np.empty(len(order), dtype=np.int64)
@@ -142,7 +138,10 @@ class TwinAxis:
         return order, layers
 
     def best(self, saving: Floats) -> tuple[Positions, Floats, Floats]:
-        """The cut with the largest saving, coarser on ties; each node's best saving, and its saving if divided."""
+        """Returns the cut with the largest saving, and for each node the best saving and the saving if divided.
+
+        The coarser cut wins ties.
+        """
         order, _ = self._by_depth
         split, value, together = self._divided(saving)
         best, divided = np.empty(len(self)), np.empty(len(self))
@@ -150,11 +149,11 @@ class TwinAxis:
         return self._reached(split), best, divided
 
     def best_cut(self, saving: Floats) -> Positions:
-        """The cut that `best` finds."""
+        """Returns the cut of `best` alone."""
         return self._reached(self._divided(saving)[0])
 
     def _divided(self, saving: Floats) -> tuple[NDArray[np.bool_], Floats, Floats]:
-        """By depth: which nodes are divided, their best savings, and their savings if divided."""
+        """Returns which nodes are divided, their best savings and their savings if divided, ordered by depth."""
         order, layers = self._by_depth
         best = saving[order]
         divided = np.full(len(self), -np.inf)
@@ -169,7 +168,7 @@ class TwinAxis:
         return split, best, divided
 
     def reached(self, split: NDArray[np.bool_]) -> Positions:
-        """The nodes that stay whole and whose ancestors are all divided."""
+        """Returns the undivided nodes whose ancestors are all divided."""
         return self._reached(split[self._by_depth[0]])
 
     def _reached(self, split: NDArray[np.bool_]) -> Positions:
@@ -181,7 +180,7 @@ class TwinAxis:
         return np.sort(order[reached & ~split])
 
     def to_full(self, cut: Positions) -> Ints:
-        """The cut of the full hierarchy: everything above these nodes is divided, nothing else is."""
+        """Returns the cut of the full hierarchy in which exactly the ancestors of these nodes are divided."""
         tree = self.sketch.tree
         whole = np.zeros(tree.n_nodes, dtype=np.bool_)
         whole[self.nodes[cut]] = True
@@ -192,7 +191,7 @@ class TwinAxis:
         return self.sketch.node[np.flatnonzero(zone)]
 
     def from_full(self, cut: Ints) -> Positions:
-        """The nodes of a cut of the full hierarchy that occur in safe pairs here; nodes that were left out are lost."""
+        """Returns the nodes of a cut of the full hierarchy that occur in a safe pair."""
         inside = np.zeros(self.full.n_nodes, dtype=np.bool_)
         inside[self.full.narrowest[cut]] = True
         return np.flatnonzero(inside[self.sketch.node[self.nodes]])
@@ -200,9 +199,9 @@ class TwinAxis:
 
 @dataclass(frozen=True, eq=False)
 class TwinTrees:
-    """Both trees, the safe pairs between them, and what is to be minimised.
+    """Both trees, the safe pairs between them, and the objective.
 
-    ``thinned`` where a tree was so deep that some of its nodes were left out: cuts that need them are not found.
+    ``thinned`` is True if a tree was too deep and lost nodes; cuts that need those nodes are not found.
     """
 
     origins: TwinAxis
@@ -212,19 +211,19 @@ class TwinTrees:
 
     @classmethod
     def from_flows(cls, flows: Flows, guarantee: Guarantee, goal: Goal = "error") -> TwinTrees | None:
-        """Find the safe pairs and what each costs; None where there is none."""
+        """Returns the trees with all safe pairs and their costs, or None if there are no safe pairs."""
         found = FoundPairs.from_flows(flows, guarantee, goal)
         return found.laid_out() if found.parts else None
 
     def cost(self) -> Floats:
-        """What each safe pair costs, in the order of the origins' axis."""
+        """Returns the cost of each safe pair, in the order of the origin axis."""
         axis = self.origins
         if axis.priced is not None:
             return axis.priced
         return axis.volume * (np.repeat(axis.size, np.diff(axis.first)) + self.destinations.size[axis.other])
 
     def axis(self, end: int) -> TwinAxis:
-        """Origins (0) or destinations (1)."""
+        """Returns the origin axis (0) or the destination axis (1)."""
         return self.destinations if end else self.origins
 
     def given(self, end: int, cut: Positions) -> Costs:
@@ -246,11 +245,11 @@ class TwinTrees:
 
 @dataclass(frozen=True, eq=False)
 class FoundPairs:
-    """The safe pairs as a walk over them finds them: by origin depth.
+    """The safe pairs, grouped by origin depth.
 
     Attributes:
-        flows, sketches: what was walked over.
-        objective: what is to be minimised.
+        flows, sketches: the flows and the reduced trees.
+        objective: the objective.
         parts: the pairs of each origin depth.
     """
 
@@ -263,35 +262,31 @@ class FoundPairs:
     def from_flows(
         cls, flows: Flows, guarantee: Guarantee, goal: Goal, *, beside: Callable[[], None] | None = None
     ) -> FoundPairs:
-        """Walk, and remember for the floor of the error what is told besides; other work may be done beside that."""
+        """Finds the safe pairs.
+
+        Args:
+            flows: the flows.
+            guarantee: decides which pairs are safe.
+            goal: the cost of a pair.
+            beside: callback run concurrently with the single-threaded setup.
+        """
         origins, destinations = (
             sketch(tree, tile, flows, guarantee, max_depth=DEEPEST)
             for tree, tile in ((flows.origins, flows.origin), (flows.destinations, flows.destination))
         )
         price = None if goal == "error" else PairCost(flows, guarantee.basis, goal, (origins, destinations))
-        # Sums are in millionths here, and the floor is asked of the flows before.
-        same = not origins.thinned and not destinations.thinned and not guarantee.of_columns
-        affordable = same and is_affordable(flows, origins, destinations)
-        told = SmallestSizes(flows, origins, destinations) if affordable else None
 
-        def make(levels: list[Level]) -> tuple[Part, tuple[Positions, Positions] | None]:
-            part = part_of(levels, None if price is None else [price.cost(level) for level in levels])
-            return part, None if told is None else told.of(levels)
+        def make(levels: list[Level]) -> Part:
+            return part_of(levels, None if price is None else [price.cost(level) for level in levels])
 
-        parts = []
-        for part, sizes in safe_depths(flows, guarantee, origins, destinations, make, beside=beside):
-            parts.append(part)
-            if told is not None and sizes is not None:
-                told.note(*sizes)
-        if told is not None:
-            KNOWN.setdefault(flows, {})[guarantee] = told.finish()
+        parts = list(safe_depths(flows, guarantee, origins, destinations, make, beside=beside))
         if len(flows) >= FLOWS_ALONE:
             give_back()
         total = float(np.sum(flows.volume(guarantee.basis)))
         return cls(flows, (origins, destinations), Objective.from_goal(goal, total), parts)
 
     def laid_out(self) -> TwinTrees:
-        """Both trees with their tables; the parts are used up."""
+        """Returns both trees with their tables. Consumes the parts."""
         flows, sketches = self.flows, self.sketches
         ends = [_occurring(s, nodes) for s, nodes in zip(sketches, occurring(self.parts, sketches), strict=True)]
         threads = at_a_time(len(flows))
@@ -318,10 +313,10 @@ class FoundPairs:
 
 
 def _occurring(reduced: Sketch, occurs: NDArray[np.bool_]) -> tuple[Positions, Positions]:
-    """The nodes that occur, and the number of each.
+    """Returns the nodes that occur, and the number of each.
 
-    Where a node that occurs can be divided but none of its children occurs, the first child stands for them all:
-    dividing the node then suppresses all it holds.
+    If a divisible node occurs but none of its children does, its first child is added to represent them. Dividing the
+    node then suppresses its volume.
     """
     tree = reduced.tree
     below = np.bincount(tree.parent[1:][occurs[1:]], minlength=tree.n_nodes)
@@ -345,17 +340,17 @@ def _layers(
 
 @dataclass(frozen=True, eq=False)
 class Costs:
-    """What the nodes of one tree cost and publish, the other cut being fixed. One tree's half of the problem.
+    """Cost and volume of the nodes of one tree, with the cut of the other tree fixed.
 
-    The three-fold view (``evaluate``, ``lost``) is what `dual_multiplier` asks for.
+    Satisfies `flowveil.methods.pruning.Prunable`.
 
     Attributes:
         axis: the tree.
-        objective: what is minimised.
+        objective: the objective.
         cost, volume: of each node.
-        evaluated: priced cost and suppressed volume by price, as far as they were asked for.
-        halves: best cuts by price, as far as somebody keeps them here.
-        answered: what `best_within` found, by price, score to beat and number of choices, likewise.
+        evaluated: cache of `evaluate`, by price.
+        halves: cache of best cuts, by price. Filled by the caller.
+        answered: cache of `best_within`, by price, score to beat and number of choices. Filled by the caller.
     """
 
     axis: TwinAxis
@@ -373,24 +368,24 @@ class Costs:
 
     @property
     def lost(self) -> float:
-        """Volume that no cut publishes: what even the root leaves short."""
+        """Volume that no cut publishes: the part in which even the root is not safe."""
         return self.objective.total - float(self.volume[0])
 
     def at(self, price: float) -> Half:
-        """The best cut where every suppressed unit has this price."""
+        """Returns the best cut at this price of a suppressed unit."""
         cut = self.axis.best_cut(price * self.volume - self.cost)
-        cost, suppressed = self.of(cut)
+        cost, suppressed = self.totals(cut)
         return Half(self.axis, (self.cost, self.volume), cut=cut, cost=cost, suppressed=suppressed, price=price)
 
     def evaluate(self, multiplier: float) -> tuple[float, float]:
-        """Smallest cost with this price on what is suppressed, and the volume suppressed."""
+        """Returns the smallest priced cost at this price, and the suppressed volume."""
         if multiplier not in self.evaluated:
-            cost, suppressed = self.of(self.axis.best_cut(multiplier * self.volume - self.cost))
+            cost, suppressed = self.totals(self.axis.best_cut(multiplier * self.volume - self.cost))
             self.evaluated[multiplier] = cost + multiplier * suppressed, suppressed
         return self.evaluated[multiplier]
 
-    def of(self, cut: Positions) -> tuple[float, float]:
-        """Cost and suppressed volume of a cut."""
+    def totals(self, cut: Positions) -> tuple[float, float]:
+        """Returns cost and suppressed volume of a cut."""
         return float(self.cost[cut].sum()), self.objective.total - float(self.volume[cut].sum())
 
 
@@ -400,11 +395,10 @@ class Half:
 
     Attributes:
         axis: the tree.
-        of_nodes: what its nodes cost and publish. Not the `Costs`, which knows this: a circle of the two would stay in
-            memory until somebody looks for circles.
-        cut: its nodes.
-        cost, suppressed: what it costs, and the volume it leaves short.
-        price: the price of a suppressed unit.
+        of_nodes: cost and volume of its nodes. Not the `Costs` itself, which would create a reference cycle.
+        cut: the nodes of the cut.
+        cost, suppressed: cost and suppressed volume of the cut.
+        price: price of a suppressed unit.
     """
 
     axis: TwinAxis
@@ -422,20 +416,20 @@ class Half:
 
     @property
     def best(self) -> Floats:
-        """Largest saving of each node's subtree."""
+        """Largest saving in the subtree of each node."""
         return self._savings[0]
 
     @property
     def divided(self) -> Floats:
-        """Largest saving of each node's subtree if it is divided."""
+        """Largest saving in the subtree of each node if the node is divided."""
         return self._savings[1]
 
 
 class PairCost:
-    """The cost of safe pairs, level by level.
+    """Computes the cost of safe pairs, level by level.
 
-    Where time is an end, an hour of a pair's time costs as much as ``time_weight`` tiles, and a flow is spread over the
-    steps of its time as it is over tiles.
+    If time is an end, an hour of a pair costs as much as ``time_weight`` tiles, and flows are spread over time steps as
+    well as over tiles.
     """
 
     def __init__(
@@ -460,7 +454,7 @@ class PairCost:
         self.places: dict[int, Places] = {}
 
     def cost(self, level: Level) -> Floats:
-        """What publishing each pair costs."""
+        """Returns the cost of publishing each pair."""
         size_o = self.sketches[0].size[level.origin].astype(np.float64)
         size_d = self.sketches[1].size[level.destination].astype(np.float64)
         if self.goal == "cells":
@@ -475,7 +469,7 @@ class PairCost:
         return self._moved(level)
 
     def _scattered(self, level: Level, places: Floats) -> Floats:
-        """How far flows are from an even spread over the tile pairs of their pair, empty ones included."""
+        """Returns the distance of the flows of each pair from an even spread over its tile pairs."""
         row, pair = level.rows()
         each = level.volume / places
         apart = np.bincount(pair, weights=np.abs(self.volume[row] - each[pair]), minlength=len(places))
@@ -483,7 +477,7 @@ class PairCost:
         return apart + (places - filled) * each
 
     def _moved(self, level: Level) -> Floats:
-        """Metres from the tiles to the centres of their nodes, by volume; the mean of both ends."""
+        """Returns the metres between tiles and node centres, weighted by volume; the mean of both ends."""
         row, pair = level.rows()
         metres = np.zeros(len(row))
         ends = (
@@ -503,10 +497,10 @@ class PairCost:
 
 
 def _places(full: Hierarchy, reduced: Sketch) -> Places:
-    """Centres of all tiles and of all nodes. Once for all depths: those of parts of cells take their time.
+    """Returns the centres of all tiles and of all nodes.
 
     Raises:
-        DataError: they have no place on the map.
+        DataError: the hierarchy has no geography.
     """
     if full.geography is None:
         raise DataError(NO_PLACE)
@@ -514,7 +508,7 @@ def _places(full: Hierarchy, reduced: Sketch) -> Places:
 
 
 def _metres_to_ancestor(places: Places, reduced: Sketch, depth: int) -> Floats:
-    """Distance of every tile to the centre of the node of this depth that holds it; 0 for tiles that end above it."""
+    """Returns the distance of every tile to the centre of its ancestor at this depth; 0 for tiles above that depth."""
     tree = reduced.tree
     node = tree.leaf_node[reduced.leaf_of_tile]
     for _ in range(tree.max_depth - depth):
@@ -524,14 +518,14 @@ def _metres_to_ancestor(places: Places, reduced: Sketch, depth: int) -> Floats:
 
 
 def metres_moved(tree: Hierarchy, tile: NDArray[Any], centers: tuple[Floats, Floats] | None) -> Floats:
-    """Geodesic distance (WGS 84) of each tile to a centre of its own.
+    """Returns the geodesic distance (WGS 84) of each tile to its given centre.
 
     Raises:
-        DataError: the tiles or the centres have no place on the map.
+        DataError: the tiles or the centres have no coordinates.
     """
     if tree.geography is None or centers is None:
         raise DataError(NO_PLACE)
-    # A tile is the end of many flows, and has one centre.
+    # Many flows share a tile.
     used, at = np.unique(tile, return_inverse=True)
     lat, lon = tree.geography.centers(tree.leaf_node[used])
     return _metres_between((lat[at], lon[at]), centers)
