@@ -12,7 +12,7 @@ import pytest
 
 from flowveil import Flows, Hierarchy, NoisyRelease, anonymize
 from flowveil.flows import Cells, group_pairs
-from flowveil.methods.consistency import fitted
+from flowveil.methods.consistency import fit_to_totals
 from flowveil.methods.contributions import counted_trips
 from flowveil.methods.discrete_laplace import DiscreteLaplace, repeatable_bits
 from flowveil.release.noisy import NothingLeftError
@@ -98,7 +98,7 @@ def test_honest_families_are_not_accused(scale):
     total = np.add.reduceat(counts, np.arange(0, 1200, 6))
     size = np.full(200, 6)
     for _ in range(100):
-        noisy = fitted(counts + law.draw(1200, bits), family, total)
+        noisy = fit_to_totals(counts + law.draw(1200, bits), family, total)
         exact = np.logical_and.reduceat(noisy == counts, np.arange(0, 1200, 6))
         assert not _too_exact(size, exact, _likeliest_two(scale))
     if scale >= 1:
