@@ -376,15 +376,10 @@ def exchanged(
     boxes_before: Places = np.cumsum(taking_part) - taking_part
     stretches = np.append(np.flatnonzero(np.diff(boxes_before // TOGETHER, prepend=-1)), len(taking_part))
     first = np.append(pieces.first, len(pieces.order))
-    order, begins, shown, gain, more = _compiled("curve_exchange").divide_anew(
-        pieces.order,
-        first,
-        pieces.published,
+    order, begins, shown, gain, more = _compiled("curve_exchange").repartition(
+        (pieces.order, first, pieces.published),
         stretches,
-        points.point,
-        points.volume,
-        points.step,
-        points.safety,
+        (points.point, points.volume, points.step, points.safety),
         price,
         window,
         MOST_FLOWS,

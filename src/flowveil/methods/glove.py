@@ -116,7 +116,7 @@ def _points(frame: Frame) -> Floats:
 def _merge(flows: Flows, guarantee: Guarantee, frame: Frame, neighbors: int) -> tuple[Numbers, NDArray[np.bool_]]:
     """What each box was merged into, and whether it is short; the flows are the first boxes."""
     try:
-        from flowveil.methods.glove_merging import SHORT, merge_boxes
+        from flowveil.methods.glove_merging import UNSAFE, merge_boxes
     except ModuleNotFoundError as problem:
         raise _missing(problem.name or "numba") from problem
     point = _points(frame)
@@ -137,22 +137,16 @@ def _merge(flows: Flows, guarantee: Guarantee, frame: Frame, neighbors: int) -> 
         members.setflags(write=False)
     # Flows that are safe alone take no part.
     short = np.flatnonzero(~guarantee.safe(flows))
-    near_start, near = _neighbor_graph(point, short, neighbors)
+    quantities = np.stack(held, axis=1).astype(np.float64) if held else np.zeros((len(flows), 0))
     into, state = merge_boxes(
         point,
         flows.volume(guarantee.basis).astype(np.float64),
-        np.stack(held, axis=1).astype(np.float64) if held else np.zeros((len(flows), 0)),
-        np.array(least, dtype=np.float64),
-        person_start,
-        person,
-        guarantee.people or 0,
-        begin,
-        end,
-        guarantee.locations or 0,
-        near_start,
-        near,
+        (quantities, np.array(least, dtype=np.float64)),
+        (person_start, person, guarantee.people or 0),
+        (begin, end, guarantee.locations or 0),
+        _neighbor_graph(point, short, neighbors),
     )
-    return into, state == SHORT
+    return into, state == UNSAFE
 
 
 def _neighbor_graph(point: Floats, among: Numbers, neighbors: int) -> tuple[Numbers, Numbers]:

@@ -66,7 +66,7 @@ def test_empty_pairs_and_pairs_with_trips_have_the_same_noise():
 
 def test_a_large_domain_is_worked_on_in_parts(monkeypatch):
     # By name in sys.modules: the package has a function of the same name.
-    monkeypatch.setattr(sys.modules["flowveil.methods.laplace"], "_PAIRS_AT_ONCE", 1000)
+    monkeypatch.setattr(sys.modules["flowveil.methods.laplace"], "_BATCH_PAIRS", 1000)
     n = 200
     flows = full_table(n, (np.arange(n * n) % 17 == 0).astype(np.int64) * 500)
     noisy = matrix_of(anonymize(flows, "laplace", epsilon=1, region="observed")).ravel()

@@ -157,7 +157,7 @@ def test_blocks_leave_no_trace(monkeypatch):
     parts = sys.modules["flowveil.methods.topdown"]
     seen = []
     real = parts._opened
-    monkeypatch.setattr(parts, "_AT_ONCE", 40)
+    monkeypatch.setattr(parts, "_BATCH_CHILDREN", 40)
     monkeypatch.setattr(parts, "_opened", lambda *a: seen.append(a) or real(*a))
     many = anonymize(map_flows(), "topdown", epsilon=1)
     assert len(seen) > 5
