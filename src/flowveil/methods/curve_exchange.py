@@ -82,7 +82,7 @@ def _write_pieces(new_order: Any, begins: Any, shown: Any, start: int, order: An
 
 @njit(cache=True)
 def sorting_keys(point: NDArray[np.int32], step: NDArray[np.int64]) -> NDArray[np.int64]:
-    """What the flows of a stretch are sorted by, one row for each order."""
+    """Returns the sort keys of the flows of a stretch, one row for each order."""
     n = len(point)
     keys = np.zeros((ORDERS, n), np.int64)
     for d in range(4):
@@ -98,7 +98,7 @@ def sorting_keys(point: NDArray[np.int32], step: NDArray[np.int64]) -> NDArray[n
 
 @njit(cache=True)
 def _apart(point: Any, step: Any, one: int, other: int) -> int:
-    """L1 distance of two flows."""
+    """Returns the L1 distance of two flows."""
     apart = 0
     for d in range(4):
         apart += abs(np.int64(point[one, d]) - point[other, d]) * step[d]
@@ -107,7 +107,7 @@ def _apart(point: Any, step: Any, one: int, other: int) -> int:
 
 @njit(cache=True)
 def _farthest(point: Any, step: Any, start: int) -> int:
-    """The flow farthest from one, the first of them where there are several."""
+    """Returns the first of the flows that are farthest from one."""
     most, found = -1, start
     for i in range(len(point)):
         apart = _apart(point, step, start, i)
@@ -118,7 +118,7 @@ def _farthest(point: Any, step: Any, start: int) -> int:
 
 @njit(cache=True)
 def _costs(point: Any, volume: Any, first: Any, published: Any, step: Any) -> tuple[float, float]:
-    """What the boxes of a stretch cost, and the volume that it leaves out."""
+    """Returns the cost of the boxes of a stretch, and its suppressed volume."""
     cost, left = 0.0, 0.0
     for piece in range(len(published)):
         held, sides = 0.0, 0

@@ -63,8 +63,8 @@ PATH = np.exp2(np.arange(-6, 7) / 4)
 PRICE_STEPS = np.arange(16) / 48
 
 INFEASIBLE = (
-    "No cell can be published within max_suppressed: even one cell of everything is short. "
-    "Hint: lower k, or bring more data."
+    "No cell can be published within max_suppressed: even a single cell with all trips is below the threshold. "
+    "Hint: lower k, or use more data."
 )
 
 
