@@ -87,7 +87,7 @@ def _unit_and_bound(method: str, flows: Flows, bound: int | None) -> tuple[Liter
         return "trip", 1
     if bound is None:
         raise ParameterError(
-            f"{method} needs bound if persons are known: the most trips of one person that are counted. Do not derive "
+            f"{method} needs a bound if persons are known: most trips of one person that are counted. Do not derive "
             "it from the data. Hint: what is plausible in the time that the data covers, such as 4 trips a day."
         )
     return "person", int(bound)

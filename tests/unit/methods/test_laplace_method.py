@@ -175,7 +175,7 @@ def test_flows_that_do_not_know_a_persons_trips_are_refused():
     flows = full_table(3, np.ones(9, np.int64))
     people = People(cell=np.arange(9, dtype=np.int32), person=np.zeros(9, np.int32))
     blind = Flows(flows.origin, flows.destination, flows.trips, None, people, origins=star(3), destinations=star(3))
-    with pytest.raises(ValueError, match="how many trips each person made"):
+    with pytest.raises(ValueError, match="the trips of each person"):
         anonymize(blind, "laplace", epsilon=1, bound=2, region="observed")
 
 
