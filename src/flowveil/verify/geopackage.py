@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -54,9 +54,10 @@ def expected_geopackage(flows: Any, zones: Any, about: Mapping[str, str]) -> byt
 
     SQLite lays the same rows out alike in every version.
     """
+    lines = _lines(flows, zones)
     layers = (
         ("zones", "MULTIPOLYGON", _flat(zones).drop_columns(["geometry"]), _outlines(zones)),
-        ("flows", "LINESTRING", flows, _lines(flows, zones)),
+        ("flows", _kind_of(lines), flows, lines),
     )
     said = ". ".join(f"{name.title()}: {about[name]}" for name in _ABOUT if name in about)
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as base:
@@ -116,7 +117,26 @@ def _lines(flows: Any, zones: Any) -> list[Any]:
             center[end, zone] = (lon, lat)
     ends = zip(flows["origin_zone"].to_pylist(), flows["destination_zone"].to_pylist(), strict=True)
     pairs = [(center["origin", o], center["destination", d]) for o, d in ends]
-    return [None if None in (*start, *stop) else shapely.LineString((start, stop)) for start, stop in pairs]
+    drawn = [None if None in (*start, *stop) else cut_at_date_line(start, stop) for start, stop in pairs]
+    if not any(parts is not None and len(parts) > 1 for parts in drawn):
+        return [None if parts is None else shapely.LineString(parts[0]) for parts in drawn]
+    return [None if parts is None else shapely.MultiLineString(parts) for parts in drawn]
+
+
+def _kind_of(lines: list[Any]) -> str:
+    return next((shape.geom_type.upper() for shape in lines if shape is not None), "LINESTRING")
+
+
+def cut_at_date_line(start: Sequence[float], stop: Sequence[float]) -> list[list[tuple[float, float]]]:
+    """The straight line between two points, or its two parts on both sides of the 180th meridian."""
+    (x, y), (to_x, to_y) = start, stop
+    if abs(to_x - x) <= 180:
+        return [[(x, y), (to_x, to_y)]]
+    if 180 in (abs(x), abs(to_x)):
+        return [[(-x if abs(x) == 180 else x, y), (-to_x if abs(to_x) == 180 else to_x, to_y)]]
+    edge = 180.0 if x > 0 else -180.0
+    at = y + (to_y - y) * (edge - x) / (to_x + 2 * edge - x)
+    return [[(x, y), (edge, at)], [(-edge, at), (to_x, to_y)]]
 
 
 def _extent(shapes: list[Any]) -> list[float | None]:

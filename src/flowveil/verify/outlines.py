@@ -171,6 +171,9 @@ def _centers(zones: Sequence[Sequence[int]]) -> tuple[Floats, Floats]:
     points = np.array([h3_int.cell_to_latlng(cell) for cells in zones for cell in cells]).reshape(-1, 2)
     zone = np.repeat(np.arange(len(zones)), [len(cells) for cells in zones])
     x, y, z = (np.bincount(zone, weights=axis, minlength=len(zones)) for axis in _direction(*points.T))
+    # Cells all around the globe have no centre.
+    near = np.sqrt(x**2 + y**2 + z**2) >= 1e-3 * np.bincount(zone, minlength=len(zones))
+    x, y, z = (np.where(near, axis, default) for axis, default in ((x, 1.0), (y, 0.0), (z, 0.0)))
     return np.degrees(np.arctan2(z, np.hypot(x, y))), np.degrees(np.arctan2(y, x))
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from flowveil.paths import read_json
 from flowveil.verify.exports import csv_text
+from flowveil.verify.geopackage import cut_at_date_line
 
 #: What nobody compares in a release of another version, by file: its words, and how it writes and draws. `verify`
 #: prints the lines of the files that a folder has; docs/threat-model.md has them all.
@@ -192,7 +193,9 @@ def _flows_geojson(path: Path, zones: Any) -> Iterator[str]:
         ends = [centres[end, feature["properties"][f"{end}_zone"]] for end in ("origin", "destination")]
         shape = feature["geometry"]
         if shape is not None and shape["coordinates"]:
-            elsewhere += shape["type"] != "LineString" or not _near(shape["coordinates"], ends)
+            parts = cut_at_date_line(*ends)
+            expected = ("LineString", parts[0]) if len(parts) == 1 else ("MultiLineString", parts)
+            elsewhere += shape["type"] != expected[0] or not _near(shape["coordinates"], expected[1])
     yield from _said(strange, elsewhere)
 
 
