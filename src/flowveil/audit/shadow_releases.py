@@ -73,7 +73,7 @@ def moved(flows: Flows, origin: Ints, destination: Ints) -> Flows:
     merged = flows.merge(origin, destination, flows.origins.n_tiles, flows.destinations.n_tiles)
     cells, people = merged.cells, flows.people
     if people is not None and people.trips is not None:
-        people = People.counted(merged.row[people.cell], people.person, people.trips)
+        people = People.aggregate(merged.row[people.cell], people.person, people.trips)
     return replace(
         flows,
         origin=cells.origin,

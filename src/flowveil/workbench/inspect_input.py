@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from flowveil.engines.duckdb import opening_of, recognised
 from flowveil.errors import FlowveilError
-from flowveil.flows import ADDED
+from flowveil.flows import SUM_COLUMNS
 from flowveil.headers import plain_name
 from flowveil.reading import Reading
 from flowveil.reading.columns import PERSONS, TRIPS
@@ -85,7 +85,7 @@ def _roles(con: Any, table: Table, reading: Reading) -> tuple[dict[str, str], st
 def _maybe(name: str) -> str | None:
     """What a column may be meant for, by its name alone: for the order of menus."""
     plain = plain_name(name)
-    added = ((column.name, column.usual) for column in ADDED.values())
+    added = ((column.name, column.usual) for column in SUM_COLUMNS.values())
     for role, known in (("person", PERSONS), *added, ("trips", TRIPS)):
         if plain in known:
             return role

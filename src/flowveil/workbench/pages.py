@@ -6,8 +6,8 @@ from functools import cache
 from importlib.resources import files
 
 from flowveil.guarantee import UNITS
-from flowveil.publish.exports import FORMATS
-from flowveil.report.about import ENTRIES
+from flowveil.published.about import ENTRIES
+from flowveil.published.exports import FORMATS
 from flowveil.workbench.method_options import offers
 
 

@@ -17,10 +17,10 @@ from flowveil.anonymization import anonymize, anonymize_slices
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.methods import METHODS
-from flowveil.report.layers import density_layer, further_layer, look
-from flowveil.report.maps import ENDS, Frame, Geometries, map_of_release, part_bounds
-from flowveil.report.places import distance_in_words, typical_radius_m
-from flowveil.report.slices import overview, zones_in
+from flowveil.published.layers import density_layer, further_layer, look
+from flowveil.published.maps import ENDS, Frame, Geometries, map_of_release, part_bounds
+from flowveil.published.places import distance_in_words, typical_radius_m
+from flowveil.published.slices import overview, zones_in
 from flowveil.slices import SlicedFlows
 from flowveil.times import TIME_COLUMNS
 from flowveil.workbench.asking import Asked

@@ -19,7 +19,7 @@ from starlette.responses import FileResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Route
 
 from flowveil.errors import FlowveilError, ParameterError
-from flowveil.report.document import asset, map_module
+from flowveil.published.document import asset, map_module
 from flowveil.workbench.guard import POLICY_OF_REPORTS, App, Door, Guard, RefusedError, in_answer, refusal
 from flowveil.workbench.jobs import DONE, Job
 from flowveil.workbench.pages import index
