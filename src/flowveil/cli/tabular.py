@@ -208,6 +208,7 @@ def mondrian_command(output: Output, source: str, out: str, k: int, **given: Any
 
     Every column needs a role; a column without one is an error.
     """
+    from flowveil.tabular.domains import code_columns
     from flowveil.tabular.mondrian import CLASS_COLUMN, anonymize_records
     from flowveil.tabular.records import read_records
     from flowveil.tabular.risk import describe_classes
@@ -216,7 +217,13 @@ def mondrian_command(output: Output, source: str, out: str, k: int, **given: Any
     columns.check()
     _check_release(out)
     l, t = given.pop("diversity"), given.pop("closeness")  # noqa: E741
-    release = anonymize_records(read_records(source, missing=missing), k=k, l=l, t=t, **columns.roles(), **given)
+    records, roles = read_records(source, missing=missing), columns.roles()
+    release = anonymize_records(records, k=k, l=l, t=t, **roles, **given)
+    for name in code_columns(records, roles["quasi_identifiers"]):
+        output.warn(
+            f"Column '{name}' holds few whole numbers and is cut as a number, its lowest and highest values in open "
+            f"ranges; 'tabular compare' takes it for categories. If they are codes: --kind {name}=ordered."
+        )
     keys = [*release.quasi_identifiers, CLASS_COLUMN]
     classes = describe_classes(release.table, quasi_identifiers=keys, k=k)
     report = {
@@ -321,5 +328,7 @@ def compare_command(output: Output, source: str, out: str, **given: Any) -> None
     progress = None if output.quiet else lambda line: click.echo(line, err=True)
     comparison = compare_records(records, roles, grid=taken(Grid, given), fit=fit, progress=progress, **given)
     comparison.write(out)
+    for note in comparison.notes:
+        output.warn(note)
     output.say(f"Tables and figures are in '{out}'. {WARNING}")
     output.result({"comparison": out, "warning": WARNING, "parameters": comparison.parameters})

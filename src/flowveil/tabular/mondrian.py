@@ -101,10 +101,8 @@ class Anonymized:
         losses = []
         for region in self.regions:
             covered, n = region.size, region.column.n_values
-            if region.column.has_order:
-                loss = (covered - 1) / max(n - 1, 1)
-            else:
-                loss = np.where(covered > 1, covered / n, 0.0)
+            of_range, of_set = (covered - 1) / max(n - 1, 1), np.where(covered > 1, covered / n, 0.0)
+            loss = of_range if region.column.has_order else of_set
             losses.append(float(np.average(loss, weights=self.class_size)))
         return float(np.mean(losses))
 

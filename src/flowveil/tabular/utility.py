@@ -7,7 +7,7 @@ records drawn from the published regions. They look at the original and are ther
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import erfc, sqrt
@@ -38,7 +38,14 @@ class Paired:
     other: tuple[Ints, ...]
 
 
-def pair_tables(original: Any, synthetic: Any, *, variables: Sequence[str], numeric: Sequence[str] = ()) -> Paired:
+def pair_tables(
+    original: Any,
+    synthetic: Any,
+    *,
+    variables: Sequence[str],
+    numeric: Sequence[str] = (),
+    orders: Mapping[str, tuple[str, ...]] | None = None,
+) -> Paired:
     """Number the values of two tables alike.
 
     Args:
@@ -46,6 +53,7 @@ def pair_tables(original: Any, synthetic: Any, *, variables: Sequence[str], nume
         synthetic: the other one.
         variables: the columns to compare.
         numeric: those of them that are quantities; the others are categories, whatever their type.
+        orders: declared categories of columns; by default those that occur in either table.
     """
     first, second = as_table(original), as_table(synthetic)
     check_columns(first, variables, "original")
@@ -56,7 +64,8 @@ def pair_tables(original: Any, synthetic: Any, *, variables: Sequence[str], nume
         if a.type != b.type:
             a, b = a.cast(pa.string()), b.cast(pa.string())
         both = pa.table({name: pa.chunked_array([*a.chunks, *b.chunks], a.type)})
-        column = encode(both, Attribute(name, "numeric" if name in numeric else "ordered"))
+        kind = "numeric" if name in numeric else "ordered"
+        column = encode(both, Attribute(name, kind, order=(orders or {}).get(name)))
         n = len(a)
         columns.append(Column(name, column.kind, column.codes[:n], column.labels, column.missing, column.position))
         other.append(column.codes[n:])
@@ -190,8 +199,8 @@ class Design:
     terms: tuple[str, ...]
 
     @classmethod
-    def of(cls, columns: Sequence[Column]) -> Design:
-        """The design of these columns."""
+    def from_columns(cls, columns: Sequence[Column]) -> Design:
+        """Return the design of these columns."""
         terms = ["(intercept)"]
         for column in columns:
             terms += [column.name] if column.kind == "numeric" else [f"{column.name}={v}" for v in column.labels[1:]]
@@ -199,36 +208,34 @@ class Design:
                 terms.append(f"{column.name}={column.labels[column.missing]}")
         return cls(tuple(columns), tuple(terms))
 
-    def of_codes(self, codes: Sequence[Ints]) -> Floats:
-        """One row a record."""
+    def rows_of_codes(self, codes: Sequence[Ints]) -> Floats:
+        """Return one row for each record."""
         return np.hstack(
             [np.ones((len(codes[0]), 1))] + [_values(c)[k] for c, k in zip(self.columns, codes, strict=True)]
         )
 
-    def of_release(self, release: Anonymized) -> Floats:
-        """One row a record of a k-anonymous release, in the order of the original."""
+    def rows_of_release(self, release: Anonymized) -> Floats:
+        """Return one row for each record of a k-anonymous release, in the order of the original."""
         parts = [
-            (region.shares() @ _values(region.column, like=column))[release.class_of_record]
+            (region.shares() @ _values(column, of=region.column))[release.class_of_record]
             for region, column in zip(release.regions, self.columns, strict=True)
         ]
         return np.hstack([np.ones((len(release.class_of_record), 1)), *parts])
 
 
-def _values(column: Column, *, like: Column | None = None) -> Floats:
-    """What each code contributes to a row of the design; numbers scaled like those of another column."""
-    if column.kind != "numeric" or column.position is None:
-        return np.eye(column.n_values)[:, 1:]
-    known = np.arange(column.n_values) != column.missing
-    mean, spread = _centre(column if like is None else like)
-    scaled = np.where(known, (column.position - mean) / spread, 0.0)
-    return np.column_stack([scaled, ~known]).astype(np.float64)[:, : 1 + (column.missing >= 0)]
-
-
-def _centre(column: Column) -> tuple[float, float]:
-    """Mean and deviation of the distinct numbers of a column."""
+def _values(column: Column, *, of: Column | None = None) -> Floats:
+    """Contribution of each code to a row of the design; optionally of the codes of another form of the column."""
+    codes = column if of is None else of
+    if column.kind != "numeric":
+        dummies = np.eye(column.n_values)[:, 1:]
+        return dummies if of is None else dummies[[column.labels.index(label) for label in of.labels]]
     assert column.position is not None
-    known = column.position[np.arange(column.n_values) != column.missing]
-    return (float(known.mean()), float(known.std()) or 1.0) if len(known) else (0.0, 1.0)
+    assert codes.position is not None
+    known = np.arange(column.n_values) != column.missing
+    mean, spread = float(column.position[known].mean()), float(column.position[known].std())
+    missing = np.arange(codes.n_values) == codes.missing
+    scaled = np.where(missing, 0.0, (codes.position - mean) / (spread or 1.0))
+    return np.column_stack([scaled, missing]).astype(np.float64)[:, : 1 + (column.missing >= 0)]
 
 
 def _grouped(rows: Floats, outcome: Floats) -> tuple[Floats, Floats, Floats, Ints]:
