@@ -98,8 +98,8 @@ def prepare_cdr(
         trips, slow = _transitions(con, gap)
     if places is not None:
         trips = _placed(trips, places)
-    left_out = {**counts, "trips longer than the gap": slow}
-    return Prepared(trips=trips, left_out=left_out, notes=_notes(stay, handover))
+    dropped = {**counts, "trips longer than the gap": slow}
+    return Prepared(trips=trips, dropped=dropped, notes=_notes(stay, handover))
 
 
 def _select(

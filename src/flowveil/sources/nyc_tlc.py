@@ -122,6 +122,6 @@ def _prepared(con: Any, selected: str, gaps: Mapping[str, str]) -> Prepared:
     counts = dict(con.execute("SELECT gap, count(*) FROM judged WHERE gap IS NOT NULL GROUP BY gap").fetchall())
     return Prepared(
         trips=fetch_table(con, f"SELECT {selected} FROM judged WHERE gap IS NULL ORDER BY ALL"),
-        left_out={name: counts.get(i, 0) for i, name in enumerate(gaps)},
+        dropped={name: counts.get(i, 0) for i, name in enumerate(gaps)},
         notes=("There are no persons in these files, so people cannot be protected.",),
     )

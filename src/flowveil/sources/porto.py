@@ -77,9 +77,9 @@ def prepare_porto(source: Any) -> Prepared:
             f"{step}) AS end_time, start_lat, start_lon, end_lat, end_lon, points, call_type, missing_data "
             f"FROM ended WHERE points > 1 AND NOT ({unreadable}) ORDER BY person, us, trip",
         )
-    left_out = {"empty tracks": empty, "tracks of one point": single, "tracks that cannot be read": strange}
+    dropped = {"empty tracks": empty, "tracks of one point": single, "tracks that cannot be read": strange}
     return Prepared(
         trips=trips.set_column(trips.schema.get_field_index("points"), "points", trips["points"].cast(pa.int64())),
-        left_out=left_out,
+        dropped=dropped,
         notes=("A person is a taxi: several drivers may share one, and passengers are not known.",),
     )
