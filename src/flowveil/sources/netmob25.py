@@ -1,8 +1,8 @@
 """The NetMob 2025 data set: one GNSS file for each person, and a file of individuals with attributes and weights.
 
 As in the ODkAnon report: participants with a complete GNSS record, a trip ends after three minutes without a point, and
-every trip carries the weight of its person. Columns are found by name, in any order and case; a GNSS file has the name of
-its person. Gaps are measured in UTC, so that the change of the clocks neither joins nor cuts trips.
+every trip carries the weight of its person. Columns are found by name, in any order and case; a GNSS file has the name
+of its person. Gaps are measured in UTC, so that the change of the clocks neither joins nor cuts trips.
 """
 
 from __future__ import annotations
