@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from flowveil.analysis.measures import measure
 from flowveil.anonymization import anonymize, anonymize_slices
-from flowveil.engines import read_flows, read_slices, read_trips
+from flowveil.engines import read_slices, read_trips
 from flowveil.errors import ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.methods import find_method
 from flowveil.paths import named_path
-from flowveil.reading import Reading
 from flowveil.release.folder import ReleaseFolder, taken_at_its_word
 from flowveil.release.release import Publishable
 from flowveil.slices import SlicedFlows
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
     from flowveil.release.frozen import FrozenMap
     from flowveil.series.steps import Series
     from flowveil.sources.gps import Prepared
+    from flowveil.verify.verification import Verification
 
 __all__ = [
     "anonymize",
@@ -52,6 +51,7 @@ __all__ = [
     "reconstruct",
     "run_study",
     "verify_folder",
+    "verify_release",
     "verify_series",
 ]
 
@@ -150,7 +150,6 @@ def compare(
     time_limit: float = 300.0,
     options: Mapping[str, Mapping[str, Any]] | None = None,
     hierarchy: str | None = None,
-    internal: bool = False,
     epsilon: float | Sequence[float] = (),
     **reading: Any,
 ) -> Comparison:
@@ -169,14 +168,13 @@ def compare(
             as such.
         options: options by method.
         hierarchy: ``h3`` or ``halves`` for all methods that work on a tree; by default what each one's page says.
-        internal: exact measures, also those that a release would withhold.
         epsilon: one or several ε for methods that add noise, which are then among ``all``; their region, level and
             bound are ``options``.
         **reading: how to read the trips; see `read_trips`.
 
     Returns:
-        All runs, with published measures only unless it is internal; ``write(directory)`` makes tables, charts and one
-        page. None of it is for publication.
+        All runs with exact measures; ``write(directory)`` makes tables, charts and one page. None of it is for
+        publication.
     """
     from flowveil.analysis.comparison import compare_flows
 
@@ -191,7 +189,6 @@ def compare(
         time_limit=time_limit,
         options=options,
         hierarchy=hierarchy,
-        internal=internal,
         epsilon=epsilon,
     )
 
@@ -205,7 +202,7 @@ def run_study(source: Any, directory: str | PathLike[str], *, by: str | Sequence
         by: the attributes that segments are made by, where the source is not read yet; those of the preset by default,
             ``none`` for no segments.
         **settings: ``preset``, ``methods``, ``protections``, ``k``, ``max_suppressed``, ``limits``, ``options``,
-            ``trees``, ``internal``, ``time_limit``, ``workers``, ``progress``, ..., see
+            ``trees``, ``time_limit``, ``workers``, ``progress``, ..., see
             `flowveil.analysis.study.run_study`; and how to read the trips, see `read_slices`, with ``time`` and
             ``every`` for a matrix of each step.
 
@@ -356,82 +353,20 @@ def audit_releases(releases: Sequence[Any], *, against: Any = None, **settings: 
     return audit(releases, against=against, **settings)
 
 
-def verify_folder(
-    directory: str | PathLike[str],
-    *,
-    against: Any,
-    expect: Mapping[str, Any] | None = None,
-    unread: list[str] | None = None,
-    strict: bool = False,
-    law: bool = True,
-    zones_of: Any = None,
-    stricter: Any = None,
-    revision: Any = None,
-    l_places: Any = None,
-    **reading: Any,
-) -> list[str]:
-    """Recount a release folder from its files and the raw input.
+def verify_release(directory: str | PathLike[str], *, against: Any, **settings: Any) -> Verification:
+    """Recounts a release from the raw trips and rebuilds its folder; see `flowveil.verify.verification`."""
+    from flowveil.verify.verification import verify_release as verify
 
-    Args:
-        directory: a release folder.
-        against: the trips it was made from, in any form `read_trips` takes.
-        expect: what the guarantee must be at the least: ``k``, ``protect``, ``k_population``, ``l``. Without it the
-            release is held against the guarantee that it claims.
-        unread: gets a line for each part of a file that could not be compared, because another version of a library
-            wrote it.
-        strict: whether it is a finding that something could not be compared: the lines of ``unread``, and that another
-            version made the release, which alone could make its page, its texts and its text exports again.
-        law: whether the numbers of a noisy release are held against the law of its noise. Not by whoever publishes only
-            what passes: noise that is refused for what it happens to be has another law than the one promised.
-        zones_of: the earlier release whose zones this one says it has: its folder, or the frozen map.
-        stricter: the list of places around which this one says that it asks more, as `anonymize` takes it.
-        revision: the folders of the releases that this one says it revises, the oldest first.
-        l_places: the list of places by which this one says that it counts locations, as `anonymize` takes it.
-        **reading: how to read them, where it should differ from what the release's report says.
+    return verify(directory, against=against, **settings)
 
-    Returns:
-        One plain line for each contradiction; empty when the release holds. Where people are protected, or expected to
-        be, upper and lower case of persons are one unless ``person_case="keep"`` is given here: the word of whoever
-        made the release is not enough. Findings then end with a line that says so.
+
+def verify_folder(*_: Any, **__: Any) -> None:
+    """Removed: its empty list meant success.
+
+    Raises:
+        ParameterError: always; the message names the replacement.
     """
-    from flowveil.verify import verify_release
-    from flowveil.verify.claims import read_report
-    from flowveil.verify.exports import EXPORTS
-    from flowveil.verify.files import check_folder
-    from flowveil.verify.persons import FOLDED, folds_instead
-    from flowveil.zoning.places import read_places
-
-    folder = named_path(directory, what="the release")
-    if not folder.is_dir():
-        raise ParameterError(f"'{folder.name}' is not a folder. Hint: name the folder that holds manifest.json.")
-    findings = check_folder(folder, exports=EXPORTS)
-    if findings:
-        # The report says how to read the trips; it is not asked before it is known to be the one that was published,
-        # and has the form of a report.
-        return findings
-    report, findings = read_report(folder)
-    if report is None:
-        return findings
-    recorded = report["parameters"]
-    engine = {name: reading.pop(name) for name in ("engine", "progress") if name in reading}
-    folds = folds_instead(folder, expect=expect, person_case=reading.get("person_case"))
-    if folds:
-        reading["person_case"] = "fold"
-    sliced = read_flows(against, Reading.from_parameters(recorded, **reading), **engine)
-    if report["kind"] == "folded":
-        flows: Flows | SlicedFlows = sliced.folded()
-    else:
-        flows = sliced if recorded.get("slices") is not None else sliced.whole
-    if "l_places" in recorded and l_places is None:
-        raise ParameterError("l was counted by listed places, so the list is needed. Hint: --l-places FILE.")
-    if l_places is not None:
-        if not isinstance(flows, Flows):
-            raise ParameterError("l is counted by listed places for one matrix, and this release has slices.")
-        flows = replace(flows, l_places=read_places(l_places, asking=False).counted_on(flows))
-    places = None if stricter is None else read_places(stricter, asking=True).on(sliced.whole)
-    of_holder = {"zones_of": zones_of, "stricter": places, "revision": revision}
-    findings = verify_release(folder, flows, expect=expect, unread=unread, strict=strict, law=law, **of_holder)
-    return [*findings, FOLDED] if findings and folds else findings
+    raise ParameterError("verify_folder was removed. Hint: verify_release(folder, against=...).holds and .findings.")
 
 
 def publish_series(source: Any, directory: str | PathLike[str], **settings: Any) -> Series:
@@ -448,64 +383,11 @@ def publish_series(source: Any, directory: str | PathLike[str], **settings: Any)
     return run(source, directory, **settings)
 
 
-def verify_series(
-    directory: str | PathLike[str],
-    *,
-    against: Any,
-    expect: Mapping[str, Any] | None = None,
-    unread: list[str] | None = None,
-    strict: bool = False,
-    **reading: Any,
-) -> list[str]:
-    """Recount every step of a series from the trips, and hold what stands beside the steps against them.
+def verify_series(directory: str | PathLike[str], *, against: Any, **settings: Any) -> Verification:
+    """Verifies every release of a series; see `flowveil.verify.verification.verify_series`."""
+    from flowveil.verify.verification import verify_series as verify
 
-    Args:
-        directory: the folder of the series.
-        against: the trips it was made from.
-        expect, unread, strict: as for `verify_folder`.
-        **reading: how to read the trips, where it should differ from what the steps say.
-
-    Returns:
-        One plain line for each contradiction, with the step that it is in; empty when everything holds.
-    """
-    from flowveil.verify import verify_release
-    from flowveil.verify.claims import read_report
-    from flowveil.verify.persons import folds_instead
-    from flowveil.verify.series import check_labels, check_series, steps_in
-    from flowveil.zoning.steps import flows_during
-
-    place = named_path(directory, what="the series")
-    beside: list[str] = []
-    findings = check_series(place, beside)
-    if unread is not None:
-        unread += beside
-    if findings or (strict and beside):
-        return findings or beside
-    every, steps, frozen = steps_in(place)
-    first = place / steps[0][0]
-    report, findings = read_report(first)
-    if report is None:
-        return findings
-    if folds_instead(first, expect=expect, person_case=reading.get("person_case")):
-        reading["person_case"] = "fold"
-    sliced = read_flows(against, Reading.from_parameters(report["parameters"], during=None, every=every, **reading))
-    findings = check_labels(place, [key[0] for key in sliced.keys])
-    for step, *revisions in [] if findings else steps:
-        lines: list[str] = []
-        *before, newest = [place / name for name in (step, *revisions)]
-        found = verify_release(
-            newest,
-            flows_during(sliced, step),
-            expect=expect,
-            unread=lines,
-            strict=strict,
-            zones_of=frozen if "zones_of" in (read_report(newest)[0] or {}).get("parameters", {}) else None,
-            revision=before or None,
-        )
-        findings += [f"{step}: {line}" for line in found]
-        if unread is not None:
-            unread += [f"{step}: {line}" for line in lines]
-    return findings
+    return verify(directory, against=against, **settings)
 
 
 # ---- what releases do --------------------------------------------------------------------------------------------

@@ -10,12 +10,12 @@ import h3
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from flowveil.published.schema import schema_text
 
 import flowveil
 from flowveil.cli import cli
 from flowveil.errors import DataError
 from flowveil.guarantee import Guarantee
-from flowveil.published.schema import schema_text
 from flowveil.slices import SlicedFlows
 
 HOW = {"origin_tile": "o", "destination_tile": "d", "resolution": 9, "vehicles": "cars", "weight": "w"}

@@ -23,7 +23,9 @@ BY_HAND = {
         ("    tiles: Tiles | None = None\n", "    vehicles: NDArray[Any] | None = None\n"),
     ),
     "reading/columns.py": (("    weight: str | None = None\n", "    vehicles: str | None = None\n"),),
-    "reading/options.py": (("    weight: str | None\n", "    vehicles: str | None\n"),),
+    "request.py": (
+        ("    max_dropped: float | None = setting(\n", '    vehicles: str | None = setting("Column of the vehicles.", example="cars", **COLUMN)\n'),
+    ),
     "guarantee.py": (
         ("    population: float | None = None\n", "    vehicles: int | None = None\n"),
         ("UNITS: dict[str, Unit] = {\n    unit.name: unit\n    for unit in (\n", """\

@@ -17,12 +17,12 @@ from flowveil.errors import DataError, FlowveilError
 from flowveil.flows import Flows
 from flowveil.methods import METHODS, remote_pairs
 from flowveil.remote_people import RemotePeople
-from flowveil.verify import verify_release
 from samples.distant import distant
 from samples.drafts import unchecked
 from samples.hourly import hourly_trips
 from samples.processes import in_this_process
 from samples.releases import city_flows
+from samples.verified import findings_of
 
 #: Methods that look at persons one by one while they decide.
 NEED_ROWS = {"mondrian", "glove", "curvecut", "laplace", "topdown", "privtree"}
@@ -112,7 +112,7 @@ def test_a_recount_notices_that_persons_are_missing(tmp_path: Path) -> None:
     with unchecked():
         flowveil.anonymize(flows, k=4, protect="people").write(tmp_path / "release")
     fewer = distant(flows)
-    assert verify_release(tmp_path / "release", fewer) == []
+    assert findings_of(tmp_path / "release", fewer) == []
     fewer.people.blocks.blocks.pop()
-    found = verify_release(tmp_path / "release", fewer)
+    found = findings_of(tmp_path / "release", fewer)
     assert any("have fewer than 4 people" in line for line in found)

@@ -1,21 +1,15 @@
-"""Several methods, several k and several protections on the same input, side by side.
+"""Several methods, several k and several protections on the same input. Private.
 
-Every run is a process of its own, so that one that takes too long can be stopped, one that uses too much memory
-takes nobody along, and times are not mixed up. A run hands back what it would publish and nothing else: measures as
-`flowveil.published.report` publishes them, the matrix and its zones. Even so a comparison is for the data holder:
-releases of the same data with different k can be subtracted from each other. Where TwinCut is among the methods, the
-frontier of error against suppression is drawn beside them, rounded.
+Every run has a process to itself, so that it can be stopped, and its memory and time are its own. Measures are exact.
+Where TwinCut is among the methods, the frontier of error against suppression is computed too.
 
-Methods that add noise have no k and no measure in common with the others but one: what a reader who wants the flows
-between areas of some kilometres gets from each (`flowveil.analysis.square_errors`). They run once for each ε and stand
-beside the others in that table. It is computed from the true counts: one more reason why nothing here is for
-publication.
+Methods that add noise have no k. They run once for each ε, and are compared by what a reader gets of the flows between
+areas (`flowveil.analysis.square_errors`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -23,21 +17,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from flowveil import workers
 from flowveil.analysis.grid import Grid
 from flowveil.analysis.pages.frontier import rounded_points
-from flowveil.analysis.runs import FAILED, attempt, exact_error, warm_up
+from flowveil.analysis.runs import attempt, exact_measures, run_all, warm_up
 from flowveil.analysis.square_errors import usefulness
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.methods import find_method
 from flowveil.progress import lines_every
-from flowveil.published.report import summarize
 from flowveil.published.slices import overview
 from flowveil.times import TIME_COLUMNS
-
-#: How a run may end besides those of an attempt.
-TIMED_OUT = "timed out"
 
 
 @dataclass(frozen=True)
@@ -52,8 +41,7 @@ class Run:
         seconds: what the method and its recount took, without starting a process and compiling; None where it is not
             done.
         basis: what its volume counts: trips, or weight where the population is protected.
-        measures: as published, on that basis; None where a measure is withheld or not known.
-        withheld: names of the measures that are withheld.
+        measures: on that basis, exact; the planner's errors first. None where a measure is not known.
         flows, zones: what would be published; None where nothing would.
         homogeneous: whether its zones never overlap.
         epsilon: of a method that adds noise; it has no k then, and protects its unit.
@@ -68,7 +56,6 @@ class Run:
     seconds: float | None = None
     basis: str = "trips"
     measures: Mapping[str, float | int | None] = field(default_factory=dict)
-    withheld: tuple[str, ...] = ()
     flows: pa.Table | None = None
     zones: pa.Table | None = None
     homogeneous: bool = True
@@ -120,7 +107,6 @@ class Comparison:
         time_limit: seconds that each could take, once its process was ready.
         max_suppressed: share that each could suppress.
         frontiers: where TwinCut is among the methods, one for each protection and k that has any.
-        exact: whether measures are those of the data holder, none withheld.
         noisy: the runs of methods that add noise, by ε.
     """
 
@@ -128,7 +114,6 @@ class Comparison:
     time_limit: float
     max_suppressed: float
     frontiers: tuple[Frontier, ...] = ()
-    exact: bool = False
     noisy: tuple[Run, ...] = ()
 
     @property
@@ -178,7 +163,6 @@ def compare_flows(
     time_limit: float = 300.0,
     options: Mapping[str, Mapping[str, Any]] | None = None,
     hierarchy: str | None = None,
-    internal: bool = False,
     epsilon: float | Sequence[float] = (),
     progress: Callable[[float], None] | None = None,
 ) -> Comparison:
@@ -192,24 +176,16 @@ def compare_flows(
     what: dict[str, Any] = {"k": k, "protect": protect, "epsilon": epsilon, "options": options or {}}
     grid = Grid.of(flows, methods=methods, hierarchy=hierarchy, **what, **bounds)
     progress = progress or lines_every("Comparing")
-    ended = []
-    # One at a time, each in a process of its own: what one leaves behind would make another faster.
-    how: dict[str, Any] = {"time_limit": time_limit, "prepare": _prepare, "fresh": True, "in_order": True}
-    running = workers.run_tasks(_exact_work if internal else _work, flows, grid.tasks, **how)
-    with closing(running):
-        for one in running:
-            ended.append(one)
-            progress(len(ended) / len(grid.tasks))
-    results = iter(ended)
-    # In the order of the tasks.
-    runs, noisy = (tuple(_run(task, next(results), time_limit) for task in tasks) for tasks in (grid.runs, grid.noisy))
-    points = [(sweep["k"], sweep["protect"], next(results).result) for sweep in grid.sweeps]
+    how: dict[str, Any] = {"prepare": _prepare, "time_limit": time_limit, "progress": progress, "fresh": True}
+    ended = dict(run_all(_work, flows, grid.tasks, **how))
+    results = iter([ended[number] for number in range(len(grid.tasks))])
+    runs, noisy = (tuple(_run(task, next(results)) for task in tasks) for tasks in (grid.runs, grid.noisy))
+    points = [(sweep["k"], sweep["protect"], next(results)) for sweep in grid.sweeps]
     return Comparison(
         runs=runs,
         time_limit=float(time_limit),
         max_suppressed=max_suppressed,
-        frontiers=tuple(Frontier(*one) for one in points if one[-1]),
-        exact=internal,
+        frontiers=tuple(Frontier(*one) for one in points if isinstance(one[-1], tuple) and one[-1]),
         noisy=noisy,
     )
 
@@ -217,16 +193,10 @@ def compare_flows(
 # ---- one run -----------------------------------------------------------------------------------------------------
 
 
-def _run(asked: Mapping[str, Any], ended: workers.Ended, time_limit: float) -> Run:
-    """What came of a task."""
+def _run(asked: Mapping[str, Any], result: Mapping[str, Any]) -> Run:
+    """The run of a task."""
     named = {"method": asked["method"].name, **{name: asked.get(name) for name in ("k", "time_weight", "epsilon")}}
-    named["protect"] = asked.get("protect", ())
-    if ended.how == workers.LATE:
-        return Run(**named, status=TIMED_OUT, reason=f"stopped after {time_limit:,g} seconds")
-    if ended.how == workers.LOST:
-        reason = "the process did not start, or ended without a result; memory may have run out"
-        return Run(**named, status=FAILED, reason=reason)
-    return Run(**{**named, **ended.result})
+    return Run(**{**named, "protect": asked.get("protect", ()), **result})
 
 
 def _prepare(flows: Flows, task: Mapping[str, Any]) -> None:
@@ -240,20 +210,15 @@ def _work(flows: Flows, task: Mapping[str, Any]) -> Any:
     return _result(flows, task) if "method" in task else _points(flows, **task)
 
 
-def _exact_work(flows: Flows, task: Mapping[str, Any]) -> Any:
-    """In a process: the same with measures as the data holder may see them."""
-    return _result(flows, task, exact=True) if "method" in task else _points(flows, **task)
-
-
 def _points(flows: Flows, *, k: int, protect: Sequence[str], hierarchy: str | None) -> tuple[tuple[float, float], ...]:
     from flowveil.methods.twincut import frontier
 
     flows, _ = find_method("twincut").on_hierarchy(flows, hierarchy)
     guarantee = Guarantee.resolve(flows, k=k, protect=protect)
-    return rounded_points(frontier(*guarantee.to_fixed_point(guarantee.prepare(flows)), objective="error"))
+    return rounded_points(frontier(*guarantee.in_millionths(guarantee.prepare(flows)), objective="error"))
 
 
-def _result(flows: Flows, asked: Mapping[str, Any], *, exact: bool = False) -> dict[str, Any]:
+def _result(flows: Flows, asked: Mapping[str, Any]) -> dict[str, Any]:
     own = {name: value for name, value in asked.items() if name != "useful_in"}
     made = attempt(flows, own)
     release: Any = made.release
@@ -263,25 +228,16 @@ def _result(flows: Flows, asked: Mapping[str, Any], *, exact: bool = False) -> d
     if release.kind in ("plain", "noisy"):
         for size in usefulness(release, region=asked.get("useful_in")):
             useful |= size.to_dict()
-    found = {
+    noisy = release.kind == "noisy"
+    basis = "trips" if noisy else release.guarantee.basis
+    return {
         "status": made.status,
         "seconds": made.seconds,
         "useful": useful,
-        "flows": release.flows,
+        "flows": overview(release.flows, TIME_COLUMNS, None) if release.kind == "folded" else release.flows,
         "zones": release.zones,
         "homogeneous": release.plan.homogeneous,
-    }
-    if release.kind == "noisy":
-        measures = {name: value for name, value in summarize(release)["measures"]["trips"].items() if value is not None}
-        return {**found, "measures": measures, "protect": (release.guarantee.unit,)}
-    if release.kind == "folded":
-        found["flows"] = overview(release.flows, TIME_COLUMNS, None)
-    basis, error = release.guarantee.basis, "mean_generalization_error"
-    report: dict[str, Any] = {"measures": release.metrics(), "withheld": None} if exact else summarize(release)
-    return {
-        **found,
         "basis": basis,
-        # This page is for the data holder: the error by which methods are compared is on it whatever it reveals.
-        "measures": {**report["measures"][basis], error: exact_error(release, basis)},
-        "withheld": tuple(n for n in (report["withheld"] or {}).get("measures", {}).get(basis, ()) if n != error),
+        "measures": exact_measures(release)[basis],
+        **({"protect": (release.guarantee.unit,)} if noisy else {}),
     }

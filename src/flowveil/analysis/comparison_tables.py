@@ -15,19 +15,19 @@ from flowveil import output
 from flowveil.analysis.pages.comparison import render_comparison
 from flowveil.analysis.sheets import Sheet, latex, markdown
 from flowveil.paths import named_path
-from flowveil.private_files import refuse_inside_release
+from flowveil.private_files import make_private_folder, refuse_inside_release, write_private_files
 from flowveil.published.spreadsheets import write_csv
 
 if TYPE_CHECKING:
     from flowveil.analysis.comparison import Comparison, Run
 
 FILES = ("comparison.csv", "comparison.md", "comparison.tex", "comparison.html")
-INTERNAL = "releases of the same data with different k can be subtracted from each other."
-EXACT = "Its measures are exact, also where a release would withhold them."
-USEFUL = "What is left of the flows between areas is computed from the true counts."
+INTERNAL = "measures are exact and computed from raw trips, and releases with different k can be subtracted."
 
-#: (key, head, decimals); the time is not a measure but stands beside them.
+#: (key, head, decimals); shares are shown in percent.
 _COLUMNS = (
+    ("area_error", "misplaced between areas", 1),
+    ("trip_length_ratio", "trip length", 3),
     ("n_cells", "cells", 0),
     ("n_origin_zones", "origin zones", 0),
     ("n_destination_zones", "destination zones", 0),
@@ -38,12 +38,13 @@ _COLUMNS = (
     ("generalization_distance_std_m", "std. dev. (m)", 0),
     ("reconstruction_loss", "reconstruction loss", 3),
     ("distribution_distance", "distribution distance", 3),
-    ("suppressed_share", "suppressed", 4),
+    ("suppressed_share", "suppressed", 2),
     ("c_dm", "C_DM", 0),
     ("c_avg", "C_AVG", 2),
     ("k_people", "fewest people", 0),
 )
 
+_SHARES = ("area_error", "suppressed_share")
 _HEADS = ("method", "k", "protects", "seconds")
 #: What is left for a reader: (beginning of the key, head, as a share of what).
 _USEFUL = (
@@ -72,7 +73,7 @@ def write_comparison(comparison: Comparison, directory: str | PathLike[str]) -> 
     folder = named_path(directory, what="the comparison")
     check_folder(folder)
     content = (to_csv(comparison), to_markdown(comparison), to_latex(comparison), to_html(comparison))
-    output.write_folder(folder, dict(zip(FILES, content, strict=True)))
+    write_private_files(make_private_folder(folder), dict(zip(FILES, content, strict=True)))
     return folder
 
 
@@ -92,7 +93,7 @@ def check_folder(directory: str | PathLike[str]) -> None:
 
 
 def to_table(comparison: Comparison) -> pa.Table:
-    """One row a run; full digits; a measure that is withheld is empty and named in the column 'withheld'."""
+    """One row a run, with all digits."""
     runs = (*comparison.runs, *comparison.noisy)
     useful = [key for key, _ in _useful_columns(comparison)]
     columns = {
@@ -105,7 +106,6 @@ def to_table(comparison: Comparison) -> pa.Table:
         "basis": [run.basis for run in runs],
         **{key: [run.measures.get(key) for run in runs] for key, _, _ in _columns(comparison)},
         **{key: [run.useful.get(key) for run in runs] for key in useful},
-        "withheld": [" ".join(run.withheld) for run in runs],
         "reason": [run.reason for run in runs],
         "use": ["not for publication"] * len(runs),
     }
@@ -122,25 +122,19 @@ def to_csv(comparison: Comparison) -> str:
 def to_markdown(comparison: Comparison) -> str:
     """The table in Markdown; runs without a result say why in the place of their time."""
     sheets = [sheet for sheet in (_sheet(comparison), useful_sheet(comparison)) if sheet.rows]
-    return "\n\n".join((f"Not for publication: {_reason(comparison)}", *map(markdown, sheets)))
+    return "\n\n".join((f"Not for publication: {INTERNAL}", *map(markdown, sheets)))
 
 
 def to_latex(comparison: Comparison) -> str:
     """The table in LaTeX."""
     sheets = [sheet for sheet in (_sheet(comparison), useful_sheet(comparison)) if sheet.rows]
-    return "\n".join((f"% Not for publication: {_reason(comparison)}", *map(latex, sheets)))
+    return "\n".join((f"% Not for publication: {INTERNAL}", *map(latex, sheets)))
 
 
 def to_html(comparison: Comparison) -> str:
     """The page."""
     sheets = (_sheet(comparison), useful_sheet(comparison))
-    return render_comparison(comparison, sheets=sheets, internal=_reason(comparison))
-
-
-def _reason(comparison: Comparison) -> str:
-    """Why it is not for publication."""
-    useful = [USEFUL] if _useful_columns(comparison) else []
-    return " ".join([INTERNAL, *([EXACT] if comparison.exact else []), *useful])
+    return render_comparison(comparison, sheets=sheets, internal=INTERNAL)
 
 
 def _sheet(comparison: Comparison) -> Sheet:
@@ -177,10 +171,6 @@ def useful_sheet(comparison: Comparison) -> Sheet:
     return Sheet(heads, tuple(rows), right=frozenset(range(2, len(heads))))
 
 
-def _share(value: float | None) -> str:
-    return "" if value is None else f"{value:.1%}"
-
-
 def _entries(run: Run, columns: Sequence[tuple[str, str, int]]) -> list[str]:
     head = [run.name, str(run.k), run.protection]
     if run.seconds is None:
@@ -191,8 +181,7 @@ def _entries(run: Run, columns: Sequence[tuple[str, str, int]]) -> list[str]:
 def _entry(run: Run, key: str, digits: int) -> str:
     value = run.measures.get(key)
     if value is None:
-        return "withheld" if key in run.withheld else "–"
-    if key == "suppressed_share":
-        return f"{value:.2%}"
-    # Nobody reads fifteen digits; the CSV has them.
+        return "–"
+    if key in _SHARES:
+        return f"{value:.{digits}%}"
     return f"{value:,.{digits}f}" if value < 1e9 else f"{value:.3e}"

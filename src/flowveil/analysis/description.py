@@ -194,8 +194,8 @@ class Description:
     def estimated(self) -> Iterator[str]:
         """What methods would give, for people."""
         yield (
-            f"Estimated on all flows, where {' and '.join(self.protect)} are protected: mean generalisation error in "
-            "tiles, and cells"
+            f"Estimated on all flows, where {' and '.join(self.protect)} are protected: share of trips that a reader "
+            "misses or misplaces between areas, mean generalisation error in tiles, and cells"
         )
         for one in self.estimates:
             yield one.line()
@@ -228,9 +228,36 @@ class Description:
 
     def _repr_html_(self) -> str:
         """The same for a notebook. Internal like the rest: a notebook that shows it is not for publication."""
-        from flowveil.analysis.pages.description import description_view
+        from flowveil.published.document import fill
 
-        return description_view(self)
+        units = [share.unit for share in self.levels[0].safe]
+        rows = [
+            [
+                f"resolution {level.resolution}" if level.resolution is not None else f"{level.lifted} up",
+                f"{level.origins:,}",
+                f"{level.destinations:,}",
+                f"{level.flows:,}",
+                *(f"{share:.1%}" for safe in level.safe for share in (safe.flows, safe.volume)),
+            ]
+            for level in self.levels
+        ]
+        heads = ["level", "origins", "destinations", "flows"]
+        heads += [f"{unit}: safe {what}" for unit in units for what in ("flows", "volume")]
+        lines = list(self.lines())
+        first = lines.index("", 2)
+        return str(
+            fill(
+                "description.html",
+                warning=lines[0],
+                facts=lines[2:first],
+                heads=heads,
+                rows=rows,
+                k=self.k,
+                floor=[line for line in lines if line.startswith("Floor")],
+                estimated=list(self.estimated()),
+                advice=self.advice,
+            )
+        )
 
     def __repr__(self) -> str:
         return f"<Description of {self.flows:,} flows, internal>"

@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from flowveil.analysis.runs import DONE, attempt, exact_error, on_tree
+from flowveil.analysis.areas import area_accuracy, default_levels, main_level
+from flowveil.analysis.measures.cells import mean_error
+from flowveil.analysis.measures.measure import Subject
+from flowveil.analysis.runs import DONE, attempt, on_tree
 from flowveil.errors import MissingExtraError
 from flowveil.flows import Flows
 from flowveil.methods import METHODS
@@ -43,6 +46,7 @@ class Estimate:
         hierarchy: the tree that it worked on; None for a method that works on none.
         effort: what was left out of the run.
         gives: what a reader gets.
+        area_error: share of all trips that a reader misses or misplaces between areas; None where it is unknown.
         error: mean generalisation error in tiles; None where there is no release.
         cells: published cells; None where there is no release.
         width_h: mean hours of a cell's time; None where time is not folded.
@@ -54,6 +58,7 @@ class Estimate:
     hierarchy: str | None
     effort: str
     gives: str
+    area_error: float | None = None
     error: float | None = None
     cells: int | None = None
     width_h: float | None = None
@@ -70,7 +75,11 @@ class Estimate:
             return f"  {self.name:<20} no estimate: {self.reason}"
         tree = "" if self.hierarchy is None else f", hierarchy {self.hierarchy}"
         width = "" if self.width_h is None else f", {self.width_h:,.2f} h wide on average"
-        return f"  {self.name:<20} {self.error:>9,.1f} {self.cells:>10,}  {self.gives}{width} ({self.effort}{tree})"
+        misplaced = "unknown" if self.area_error is None else f"{self.area_error:.1%}"
+        return (
+            f"  {self.name:<20} {misplaced:>9} {self.error:>9,.1f} {self.cells:>10,}  {self.gives}{width} "
+            f"({self.effort}{tree})"
+        )
 
 
 def estimate_methods(
@@ -110,13 +119,16 @@ def _estimate(name: str, flows: Flows, asked: dict[str, Any], hierarchy: str | N
     if made.status != DONE or made.release is None:
         return Estimate(name, folded, None, effort, gives, reason=made.reason)
     release = made.release
+    basis, level = release.guarantee.basis, main_level(default_levels(release.input))
+    areas = [] if level is None else area_accuracy(release, levels=[level], basis=basis)
     return Estimate(
         name,
         folded,
         release.parameters.get("hierarchy"),
         effort,
         gives,
-        error=exact_error(release, release.guarantee.basis),
+        area_error=areas[0].area_error if areas else None,
+        error=mean_error(Subject(release, basis)),
         cells=len(release.cells),
         width_h=_mean_hours(release) if folded else None,
     )

@@ -1,16 +1,19 @@
-"""One run of a method on flows, for comparisons and studies: how it ended, how long it took, what it made."""
+"""The runner of comparisons and studies: one run of a method in a process, how it ended, and its exact measures."""
 
 from __future__ import annotations
 
 import pickle
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flowveil import workers
+from flowveil.analysis.areas import area_accuracy, default_levels, main_level
 from flowveil.anonymization import anonymize
 from flowveil.errors import FlowveilError, InfeasibleError, ParameterError
 from flowveil.flows import Flows
@@ -21,8 +24,10 @@ from flowveil.release.confirmation import SmallKWarning
 if TYPE_CHECKING:
     from flowveil.release.release import Release
 
-#: How a run may end by itself. Only the first has a release.
-DONE, INFEASIBLE, FAILED = "done", "infeasible", "failed"
+#: How a run may end. Only the first has a release; the last was stopped at the time limit.
+DONE, INFEASIBLE, FAILED, TIMED_OUT = "done", "infeasible", "failed", "timed out"
+#: The planner's errors, first in every table.
+PLANNER = ("area_error", "production_error", "attraction_error", "trip_length_ratio", "accessibility_error")
 #: Flows of the run that comes before a measured one.
 WARM_UP_FLOWS = 50
 
@@ -54,15 +59,8 @@ def check_runs(
     protect: Sequence[Sequence[str]],
     max_suppressed: Sequence[float],
     time_limit: float,
-    noisy: bool = False,
 ) -> None:
     """Refuse what cannot be run, before anything is.
-
-    Args:
-        flows: all that is there.
-        methods, k, protect, max_suppressed, time_limit: what is asked for.
-        noisy: whether methods that promise no k may be among them: their measures are against the true counts, and for
-            the data holder alone.
 
     Raises:
         ParameterError: a name or number is not allowed.
@@ -70,11 +68,6 @@ def check_runs(
     """
     for method in methods:
         method.planner(flows)
-        if method.promises != "k" and not noisy:
-            raise ParameterError(
-                f"Method '{method.name}' cannot be compared: it promises no k, and its measures may not be published. "
-                "Hint: run it alone; Release.metrics() has its measures for you."
-            )
         _check_sendable(method)
     if not methods or not k or not protect:
         raise ParameterError("There is nothing to compare: name at least one method, one k and one protection.")
@@ -163,11 +156,62 @@ def keeps_k(asked: Mapping[str, Any]) -> bool:
     return find_method(asked["method"]).promises == "k"
 
 
-def exact_error(release: Release, basis: str) -> float:
-    """The mean generalisation error with all its digits, and never withheld: what methods are compared by."""
-    plan, cells = release.plan, release.cells
-    size = plan.origin_zones.size[cells.origin].astype(np.float64) + plan.destination_zones.size[cells.destination]
-    return float(np.average(size, weights=cells.volume(basis)))
+def run_all(
+    work: Callable[[Any, Any], Any],
+    shared: Any,
+    tasks: Sequence[Any],
+    *,
+    prepare: Callable[[Any, Any], None],
+    time_limit: float,
+    progress: Callable[[float], None],
+    n_workers: int = 1,
+    fresh: bool = False,
+) -> Iterator[tuple[int, Any]]:
+    """Run tasks in processes; yield the number of each as it ends, and its result.
+
+    A task that passes the time limit, or whose process ends, has the result ``{"status": ..., "reason": ...}``.
+
+    Args:
+        work: ``work(shared, task)``, a function of a module.
+        shared: what all tasks need.
+        tasks: the tasks.
+        prepare: run before each task, outside its time.
+        time_limit: seconds that a task may take.
+        progress: called with the share of the tasks that ended.
+        n_workers: processes at once. Times are most comparable with one.
+        fresh: whether every task gets a new process, so that no task makes another faster.
+    """
+    how: dict[str, Any] = {"workers": n_workers, "time_limit": time_limit, "prepare": prepare, "fresh": fresh}
+    ended = {
+        workers.LATE: {"status": TIMED_OUT, "reason": f"stopped after {time_limit:,g} seconds"},
+        workers.LOST: {
+            "status": FAILED,
+            "reason": "the process did not start, or ended without a result; memory may have run out",
+        },
+    }
+    with closing(workers.run_tasks(work, shared, tasks, **how)) as running:
+        for count, one in enumerate(running, 1):
+            yield one.number, ended.get(one.how, one.result)
+            progress(count / len(tasks))
+
+
+def exact_measures(release: Any) -> dict[str, dict[str, float | int | None]]:
+    """All measures by basis, exact, the planner's errors at one level first (see `flowveil.analysis.areas`)."""
+    measures: dict[str, dict[str, float | int | None]] = {}
+    level = main_level(default_levels(release.input))
+    for basis, values in release.metrics().items():
+        found = [] if level is None else area_accuracy(release, levels=[level], basis=basis)
+        planner = {name: getattr(one, name) for one in found for name in PLANNER}
+        measures[basis] = {name: _plain(value) for name, value in {**planner, **values}.items()}
+    return measures
+
+
+def _plain(value: Any) -> float | int | None:
+    """A number that JSON can hold; None for others."""
+    if value is None:
+        return None
+    number: float | int = value.item() if isinstance(value, np.generic) else value
+    return number if np.isfinite(number) else None
 
 
 def warm_up(flows: Flows, asked: Mapping[str, Any]) -> None:

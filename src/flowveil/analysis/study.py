@@ -1,11 +1,8 @@
-"""The experiments of the papers: segments x methods x protections x bases, or many matrices x methods.
+"""The experiments of the papers: segments x methods x protections x bases, or many matrices x methods. Private.
 
-Every run is a process's task with a deadline; one that passes it is killed and recorded as N/A, as in the papers. Every
-result is a file of its own as soon as it is there, named after everything that decides it, so an interrupted study goes
-on where it was. What is stored are measures as they may be published: those that would reveal a suppressed value, alone
-or beside another method's on the same trips, are withheld, and segments that hold too little to be named are counted
-and left out of every run. An internal study has exact measures of everything and is marked as such wherever it is
-shown. A study over the steps of time is always internal.
+Every run is a task of a process with a time limit; one that passes it is killed and recorded as N/A, as in the papers.
+Every result is stored in its own file as soon as it exists, named after everything that decides it, so an interrupted
+study continues. Measures are exact.
 """
 
 from __future__ import annotations
@@ -13,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -22,27 +18,21 @@ from typing import Any
 import numpy as np
 
 from flowveil import __version__
-from flowveil.analysis.matrices import chosen_matrices
 from flowveil.analysis.presets import Preset
-from flowveil.analysis.runs import FAILED, INFEASIBLE, attempt, warm_up
-from flowveil.analysis.study_data import data_of
+from flowveil.analysis.runs import DONE, attempt, exact_measures, run_all, warm_up
+from flowveil.analysis.study_data import chosen_matrices, data_of
 from flowveil.analysis.study_folder import RUNS, is_done, open_folder, store
-from flowveil.analysis.study_measures import exact, publishable
 from flowveil.analysis.study_setting import Setting
 from flowveil.analysis.study_tables import write_study
-from flowveil.errors import InfeasibleError, ParameterError
+from flowveil.errors import ParameterError
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
 from flowveil.progress import lines_every
 from flowveil.slices import SlicedFlows
-from flowveil.workers import LATE, LOST, run_tasks
-from flowveil.zoning.steps import over_own_tiles, slices_over_own_tiles
+from flowveil.zoning.steps import over_own_tiles
 
 #: Seconds a run may take; two hours, as in the papers.
 TIME_LIMIT = 7200.0
-
-#: What is stored of a run that did not end by itself.
-_ENDED = {LATE: {"status": "timeout"}, LOST: {"status": FAILED, "reason": "the process ended"}}
 
 
 @dataclass(frozen=True)
@@ -67,20 +57,18 @@ class Study:
     """All results of a study.
 
     Attributes:
-        rows: one for each run and basis: the run, ``status`` (``done``, ``timeout``, ``infeasible``, ``failed``),
-            ``seconds``, ``withheld`` (names), and the measures.
+        rows: one for each run and basis: the run, ``status`` (``done``, ``timed out``, ``infeasible``, ``failed``),
+            ``seconds``, and the measures, the planner's errors first.
         by: the attributes; the time where there is a matrix for each step.
         setting: what was run.
-        n_hidden: segments that hold too little to be named and were left out, by attribute.
         time_limit: seconds that a run could take.
         every: the step of time, where there is a matrix for each.
-        data: numbers of the data set; empty unless the study is internal.
+        data: numbers of the data set.
     """
 
     rows: tuple[dict[str, Any], ...]
     by: tuple[str, ...]
     setting: Setting
-    n_hidden: dict[str, int]
     time_limit: float
     every: str | None = None
     data: Mapping[str, float] = field(default_factory=dict)
@@ -99,11 +87,6 @@ class Study:
     def k(self) -> int:
         """The k."""
         return self.setting.k
-
-    @property
-    def internal(self) -> bool:
-        """Whether the measures are exact, and not for publication."""
-        return self.setting.internal
 
     @property
     def preset(self) -> Preset | None:
@@ -125,7 +108,6 @@ def run_study(
     trees: str | None = None,
     time_limit: float = TIME_LIMIT,
     hierarchy: str | None = None,
-    internal: bool = False,
     fewest_trips: int | None = None,
     sample: int | None = None,
     workers: int = 1,
@@ -136,7 +118,7 @@ def run_study(
     Args:
         flows: the flows by all attributes, or by the steps of time; what `flowveil.read_slices` returns.
         directory: where results go: a new folder, an empty one, or an earlier study of the same data, which is
-            continued.
+            continued. Refused inside a release.
         preset: the set-up of a paper, see `flowveil.analysis.presets`; what is given besides goes before it.
         methods: names of methods, or methods of one's own; all that keep a k by default.
         protections: each a unit, or several joined by ``+`` (``trips+population``); by default trips and, where there
@@ -150,8 +132,6 @@ def run_study(
             each is over the trees of its own tiles, as in the papers.
         time_limit: seconds that one run may take.
         hierarchy: ``h3`` or ``halves`` for all methods that work on a tree; by default what each one's page says.
-        internal: exact measures of all segments, for the data holder alone: refused inside a release, and every page
-            and table is marked. Always so over the steps of time.
         fewest_trips: leave out steps of time with fewer trips.
         sample: so many steps of time, drawn at random (the same ones every time).
         workers: processes that run side by side. Times are most comparable with one.
@@ -169,22 +149,20 @@ def run_study(
     what: dict[str, Any] = {"methods": methods, "protections": protections, "k": k, "options": options}
     bounds: dict[str, Any] = {"max_suppressed": max_suppressed, "limits": limits, "time_limit": time_limit}
     over: dict[str, Any] = {"trees": trees, "hierarchy": hierarchy}
-    setting = Setting.of(flows, preset=preset, internal=internal, **what, **bounds, **over)
+    setting = Setting.of(flows, preset=preset, **what, **bounds, **over)
     if workers < 1:
         raise ParameterError(f"workers must be at least 1; found {workers}.")
-    flows, hidden = (flows, {}) if setting.internal else _nameable(flows, setting.k)
     steps = _steps(flows, setting.preset, fewest_trips, sample)
     studied = _fingerprint(flows)
-    folder = open_folder(directory, studied, internal=setting.internal)
+    folder = open_folder(directory, studied)
     runs = _results(_Shared(flows, setting), steps, folder / RUNS, studied, time_limit, workers, progress)
     study = Study(
         rows=tuple(row for run, outcome in runs for row in _rows(run, outcome)),
         by=flows.columns,
         setting=setting,
-        n_hidden=hidden,
         time_limit=time_limit,
         every=None if flows.every is None else flows.every.name,
-        data=data_of(flows, setting.k, steps) if setting.internal else {},
+        data=data_of(flows, setting.k, steps),
     )
     write_study(study, folder)
     return study
@@ -247,56 +225,16 @@ def _results(
     of_all = {"input": studied, "version": __version__}
     paths = [folder / f"{_name(run, {**setting.named(run.method), **of_all})}.json" for run in grid]
     left = [i for i, path in enumerate(paths) if not is_done(path, time_limit)]
-    progress, n_done = progress or lines_every("Studying"), len(paths) - len(left)
-    todo = [grid[i] for i in left]
-    running = run_tasks(_outcome, shared, todo, workers=workers, time_limit=time_limit, prepare=_prepare)
-    with closing(running):
-        for ended in running:
-            store(paths[left[ended.number]], ended.result or {**_ENDED[ended.how], "limit": time_limit})
-            n_done += 1
-            progress(n_done / len(paths))
+    told, before = progress or lines_every("Studying"), len(paths) - len(left)
+
+    def tell(share: float) -> None:
+        told((before + share * len(left)) / len(paths))
+
+    how: dict[str, Any] = {"prepare": _prepare, "time_limit": time_limit, "progress": tell, "n_workers": workers}
+    for number, result in run_all(_outcome, shared, [grid[i] for i in left], **how):
+        store(paths[left[number]], {**result, "limit": time_limit})
     for run, path in zip(grid, paths, strict=True):
         yield run, json.loads(path.read_text("utf-8"))
-
-
-def _nameable(flows: SlicedFlows, k: int) -> tuple[SlicedFlows, dict[str, int]]:
-    """The flows without those of segments that fewer than k people have (or trips, where persons are not known).
-
-    Such a segment is not named, and its trips are in no run at all: with them, the whole minus all segments that are
-    named would reveal how much it holds. Nor are the tiles that nobody else was in part of the trees: the error would
-    reveal how many there are. Leaving trips out may make another segment too small, so this is repeated until all are
-    large enough.
-
-    Returns:
-        What is left, and how many segments are not named, by attribute.
-
-    Raises:
-        InfeasibleError: nothing is left.
-    """
-    hidden: dict[str, int] = {}
-    while True:
-        small = [
-            (at, value)
-            for at in range(len(flows.columns))
-            for value in sorted({key[at] for key in flows.keys})
-            if _size(segment_flows(flows, flows.columns[at], value)) < k
-        ]
-        if not small:
-            return (slices_over_own_tiles(flows) if hidden else flows), hidden
-        for at, _ in small:
-            hidden[flows.columns[at]] = hidden.get(flows.columns[at], 0) + 1
-        gone = [m for m, key in enumerate(flows.keys) if any(key[at] == value for at, value in small)]
-        if len(gone) == len(flows):
-            raise InfeasibleError(
-                f"No segment holds k = {k} people or trips, so none can be studied. "
-                "Hint: lower k, or use larger classes."
-            )
-        flows = flows.without(gone)
-
-
-def _size(part: Flows) -> int:
-    people = part.people
-    return int(part.trips.sum()) if people is None else int(np.count_nonzero(np.bincount(people.person)))
 
 
 def _fingerprint(flows: SlicedFlows) -> str:
@@ -333,7 +271,7 @@ def _name(run: Run, setting: dict[str, Any]) -> str:
 def _rows(run: Run, outcome: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for basis in ("trips", "weight"):
         measures = outcome.get("measures", {})
-        if outcome["status"] == "done" and basis not in measures:
+        if outcome["status"] == DONE and basis not in measures:
             continue
         yield {
             "by": run.by,
@@ -343,7 +281,6 @@ def _rows(run: Run, outcome: dict[str, Any]) -> Iterator[dict[str, Any]]:
             "basis": basis,
             "status": outcome["status"],
             "seconds": outcome.get("seconds"),
-            "withheld": sorted(outcome.get("withheld", {}).get(basis, [])),
             **outcome.get("notes", {}),
             **measures.get(basis, {}),
         }
@@ -369,12 +306,13 @@ def _outcome(shared: _Shared, run: Run) -> dict[str, Any]:
     """In a process: one run."""
     made = attempt(*_asked(shared, run))
     if made.release is None:
-        return {"status": made.status} if made.status == INFEASIBLE else {"status": FAILED, "reason": made.error}
-    measures, hidden = (exact if shared.setting.internal else publishable)(made.release)
-    found: dict[str, Any] = {"status": made.status, "seconds": made.seconds, "measures": measures, "withheld": hidden}
-    if shared.setting.internal:
-        found["notes"] = {name: float(value) for name, value in made.release.plan.notes.items() if name == "v_target"}
-    return found
+        return {"status": made.status, "reason": made.error}
+    return {
+        "status": made.status,
+        "seconds": made.seconds,
+        "measures": exact_measures(made.release),
+        "notes": {name: float(value) for name, value in made.release.plan.notes.items() if name == "v_target"},
+    }
 
 
 def _asked(shared: _Shared, run: Run) -> tuple[Flows, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What a study runs: methods with what is asked of each, protections, trees, and whether its measures are exact."""
+"""What a study runs: methods with what is asked of each, protections and trees."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ class Setting:
         options: options by method.
         hierarchy: the tree of all methods that work on one; by default what each one's page says.
         trees: whether segments are over trees of their ``own`` tiles, or over the ``common`` ones.
-        internal: whether measures are exact, for the data holder alone.
         preset: the paper whose set-up and tables it has, if any.
     """
 
@@ -45,7 +44,6 @@ class Setting:
     options: Mapping[str, Mapping[str, Any]]
     hierarchy: str | None
     trees: str
-    internal: bool
     preset: Preset | None
 
     @classmethod
@@ -62,7 +60,6 @@ class Setting:
         options: Mapping[str, Mapping[str, Any]] | None,
         trees: str | None,
         hierarchy: str | None,
-        internal: bool,
         time_limit: float,
     ) -> Setting:
         """Fill in what was not given, from the preset first, and refuse what cannot be run.
@@ -78,7 +75,6 @@ class Setting:
                 + ("many matrices. Hint: give --time and --every." if paper.is_of_matrices else "segments, not times.")
             )
         of_paper = Preset("", "", (), trees="common") if paper is None else paper
-        internal = internal or flows.every is not None
         wanted = methods if methods is not None and methods != "all" else of_paper.methods or None
         chosen = methods_of(wanted, same_zones=flows.intake.same_zones)
         if wanted is None and flows.every is not None:
@@ -94,7 +90,6 @@ class Setting:
             options=_options(whole, chosen, of_paper.options, options or {}),
             hierarchy=hierarchy,
             trees=of_paper.trees if trees is None else trees,
-            internal=internal,
             preset=paper,
         )
         found._check(flows, time_limit)
@@ -113,7 +108,6 @@ class Setting:
             protect=self.protections,
             max_suppressed=shares,
             time_limit=time_limit,
-            noisy=self.internal,
         )
         # What cannot be refined is refused before anything is run.
         refined(flows, self.hierarchy)
@@ -144,7 +138,7 @@ class Setting:
     def named(self, method: str) -> dict[str, Any]:
         """All that decides the result of a run of a method, beside its flows: stored results are named after it."""
         named: dict[str, Any] = {"k": self.k, "max_suppressed": self.share_of(method), "hierarchy": self.hierarchy}
-        named |= {"trees": self.trees, "internal": self.internal, "options": dict(self.options.get(method, {}))}
+        named |= {"trees": self.trees, "options": dict(self.options.get(method, {}))}
         return named | _code(self.methods[method])
 
 

@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet
 
-from flowveil.analysis.matrix_sheets import matrix_sheets, ratios
 from flowveil.analysis.pages.study import Drawn, render_study
 from flowveil.analysis.sheets import Sheet, latex, markdown, text_of
-from flowveil.analysis.study_columns import NOT_FOR_PUBLICATION, method_name, protected
-from flowveil.analysis.study_sheets import segment_sheets
+from flowveil.analysis.study_sheets import (
+    NOT_FOR_PUBLICATION,
+    matrix_sheets,
+    method_name,
+    protected,
+    ratios,
+    segment_sheets,
+)
 from flowveil.output import Content, write_files
 from flowveil.published.joint import Outcome
 from flowveil.published.spreadsheets import write_csv
@@ -22,7 +27,7 @@ from flowveil.published.spreadsheets import write_csv
 if TYPE_CHECKING:
     from flowveil.analysis.study import Study
 
-WARNING = "exact measures reveal what releases suppress. This study is for the data holder alone."
+WARNING = "exact measures reveal what releases suppress. This study is for the operator alone."
 
 
 def write_study(study: Study, folder: Path) -> None:
@@ -35,22 +40,22 @@ def write_study(study: Study, folder: Path) -> None:
     sheets = study_sheets(study)
     content: dict[str, Content] = {
         "results.parquet": lambda path: pa.parquet.write_table(tidy, path, compression="zstd"),
-        "results.csv": lambda path: write_csv(_flat(tidy), path),
+        "results.csv": lambda path: write_csv(tidy, path),
         "tables.md": to_markdown(sheets, study),
         "tables.tex": to_latex(sheets, study),
         "study.html": to_page(sheets, study),
     }
-    write_files({folder / name: part for name, part in content.items()}, private=study.internal)
+    write_files({folder / name: part for name, part in content.items()}, private=True)
 
 
 def tidy_table(study: Study) -> pa.Table:
-    """One row for each run and basis, one column for each measure; where it is internal, each row says so."""
+    """One row for each run and basis, one column for each measure; each row says that it is private."""
     first = {
         "by": pa.string(), "segment": pa.string(), "method": pa.string(), "protect": pa.string(),
-        "basis": pa.string(), "status": pa.string(), "seconds": pa.float64(), "withheld": pa.list_(pa.string()),
+        "basis": pa.string(), "status": pa.string(), "seconds": pa.float64(),
     }  # fmt: skip
     names = sorted({name for row in study.rows for name in row} - set(first))
-    columns = {"use": pa.array([NOT_FOR_PUBLICATION] * len(study.rows))} if study.internal else {}
+    columns = {"use": pa.array([NOT_FOR_PUBLICATION] * len(study.rows))}
     columns |= {name: pa.array([row.get(name) for row in study.rows], kind) for name, kind in first.items()}
     for name in names:
         kind = pa.int64() if name.startswith(("n_", "cells_", "k_trips", "k_people")) else pa.float64()
@@ -58,16 +63,9 @@ def tidy_table(study: Study) -> pa.Table:
     return pa.table(columns)
 
 
-def _flat(table: pa.Table) -> pa.Table:
-    joined = pa.array([" ".join(names) for names in table["withheld"].to_pylist()], pa.string())
-    return table.set_column(table.schema.get_field_index("withheld"), "withheld", joined)
-
-
 def study_sheets(study: Study) -> list[Sheet]:
-    """All tables, in order; where they are internal, the title of each says so."""
+    """All tables, in order; the title of each says that it is private."""
     sheets = segment_sheets(study) if study.every is None else matrix_sheets(study)
-    if not study.internal:
-        return sheets
     return [replace(sheet, title=f"{sheet.title} ({NOT_FOR_PUBLICATION})") for sheet in sheets]
 
 
@@ -106,7 +104,7 @@ def to_page(sheets: Sequence[Sheet], study: Study) -> str:
         tables,
         notes=list(_notes(study)),
         lead=f"{len(study.methods)} methods, k = {study.k}; {over}.",
-        internal=WARNING if study.internal else None,
+        internal=WARNING,
     )
 
 
@@ -124,8 +122,8 @@ def _outcomes(study: Study) -> dict[str, list[Outcome]]:
 
 
 def _notes(study: Study) -> Iterator[str]:
-    if study.internal:
-        yield f"{NOT_FOR_PUBLICATION.upper()}: {WARNING}"
+    yield f"{NOT_FOR_PUBLICATION.upper()}: {WARNING}"
+    yield "'misplaced' is the share of all trips that a reader misses or misplaces between areas, in percent."
     if study.preset is not None:
         yield f"Set-up and numbers of the tables: {study.preset.paper}. What that paper does not have is A1, A2, ..."
         if study.every is None:
@@ -138,11 +136,7 @@ def _notes(study: Study) -> Iterator[str]:
         f"; {', '.join(limits)}." if limits else "."
     )
     yield "'none' marks runs in which nothing can be published, '-' measures that are not defined."
-    if not study.internal:
-        yield "'withheld' marks measures that would reveal a suppressed value, alone or beside another method's."
     if study.every is None and study.setting.trees == "own":
         yield "G counts tiles observed in the segment itself, as in the papers: segments cannot be compared by it."
     elif study.every is None:
         yield "G counts tiles observed in the whole data set, for every segment, so segments can be compared."
-    for by, n in sorted(study.n_hidden.items()):
-        yield f"{n} segments by {by} hold too little to be named; their trips are in no run."

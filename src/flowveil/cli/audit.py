@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
-from flowveil.cli.options import PLACE, reading, reading_of
+from flowveil.cli.from_request import PLACE, with_request
 from flowveil.cli.output import Output, with_output
 from flowveil.errors import ParameterError
+from flowveil.request import Request
 
 
 @click.command()
@@ -33,15 +34,16 @@ from flowveil.errors import ParameterError
     help="Runs of the method with --against: N pairs a person for membership, N zones for minimality [0: left out].",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of what is drawn at random.")
-@reading
+@with_request("zones")
 @with_output
-def audit(output: Output, folders: tuple[str, ...], **given: Any) -> None:
+def audit(output: Output, folders: tuple[str, ...], request: Request, **given: Any) -> None:
     """Attack published releases as a reader would; exit 3 if a group below the guarantee is disclosed.
 
     Several releases are subtracted from each other. Which trips each holds is stated by its --period: releases without
     one are taken to be of the same trips.
     """
     from flowveil.api import audit_releases
+    from flowveil.execution import reading_arguments, resources
     from flowveil.output import write_folder
     from flowveil.published.audit import audit_files, audit_lines
 
@@ -50,8 +52,8 @@ def audit(output: Output, folders: tuple[str, ...], **given: Any) -> None:
     limits = _limits(given.pop("fail_on"))
     if out is not None:
         _check_out(out, folders)
-    with output.working("Auditing"):
-        found = audit_releases(folders, fail_on=limits, **asked, **reading_of(given))
+    with resources(request), output.working("Auditing"):
+        found = audit_releases(folders, fail_on=limits, **asked, **reading_arguments(request))
     if out is not None:
         write_folder(out, audit_files(found, show_cells=show_cells))
     output.result(found.to_dict(show_cells=show_cells))

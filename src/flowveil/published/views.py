@@ -22,6 +22,7 @@ from flowveil.published.maps import ENDS, MAX_FLOWS, View, hexagons, volume_of, 
 from flowveil.published.noise import is_noisy
 from flowveil.published.slices import overview, zones_in
 from flowveil.published.times import times_of
+from flowveil.release.spreading import rows_of_spreading, spread_over_cells
 from flowveil.time_steps import TIME, Every
 from flowveil.times import TIME_COLUMNS
 

@@ -110,6 +110,11 @@ class Statement:
     basemap: str | None = None
     context: bool = False
 
+    def __post_init__(self) -> None:
+        # In the order of the file, so that texts made from a statement are the same when it is read back.
+        for name in ("parameters", "guarantee", "about", "suppression", "boxes", "ledger"):
+            object.__setattr__(self, name, _plain(getattr(self, name)))
+
     def to_report(self) -> dict[str, Any]:
         """Returns the entries of report.json that are not figures: plain JSON types."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
@@ -166,9 +171,12 @@ def _validator() -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Returns the value in JSON types: no tuples, no numpy numbers, no NaN."""
+    """Returns the value in JSON types, entries sorted by name: no tuples, no numpy numbers, no NaN."""
     if isinstance(value, Mapping):
-        return {str(name): _plain(inner) for name, inner in value.items()}
+        return {
+            name: _plain(inner)
+            for name, inner in sorted(((str(n), v) for n, v in value.items()), key=lambda pair: pair[0])
+        }
     if isinstance(value, list | tuple | set | frozenset):
         ordered = sorted(value, key=str) if isinstance(value, set | frozenset) else value
         return [_plain(inner) for inner in ordered]

@@ -1,14 +1,10 @@
-"""A certificate of a verification: what was held against what, and what came of it, for whoever keeps the files.
-
-It holds hashes, the guarantee, the columns, the versions and the findings; no path of the machine, and no date unless
-one is given: the same verification gives the same bytes.
-"""
+"""A certificate of a verification: what was compared with what, and the result. Private: it has hashes of the input."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from glob import glob
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -16,7 +12,9 @@ from typing import Any
 from flowveil import __version__
 from flowveil.errors import ParameterError
 from flowveil.published.document import Part, fill, page
-from flowveil.published.sentences import statement
+from flowveil.published.folder import hash_file
+from flowveil.published.sentences import sentences
+from flowveil.release.statement import Statement
 
 SUFFIXES = (".json", ".html")
 
@@ -37,49 +35,51 @@ def certificate(
     report: Mapping[str, Any] | None,
     expected: Mapping[str, Any],
     findings: Sequence[str],
-    unread: Sequence[str],
+    not_compared: Sequence[str],
     source: str | PathLike[str] | None,
     date: str | None = None,
+    signer: str | None = None,
 ) -> dict[str, Any]:
-    """The content of a certificate.
+    """Returns the content of a certificate. Private: the hash of a small input lets a reader test guesses.
 
     Args:
         sha256: of the files of the folder.
-        report: its report.json; None where it could not be read, or something contradicts it: then nothing of it is
-            repeated.
-        expected: what the guarantee was asked to be at the least.
+        report: its report.json; None where something contradicts it: then nothing of it is repeated.
+        expected: the guarantee that was required.
         findings: what contradicts the release.
-        unread: what could not be compared.
-        source: the trips, if they are one file; its hash says which they were.
-        date: a date, or any other short text, of whoever asks for the certificate.
+        not_compared: what could not be compared.
+        source: the trips: a file, a folder or a pattern of files; each is hashed.
+        date: a date, or another short text.
+        signer: who signs.
     """
-    parameters = {} if report is None else report["parameters"]
+    statement = None if report is None else Statement.from_report(report)
     return {
         "certificate": "flowveil verification",
         "verified_with": __version__,
         "made_with": None if report is None else report["version"],
-        "holds": False if findings else None if unread else True,
+        "holds": False if findings else None if not_compared else True,
         "findings": list(findings),
-        "not_compared": list(unread),
+        "not_compared": list(not_compared),
         "expected": {name: value for name, value in expected.items() if value not in (None, (), [])},
-        "method": None if report is None else report["method"],
-        "guarantee": None if report is None else report["guarantee"],
-        "statement": [] if report is None else statement(report),
-        "columns": parameters.get("columns"),
-        "confirmed": parameters.get("confirmed"),
-        "input_sha256": None if source is None else _hash_of_input(source),
+        "method": None if statement is None else statement.method,
+        "guarantee": None if statement is None else dict(statement.guarantee),
+        "cells": None if report is None else report["published"]["cells"],
+        "statement": [] if statement is None else sentences(statement),
+        "columns": None if statement is None else statement.parameters.get("columns"),
+        "confirmed": None if statement is None else list(statement.confirmed),
+        "input_sha256": {} if source is None else _hash_inputs(source),
         "release_sha256": dict(sorted(sha256.items())),
         **({} if date is None else {"date": date}),
+        **({} if signer is None else {"signer": signer}),
     }
 
 
-def _hash_of_input(source: str | PathLike[str]) -> str | None:
-    """The hash of the trips; None where they are several files or not a file."""
+def _hash_inputs(source: str | PathLike[str]) -> dict[str, str]:
+    """Returns the SHA-256 of every input file by name; empty where the input is no file."""
     path = Path(source)
-    if not path.is_file():
-        return None
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    names = [str(path)] if path.is_file() else glob(f"{path}/**" if path.is_dir() else str(path), recursive=True)
+    files = sorted(Path(name) for name in names if Path(name).is_file())
+    return {str(file.name): hash_file(file) for file in files}
 
 
 def certificate_text(content: Mapping[str, Any], path: str | PathLike[str]) -> str:

@@ -10,7 +10,6 @@ from flowveil.analysis.pages.before_after import render_internal
 from flowveil.errors import OutputError
 from flowveil.private_files import check_place
 from flowveil.published.document import sensible
-from flowveil.published.report import summarize
 from samples.releases import city_flows, region_flows, release_of
 
 
@@ -67,6 +66,6 @@ def test_the_published_report_says_nothing_of_it(release, tmp_path):
 def test_it_has_the_measures_that_the_report_withholds(release):
     shown = render_internal(release)
     error = release.metrics()["trips"]["mean_generalization_error"]
-    assert "so few zones" in summarize(release)["withheld"]["reason"]
+    assert "so few zones" in release.summary()["withheld"]["reason"]
     assert f">{sensible(error)}</td>" in shown
     assert ">withheld</td>" not in shown

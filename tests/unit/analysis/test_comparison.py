@@ -1,4 +1,4 @@
-"""Several methods and k on the same input: bounded in time, safe to look at, written once."""
+"""Several methods and k on the same input: bounded in time, exact, written once."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import re
 import pytest
 
 import flowveil
-from flowveil.analysis import comparison
+from flowveil.analysis import comparison, runs
+from flowveil.analysis.areas import area_accuracy, default_levels, main_level
 from flowveil.analysis.comparison_tables import FILES, to_csv, to_html, to_latex, to_markdown
 from flowveil.analysis.runs import WARM_UP_FLOWS
 from flowveil.errors import DataError, OutputError, ParameterError
-from flowveil.published.report import summarize
 from samples.hourly import hourly_trips
 from samples.processes import in_this_process
-from samples.releases import city_flows, region_flows
+from samples.releases import city_flows
 
 #: What a run calls.
 ANONYMIZE = "flowveil.analysis.runs.anonymize"
@@ -55,9 +55,9 @@ def test_a_run_is_the_release_that_anonymize_makes(flows, found):
     release = flowveil.anonymize(flows, "odkanon", k=10, protect="trips", budget="volume")
     assert run.flows.equals(release.flows)
     assert run.zones.equals(release.zones)
-    # A page for the data holder: the error that methods are compared by is exact.
-    exact = release.metrics()["trips"]["mean_generalization_error"]
-    assert run.measures == {**summarize(release)["measures"]["trips"], "mean_generalization_error": exact}
+    (planner,) = area_accuracy(release, levels=[main_level(default_levels(flows))])
+    assert next(iter(run.measures.items())) == ("area_error", planner.area_error)
+    assert {name: run.measures[name] for name in release.metrics()["trips"]} == release.metrics()["trips"]
     assert run.seconds > 0
 
 
@@ -77,7 +77,7 @@ def test_a_run_that_takes_too_long_is_stopped(flows):
 
 
 def test_a_process_that_ends_is_shown_as_failed(flows, monkeypatch):
-    monkeypatch.setattr(comparison.workers, "START_LIMIT", 0.001)
+    monkeypatch.setattr(runs.workers, "START_LIMIT", 0.001)
     (run,) = flowveil.compare(flows, methods="odkanon", k=10).runs
     assert run.status == "failed"
     assert "did not start, or ended without a result" in run.reason
@@ -126,19 +126,6 @@ def test_nothing_below_k_leaves_a_run(found):
             assert min(run.flows["trips"].to_pylist()) >= run.k
 
 
-def test_what_a_release_would_withhold_is_withheld():
-    # One flow of one trip beside many large ones: its share would tell it.
-    flows = region_flows()
-    with in_this_process():
-        found = flowveil.compare(flows, methods="suppression,odkanon,oigh", k=(2, 3), max_suppressed=0.5)
-    for run in found.runs:
-        for name in run.withheld:
-            assert run.measures[name] is None
-    rows = list(csv.DictReader(io.StringIO(to_csv(found))))
-    assert [row["withheld"].split() for row in rows] == [list(run.withheld) for run in found.runs]
-    assert all(row["suppressed_share"] == "" for row in rows if "suppressed_share" in row["withheld"])
-
-
 def test_tables_have_a_row_a_run(found):
     rows = list(csv.DictReader(io.StringIO(to_csv(found))))
     assert len(rows) == len(found.runs)
@@ -165,14 +152,14 @@ def test_it_is_written_into_a_folder_of_its_own(found, tmp_path):
     found.write(out)
     text = (out / "comparison.html").read_text(encoding="utf-8")
     assert "NOT FOR PUBLICATION" in text
-    assert text.count("<svg") == 14
+    assert text.count("<svg") == 16
     (out / "thesis.docx").write_text("years of work")
     with pytest.raises(OutputError, match="not part of a comparison"):
         found.write(out)
 
 
 def test_wrong_arguments_stop_before_anything_runs(flows, monkeypatch):
-    monkeypatch.setattr(comparison.workers, "run_tasks", lambda *_, **__: pytest.fail("something was run"))
+    monkeypatch.setattr(runs.workers, "run_tasks", lambda *_, **__: pytest.fail("something was run"))
     with pytest.raises(ParameterError, match="Did you mean 'odkanon'"):
         flowveil.compare(flows, methods="odkannon")
     with pytest.raises(ParameterError, match="k must be"):

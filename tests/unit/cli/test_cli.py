@@ -167,7 +167,7 @@ def bad_input(kind: str, folder: Path) -> tuple[Path, list[object]]:
         ("unknown method", ["Did you mean 'odkanon'"]),
         ("unknown option", ["Did you mean 'levels'"]),
         ("people without persons", ["person"]),
-        ("suppression above 1", ["max_suppressed"]),
+        ("suppression above 1", ["--max-suppressed must be at most 1"]),
     ],
 )
 def test_bad_input_says_why_and_leaves_the_old_release_alone(kind, words, tmp_path, release, capsys):

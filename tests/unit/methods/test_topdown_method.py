@@ -18,8 +18,8 @@ from flowveil.methods.levels import Levels, public_domain
 from flowveil.methods.noise_guarantee import NoiseGuarantee
 from flowveil.methods.topdown import _noises, shares_of, walk_down
 from flowveil.methods.zcdp import largest_rho
-from flowveil.verify import verify_release
 from samples.releases import rehash
+from samples.verified import findings_of
 
 REGION = h3.latlng_to_cell(48.85, 2.35, 5)
 ASKED = {"epsilon": 1.0, "bound": 5, "region": REGION, "level": 7}
@@ -218,8 +218,8 @@ def test_a_report_that_does_not_add_up_is_found(name, written, flows):
     before = {path: path.read_bytes() for path in written.iterdir()}
     alter, words = FORGED[name]
     change(written, alter)
-    found = verify_release(written, flows)
+    found = findings_of(written, flows)
     for path, content in before.items():
         path.write_bytes(content)
     assert any(words in finding for finding in found), found
-    assert verify_release(written, flows) == []
+    assert findings_of(written, flows) == []

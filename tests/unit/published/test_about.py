@@ -12,10 +12,10 @@ import pytest
 from flowveil.api import anonymize
 from flowveil.errors import ParameterError
 from flowveil.published.about import checked, period_in_words, title
-from flowveil.published.headline import left_out, sentence, sides
+from flowveil.published.headline import sentence, sides
 from flowveil.published.places import distance_in_words, typical_radius_m
-from flowveil.verify import verify_release
 from samples.releases import city_flows, edit_report
+from samples.verified import findings_of
 
 ABOUT = {
     "title": "Trips <b>of</b> & in the city",
@@ -49,7 +49,7 @@ def test_it_stands_in_the_report_the_page_and_the_exports(release, tmp_path: Pat
     }
     assert "--title" in json.loads((folder / "report.json").read_text())["command"]
     edit_report(folder, lambda report: report["about"].update(source="Nobody"))
-    assert any("what it is about" in line for line in verify_release(folder, release.input))
+    assert any("what it is about" in line for line in findings_of(folder, release.input))
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,11 @@ import pytest
 import shapely
 
 from flowveil.errors import MissingExtraError, ParameterError
+from flowveil.publication import publish
 from flowveil.published.exports import FORMATS, parse_formats
-from flowveil.published.folder import publish
-from flowveil.verify import verify_release
-from flowveil.verify.exports import EXPORTS
 from samples.drafts import unchecked
 from samples.releases import city_flows, content, edit_table, read_json, region_flows, rehash, release_of
+from samples.verified import findings_of
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -55,7 +54,7 @@ def rows_of(folder):
 
 def test_the_folder_lists_and_hashes_every_export(folder):
     names = {name for f in FORMATS.values() for name in f.files}
-    assert names == set(EXPORTS)
+    assert names == {name for export in FORMATS.values() for name in export.files}
     assert names < {p.name for p in folder.iterdir()}
     assert names < set(read_json(folder / "manifest.json")["sha256"])
     assert "--format csv,geojson,gpkg,omx,flowmap,kepler,arrow" in read_json(folder / "report.json")["command"]
@@ -160,7 +159,7 @@ def test_arrow(folder):
 
 
 def test_a_release_with_exports_holds(release, folder):
-    assert verify_release(folder, release.input) == []
+    assert findings_of(folder, release.input) == []
 
 
 def _csv_value(folder):
@@ -202,11 +201,11 @@ TAMPERED = {
 def test_exports_that_say_something_else_are_found(release, copy):
     for change, _ in TAMPERED.values():
         change(copy)
-    assert sorted(verify_release(copy, release.input)) == sorted(
+    assert sorted(findings_of(copy, release.input)) == sorted(
         f"{name}: its sha256 is not the one in manifest.json" for name in TAMPERED
     )
     rehash(copy)
-    findings = verify_release(copy, release.input)
+    findings = findings_of(copy, release.input)
     assert sorted(findings) == sorted(f"{name}: {finding}" for name, (_, finding) in TAMPERED.items())
     assert "secret" not in str(findings)
 
@@ -216,7 +215,7 @@ def test_an_export_that_is_not_listed_is_extra_and_one_that_is_listed_must_be_th
     del manifest["sha256"]["flows.csv"]
     (copy / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     (copy / "flows.arrow").unlink()
-    assert verify_release(copy, release.input) == [
+    assert findings_of(copy, release.input) == [
         "flows.arrow: missing",
         "flows.csv: extra file, not part of a release",
     ]
@@ -224,7 +223,7 @@ def test_an_export_that_is_not_listed_is_extra_and_one_that_is_listed_must_be_th
 
 def test_an_export_of_a_changed_matrix_is_found(release, copy):
     edit_table(copy, "flows.parquet", lambda rows: rows[1:])
-    findings = verify_release(copy, release.input)
+    findings = findings_of(copy, release.input)
     assert sum("are not those of the release" in finding for finding in findings) >= 5
 
 
@@ -241,7 +240,7 @@ def test_unknown_formats_and_maps_that_are_not_there(tmp_path):
             nowhere.write(tmp_path / "out", formats=name)
     assert list(tmp_path.iterdir()) == []
     out = nowhere.write(tmp_path / "out", formats="csv,omx,arrow")
-    assert verify_release(out, nowhere.input) == []
+    assert findings_of(out, nowhere.input) == []
 
 
 def test_a_missing_library_is_named_with_its_extra(release, tmp_path, monkeypatch):

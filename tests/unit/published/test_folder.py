@@ -13,8 +13,9 @@ from contextlib import nullcontext
 import pytest
 
 from flowveil.errors import GuaranteeError, OutputError
+from flowveil.publication import publish
 from flowveil.published import folder as folder_module
-from flowveil.published.folder import check_target, publish
+from flowveil.published.folder import check_target
 from samples.drafts import unchecked
 from samples.releases import city_flows, content, read_json, region_flows, release_of
 
@@ -168,9 +169,11 @@ def test_overwrite_can_be_forbidden(release, tmp_path):
         check_target(out, overwrite=False)
 
 
-def test_the_parent_must_exist_and_be_writable(release, tmp_path, monkeypatch):
-    with pytest.raises(OutputError, match=r"parent of .* does not exist"):
-        publish(release, tmp_path / "no" / "out")
+def test_parents_are_made_and_must_be_writable(release, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match="is no folder that can be written to"):
+        publish(release, tmp_path / "file" / "no" / "out")
+    assert publish(release, tmp_path / "no" / "out").is_dir()
     fail_at(monkeypatch, os, "mkdir", PermissionError(errno.EACCES, "Permission denied"), 1)
     with pytest.raises(OutputError, match="not writable"):
         check_target(tmp_path / "out")

@@ -14,12 +14,12 @@ from xml.etree import ElementTree
 import numpy as np
 import pyarrow as pa
 import pytest
+from flowveil.analysis.pages.ratios import Boxes
 
 import flowveil
 from flowveil.analysis.comparison import Comparison, Frontier, Run
 from flowveil.analysis.comparison_tables import to_html
 from flowveil.analysis.pages.profile import Profile, profile_chart
-from flowveil.analysis.pages.ratios import Boxes
 from flowveil.analysis.pages.study import Drawn, render_study
 from flowveil.audit.auditing import Audit, AuditOfOne
 from flowveil.audit.subtraction import Group, Groups
@@ -30,7 +30,6 @@ from flowveil.published.document import frame
 from flowveil.published.html import render
 from flowveil.published.joint import Outcome
 from flowveil.published.pictures import draw
-from flowveil.published.report import summarize
 from flowveil.published.series import render_series
 from flowveil.verify.certificate import certificate, certificate_text
 from samples.releases import city_flows, release_of
@@ -69,7 +68,7 @@ class Skeleton(HTMLParser):
 @cache
 def published():
     release = release_of(city_flows(), budget="volume")
-    return summarize(release), release.flows, release.zones
+    return release.summary(), release.flows, release.zones
 
 
 def named(text: str):

@@ -9,7 +9,6 @@ import pytest
 
 from flowveil.analysis.measures import listed
 from flowveil.published.html import render
-from flowveil.published.report import summarize
 from samples.releases import city_flows, nested_release, release_of
 
 VOID = {"meta", "link", "br", "hr", "img", "input", "rect", "circle", "line", "path"}
@@ -45,7 +44,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def report():
-    return summarize(release_of(city_flows(), budget="volume"))
+    return release_of(city_flows(), budget="volume").summary()
 
 
 def test_it_is_one_page_that_needs_nothing_else(report):
@@ -81,7 +80,7 @@ def test_method_guarantee_statement_and_parameters_are_there(report):
 
 
 def test_withheld_is_said_and_not_confused_with_unknown():
-    text = render(summarize(nested_release(short_cell=True)))
+    text = render(nested_release(short_cell=True).summary())
     rows = {re.split(r"(?<=[a-z)])(?=[A-Z])", row[0])[0]: row[1:] for row in Page(text).rows}
     assert rows["Suppressed share"] == ["withheld"]
     assert rows["Fewest people in a cell"] == ["not known"]

@@ -18,7 +18,6 @@ from contract.cases import K_METHODS
 from flowveil import anonymize
 from flowveil.published.html import render, tile_server
 from flowveil.published.maps import MAX_GRID_TILES, Frame, encode_shapes, grid_below_boxes, map_of_release, neutral_grid
-from flowveil.published.report import summarize
 from samples.releases import city_flows, nested_release, release_of
 
 
@@ -28,7 +27,7 @@ def embedded(page: str) -> dict:
 
 
 def page_of(release) -> str:
-    return render(summarize(release), release.flows, release.zones)
+    return render(release.summary(), release.flows, release.zones)
 
 
 def decoded(shape: list[list[int]]) -> list[np.ndarray]:
@@ -82,7 +81,7 @@ def test_what_is_withheld_is_nowhere_on_the_page():
     release = nested_release(short_cell=True)
     share = release.metrics()["trips"]["suppressed_share"]
     text = page_of(release)
-    assert summarize(release)["measures"]["trips"]["suppressed_share"] is None
+    assert release.summary()["measures"]["trips"]["suppressed_share"] is None
     assert "How much was suppressed is withheld" in text
     for shown in (f"{share:.1%}", f"{share:.2%}", f"{share:.6g}", str(share)):
         assert shown not in text
@@ -176,7 +175,7 @@ def test_the_page_of_boxes_has_a_grid_and_says_what_it_is():
 def test_shares_have_one_form():
     """The same share at the top and in the table of measures."""
     release = release_of(city_flows(rows=4000), k=8, budget="volume")
-    report = summarize(release)
+    report = release.summary()
     report["measures"]["trips"]["suppressed_share"] = 0.1
     report["withheld"] = None
     page = render(report, release.flows, release.zones)
@@ -238,7 +237,7 @@ def test_text_in_the_data_cannot_end_the_script():
     flows = release.flows
     for i, name in enumerate(("origin_zone", "destination_zone")):
         flows = flows.set_column(i, name, pa.array(["</script><b>" + z for z in flows[name].to_pylist()]))
-    page = render(summarize(release), flows, hostile)
+    page = render(release.summary(), flows, hostile)
     assert page.count("</script>") == 2
     assert embedded(page)["layers"]["origin"]["code"][0].startswith("</script><b>")
 
@@ -265,7 +264,7 @@ def test_the_background_map_is_asked_for_and_only_over_https(tmp_path):
 
 
 def test_the_command_makes_the_release_again():
-    report = summarize(anonymize(city_flows(), k=6, method="odkanon", budget="volume", protect=["trips", "people"]))
+    report = anonymize(city_flows(), k=6, method="odkanon", budget="volume", protect=["trips", "people"]).summary()
     assert report["command"].startswith("flowveil anonymize INPUT --method odkanon --k 6 --max-suppressed 0.1")
     assert "--protect trips --protect people" in report["command"]
     assert "--option budget=volume" in report["command"]

@@ -12,9 +12,9 @@ from flowveil import anonymize
 from flowveil.cli import main
 from flowveil.errors import DataError
 from flowveil.published.user_outlines import CONTEXT, own_lines, read_own_lines
-from flowveil.verify import files, verify_release
 from samples.drafts import unchecked
 from samples.releases import city_flows, edit_report, rehash
+from samples.verified import findings_of
 
 SQUARE = [[2.3, 48.8], [2.4, 48.8], [2.4, 48.9], [2.3, 48.9], [2.3, 48.8]]
 
@@ -77,12 +77,11 @@ def test_what_cannot_be_drawn_is_refused(tmp_path, content):
 
 
 def test_they_are_published_and_checked(districts, tmp_path):
-    assert CONTEXT == files.CONTEXT
     flows = city_flows()
     release = anonymize(flows, "odkanon", k=5)
     with unchecked():
         folder = release.write(tmp_path / "release", context=districts)
-    assert verify_release(folder, flows) == []
+    assert findings_of(folder, flows) == []
     page = (folder / "report.html").read_text("utf-8")
     assert "own_lines" in page
     assert "Centre <b>" not in page
@@ -96,14 +95,14 @@ def test_they_are_published_and_checked(districts, tmp_path):
     for lie in (published.replace("2.3,", "2.31,", 1), published.replace('"name"', '"raw":3,"name"', 1), "{}"):
         (folder / CONTEXT).write_text(lie, "utf-8")
         rehash(folder)
-        assert verify_release(folder, flows) != []
+        assert findings_of(folder, flows) != []
     (folder / CONTEXT).write_text(published, "utf-8")
     edit_report(folder, lambda report: report.pop("context"))
-    assert any(CONTEXT in finding for finding in verify_release(folder, flows))
+    assert any(CONTEXT in finding for finding in findings_of(folder, flows))
     edit_report(folder, lambda report: report.update(context=CONTEXT))
     (folder / CONTEXT).unlink()
     rehash(folder)
-    assert any(CONTEXT in finding for finding in verify_release(folder, flows))
+    assert any(CONTEXT in finding for finding in findings_of(folder, flows))
 
 
 def test_the_command_names_it(districts, tmp_path):

@@ -12,13 +12,13 @@ import numpy as np
 
 from flowveil.analysis.measures import cells, distances, floor, reconstruction
 from flowveil.analysis.measures.measure import Measure, Slices, Subject, Values
+from flowveil.guarantee import Guarantee
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flowveil.flows import Cells
-    from flowveil.guarantee import Guarantee
-    from flowveil.release.noisy import NoisyRelease
+    from flowveil.release.noisy import NoisyRelease, PrivacyLoss
     from flowveil.release.release import Matrix, Release
 
 #: All measures, in reading order.
@@ -71,7 +71,10 @@ def of_published_table(release: NoisyRelease) -> Values:
 
 
 def combine(
-    releases: Sequence[Release], absent: Sequence[Cells], whole: Cells, guarantee: Guarantee
+    releases: Sequence[Release | NoisyRelease],
+    absent: Sequence[Cells],
+    whole: Cells,
+    guarantee: Guarantee | PrivacyLoss,
 ) -> dict[str, Values]:
     """The measures of several slices together, by basis.
 
@@ -82,14 +85,19 @@ def combine(
         guarantee: what holds in all slices.
     """
     exact = [release.metrics() for release in releases]
+    noisy = releases[0].kind == "noisy"
     combined: dict[str, Values] = {}
     for basis in exact[0]:
         slices = Slices(
             releases=releases,
             own=[own[basis] for own in exact],
             lost=np.array([part.total(basis) for part in absent]),
-            class_size=guarantee.class_size(basis, whole),
+            class_size=guarantee.class_size(basis, whole) if isinstance(guarantee, Guarantee) else float("nan"),
             basis=basis,
         )
-        combined[basis] = {m.key: m.combine(slices, m.key) for m in listed(noisy=False) if m.combine is not None}
+        combined[basis] = {
+            m.key: None if noisy and m.of_noise == "void" else m.combine(slices, m.key)
+            for m in listed(noisy=noisy)
+            if m.combine is not None
+        }
     return combined

@@ -9,6 +9,7 @@ import numpy as np
 
 from flowveil.analysis.measures.measure import Measure, Slices, Subject, added, averaged, smallest
 from flowveil.guarantee import UNITS, Unit
+from flowveil.release.zones import NodeZones
 
 # ---- numbers of cells and zones ----------------------------------------------------------------------------------
 
@@ -22,10 +23,10 @@ def _combined_share(slices: Slices, _: str) -> float:
 
 
 def _n_own_zones(subject: Subject, end: str) -> int:
-    """How many zones cells use: with times that fold, a place in several intervals is one."""
-    used, plan = np.unique_values(getattr(subject.release.cells, end)), subject.release.plan
-    timed = plan.timed if end == "origin" else None
-    return len(used) if timed is None else len(np.unique_values(timed.nodes[used]))
+    """How many places cells use: a place in several intervals of time, or in several layers, counts once."""
+    used = np.unique_values(getattr(subject.release.cells, end))
+    zones = getattr(subject.release.plan, f"{end}_zones")
+    return len(np.unique_values(zones.nodes[used])) if isinstance(zones, NodeZones) else len(used)
 
 
 def _n_zones(slices: Slices, end: str) -> int:

@@ -53,7 +53,7 @@ class Closeness:
     metres: Floats | None
 
     def summary(self) -> dict[str, Any]:
-        """The distribution over the zones, as it is published."""
+        """The distribution over the zones."""
         return {
             "total_variation": _spread(self.total_variation, self.trips),
             "metres": None if self.metres is None else _spread(self.metres, self.trips),
@@ -84,6 +84,18 @@ def closeness(release: Release, *, exact: bool = False) -> dict[str, Closeness] 
 
 def published_closeness(release: Any) -> dict[str, Any] | None:
     """What report.json says of it; None where there is nothing to compare, and of a revision, whose cells are mixed."""
+    found = closeness_summary(release)
+    return (
+        None if found is None else {end: {what: _rounded(v) for what, v in one.items()} for end, one in found.items()}
+    )
+
+
+def _rounded(values: dict[str, float] | None) -> dict[str, float] | None:
+    return None if values is None else {name: float(f"{value:.{DIGITS}g}") for name, value in values.items()}
+
+
+def closeness_summary(release: Any) -> dict[str, Any] | None:
+    """The distribution over the zones, by end; None where zones overlap, and for a revision, whose cells are mixed."""
     found = None if release.kind != "plain" or release.revision is not None else closeness(release)
     return None if found is None else {role: one.summary() for role, one in found.items()}
 
@@ -172,4 +184,4 @@ def _spread(values: Floats, weight: Floats) -> dict[str, float]:
     for name, level in _QUANTILES.items():
         found[name] = float(values[order][np.searchsorted(reached, reached[-1] * level)])
     found["largest"] = float(values.max())
-    return {name: float(f"{value:.{DIGITS}g}") for name, value in found.items()}
+    return found

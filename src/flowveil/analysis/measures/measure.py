@@ -108,7 +108,7 @@ class Slices:
         class_size: the volume that k asks of a cell, by all trips.
     """
 
-    releases: Sequence[Release]
+    releases: Sequence[Release | NoisyRelease]
     own: Sequence[Values]
     lost: Floats
     class_size: float

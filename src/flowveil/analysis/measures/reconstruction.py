@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flowveil.analysis.cell_lookup import Tree, cells_around
 from flowveil.analysis.measures.measure import Measure, Slices, Subject, averaged
 from flowveil.release.boxes import BoxZones
 from flowveil.zoning.covering import Places, pairs_inside
@@ -55,6 +56,8 @@ def covering_cells(release: Release | NoisyRelease) -> Covering:
     origins, destinations = plan.origin_zones, plan.destination_zones
     if plan.cells_may_overlap and isinstance(origins, BoxZones) and isinstance(destinations, BoxZones):
         return _covering_boxes(release, origins, destinations)
+    if getattr(origins, "layer", None) is not None:
+        return _covering_layers(release)
     covering = release.cell_of_flow.copy()
     outside = np.flatnonzero(covering < 0)
     if len(outside) == 0:
@@ -65,6 +68,29 @@ def covering_cells(release: Release | NoisyRelease) -> Covering:
     at = np.minimum(np.searchsorted(published, wanted), len(published) - 1)
     covering[outside] = np.where(published[at] == wanted, at, -1)
     return Covering(None, covering)
+
+
+def _covering_layers(release: Release) -> Covering:
+    """The cells of all layers around each flow: cells of one layer do not intersect, those of several do."""
+    flows, cells, plan = release.input, release.cells, release.plan
+    origins: Any = plan.origin_zones
+    destinations: Any = plan.destination_zones
+    trees = [
+        Tree.from_hierarchy(flows.origins, flows.origin),
+        Tree.from_hierarchy(flows.destinations, flows.destination),
+    ]
+    row_o, row_d, layer = (
+        origins.nodes[cells.origin],
+        destinations.nodes[cells.destination],
+        origins.layer[cells.origin],
+    )
+    found: list[tuple[Any, Any]] = []
+    for number in np.unique(layer).tolist():
+        rows = np.flatnonzero(layer == number)
+        cell = cells_around(trees, [row_o[rows], row_d[rows]])
+        inside = np.flatnonzero(cell >= 0)
+        found.append((inside, rows[cell[inside]]))
+    return Covering(np.concatenate([f for f, _ in found]), np.concatenate([c for _, c in found]))
 
 
 def _covering_boxes(release: Release, origins: BoxZones, destinations: BoxZones) -> Covering:

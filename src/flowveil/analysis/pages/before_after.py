@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flowveil.analysis.areas import AreaAccuracy, area_accuracy
+from flowveil.analysis.measures import MEASURES
 from flowveil.analysis.pages.frontier import frontier_part, rounded_points
 from flowveil.private_files import write_private
 from flowveil.published.charts import Mark, bar_chart, size_histogram
-from flowveil.published.document import Figure, Part, fill, number, page
+from flowveil.published.document import Figure, Part, fill, number, page, sensible
 from flowveil.published.html import (
     maps_part,
-    measures_part,
     parameters_part,
     promise,
     protection_part,
@@ -30,7 +31,6 @@ from flowveil.published.html import (
 from flowveil.published.layers import density_layer, further_layer, look
 from flowveil.published.maps import MAX_ZONES
 from flowveil.published.noise import is_noisy
-from flowveil.published.report import summarize
 from flowveil.published.sizes import distribution_part
 
 if TYPE_CHECKING:
@@ -66,32 +66,48 @@ def write_internal_report(
     return write_private(path, render_internal(release) if content is None else content, folder=folder)
 
 
-def render_internal(release: Release | NoisyRelease) -> str:
-    """The page: the published report with what was before it, and what was left out and where."""
-    report = summarize(release)
+def render_internal(release: Release | NoisyRelease, *, areas: Sequence[AreaAccuracy] | None = None) -> str:
+    """The page: the published report with what was before it, what was suppressed and where.
+
+    Args:
+        release: with its input.
+        areas: the planner's errors, where they are known already.
+    """
+    report = release.summary()
     noisy = is_noisy(report)
     published = maps_part(report, release.flows, release.zones, None, common=False)
     data = dict(published.map_data or {})
-    # What the report withholds or rounds may stand here.
-    measured = {**report, "measures": release.metrics(), "withheld": None}
     before = _before_part(release, data, noisy=noisy)
+    found = area_accuracy(release) if areas is None else areas
     inside = [_counted_part(release)] if noisy else [_raw_part(release), _frontier_part(release)]
     return page(
         title=f"INTERNAL: {report['method']}, {short_promise(report)}",
         heading=f"Before and after, {promise(report)}",
         **top(report),
         parts=[
+            *([_areas_part(found)] if found else []),
             before,
             *inside,
             Part(published.name, "What is published", published.content, data),
             protection_part(report),
             distribution_part(report, release.flows, release.zones),
-            measures_part(measured),
+            _measures_part(release),
             parameters_part(report),
         ],
         footer="Not for publication. The published report is report.html in the release folder.",
         internal=WARNING_OF_NOISE if noisy else WARNING,
     )
+
+
+def _measures_part(release: Any) -> Part:
+    """All measures, each with its meaning."""
+    measures = release.metrics()
+    rows = [
+        (measure.title, measure.meaning, [sensible(values.get(key)) for values in measures.values()])
+        for key, measure in MEASURES.items()
+        if any(values.get(key) is not None for values in measures.values())
+    ]
+    return Part("measures", "Measures", fill("measures.html", bases=list(measures), rows=rows))
 
 
 # ---- maps --------------------------------------------------------------------------------------------------------
@@ -151,6 +167,24 @@ def _tiles(data: dict[str, Any], tree: Hierarchy, volume: NDArray[Any], *, per_a
         outlines=tree.geography.polygons(nodes),
         values=volume[used] / area if per_area else volume[used],
     )
+
+
+def _areas_part(found: Sequence[AreaAccuracy]) -> Part:
+    """The planner's errors, one row for each kind of areas."""
+    heads = ("misses or misplaces", "where trips begin", "where trips end", "trip length", "accessibility")
+    rows = [
+        (
+            f"{one.areas} ({number(one.n_areas)} areas, {one.basis})",
+            [
+                *(f"{share:.1%}" for share in (one.area_error, one.production_error, one.attraction_error)),
+                "" if one.trip_length_ratio is None else f"{one.trip_length_ratio:.3f} times",
+                "" if one.accessibility_error is None else f"{one.accessibility_error:.1%}",
+            ],
+        )
+        for one in found
+    ]
+    content = fill("counts.html", heads=heads, rows=rows, figures=())
+    return Part("areas", "What a reader gets wrong between areas", content)
 
 
 # ---- numbers -----------------------------------------------------------------------------------------------------

@@ -23,22 +23,24 @@ if TYPE_CHECKING:
 _MAX_ZONES = 4_000
 _MAX_MAPS = 60
 
-_PUBLISHED = (
-    "Measures are those that a release would publish, but for the error, which has all its digits for every method; "
-    "what a release would withhold is withheld here. "
-)
 _CHARTS = (
+    (
+        "area_error",
+        "Misplaced between areas (%)",
+        "Share of all trips that a reader misses or misplaces between areas of a few kilometres.",
+        False,
+    ),
     ("mean_generalization_error", "Mean generalisation error", "Tiles of both zones of a trip; less is finer.", True),
     ("mean_time_width_h", "Mean width of time (h)", "Of the interval of a cell, where time is folded.", True),
     ("reconstruction_loss", "Reconstruction loss", "0 is perfect, 2 is the worst.", False),
     ("generalization_distance_m", "Distance moved (m)", "From a trip's ends to the centres of their zones.", True),
-    ("suppressed_share", "Suppressed (%)", "Of the volume; gaps are withheld.", False),
+    ("suppressed_share", "Suppressed (%)", "Of the volume.", False),
     ("seconds", "Time (s)", "The method and its recount, one run; starting and compiling are not counted.", True),
 )
 
 
 def render_comparison(comparison: Comparison, *, sheets: Sequence[Sheet], internal: str) -> str:
-    """One page: trade-offs, maps side by side on one colour scale, the tables.
+    """One page: trade-offs, maps on one colour scale, the tables.
 
     Args:
         comparison: the runs.
@@ -70,8 +72,7 @@ def render_comparison(comparison: Comparison, *, sheets: Sequence[Sheet], intern
         f"Up to {comparison.max_suppressed:.0%} may be suppressed; a run was stopped after "
         f"{number(comparison.time_limit)} seconds.",
         parts=parts,
-        footer=("Measures are exact, also where a release would withhold them. " if comparison.exact else _PUBLISHED)
-        + "Frontiers are computed from all flows, and rounded.",
+        footer="Measures are exact. Frontiers are computed from all flows, and rounded.",
         internal=internal,
     )
 
@@ -147,7 +148,7 @@ def _value(run: Run, key: str) -> float | None:
     value = run.seconds if key == "seconds" else run.measures.get(key)
     if value is None:
         return None
-    return 100 * float(value) if key == "suppressed_share" else float(value)
+    return 100 * float(value) if key in ("suppressed_share", "area_error") else float(value)
 
 
 def _frontiers(comparison: Comparison, methods: Sequence[str]) -> Iterator[tuple[str, Points, list[Mark]]]:

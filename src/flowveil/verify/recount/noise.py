@@ -1,0 +1,5 @@
+"""stub"""
+
+
+def check(release, trips, notes, *, expect=None):
+    return iter(())

@@ -1,0 +1,5 @@
+"""stub"""
+
+
+def check(release, trips, cell, earlier, notes):
+    return iter(())
