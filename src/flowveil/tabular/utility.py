@@ -1,6 +1,6 @@
-"""What is left of the data: propensity scores, margins, and a classifier trained on the release.
+"""Utility of a release: propensity scores, margins, and a classifier trained on it.
 
-All measures compare an original with something a reader of the release could have: synthetic records, or
+All measures compare an original with data that a reader of the release could have: synthetic records, or
 records drawn from the published regions. They look at the original and are therefore for the data holder: no
 ε covers them.
 """
@@ -77,7 +77,7 @@ def pair_release(release: Anonymized, table: Any, *, seed: int = 0) -> Paired:
 
     Args:
         release: the release.
-        table: the original table, for the sensitive columns, which are published as they are.
+        table: the original table, for the sensitive columns, which are published unchanged.
         seed: of the drawing.
     """
     generator = np.random.default_rng(seed)
@@ -96,7 +96,7 @@ def _cell_counts(pair: Paired, chosen: Sequence[int]) -> tuple[Ints, Ints]:
     key = np.zeros(n + len(pair.other[0]), dtype=np.int64)
     for i in chosen:
         value = np.concatenate((pair.columns[i].codes, pair.other[i]))
-        # Numbered anew after each variable: the product of many domains would overflow.
+        # Renumbered after each variable: the product of many domains would overflow.
         key = _renumbered(key * pair.columns[i].n_values + value)
     cells = int(key.max()) + 1
     return np.bincount(key[:n], minlength=cells), np.bincount(key[n:], minlength=cells)
@@ -117,7 +117,7 @@ class Propensity:
 
     Attributes:
         pmse: mean squared difference between the propensity score and the share of synthetic records; 0 if
-            nobody could separate them.
+            they cannot be distinguished.
         standardized: pmse over what a correct model would give by chance; about 1 if the synthesis is right.
         degrees: free parameters of the propensity model, the intercept aside.
     """
@@ -172,11 +172,9 @@ class MarginDistance:
 
 
 def margin_distance(pair: Paired, *, ways: int) -> MarginDistance:
-    """Compare all margins of so many variables."""
+    """Compare all margins of ``ways`` variables."""
     if not 1 <= ways <= len(pair.columns):
-        raise ParameterError(
-            f"Margins of {ways} variables are asked for; allowed: 1 to {len(pair.columns)}, the number of variables."
-        )
+        raise ParameterError(f"Margins of {ways} variables cannot be compared; allowed are 1 to {len(pair.columns)}.")
     distances = []
     for chosen in combinations(range(len(pair.columns)), ways):
         y, s = _cell_counts(pair, chosen)
@@ -189,7 +187,7 @@ def margin_distance(pair: Paired, *, ways: int) -> MarginDistance:
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """Columns as numbers for a linear model: dummies against the first category; numbers as they are.
+    """Design matrix of a linear model: dummies against the first category, numbers standardised.
 
     A published region enters as the mean of what it covers, so one model speaks of original categories
     whatever it was trained on, and its coefficients stand side by side with the original's.
@@ -264,7 +262,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Effect:
-    """One coefficient; all of it None where the records do not determine it (a category nobody has).
+    """One coefficient; all None where the records do not determine it (a category without records).
 
     Attributes:
         term: what it is the effect of.
@@ -315,8 +313,8 @@ def cross_validate(
         train_rows: what the classifier learns from.
         train_outcome: its outcomes.
         linked: whether the two tables hold the same people in the same order, so that the people tested on
-            must be left out of the training. Synthetic records are nobody's: of them another tenth is left
-            out each time.
+            must be excluded from the training. Synthetic records belong to no person: another tenth of them is
+            excluded each time.
         folds: how many.
         seed: of the assignment to folds.
     """
