@@ -10,7 +10,7 @@ from flowveil.request import Request
 from flowveil.settings import Setting, is_given
 
 
-def command(request: Request, *, program: Sequence[str] = ("flowveil", "anonymize")) -> str:
+def command_line(request: Request, *, program: Sequence[str] = ("flowveil", "anonymize")) -> str:
     """The command line that makes the same request, quoted for a shell."""
     words = [*program, *([] if request.input.input is None else [request.input.input])]
     for one, value in request:

@@ -25,7 +25,7 @@ from flowveil.errors import ParameterError
 from flowveil.flows import Cells, Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Ints
-from flowveil.methods.ladder import public_domain
+from flowveil.methods.levels import public_domain
 from flowveil.methods.odkanon import hopeless
 from flowveil.methods.pair_domain import pair_domain
 from flowveil.methods.public_tree import PublicTree

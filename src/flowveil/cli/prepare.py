@@ -19,7 +19,7 @@ from flowveil.cli.output import Output, with_output
 @click.option("--person", metavar="COLUMN", help="gps, cdr: column that identifies the person.")
 @click.option("--time", metavar="COLUMN", help="gps, cdr: column of the time.")
 @click.option("--time-format", metavar="FORMAT", help="gps, cdr: how times are written, as for strptime.")
-@click.option("--timezone", metavar="NAME", help="gps, cdr: local time for Unix times and times with a zone [UTC].")
+@click.option("--timezone", metavar="NAME", help="gps, cdr: local time for Unix times and times in UTC.")
 @click.option("--lat", metavar="COLUMN", help="gps: column of the latitude.")
 @click.option("--lon", metavar="COLUMN", help="gps: column of the longitude.")
 @click.option("--trip", metavar="COLUMN", help="gps: column that marks the points of a trip; no trip is cut then.")

@@ -155,6 +155,11 @@ def find_method(method: str | Method | Callable[..., Any]) -> Method:
     return known
 
 
+def method_names() -> tuple[str, ...]:
+    """Returns the names of all methods, those of other packages last."""
+    return (*METHODS, *(name for name in registered_names() if name not in METHODS))
+
+
 def k_methods() -> tuple[str, ...]:
     """The names of all methods that promise k, those of other packages last."""
     others = [name for name in registered_names() if name not in METHODS]

@@ -12,13 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flowveil import __version__
+from flowveil.commands import command_line
 from flowveil.published.overlaps import count_overlaps
 from flowveil.published.places import share_known_within, typical_radius_m
 from flowveil.published.sentences import sentences
 from flowveil.published.slices import overview
 from flowveil.release.published import Published
 from flowveil.release.statement import Statement
-from flowveil.time_steps import TIME
+from flowveil.request import Request, find_setting
 from flowveil.times import TIME_COLUMNS
 
 #: What a manifest.json of ours says of itself; a folder without it is never overwritten.
@@ -103,82 +104,29 @@ def _slice_figures(cells: pa.Table, columns: Sequence[str]) -> list[dict[str, An
 def command(statement: Statement) -> str:
     """Returns the command that makes this release again from the trips; names of files are replaced by words."""
     parameters = statement.parameters
-    chosen = ["--zones-of", "EARLIER"] if statement.zones_of else ["--method", statement.method]
-    chosen += ["--revision", "EARLIER"] * len(statement.revision_of)
-    words = ["flowveil", "anonymize", "INPUT", *chosen]
-    thresholds = ("k", "k_population", "l", "max_suppressed", "dominance")
-    for name in (*thresholds, "resolution", "within", "outside", "max_dropped", "hierarchy"):
-        if parameters.get(name) is not None:
-            words += [f"--{name.replace('_', '-')}", str(parameters[name])]
-    if parameters.get("stricter") is not None:
-        words += ["--stricter", "PLACES"]
-    if parameters.get("l_places") is not None:
-        words += ["--l-places", "PLACES"]
-    protect = parameters.get("protect") or []
-    for unit in [protect] if isinstance(protect, str) else protect:
-        words += ["--protect", unit]
-    if parameters.get("skip_unknown"):
-        words.append("--skip-unknown")
-    words += [f"--{name.replace('_', '-')}" for name in ("same_zones", "wide") if parameters.get(name)]
-    if parameters.get("matrix"):
-        words += ["--matrix", ",".join(parameters["matrix"])]
-    if parameters.get("lookup"):
-        words += ["--lookup", parameters["lookup"]]
+    given: dict[str, Any] = {
+        "input": "INPUT",
+        "out": "DIR",
+        "zones": "MAP" if parameters.get("zones") else None,
+        "formats": statement.formats,
+        "basemap": statement.basemap,
+        "context": "CONTEXT" if statement.context else None,
+        "revision": ("EARLIER",) * len(statement.revision_of),
+        **{name: "PLACES" for name in ("stricter", "l_places") if parameters.get(name) is not None},
+        **statement.about,
+    }
     if statement.ledger is not None:
-        words += ["--ledger", "LEDGER"]
-        total = statement.ledger.get("epsilon_total")
-        words += [] if total is None else ["--epsilon-total", f"{total:g}"]
-    if parameters.get("person_case") == "keep":
-        words += ["--person-case", "keep"]
-    for name in ("time_format", "timezone", "during"):
-        if parameters.get(name) is not None:
-            words += [f"--{name.replace('_', '-')}", parameters[name]]
-    if parameters.get("partition_columns"):
-        words += ["--partition-columns", ",".join(parameters["partition_columns"])]
-    for role, column in _named(parameters, "columns"):
-        words += [f"--{role.replace('_', '-')}", column]
-    words += _slice_words(parameters.get("slices") or {})
-    if parameters.get("zones"):
-        words += ["--zones", "MAP"]
-    for name, value in _named(parameters, "zones"):
-        words += [f"--zones-{name}", _word(value)]
-    # Common zones have no options: those listed are defaults.
-    own = [] if (parameters.get("slices") or {}).get("common_zones") else _named(parameters, "options")
-    for name, value in own:
-        if value is not None:
-            words += ["--option", f"{name}={_word(value)}"]
-    context = "CONTEXT" if statement.context else None
-    written = {"format": ",".join(statement.formats), "basemap": statement.basemap, "context": context}
-    for name, text in {**written, **statement.about}.items():
-        if text:
-            words += [f"--{name}", text]
-    words += [f"--{name}" for name in statement.confirmed]
-    return " ".join(shlex.quote(word) for word in [*words, "--out", "DIR"])
-
-
-def _slice_words(slices: Mapping[str, Any]) -> list[str]:
-    """The options of a family of slices."""
-    words = []
-    for step in [slices.get("every"), *slices.get("also_every", ())]:
-        words += ["--every", step] if step else []
-    words += [
-        f"--{name.replace('_', '-')}" for name in ("by_many", "total", "common_zones", "fold_time") if slices.get(name)
-    ]
-    for name, values in slices.get("values", {}).items():
-        words += ["--values", f"{name}={','.join(values)}"]
-    words += ["--values", f"{TIME}={'/'.join(slices['period'])}"] if slices.get("period") else []
-    return words
-
-
-def _named(parameters: Mapping[str, Any], name: str) -> list[tuple[str, Any]]:
-    values = parameters.get(name)
-    return list(values.items()) if isinstance(values, Mapping) else []
-
-
-def _word(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+        given |= {"ledger": "LEDGER", "epsilon_total": statement.ledger.get("epsilon_total")}
+    if statement.zones_of:
+        given |= {"zones_of": "EARLIER", "options": None}
+    if (parameters.get("slices") or {}).get("common_zones"):
+        # Common zones have no options: those listed are defaults.
+        given["options"] = None
+    given |= {find_setting(f"--{name}").name: True for name in statement.confirmed}
+    # A method of the user is not known here, so its name is not checked.
+    text = command_line(Request.from_report({"parameters": parameters}).with_values(**given))
+    is_chosen = statement.zones_of is None and statement.derived_from is None
+    return text.replace(" INPUT", f" INPUT --method {shlex.quote(statement.method)}", 1) if is_chosen else text
 
 
 def manifest(report: Mapping[str, Any], sha256: Mapping[str, str]) -> dict[str, Any]:

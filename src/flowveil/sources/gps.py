@@ -8,7 +8,7 @@ person only, so points of different persons are never joined.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -91,7 +91,7 @@ def prepare_gps(
         dwell: seconds within ``dwell_radius`` after which a trip has ended; None for gaps only.
         dwell_radius: metres.
         time_format: format of ``strptime`` for times that are not recognised; see `flowveil.reading.times`.
-        timezone: local time for Unix times and times with a zone, which are taken in UTC without it.
+        timezone: local time for Unix times and times in UTC; without it their type is UTC.
         trip: column that marks the trip of each point. Trips are then those that are marked, from their first to
             their last point, and no rule cuts them; points without a mark are dropped.
 
@@ -123,8 +123,10 @@ def prepare_gps(
             }
         )
         if trip is not None:
-            return _marked_trips(table.con)
-        return trips_of_points(table.con, gap=gap, dwell=dwell, dwell_radius=dwell_radius)
+            made = _marked_trips(table.con)
+        else:
+            made = trips_of_points(table.con, gap=gap, dwell=dwell, dwell_radius=dwell_radius)
+        return replace(made, trips=table.with_timezone(made.trips))
 
 
 def trips_of_points(

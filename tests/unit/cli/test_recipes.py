@@ -128,7 +128,43 @@ def test_all_help_lists_every_setting_once():
 
 
 #: DESIGN, section 8.
-NAMED = ["k", "out", "method", "option", "hierarchy", "same-zones", "protect", "k-population", "l", "max-suppressed", "resolution", "seed", "origin", "destination", "origin-tile", "destination-tile", "zones", "trips", "weight", "person", "time", "every", "timezone", "by", "fold-time", "within", "zones-of", "ledger", "title", "source", "period", "format", "engine", "memory-limit", "save-recipe"]
+NAMED = [
+    "k",
+    "out",
+    "method",
+    "option",
+    "hierarchy",
+    "same-zones",
+    "protect",
+    "k-population",
+    "l",
+    "max-suppressed",
+    "resolution",
+    "seed",
+    "origin",
+    "destination",
+    "origin-tile",
+    "destination-tile",
+    "zones",
+    "trips",
+    "weight",
+    "person",
+    "time",
+    "every",
+    "timezone",
+    "by",
+    "fold-time",
+    "within",
+    "zones-of",
+    "ledger",
+    "title",
+    "source",
+    "period",
+    "format",
+    "engine",
+    "memory-limit",
+    "save-recipe",
+]
 
 
 def every_command(command=cli):
