@@ -28,6 +28,7 @@ class Method:
         folds: it can put steps of time together, cell by cell.
         hierarchy: the tree it works on unless another is asked for; None for a method that works on no tree, to which
             the question means nothing.
+        max_suppressed: the share that may be suppressed unless another is given.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Method:
     folds: bool = False
     one_cut: Callable[..., Any] | None = None
     hierarchy: Refinement | None = "h3"
+    max_suppressed: float = 0.1
 
     def planner(self, flows: Flows) -> Callable[..., Any]:
         """The function that plans for these flows.

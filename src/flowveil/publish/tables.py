@@ -71,6 +71,10 @@ def _matrix_tables(matrix: Matrix) -> Iterator[pa.Table]:
     if timed is not None:
         ends = (origin_rank[cells.origin], destination_rank[cells.destination])
         order = np.lexsort((*ends[::-1], timed.stop[cells.origin], timed.start[cells.origin]))
+    if plan.layer is not None:
+        ends = (origin_rank[cells.origin], destination_rank[cells.destination])
+        times = () if timed is None else (timed.stop[cells.origin], timed.start[cells.origin])
+        order = np.lexsort((plan.layer[cells.origin], *ends[::-1], *times))
     for first in range(0, len(cells), _ROWS_AT_ONCE):
         rows = slice(first, first + _ROWS_AT_ONCE) if order is None else order[first : first + _ROWS_AT_ONCE]
         columns: dict[str, pa.Array] = {
@@ -83,6 +87,8 @@ def _matrix_tables(matrix: Matrix) -> Iterator[pa.Table]:
         revision = getattr(matrix, "revision", None)
         if revision is not None:
             columns["revised"] = pa.array(revision.revised[rows], type=pa.bool_())
+        if plan.layer is not None:
+            columns["layer"] = pa.array(plan.layer[cells.origin[rows]], type=pa.int8())
         if timed is not None:
             for name, texts in zip(TIME_COLUMNS, (timed.start, timed.stop), strict=True):
                 columns[name] = pa.array(texts[cells.origin[rows]].tolist(), type=pa.string())

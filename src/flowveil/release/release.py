@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from flowveil.release.reconstruction import Reconstruction
     from flowveil.release.revision import Revision
 
-#: One matrix of nodes, several matrices, one matrix of boxes, one of noisy counts, one whose cells have times.
-Kind = Literal["plain", "sliced", "boxed", "noisy", "folded"]
+#: One matrix of nodes, the same in layers, several matrices, one matrix of boxes, one of noisy counts, one with times.
+Kind = Literal["plain", "layered", "sliced", "boxed", "noisy", "folded"]
 
 
 class Publishable(ABC):
@@ -296,8 +296,8 @@ class Release(Matrix):
         )
 
     @property
-    def kind(self) -> Literal["plain", "boxed", "folded"]:
-        """Whether zones are nodes, boxes, or nodes with times."""
+    def kind(self) -> Literal["plain", "layered", "boxed", "folded"]:
+        """Whether zones are nodes, nodes in layers, boxes, or nodes with times."""
         return self.plan.kind
 
     @cached_property
