@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import shapely
 
 from flowveil.hierarchy import VIRTUAL_ROOT
-from flowveil.release.spreading import rows_of_spreading, spread_over_cells
+from flowveil.published.reconstruction import rows_of_spreading, spread_over_cells
 from flowveil.report.maps import ENDS, MAX_FLOWS, View, hexagons, volume_of, zones_of
 from flowveil.report.noise import is_noisy
 from flowveil.report.slices import overview, zones_in
