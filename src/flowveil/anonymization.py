@@ -37,7 +37,8 @@ from flowveil.release.release import Release
 from flowveil.release.sliced import SlicedRelease, n_people
 from flowveil.release.unfinished import Unfinished, fingerprint, packed, unpacked
 from flowveil.remote_people import RemotePeople
-from flowveil.slices import Every, Key, SlicedFlows, declared_values, refuse_many_combinations
+from flowveil.slices import Key, SlicedFlows, declared_values, refuse_many_combinations
+from flowveil.time_steps import Every
 from flowveil.workers import DONE, run_tasks
 from flowveil.zoning.places import read_places
 

@@ -256,8 +256,8 @@ def picture(
         show: ``origins``, ``destinations``, ``both`` or ``flows``.
         place: latitude and longitude: draw only the cells whose origin zone holds it, of all sizes where zones nest.
         over: another release, or its folder, whose zones are drawn as outlines over the map.
-        **style: see `flowveil.published.pictures.draw`. The caption names the guarantee and the source, the title is the
-            release's own, unless others are given.
+        **style: see `flowveil.published.pictures.draw`. The caption names the guarantee and the source; the title is
+            that of the release, unless others are given.
     """
     if isinstance(release, Publishable):
         return _drawn(release, path, show=show, place=place, over=over, style=style)
@@ -365,11 +365,12 @@ def reconstruct(
 def _areas_of_reader(zones: Any, own: Mapping[str, str]) -> ZoneMap:
     """The map of a release by its own columns, or another map by the columns that it has."""
     try:
-        return read_zones(zones, **own)
+        found: ZoneMap = read_zones(zones, **own)
     except (DataError, ParameterError):
         if not own:
             raise
-        return read_zones(zones)
+        found = read_zones(zones)
+    return found
 
 
 def freeze(release: str | PathLike[str], *, out: str | PathLike[str] | None = None) -> FrozenMap:

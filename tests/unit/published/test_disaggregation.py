@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from flowveil.errors import ParameterError
 from flowveil.published import disaggregation
 from flowveil.published.disaggregation import calibrated, disaggregate, rounded
-from flowveil.published.zone_overlaps import h3_overlap, land_measure, outline_overlap, population_measure
 from flowveil.published.reconstruction import Wishes, reconstruct_tables
+from flowveil.published.zone_overlaps import h3_overlap, land_measure, outline_overlap, population_measure
 from reference.disaggregation import even_estimate
 
 TOP = h3.latlng_to_cell(48.85, 2.35, 5)
