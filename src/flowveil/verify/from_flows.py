@@ -110,9 +110,9 @@ def _persons(parts: Any, start: Any) -> PersonRows | RemotePersons | None:
 
 
 def _unread(flows: Flows) -> dict[str, Any]:
-    """Rows that are in no flow. How many trips they stand for is known where every row is one trip."""
+    """Rows that are in no flow; the engine does not count what they stand for."""
     intake = flows.intake
     outside = intake.left_out.get(OUTSIDE_AREA, 0)
     dropped = sum(n for reason, n in intake.left_out.items() if reason not in (NO_TRIPS, OUTSIDE_AREA))
     rows = intake.rows - intake.left_out.get(NO_TRIPS, 0)
-    return {"rows": rows, "dropped": Unread(dropped, dropped), "outside": Unread(outside, outside)}
+    return {"rows": rows, "dropped": Unread(dropped), "outside": Unread(outside)}

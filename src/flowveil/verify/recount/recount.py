@@ -33,8 +33,8 @@ and what was counted. A finding has numbers of cells, never a value of a cell, a
    coarser matrix is the sum of the published cells of the finest slices.
 9. *Subtraction.* A coarser matrix minus published cells of finer ones inside it leaves nothing, or a remainder that
    reaches the guarantee, unless the release says that differences are accepted.
-10. *Boxes.* Where boxes may overlap, a trip may be in several, and which cell counts it is not known. Then it is
-    checked that no cell has more than lies in its boxes, and that cells lack no more than is suppressed. A note says it.
+10. *Boxes.* Where boxes may overlap, a trip may be in several, and which cell counts it is not known. Then no cell has
+    more than lies in its boxes, and cells lack no more than is suppressed. A note says so.
 11. *Shares.* See `_check_shares`.
 12. *Revisions* (revisions.py) and *noise* (noise.py).
 """
@@ -704,36 +704,48 @@ class _Recount:
         """Section 11: shares of the input that were dropped while reading, outside the study area, and suppressed.
 
         The basis is weight if the population is protected, else trips. The whole is the volume of all input rows:
-        read, dropped and outside. Of rows whose number of trips or weight cannot be read, only the known part counts;
-        `dropped` is the larger of the shares of rows and of volume. A share is stated as the smallest multiple of the
-        step that is not below it, at least one step and at most 1; the step is max(1 %, k / published trips).
+        read, dropped and outside. Rows that are not in a flow count with their own volume, or, if the release was made
+        without knowing it, with the mean volume of a row that was read. `dropped` is the larger of the shares of rows
+        and of volume. A share is stated as the smallest multiple of the step that is not below it, at least one step
+        and at most 1; the step is max(1 %, k / published trips).
         """
-        stated, trips, release = self.release.statement.get("shares"), self.trips, self.release
+        stated, release = self.release.statement.get("shares"), self.release
         if stated is None or release.is_revision:
             if (stated is None) != release.is_revision:
                 yield "report.json: shares are missing, or stated by a revision"
             return
         basis = "weight" if "population" in release.least else "trips"
-        weight = release.weight()
-        published = release.numbers("trips") if basis == "trips" or weight is None else weight
-        read = int((trips.trips if basis == "trips" or trips.weight is None else trips.weight).sum())
-        dropped, outside = getattr(trips.dropped, basis), getattr(trips.outside, basis)
-        whole = max(1, read + dropped + outside)
-        rows = max(trips.rows, trips.dropped.rows + trips.outside.rows, 1)
-        shares = {
-            "dropped": max(Fraction(dropped, whole), Fraction(trips.dropped.rows, rows)),
-            "outside": Fraction(outside, whole),
-            "suppressed": Fraction(max(0, read - int(published[finest.cells].sum())), whole),
-        }
         step = max(0.01, release.k / max(1, int(release.numbers("trips")[finest.cells].sum())))
         if stated.get("basis") != basis or not _close(stated.get("step"), step):
             yield "report.json: the shares have another basis or step than the recount"
             return
-        if stated.get("outside") is None and not trips.outside.rows and release.parameters.get("within") is None:
-            del shares["outside"]
-        for name, share in shares.items():
-            if not any(_close(stated.get(name), value) for value in shown_shares(share, step)):
-                yield f"report.json: the share '{name}' is not what the recount gives"
+        wrong = []
+        for shares in self._shares(basis, finest):
+            if stated.get("outside") is None and not self.trips.outside.rows and not release.parameters.get("within"):
+                del shares["outside"]
+            matches = {n: any(_close(stated.get(n), v) for v in shown_shares(s, step)) for n, s in shares.items()}
+            wrong.append([name for name, is_right in matches.items() if not is_right])
+        if all(wrong):
+            yield f"report.json: shares ({', '.join(min(wrong, key=len))}) are not what the recount gives"
+
+    def _shares(self, basis: str, finest: _Family) -> Iterator[dict[str, Fraction]]:
+        """The shares by the volume of rows that are in no flow, if it is known, and by the mean volume of a row."""
+        trips, weight = self.trips, self.release.weight()
+        published = self.release.numbers("trips") if basis == "trips" or weight is None else weight
+        read = int((trips.trips if basis == "trips" or trips.weight is None else trips.weight).sum())
+        unread = (trips.dropped, trips.outside)
+        rows = max(trips.rows, 1 + sum(part.rows for part in unread))
+        mean = Fraction(read, rows - sum(part.rows for part in unread))
+        known = [getattr(part, basis) for part in unread]
+        for dropped, outside in (known, [mean * part.rows for part in unread]):
+            if dropped is None or outside is None:
+                continue
+            whole = max(Fraction(1), Fraction(read + dropped + outside))
+            yield {
+                "dropped": max(Fraction(dropped) / whole, Fraction(unread[0].rows, rows)),
+                "outside": Fraction(outside) / whole,
+                "suppressed": Fraction(max(0, read - int(published[finest.cells].sum()))) / whole,
+            }
 
 
 # ---- small parts -----------------------------------------------------------------------------------------------------

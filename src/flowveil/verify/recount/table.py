@@ -80,13 +80,13 @@ class Unread:
 
     Attributes:
         rows: how many.
-        trips: their trips, as far as they are known; the number of rows if trips are not counted by a column.
-        weight: their weight in millionths, as far as it is known.
+        trips: their trips, as far as they can be read; None if unknown.
+        weight: their weight in millionths, as far as it can be read; None if unknown.
     """
 
     rows: int = 0
-    trips: int = 0
-    weight: int = 0
+    trips: int | None = None
+    weight: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +104,9 @@ class Trips:
         slices: values of each slice; one empty tuple if trips are not cut.
         slice: number of the slice of each row.
         every: step of time; None without time.
-        dropped: rows that could not be read. outside: rows with an end outside the study area.
+        rows: input rows that stand for trips: read, dropped and outside.
+        dropped: rows that could not be read.
+        outside: rows with an end outside the study area.
         stricter: places around which cells must reach more, if the operator gave the list.
         l_places: places that locations are counted by, if the operator gave the list.
         read_by: who read the input: ``recount`` or ``engine``.
