@@ -67,7 +67,7 @@ def by_resolution(flows: flowveil.Flows, target: float) -> Release:
     emitted = np.bincount(flows.origin, weights=flows.trips, minlength=tree.n_tiles)
     cut = best_cut(tree, (tree.sum_over(emitted) - target) ** 2)
     zone = tree.zone_of_tile(cut)[flows.origin]
-    pairs = PairTree.of(
+    pairs = PairTree.from_flows(
         flows,
         guarantee,
         zone=zone,

@@ -25,8 +25,8 @@ from flowveil.audit.minimality import minimality
 from flowveil.audit.published import PublishedRelease, published_release
 from flowveil.audit.suppressed import suppressed_bounds
 from flowveil.audit.trips import place_trips
-from flowveil.publish.tables import flows_table, zones_table
-from flowveil.report.summary import summarize
+from flowveil.published.report import summarize
+from flowveil.published.tables import flows_table, zones_table
 
 RESULTS = Path(__file__).parent / "results" / "attacks.csv"
 FIELDS = ("part", "data", "method", "k", "figure", "value")

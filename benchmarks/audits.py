@@ -22,8 +22,8 @@ import flowveil
 from benchmarks.twincut_table import DATA
 from flowveil.audit.published import published_release, read_release
 from flowveil.audit.subtraction import Groups, confined_groups
-from flowveil.publish.tables import flows_table, zones_table
-from flowveil.report.summary import summarize
+from flowveil.published.report import summarize
+from flowveil.published.tables import flows_table, zones_table
 
 K = 10
 #: Quarters by their first day: the last days of their months.

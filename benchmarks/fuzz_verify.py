@@ -48,7 +48,7 @@ import pyarrow.parquet as pq
 from benchmarks.fuzz_releases import RELEASES, Held
 from benchmarks.remembering import Memory
 from flowveil.paths import read_json
-from flowveil.verify import verify_release
+from samples.verified import findings_of
 from flowveil.verify.exports import EXPORTS
 from flowveil.verify.persons import folds_instead
 from flowveil.verify.rendering import not_compared
@@ -349,7 +349,7 @@ def tried(first: int, count: int, files: Sequence[str] | None, place: Path) -> I
                 # A release that does not hold would hide every changed folder that does.
                 shutil.copytree(published, folder)
                 with memory.used():
-                    findings = verify_release(folder, releases[make].flows, **releases[make].against)
+                    findings = findings_of(folder, releases[make].flows, **releases[make].against)
                 if findings:
                     yield number, f"{number}: {make.__name__[1:]} does not hold as it was published: {findings[0]}"
                 shutil.rmtree(folder)
@@ -390,7 +390,7 @@ def _tried(folder: Path, held: Held, published: Path) -> str | None:
     start = time.process_time()
     try:
         unread: list[str] = []
-        findings = verify_release(folder, held.flows, unread=unread, **held.against)
+        findings = findings_of(folder, held.flows, unread=unread, **held.against)
         # What the command line asks of any folder, whatever was found.
         note = not_compared(folder)
         folds_instead(folder, expect=None, person_case=None)

@@ -27,7 +27,7 @@ def made(n: int, protect: str) -> flowveil.Flows:
     rng = np.random.default_rng(0)
     cell = np.repeat(np.arange(n, dtype=np.int32), PER_FLOW)
     person = rng.integers(n // 4, size=len(cell)).astype(np.int32)
-    return replace(flows, people=People.counted(cell, person, np.ones(len(cell), np.int64)))
+    return replace(flows, people=People.aggregate(cell, person, np.ones(len(cell), np.int64)))
 
 
 def decide(n: int, protect: str, method: str) -> None:

@@ -19,8 +19,8 @@ import shapely
 
 import flowveil
 from benchmarks.choosing_pictures import run
-from flowveil.report.pictures import draw
-from flowveil.report.slices import zones_in
+from flowveil.published.pictures import draw
+from flowveil.published.slices import zones_in
 from flowveil.sources.synthetic import synthetic_survey
 
 #: A place in Paris, and the resolution that cells are spread over.

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 import flowveil
-from flowveil.verify import verify_release
+from samples.verified import findings_of
 
 FORMATS = "csv,geojson,gpkg,omx,flowmap,kepler,arrow"
 STEPS = ("read", "anonymize", "write", "verify")
@@ -134,7 +134,7 @@ def costs(name: str, *, repeat: int) -> list[float]:
             at.append(time.process_time())
             release.write(folder, **written)
             at.append(time.process_time())
-            findings = verify_release(folder, flows)
+            findings = findings_of(folder, flows)
             at.append(time.process_time())
             if findings:
                 raise RuntimeError(f"{name}: {findings}")

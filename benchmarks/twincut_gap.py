@@ -11,7 +11,7 @@ from itertools import product
 import numpy as np
 
 import flowveil
-from flowveil.measures.floor import homogeneous_floor
+from flowveil.analysis.measures.floor import homogeneous_floor
 from flowveil.methods.twin_trees import TwinTrees
 
 SHARES = (0.0, 0.01, 0.05, 0.1)
@@ -53,7 +53,7 @@ def random_flows(tree: flowveil.Hierarchy, rng: np.random.Generator) -> flowveil
 
 def best_errors(flows: flowveil.Flows, guarantee: flowveil.Guarantee) -> dict[float, float]:
     """The smallest mean generalisation error within each share, over all pairs of cuts."""
-    trees = TwinTrees.of(flows, guarantee)
+    trees = TwinTrees.from_flows(flows, guarantee)
     if trees is None:
         return {}
     axes = (trees.origins, trees.destinations)

@@ -16,7 +16,7 @@ from pathlib import Path
 import flowveil
 from benchmarks.ingest import write_trips
 from benchmarks.stopwatch import interleaved
-from flowveil.verify import verify_release
+from samples.verified import findings_of
 
 #: What the recount may cost, as a multiple of the reading.
 TARGET = 4.0
@@ -39,7 +39,7 @@ def main(words: Sequence[str] = ()) -> None:
         flowveil.anonymize(flows, method="odkanon", k=10).write(folder)
 
         def recount() -> None:
-            findings = verify_release(folder, flows)
+            findings = findings_of(folder, flows)
             if findings:
                 raise SystemExit("\n".join(findings))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -19,28 +18,6 @@ settings.load_profile("ci" if os.environ.get("CI") else "flowveil")
 
 #: Fixtures of the browser: loaded here, so that there is one browser for all modules.
 pytest_plugins = ["browser.pages"]
-
-#: On tables of a few hundred rows the threads of a database cost more than they save. Tests that ask for threads get
-#: them.
-_connect = duckdb.connect
-
-
-def _connect_with_one_thread(*where, config=None, **how):
-    return _connect(*where, config={"threads": 1, **(config or {})}, **how)
-
-
-duckdb.connect = _connect_with_one_thread
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _checked_once():
-    """Drafts with the same bytes and the same input are recounted once; see `samples.checked`."""
-    from samples.checked import verify_once
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("flowveil.publish.folder.verify_release", verify_once)
-        yield
-
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 

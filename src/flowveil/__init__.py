@@ -7,94 +7,96 @@ flows = flowveil.read_trips("trips.parquet")
 release = flowveil.anonymize(flows, k=10)
 release.write("release")
 ```
+
+Names are loaded when they are used, so that ``import flowveil`` is cheap.
 """
 
 from __future__ import annotations
 
-from flowveil.api import (
-    anonymize,
-    anonymize_slices,
-    audit_releases,
-    compare,
-    describe,
-    freeze,
-    frontier,
-    picture,
-    prepare,
-    publish_series,
-    read_slices,
-    read_trips,
-    read_zones,
-    reconstruct,
-    run_study,
-    verify_folder,
-    verify_series,
-)
-from flowveil.engines.spark_session import cluster
-from flowveil.errors import (
-    DataError,
-    FlowveilError,
-    GuaranteeError,
-    HierarchyError,
-    InfeasibleError,
-    MissingExtraError,
-    OutputError,
-    ParameterError,
-)
-from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
-from flowveil.hierarchy import Hierarchy
-from flowveil.methods import METHODS, Method
-from flowveil.reading.limits import limits
-from flowveil.release.noisy import NoisyRelease
-from flowveil.release.plan import Plan, Suppression
-from flowveil.release.release import Release
-from flowveil.release.sliced import SlicedRelease
-from flowveil.release.zones import NodeZones, Zones
-from flowveil.slices import SlicedFlows
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__version__ = "0.2.0"
+if TYPE_CHECKING:
+    from flowveil.api import audit_releases as audit_releases
+    from flowveil.api import compare as compare
+    from flowveil.api import describe as describe
+    from flowveil.api import freeze as freeze
+    from flowveil.api import frontier as frontier
+    from flowveil.api import picture as picture
+    from flowveil.api import prepare as prepare
+    from flowveil.api import publish_series as publish_series
+    from flowveil.api import read_zones as read_zones
+    from flowveil.api import reconstruct as reconstruct
+    from flowveil.api import run_study as run_study
+    from flowveil.api import verify_folder as verify_folder
+    from flowveil.api import verify_release as verify_release
+    from flowveil.api import verify_series as verify_series
+    from flowveil.engines import read_slices as read_slices
+    from flowveil.engines import read_trips as read_trips
+    from flowveil.engines.spark_session import cluster as cluster
 
-__all__ = [
-    "METHODS",
-    "DataError",
-    "Flows",
-    "FlowveilError",
-    "Guarantee",
-    "GuaranteeError",
-    "Hierarchy",
-    "HierarchyError",
-    "InfeasibleError",
-    "Method",
-    "MissingExtraError",
-    "NodeZones",
-    "NoisyRelease",
-    "OutputError",
-    "ParameterError",
-    "Plan",
-    "Release",
-    "SlicedFlows",
-    "SlicedRelease",
-    "Suppression",
-    "Zones",
-    "__version__",
-    "anonymize",
-    "anonymize_slices",
-    "audit_releases",
-    "cluster",
-    "compare",
-    "describe",
-    "freeze",
-    "frontier",
-    "limits",
-    "picture",
-    "prepare",
-    "publish_series",
-    "read_slices",
-    "read_trips",
-    "read_zones",
-    "reconstruct",
-    "run_study",
-    "verify_folder",
-    "verify_series",
-]
+__version__ = "0.3.0"
+
+#: The module of each public name.
+_PUBLIC = {
+    "METHODS": "methods",
+    "DataError": "errors",
+    "Flows": "flows",
+    "FlowveilError": "errors",
+    "Guarantee": "guarantee",
+    "GuaranteeError": "errors",
+    "Hierarchy": "hierarchy",
+    "InfeasibleError": "errors",
+    "Method": "methods",
+    "ParameterError": "errors",
+    "Plan": "release.plan",
+    "Release": "release.release",
+    "SlicedFlows": "slices",
+    "anonymize": "anonymization",
+    "anonymize_slices": "anonymization",
+    "audit_releases": "api",
+    "compare": "api",
+    "describe": "api",
+    "freeze": "api",
+    "limits": "reading.limits",
+    "picture": "api",
+    "prepare": "api",
+    "publish_series": "api",
+    "read_slices": "engines",
+    "read_trips": "engines",
+    "read_zones": "api",
+    "reconstruct": "api",
+    "verify_release": "api",
+}
+#: Names that are found here as well, for scripts that already use them.
+_OTHERS = {
+    "HierarchyError": "errors",
+    "MissingExtraError": "errors",
+    "NodeZones": "release.zones",
+    "NoisyRelease": "release.noisy",
+    "OutputError": "errors",
+    "SlicedRelease": "release.sliced",
+    "Suppression": "release.plan",
+    "Zones": "release.zones",
+    "cluster": "engines.spark_session",
+    "frontier": "api",
+    "run_study": "api",
+    "verify_folder": "api",
+    "verify_series": "api",
+}
+
+__all__ = [*_PUBLIC, "__version__"]  # all are texts
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name."""
+    module = _PUBLIC.get(name) or _OTHERS.get(name)
+    if module is None:
+        raise AttributeError(f"module 'flowveil' has no attribute {name!r}")
+    found = getattr(import_module(f"flowveil.{module}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

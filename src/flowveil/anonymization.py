@@ -17,10 +17,6 @@ from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any, Literal, overload
 
-from flowveil.disclosure.afterwards import Afterwards
-from flowveil.disclosure.confirmation import DIFFERENCING, confirmed
-from flowveil.disclosure.layers import differences, refuse_differences
-from flowveil.distant import DistantPeople
 from flowveil.errors import DataError, InfeasibleError, ParameterError, option
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee, check_max_suppressed
@@ -32,11 +28,15 @@ from flowveil.methods.zones_of import ZonesOf
 from flowveil.paths import named_path
 from flowveil.progress import lines_every, log
 from flowveil.reading.limits import about, is_limited, room_for, temporary_folder
+from flowveil.release.confirmation import DIFFERENCING, confirmed
+from flowveil.release.matrix_differences import differences, refuse_differences
 from flowveil.release.noisy import NoisyRelease, NoisySlices, NothingLeftError
 from flowveil.release.plan import Plan
+from flowveil.release.post_rules import PostRules
 from flowveil.release.release import Release
 from flowveil.release.sliced import SlicedRelease, n_people
 from flowveil.release.unfinished import Unfinished, fingerprint, packed, unpacked
+from flowveil.remote_people import RemotePeople
 from flowveil.slices import Every, Key, SlicedFlows, declared_values, refuse_many_combinations
 from flowveil.workers import DONE, run_tasks
 from flowveil.zoning.places import read_places
@@ -55,7 +55,7 @@ class Thresholds:
     """What is asked of every cell; None where nothing was given, so that a given value differs from a default.
 
     Attributes:
-        allow_small_k, population_only: what is confirmed; see `flowveil.disclosure.confirmation`.
+        allow_small_k, population_only: what is confirmed; see `flowveil.release.confirmation`.
     """
 
     k: int | None = None
@@ -139,12 +139,12 @@ class Run:
             hint=f"use larger tiles ({option('resolution')}) or a smaller area ({option('within')})",
         )
         decide = self.method.planner(flows)
-        plan = decide(*self.guarantee.in_millionths(flows), max_suppressed=self.max_suppressed, **self.options)
+        plan = decide(*self.guarantee.to_fixed_point(flows), max_suppressed=self.max_suppressed, **self.options)
         if not isinstance(plan, Plan):
             raise ParameterError(f"Method '{self.method.name}' must return a Plan; found {type(plan).__name__}.")
         return plan
 
-    def planned(self, flows: Flows, afterwards: Afterwards) -> Plan:
+    def planned(self, flows: Flows, afterwards: PostRules) -> Plan:
         """The same, and what the rules that come afterwards leave of it; the parameters say which rules these were."""
         plan, said = afterwards.plan(
             lambda share: replace(self, max_suppressed=share).plan(flows),
@@ -243,7 +243,7 @@ def anonymize(
     if not isinstance(flows, Flows):
         hint = "slices are for anonymize_slices" if isinstance(flows, SlicedFlows) else "pass what read_trips returns"
         raise ParameterError(f"anonymize needs flows; found {type(flows).__name__}. Hint: {hint}.")
-    afterwards = Afterwards.of(dominance=dominance, stricter=stricter, revision=revision)
+    afterwards = PostRules.of(dominance=dominance, stricter=stricter, revision=revision)
     chosen = _chosen(method, DEFAULT_METHOD, afterwards.zones_of(zones_of))
     asked = Thresholds(k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
     _check_request(flows, chosen, options, asked, afterwards)
@@ -261,7 +261,7 @@ def anonymize(
     return afterwards.revised(run.release(prepared, run.planned(prepared, afterwards)))
 
 
-def _with_places(flows: Flows, l_places: Any, method: Method, asked: Thresholds, afterwards: Afterwards) -> Flows:
+def _with_places(flows: Flows, l_places: Any, method: Method, asked: Thresholds, afterwards: PostRules) -> Flows:
     """The flows with listed places, which locations are counted by.
 
     Raises:
@@ -284,7 +284,7 @@ def _with_places(flows: Flows, l_places: Any, method: Method, asked: Thresholds,
 
 
 def _check_request(
-    flows: Flows, method: Method, options: Mapping[str, Any], asked: Thresholds, afterwards: Afterwards
+    flows: Flows, method: Method, options: Mapping[str, Any], asked: Thresholds, afterwards: PostRules
 ) -> None:
     """Refuse what cannot be asked of the method, or of these flows.
 
@@ -606,7 +606,7 @@ def _plans(task: _Task, keys: Sequence[Key], workers: int) -> Iterator[Plan | No
     Where the memory is limited it is one slice after the other: each process would need as much again. So it is where
     persons stay on a cluster, which only this process can ask.
     """
-    workers = 1 if is_limited() or isinstance(task.flows.slices[0].people, DistantPeople) else workers
+    workers = 1 if is_limited() or isinstance(task.flows.slices[0].people, RemotePeople) else workers
     start = time.monotonic()
     at = 0
     while at < len(keys) and (workers == 1 or time.monotonic() - start < SECONDS_ALONE):

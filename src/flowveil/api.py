@@ -3,38 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from flowveil.analysis.measures import measure
 from flowveil.anonymization import anonymize, anonymize_slices
-from flowveil.engines import read_flows, read_slices, read_trips
+from flowveil.engines import read_slices, read_trips
 from flowveil.errors import ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
-from flowveil.measures import measure
 from flowveil.methods import find_method
 from flowveil.paths import named_path
-from flowveil.publish.tables import flows_table, zones_table
-from flowveil.reading import Reading
 from flowveil.release.folder import ReleaseFolder, taken_at_its_word
 from flowveil.release.release import Publishable
 from flowveil.slices import SlicedFlows
-from flowveil.times import TIME_COLUMNS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from flowveil.analysis.comparison import Comparison
+    from flowveil.analysis.description import Description
+    from flowveil.analysis.study import Study
     from flowveil.audit.auditing import Audit
-    from flowveil.experiments.comparison import Comparison
-    from flowveil.experiments.description import Description
-    from flowveil.experiments.study import Study
     from flowveil.methods.twin_trees import Goal
     from flowveil.methods.twincut import FrontierPoint
     from flowveil.release.frozen import FrozenMap
     from flowveil.series.steps import Series
     from flowveil.sources.gps import Prepared
+    from flowveil.verify.verification import Verification
 
 __all__ = [
     "anonymize",
@@ -42,7 +39,6 @@ __all__ = [
     "audit_releases",
     "compare",
     "describe",
-    "flows_table",
     "freeze",
     "frontier",
     "measure",
@@ -55,8 +51,8 @@ __all__ = [
     "reconstruct",
     "run_study",
     "verify_folder",
+    "verify_release",
     "verify_series",
-    "zones_table",
 ]
 
 
@@ -91,7 +87,7 @@ def describe(
         every: step of time that is folded; ``hour`` by default.
         **reading: how to read the trips; see `read_trips`.
     """
-    from flowveil.experiments.description import describe_flows
+    from flowveil.analysis.description import describe_flows
 
     if every is not None and time is None:
         raise ParameterError("every is a step of time. Hint: give time (--time COLUMN) with it.")
@@ -139,7 +135,7 @@ def frontier(
         raise ParameterError(f"method must be one of {', '.join(sweeps)}; found {method!r}.")
     flows, _ = find_method(method).on_hierarchy(flows, hierarchy)
     guarantee = Guarantee.resolve(flows, k=k, protect=protect, k_population=k_population, l=l)
-    asked = guarantee.in_millionths(guarantee.prepare(flows))
+    asked = guarantee.to_fixed_point(guarantee.prepare(flows))
     return sweeps[method](*asked, objective=objective, up_to=up_to, progress=progress)
 
 
@@ -154,7 +150,6 @@ def compare(
     time_limit: float = 300.0,
     options: Mapping[str, Mapping[str, Any]] | None = None,
     hierarchy: str | None = None,
-    internal: bool = False,
     epsilon: float | Sequence[float] = (),
     **reading: Any,
 ) -> Comparison:
@@ -173,16 +168,15 @@ def compare(
             as such.
         options: options by method.
         hierarchy: ``h3`` or ``halves`` for all methods that work on a tree; by default what each one's page says.
-        internal: exact measures, also those that a release would withhold.
         epsilon: one or several ε for methods that add noise, which are then among ``all``; their region, level and
             bound are ``options``.
         **reading: how to read the trips; see `read_trips`.
 
     Returns:
-        All runs, with published measures only unless it is internal; ``write(directory)`` makes tables, charts and one
-        page. None of it is for publication.
+        All runs with exact measures; ``write(directory)`` makes tables, charts and one page. None of it is for
+        publication.
     """
-    from flowveil.experiments.comparison import compare_flows
+    from flowveil.analysis.comparison import compare_flows
 
     flows = source if isinstance(source, Flows) else read_trips(source, **reading)
     return compare_flows(
@@ -195,7 +189,6 @@ def compare(
         time_limit=time_limit,
         options=options,
         hierarchy=hierarchy,
-        internal=internal,
         epsilon=epsilon,
     )
 
@@ -209,15 +202,15 @@ def run_study(source: Any, directory: str | PathLike[str], *, by: str | Sequence
         by: the attributes that segments are made by, where the source is not read yet; those of the preset by default,
             ``none`` for no segments.
         **settings: ``preset``, ``methods``, ``protections``, ``k``, ``max_suppressed``, ``limits``, ``options``,
-            ``trees``, ``internal``, ``time_limit``, ``workers``, ``progress``, ..., see
-            `flowveil.experiments.study.run_study`; and how to read the trips, see `read_slices`, with ``time`` and
+            ``trees``, ``time_limit``, ``workers``, ``progress``, ..., see
+            `flowveil.analysis.study.run_study`; and how to read the trips, see `read_slices`, with ``time`` and
             ``every`` for a matrix of each step.
 
     Returns:
         All results; the folder has them as tidy tables, as Markdown and as LaTeX.
     """
-    from flowveil.experiments.presets import segmented_by
-    from flowveil.experiments.study import run_study as run
+    from flowveil.analysis.presets import segmented_by
+    from flowveil.analysis.study import run_study as run
 
     of_study = {name: settings.pop(name) for name in run.__kwdefaults__ or {} if name in settings}
     if isinstance(source, SlicedFlows):
@@ -260,7 +253,7 @@ def picture(
         show: ``origins``, ``destinations``, ``both`` or ``flows``.
         place: latitude and longitude: draw only the cells whose origin zone holds it, of all sizes where zones nest.
         over: another release, or its folder, whose zones are drawn as outlines over the map.
-        **style: see `flowveil.report.pictures.draw`. The caption names the guarantee and the source, the title is the
+        **style: see `flowveil.published.pictures.draw`. The caption names the guarantee and the source, the title is the
             release's own, unless others are given.
     """
     if isinstance(release, Publishable):
@@ -278,28 +271,24 @@ def _drawn(
     over: Publishable | str | PathLike[str] | None,
     style: dict[str, Any],
 ) -> Path:
-    from flowveil.report.html import promise
-    from flowveil.report.pictures import cells_from, draw
-    from flowveil.report.slices import overview, zones_in
+    from flowveil.published.html import promise
+    from flowveil.published.pictures import cells_from, draw
+    from flowveil.published.report import summed
+    from flowveil.published.slices import zones_in
+    from flowveil.release.statement import Statement
 
     if isinstance(release, Publishable):
         release.check_publishable()
         flows, zones, report = release.flows, release.zones, release.summary()
-        columns, parameters = release.slice_columns, release.parameters
     else:
         folder = ReleaseFolder(named_path(release, what="the release"))
         flows, zones, report = folder.flows, folder.zones, folder.report
-        columns, parameters = folder.report.get("slice_columns") or (), folder.report["parameters"]
-    if columns:
-        # A total has the trips of its slices once more.
-        flows = overview(flows, columns, parameters["slices"].get("every"))
-        zones = zones_in(flows, zones)
-    elif TIME_COLUMNS[0] in flows.column_names:
-        flows = overview(flows, TIME_COLUMNS, None)
+    flows = summed(flows, Statement.from_report(report))
+    zones = zones_in(flows, zones)
     if place is not None:
         flows = cells_from(flows, zones, place)
         zones = zones_in(flows, zones)
-    about = report.get("about", {})
+    about = report["statement"]["about"]
     said = [promise(report), *([f"Source: {about['source']}"] if "source" in about else [])]
     style = {"caption": ". ".join(said), **style}
     if style.get("title") is None:
@@ -323,7 +312,7 @@ def reconstruct(release: str | PathLike[str], zones: Any, *, out: str | PathLike
     Returns:
         ``origin``, ``destination``, slice columns, ``trips`` and, where known, ``weight``, which are not whole.
     """
-    from flowveil.publish.reconstructed import check_out, write_reconstructed
+    from flowveil.published.reconstructed import check_out, write_reconstructed
     from flowveil.release.spreading import reconstruct_folder
     from flowveil.zoning.files import ZoneMap
 
@@ -335,7 +324,7 @@ def reconstruct(release: str | PathLike[str], zones: Any, *, out: str | PathLike
     with taken_at_its_word(folder.path):
         table = reconstruct_folder(folder, areas)
     if out is not None:
-        write_reconstructed(table, out, sliced=bool(folder.report.get("slice_columns")))
+        write_reconstructed(table, out, sliced=bool(folder.report["statement"]["slice_columns"]))
     return table
 
 
@@ -364,82 +353,20 @@ def audit_releases(releases: Sequence[Any], *, against: Any = None, **settings: 
     return audit(releases, against=against, **settings)
 
 
-def verify_folder(
-    directory: str | PathLike[str],
-    *,
-    against: Any,
-    expect: Mapping[str, Any] | None = None,
-    unread: list[str] | None = None,
-    strict: bool = False,
-    law: bool = True,
-    zones_of: Any = None,
-    stricter: Any = None,
-    revision: Any = None,
-    l_places: Any = None,
-    **reading: Any,
-) -> list[str]:
-    """Recount a release folder from its files and the raw input.
+def verify_release(directory: str | PathLike[str], *, against: Any, **settings: Any) -> Verification:
+    """Recounts a release from the raw trips and rebuilds its folder; see `flowveil.verify.verification`."""
+    from flowveil.verify.verification import verify_release as verify
 
-    Args:
-        directory: a release folder.
-        against: the trips it was made from, in any form `read_trips` takes.
-        expect: what the guarantee must be at the least: ``k``, ``protect``, ``k_population``, ``l``. Without it the
-            release is held against the guarantee that it claims.
-        unread: gets a line for each part of a file that could not be compared, because another version of a library
-            wrote it.
-        strict: whether it is a finding that something could not be compared: the lines of ``unread``, and that another
-            version made the release, which alone could make its page, its texts and its text exports again.
-        law: whether the numbers of a noisy release are held against the law of its noise. Not by whoever publishes only
-            what passes: noise that is refused for what it happens to be has another law than the one promised.
-        zones_of: the earlier release whose zones this one says it has: its folder, or the frozen map.
-        stricter: the list of places around which this one says that it asks more, as `anonymize` takes it.
-        revision: the folders of the releases that this one says it revises, the oldest first.
-        l_places: the list of places by which this one says that it counts locations, as `anonymize` takes it.
-        **reading: how to read them, where it should differ from what the release's report says.
+    return verify(directory, against=against, **settings)
 
-    Returns:
-        One plain line for each contradiction; empty when the release holds. Where people are protected, or expected to
-        be, upper and lower case of persons are one unless ``person_case="keep"`` is given here: the word of whoever
-        made the release is not enough. Findings then end with a line that says so.
+
+def verify_folder(*_: Any, **__: Any) -> None:
+    """Removed: its empty list meant success.
+
+    Raises:
+        ParameterError: always; the message names the replacement.
     """
-    from flowveil.verify import verify_release
-    from flowveil.verify.claims import read_report
-    from flowveil.verify.exports import EXPORTS
-    from flowveil.verify.files import check_folder
-    from flowveil.verify.persons import FOLDED, folds_instead
-    from flowveil.zoning.places import read_places
-
-    folder = named_path(directory, what="the release")
-    if not folder.is_dir():
-        raise ParameterError(f"'{folder.name}' is not a folder. Hint: name the folder that holds manifest.json.")
-    findings = check_folder(folder, exports=EXPORTS)
-    if findings:
-        # The report says how to read the trips; it is not asked before it is known to be the one that was published,
-        # and has the form of a report.
-        return findings
-    report, findings = read_report(folder)
-    if report is None:
-        return findings
-    recorded = report["parameters"]
-    engine = {name: reading.pop(name) for name in ("engine", "progress") if name in reading}
-    folds = folds_instead(folder, expect=expect, person_case=reading.get("person_case"))
-    if folds:
-        reading["person_case"] = "fold"
-    sliced = read_flows(against, Reading.from_parameters(recorded, **reading), **engine)
-    if report["kind"] == "folded":
-        flows: Flows | SlicedFlows = sliced.folded()
-    else:
-        flows = sliced if recorded.get("slices") is not None else sliced.whole
-    if "l_places" in recorded and l_places is None:
-        raise ParameterError("l was counted by listed places, so the list is needed. Hint: --l-places FILE.")
-    if l_places is not None:
-        if not isinstance(flows, Flows):
-            raise ParameterError("l is counted by listed places for one matrix, and this release has slices.")
-        flows = replace(flows, l_places=read_places(l_places, asking=False).counted_on(flows))
-    places = None if stricter is None else read_places(stricter, asking=True).on(sliced.whole)
-    of_holder = {"zones_of": zones_of, "stricter": places, "revision": revision}
-    findings = verify_release(folder, flows, expect=expect, unread=unread, strict=strict, law=law, **of_holder)
-    return [*findings, FOLDED] if findings and folds else findings
+    raise ParameterError("verify_folder was removed. Hint: verify_release(folder, against=...).holds and .findings.")
 
 
 def publish_series(source: Any, directory: str | PathLike[str], **settings: Any) -> Series:
@@ -456,92 +383,28 @@ def publish_series(source: Any, directory: str | PathLike[str], **settings: Any)
     return run(source, directory, **settings)
 
 
-def verify_series(
-    directory: str | PathLike[str],
-    *,
-    against: Any,
-    expect: Mapping[str, Any] | None = None,
-    unread: list[str] | None = None,
-    strict: bool = False,
-    **reading: Any,
-) -> list[str]:
-    """Recount every step of a series from the trips, and hold what stands beside the steps against them.
+def verify_series(directory: str | PathLike[str], *, against: Any, **settings: Any) -> Verification:
+    """Verifies every release of a series; see `flowveil.verify.verification.verify_series`."""
+    from flowveil.verify.verification import verify_series as verify
 
-    Args:
-        directory: the folder of the series.
-        against: the trips it was made from.
-        expect, unread, strict: as for `verify_folder`.
-        **reading: how to read the trips, where it should differ from what the steps say.
-
-    Returns:
-        One plain line for each contradiction, with the step that it is in; empty when everything holds.
-    """
-    from flowveil.verify import verify_release
-    from flowveil.verify.claims import read_report
-    from flowveil.verify.persons import folds_instead
-    from flowveil.verify.series import check_labels, check_series, steps_in
-    from flowveil.zoning.steps import flows_during
-
-    place = named_path(directory, what="the series")
-    beside: list[str] = []
-    findings = check_series(place, beside)
-    if unread is not None:
-        unread += beside
-    if findings or (strict and beside):
-        return findings or beside
-    every, steps, frozen = steps_in(place)
-    first = place / steps[0][0]
-    report, findings = read_report(first)
-    if report is None:
-        return findings
-    if folds_instead(first, expect=expect, person_case=reading.get("person_case")):
-        reading["person_case"] = "fold"
-    sliced = read_flows(against, Reading.from_parameters(report["parameters"], during=None, every=every, **reading))
-    findings = check_labels(place, [key[0] for key in sliced.keys])
-    for step, *revisions in [] if findings else steps:
-        lines: list[str] = []
-        *before, newest = [place / name for name in (step, *revisions)]
-        found = verify_release(
-            newest,
-            flows_during(sliced, step),
-            expect=expect,
-            unread=lines,
-            strict=strict,
-            zones_of=frozen if "zones_of" in (read_report(newest)[0] or {}).get("parameters", {}) else None,
-            revision=before or None,
-        )
-        findings += [f"{step}: {line}" for line in found]
-        if unread is not None:
-            unread += [f"{step}: {line}" for line in lines]
-    return findings
+    return verify(directory, against=against, **settings)
 
 
-# ---- what releases do, by the rooms that do it ----------------------------------------------------------------
+# ---- what releases do --------------------------------------------------------------------------------------------
 
 
-def summarize(
-    release: Publishable,
-    *,
-    formats: Sequence[str] = (),
-    basemap: str | None = None,
-    about: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """The content of report.json; see `flowveil.report.summary.summarize`."""
-    from flowveil.report.summary import summarize as summary
+def folder_content(release: Publishable, **writing: Any) -> Any:
+    """Returns tables, report and page of a release; see `flowveil.publication.folder_content`."""
+    from flowveil.publication import folder_content as make
 
-    return summary(release, formats=formats, basemap=basemap, about=about)
+    return make(release, **writing)
 
 
 def publish(release: Publishable, directory: str | PathLike[str], **writing: Any) -> Path:
-    """Write a release folder; see `flowveil.publish.folder.publish`, and `flowveil.series.ledger` with a ledger."""
-    from flowveil.publish.folder import publish as write
+    """Writes a release folder; see `flowveil.publication.publish`, and `flowveil.series.ledger` with a ledger."""
+    from flowveil.publication import publish as write
     from flowveil.series.ledger import publish_recorded
 
-    if writing.pop("audit", False):
-        from flowveil.publish.audits import audited
-        from flowveil.report.about import ENTRIES
-
-        release = audited(release, {name: writing[name] for name in ENTRIES if name in writing})
     recording = {name: writing.pop(name) for name in ("accept_differencing", "epsilon_total") if name in writing}
     ledger = writing.pop("ledger", None)
     if ledger is None:
@@ -564,28 +427,15 @@ def refuse_total_without_ledger(total: float | None) -> None:
 
 
 def frame(release: Publishable, table: str, library: str) -> Any:
-    """A published table as one of another library; see `flowveil.publish.frames.frame`."""
-    from flowveil.publish.frames import frame as make
+    """A published table as one of another library; see `flowveil.published.frames.frame`."""
+    from flowveil.published.frames import frame as make
 
     return make(release, table, library)
 
 
 def notebook_view(release: Publishable) -> str:
-    """Maps and measures as HTML for a notebook."""
-    from flowveil.report.document import frame
-    from flowveil.report.html import render
+    """Returns maps and figures as HTML for a notebook."""
+    from flowveil.published.document import frame
 
     release.check_publishable()
-    return frame(render(release.summary(), release.flows, release.zones, compact=True))
-
-
-def write_internal_report(
-    release: Publishable, path: str | PathLike[str], *, folder: str | PathLike[str] | None = None
-) -> Path:
-    """Write a page of raw counts for the data holder; see `flowveil.report.internal.write_internal_report`."""
-    from flowveil.report.internal import write_internal_report as write
-
-    if release.slice_columns:
-        raise ParameterError("An internal report is about one matrix. Hint: write that of a slice, release[slice].")
-    ((_, matrix),) = release.parts
-    return write(matrix, path, folder=folder)
+    return frame(folder_content(release).page(compact=True))

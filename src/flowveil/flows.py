@@ -5,8 +5,8 @@ at tile level together with its two hierarchies. Every method and every check ne
 rename both ends, add up what falls together. Trips and weights add; people do not, nor do the tiles in which trips
 begin and end, so both are kept as (cell, person) and (cell, tile) rows and made distinct again.
 
-`ADDED` says which columns add up beside the trips. Whatever carries flows, from the file to the published cell, goes
-through that list, so that none of it knows a column by name.
+`SUM_COLUMNS` lists the columns that are summed in addition to the trips. All code that carries flows, from the file to
+the published cell, iterates over that list and names no column.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ROUNDING_ALLOWED = 1e-6
 
 
 @dataclass(frozen=True)
-class Added:
+class SumColumn:
     """A column of numbers that add up: all that is said of it alone, on its way from the file to a cell.
 
     It is read from the column that users name, refused where a number is negative, infinite or beyond `LARGEST_SUM`,
@@ -68,7 +68,7 @@ class Added:
             f"an infinite {self.one}, or one above {LARGEST_SUM:,}": values > LARGEST_SUM,
         }
 
-    def whole(self, values: NDArray[Any]) -> Floats:
+    def round_fixed_point(self, values: NDArray[Any]) -> Floats:
         """The doubles nearest to whole millionths.
 
         Sums of whole numbers are the same in any order: without this, a cell would weigh a different last digit along
@@ -86,7 +86,7 @@ class Added:
                 f"The {self.many} are too large: they are counted in millionths, up to a total of {LARGEST_SUM:,}. "
                 "Hint: scale them, for example from persons to thousands."
             )
-        whole = millionths(values)
+        whole = to_fixed_point(values)
         rounded = whole / MILLION
         if np.any((whole == 0) & (values > 0)) or float(np.sum(np.abs(values - rounded))) > ROUNDING_ALLOWED * total:
             raise DataError(
@@ -98,10 +98,10 @@ class Added:
 
 
 #: The columns that add up beside the trips, by name.
-ADDED: dict[str, Added] = {
+SUM_COLUMNS: dict[str, SumColumn] = {
     column.name: column
     for column in (
-        Added(
+        SumColumn(
             "weight",
             one="weight",
             many="weights",
@@ -133,7 +133,7 @@ class People:
     trips: NDArray[np.int64] | None = None
 
     @classmethod
-    def counted(cls, cell: Ints, person: Ints, trips: NDArray[np.int64]) -> People:
+    def aggregate(cls, cell: Ints, person: Ints, trips: NDArray[np.int64]) -> People:
         """Rows in any order, those of the same cell and person added up."""
         if len(cell) == 0:
             return cls(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int64))
@@ -149,7 +149,7 @@ class People:
         )
 
     @classmethod
-    def stacked(cls, parts: Sequence[People], n_cells: Sequence[int]) -> People:
+    def concat(cls, parts: Sequence[People], n_cells: Sequence[int]) -> People:
         """The people of tables that stand one below the other and have so many cells."""
         first = np.cumsum([0, *n_cells[:-1]]).astype(np.int32)
         return cls(
@@ -179,7 +179,7 @@ class People:
         """Move every row to its new cell (-1: leave it out) and make the rows distinct again."""
         return People(*_moved(self.cell, self.person, new_cell))
 
-    def renumbered(self, place: Ints) -> People:
+    def renumber(self, place: Ints) -> People:
         """The same people of cells that have other numbers, each its own; how many trips they made stays known."""
         before, after = self.cell[:-1], self.cell[1:]
         if np.any((after < before) | ((after == before) & (self.person[1:] < self.person[:-1]))):
@@ -213,7 +213,7 @@ class Tiles:
     end: tuple[Ints, Ints]
 
     @classmethod
-    def stacked(cls, parts: Sequence[Tiles], n_cells: Sequence[int]) -> Tiles:
+    def concat(cls, parts: Sequence[Tiles], n_cells: Sequence[int]) -> Tiles:
         """The tiles of tables that stand one below the other and have so many cells."""
         first = np.cumsum([0, *n_cells[:-1]]).astype(np.int32)
         begin, end = (
@@ -293,9 +293,9 @@ class Cells:
     Attributes:
         origin, destination: int32; numbers of the two ends (tiles, zones of a cut, or nodes).
         trips: int64, at least 1.
-        weight: like every column of `ADDED`, None where the input does not have it; else float64, each the double
-            nearest to a whole number of millionths (see `Added.whole`), and merging adds up the millionths. While a
-            method decides, int64: the millionths themselves (see `Guarantee.in_millionths`).
+        weight: like every column of `SUM_COLUMNS`, None where the input does not have it; else float64, each the double
+            nearest to a multiple of a millionth (see `SumColumn.round_fixed_point`). Merging sums the millionths. While
+            a method plans, int64 millionths (see `Guarantee.to_fixed_point`).
         people: distinct people of each row, or None where the input has no persons.
         tiles: distinct tiles in which the trips of each row begin and end, or None unless asked for (`Flows.located`).
     """
@@ -311,24 +311,26 @@ class Cells:
         return len(self.origin)
 
     def volume(self, basis: str) -> NDArray[Any]:
-        """The trips, or the column of `ADDED` that has the name of the basis."""
+        """The trips, or the column of `SUM_COLUMNS` that has the name of the basis."""
         if basis == "trips":
             return self.trips
-        values: NDArray[Any] | None = getattr(self, ADDED[basis].name)
+        values: NDArray[Any] | None = getattr(self, SUM_COLUMNS[basis].name)
         if values is None:
-            raise DataError(f"The input has no {ADDED[basis].many}, so nothing can be counted by {ADDED[basis].one}.")
+            raise DataError(
+                f"The input has no {SUM_COLUMNS[basis].many}, so nothing can be counted by {SUM_COLUMNS[basis].one}."
+            )
         return values
 
     def total(self, basis: str) -> float:
         """The sum of all trips or weights, exact."""
         values = self.volume(basis)
-        if basis == "trips" or are_millionths(values):
+        if basis == "trips" or is_fixed_point(values):
             return float(np.sum(values))
-        return float(np.sum(millionths(values)) / MILLION)
+        return float(np.sum(to_fixed_point(values)) / MILLION)
 
     def added(self, change: Callable[[NDArray[Any]], NDArray[Any]] = lambda values: values) -> dict[str, Any]:
         """The columns that add up, by name, each as a change leaves it; None where the input does not have it."""
-        columns = {name: getattr(self, name) for name in ADDED}
+        columns = {name: getattr(self, name) for name in SUM_COLUMNS}
         return {name: None if values is None else change(values) for name, values in columns.items()}
 
     def n_people(self) -> NDArray[np.int64] | None:
@@ -379,18 +381,18 @@ class Cells:
         return {name: None if own is None else own.merge(row) for name, own in members.items()}
 
 
-def stacked(parts: Sequence[Cells]) -> Cells:
+def concat_cells(parts: Sequence[Cells]) -> Cells:
     """The rows of all parts, one after the other."""
     people = tiles = None
-    columns = {name: [getattr(p, name) for p in parts] for name in ADDED}
+    columns = {name: [getattr(p, name) for p in parts] for name in SUM_COLUMNS}
     added = {
         name: None if any(values is None for values in own) else np.concatenate(own) for name, own in columns.items()
     }
     if all(p.people is not None for p in parts):
         known = [p.people for p in parts if p.people is not None]
-        people = known[0].stacked(known, [len(p) for p in parts])
+        people = known[0].concat(known, [len(p) for p in parts])
     if all(p.tiles is not None for p in parts):
-        tiles = Tiles.stacked([p.tiles for p in parts if p.tiles is not None], [len(p) for p in parts])
+        tiles = Tiles.concat([p.tiles for p in parts if p.tiles is not None], [len(p) for p in parts])
     return Cells(
         np.concatenate([p.origin for p in parts]),
         np.concatenate([p.destination for p in parts]),
@@ -429,17 +431,17 @@ class Groups:
         return total.astype(values.dtype)
 
     def sum_exactly(self, values: NDArray[Any]) -> NDArray[Any]:
-        """The same for a column of `ADDED`: its millionths are added up, whichever way it holds them."""
-        return self.sum(values) if are_millionths(values) else self.sum(millionths(values)) / MILLION
+        """The same for a column of `SUM_COLUMNS`: its millionths are added up, whichever way it holds them."""
+        return self.sum(values) if is_fixed_point(values) else self.sum(to_fixed_point(values)) / MILLION
 
 
-def millionths(values: NDArray[Any]) -> NDArray[np.int64]:
+def to_fixed_point(values: NDArray[Any]) -> NDArray[np.int64]:
     """Values as whole millionths: exactly those they were made from, up to a total of `LARGEST_SUM`."""
     whole: NDArray[np.int64] = np.rint(values * MILLION).astype(np.int64)
     return whole
 
 
-def are_millionths(values: NDArray[Any]) -> bool:
+def is_fixed_point(values: NDArray[Any]) -> bool:
     """Whether a column that adds up holds whole millionths, as methods count them."""
     return values.dtype == np.int64
 
@@ -621,9 +623,9 @@ class Flows(Cells):
             raise DataError("A flow has fewer than one trip; leave such rows out.")
         for name, values in added.items():
             if n and not (np.isfinite(values).all() and values.min() >= 0):
-                raise DataError(f"A flow has a negative or infinite {ADDED[name].one}.")
-            if not are_millionths(values):
-                object.__setattr__(self, name, ADDED[name].whole(values))
+                raise DataError(f"A flow has a negative or infinite {SUM_COLUMNS[name].one}.")
+            if not is_fixed_point(values):
+                object.__setattr__(self, name, SUM_COLUMNS[name].round_fixed_point(values))
         step_o, step_d = np.diff(self.origin), np.diff(self.destination)
         later: NDArray[np.bool_] = step_d > 0
         if self.time is not None and self.times is not None:
@@ -676,20 +678,22 @@ class Flows(Cells):
             person: number of the person of each row, -1 where unknown.
             intake: what reading the input came to.
             whole_map: see the class.
-            **added: columns of `ADDED`, such as ``weight``: that of each row, of all its trips together.
+            **added: columns of `SUM_COLUMNS`, such as ``weight``: that of each row, of all its trips together.
         """
         o = np.asarray(origin, dtype=np.int32)
         d = np.asarray(destination, dtype=np.int32)
         t = np.ones(len(o), np.int64) if trips is None else np.asarray(trips, dtype=np.int64)
         # Rounded before they are added up, so that the order of the rows leaves no trace.
-        columns: dict[str, Any] = {name: ADDED[name].whole(v) for name, v in added.items() if v is not None}
+        columns: dict[str, Any] = {
+            name: SUM_COLUMNS[name].round_fixed_point(v) for name, v in added.items() if v is not None
+        }
         rows = Cells(o, d, t, **columns)
         merged = rows.merge(o, d, origins.n_tiles, destinations.n_tiles)
         cells, people = merged.cells, None
         if person is not None:
             who = np.asarray(person, dtype=np.int32)
             known = who >= 0
-            people = People.counted(merged.row[known], who[known], t[known])
+            people = People.aggregate(merged.row[known], who[known], t[known])
         return cls(
             cells.origin,
             cells.destination,

@@ -6,7 +6,7 @@ for every guarantee.
 
 `UNITS` says what a unit is: how a cell's value is taken, what k asks of it, what the data must have, and its
 words. To add one, add it there and give `Guarantee` a field of its name. One that sums a column of its own names it:
-a column of `flowveil.flows.ADDED`, which says how it is read and added up.
+a column of `flowveil.flows.SUM_COLUMNS`, which says how it is read and added up.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, ParameterError, did_you_mean
-from flowveil.flows import MILLION, Cells, Flows, are_millionths, millionths
+from flowveil.flows import MILLION, Cells, Flows, is_fixed_point, to_fixed_point
 
 Values = NDArray[Any]
 
@@ -49,7 +49,7 @@ class Unit:
         missing: what to say where the data does not have it.
         caveat: what protecting it leaves open, for readers; said unless a unit counts persons.
         basis: what a run counts as volume where the unit is protected.
-        column: the column of `flowveil.flows.ADDED` that its value is the sum of; empty where it sums none.
+        column: the column of `flowveil.flows.SUM_COLUMNS` that its value is the sum of; empty where it sums none.
         counts_persons: whether its value is a number of different persons.
     """
 
@@ -91,7 +91,7 @@ def _k(_: Cells, k: int) -> int:
 
 def _k_mean_weights(flows: Cells, k: int) -> float:
     """In whole millionths, rounded up: where all weights are alike, k trips reach it to the last digit."""
-    total = int(np.sum(millionths(flows.volume("weight"))))
+    total = int(np.sum(to_fixed_point(flows.volume("weight"))))
     return -(-k * total // int(np.sum(flows.trips))) / MILLION
 
 
@@ -262,7 +262,7 @@ class Guarantee:
 
     @property
     def of_columns(self) -> dict[str, float]:
-        """The thresholds of the columns of `flowveil.flows.ADDED` whose sums are protected, by column."""
+        """The thresholds of the columns of `flowveil.flows.SUM_COLUMNS` whose sums are protected, by column."""
         return {UNITS[name].column: getattr(self, name) for name in self.units if UNITS[name].column}
 
     @property
@@ -312,7 +312,7 @@ class Guarantee:
             asked["locations"] = int(l)
         return replace(self, **asked)
 
-    def in_millionths(self, flows: Flows) -> tuple[Flows, Guarantee]:
+    def to_fixed_point(self, flows: Flows) -> tuple[Flows, Guarantee]:
         """The flows and this guarantee with sums that are protected as whole millionths (int64), as methods count them.
 
         Methods add up in many orders, and sums of whole numbers are exact in all of them. Columns that are not
@@ -322,11 +322,11 @@ class Guarantee:
         asked: dict[str, Any] = {}
         for name, column in ((name, UNITS[name].column) for name in self.units if UNITS[name].column):
             values, threshold = getattr(flows, column), getattr(self, name)
-            if values is not None and not are_millionths(values):
+            if values is not None and not is_fixed_point(values):
                 least = math.ceil(threshold * MILLION)
                 # The fewest millionths whose double reaches the threshold: the product above may be off by a little.
                 asked[name] = next(m for m in (least - 1, least, least + 1) if m / MILLION >= threshold)
-                columns[column] = millionths(values)
+                columns[column] = to_fixed_point(values)
         return (replace(flows, **columns), replace(self, **asked)) if columns else (flows, self)
 
     def safe(self, cells: Cells) -> NDArray[np.bool_]:

@@ -81,14 +81,15 @@ def try_place(path: Place) -> Path:
     """Try whether something could be written there: a draft is begun and removed, what is there is not touched.
 
     Raises:
-        OutputError: the name cannot be, the parent is missing, or nothing can be written into it.
+        OutputError: the name cannot be, or nothing can be written into the parent, or the parent cannot be made.
     """
     target = real_place(path)
-    if not target.parent.is_dir():
-        raise OutputError(
-            f"The parent of '{path}' does not exist; only the last part of the path is created. "
-            "Hint: create the parent folder first."
-        )
+    parent = next(place for place in target.parents if os.path.lexists(place))
+    if parent != target.parent:
+        # Missing parents are made when the result is written; here it is only checked that they can be.
+        if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+            raise OutputError(f"'{path}' cannot be written: '{parent}' is no folder that can be written to.")
+        return target
     try:
         with Draft(path):
             return target
@@ -103,7 +104,7 @@ def check_file(path: Place) -> Path:
     """Refuse a place where no file can be written, before anything is computed; return it with links followed.
 
     Raises:
-        OutputError: it is a folder or a device, its name cannot be, or its parent is missing or not writable.
+        OutputError: it is a folder or a device, its name cannot be, or its parent is not writable.
     """
     target = real_place(path)
     if target.is_dir():
@@ -121,7 +122,7 @@ def check_folder(path: Place, *, refuse: Callable[[Path], str | None]) -> Path:
         refuse: says of a folder that is there why it may not be replaced, as the rest of a sentence, or None.
 
     Raises:
-        OutputError: it is a file, it may not be replaced, its name cannot be, or its parent is missing or not writable.
+        OutputError: it is a file, it may not be replaced, its name cannot be, or its parent is not writable.
     """
     target = real_place(path)
     if target.exists() and not target.is_dir():
@@ -207,6 +208,7 @@ class Draft:
         self.target = real_place(path)
 
     def __enter__(self) -> Draft:
+        self.target.parent.mkdir(parents=True, exist_ok=True)
         remove_stale_drafts(self.target.parent)
         self._room, self._lock = _locked_room(self.target)
         self.new = self._room / _NEW

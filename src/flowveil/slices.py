@@ -7,7 +7,6 @@ makes slices comparable, and what makes subtraction between them checkable.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -19,14 +18,13 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.distant import DistantPeople
 from flowveil.errors import DataError, ParameterError, option
-from flowveil.flows import ADDED, Cells, Flows, Intake, People, stacked
+from flowveil.flows import SUM_COLUMNS, Cells, Flows, Intake, People, concat_cells
 from flowveil.hierarchy import Hierarchy
+from flowveil.remote_people import RemotePeople
+from flowveil.time_steps import MINUTES_OF_DAY, TIME, Every
 from flowveil.times import Times
 
-#: Name of the slice column with the step of time.
-TIME = "time"
 #: Columns of a published matrix; a slice column cannot have one of these names.
 TAKEN = ("origin_zone", "destination_zone", "trips", "weight")
 #: More slices than this are not segments: the column is probably an identifier.
@@ -37,63 +35,6 @@ ROWS_PER_VALUE = 100
 
 #: Values of the slice columns, in their order; None in a place means all values of that column.
 Key = tuple[str | None, ...]
-
-_STEP = re.compile(r"^(\d+)\s*(min|h)$")
-_MINUTES_OF_DAY = 24 * 60
-
-
-@dataclass(frozen=True)
-class Every:
-    """A step of time.
-
-    Attributes:
-        name: as users write it: ``15min``, ``1h``, ``day``, ``month``, ``hour``, ``weekday``, ``weekday-hour``.
-        minutes: length of a step that runs on and on; None for those that follow the calendar or come round.
-    """
-
-    name: str
-    minutes: int | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> Every:
-        """Read a step of time.
-
-        Raises:
-            ParameterError: it is not one of these.
-        """
-        name = text.strip().lower()
-        if name in _LABELS:
-            return cls(name)
-        step = _STEP.match(name)
-        minutes = int(step[1]) * (60 if step[2] == "h" else 1) if step else 0
-        if minutes == _MINUTES_OF_DAY:
-            return cls("day")
-        if not 0 < minutes < _MINUTES_OF_DAY or _MINUTES_OF_DAY % minutes:
-            raise ParameterError(
-                f"'{text}' is not a step of time. Allowed: minutes or hours that divide a day (15min, 1h, 6h), "
-                f"{', '.join(_LABELS)}."
-            )
-        return cls(name.replace(" ", ""), minutes)
-
-    @property
-    def label_length(self) -> int:
-        """How long this step's labels are. Labels of a step that holds another are how that one's labels begin."""
-        return _LABELS.get(self.name, len("2022-11-14T08:15"))
-
-    @property
-    def is_periodic(self) -> bool:
-        """Whether a slice collects the same hour or weekday of many weeks."""
-        return self.name in ("hour", "weekday", "weekday-hour")
-
-    def holds(self, other: Every) -> bool:
-        """Whether each step of this kind is made of whole steps of the other kind."""
-        if self.name == "hour" or other.name == "hour" or self.is_periodic != other.is_periodic:
-            return False
-        return self.label_length < other.label_length
-
-
-#: Length of the labels of the named steps: '2022-11', '2022-11-14', '08:00', '1 Mon', '1 Mon 08:00'.
-_LABELS = {"month": 7, "day": 10, "hour": 5, "weekday": 5, "weekday-hour": 11}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -157,7 +98,7 @@ class SlicedFlows:
 
     def added_up(self, parts: Sequence[Cells]) -> Flows:
         """Parts of slices as one: trips and weights add up, people are made distinct again."""
-        rows = stacked(parts)
+        rows = concat_cells(parts)
         tree_o, tree_d = self.origins, self.destinations
         cells = rows.merge(rows.origin, rows.destination, tree_o.n_tiles, tree_d.n_tiles).cells
         return Flows.of_cells(
@@ -176,8 +117,8 @@ class SlicedFlows:
                 "Hint: give --time and one --every, and no --by."
             )
         labels = [key[0] for key in self.keys]
-        times = Times.of(self.every.name, self.every.minutes, labels)
-        rows = stacked(self.slices)
+        times = Times.from_labels(self.every.name, self.every.minutes, labels)
+        rows = concat_cells(self.slices)
         time = np.repeat(times.numbers(labels), [len(part) for part in self.slices])
         order = np.lexsort((time, rows.destination, rows.origin))
         return Flows.of_cells(
@@ -361,7 +302,7 @@ def _labels_of(every: Every, period: str | None) -> list[str] | None:
         return sorted({label[:7] for label in labels})
     if every.minutes is None:
         return labels
-    steps = range(0, _MINUTES_OF_DAY, every.minutes)
+    steps = range(0, MINUTES_OF_DAY, every.minutes)
     return [f"{label}T{step // 60:02d}:{step % 60:02d}" for label in labels for step in steps]
 
 
@@ -415,8 +356,8 @@ def refuse_many_combinations(flows: SlicedFlows) -> None:
 def _rows_of(part: Flows) -> dict[str, NDArray[Any]]:
     """All that grows with the flows of a slice."""
     people = part.people
-    found = {name: getattr(part, name) for name in ("origin", "destination", "trips", *ADDED, "time")}
-    if people is not None and not isinstance(people, DistantPeople):
+    found = {name: getattr(part, name) for name in ("origin", "destination", "trips", *SUM_COLUMNS, "time")}
+    if people is not None and not isinstance(people, RemotePeople):
         found |= {"cell": people.cell, "person": people.person, "made": people.trips}
     return {name: array for name, array in found.items() if array is not None}
 

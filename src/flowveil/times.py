@@ -46,7 +46,7 @@ class Times:
     hours: Floats
 
     @classmethod
-    def of(cls, every: str, minutes: int | None, labels: Sequence[str]) -> Times:
+    def from_labels(cls, every: str, minutes: int | None, labels: Sequence[str]) -> Times:
         """The tree above the steps that these labels name.
 
         Args:

@@ -86,9 +86,7 @@ def run_tasks(
         pool.shutdown(cancel_futures=True)
 
 
-def in_advance(
-    work: Iterable[Callable[[], Result]], *, threads: int, waiting: int = 0
-) -> Generator[Result, None, None]:
+def prefetch(work: Iterable[Callable[[], Result]], *, threads: int, waiting: int = 0) -> Generator[Result, None, None]:
     """What each piece of work returns, in order, while other threads of this process are at the next ones.
 
     For numpy, which lets other threads run while it counts. Limits and words of messages are those of the caller.
@@ -111,7 +109,7 @@ def in_advance(
             yield done
 
 
-def side_by_side(work: Iterable[Callable[[], Result]], *, threads: int) -> Generator[Result, None, None]:
+def parallel_map(work: Iterable[Callable[[], Result]], *, threads: int) -> Generator[Result, None, None]:
     """What each piece of work returns, in order, where whoever asks has nothing to do meanwhile.
 
     A thread asks for the next piece itself, one thread at a time, so that what it takes to prepare a piece is done
@@ -147,7 +145,7 @@ def side_by_side(work: Iterable[Callable[[], Result]], *, threads: int) -> Gener
 
 
 @contextlib.contextmanager
-def beside(work: Callable[[], Result], *, threads: int) -> Iterator[Callable[[], Result]]:
+def run_in_background(work: Callable[[], Result], *, threads: int) -> Iterator[Callable[[], Result]]:
     """Something to be asked for what a piece of work returns, which another thread of this process is at meanwhile.
 
     For work of the libraries that leave Python's lock alone, or beside such work. With one thread it is done when it is

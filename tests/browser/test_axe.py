@@ -13,9 +13,9 @@ from pyarrow import csv
 from browser.pages import COLOURS, redrawn, violations
 from conftest import trip_table
 from flowveil import anonymize, anonymize_slices, read_slices, read_trips
+from flowveil.analysis.comparison import Comparison, Run
+from flowveil.analysis.pages.study import Drawn, render_study
 from flowveil.cli import main
-from flowveil.experiments.comparison import Comparison, Run
-from flowveil.report.study import Drawn, render_study
 from samples.drafts import unchecked
 from samples.hourly import hourly_trips
 

@@ -12,7 +12,7 @@ import shapely
 
 from browser.pages import redrawn
 from flowveil import anonymize
-from flowveil.experiments.comparison import Comparison, Run
+from flowveil.analysis.comparison import Comparison, Run
 from flowveil.flows import Flows, Intake
 from flowveil.zoning.h3 import h3_hierarchy
 from samples.drafts import unchecked

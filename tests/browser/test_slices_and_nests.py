@@ -11,7 +11,7 @@ import pytest
 
 from browser.pages import until
 from flowveil import anonymize, anonymize_slices, read_slices
-from flowveil.report.document import asset, map_module
+from flowveil.published.document import asset, map_module
 from samples.drafts import unchecked
 from samples.hourly import hourly_trips
 

@@ -7,6 +7,7 @@ import re
 import shlex
 import signal
 import time
+import webbrowser
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -55,7 +56,8 @@ def opened(chromium, served, *, step: str = "", quiet: bool = True, **context):
         page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on("request", lambda request: asked.append(request.url))
-        page.goto(served.address)
+        served.cookie_for(around)
+        page.goto(served.root)
         page.wait_for_selector("html[data-ready=true]")
         if step:
             at_step(page, step)
@@ -396,3 +398,28 @@ def test_cancel_reload_two_tabs_and_a_killed_server(chromium, folder, tmp_path):
             assert runs[-1]["state"] == "cancelled"
             running.process.send_signal(signal.SIGKILL)
             one.locator("#problem", has_text="does not answer").wait_for()
+
+
+def test_a_local_file_opens_the_workbench_once(chromium, folder, tmp_path, monkeypatch):
+    """Browsers count a local file as another site: the cookie must be sent all the same."""
+    opened_at: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened_at.append)
+    with serving_here(folder, tmp_path / "tmp", open_browser=True):
+        while not opened_at:
+            time.sleep(0.01)
+        first, second = chromium.new_context(), chromium.new_context()
+        try:
+            page = first.new_page()
+            page.goto(opened_at[0])
+            page.wait_for_selector("html[data-ready=true]")
+            assert "token" not in page.url
+            page.reload()
+            page.wait_for_selector("html[data-ready=true]")
+            other = second.new_page()
+            other.goto(opened_at[0])
+            other.get_by_text("was already used").wait_for()
+            other.get_by_role("link", name="Open the workbench").click()
+            other.get_by_text("printed in its terminal").wait_for()
+        finally:
+            first.close()
+            second.close()

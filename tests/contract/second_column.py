@@ -10,12 +10,12 @@ import h3
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from flowveil.published.schema import schema_text
 
 import flowveil
 from flowveil.cli import cli
 from flowveil.errors import DataError
 from flowveil.guarantee import Guarantee
-from flowveil.report.schema import schema_text
 from flowveil.slices import SlicedFlows
 
 HOW = {"origin_tile": "o", "destination_tile": "d", "resolution": 9, "vehicles": "cars", "weight": "w"}
@@ -58,7 +58,7 @@ def check_reading(path: Path, cars: np.ndarray, folder: Path) -> None:
     assert not any(part.vehicles.flags.owndata for part in on_disk.slices)
     assert sliced.whole.vehicles.tolist() == flows.vehicles.tolist()
     # Methods add up in many orders, so that what is protected must be whole numbers while they search.
-    whole, asked = Guarantee.resolve(flows, k=K, protect="vehicles").in_millionths(flows)
+    whole, asked = Guarantee.resolve(flows, k=K, protect="vehicles").to_fixed_point(flows)
     assert whole.vehicles.tolist() == [round(million) for million in 1e6 * flows.vehicles]
     assert (whole.vehicles.dtype, asked.vehicles) == (np.int64, K * 1_000_000)
     if "spark" in sys.argv:

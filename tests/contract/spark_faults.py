@@ -19,9 +19,9 @@ from pyspark.sql import SparkSession
 
 import flowveil
 from contract.test_engines import same
-from flowveil.distant import count_distinct
 from flowveil.engines.spark_session import session
 from flowveil.errors import DataError
+from flowveil.remote_people import count_distinct
 
 
 def fatal(marker: str) -> Any:

@@ -17,13 +17,15 @@ SOURCES = Path(__file__).resolve().parents[2] / "src" / "flowveil"
 #: What is written by hand to protect the sum of a column: file, the line that it stands behind, and what it is.
 BY_HAND = {
     "flows.py": (
-        ("ADDED: dict[str, Added] = {\n    column.name: column\n    for column in (\n", """\
-        Added("vehicles", one="number of vehicles", many="numbers of vehicles", about="Column of the vehicles."),
+        ("SUM_COLUMNS: dict[str, SumColumn] = {\n    column.name: column\n    for column in (\n", """\
+        SumColumn("vehicles", one="number of vehicles", many="numbers of vehicles", about="Column of the vehicles."),
 """),
         ("    tiles: Tiles | None = None\n", "    vehicles: NDArray[Any] | None = None\n"),
     ),
     "reading/columns.py": (("    weight: str | None = None\n", "    vehicles: str | None = None\n"),),
-    "reading/options.py": (("    weight: str | None\n", "    vehicles: str | None\n"),),
+    "request.py": (
+        ("    max_dropped: float | None = setting(\n", '    vehicles: str | None = setting("Column of the vehicles.", example="cars", **COLUMN)\n'),
+    ),
     "guarantee.py": (
         ("    population: float | None = None\n", "    vehicles: int | None = None\n"),
         ("UNITS: dict[str, Unit] = {\n    unit.name: unit\n    for unit in (\n", """\

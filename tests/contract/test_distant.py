@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 
 import flowveil
 from contract.cases import GUARANTEES, RUNS, Run, flows_of, folded_flows_of
-from flowveil.distant import DistantPeople
 from flowveil.errors import DataError, FlowveilError
 from flowveil.flows import Flows
-from flowveil.methods import METHODS, distant_pairs
-from flowveil.verify import verify_release
+from flowveil.methods import METHODS, remote_pairs
+from flowveil.remote_people import RemotePeople
 from samples.distant import distant
 from samples.drafts import unchecked
 from samples.hourly import hourly_trips
 from samples.processes import in_this_process
 from samples.releases import city_flows
+from samples.verified import findings_of
 
 #: Methods that look at persons one by one while they decide.
 NEED_ROWS = {"mondrian", "glove", "curvecut", "laplace", "topdown", "privtree"}
@@ -43,7 +43,7 @@ def decided(flows: Flows, run: Run, asked: str) -> Any:
 @pytest.mark.parametrize("asked", ["people", "combined"])
 def test_methods_that_count_decide_the_same(run: Run, asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if asked == "people":  # Every depth a question of its own; otherwise all of them are one.
-        monkeypatch.setattr(distant_pairs, "ONE_QUESTION", 0)
+        monkeypatch.setattr(remote_pairs, "ONE_QUESTION", 0)
     flows = flows_of("uneven", "h3") if asked == "people" else flows_of("all-equal", "ragged")
     assert decided(distant(flows), run, asked) == decided(flows, run, asked)
 
@@ -73,7 +73,7 @@ def test_counts_are_those_of_people_here_after_any_merges(data: st.DataObject) -
     flows = flows_of("uneven", "one-tile")
     here: Any = flowveil.flows.People(flow, person)
     blocks = distant(flows, n_blocks=1).people.blocks.__class__(flow, person.astype(np.int64), n_flows=6, n_blocks=3)
-    there: Any = DistantPeople(blocks, np.arange(6, dtype=np.int32), np.arange(6, dtype=np.int32))
+    there: Any = RemotePeople(blocks, np.arange(6, dtype=np.int32), np.arange(6, dtype=np.int32))
     n = 6
     for _ in range(data.draw(st.integers(1, 3))):
         cells = np.array(data.draw(st.lists(st.integers(-1, 3), min_size=n, max_size=n)), np.int32)
@@ -112,7 +112,7 @@ def test_a_recount_notices_that_persons_are_missing(tmp_path: Path) -> None:
     with unchecked():
         flowveil.anonymize(flows, k=4, protect="people").write(tmp_path / "release")
     fewer = distant(flows)
-    assert verify_release(tmp_path / "release", fewer) == []
+    assert findings_of(tmp_path / "release", fewer) == []
     fewer.people.blocks.blocks.pop()
-    found = verify_release(tmp_path / "release", fewer)
+    found = findings_of(tmp_path / "release", fewer)
     assert any("have fewer than 4 people" in line for line in found)

@@ -346,7 +346,7 @@ def test_releases_keep_the_promises(run, kind, table, asked, max_suppressed):
         check_same(release, attempt(shuffled, run, max_suppressed=max_suppressed, **GUARANTEES[asked]))
 
 
-@pytest.mark.parametrize("run", [run for run in RUNS if METHODS[run.method].one_cut is not None], ids=str)
+@pytest.mark.parametrize("run", [run for run in RUNS if METHODS[run.method].same_zones_plan is not None], ids=str)
 @pytest.mark.parametrize(
     ("kind", "asked"),
     [("h3", "combined"), ("h3-several-base-cells", "people"), ("ragged", "people"), ("dendrogram", "combined")],
@@ -386,7 +386,7 @@ def test_methods_that_cannot_fold_time_refuse(name):
         anonymize(folded_flows_of("uneven", "h3"), name)
 
 
-@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.one_cut is None])
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.same_zones_plan is None])
 def test_methods_that_cannot_have_the_same_zones_refuse(name):
     with pytest.raises(ParameterError, match="cannot give both ends the same zones"):
         anonymize(with_one_tree(flows_of("uneven", "h3")), name)

@@ -15,9 +15,9 @@ import pytest
 from contract.cases import K_METHODS, NOISY_RUNS, TABLES, TREES, Run, flows_of, pairwise, rows_of
 from flowveil import METHODS, DataError, Flows, InfeasibleError, NoisyRelease, ParameterError, anonymize
 from flowveil.methods import epsilon
-from flowveil.verify import verify_release
 from flowveil.zoning.h3 import parent_of
 from reference import laplace as naive
+from samples.verified import findings_of
 
 runs = pytest.mark.parametrize("run", NOISY_RUNS, ids=str)
 #: Every tree with every table; None: the unit is a trip, otherwise a person with at most so many trips.
@@ -129,7 +129,7 @@ def test_what_is_written_holds(run, bound, tmp_path):
     # What is written has real noise, which may leave nothing of a table this small above a threshold: draw anew then.
     draws = (attempt(flows, run, epsilon=5.0, **options_of(run, bound)) for _ in range(40))
     release = next(release for release in draws if release is not None)
-    assert verify_release(release.write(tmp_path / "out"), flows) == []
+    assert findings_of(release.write(tmp_path / "out"), flows) == []
 
 
 @runs

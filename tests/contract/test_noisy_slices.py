@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter, defaultdict
-from types import SimpleNamespace
 
 import h3
 import h3.api.basic_int
@@ -18,13 +16,12 @@ from pyarrow import csv
 
 from conftest import trip_table
 from flowveil import InfeasibleError, ParameterError, anonymize_slices, audit_releases, read_slices, verify_folder
+from flowveil.analysis.pages.profile import largest_profiles
 from flowveil.flows import Flows
 from flowveil.methods import METHODS, epsilon
 from flowveil.methods.noise_by_slice import _counted
-from flowveil.report.audit import audit_files, audit_lines
-from flowveil.report.profile import largest_profiles
+from flowveil.published.audit import audit_files, audit_lines
 from flowveil.slices import Every, SlicedFlows, declared_values
-from flowveil.verify.noise_slices import check_noisy_slices
 from flowveil.zoning.h3 import h3_hierarchy
 from samples.drafts import unchecked
 from unit.cli.test_cli import run
@@ -147,25 +144,6 @@ def test_what_is_not_declared_leaves_no_trace_and_what_is_written_holds(method, 
     assert (
         "<h1>Noisy counts were not attacked: nothing certain follows from them</h1>" in audit_files(found)["audit.html"]
     )
-
-
-def test_verify_finds_other_slices_and_counts_without_noise(tmp_path, monkeypatch):
-    table, values = trips_of(n=1500), {"mode": ["bus", "car"]}
-    with monkeypatch.context() as silent:
-        # Exact counts, labelled as noise of ε = 3.
-        silent.setattr(sys.modules["flowveil.methods.laplace"], "opendp_laplace", lambda counts, **_: counts)
-        asked = {**OPTIONS, "level": 7}
-        with unchecked():
-            anonymize_slices(slices_of(table), "laplace", values=values, **asked).write(tmp_path / "exact")
-    found = verify_folder(tmp_path / "exact", against=table)
-    assert [line.partition(":")[2][:23] for line in found] == [" more counts are exact "]
-    report = json.loads((tmp_path / "exact" / "report.json").read_text())
-    report["parameters"]["slices"]["values"] = {"mode": ["bus"]}
-    raw, db = slices_of(table), SimpleNamespace(rows=lambda _: [("bus", 1, 1, 1, 1), ("car", 1, 1, 1, 1)])
-    found = list(check_noisy_slices(db, report, raw, tmp_path, lambda *_: iter(())))
-    assert found == ["flows.parquet: 1 slices are not among those that were declared"]
-    report["guarantee"]["layers"] = 2
-    assert len(list(check_noisy_slices(db, report, raw, tmp_path, lambda *_: iter(())))) == 2
 
 
 def test_what_slices_of_noise_cannot_be():

@@ -21,9 +21,9 @@ import flowveil
 from flowveil.cli import main
 from flowveil.errors import DataError, ParameterError
 from flowveil.methods import METHODS
-from flowveil.verify import verify_release
 from samples.drafts import unchecked
 from samples.processes import in_this_process
+from samples.verified import findings_of
 
 BOX = (2.27, 48.80, 2.43, 48.92)
 AREA = ",".join(map(str, BOX))
@@ -149,7 +149,7 @@ def test_a_release_that_places_outside_or_hides_it_is_found(table, folder, tmp_p
     flows = read(table, folder, "h3")
     flowveil.anonymize(flows, k=5).write(tmp_path / "r")
     dropped = flowveil.read_trips(table, resolution=7, within=AREA, weight="weight")
-    assert any("'outside'" in finding for finding in verify_release(tmp_path / "r", dropped))
+    assert any("'outside'" in finding for finding in findings_of(tmp_path / "r", dropped))
 
 
 def test_methods_that_need_places_and_areas_that_are_none_are_refused(table, folder):

@@ -25,7 +25,7 @@ import pytest
 
 from conftest import trip_table
 from flowveil.cli import cli, main
-from flowveil.publish.exports import FORMATS
+from flowveil.published.exports import FORMATS
 from samples.drafts import unchecked
 from samples.processes import in_this_process
 

@@ -26,13 +26,13 @@ from conftest import trip_table
 from contract.odd_values import ODD, outcome
 from contract.test_engines import same
 from flowveil.cli import cli
-from flowveil.distant import DistantPeople
 from flowveil.engines import read_flows
 from flowveil.engines import spark as spark_engine
 from flowveil.engines.spark_parcels import COLUMNS, ROWS
 from flowveil.engines.spark_session import on_the_cluster
 from flowveil.errors import DataError, MissingExtraError, ParameterError
 from flowveil.reading import Reading, limits
+from flowveil.remote_people import RemotePeople
 from flowveil.slices import SlicedFlows
 from samples.drafts import unchecked
 from samples.installed import needs
@@ -194,7 +194,7 @@ def test_flows_come_to_the_driver_however_many_and_are_refused_where_its_memory_
 
 
 #: What is made of persons that stay on the cluster: partitions, how trips are read, and methods with guarantees. Every
-#: method of `flowveil.distant` is run without a cluster in `test_distant`; here those that are promised for one.
+#: method of `flowveil.remote_people` is run without a cluster in `test_distant`; here those that are promised for one.
 STAY: dict[str, tuple[int, dict[str, Any], list[tuple[str, dict[str, Any]]]]] = {
     "tiles": (
         1,
@@ -224,7 +224,7 @@ def test_persons_that_stay_on_the_cluster_make_the_same_releases(spark: Any, tmp
     # On the map, fewer than there are flows.
     with flowveil.cluster(driver_flows=1 if name == "map" else sum(map(len, local.slices))):
         there = read_flows(spark.createDataFrame(table).repartition(parts), reading)
-    assert all(isinstance(part.people, DistantPeople) for part in there.slices)
+    assert all(isinstance(part.people, RemotePeople) for part in there.slices)
     assert "stay on the cluster" in there.intake.notes[-1]
     made: Any = flowveil.anonymize_slices if how.get("by") else flowveil.anonymize
     for method, guarantee in runs:

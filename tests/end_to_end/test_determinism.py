@@ -21,7 +21,7 @@ METHODS = ["twincut", "odkanon", "atg-dual", "oigh"]
 PUBLISH = """
 import sys
 from flowveil.cli import main
-from flowveil.publish import folder
+from flowveil.published import folder
 source, out, *methods = sys.argv[1:]
 folder._check_draft = lambda *_: None
 for method in methods:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flowveil.report.document import map_module
+from flowveil.published.document import map_module
 
 NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="node is not installed")

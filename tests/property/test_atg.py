@@ -46,7 +46,7 @@ def test_best_cut_is_algorithm_1_and_the_cheapest_of_all_cuts(tree, data):
 
 
 def pair_tree(flows: Flows, guarantee: Guarantee, cut: np.ndarray) -> PairTree:
-    return PairTree.of(
+    return PairTree.from_flows(
         flows,
         guarantee,
         zone=flows.origins.zone_of_tile(cut)[flows.origin],

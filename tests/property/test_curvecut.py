@@ -31,7 +31,7 @@ PRICES = st.sampled_from([0.0, 1e5, 4e5, 1e6, 1e9])
 def curve_of(flows, guarantee, window=100) -> tuple[Frame, Curve]:
     frame = Frame.of(flows)
     order = np.argsort(hilbert_keys(frame.point), kind="stable")
-    return frame, Curve.of(Points.of(flows, guarantee, frame), order, window)
+    return frame, Curve.from_order(Points.from_flows(flows, guarantee, frame), order, window)
 
 
 def cells_of(pieces: Pieces) -> list[tuple[tuple[int, ...], bool]]:

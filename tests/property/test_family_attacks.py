@@ -18,10 +18,10 @@ from flowveil.flows import Flows
 from flowveil.release.reconstruction import Zoning, reconstruct
 from flowveil.release.sliced import SlicedRelease
 from flowveil.slices import Every, SlicedFlows, holds
-from flowveil.verify import verify_release
 from reference.differencing import attacks
 from samples.drafts import unchecked
 from samples.strategies import hierarchies
+from samples.verified import findings_of
 
 QUICK = settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
 TREE_METHODS = ("odkanon", "oigh", "suppression", "atg-dual")
@@ -155,7 +155,7 @@ def test_whatever_family_is_published_holds(flows, k, method, people, shared):
     with TemporaryDirectory() as place:
         with unchecked():
             folder = family.write(Path(place) / "release")
-        assert verify_release(folder, flows) == []
+        assert findings_of(folder, flows) == []
 
 
 @QUICK

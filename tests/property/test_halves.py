@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from flowveil import read_trips, read_zones
 from flowveil.release.zones import NodeZones
-from flowveil.verify.halves import _h3_tree as derived_h3
-from flowveil.verify.halves import on_halves
 from flowveil.zoning.h3 import h3_hierarchy
 from flowveil.zoning.halves import halved_h3
 from flowveil.zoning.refinement import _by_ends, refined
+from reference.derived_halves import _h3_tree as derived_h3
+from reference.derived_halves import on_halves
 from reference.halves import cells_of, climb
 
 RESOLUTION = 4

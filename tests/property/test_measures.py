@@ -9,9 +9,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from flowveil.analysis.measures.distances import weighted_median
 from flowveil.errors import InfeasibleError
 from flowveil.guarantee import Guarantee
-from flowveil.measures.spatial import weighted_median
 from flowveil.methods.odkanon import odkanon
 from flowveil.release.release import Release
 from reference import measures as slow

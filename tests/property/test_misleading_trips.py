@@ -11,7 +11,6 @@ import flowveil
 from flowveil.errors import DataError, InfeasibleError
 from flowveil.flows import Flows
 from flowveil.release.release import Release
-from flowveil.report.summary import summarize
 from samples.placed import stars
 
 #: Methods that publish counts; noisy ones promise something else.
@@ -60,7 +59,7 @@ def test_no_published_cell_has_fewer_than_k_people(method, flows, k, also):
         raise
     counted = [len(persons) for persons in persons_of_cells(release)]
     assert min(counted) >= k
-    rows = {row["unit"]: row for row in summarize(release)["cross_check"]}
+    rows = {row["unit"]: row for row in release.summary()["cross_check"]}
     assert rows["people"] == {"unit": "people", "protected": True, "threshold": k, "k": min(counted), "cells_short": 0}
 
 
@@ -68,7 +67,7 @@ def test_no_published_cell_has_fewer_than_k_people(method, flows, k, also):
 @given(commuters(), st.integers(2, 20))
 def test_the_cross_check_tells_that_trips_are_not_people(flows, k):
     release = flowveil.anonymize(flows, "suppression", k=k, protect="trips", allow_small_k=True)
-    report = summarize(release)
+    report = release.summary()
     counted = [len(persons) for persons in persons_of_cells(release)]
     rows = {row["unit"]: row for row in report["cross_check"]}
     assert rows["trips"]["cells_short"] == 0

@@ -12,7 +12,7 @@ from flowveil.errors import ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
-from flowveil.methods.oigh import Levels, Search, oigh
+from flowveil.methods.oigh import AxisLevels, Search, oigh
 from reference.oigh import cuts as slow_cuts
 from reference.oigh import oigh as slow_oigh
 from samples.strategies import generators, hierarchies
@@ -73,7 +73,7 @@ def problems(draw) -> tuple[Flows, Guarantee]:
         k_population=draw(st.sampled_from([None, 0.5, 12.5])) if "population" in units else None,
         l=draw(st.sampled_from([None, None, None, 1, 2])),
     )
-    return guarantee.in_millionths(guarantee.prepare(flows))
+    return guarantee.to_fixed_point(guarantee.prepare(flows))
 
 
 @settings(max_examples=60, deadline=None)
@@ -93,7 +93,7 @@ def test_same_levels_and_zones_as_the_exhaustive_search(problem, max_suppressed)
 @settings(max_examples=40, deadline=None)
 @given(trees)
 def test_same_cuts_as_going_up_level_by_level(tree):
-    levels = Levels.of(tree)
+    levels = AxisLevels.from_tree(tree)
     want = slow_cuts(tree)
     assert levels.top == len(want) - 1
     for up, zone_of_tile in enumerate(want):
@@ -111,7 +111,7 @@ def test_the_worked_example_of_a_ragged_tree():
     #   a  b
     names = ["root", "abc", "ab", "a", "b", "c", "d"]
     tree, _ = Hierarchy.from_parents([-1, 0, 1, 2, 2, 1, 0], np.array(names))
-    levels = Levels.of(tree)
+    levels = AxisLevels.from_tree(tree)
     zones = [{str(z) for z in tree.code_text(levels.cut(up))} for up in range(levels.top + 1)]
     assert zones == [{"a", "b", "c", "d"}, {"ab", "c", "d"}, {"abc", "d"}, {"root"}]
 
@@ -122,7 +122,7 @@ def test_a_lattice_of_many_levels_needs_few_counts(monkeypatch):
     chain = np.arange(-1, n - 2)
     parent = np.concatenate((chain, np.arange(n - 1), [n - 2]))
     tree, _ = Hierarchy.from_parents(parent, np.array([f"n{i:04d}" for i in range(len(parent))]))
-    levels = Levels.of(tree)
+    levels = AxisLevels.from_tree(tree)
     assert levels.top == n - 1
     rng = np.random.default_rng(5)
     rows = 3000

@@ -8,8 +8,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from test_twincut import BUDGETS, mean_error, small_problems, total_of
 
+from flowveil.analysis.measures.floor import division_floor, generalization_floor
 from flowveil.errors import InfeasibleError
-from flowveil.measures.floor import division_floor, generalization_floor
 from flowveil.methods import METHODS
 from flowveil.methods.pair_divisions import PairTable
 from flowveil.methods.paircut import frontier, paircut

@@ -14,8 +14,8 @@ from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods.odkanon import odkanon
 from flowveil.methods.oigh import one_level
-from flowveil.methods.one_cut import CutTable, one_cut
 from flowveil.methods.twincut import score
+from flowveil.methods.twincut_same_zones import CutTable, twincut_same_zones
 from reference import same_zones as slow
 from samples.strategies import generators, hierarchies, weights_of
 
@@ -80,7 +80,7 @@ def test_the_search_is_within_the_budget_and_never_worse_than_odkanon(problem, m
     budget = max_suppressed * float(volume.sum())
     merged = odkanon(flows, guarantee, max_suppressed=max_suppressed, budget="volume")
     try:
-        plan = one_cut(flows, guarantee, max_suppressed=max_suppressed, objective=goal)
+        plan = twincut_same_zones(flows, guarantee, max_suppressed=max_suppressed, objective=goal)
     except InfeasibleError:
         assert not merged.kept.any() or float(volume[~merged.kept].sum()) > budget
         return
@@ -100,7 +100,7 @@ def test_the_search_never_beats_all_cuts_and_no_single_move_beats_it(problem, ma
     assume(volume.sum() > 0)
     budget = max_suppressed * float(volume.sum())
     try:
-        plan = one_cut(flows, guarantee, max_suppressed=max_suppressed)
+        plan = twincut_same_zones(flows, guarantee, max_suppressed=max_suppressed)
     except InfeasibleError:
         return
     found = score(flows, plan, guarantee.basis, "error")

@@ -14,9 +14,8 @@ from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods import find_method
 from flowveil.release.release import Release
-from flowveil.report.summary import summarize
-from flowveil.verify import verify_release
 from samples.releases import edit_report
+from samples.verified import findings_of
 
 TREE, _ = Hierarchy.from_parents([-1, 0, 0, 0], np.array(["map", "a", "b", "c"]))
 PAIRS = list(product(range(3), range(3)))
@@ -54,7 +53,7 @@ def test_no_unlisted_pair_is_known_to_have_trips(n_unlisted, unit):
     worlds = defaultdict(list)
     for values in product(range(k), repeat=n_unlisted):
         release = tiles_of({**listed, **dict(zip(unlisted, values, strict=True))}, k, unit=unit)
-        published = json.dumps(summarize(release)), str(release.flows.to_pylist())
+        published = json.dumps(release.summary()), str(release.flows.to_pylist())
         worlds[published].append(values)
     told = [values for values in worlds.values() if sum(map(sum, values)) and len({sum(v) for v in values}) == 1]
     assert bool(told) == (n_unlisted > 3), "the totals must be told somewhere, or nothing is tried"
@@ -74,5 +73,5 @@ def test_three_full_pairs_of_nine_are_not_told_and_verify_finds_it(tmp_path):
 
     edit_report(folder, tell)
     assert any(
-        "suppressed_share" in finding and "withhold" in finding for finding in verify_release(folder, release.input)
+        "suppressed_share" in finding and "withhold" in finding for finding in findings_of(folder, release.input)
     )

@@ -12,14 +12,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from test_odkanon import problems
 
+from flowveil.analysis.measures.floor import generalization_floor, homogeneous_floor, smallest_safe_sizes
 from flowveil.errors import InfeasibleError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
-from flowveil.measures.floor import generalization_floor, homogeneous_floor, smallest_safe_sizes
 from flowveil.methods import METHODS, knapsack, pair_tables, price_gaps, safe_pairs, twin_trees
 from flowveil.methods.knapsack import best_within, flipped, near_ties
-from flowveil.methods.meeting import Meeting
+from flowveil.methods.lowest_common_ancestor import AncestorDepth
 from flowveil.methods.odkanon import Cuts, odkanon
 from flowveil.methods.price_gaps import PriceGaps
 from flowveil.methods.pruning import dual_multiplier
@@ -93,7 +93,7 @@ def test_both_tables_hold_the_pairs_of_the_walk(problem, threads, turned):
     flows, guarantee = problem
     alone, small = mock.patch.object(safe_pairs, "FLOWS_ALONE", 0), mock.patch.object(pair_tables, "_TURNED", turned)
     with alone, small, limits(threads=threads):
-        trees = TwinTrees.of(flows, guarantee)
+        trees = TwinTrees.from_flows(flows, guarantee)
     assume(trees is not None)
     want = {}
     for level in safe_levels(flows, guarantee, trees.origins.sketch, trees.destinations.sketch):
@@ -123,8 +123,8 @@ def test_a_plan_keeps_the_flows_of_the_safe_cells_of_its_cuts(problem, data):
 @SEARCH
 @given(small_problems(), BUDGETS)
 def test_starts_side_by_side_come_to_what_they_come_to_in_turn(problem, share):
-    flows, guarantee = problem[1].in_millionths(problem[0])
-    trees = TwinTrees.of(flows, guarantee)
+    flows, guarantee = problem[1].to_fixed_point(problem[0])
+    trees = TwinTrees.from_flows(flows, guarantee)
     assume(trees is not None and trees.sums_exactly)
     budget = share * total_of(flows, guarantee)
     found = []
@@ -159,7 +159,7 @@ def test_few_combinations_are_compared_as_many_are(combinations, price, room):
 @given(small_problems(), BUDGETS, st.data())
 def test_what_is_remembered_or_guessed_changes_no_pruning(problem, share, data):
     flows, guarantee = problem
-    trees = TwinTrees.of(flows, guarantee)
+    trees = TwinTrees.from_flows(flows, guarantee)
     assume(trees is not None)
     budget = share * total_of(flows, guarantee)
     prices = st.floats(0.1, 500)
@@ -207,7 +207,7 @@ def test_leaves_meet_where_their_ways_part(rises, data):
         return set(nodes)
 
     want = [tree.max_depth if a == b else len(way(a) & way(b)) - 1 for a, b in zip(left, right, strict=True)]
-    assert Meeting.of(tree).depth(left, np.array(right, np.int32)).tolist() == want
+    assert AncestorDepth.from_tree(tree).depth(left, np.array(right, np.int32)).tolist() == want
 
 
 @SEARCH
@@ -217,7 +217,7 @@ def test_one_tree_is_cut_as_well_as_exhaustive_search_does(problem, share, data)
     total = total_of(flows, guarantee)
     assume(total > 0)
     budget = share * total
-    trees = TwinTrees.of(flows, guarantee)
+    trees = TwinTrees.from_flows(flows, guarantee)
     assume(trees is not None)
     fixed = data.draw(st.sampled_from(sorted(all_cuts(flows.origins))))
     points = [slow.cost_and_suppressed(flows, guarantee, fixed, cut) for cut in all_cuts(flows.destinations)]
@@ -242,7 +242,7 @@ def test_one_tree_is_cut_as_well_as_exhaustive_search_does(problem, share, data)
 @given(small_problems(), st.lists(st.integers(0, 40), min_size=2, max_size=12), st.data())
 def test_between_known_prices_the_best_cuts_are_those_of_the_whole_tree(problem, prices, data):
     flows, guarantee = problem
-    trees = TwinTrees.of(flows, guarantee)
+    trees = TwinTrees.from_flows(flows, guarantee)
     assume(trees is not None)
     fixed = data.draw(st.sampled_from(sorted(all_cuts(flows.origins))))
     costs = trees.given(0, trees.origins.from_full(np.array(sorted(fixed), dtype=np.int32)))
@@ -258,7 +258,7 @@ def test_between_known_prices_the_best_cuts_are_those_of_the_whole_tree(problem,
 @given(small_problems(), st.sampled_from([0.0, 2.0, 5.0, 20.0]), st.data())
 def test_a_price_is_answered_with_the_best_cut_and_flips_lose_what_they_say(problem, price, data):
     flows, guarantee = problem
-    trees = TwinTrees.of(flows, guarantee)
+    trees = TwinTrees.from_flows(flows, guarantee)
     assume(trees is not None)
     fixed = data.draw(st.sampled_from(sorted(all_cuts(flows.origins))))
     costs = trees.given(0, trees.origins.from_full(np.array(sorted(fixed), dtype=np.int32)))
@@ -341,7 +341,7 @@ def test_the_floor_is_exact(problem, share):
     assert smallest_safe_sizes(flows, guarantee).tolist() == want
     # What TwinCut remembers on its way is the same.
     KNOWN.clear()
-    TwinTrees.of(flows, guarantee)
+    TwinTrees.from_flows(flows, guarantee)
     assert (flows in KNOWN) == (guarantee.population is None)
     assert smallest_safe_sizes(flows, guarantee).tolist() == want
     volume = flows.volume(guarantee.basis)

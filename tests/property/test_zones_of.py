@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowveil import InfeasibleError, anonymize, freeze, read_trips
-from flowveil.verify import verify_release
 from reference.zones_of import recounted, recounted_pairs
 from samples.drafts import unchecked
+from samples.verified import findings_of
 
 #: Two neighbourhoods that lie in one base cell, a pentagon, and one on the other side of the earth.
 PLACES = [h3.latlng_to_cell(48.85, 2.35, 2), h3.latlng_to_cell(48.2, 4.0, 2), sorted(h3.get_pentagons(2))[0]]
@@ -69,4 +69,4 @@ def test_new_trips_are_recounted_over_the_earlier_zones(earlier, later, method, 
         assert cells_of(release) == expected
         with unchecked():
             release.write(new)
-        assert verify_release(new, flows, zones_of=folder) == []
+        assert findings_of(new, flows, zones_of=folder) == []

@@ -38,11 +38,8 @@ def _cut(partition, columns, sensitive, k, l, t, strict, choose):
         def safe(records):
             return is_safe(records, sensitive, k, l, t)
 
-        if column.tree is not None:
-            candidate = _by_children(partition, column, safe, strict)
-        else:
-            candidate = _in_two(partition, column, strict)
-        if len(candidate) > 1 and all(safe(p) for p in candidate):
+        candidate = _in_two(partition, column, strict)
+        if all(safe(p) for p in candidate):
             best, parts = merit, candidate
     if parts is None:
         return [partition]
@@ -56,7 +53,8 @@ def _width(column, values):
     if column.kind == "ordered":
         return (max(values) - min(values)) / whole
     if column.kind == "hierarchy":
-        return (column.tree.size[_common(column.tree, values)] - 1) / whole
+        children = {_child(column.tree, values, v) for v in values}
+        return (sum(int(column.tree.size[c]) for c in children) - 1) / whole
     if column.missing in values:
         return 1.0 if len(values) > 1 else 0.0
     known = [float(p) / 2 for i, p in enumerate(column.position) if i != column.missing]
@@ -65,19 +63,22 @@ def _width(column, values):
 
 
 def _in_two(partition, column, strict):
-    count = Counter(int(column.codes[r]) for r in partition)
+    value = {r: int(column.codes[r]) for r in partition}
+    if column.tree is not None:
+        value = {r: _child(column.tree, set(value.values()), value[r]) for r in partition}
+    count = Counter(value.values())
     order = sorted(count)
-    if column.kind == "unordered":
+    if column.kind in ("unordered", "hierarchy"):
         order = sorted(count, key=lambda v: (-count[v], v))
     rank = {v: i for i, v in enumerate(order)}
-    by_value = sorted(partition, key=lambda r: rank[int(column.codes[r])])
-    if not strict:
+    by_value = sorted(partition, key=lambda r: rank[value[r]])
+    if not strict and column.tree is None:
         half = len(partition) // 2
         left = set(by_value[:half])
     else:
         best, left = -1, set()
         for boundary in range(1, len(order)):
-            here = {r for r in partition if rank[int(column.codes[r])] < boundary}
+            here = {r for r in partition if rank[value[r]] < boundary}
             smaller = min(len(here), len(partition) - len(here))
             if smaller > best:
                 best, left = smaller, here
@@ -96,22 +97,22 @@ def _common(tree, leaves):
     return next(node for node in paths[0] if all(node in p for p in paths))
 
 
-def _by_children(partition, column, safe, strict):
+def _child(tree, leaves, leaf):
+    """The child of the lowest common ancestor of some leaves that holds one of them."""
+    top = _common(tree, leaves)
+    path = _ancestors(tree, int(tree.leaf_node[leaf]))
+    return path[max(path.index(top) - 1, 0)]
+
+
+def published_terms(column, leaves):
+    """What a class with these leaves is published as: a term, or a set of sibling terms."""
     tree = column.tree
-    top = _common(tree, {int(column.codes[r]) for r in partition})
-    children = {}
-    for r in partition:
-        path = _ancestors(tree, int(tree.leaf_node[column.codes[r]]))
-        children.setdefault(path[path.index(top) - 1], []).append(r)
-    if strict:
-        return list(children.values())
-    alone = {c: p for c, p in sorted(children.items()) if safe(p)}
-    pool = [r for c, p in children.items() if c not in alone for r in p]
-    if pool and not safe(pool) and alone:
-        smallest = min(alone, key=lambda c: (len(alone[c]), c))
-        pool += alone.pop(smallest)
-    place = {r: i for i, r in enumerate(partition)}
-    return [*alone.values(), *([sorted(pool, key=place.get)] if pool else [])]
+    top = _common(tree, leaves)
+    children = sorted({_child(tree, leaves, v) for v in leaves})
+    if children == [int(c) for c in range(tree.n_nodes) if tree.parent[c] == top]:
+        children = [top]
+    names = [str(tree.code[c]) for c in children]
+    return names[0] if len(names) == 1 else "{" + ", ".join(names) + "}"
 
 
 def is_safe(records, sensitive, k, l, t):

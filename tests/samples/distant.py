@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from flowveil.distant import Counting, Counts, DistantPeople
 from flowveil.flows import Flows
 from flowveil.hierarchy import Ints
+from flowveil.remote_people import Counting, Counts, RemotePeople
 from flowveil.slices import SlicedFlows
 
 
@@ -37,5 +37,5 @@ def distant(flows: Any, *, n_blocks: int = 3) -> Any:
     moved: list[Flows] = []
     for part, first in zip(parts, start[:-1], strict=True):
         rows = np.arange(len(part), dtype=np.int32)
-        moved.append(replace(part, people=DistantPeople(blocks, rows + first, rows)))
+        moved.append(replace(part, people=RemotePeople(blocks, rows + first, rows)))
     return replace(flows, slices=tuple(moved)) if isinstance(flows, SlicedFlows) else moved[0]

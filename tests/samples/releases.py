@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flowveil.disclosure.confirmation import POPULATION_ONLY, SMALL_K, SMALLEST_K
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods import find_method
+from flowveil.release.confirmation import POPULATION_ONLY, SMALL_K, SMALLEST_K
 from flowveil.release.plan import Plan
 from flowveil.release.release import Release
 from flowveil.release.zones import NodeZones

@@ -54,6 +54,15 @@ class Served:
         assert found, self.address
         self.port, self.token = int(found[1]), found[2]
 
+    def cookie_for(self, context: Any) -> None:
+        """Let a browser in: the token works once only."""
+        name, _, value = self.cookie.partition("=")
+        context.add_cookies([{"name": name, "value": value, "url": self.root, "httpOnly": True, "sameSite": "Strict"}])
+
+    @property
+    def root(self) -> str:
+        return f"http://127.0.0.1:{self.port}/"
+
     @property
     def room(self) -> Path:
         (room,) = self.temporary.glob("flowveil-workbench-*")
@@ -61,7 +70,7 @@ class Served:
 
     def enter(self) -> None:
         status, headers, _ = self.ask("GET", f"/?token={self.token}", cookie=False)
-        assert status == 303
+        assert status == 200
         self.cookie = headers["set-cookie"].partition(";")[0]
 
     def ask(
@@ -239,6 +248,7 @@ def serving_here(
     max_upload: int = 2 * 10**9,
     demo_people: int = 3_320,
     ledger: Path | None = None,
+    open_browser: bool = False,
 ) -> Iterator[Served]:
     """The same in this process: a thread serves, and others do the jobs."""
     import uvicorn
@@ -265,7 +275,10 @@ def serving_here(
         running = threading.Thread(
             target=serve,
             args=(folder,),
-            kwargs={"max_upload": max_upload, "demo_people": demo_people, "ledger": ledger, "ready": addresses.put},
+            kwargs={
+                **{"max_upload": max_upload, "demo_people": demo_people, "ledger": ledger, "ready": addresses.put},
+                "open_browser": open_browser,
+            },
             daemon=True,
         )
         running.start()

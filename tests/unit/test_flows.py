@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from flowveil import flows as flows_module
 from flowveil.errors import DataError
-from flowveil.flows import ADDED, LARGEST_SUM, MILLION, Flows, People, millionths
+from flowveil.flows import LARGEST_SUM, MILLION, SUM_COLUMNS, Flows, People, to_fixed_point
 from flowveil.hierarchy import Hierarchy
 from reference.trees import persons_by_flow
 from samples.strategies import flow_tables, generators
@@ -59,7 +59,7 @@ def test_renumbering_moves_every_row_of_a_person(rng, in_order):
         rng.shuffle(rows)
     cell, person = np.array(rows, dtype=np.int32).T
     place = rng.permutation(6).astype(np.int32)
-    moved = People(cell, person, person * 10 + cell).renumbered(place)
+    moved = People(cell, person, person * 10 + cell).renumber(place)
     got = zip(moved.cell.tolist(), moved.person.tolist(), moved.trips.tolist(), strict=True)
     assert list(got) == sorted((int(place[c]), p, p * 10 + c) for c, p in rows)
 
@@ -71,7 +71,7 @@ def test_weights_add_up_to_the_same_in_any_order(rng, n):
     whole = rng.integers(1, 10**13, n)
     expected = float(Decimal(int(whole.sum())) / MILLION)
     for order in (whole.tolist(), rng.permutation(whole).tolist()):
-        weight = ADDED["weight"].whole(np.array([float(Decimal(m) / MILLION) for m in order]))
+        weight = SUM_COLUMNS["weight"].round_fixed_point(np.array([float(Decimal(m) / MILLION) for m in order]))
         flows = Flows.from_pairs(
             np.arange(len(order)) % 3, np.zeros(len(order)), origins=TREE, destinations=TREE, weight=weight
         )
@@ -83,7 +83,7 @@ def test_weights_add_up_to_the_same_in_any_order(rng, n):
 def test_every_millionth_has_a_double_of_its_own(whole):
     one, next_one = np.array([whole, whole + 1]) / MILLION
     assert one < next_one
-    assert millionths(np.array([one, next_one])).tolist() == [whole, whole + 1]
+    assert to_fixed_point(np.array([one, next_one])).tolist() == [whole, whole + 1]
 
 
 @pytest.mark.parametrize(

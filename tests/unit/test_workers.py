@@ -13,7 +13,7 @@ import pytest
 from flowveil import workers
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.reading import limits
-from flowveil.workers import DONE, LATE, LOST, Ended, beside, in_advance, run_tasks, side_by_side
+from flowveil.workers import DONE, LATE, LOST, Ended, parallel_map, prefetch, run_in_background, run_tasks
 from samples.processes import light_sources
 from samples.tasks import Slow, nap, work
 
@@ -89,7 +89,7 @@ def test_threads_work_in_advance_and_hand_out_in_order(threads, waiting):
             taken.append(n)
             yield lambda n=n: 1 // (5 - n)
 
-    with closing(in_advance(pieces(), threads=threads, waiting=waiting)) as results:
+    with closing(prefetch(pieces(), threads=threads, waiting=waiting)) as results:
         assert next(results) == 0
         assert len(taken) <= threads + waiting
         assert [next(results) for _ in range(4)] == [0, 0, 0, 1]
@@ -99,8 +99,8 @@ def test_threads_work_in_advance_and_hand_out_in_order(threads, waiting):
 
 def test_threads_have_the_limits_of_their_caller():
     with limits.limits(threads=1):
-        assert list(in_advance([limits.threads] * 3, threads=2)) == [1, 1, 1]
-        assert list(side_by_side([limits.threads] * 3, threads=2)) == [1, 1, 1]
+        assert list(prefetch([limits.threads] * 3, threads=2)) == [1, 1, 1]
+        assert list(parallel_map([limits.threads] * 3, threads=2)) == [1, 1, 1]
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -113,7 +113,7 @@ def test_threads_work_side_by_side_and_hand_out_in_order(threads):
             # Whoever is asked for later is done earlier.
             yield lambda n=n: (time.sleep(0.002 * (6 - n)), 1 // (5 - n), threading.get_ident())[1:]
 
-    with closing(side_by_side(pieces(), threads=threads)) as results:
+    with closing(parallel_map(pieces(), threads=threads)) as results:
         first = next(results)
         assert first[0] == 0
         assert (first[1] == before) == (threads == 1)
@@ -121,7 +121,7 @@ def test_threads_work_side_by_side_and_hand_out_in_order(threads):
         assert asked == list(range(len(asked)))
         with pytest.raises(ZeroDivisionError):
             next(results)
-    assert list(side_by_side([], threads=threads)) == []
+    assert list(parallel_map([], threads=threads)) == []
 
 
 def test_side_by_side_no_more_is_in_the_works_than_there_are_threads():
@@ -136,24 +136,24 @@ def test_side_by_side_no_more_is_in_the_works_than_there_are_threads():
         with lock:
             running -= 1
 
-    assert len(list(side_by_side([piece] * 12, threads=2))) == 12
+    assert len(list(parallel_map([piece] * 12, threads=2))) == 12
     assert most == 2
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_work_beside_is_there_when_it_is_asked_for_and_fails_then(threads):
-    with limits.limits(threads=threads), beside(limits.threads, threads=threads) as counted:
+    with limits.limits(threads=threads), run_in_background(limits.threads, threads=threads) as counted:
         assert counted() == threads
 
     def fails() -> None:
         raise ValueError("beside")
 
-    with beside(fails, threads=threads) as failed, pytest.raises(ValueError, match="beside"):
+    with run_in_background(fails, threads=threads) as failed, pytest.raises(ValueError, match="beside"):
         failed()
 
 
 def test_one_thread_leaves_work_to_the_one_who_asks():
-    with beside(threading.get_ident, threads=1) as who:
+    with run_in_background(threading.get_ident, threads=1) as who:
         assert who() == threading.get_ident()
-    with beside(threading.get_ident, threads=2) as who:
+    with run_in_background(threading.get_ident, threads=2) as who:
         assert who() != threading.get_ident()

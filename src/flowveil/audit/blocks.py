@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.audit.ground import Nodes
+from flowveil.audit.zone_forest import Nodes
 
 Counts = NDArray[np.int64]
 #: More than any count: stands for a bound that is not known. A million of them still fit into 64 bits.

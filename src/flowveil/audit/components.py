@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.audit.blocks import Side
-from flowveil.audit.ground import Ground, Nodes
+from flowveil.audit.zone_forest import Ground, Nodes
 
 #: A component of more classes is left to subtraction of whole cells, and that is said.
 MOST_CLASSES = 2_000

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.audit.cells import holders
-from flowveil.audit.shadows import again, shown_nodes
+from flowveil.audit.shadow_releases import again, shown_nodes
 from flowveil.errors import InfeasibleError, ParameterError
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.audit.shadows import again, guarantee_of, moved, shown_nodes
+from flowveil.audit.shadow_releases import again, guarantee_of, moved, shown_nodes
 from flowveil.audit.trips import nodes_of, place_trips
 from flowveil.errors import InfeasibleError
 

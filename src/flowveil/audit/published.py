@@ -123,14 +123,15 @@ def published_release(
 def _published(flows: pa.Table, zones: pa.Table, report: Mapping[str, Any], name: str) -> PublishedRelease:
     origins, origin = _coded(flows["origin_zone"])
     destinations, destination = _coded(flows["destination_zone"])
-    columns = tuple(report.get("slice_columns", ()))
+    statement = stated(report)
+    columns = tuple(statement.get("slice_columns", ()))
     codes = zones["zone"].to_pylist()
     cells = zones["h3_cells"].to_pylist() if "h3_cells" in zones.column_names else []
     outlines = zones["geometry"].to_pylist() if "geometry" in zones.column_names else []
     parameters, guarantee = report["parameters"], report["guarantee"]
     thresholds = {unit: guarantee.get(unit) for unit in ("trips", "people", "population")}
     kind = report["kind"]
-    whole = report["suppression"]["rule"] == "short cells" and "revised" not in flows.column_names
+    whole = statement["suppression"]["rule"] == "short cells" and "revised" not in flows.column_names
     return PublishedRelease(
         name=name,
         matrices=_matrices(flows, origin, destination, columns, report),
@@ -141,8 +142,8 @@ def _published(flows: pa.Table, zones: pa.Table, report: Mapping[str, Any], name
         outlines={code: outline for code, outline in zip(codes, outlines, strict=False) if outline},
         k=int(guarantee.get("k") or 0),
         thresholds={unit: float(v) for unit, v in thresholds.items() if isinstance(v, int | float)},
-        homogeneous=bool(report["homogeneous"]),
-        nodes=report.get("boxes") is None and kind != "folded",
+        homogeneous=bool(statement["homogeneous"]),
+        nodes=statement.get("boxes") is None and kind != "folded",
         noisy=kind == "noisy",
         revised="revised" in flows.column_names,
         whole_cells=whole,
@@ -150,9 +151,15 @@ def _published(flows: pa.Table, zones: pa.Table, report: Mapping[str, Any], name
         single_tiles="tiles" in zones.column_names and all(n == 1 for n in zones["tiles"].to_pylist()),
         most_unlisted=_most_unlisted(report) if whole else None,
         ground=repr([parameters.get("within"), parameters.get("outside"), parameters.get("skip_unknown")]),
-        period=period_of(parameters.get("during")) or period_of((report.get("about") or {}).get("period")),
+        period=period_of(parameters.get("during")) or period_of((statement.get("about") or {}).get("period")),
         report=report,
     )
+
+
+def stated(report: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the statement of a report; of version 0.2, whose releases ledgers still hold, the report itself."""
+    statement = report.get("statement")
+    return statement if isinstance(statement, Mapping) else {**report, **report["parameters"]}
 
 
 def _tiles(zones: pa.Table) -> dict[tuple[str, str], int]:
@@ -173,13 +180,14 @@ def _matrices(
     trips = flows["trips"].to_numpy().astype(np.int64)
     weight = flows["weight"].to_numpy().astype(np.float64) if "weight" in flows.column_names else None
     if not columns:
-        total = total_of(report["measures"]["trips"], trips)
+        total = total_of((report.get("measures") or {}).get("trips", {}), trips)
         return (PublishedMatrix((), origin, destination, trips, weight, total),)
     keys = list(zip(*(flows[name].to_pylist() for name in columns), strict=True))
     rows: dict[Key, list[int]] = {}
     for row, key in enumerate(keys):
         rows.setdefault(key, []).append(row)
-    measures = {tuple(part["slice"][c] for c in columns): part["measures"]["trips"] for part in report["slices"]}
+    listed_parts = report.get("slices") or ()
+    measures = {tuple(part["slice"][c] for c in columns): part["measures"]["trips"] for part in listed_parts}
     found = []
     for key, listed in rows.items():
         at = np.array(listed)
@@ -214,7 +222,7 @@ def _most_unlisted(report: Mapping[str, Any]) -> int | None:
         return None
     if parameters.get("dominance") is not None or parameters.get("stricter") is not None:
         return None
-    if parameters.get("zones_of") or not report["homogeneous"] or report["method"] not in _PUBLISH_ALL_SAFE:
+    if stated(report).get("zones_of") or not stated(report)["homogeneous"] or report["method"] not in _PUBLISH_ALL_SAFE:
         return None
     return int(guarantee["trips"]) - 1
 

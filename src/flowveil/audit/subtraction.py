@@ -30,9 +30,9 @@ from numpy.typing import NDArray
 from flowveil.audit.blocks import UNKNOWN, Blocks, Finding, Side, blocks_of, confined, contradictions
 from flowveil.audit.cells import holders
 from flowveil.audit.components import confined_components
-from flowveil.audit.ground import Ground, Nodes, ground_of
 from flowveil.audit.periods import disjoint, incomparable, inside, layers, matching, parts_of
 from flowveil.audit.published import PublishedMatrix, PublishedRelease
+from flowveil.audit.zone_forest import Ground, Nodes, ground_of
 from flowveil.flows import MILLION
 
 #: Matrices of the same trips that are solved together: the sets of their cells that overlap double with each.

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from flowveil.audit.inside import DIGITS_OF_LOSS, disclosed_inside
 from flowveil.audit.published import PublishedMatrix, PublishedRelease, total_of
+from flowveil.audit.within_cell_spread import DIGITS_OF_LOSS, disclosed_inside
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def _left_of_all(release: PublishedRelease, bounds: Sequence[tuple[int, int] | N
     if release.noisy or not release.slice_columns or kinds != {(False,) * len(release.slice_columns)} or several_steps:
         return None
     trips = np.concatenate([matrix.trips for matrix in release.matrices])
-    total = total_of(release.report["measures"]["trips"], trips, squares=False)
+    total = total_of((release.report.get("measures") or {}).get("trips", {}), trips, squares=False)
     if total is None:
         return None
     # Slices that are not published at all are in it as well.
@@ -120,9 +120,9 @@ def _is_tied(release: PublishedRelease, matrix: PublishedMatrix) -> bool:
 
 def _measures(release: PublishedRelease, matrix: PublishedMatrix, basis: str = "trips") -> dict[str, Any]:
     if not matrix.key:
-        return dict(release.report["measures"].get(basis, {}))
+        return dict((release.report.get("measures") or {}).get(basis, {}))
     wanted = dict(zip(release.slice_columns, matrix.key, strict=True))
-    found = [part["measures"]["trips"] for part in release.report["slices"] if part["slice"] == wanted]
+    found = [part["measures"]["trips"] for part in release.report.get("slices") or () if part["slice"] == wanted]
     return dict(found[0]) if found else {}
 
 

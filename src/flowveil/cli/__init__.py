@@ -12,57 +12,80 @@ import os
 import signal
 import sys
 import threading
-import warnings
 from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
 
 import click
 
 from flowveil import __version__
-from flowveil.cli import (
-    anonymize,
-    audit,
-    compare,
-    completion,
-    demo,
-    describe,
-    freeze,
-    picture,
-    prepare,
-    reconstruct,
-    series,
-    serve,
-    study,
-    tabular,
-    verify,
-)
-from flowveil.disclosure.confirmation import SmallKWarning
-from flowveil.errors import FlowveilError, speaking_of_flags
-from flowveil.methods.epsilon import WeakPromiseWarning
+from flowveil.errors import FlowveilError, did_you_mean, speaking_of_flags
 
 INTERRUPTED = 130
+#: Commands in the order of the help: module below `flowveil.cli`, and one line. Loaded when they are used.
+COMMANDS = {
+    "demo": ("demo", "Publish a synthetic survey of Île-de-France, end to end."),
+    "anonymize": ("anonymize", "Anonymise trips and publish them into a folder."),
+    "run": ("anonymize", "Repeat a run from a recipe."),
+    "describe": ("describe", "Say what is in the data, and how much of it is safe already."),
+    "compare": ("compare", "Run several methods and k on the same trips."),
+    "study": ("study", "Run the experiments of the papers."),
+    "verify": ("verify", "Recount a release from the raw trips."),
+    "analyze": ("analyze", "Compute the private measures of a release."),
+    "audit": ("audit", "Attack published releases as a reader would."),
+    "picture": ("picture", "Draw a map of a release."),
+    "reconstruct": ("reconstruct", "Spread the cells of a release over other areas."),
+    "freeze": ("freeze", "Write the zones of a release into a file."),
+    "series": ("series", "Publish one release for each month or day, over one map."),
+    "prepare": ("prepare", "Make one table of trips from the files of a known data set."),
+    "tabular": ("tabular", "Publish tables of records instead of trips."),
+    "serve": ("serve", "Open the workbench in a browser."),
+    "completion": ("completion", "Print a script that completes commands in a shell."),
+}
+#: Flags that are taken anywhere on the line.
+_ANYWHERE = ("--json", "--quiet")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+class Program(click.Group):
+    """The program: loads a command when it is used, and takes --json and --quiet anywhere on the line."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """The commands in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Load a command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"flowveil.cli.{COMMANDS[cmd_name][0]}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Find the command, or fail with the nearest name."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            ctx.fail(f"No such command '{args[0]}'.{did_you_mean(args[0], COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List the commands without loading them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Move --json and --quiet to the front."""
+        end = args.index("--") if "--" in args else len(args)
+        first = [word for word in args[:end] if word in _ANYWHERE]
+        rest = [word for word in args[:end] if word not in _ANYWHERE] + args[end:]
+        return super().parse_args(ctx, [*first, *rest])
+
+
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="flowveil")
-def cli() -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of prose; with every command.")
+@click.option("--quiet", is_flag=True, help="Print nothing but errors; with every command.")
+def cli(**_: Any) -> None:
     """Make origin-destination matrices publishable: every published cell hides at least k."""
-
-
-cli.add_command(demo.demo)
-cli.add_command(anonymize.anonymize)
-cli.add_command(describe.describe)
-cli.add_command(compare.compare)
-cli.add_command(study.study)
-cli.add_command(verify.verify)
-cli.add_command(audit.audit)
-cli.add_command(picture.picture)
-cli.add_command(reconstruct.reconstruct)
-cli.add_command(freeze.freeze)
-cli.add_command(series.series)
-cli.add_command(prepare.prepare)
-cli.add_command(tabular.tabular)
-cli.add_command(serve.serve)
-cli.add_command(completion.completion)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -77,10 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         # Without its own error handling click returns the code of an Exit instead of raising it.
-        with warnings.catch_warnings(), speaking_of_flags():
-            # Commands say it in their own words.
-            warnings.simplefilter("ignore", WeakPromiseWarning)
-            warnings.simplefilter("ignore", SmallKWarning)
+        with speaking_of_flags():
             code = cli.main(args=words, standalone_mode=False)
         if code:
             sys.exit(code)

@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
-from flowveil.cli.options import PLACE, reading, reading_of
+from flowveil.cli.from_request import PLACE, with_request
 from flowveil.cli.output import Output, with_output
 from flowveil.errors import ParameterError
+from flowveil.request import Request
 
 
 @click.command()
@@ -33,25 +34,26 @@ from flowveil.errors import ParameterError
     help="Runs of the method with --against: N pairs a person for membership, N zones for minimality [0: left out].",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of what is drawn at random.")
-@reading
+@with_request("zones")
 @with_output
-def audit(output: Output, folders: tuple[str, ...], **given: Any) -> None:
+def audit(output: Output, folders: tuple[str, ...], request: Request, **given: Any) -> None:
     """Attack published releases as a reader would; exit 3 if a group below the guarantee is disclosed.
 
     Several releases are subtracted from each other. Which trips each holds is stated by its --period: releases without
     one are taken to be of the same trips.
     """
     from flowveil.api import audit_releases
+    from flowveil.execution import reading_arguments, resources
     from flowveil.output import write_folder
-    from flowveil.report.audit import audit_files, audit_lines
+    from flowveil.published.audit import audit_files, audit_lines
 
     out, show_cells = given.pop("out"), given.pop("show_cells")
     asked = {name: given.pop(name) for name in ("against", "shadows", "seed")}
     limits = _limits(given.pop("fail_on"))
     if out is not None:
         _check_out(out, folders)
-    with output.working("Auditing"):
-        found = audit_releases(folders, fail_on=limits, **asked, **reading_of(given))
+    with resources(request), output.working("Auditing"):
+        found = audit_releases(folders, fail_on=limits, **asked, **reading_arguments(request))
     if out is not None:
         write_folder(out, audit_files(found, show_cells=show_cells))
     output.result(found.to_dict(show_cells=show_cells))
@@ -67,8 +69,8 @@ def audit(output: Output, folders: tuple[str, ...], **given: Any) -> None:
 def _check_out(out: str, folders: tuple[str, ...]) -> None:
     """Refuse a release, what lies in one, and a folder that holds something else, before anything is computed."""
     from flowveil.output import check_folder
-    from flowveil.report.audit import NAMES
-    from flowveil.report.internal import check_place
+    from flowveil.private_files import check_place
+    from flowveil.published.audit import NAMES
 
     for folder in folders:
         check_place(Path(out) / NAMES[0] if Path(out).is_dir() else out, release=folder)

@@ -1,4 +1,4 @@
-"""``flowveil compare``: several methods and k side by side."""
+"""``flowveil compare``: several methods and k on the same trips."""
 
 from __future__ import annotations
 
@@ -6,22 +6,14 @@ from typing import Any
 
 import click
 
-from flowveil.cli.options import (
-    PLACE,
-    bbox_of,
-    hierarchy,
-    limits_of,
-    method_limits,
-    options_by_method,
-    reading,
-    reading_of,
-    time_forms,
-)
+from flowveil.cli.by_method import bbox_of, limits_of, method_limits, options_by_method
+from flowveil.cli.from_request import PLACE, READING, with_request
 from flowveil.cli.output import Output, with_output
 from flowveil.errors import ParameterError
+from flowveil.request import Request
 
 #: Options that go to the library as they are.
-_SETTINGS = ("methods", "time_limit", "hierarchy", "internal")
+_SETTINGS = ("methods", "time_limit")
 
 
 @click.command()
@@ -41,34 +33,29 @@ _SETTINGS = ("methods", "time_limit", "hierarchy", "internal")
 @click.option(
     "--epsilon", metavar="NUMBERS", help="ε of methods that add noise, comma-separated; they are then compared too."
 )
-@click.option("--time", metavar="COLUMN", help="Column of the time, with --every and --fold-time.")
-@click.option("--every", metavar="STEP", help="Step of time that is folded: hour, weekday-hour, 1h, ...")
-@time_forms
-@click.option("--fold-time", is_flag=True, help="Compare several weights of an hour: fine places against short times.")
-@click.option("--internal", is_flag=True, help="Exact measures: what a release would withhold is shown too.")
 @click.option("--picture", type=PLACE, metavar="FILE", help="Also draw the zones; those of two runs over each other.")
 @click.option("--show", default="origins", show_default=True, help="In the picture: origins, destinations or both.")
 @click.option("--bbox", metavar="W,S,E,N", help="In the picture, in degrees [default: what holds nearly all trips].")
 @click.option("--zoom", type=float, default=1.0, show_default=True, help="How many times nearer, around the middle.")
-@hierarchy
 @click.option("--out", type=PLACE, required=True, help="Folder of the tables and the page; not for publication.")
-@reading
+@with_request(*READING, "every", "fold_time")
 @with_output
-def compare(output: Output, source: str, out: str, **given: Any) -> None:
+def compare(output: Output, source: str, out: str, request: Request, **given: Any) -> None:
     """Run several methods and k on INPUT: tables, trade-off charts, maps side by side. Internal."""
-    from flowveil.api import read_slices, read_trips
-    from flowveil.experiments.comparison import compare_flows
-    from flowveil.experiments.comparison_tables import check_folder, to_markdown
-    from flowveil.report.internal import check_place
+    from flowveil.analysis.comparison import compare_flows
+    from flowveil.analysis.comparison_tables import check_folder, to_markdown
+    from flowveil.execution import read_request, resources
+    from flowveil.private_files import check_place
 
     settings: dict[str, Any] = {name: given.pop(name) for name in _SETTINGS}
+    settings["hierarchy"] = request.method.hierarchy
     settings["k"] = _steps(given.pop("k"))
     settings["epsilon"] = _numbers(given.pop("epsilon"))
     settings["protect"] = given.pop("protect") or None
     settings["options"] = options_by_method(given.pop("options"))
     settings |= limits_of(given.pop("max_suppressed"))
-    times = {name: given.pop(name) for name in ("time", "every")}
-    if given.pop("fold_time") != all(times.values()) or any(times.values()) != all(times.values()):
+    slices = request.slices
+    if len({slices.fold_time, slices.time is not None, bool(slices.every)}) > 1:
         raise ParameterError("--fold-time, --time and --every are given together here, or none of them.")
     drawn = {name: given.pop(name) for name in ("show", "bbox", "zoom")}
     picture = given.pop("picture")
@@ -76,13 +63,11 @@ def compare(output: Output, source: str, out: str, **given: Any) -> None:
     check_folder(out)
     if picture is not None:
         check_place(picture)
-    with output.working("Reading") as progress:
-        if all(times.values()):
-            flows = read_slices(source, progress=progress, **times, **reading_of(given)).folded()
-        else:
-            flows = read_trips(source, progress=progress, **reading_of(given))
-    with output.working("Comparing") as progress:
-        found = compare_flows(flows, progress=progress, **settings)
+    with resources(request):
+        with output.working("Reading") as progress:
+            flows = read_request(request, source=source, progress=progress)
+        with output.working("Comparing") as progress:
+            found = compare_flows(flows, progress=progress, **settings)
     folder = found.write(out)
     if picture is not None:
         output.say(f"Picture, NOT for publication: {found.picture(picture, **drawn)}")

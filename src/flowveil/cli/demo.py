@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from flowveil.cli.options import PLACE
+from flowveil.cli.from_request import PLACE
 from flowveil.cli.output import Output, with_output
 from flowveil.cli.released import publish_one
 
 _ABOUT = {
     "title": "Travel in Île-de-France, a synthetic survey",
-    "source": "Made by flowveil demo; no real person is in it",
+    "source": "Made by flowveil demo; it contains no real person",
     "licence": "CC0 1.0",
 }
 
@@ -22,33 +20,15 @@ _ABOUT = {
 @with_output
 def demo(output: Output, out: str) -> None:
     """Publish a synthetic survey of Île-de-France, end to end."""
-    from flowveil.api import anonymize, read_trips
-    from flowveil.publish.folder import check_target
-    from flowveil.report.html import render
-    from flowveil.report.internal import write_private
-    from flowveil.report.summary import summarize
+    from flowveil.api import read_trips
+    from flowveil.published.folder import check_target
     from flowveil.sources.synthetic import synthetic_survey
 
     check_target(out)
     with output.working("Making a synthetic survey"):
         survey = synthetic_survey()
-    output.say(f"Made a synthetic survey of {survey.num_rows:,} trips; no real person is in it.")
+    output.say(f"Made a synthetic survey of {survey.num_rows:,} trips; it contains no real person.")
     with output.working("Reading") as progress:
         flows = read_trips(survey, weight="weight", progress=progress)
-    with output.working("Comparing"):
-        other = anonymize(flows, method="odkanon", k=10, budget="volume")
-    release = publish_one(output, flows, out, {"k": 10}, writing=_ABOUT)
-    page = f"{out.rstrip('/')}-beside.html"
-    # Not in the folder: a release holds the numbers of one release, so that all of them can be recounted.
-    write_private(
-        page,
-        render(summarize(release, about=_ABOUT), release.flows, release.zones, side_by_side=other),
-        folder=Path(out),
-    )
-    # Nobody took part in this survey: its measures may be printed exactly.
-    m = other.metrics()["trips"]
-    output.say(
-        f"For comparison, {page} shows ODkAnon with the same limit beside it: {m['n_cells']:,} cells between "
-        f"{m['n_origin_zones']:,} origin and {m['n_destination_zones']:,} destination zones; trip ends moved by "
-        f"{m['generalization_distance_m']:,.0f} m."
-    )
+    # The survey is synthetic: measures computed from its trips reveal nothing.
+    publish_one(output, flows, out, {"k": 10}, writing=_ABOUT, show_measures=not output.quiet)

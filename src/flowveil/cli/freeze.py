@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from flowveil.cli.options import PLACE
+from flowveil.cli.from_request import PLACE
 from flowveil.cli.output import Output, with_output
 
 

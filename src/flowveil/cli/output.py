@@ -1,20 +1,18 @@
 """What a command prints: progress and prose for a person, one JSON object for a machine.
 
-Every command of the program takes ``--json`` and ``--quiet`` through `with_output`, so they mean the same everywhere.
+The program takes ``--json`` and ``--quiet`` anywhere on the line, so they mean the same for every command.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import click
-
-from flowveil.progress import lines_every
-from flowveil.reading.limits import limits
 
 
 class Output:
@@ -56,6 +54,8 @@ class Output:
             yield lambda _: None
             return
         if not sys.stderr.isatty():
+            from flowveil.progress import lines_every
+
             yield lines_every(label, lambda line: click.echo(line, err=True))
             return
         from rich.console import Console
@@ -68,28 +68,20 @@ class Output:
 
 
 def with_output(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --json and --quiet, and pass an Output."""
+    """Pass an `Output`; the program takes --json and --quiet with every command."""
 
-    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of prose.")
-    @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
-    @click.option("--memory-limit", metavar="SIZE", help="Most memory for the run, such as 4GB.")
-    @click.option("--threads", type=int, help="Most threads that count at a time.")
-    @click.option("--temp-dir", metavar="FOLDER", help="Where tables go that do not fit into the memory.")
-    def wrapped(
-        *,
-        as_json: bool,
-        quiet: bool,
-        memory_limit: str | None,
-        threads: int | None,
-        temp_dir: str | None,
-        **arguments: Any,
-    ) -> Any:
-        with limits(memory=memory_limit, threads=threads, temp_dir=temp_dir):
-            return command(Output(as_json=as_json, quiet=quiet), **arguments)
+    def wrapped(**arguments: Any) -> Any:
+        from flowveil.methods.epsilon import WeakPromiseWarning
+        from flowveil.release.confirmation import SmallKWarning
 
-    wrapped.__name__ = command.__name__
-    wrapped.__doc__ = command.__doc__
+        chosen = click.get_current_context().find_root().params
+        with warnings.catch_warnings():
+            # Commands say it in their own words.
+            warnings.simplefilter("ignore", WeakPromiseWarning)
+            warnings.simplefilter("ignore", SmallKWarning)
+            return command(Output(as_json=chosen["as_json"], quiet=chosen["quiet"]), **arguments)
+
+    wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
     # Options declared below this decorator belong to the command as well.
-    declared = getattr(command, "__click_params__", [])
-    wrapped.__click_params__ = [*declared, *getattr(wrapped, "__click_params__", [])]  # type: ignore[attr-defined]
+    wrapped.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
     return wrapped

@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from flowveil.cli.options import PLACE, bbox_of
+from flowveil.cli.by_method import bbox_of
+from flowveil.cli.from_request import PLACE
 from flowveil.cli.output import Output, with_output
 from flowveil.errors import ParameterError
 

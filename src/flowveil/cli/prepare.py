@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from flowveil.cli.options import PLACE
+from flowveil.cli.from_request import PLACE
 from flowveil.cli.output import Output, with_output
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from flowveil.cli.options import PLACE
+from flowveil.cli.from_request import PLACE
 from flowveil.cli.output import Output, with_output
 from flowveil.errors import ParameterError
 

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import click
 
-from flowveil.cli.options import (
-    BY_MANY,
-    PLACE,
-    hierarchy,
-    limits_of,
-    listed,
-    method_limits,
-    options_by_method,
-    reading,
-    reading_of,
-    workers_of,
-)
+from flowveil.analysis.presets import PRESETS, TREES, segmented_by
+from flowveil.cli.by_method import limits_of, method_limits, options_by_method
+from flowveil.cli.from_request import PLACE, READING, with_request
 from flowveil.cli.output import Output, with_output
-from flowveil.experiments.presets import PRESETS, TREES, segmented_by
+from flowveil.request import Request
+from flowveil.settings import split
 
 #: Options that go to the library as they are.
-_SETTINGS = ("preset", "k", "trees", "time_limit", "hierarchy", "internal", "fewest_trips", "sample")
-_TIMES = ("time", "every", "time_format", "timezone")
+_SETTINGS = ("preset", "k", "trees", "time_limit", "fewest_trips", "sample")
 
 
 @click.command()
@@ -37,7 +29,6 @@ _TIMES = ("time", "every", "time_format", "timezone")
     metavar="COLUMN",
     help="Segments by this attribute (repeatable); 'none': no segments.",
 )
-@click.option("--by-many", is_flag=True, help=BY_MANY)
 @click.option("--out", type=PLACE, required=True, help="Folder of the results; an earlier study there is continued.")
 @click.option("--methods", metavar="A,B,...", help="Methods to compare [default: all, or the preset's].")
 @click.option(
@@ -54,45 +45,43 @@ _TIMES = ("time", "every", "time_format", "timezone")
     help="Segments over the trees of all tiles, or of their own as in the papers [default: common, or the preset's].",
 )
 @click.option("--time-limit", type=float, default=7200, show_default=True, help="Seconds that one run may take.")
-@click.option("--internal", is_flag=True, help="Exact measures of everything, marked as not for publication.")
-@click.option("--time", metavar="COLUMN", help="Column of the time, with --every.")
-@click.option("--every", metavar="STEP", help="Compare methods over the matrices of all steps: 1h, day, ... Internal.")
-@click.option("--time-format", metavar="FORMAT", help="How times are written, as for strptime.")
-@click.option("--timezone", metavar="NAME", help="Local time for Unix times and times with a zone [UTC].")
 @click.option("--fewest-trips", type=int, help="Leave out steps with fewer trips.")
 @click.option("--sample", type=int, metavar="N", help="Only N of the steps, drawn at random, the same every time.")
-@hierarchy
-@click.option("--workers", type=int, help="Runs side by side [default: one for each core].")
-@reading
+@click.option("--workers", type=int, help="Runs in parallel [default: one for each core].")
+@with_request(*READING, "every")
 @with_output
-def study(output: Output, source: str, out: str, methods: str | None, **given: Any) -> None:
+def study(output: Output, source: str, out: str, methods: str | None, request: Request, **given: Any) -> None:
     """Run the experiments of the papers: segments or many matrices, methods and protections, as tables."""
+    from flowveil.analysis.study import run_study
+    from flowveil.analysis.study_folder import check_folder
     from flowveil.api import read_for_study
-    from flowveil.experiments.study import run_study
-    from flowveil.experiments.study_folder import check_folder
+    from flowveil.execution import reading_arguments, resources, steps_of
 
     settings: dict[str, Any] = {name: given.pop(name) for name in _SETTINGS}
-    times = {name: value for name in _TIMES if (value := given.pop(name)) is not None}
-    check_folder(out, internal=settings["internal"] or "every" in times)
-    settings["methods"] = None if methods in (None, "all") else listed(methods)
-    settings["workers"] = workers_of(given.pop("workers"))
+    settings["hierarchy"] = request.method.hierarchy
+    steps = steps_of(request)
+    check_folder(out)
+    settings["methods"] = None if methods in (None, "all") else list(split(methods))
+    settings["workers"] = given.pop("workers") or os.cpu_count() or 1
     settings["options"] = options_by_method(given.pop("options"))
     settings |= limits_of(given.pop("max_suppressed"))
     settings["protections"] = given.pop("protect") or None
-    by = segmented_by(settings["preset"], [name for names in given.pop("by") for name in listed(names)])
-    with output.working("Reading") as progress:
-        how = {"by_many": given.pop("by_many"), **times, **reading_of(given)}
-        flows = read_for_study(source, by=by, progress=progress, **how)
-    try:
-        with output.working("Running") as progress:
-            found = run_study(flows, out, progress=progress, **settings)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"Runs that were done are kept in '{out}'; the same command goes on there.") from None
+    by = segmented_by(settings["preset"], [name for names in given.pop("by") for name in split(names)])
+    with resources(request):
+        how = {**reading_arguments(request), **({"every": steps[0]} if steps else {})}
+        with output.working("Reading") as progress:
+            flows = read_for_study(source, by=by, by_many=request.slices.by_many, progress=progress, **how)
+        try:
+            with output.working("Running") as progress:
+                found = run_study(flows, out, progress=progress, **settings)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"Runs that were done are kept in '{out}'; the same command goes on there."
+            ) from None
     by_status = Counter(row["status"] for row in found.rows)
     output.say(*flows.intake.about_reading())
     output.say(", ".join(f"{n:,} results {status}" for status, n in sorted(by_status.items())) + ".")
     output.say(f"Tables: {Path(out) / 'tables.md'}, {Path(out) / 'tables.tex'}")
-    if found.internal:
-        output.say("Internal, NOT for publication: measures are exact.")
+    output.say("NOT for publication: measures are exact.")
     said = {"columns": flows.intake.columns, "notes": list(flows.intake.notes)}
-    output.result({"study": out, "internal": found.internal, "results": dict(by_status), **said})
+    output.result({"study": out, "results": dict(by_status), **said})

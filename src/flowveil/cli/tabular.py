@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
-from flowveil.cli.options import options, taken
+from flowveil.cli.from_request import options
 from flowveil.cli.output import Output, with_output
 from flowveil.errors import DataError, ParameterError
 from flowveil.methods.epsilon import weakness
+
+Taken = TypeVar("Taken")
 
 
 def _numbers(kind: Callable[[str], Any]) -> Callable[[Any, Any, str], tuple[Any, ...]]:
@@ -133,6 +135,11 @@ class _Columns:
         ]
 
 
+def _taken(kind: type[Taken], given: dict[str, Any]) -> Taken:
+    """Take the fields of a dataclass out of what was given on the command line."""
+    return kind(**{field.name: given.pop(field.name) for field in fields(kind)})  # type: ignore[arg-type]
+
+
 def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:
     pairs = {}
     for text in texts:
@@ -212,7 +219,7 @@ def mondrian_command(output: Output, source: str, out: str, k: int, **given: Any
     from flowveil.tabular.records import read_records
     from flowveil.tabular.risk import describe_classes
 
-    columns, missing = taken(_Columns, given), given.pop("missing")
+    columns, missing = _taken(_Columns, given), given.pop("missing")
     columns.check()
     _check_release(out)
     l, t = given.pop("diversity"), given.pop("closeness")  # noqa: E741
@@ -234,6 +241,7 @@ def mondrian_command(output: Output, source: str, out: str, k: int, **given: Any
             "mean_class": classes.mean,
             "c_dm": classes.c_dm,
             "c_avg": classes.c_avg,
+            "ncp": release.information_loss(),
         },
         "statement": release.statement(),
     }
@@ -312,13 +320,13 @@ def compare_command(output: Output, source: str, out: str, **given: Any) -> None
     from flowveil.tabular.records import read_records
 
     check_folder(out)
-    columns, missing = taken(_Columns, given), given.pop("missing")
+    columns, missing = _taken(_Columns, given), given.pop("missing")
     records = read_records(source, missing=missing)
     roles = Roles(**columns.roles(), sensitive=given.pop("sensitive"), positive=given.pop("positive"))
     columns.check()
     fit = Margins(**_fit(given), noise=given.pop("noise"), delta=given.pop("delta"))
     progress = None if output.quiet else lambda line: click.echo(line, err=True)
-    comparison = compare_records(records, roles, grid=taken(Grid, given), fit=fit, progress=progress, **given)
+    comparison = compare_records(records, roles, grid=_taken(Grid, given), fit=fit, progress=progress, **given)
     comparison.write(out)
     output.say(f"Tables and figures are in '{out}'. {WARNING}")
     output.result({"comparison": out, "warning": WARNING, "parameters": comparison.parameters})

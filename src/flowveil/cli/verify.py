@@ -9,42 +9,19 @@ from typing import Any
 
 import click
 
-from flowveil.cli.options import PLACE, reading, reading_of
+from flowveil.cli.from_request import PLACE, with_request
 from flowveil.cli.output import Output, with_output
 from flowveil.errors import ParameterError
-from flowveil.guarantee import UNITS
+from flowveil.request import Request
 
 
 @click.command()
 @click.argument("directory", type=PLACE, metavar="DIR")
 @click.option("--against", type=PLACE, required=True, metavar="INPUT", help="The trips the release was made from.")
-@click.option("--k", type=int, help="Smallest k that the release must have.")
-@click.option(
-    "--protect", multiple=True, type=click.Choice(UNITS), help="A unit that the release must protect (repeatable)."
-)
-@click.option("--k-population", type=float, help="Smallest population threshold that it must have.")
-@click.option("--l", "l", type=int, help="Smallest l that it must have.")
 @click.option(
     "--strict",
     is_flag=True,
     help="Fail where something cannot be compared, because another version of flowveil or of a library wrote it.",
-)
-@click.option(
-    "--zones-of", type=PLACE, metavar="EARLIER", help="The release, or frozen map, whose zones this one says it has."
-)
-@click.option("--l-places", type=PLACE, metavar="FILE", help="The list of places by which it says that --l is counted.")
-@click.option(
-    "--stricter",
-    type=PLACE,
-    metavar="FILE",
-    help="The list of places around which cells reach more.",
-)
-@click.option(
-    "--revision",
-    multiple=True,
-    type=PLACE,
-    metavar="EARLIER",
-    help="The releases that this one says it revises (repeatable: the first, then its revisions).",
 )
 @click.option(
     "--certificate",
@@ -52,93 +29,71 @@ from flowveil.guarantee import UNITS
     multiple=True,
     type=PLACE,
     metavar="FILE",
-    help="Also write a certificate of what was verified and found: .json or .html (repeatable).",
+    help="Also write a certificate of what was verified and found: .json or .html (repeatable). Private.",
 )
 @click.option("--certificate-date", metavar="TEXT", help="A date for the certificate; it has none otherwise.")
-@reading
+@click.option("--signer", metavar="TEXT", help="Who signs the certificate.")
+@with_request("k", "protect", "zones", "zones_of", "revision")
 @with_output
-def verify(output: Output, directory: str, against: str, strict: bool, **given: Any) -> None:
-    """Recount the release in DIR from the raw trips; exit 3 and a reason for each way it falls short.
+def verify(output: Output, directory: str, against: str, strict: bool, request: Request, **given: Any) -> None:
+    """Recount the release in DIR from the raw trips and rebuild its folder; exit 3 and a reason if it falls short.
 
-    A release says itself what it guarantees. Say with --k and --protect what it must guarantee.
+    A release states what it guarantees. Require more with --k and --protect.
     """
-    from flowveil.api import verify_folder
-    from flowveil.verify.persons import FOLDED, folds_instead
-    from flowveil.verify.rendering import not_compared
+    from flowveil.execution import resources
+    from flowveil.verify.verification import PrivateFiles, verify_release, verify_series
 
-    certificates, date = given.pop("certificates"), given.pop("certificate_date")
+    certificates = given.pop("certificates")
+    signed = {"date": given.pop("certificate_date"), "signer": given.pop("signer")}
     _check_certificates(certificates, directory)
-    expect = {name: given.pop(name) for name in ("k", "protect", "k_population", "l")}
-    zones_of, stricter, revision = given.pop("zones_of"), given.pop("stricter"), given.pop("revision")
-    l_places = given.pop("l_places")
-    unread: list[str] = []
-    if (Path(directory) / "index.json").is_file() and not (Path(directory) / "manifest.json").exists():
-        _refuse_of_series(
-            [*certificates, *revision, *([stricter] if stricter else []), *([l_places] if l_places else [])], zones_of
-        )
-        _verify_series(output, directory, against, expect, strict=strict, how=reading_of(given))
-        return
-    with output.working("Recounting"):
-        findings = verify_folder(
-            directory,
-            against=against,
-            expect=expect,
-            unread=unread,
-            strict=strict,
-            zones_of=zones_of,
-            stricter=stricter,
-            l_places=l_places,
-            revision=revision or None,
-            **reading_of(given),
-        )
-    note = None if strict else not_compared(Path(directory))
-    case = given["person_case"]
-    persons = FOLDED if folds_instead(Path(directory), expect=expect, person_case=case) else None
-    # Neither true nor false where nothing contradicts the release, but not all of it could be compared.
-    holds = False if findings else None if unread or note else True
-    said = {"findings": findings, "unread": unread, "note": note, "persons": persons}
-    output.result({"release": directory, "holds": holds, **said})
-    noted = [*unread, *([note] if note else [])]
-    _write_certificates(certificates, directory, against, expect, findings, noted, date)
-    for line in dict.fromkeys([*findings, *unread, *([note] if note else [])]):
+    expect = {name: request.given.get(name) for name in ("k", "protect", "k_population", "l")}
+    private = PrivateFiles(
+        zones_of=request.method.zones_of,
+        stricter=request.protection.stricter,
+        l_places=request.protection.l_places,
+        revision=request.method.revision,
+    )
+    how = {**_reading(request), "strict": strict, "expect": expect}
+    is_series = (Path(directory) / "index.json").is_file() and not (Path(directory) / "manifest.json").exists()
+    with resources(request), output.working("Recounting"):
+        if is_series:
+            _refuse_of_series(certificates, private)
+            found = verify_series(directory, against=against, **how)
+        else:
+            found = verify_release(directory, against=against, private=private, **how)
+    content = {"findings": list(found.findings), "not_compared": list(found.not_compared)}
+    output.result({"release": directory, "holds": found.holds, **content, "compared": dict(found.compared)})
+    _write_certificates(certificates, directory, against, expect, found, signed)
+    for line in dict.fromkeys([*found.findings, *found.not_compared]):
         output.complain(line)
-    if findings:
+    if not found.holds:
         sys.exit(3)
-    output.say(*_what_holds(directory, case="fold" if persons else case, whole=holds is True))
-    if persons is not None:
-        output.say(persons)
+    if is_series:
+        output.say(f"{directory} holds: every cell of every step was recounted from the raw trips, over one map.")
+    else:
+        output.say(*_what_holds(directory, found))
 
 
-def _refuse_of_series(given: Sequence[str], zones_of: str | None) -> None:
-    if given or zones_of is not None:
+def _reading(request: Request) -> dict[str, Any]:
+    """Returns how to read the trips, where it differs from what the release states."""
+    from flowveil.execution import reading_arguments
+
+    # Zones of an earlier release say nothing about the reading: the report of this one does.
+    return reading_arguments(request.with_values(zones_of=None, revision=None))
+
+
+def _refuse_of_series(certificates: Sequence[str], private: Any) -> None:
+    if certificates or any(vars(private).values()):
         raise ParameterError(
-            "--certificate, --zones-of, --stricter, --l-places and --revision are for one release; a series "
-            "has its own map."
+            "--certificate, --zones-of, --stricter, --l-places and --revision are for one release; a series has its "
+            "own map."
         )
-
-
-def _verify_series(
-    output: Output, directory: str, against: str, expect: Mapping[str, Any], *, strict: bool, how: dict[str, Any]
-) -> None:
-    """Recount every step of a series, and what stands beside them."""
-    from flowveil.api import verify_series
-
-    unread: list[str] = []
-    with output.working("Recounting"):
-        findings = verify_series(directory, against=against, expect=expect, unread=unread, strict=strict, **how)
-    holds = False if findings else None if unread else True
-    output.result({"series": directory, "holds": holds, "findings": findings, "unread": unread})
-    for line in (*findings, *unread):
-        output.complain(line)
-    if findings:
-        sys.exit(3)
-    output.say(f"{directory} holds: every cell of every step was recounted from the raw trips, over one map.")
 
 
 def _check_certificates(paths: Sequence[str], directory: str) -> None:
-    """Refuse what cannot be written, before anything is recounted."""
-    from flowveil.report.certificate import check_suffix
-    from flowveil.report.internal import check_place
+    """Refuses what cannot be written, before anything is recounted."""
+    from flowveil.private_files import check_place
+    from flowveil.verify.certificate import check_suffix
 
     for path in paths:
         check_suffix(path)
@@ -150,63 +105,49 @@ def _write_certificates(
     directory: str,
     against: str,
     expect: Mapping[str, Any],
-    findings: Sequence[str],
-    unread: Sequence[str],
-    date: str | None,
+    found: Any,
+    signed: Mapping[str, str | None],
 ) -> None:
     from flowveil.output import write_files
     from flowveil.release.folder import ReleaseFolder
-    from flowveil.report.certificate import certificate, certificate_text
-    from flowveil.verify.files import hashes
+    from flowveil.verify.certificate import certificate, certificate_text
+    from flowveil.verify.files import hash_files
 
     if not paths:
         return
     content = certificate(
-        sha256=hashes(Path(directory)),
-        report=None if findings else ReleaseFolder(Path(directory)).report,
+        sha256=hash_files(Path(directory)),
+        report=ReleaseFolder(Path(directory)).report if found.holds else None,
         expected=expect,
-        findings=findings,
-        unread=unread,
+        findings=found.findings,
+        not_compared=found.not_compared,
         source=against,
-        date=date,
+        **signed,
     )
     write_files({path: certificate_text(content, path) for path in paths})
 
 
-def _what_holds(directory: str, *, case: str | None, whole: bool) -> Iterator[str]:
-    """What was proved, and how the input was read for it, in words of this program: those of the folder are not asked.
-
-    Args:
-        directory: a release that nothing contradicts, so that its thresholds are recounted ones.
-        case: what was done with upper and lower case of persons; None where the release decided on that.
-        whole: whether all of it could be compared.
-    """
+def _what_holds(directory: str, found: Any) -> Iterator[str]:
+    """Returns what was verified, in words of this program: those of the folder are not repeated."""
+    from flowveil.published.sentences import sentences
     from flowveil.release.folder import ReleaseFolder
-    from flowveil.report.statement import statement
 
-    report = ReleaseFolder(Path(directory)).report
-    proved = "every cell was recounted from the raw trips."
-    if report["kind"] == "boxed" and not report["boxes"]["disjoint"]:
-        proved = (
-            "no cell claims more than lies in its boxes. Boxes share flows, so cells cannot be recounted one by one."
-        )
-    if report["kind"] == "noisy":
-        proved = "it has the form of its promise, and its counts can be noise of the stated law on the raw ones."
-    first, *others = statement(report)
-    yield f"{directory} holds{'' if whole else ' as far as it could be compared'}: {proved} {first}"
+    statement = ReleaseFolder(Path(directory)).statement
+    verified = "every cell was recounted from the raw trips, and every file follows from what is published."
+    if statement.boxes is not None and not statement.boxes["disjoint"]:
+        verified = "no cell claims more than lies in its boxes. Boxes share flows, so cells can only be bounded."
+    if statement.kind == "noisy":
+        verified = "it has the form of its promise, and its counts can be noise of the stated distribution."
+    first, *others = sentences(statement)
+    yield f"{directory} holds{' as far as it could be compared' if found.not_compared else ''}: {verified} {first}"
     for line in others:
         if line.startswith("Not protected: subtraction"):
             yield f"But: {line}"
-    columns = report["parameters"]["columns"]
-    used = ", ".join(f"{role} from {_shown(name)}" for role, name in columns.items() if name)
-    case = (case or report["parameters"].get("person_case")) if columns.get("person") else None
-    parameters = report["parameters"]
-    used += f"; upper and lower case of persons: {case}" if case else ""
-    used += f"; times written {_shown(parameters['time_format'])}" if parameters.get("time_format") else ""
-    used += f"; local time of {_shown(parameters['timezone'])}" if parameters.get("timezone") else ""
-    yield f"Read as the release says: {used}."
+    columns = statement.parameters["columns"]
+    used = ", ".join(f"{role} from {_quoted(name)}" for role, name in columns.items() if name)
+    yield f"Read as the release states: {used}."
 
 
-def _shown(name: str) -> str:
-    """A name from a folder, in quotation marks and without signs that a terminal obeys."""
+def _quoted(name: str) -> str:
+    """Returns a name from a folder in quotation marks, without control characters."""
     return f"'{name}'" if name.isprintable() else ascii(name)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, Protocol, Unpack
+from typing import Any, Protocol
 
 from flowveil.errors import ParameterError, did_you_mean
 from flowveil.flows import Flows
 from flowveil.progress import lines_every
 from flowveil.reading import Reading
 from flowveil.reading.limits import is_limited, temporary_folder
-from flowveil.reading.options import SliceOptions, TripOptions, refuse_unknown
+from flowveil.request import refuse_unknown
 from flowveil.slices import SlicedFlows, check_slice_columns
 from flowveil.zoning.steps import flows_during
 
@@ -67,9 +67,7 @@ def read_flows(
     return SlicedFlows((), ((),), (flows_during(read, reading.during),))
 
 
-def read_trips(
-    source: Any, *, engine: str = "duckdb", progress: Progress | None = None, **reading: Unpack[TripOptions]
-) -> Flows:
+def read_trips(source: Any, *, engine: str = "duckdb", progress: Progress | None = None, **reading: Any) -> Flows:
     """Read a trip table into flows between H3 tiles.
 
     The same rows give the same flows, bit by bit, whatever their order, the file format or the number of
@@ -132,12 +130,12 @@ def read_trips(
         DataError: the table cannot be used. The message has all problems found, counted, with row numbers as
             examples.
     """
-    refuse_unknown(reading, TripOptions)
+    refuse_unknown(reading, call="reading", but=("by", "every", "by_many"))
     return read_flows(source, Reading.of(**reading), engine=engine, progress=progress).whole
 
 
 def read_slices(
-    source: Any, *, engine: str = "duckdb", progress: Progress | None = None, **reading: Unpack[SliceOptions]
+    source: Any, *, engine: str = "duckdb", progress: Progress | None = None, **reading: Any
 ) -> SlicedFlows:
     """Read a trip table into the flows of each slice: of each segment, each step of time, or both.
 
@@ -164,7 +162,7 @@ def read_slices(
         ParameterError: an argument is wrong, or no slices are asked for.
         DataError: the table cannot be used.
     """
-    refuse_unknown(reading, SliceOptions)
+    refuse_unknown(reading, call="reading", but=("during",))
     asked = Reading.of(**reading)
     # A reading may have no slices; who asks for slices without naming any has forgotten something.
     check_slice_columns(asked.columns.by, time=asked.columns.time, every=asked.every)

@@ -38,7 +38,7 @@ from flowveil.reading.tables import Opening, Table, open_table
 from flowveil.reading.tiling import NO_TILE, UNREADABLE_TILE, H3Tiling, MapTiling, Tiling, tiling_of
 from flowveil.reading.times import MICROSECONDS, TimeForm, decide
 from flowveil.slices import SlicedFlows
-from flowveil.workers import in_advance
+from flowveil.workers import prefetch
 from flowveil.zoning.cells import is_cell
 from flowveil.zoning.h3 import Cells64
 
@@ -82,7 +82,7 @@ def read(
         # connection, so they are counted through another one.
         pieces = (partial(screened, batch) for batch in _batches(con, query.sql, table.label))
         with (
-            closing(in_advance(pieces, threads=min(2, limits.threads()), waiting=1)) as batches,
+            closing(prefetch(pieces, threads=min(2, limits.threads()), waiting=1)) as batches,
             Staged(con.cursor(), query.reading, tiling) as staged,
         ):
             for kept, batch in batches:

@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from flowveil.distant import Counting, Counts, DistantPeople
 from flowveil.engines.spark_parcels import opened
 from flowveil.engines.spark_session import on_the_cluster
 from flowveil.errors import DataError
+from flowveil.remote_people import Counting, Counts, RemotePeople
 from flowveil.slices import SlicedFlows
 from flowveil.zoning.h3 import Cells64
 
@@ -128,7 +128,7 @@ _BLOCK = pa.schema([("rows", pa.int64()), ("flow", pa.binary()), ("person", pa.b
 
 
 class SparkBlocks:
-    """Blocks of persons on a cluster; see `flowveil.distant.Blocks`. They are given up with this object."""
+    """Blocks of persons on a cluster; see `flowveil.remote_people.Blocks`. They are given up with this object."""
 
     def __init__(self, frame: Any, *, n_flows: int, label: str) -> None:
         self._frame = frame.persist()
@@ -223,5 +223,5 @@ def with_distant_people(
     parts = []
     for part, first in zip(flows.slices, start[:-1], strict=True):
         own = np.arange(len(part), dtype=np.int32)
-        parts.append(replace(part, people=DistantPeople(blocks, own + first, own)))
+        parts.append(replace(part, people=RemotePeople(blocks, own + first, own)))
     return replace(flows, slices=tuple(parts))

@@ -100,6 +100,8 @@ def session() -> Any:
         "spark.ui.showConsoleProgress": "false",
         # Spark's own messages quote rows of the input.
         "spark.log.level": "OFF",
+        # Shuffles and spills hold identifiers of persons, and a killed executor leaves them on its disk.
+        "spark.io.encryption.enabled": "true",
     }
     builder = SparkSession.builder.config(map=settings)
     with _same_python(), _quietly():

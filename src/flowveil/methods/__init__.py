@@ -20,13 +20,13 @@ from flowveil.methods.method import Method
 from flowveil.methods.mondrian import mondrian
 from flowveil.methods.odkanon import odkanon
 from flowveil.methods.oigh import oigh, one_level
-from flowveil.methods.one_cut import one_cut
 from flowveil.methods.paircut import paircut
 from flowveil.methods.plugins import method_of, registered, registered_names
 from flowveil.methods.privtree import privtree
 from flowveil.methods.suppression import suppression
 from flowveil.methods.topdown import topdown
 from flowveil.methods.twincut import twincut
+from flowveil.methods.twincut_same_zones import twincut_same_zones
 
 __all__ = ["K_METHODS", "METHODS", "Method", "find_method", "k_methods"]
 
@@ -37,11 +37,14 @@ METHODS: dict[str, Method] = {
             "twincut",
             twincut,
             "the finest zones that do not overlap, within the limit on suppression (ours; the default)",
-            one_cut=one_cut,
+            same_zones_plan=twincut_same_zones,
             hierarchy="halves",
         ),
         Method(
-            "odkanon", odkanon, "greedy merging into zones that do not overlap (Armenante et al. 2025)", one_cut=odkanon
+            "odkanon",
+            odkanon,
+            "greedy merging into zones that do not overlap (Armenante et al. 2025)",
+            same_zones_plan=odkanon,
         ),
         Method(
             "paircut",
@@ -55,13 +58,13 @@ METHODS: dict[str, Method] = {
             "oigh",
             oigh,
             "one level for all origins and one for all destinations (as adapted by Matet et al. 2023)",
-            one_cut=one_level,
+            same_zones_plan=one_level,
         ),
         Method(
             "suppression",
             suppression,
             "tiles as they are, short cells dropped without limit (baseline)",
-            one_cut=suppression,
+            same_zones_plan=suppression,
         ),
         Method(
             "atg-dual",
@@ -150,6 +153,11 @@ def find_method(method: str | Method | Callable[..., Any]) -> Method:
         names = (*METHODS, *registered_names())
         raise ParameterError(f"Unknown method '{method}'; allowed: {', '.join(names)}." + did_you_mean(method, names))
     return known
+
+
+def method_names() -> tuple[str, ...]:
+    """Returns the names of all methods, those of other packages last."""
+    return (*METHODS, *(name for name in registered_names() if name not in METHODS))
 
 
 def k_methods() -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 
 from flowveil.errors import InfeasibleError, ParameterError
-from flowveil.flows import MILLION, Flows, are_millionths
+from flowveil.flows import MILLION, Flows, is_fixed_point
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Ints
 from flowveil.methods.pruning import PairTree, best_cut, dual_multiplier
@@ -126,13 +126,13 @@ def _choose(
     """The candidate of a given v_target, or of the one that makes both ends equally coarse."""
     volume = flows.volume(guarantee.basis)
     # Users give and read targets in weights, whatever they are counted in here.
-    unit = MILLION if guarantee.basis != "trips" and are_millionths(flows.volume(guarantee.basis)) else 1
+    unit = MILLION if guarantee.basis != "trips" and is_fixed_point(flows.volume(guarantee.basis)) else 1
     emitted = np.bincount(flows.origin, weights=volume, minlength=flows.origins.n_tiles)
     per_node = flows.origins.sum_over(emitted)
 
     def candidate(target: float, near: float = 64.0) -> _Candidate | None:
         cut = best_cut(flows.origins, (per_node - target) ** 2)
-        pairs = PairTree.of(
+        pairs = PairTree.from_flows(
             flows,
             guarantee,
             zone=flows.origins.zone_of_tile(cut)[flows.origin],

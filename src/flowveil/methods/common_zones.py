@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowveil.flows import Cells, group_pairs, stacked
+from flowveil.flows import Cells, concat_cells, group_pairs
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Ints
 from flowveil.methods.odkanon import Cuts, Schedule
@@ -26,9 +26,9 @@ def common_cuts(sliced: SlicedFlows, guarantee: Guarantee, *, max_suppressed: fl
         guarantee: what every published cell of every slice must satisfy.
         max_suppressed: share of the volume of all slices that may be short.
     """
-    rows = stacked([guarantee.in_millionths(part)[0] for part in sliced.slices])
-    whole, guarantee = guarantee.in_millionths(sliced.whole)
-    schedule = Schedule.of(whole, whole, guarantee)
+    rows = concat_cells([guarantee.to_fixed_point(part)[0] for part in sliced.slices])
+    whole, guarantee = guarantee.to_fixed_point(sliced.whole)
+    schedule = Schedule.from_flows(whole, whole, guarantee)
     number = np.repeat(np.arange(len(sliced), dtype=np.int32), [len(s) for s in sliced.slices])
     allowed = max_suppressed * float(np.sum(rows.volume(guarantee.basis)))
     low, high = -1, schedule.n_steps

@@ -73,9 +73,9 @@ def curvecut(
     if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 1:
         raise ParameterError(f"window must be a whole number of at least 1; found {window!r}.")
     frame = Frame.of(flows, grid_m=grid_m)
-    points = Points.of(flows, guarantee, frame)
+    points = Points.from_flows(flows, guarantee, frame)
     budget = max_suppressed * float(np.sum(points.volume))
-    curve = Curve.of(points, np.argsort(hilbert_keys(frame.point), kind="stable"), window)
+    curve = Curve.from_order(points, np.argsort(hilbert_keys(frame.point), kind="stable"), window)
     if len(flows) == 0 or curve.ends[0] > len(flows):
         raise InfeasibleError(
             "No cell can be published within max_suppressed: even one cell of everything is short. "
@@ -149,7 +149,7 @@ class Points:
     safety: Any
 
     @classmethod
-    def of(cls, flows: Flows, guarantee: Guarantee, frame: Frame) -> Points:
+    def from_flows(cls, flows: Flows, guarantee: Guarantee, frame: Frame) -> Points:
         """Lay out the flows; what the guarantee does not protect is left out."""
         n = len(flows)
         held, least = [], []
@@ -228,7 +228,7 @@ class Curve:
     volume: Floats
 
     @classmethod
-    def of(cls, points: Points, order: Places, window: int) -> Curve:
+    def from_order(cls, points: Points, order: Places, window: int) -> Curve:
         """Find the shortest safe runs."""
         cuts = _compiled("curve_cuts")
         ends = cuts.first_safe_ends(order, *points.safety)
@@ -286,7 +286,7 @@ class Curve:
         n = len(self.order)
         if n > SAMPLED_ABOVE:
             block = np.arange(n) // BLOCK % (n // SAMPLED_ABOVE * 8) == 0
-            part = Curve.of(self.points, self.order[block], self.window)
+            part = Curve.from_order(self.points, self.order[block], self.window)
             if part.ends[0] <= len(part.order):
                 return part.within(budget * part.total / self.total)[0]
         some = self.boxes[self.ends <= n][::101].astype(np.int64)

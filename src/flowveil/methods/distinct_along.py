@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.hierarchy import Ints
-from flowveil.methods.meeting import Meeting
+from flowveil.methods.lowest_common_ancestor import AncestorDepth
 
 Positions = NDArray[np.int64]
 
@@ -39,7 +39,14 @@ class Repeats:
     """
 
     def __init__(
-        self, flow: Ints, member: Ints, enough: int, order: Positions, leaf_o: Ints, time: Ints | None, meet: Meeting
+        self,
+        flow: Ints,
+        member: Ints,
+        enough: int,
+        order: Positions,
+        leaf_o: Ints,
+        time: Ints | None,
+        meet: AncestorDepth,
     ) -> None:
         n = len(leaf_o)
         self.enough = enough
@@ -126,7 +133,7 @@ class DistinctAlong:
         meet: where destination leaves meet.
     """
 
-    def __init__(self, repeats: Repeats, depth_o: int, order: Positions, ways: list[Ints], meet: Meeting) -> None:
+    def __init__(self, repeats: Repeats, depth_o: int, order: Positions, ways: list[Ints], meet: AncestorDepth) -> None:
         n = len(order)
         self._repeats = repeats
         flow, meeting = repeats.rows

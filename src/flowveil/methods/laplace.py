@@ -27,8 +27,8 @@ from flowveil.hierarchy import Ints
 from flowveil.methods.contributions import counted_trips, left_out
 from flowveil.methods.discrete_laplace import Bits, Counts, DiscreteLaplace, bits_of
 from flowveil.methods.epsilon import opendp_laplace
+from flowveil.methods.noise_guarantee import NoiseGuarantee
 from flowveil.methods.pair_domain import pair_domain
-from flowveil.methods.promise import Promise
 from flowveil.release.noisy import NoisyCounts, PrivacyLoss
 from flowveil.release.plan import Plan, Suppression
 
@@ -71,7 +71,9 @@ def laplace(
         ParameterError: an option is missing or out of its range, or the zones cannot be listed.
         DataError: the flows do not say how many trips each person made.
     """
-    promise = Promise.of("laplace", flows, epsilon=epsilon, delta=delta, bound=bound, seed=unsafe_seed_for_tests)
+    promise = NoiseGuarantee.from_options(
+        "laplace", flows, epsilon=epsilon, delta=delta, bound=bound, seed=unsafe_seed_for_tests
+    )
     domain = pair_domain(flows, level, region, listed=promise.delta == 0)
     scale = promise.scale()
     law = DiscreteLaplace(scale)
@@ -134,7 +136,7 @@ class _Noise:
     """The noise of one release. Counts of pairs with trips pass through OpenDP; empty pairs have no counts to pass."""
 
     law: DiscreteLaplace
-    promise: Promise
+    promise: NoiseGuarantee
     bits: Bits
     repeatable: bool
 

@@ -22,7 +22,8 @@ class Method:
         plan: the function, which returns a `Plan`, or `NoisyCounts` where it promises epsilon.
         summary: one line for the help.
         homogeneous: its zones never overlap.
-        one_cut: the function that gives both ends the same zones, with the same options; None where the method cannot.
+        same_zones_plan: the function that plans the same zones for both ends, with the same options; None if the method
+            has none.
         promises: ``k``: every cell hides so many; or ``epsilon``: noisy counts under differential privacy, to which k,
             protect and max_suppressed mean nothing.
         folds: it can put steps of time together, cell by cell.
@@ -36,7 +37,7 @@ class Method:
     homogeneous: bool = True
     promises: Literal["k", "epsilon"] = "k"
     folds: bool = False
-    one_cut: Callable[..., Any] | None = None
+    same_zones_plan: Callable[..., Any] | None = None
     hierarchy: Refinement | None = "h3"
 
     def planner(self, flows: Flows) -> Callable[..., Any]:
@@ -53,12 +54,12 @@ class Method:
             )
         if not flows.same_zones:
             return self.plan
-        if self.one_cut is None:
+        if self.same_zones_plan is None:
             raise ParameterError(
                 f"Method '{self.name}' cannot give both ends the same zones (--same-zones). Hint: use twincut, "
                 "odkanon, oigh or suppression."
             )
-        return self.one_cut
+        return self.same_zones_plan
 
     @property
     def options(self) -> dict[str, inspect.Parameter]:

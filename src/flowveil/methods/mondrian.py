@@ -83,7 +83,7 @@ class _Members:
     start: Places
 
     @classmethod
-    def of(cls, flow: Ints, member: Ints) -> _Members:
+    def from_rows(cls, flow: Ints, member: Ints) -> _Members:
         """Rows in any order; all flows are in one partition."""
         order = np.argsort(member, kind="stable")
         return cls(flow[order].astype(np.int64), member[order], np.array([0, len(order)]))
@@ -237,7 +237,7 @@ class _Cutter:
             orders=np.stack([_sorting(axis) for axis in self.frame.point]),
             start=np.array([0, len(self.flows)]),
             total=np.array([[q.sum()] for q in self.quantities]),
-            members=tuple(_Members.of(*rows) for _, rows in self.counted),
+            members=tuple(_Members.from_rows(*rows) for _, rows in self.counted),
         )
 
     def _next_depth(self, layout: _Layout) -> _Layout:

@@ -67,7 +67,7 @@ def odkanon(
     if by_rows and len(flows):
         kept = ~hopeless(flows, guarantee, levels=levels, share=share)
     rest: Cells = flows if kept.all() else flows.select(kept)
-    schedule = Schedule.of(flows, rest, guarantee)
+    schedule = Schedule.from_flows(flows, rest, guarantee)
     allowed = None if by_rows else max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
     step = _first_good_step(schedule, rest, guarantee, allowed)
     cuts = schedule.cuts(step)
@@ -87,7 +87,7 @@ def odkanon(
 
 def volume_budget_cuts(flows: Flows, guarantee: Guarantee, *, max_suppressed: float) -> Cuts:
     """The zones of ``budget="volume"``: the first step whose short cells hold at most that share of the volume."""
-    schedule = Schedule.of(flows, flows, guarantee)
+    schedule = Schedule.from_flows(flows, flows, guarantee)
     allowed = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
     return schedule.cuts(_first_good_step(schedule, flows, guarantee, allowed))
 
@@ -159,7 +159,7 @@ class Axis:
     zones_left: NDArray[np.int64]
 
     @classmethod
-    def of(cls, tree: Hierarchy, tile: Ints, volume: NDArray[Any]) -> Axis:
+    def from_volumes(cls, tree: Hierarchy, tile: Ints, volume: NDArray[Any]) -> Axis:
         """Order the merges by total volume, then deeper first, then code.
 
         Only tiles that occur take part: a node is a merge when a tile of interest lies below it, and the topmost
@@ -198,15 +198,15 @@ class Schedule:
     one_axis: bool = False
 
     @classmethod
-    def of(cls, flows: Flows, rest: Cells, guarantee: Guarantee) -> Schedule:
+    def from_flows(cls, flows: Flows, rest: Cells, guarantee: Guarantee) -> Schedule:
         """Compute the schedule from the marginals of the flows that are left."""
         volume = rest.volume(guarantee.basis)
         if flows.same_zones:
             ends = np.concatenate((rest.origin, rest.destination))
-            both = Axis.of(flows.origins, ends, np.concatenate((volume, volume)))
+            both = Axis.from_volumes(flows.origins, ends, np.concatenate((volume, volume)))
             return cls(both, both, np.arange(len(both.order) + 1, dtype=np.int32), one_axis=True)
-        origins = Axis.of(flows.origins, rest.origin, volume)
-        destinations = Axis.of(flows.destinations, rest.destination, volume)
+        origins = Axis.from_volumes(flows.origins, rest.origin, volume)
+        destinations = Axis.from_volumes(flows.destinations, rest.destination, volume)
         return cls(origins, destinations, _interleave(origins.zones_left, destinations.zones_left))
 
     @property

@@ -42,8 +42,8 @@ def oigh(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1) -> 
             at which no cell is short, as in the ODkAnon papers; 0.1 is what Matet et al. allow.
     """
     lattice = Lattice(
-        origins=Levels.of(flows.origins),
-        destinations=Levels.of(flows.destinations),
+        origins=AxisLevels.from_tree(flows.origins),
+        destinations=AxisLevels.from_tree(flows.destinations),
         guarantee=guarantee,
         allowed=max_suppressed * float(np.sum(flows.volume(guarantee.basis))),
     )
@@ -65,7 +65,7 @@ def one_level(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1
         guarantee: what every cell must satisfy.
         max_suppressed: share of the volume that may lie in short cells, which are suppressed.
     """
-    levels = Levels.of(flows.origins)
+    levels = AxisLevels.from_tree(flows.origins)
     allowed = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
     lattice = Lattice(origins=levels, destinations=levels, guarantee=guarantee, allowed=allowed)
     below = lattice.ground(flows)
@@ -83,7 +83,7 @@ def one_level(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class Levels:
+class AxisLevels:
     """The cuts of one axis, from the tiles (0 levels up) to the root (``top`` levels up).
 
     ``rank`` is the level at which each node's children have become one zone; 0 for a tile. Any cut is then one
@@ -94,7 +94,7 @@ class Levels:
     rank: Ints
 
     @classmethod
-    def of(cls, tree: Hierarchy) -> Levels:
+    def from_tree(cls, tree: Hierarchy) -> AxisLevels:
         """Number the levels of a tree.
 
         Where all tiles are equally deep (H3), a level is a horizontal cut, as OIGH was defined. Where they are not,
@@ -170,8 +170,8 @@ class Table:
 class Lattice:
     """All pairs of levels, and what makes one good."""
 
-    origins: Levels
-    destinations: Levels
+    origins: AxisLevels
+    destinations: AxisLevels
     guarantee: Guarantee
     allowed: float
 

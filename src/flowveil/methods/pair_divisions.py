@@ -144,7 +144,7 @@ class PairTable:
             start=start,
             stop=stop,
             orders=orders,
-            objective=Objective.of(goal, total),
+            objective=Objective.from_goal(goal, total),
             thinned=any(s.thinned for s in sketches),
         )
 

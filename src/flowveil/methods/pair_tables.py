@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from flowveil.hierarchy import Floats, Ints
 from flowveil.methods.safe_pairs import Level, Sketch
-from flowveil.workers import side_by_side
+from flowveil.workers import parallel_map
 
 Positions = NDArray[np.int64]
 
@@ -89,14 +89,14 @@ class PairTable:
         blocks = [slice(begin, min(begin + _TURNED, n)) for begin in range(0, n, _TURNED)]
         each = max(-(-len(blocks) // threads), 1)
         shares = [blocks[begin : begin + each] for begin in range(0, len(blocks), each)]
-        held = list(side_by_side((partial(self._held, share, n_others) for share in shares), threads=threads))
+        held = list(parallel_map((partial(self._held, share, n_others) for share in shares), threads=threads))
         first = np.concatenate(([0], np.cumsum(np.sum(held, axis=0))))
         other, volume = np.empty_like(self.other), np.empty_like(self.volume)
         priced = None if self.priced is None else np.empty_like(self.priced)
         turned = PairTable(first, other, volume, priced)
         begins = np.cumsum([first[:-1], *held[:-1]], axis=0)
         pieces = (partial(self._turn, share, into, turned) for share, into in zip(shares, begins, strict=True))
-        for _ in side_by_side(pieces, threads=threads):
+        for _ in parallel_map(pieces, threads=threads):
             pass
         return turned
 
@@ -178,6 +178,6 @@ def by_origin(
         while parts:
             yield partial(lay_out, parts.pop())
 
-    for _ in side_by_side(used_up(), threads=threads):
+    for _ in parallel_map(used_up(), threads=threads):
         pass
     return PairTable(first, other, volume, priced)

@@ -21,8 +21,8 @@ from flowveil.flows import Cells, Flows
 from flowveil.hierarchy import Ints
 from flowveil.methods.contributions import counted_trips, left_out
 from flowveil.methods.discrete_laplace import Bits, Counts, DiscreteLaplace, bits_of
-from flowveil.methods.ladder import public_domain
-from flowveil.methods.promise import LARGEST_SCALE, Promise, rounded_up
+from flowveil.methods.levels import public_domain
+from flowveil.methods.noise_guarantee import LARGEST_SCALE, NoiseGuarantee, rounded_up
 from flowveil.methods.public_tree import PublicTree
 from flowveil.methods.topdown import parsed_shares
 from flowveil.release.noisy import NoiseStep, NoisyCounts, PrivacyLoss
@@ -71,10 +71,12 @@ def privtree(
         ParameterError: an option is missing or out of its range, or the zones would come from the data.
         DataError: the flows do not say how many trips each person made.
     """
-    promise = Promise.of("privtree", flows, epsilon=epsilon, delta=0.0, bound=bound, seed=unsafe_seed_for_tests)
-    spent = _Spent.of(promise, budget, decay, divide_above)
+    promise = NoiseGuarantee.from_options(
+        "privtree", flows, epsilon=epsilon, delta=0.0, bound=bound, seed=unsafe_seed_for_tests
+    )
+    spent = _Spent.from_options(promise, budget, decay, divide_above)
     domain = public_domain("privtree", flows, level, region)
-    tree = PublicTree.of(domain)
+    tree = PublicTree.from_domain(domain)
     origin, destination = domain.origins.zone[flows.origin], domain.destinations.zone[flows.destination]
     inside = (origin >= 0) & (destination >= 0)
     trips = counted_trips(flows, inside, bound=None if promise.unit == "trip" else promise.bound)
@@ -133,7 +135,7 @@ class _Spent:
     said: tuple[NoiseStep, ...]
 
     @classmethod
-    def of(cls, promise: Promise, budget: str, decay: float, divide_above: int) -> _Spent:
+    def from_options(cls, promise: NoiseGuarantee, budget: str, decay: float, divide_above: int) -> _Spent:
         """Turn shares into noise, in exact fractions."""
         shares = parsed_shares(budget, PARTS)
         if isinstance(decay, bool) or not isinstance(decay, int | float) or not 1.01 <= decay <= 1e6:

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.flows import Cells, Flows, stacked
+from flowveil.flows import Cells, Flows, concat_cells
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Hierarchy, Ints
 
@@ -174,7 +174,7 @@ class PairTree:
     pair_of_flow: Ints
 
     @classmethod
-    def of(
+    def from_flows(
         cls,
         flows: Flows,
         guarantee: Guarantee,
@@ -206,7 +206,7 @@ class PairTree:
             ending = depth == d
             rows = tiles if ending.all() else tiles.select(ending)
             if carried is not None:
-                rows = stacked((carried, rows)) if len(rows) else carried
+                rows = concat_cells((carried, rows)) if len(rows) else carried
             merged = rows.merge(rows.origin, rows.destination, len(zone_size), tree.n_nodes)
             n_carried = 0 if carried is None else len(carried)
             pair[ending] = merged.row[n_carried:]

@@ -1,6 +1,6 @@
 """The public tree over a domain as nodes that can be published: what PrivTree divides.
 
-Unlike a `flowveil.methods.ladder.Ladder` it has no steps: a pair of nodes may stand at different heights. It begins
+Unlike a `flowveil.methods.levels.Levels` it has no steps: a pair of nodes may stand at different heights. It begins
 with the cells of the region, or with the root of the map, or the zones of it that were named; where these are several,
 it is several trees. A node with a single child is the same area as that child, which stands for both.
 """
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.hierarchy import Ints
-from flowveil.methods.ladder import named_steps
+from flowveil.methods.levels import named_steps
 from flowveil.methods.pair_domain import PairDomain
 from flowveil.release.zones import NodeZones, Zones
 from flowveil.zoning.h3 import H3Zones
@@ -46,7 +46,7 @@ class PublicTree:
     tiles: Counts
 
     @classmethod
-    def of(cls, domain: PairDomain) -> PublicTree:
+    def from_domain(cls, domain: PairDomain) -> PublicTree:
         """The tree over the zones of a public domain."""
         chains = np.stack([codes for _, codes in named_steps(domain)])
         order = np.lexsort(chains[::-1]).astype(np.int32)

@@ -23,15 +23,15 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.distant import DistantPeople
 from flowveil.flows import Cells, Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy, Ints
-from flowveil.methods.distant_pairs import with_enough
 from flowveil.methods.distinct_along import DistinctAlong, Repeats, prefix
-from flowveil.methods.meeting import Meeting
+from flowveil.methods.lowest_common_ancestor import AncestorDepth
+from flowveil.methods.remote_pairs import with_enough
 from flowveil.reading.limits import threads
-from flowveil.workers import in_advance, side_by_side
+from flowveil.remote_people import RemotePeople
+from flowveil.workers import parallel_map, prefetch
 
 Positions = NDArray[np.int64]
 Made = TypeVar("Made")
@@ -170,7 +170,7 @@ def safe_levels(
     (`nameable`) have no safe pairs. Persons that stay on a cluster are counted there, in pairs that have enough of
     everything else: no pair has more persons than trips.
     """
-    if guarantee.people is not None and isinstance(flows.people, DistantPeople):
+    if guarantee.people is not None and isinstance(flows.people, RemotePeople):
         weaker = replace(guarantee, people=None, trips=max(guarantee.trips or 0, guarantee.people))
         candidates = safe_levels(flows, weaker, origins, destinations, times)
         yield from with_enough(candidates, flows, flows.people, guarantee.people, destinations)
@@ -207,7 +207,7 @@ def safe_depths(
         make: what is made of them.
         beside: something else that has to be done, while it is prepared what only one thread can.
     """
-    if isinstance(flows.people, DistantPeople):
+    if isinstance(flows.people, RemotePeople):
         # Persons on a cluster are asked about from one thread.
         if beside is not None:
             beside()
@@ -215,7 +215,7 @@ def safe_depths(
         yield from (make(list(here)) for _, here in groupby(levels, key=attrgetter("depth")))
         return
     with closing(
-        side_by_side(_made(flows, guarantee, origins, destinations, make, beside), threads=at_a_time(len(flows)))
+        parallel_map(_made(flows, guarantee, origins, destinations, make, beside), threads=at_a_time(len(flows)))
     ) as made:
         yield from (one for one in made if one is not None)
 
@@ -279,7 +279,7 @@ def _down_origins(walk: _Walk, origins: Sketch, order: Positions, time: Ints | N
     Depths do not need each other: while one is handed out, another thread is at the next. No more than that, because
     each takes memory.
     """
-    with closing(in_advance(_depths(walk, origins, order, time), threads=at_a_time(len(order)))) as depths:
+    with closing(prefetch(_depths(walk, origins, order, time), threads=at_a_time(len(order)))) as depths:
         for levels in depths:
             yield from levels
 
@@ -287,7 +287,7 @@ def _down_origins(walk: _Walk, origins: Sketch, order: Positions, time: Ints | N
 def _depths(walk: _Walk, origins: Sketch, order: Positions, time: Ints | None) -> Iterator[Callable[[], list[Level]]]:
     """The walks of all origin depths."""
     leaf_o = origins.leaf_of_tile[walk.flows.origin]
-    repeats = walk.repeats(order, leaf_o, time, Meeting.of(origins.tree))
+    repeats = walk.repeats(order, leaf_o, time, AncestorDepth.from_tree(origins.tree))
     depth = origins.tree.max_depth
     # From the deepest up: every order is then a few sorted runs away from the next.
     for node, deep in _upwards(origins.tree):
@@ -318,10 +318,10 @@ class _Walk:
         self.guarantee = guarantee
         self.tree = destinations.tree
         self.leaf_d = destinations.leaf_of_tile[flows.destination]
-        self.meet = Meeting.of(self.tree)
+        self.meet = AncestorDepth.from_tree(self.tree)
         self.ancestors = leaf_ancestors(self.tree)
 
-    def repeats(self, order: Positions, leaf_o: Ints, time: Ints | None, meet: Meeting) -> dict[str, Repeats]:
+    def repeats(self, order: Positions, leaf_o: Ints, time: Ints | None, meet: AncestorDepth) -> dict[str, Repeats]:
         """Who and what must be counted once in pairs of these flows, and where each comes again."""
         rows: dict[str, tuple[Ints, Ints, int]] = {}
         if self.guarantee.people is not None and self.flows.people is not None:

@@ -32,8 +32,8 @@ from flowveil.methods.consistency import fitted
 from flowveil.methods.contributions import counted_trips, left_out
 from flowveil.methods.discrete_gaussian import DiscreteGaussian
 from flowveil.methods.discrete_laplace import Bits, Counts, DiscreteLaplace, bits_of
-from flowveil.methods.ladder import Ladder, Step, public_domain
-from flowveil.methods.promise import LARGEST_SCALE, Promise, rounded_up
+from flowveil.methods.levels import Level, Levels, public_domain
+from flowveil.methods.noise_guarantee import LARGEST_SCALE, NoiseGuarantee, rounded_up
 from flowveil.methods.zcdp import largest_rho
 from flowveil.release.noisy import NoiseStep, NoisyCounts, PrivacyLoss
 from flowveil.release.plan import Plan, Suppression
@@ -82,17 +82,19 @@ def topdown(
         ParameterError: an option is missing or out of its range, or the zones would come from the data.
         DataError: the flows do not say how many trips each person made.
     """
-    promise = Promise.of("topdown", flows, epsilon=epsilon, delta=delta, bound=bound, seed=unsafe_seed_for_tests)
+    promise = NoiseGuarantee.from_options(
+        "topdown", flows, epsilon=epsilon, delta=delta, bound=bound, seed=unsafe_seed_for_tests
+    )
     domain = public_domain("topdown", flows, level, region)
-    ladder = Ladder.of(domain)
-    noises = _noises(promise, ladder, shares_of(budget, ladder))
+    levels = Levels.from_domain(domain)
+    noises = _noises(promise, levels, shares_of(budget, levels))
     origin, destination = domain.origins.zone[flows.origin], domain.destinations.zone[flows.destination]
     inside = (origin >= 0) & (destination >= 0)
     trips = counted_trips(flows, inside, bound=None if promise.unit == "trip" else promise.bound)
     n_zones = len(domain.origins.zones)
     group = group_pairs(np.where(trips > 0, origin, np.int32(-1)), destination, n_zones, n_zones)
     table = Cells(group.origin, group.destination, group.sum(trips))
-    cells = walk_down(table, ladder, [noise.law for noise in noises], bits_of(unsafe_seed_for_tests))
+    cells = walk_down(table, levels, [noise.law for noise in noises], bits_of(unsafe_seed_for_tests))
     return NoisyCounts(
         plan=Plan(
             origin_zone=origin,
@@ -147,17 +149,17 @@ class _Noise:
     step: NoiseStep
 
 
-def shares_of(budget: str | None, ladder: Ladder) -> list[Fraction]:
+def shares_of(budget: str | None, levels: Levels) -> list[Fraction]:
     """The share of the budget of each step, exactly: together 1.
 
     Raises:
         ParameterError: the shares are not positive numbers, one for each step, that sum to 1.
     """
-    n = len(ladder.steps)
+    n = len(levels.levels)
     if budget is None:
         weights = [WEIGHTS[min(n - 1 - i, len(WEIGHTS) - 1)] for i in range(n)]
         return [Fraction(weight, sum(weights)) for weight in weights]
-    return parsed_shares(budget, [step.name for step in ladder.steps])
+    return parsed_shares(budget, [step.name for step in levels.levels])
 
 
 def parsed_shares(budget: str, names: Sequence[str]) -> list[Fraction]:
@@ -178,7 +180,7 @@ def parsed_shares(budget: str, names: Sequence[str]) -> list[Fraction]:
     return shares
 
 
-def _noises(promise: Promise, ladder: Ladder, shares: list[Fraction]) -> list[_Noise]:
+def _noises(promise: NoiseGuarantee, levels: Levels, shares: list[Fraction]) -> list[_Noise]:
     """The noise of each step, in exact fractions, so that the parts of the budget sum to it.
 
     Without δ the budget is ε, and a part of it pays for discrete Laplace noise of scale bound / part. With δ it is ρ of
@@ -187,7 +189,7 @@ def _noises(promise: Promise, ladder: Ladder, shares: list[Fraction]) -> list[_N
     """
     rho = None if promise.delta == 0 else largest_rho(promise.epsilon, promise.delta)
     noises = []
-    for step, share in zip(ladder.steps, shares, strict=True):
+    for step, share in zip(levels.levels, shares, strict=True):
         law: Law
         if rho is None:
             part = share * Fraction(promise.epsilon)
@@ -210,19 +212,19 @@ def _noises(promise: Promise, ladder: Ladder, shares: list[Fraction]) -> list[_N
 # ---- the walk -----------------------------------------------------------------------------------------------------
 
 
-def walk_down(table: Cells, ladder: Ladder, laws: Sequence[Law], bits: Bits) -> Cells:
+def walk_down(table: Cells, levels: Levels, laws: Sequence[Law], bits: Bits) -> Cells:
     """The corrected noisy counts of the pairs of zones that are above zero, in order.
 
     Args:
         table: the counted trips of pairs of zones.
-        ladder: the public tree.
+        levels: the public tree.
         laws: the noise of each step.
         bits: where randomness comes from.
     """
     zero = np.zeros(1, dtype=np.int32)
     whole = Cells(zero, zero, np.array([table.trips.sum()], dtype=np.int64))
     open_pairs = begun(whole, laws[0], bits)
-    for step, law in zip(ladder.steps[1:], laws[1:], strict=True):
+    for step, law in zip(levels.levels[1:], laws[1:], strict=True):
         open_pairs = descended(open_pairs, table, step, law, bits)
     order = np.lexsort((open_pairs.destination, open_pairs.origin))
     return Cells(open_pairs.origin[order], open_pairs.destination[order], open_pairs.trips[order])
@@ -235,13 +237,13 @@ def begun(wholes: Cells, law: Law, bits: Bits) -> Cells:
     return Cells(wholes.origin[shown], wholes.destination[shown], noisy[shown])
 
 
-def descended(open_pairs: Cells, table: Cells, step: Step, law: Law, bits: Bits) -> Cells:
+def descended(open_pairs: Cells, table: Cells, step: Level, law: Law, bits: Bits) -> Cells:
     """One step down: the children of the open pairs with their corrected noisy counts, those above zero."""
     key, count = _counted(table, step)
     return _joined([_opened(block, step, key, count, law, bits) for block in _blocks(open_pairs, step)])
 
 
-def _counted(table: Cells, step: Step) -> tuple[Counts, Counts]:
+def _counted(table: Cells, step: Level) -> tuple[Counts, Counts]:
     """The true counts of the pairs of a step that have any, as sorted keys and counts."""
     key = step.node_of_zone[table.origin].astype(np.int64) * step.n_nodes + step.node_of_zone[table.destination]
     order = np.argsort(key, kind="stable")
@@ -250,7 +252,7 @@ def _counted(table: Cells, step: Step) -> tuple[Counts, Counts]:
     return key[first], np.add.reduceat(trips, first) if len(first) else trips
 
 
-def _blocks(pairs: Cells, step: Step) -> Iterator[Cells]:
+def _blocks(pairs: Cells, step: Level) -> Iterator[Cells]:
     """Open pairs, as many at a time as have few enough children for memory."""
     n_children = np.bincount(step.parent)
     if int(n_children.max()) ** 2 > MOST_CHILDREN:
@@ -266,7 +268,7 @@ def _blocks(pairs: Cells, step: Step) -> Iterator[Cells]:
             yield Cells(pairs.origin[low:high], pairs.destination[low:high], pairs.trips[low:high])
 
 
-def _opened(parents: Cells, step: Step, key: Counts, count: Counts, law: Law, bits: Bits) -> Cells:
+def _opened(parents: Cells, step: Level, key: Counts, count: Counts, law: Law, bits: Bits) -> Cells:
     """The children of these pairs with their corrected noisy counts, those above zero."""
     family, origin, destination = _children(parents, step)
     wanted = origin.astype(np.int64) * step.n_nodes + destination
@@ -279,7 +281,7 @@ def _opened(parents: Cells, step: Step, key: Counts, count: Counts, law: Law, bi
     return Cells(origin[shown], destination[shown], trips[shown])
 
 
-def _children(parents: Cells, step: Step) -> tuple[Counts, Ints, Ints]:
+def _children(parents: Cells, step: Level) -> tuple[Counts, Ints, Ints]:
     """All pairs of the step below these: the number of the parent, the origin node and the destination node of each."""
     order, start = step.children()
     n_children = np.diff(start)

@@ -43,7 +43,7 @@ class PairForest:
     layers: tuple[tuple[Positions, Positions, Positions, Positions], ...]
 
     @classmethod
-    def of(cls, axis: TwinAxis, others: TwinAxis) -> PairForest:
+    def from_axes(cls, axis: TwinAxis, others: TwinAxis) -> PairForest:
         """Lay out the pairs; a pair's parent is safe, so it is there."""
         node = np.repeat(np.arange(len(axis)), np.diff(axis.first))
         key = node * len(others) + axis.other
@@ -96,7 +96,10 @@ def proven_score(
         known_cost, known_suppressed: a solution, to choose step lengths by.
         iterations: how long to look for the best way of sharing savings.
     """
-    forests = PairForest.of(trees.origins, trees.destinations), PairForest.of(trees.destinations, trees.origins)
+    forests = (
+        PairForest.from_axes(trees.origins, trees.destinations),
+        PairForest.from_axes(trees.destinations, trees.origins),
+    )
     # The pairs of the second forest, by their place in the first.
     place = np.lexsort((forests[1].node, forests[1].axis.other))
     total = trees.objective.total

@@ -59,7 +59,7 @@ class Objective:
     mean: bool
 
     @classmethod
-    def of(cls, goal: Goal, total: float) -> Objective:
+    def from_goal(cls, goal: Goal, total: float) -> Objective:
         """The objective of that name."""
         return cls(goal=goal, total=total, base=float(goal == "reconstruction"), mean=goal in ("error", "metres"))
 
@@ -223,9 +223,9 @@ class TwinTrees:
     summed: dict[int, tuple[Positions, Floats, Floats]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, flows: Flows, guarantee: Guarantee, goal: Goal = "error") -> TwinTrees | None:
+    def from_flows(cls, flows: Flows, guarantee: Guarantee, goal: Goal = "error") -> TwinTrees | None:
         """Find the safe pairs and what each costs; None where there is none."""
-        found = FoundPairs.of(flows, guarantee, goal)
+        found = FoundPairs.from_flows(flows, guarantee, goal)
         return found.laid_out() if found.parts else None
 
     def cost(self) -> Floats:
@@ -320,7 +320,7 @@ class FoundPairs:
     parts: list[Part]
 
     @classmethod
-    def of(
+    def from_flows(
         cls, flows: Flows, guarantee: Guarantee, goal: Goal, *, beside: Callable[[], None] | None = None
     ) -> FoundPairs:
         """Walk, and remember for the floor of the error what is told besides; other work may be done beside that."""
@@ -348,7 +348,7 @@ class FoundPairs:
         if len(flows) >= FLOWS_ALONE:
             give_back()
         total = float(np.sum(flows.volume(guarantee.basis)))
-        return cls(flows, (origins, destinations), Objective.of(goal, total), parts)
+        return cls(flows, (origins, destinations), Objective.from_goal(goal, total), parts)
 
     def laid_out(self) -> TwinTrees:
         """Both trees with their tables; the parts are used up."""

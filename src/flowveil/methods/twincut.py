@@ -23,7 +23,6 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.distant import DistantPeople
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Flows, People, group_pairs
 from flowveil.guarantee import Guarantee
@@ -36,7 +35,8 @@ from flowveil.methods.safe_pairs import FLOWS_ALONE, at_a_time
 from flowveil.methods.twin_trees import Costs, FoundPairs, Goal, Half, Positions, TwinTrees, metres_moved
 from flowveil.reading.limits import threads
 from flowveil.release.plan import Plan
-from flowveil.workers import side_by_side
+from flowveil.remote_people import RemotePeople
+from flowveil.workers import parallel_map
 
 #: Work of the local search at effort 1, in rows and nodes visited: some five seconds.
 WORK = 4e8
@@ -110,7 +110,7 @@ def twincut(
     def note_start() -> None:
         start.append(volume_budget_cuts(flows, guarantee, max_suppressed=max_suppressed))
 
-    pairs = FoundPairs.of(flows, guarantee, objective, beside=note_start)
+    pairs = FoundPairs.from_flows(flows, guarantee, objective, beside=note_start)
     if not pairs.parts:
         raise InfeasibleError(INFEASIBLE)
     trees, merged = pairs.laid_out(), start[0]
@@ -132,9 +132,9 @@ def twincut(
     if len(flows) >= FLOWS_ALONE:
         give_back()
     # ODkAnon's cut may use nodes that are not in the safe pairs, or that a thinned tree does not have.
-    plan, other = side_by_side(
+    plan, other = parallel_map(
         (partial(plan_of_cuts, flows, guarantee, each, notes) for each in (cuts, merged)),
-        threads=1 if isinstance(flows.people, DistantPeople) else at_a_time(len(flows)),
+        threads=1 if isinstance(flows.people, RemotePeople) else at_a_time(len(flows)),
     )
     volume = flows.volume(guarantee.basis)
     if not other.kept.any() or float(np.sum(volume[~other.kept])) > budget:
@@ -266,7 +266,7 @@ def frontier(
         progress: called with the share of the prices that are done.
     """
     check_goal(objective)
-    trees = TwinTrees.of(flows, guarantee, objective)
+    trees = TwinTrees.from_flows(flows, guarantee, objective)
     if trees is None or trees.objective.total <= 0:
         return ()
     search = Search(trees, trees.objective.total)
@@ -443,7 +443,7 @@ class Search:
         rest = starts[1:]
         lanes = [rest[first::LANES] for first in range(LANES)]
         found: list[list[list[Offer]]] = []
-        for lane, offered in side_by_side(
+        for lane, offered in parallel_map(
             (partial(self._apart, lane) for lane in lanes), threads=min(threads(), LANES)
         ):
             self.work += lane.work

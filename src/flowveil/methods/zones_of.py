@@ -54,7 +54,7 @@ class ZonesOf(Method):
             plan,
             "the zones of an earlier release",
             homogeneous=frozen.homogeneous,
-            one_cut=plan,
+            same_zones_plan=plan,
             frozen=frozen,
         )
 
@@ -125,7 +125,7 @@ def plan_over(flows: Flows, guarantee: Guarantee, *, max_suppressed: float, froz
 
 
 def _over_cuts(flows: Flows, guarantee: Guarantee, frozen: FrozenMap) -> Plan:
-    cut_o, cut_d = (_Covering.of(flows, frozen, end).cut() for end in ("origin", "destination"))
+    cut_o, cut_d = (_Covering.from_map(flows, frozen, end).cut() for end in ("origin", "destination"))
     zone_o = flows.origins.zone_of_tile(cut_o)[flows.origin]
     zone_d = flows.destinations.zone_of_tile(cut_d)[flows.destination]
     merged = flows.merge(zone_o, zone_d, len(cut_o), len(cut_d))
@@ -148,7 +148,7 @@ class _Covering:
     zones: Ints
 
     @classmethod
-    def of(cls, flows: Flows, frozen: FrozenMap, end: str) -> _Covering:
+    def from_map(cls, flows: Flows, frozen: FrozenMap, end: str) -> _Covering:
         """Find the zones of an end.
 
         Raises:
@@ -246,7 +246,7 @@ def _over_pairs(flows: Flows, guarantee: Guarantee, frozen: FrozenMap) -> Plan:
         ParameterError: there are two.
     """
     for end in ("origin", "destination"):
-        _Covering.of(flows, frozen, end)  # The zones are on this map, and hold the same tiles there.
+        _Covering.from_map(flows, frozen, end)  # The zones are on this map, and hold the same tiles there.
     nodes_o, nodes_d = _known_pairs(flows, frozen)
     origin, destination = (np.zeros(len(flows), dtype=np.int32) for _ in range(2))
     found = np.zeros(len(flows), dtype=np.int64)

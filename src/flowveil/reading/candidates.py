@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from flowveil.errors import option
-from flowveil.flows import ADDED
+from flowveil.flows import SUM_COLUMNS
 from flowveil.headers import Header, plain_name
 from flowveil.reading.columns import PERSONS, TRIPS, ColumnMap
 
@@ -49,7 +49,7 @@ def hints(
     # A column that is there twice cannot be named.
     taken = {*used.names(), *(name for name in names if list(names).count(name) > 1)}
     free = [name for name in names if name not in taken][:_MOST_COLUMNS]
-    for role, column in ADDED.items():
+    for role, column in SUM_COLUMNS.items():
         found = [name for name in free if plain_name(name) in column.usual]
         if found and getattr(used, role) is None:
             yield (
@@ -60,7 +60,7 @@ def hints(
         found = [name for name in free if plain_name(name) in TRIPS] or [
             name
             for name in free
-            if not any(plain_name(name) in column.usual for column in ADDED.values()) and _are_counts(peek(name))
+            if not any(plain_name(name) in column.usual for column in SUM_COLUMNS.values()) and _are_counts(peek(name))
         ]
         if found:
             yield (

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
 from flowveil.errors import DataError, ParameterError
-from flowveil.flows import ADDED
+from flowveil.flows import SUM_COLUMNS
 from flowveil.headers import Header, listed, plain_name
 
 Pair = tuple[str, str]
@@ -45,7 +45,7 @@ PERSONS = (
     "person", "personid", "idperson", "uid", "user", "userid", "participant", "participantid",
     "respondent", "respondentid", "traveler", "travelerid", "traveller", "travellerid",
 )  # fmt: skip
-#: Names of counts, like those of weights, are known for hints only: see `flowveil.flows.Added`.
+#: Names of counts, like those of weights, are known for hints only: see `flowveil.flows.SumColumn`.
 TRIPS = ("trips", "ntrips", "numtrips", "tripcount", "count", "counts", "flow", "flows", "volume", "s000")
 
 _T = TypeVar("_T")
@@ -60,7 +60,7 @@ class ColumnMap:
         origin_tile, destination_tile: names of the columns with tiles, instead of coordinates.
         person: name of the column that says who travelled.
         weight: name of the column with the weight of a row, of all its trips together; like it, every column of
-            `flowveil.flows.ADDED`.
+            `flowveil.flows.SUM_COLUMNS`.
         trips: name of the column that says how many trips a row stands for.
         by: names of the attributes by which trips are cut into slices.
         time: name of the column with the time by which trips are cut into slices.
@@ -142,8 +142,8 @@ class ColumnMap:
 
     @property
     def added(self) -> dict[str, str]:
-        """The columns that add up beside the trips: those of `flowveil.flows.ADDED` that there are, by role."""
-        return {role: name for role in ADDED if (name := getattr(self, role))}
+        """The columns that add up beside the trips: those of `flowveil.flows.SUM_COLUMNS` that there are, by role."""
+        return {role: name for role in SUM_COLUMNS if (name := getattr(self, role))}
 
     def slice_names(self) -> tuple[str, ...]:
         """The columns by which trips are cut into slices, the time last."""
@@ -317,7 +317,7 @@ def _refuse_partitions(named: ColumnMap, partitions: Sequence[str]) -> None:
         "origin": named.ends[: len(named.ends) // 2],
         "destination": named.ends[len(named.ends) // 2 :],
     }
-    roles |= {role: (getattr(named, role),) for role in ("person", *ADDED, "trips")}
+    roles |= {role: (getattr(named, role),) for role in ("person", *SUM_COLUMNS, "trips")}
     for role, columns in roles.items():
         wrong = [name for name in columns if name and name in partitions]
         if wrong:

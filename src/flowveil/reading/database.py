@@ -1,12 +1,11 @@
-"""A private DuckDB: out of core, gone afterwards, and never heard in its own words.
+"""A private DuckDB that works out of core.
 
-Messages of DuckDB quote the input, so none is let through: errors are reported in flowveil's own words.
+Error messages of DuckDB quote the input, so they are replaced by flowveil's.
 """
 
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any
@@ -16,6 +15,7 @@ import pyarrow as pa
 
 from flowveil.errors import DataError, FlowveilError, option
 from flowveil.reading.limits import duckdb_settings, silence, temporary_folder
+from flowveil.scratch import scratch_folder
 
 #: DuckDB's own default is four fifths of the memory; the flows need room beside it.
 MEMORY_SHARE = 0.6
@@ -25,13 +25,11 @@ _INTERRUPTED = re.compile(r"\W*(INTERRUPT Error|(Query )?interrupted)", re.IGNOR
 
 @contextmanager
 def open_database(threads: int | None) -> Iterator[Any]:
-    """A private database in memory that spills to a private folder; both are gone afterwards in any case."""
+    """Opens a database in memory that spills to a scratch folder, which is removed at the end."""
     with ExitStack() as stack:
-        # Closed before its folder is removed. Windows may hold a file a moment longer: nothing to fail for.
-        folder = stack.enter_context(
-            tempfile.TemporaryDirectory(prefix="flowveil-", dir=temporary_folder(), ignore_cleanup_errors=True)
-        )
-        config: dict[str, Any] = {"temp_directory": folder, "autoinstall_known_extensions": False}
+        # Closed before its folder is removed.
+        folder = stack.enter_context(scratch_folder(parent=temporary_folder()))
+        config: dict[str, Any] = {"temp_directory": str(folder), "autoinstall_known_extensions": False}
         config |= duckdb_settings()
         if threads is not None:
             config["threads"] = threads

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from flowveil.errors import DataError, ParameterError, did_you_mean
-from flowveil.flows import ADDED
+from flowveil.flows import SUM_COLUMNS
 from flowveil.headers import listed
 from flowveil.reading import Reading
 from flowveil.reading.omx import Omx, open_omx
@@ -58,7 +58,7 @@ class Form:
             "origin_tile": columns.origin_tile or ORIGIN,
             "destination_tile": columns.destination_tile or DESTINATION,
         }
-        others = {"trips": counted, **{role: getattr(columns, role) or "" for role in ("person", *ADDED)}}
+        others = {"trips": counted, **{role: getattr(columns, role) or "" for role in ("person", *SUM_COLUMNS)}}
         return replace(reading, columns=replace(columns, **given, **others))  # type: ignore[arg-type]
 
 

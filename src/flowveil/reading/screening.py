@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, option
-from flowveil.flows import ADDED, LARGEST_SUM, MILLION, ROUNDING_ALLOWED, Added, Intake, millionths
+from flowveil.flows import LARGEST_SUM, MILLION, ROUNDING_ALLOWED, SUM_COLUMNS, Intake, SumColumn, to_fixed_point
 from flowveil.reading import Reading, limits
 from flowveil.reading.tiling import NO_TILE, Inside, Mask, Tiling
 from flowveil.reading.times import TimeForm
@@ -42,7 +42,7 @@ OUTSIDE_AREA = "outside the area"
 #: In order of precedence: a row with several gaps is counted under the first.
 REASONS = (
     NO_TRIPS, MISSING_END, OFF_EARTH, AT_ZERO, UNKNOWN_TILE, MISSING_COUNT,
-    *(column.missing for column in ADDED.values()), MISSING_TIME, MISSING_ATTRIBUTE, OUTSIDE_ZONES, OUTSIDE_AREA,
+    *(column.missing for column in SUM_COLUMNS.values()), MISSING_TIME, MISSING_ATTRIBUTE, OUTSIDE_ZONES, OUTSIDE_AREA,
 )  # fmt: skip
 #: Rows that nobody expects to count: they say nothing, or were asked to be left out.
 _NOT_EXPECTED = (NO_TRIPS, OUTSIDE_AREA)
@@ -62,7 +62,7 @@ class Batch:
         points: latitude and longitude of the origin, then of the destination; or None.
         tiles: the two ends as numbers of the tiling; or None. One of the two is given.
         trips: where there is such a column.
-        added: the columns of `flowveil.flows.ADDED` that there are.
+        added: the columns of `flowveil.flows.SUM_COLUMNS` that there are.
         unknown_codes: codes that are not on the map, and how many ends have each.
         texts: for each number column with text in it, by name, which rows hold text that is not a number.
         commas: whether such a text is a number with a decimal comma.
@@ -135,15 +135,15 @@ class _Sum:
         vanishing: whether nothing was left of one.
     """
 
-    column: Added
+    column: SumColumn
     total: int = 0
     off: float = 0.0
     rounded: bool = False
     vanishing: bool = False
 
-    def whole(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+    def round_fixed_point(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
         """Numbers as whole millionths, whose sums are the same in any order; what that changes is remembered."""
-        whole = millionths(values)
+        whole = to_fixed_point(values)
         # In float, like trips: exact up to the limit, and beyond it an integer could wrap around.
         self.total += int(whole.sum(dtype=np.float64))
         off = np.abs(values - whole / MILLION)
@@ -204,7 +204,7 @@ class Screening:
         self._resolutions = np.zeros(MAX_RESOLUTION + 1, dtype=np.int64)
         self._on_earth_if_swapped = 0
         self._commas = False
-        self._sums = {name: _Sum(column) for name, column in ADDED.items()}
+        self._sums = {name: _Sum(column) for name, column in SUM_COLUMNS.items()}
         self._inside = Inside(reading.within, tiling)
 
     @property
@@ -232,7 +232,7 @@ class Screening:
                 unusable |= gap
         rows, origin, destination = self._placed(batch, np.flatnonzero(~unusable))
         trips = np.ones(len(rows), np.int64) if batch.trips is None else batch.trips[rows].astype(np.int64)
-        added = {name: self._sums[name].whole(values[rows]) for name, values in batch.added.items()}
+        added = {name: self._sums[name].round_fixed_point(values[rows]) for name, values in batch.added.items()}
         self._rows += len(batch)
         self._kept += len(rows)
         # Summed in float: far too large a total is what is looked for, and an integer sum could wrap around
@@ -336,7 +336,7 @@ class Screening:
                 self._find(what, mask)
                 bad |= mask
         for name, values in batch.added.items():
-            for what, mask in ADDED[name].wrong(values).items():
+            for what, mask in SUM_COLUMNS[name].wrong(values).items():
                 self._find(what, mask)
                 bad |= mask
         return bad
@@ -357,7 +357,7 @@ class Screening:
         if batch.trips is not None:
             gaps[NO_TRIPS] = batch.trips == 0
             gaps[MISSING_COUNT] = np.isnan(batch.trips)
-        gaps |= {ADDED[name].missing: np.isnan(values) for name, values in batch.added.items()}
+        gaps |= {SUM_COLUMNS[name].missing: np.isnan(values) for name, values in batch.added.items()}
         for reason, gap in ((MISSING_TIME, batch.no_time), (MISSING_ATTRIBUTE, batch.no_attribute)):
             if gap is not None:
                 gaps[reason] = gap

@@ -17,19 +17,15 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import shapely
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Flows
 from flowveil.hierarchy import Floats, Hierarchy, Ints
+from flowveil.zoning.box_geometry import FULL_TURN, UNITS_PER_DEGREE, Rectangles
 
-#: Grid lines lie on multiples of this part of a degree (a centimetre): short to write, exact to read.
-UNITS_PER_DEGREE = 10_000_000
-_TURN = 360 * UNITS_PER_DEGREE
 _POLE = 90 * UNITS_PER_DEGREE
 _EQUATOR_M = 6_378_137.0
-_ECCENTRICITY = 0.0818191908426215
 _METRES_PER_DEGREE = np.pi * _EQUATOR_M / 180
 
 #: Dimensions of a flow: longitude and latitude of its origin, then of its destination.
@@ -64,7 +60,7 @@ class Grid:
         return x.astype(np.int32), y.astype(np.int32)
 
     def _lon(self, x: NDArray[np.int64], turn: NDArray[np.int64]) -> Floats:
-        edge: Floats = (x * self.lon_units - turn * _TURN) / UNITS_PER_DEGREE
+        edge: Floats = (x * self.lon_units - turn * FULL_TURN) / UNITS_PER_DEGREE
         return edge
 
     @property
@@ -304,47 +300,16 @@ class BoxZones:
         """0: boxes are in no hierarchy."""
         return np.zeros(len(self), dtype=np.int32)
 
-    def names(self, zones: Ints) -> None:  # noqa: ARG002
-        """Boxes have no names."""
-        return
-
-    def possible(self, whole_map: Hierarchy | None) -> None:  # noqa: ARG002
-        """Not counted: the tiles of a box, seen or not, cannot be listed in bounded work. Its area is published."""
-        return
-
     def codes(self, zones: Ints) -> NDArray[np.str_]:
-        """``box_west_south_east_north`` in degrees; west is above east where the box lies across 180 degrees."""
-        west, south, east, north = (_degrees_text(u) for u in self._units(zones))
-        text = [f"box_{w}_{s}_{e}_{n}" for w, s, e, n in zip(west, south, east, north, strict=True)]
-        return np.array(text, dtype=np.str_).reshape(len(zones))
+        """``box_west_south_east_north`` in degrees; west is above east where the box crosses 180 degrees."""
+        return self._rectangles(zones).codes()
 
     def centers(self, zones: Ints) -> tuple[Floats, Floats]:
         """Latitude and longitude of the middle of each box."""
-        west, south, east, north = self._units(zones)
-        east = np.where(east < west, east + _TURN, east)
-        lon = (west + east) / (2 * UNITS_PER_DEGREE)
-        return (south + north) / (2 * UNITS_PER_DEGREE), np.where(lon >= 180.0, lon - 360.0, lon)
+        return self._rectangles(zones).centers()
 
-    def areas_km2(self, zones: Ints) -> Floats:
-        """Area of each box on the ellipsoid of WGS 84: between two meridians and two parallels, exactly."""
-        west, south, east, north = self._units(zones)
-        width = np.where(east < west, east + _TURN, east) - west
-        between = _area_below(north) - _area_below(south)
-        return width / UNITS_PER_DEGREE / 360 * between
-
-    def h3_cells(self, zones: Ints) -> None:
-        """None: boxes are not made of cells."""
-
-    def polygons(self, zones: Ints) -> NDArray[np.object_]:
-        """The rectangles (longitude, latitude); two where a box lies across 180 degrees."""
-        west, south, east, north = (u / UNITS_PER_DEGREE for u in self._units(zones))
-        out = np.asarray(shapely.box(west, south, east, north), dtype=object)
-        for i in np.flatnonzero(east < west).tolist():
-            sides = [shapely.box(west[i], south[i], 180, north[i])]
-            if east[i] > -180:
-                sides.append(shapely.box(-180, south[i], east[i], north[i]))
-            out[i] = sides[0] if len(sides) == 1 else shapely.multipolygons(sides)
-        return out
+    def _rectangles(self, zones: Ints) -> Rectangles:
+        return Rectangles(*self._units(zones))
 
     def _units(self, zones: Ints) -> tuple[NDArray[np.int64], ...]:
         """West, south, east and north in units, as they are published."""
@@ -352,23 +317,10 @@ class BoxZones:
         east = (self.x1[zones].astype(np.int64) + 1) * self.grid.lon_units
         south = self.y0[zones].astype(np.int64) * self.grid.lat_units
         north = (self.y1[zones].astype(np.int64) + 1) * self.grid.lat_units
-        half = _TURN // 2
+        half = FULL_TURN // 2
         if self.grid.across:
-            east = np.minimum(east, _TURN)
-            west, east = np.where(west >= half, west - _TURN, west), np.where(east > half, east - _TURN, east)
+            east = np.minimum(east, FULL_TURN)
+            west, east = np.where(west >= half, west - FULL_TURN, west), np.where(east > half, east - FULL_TURN, east)
         else:
             west, east = np.maximum(west, -half), np.minimum(east, half)
         return west, np.maximum(south, -_POLE), east, np.minimum(north, _POLE)
-
-
-def _degrees_text(units: NDArray[np.int64]) -> list[str]:
-    return [f"{u / UNITS_PER_DEGREE:.7f}".rstrip("0").rstrip(".") for u in units.tolist()]
-
-
-def _area_below(lat_units: NDArray[np.int64]) -> Floats:
-    """Area of the ellipsoid between the equator and a parallel, in km², negative in the south."""
-    e = _ECCENTRICITY
-    s = np.sin(np.radians(lat_units / UNITS_PER_DEGREE))
-    half = s / (1 - (e * s) ** 2) + np.arctanh(e * s) / e
-    area: Floats = np.pi * (_EQUATOR_M / 1000) ** 2 * (1 - e * e) * half
-    return area

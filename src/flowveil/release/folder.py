@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowveil.errors import FlowveilError, ParameterError
 from flowveil.paths import open_regular, read_json
+from flowveil.release.statement import Statement, check_report
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,9 +54,13 @@ class ReleaseFolder:
             report = read_json(self.path / "report.json")
         except (OSError, ValueError):
             raise self._unreadable("report.json") from None
-        if not _has_form(report):
-            raise self._unreadable("report.json")
+        check_report(report)
         return dict(report)
+
+    @cached_property
+    def statement(self) -> Statement:
+        """What the release states."""
+        return Statement.from_report(self.report)
 
     @cached_property
     def lookup(self) -> pa.Table:
@@ -158,21 +163,3 @@ def read_bounded(path: Path) -> pa.Table:
             return table.read()
         except pa.ArrowException as problem:
             raise ValueError("cannot be read") from problem
-
-
-def _has_form(report: Any) -> bool:
-    """Whether a report has the entries that readers of folders look up, each of its kind; the rest is for `verify`."""
-    if not isinstance(report, dict):
-        return False
-    of_kind = {"parameters": dict, "guarantee": dict, "suppression": dict, "measures": dict, "kind": str, "method": str}
-    if not all(isinstance(report.get(name), kind) for name, kind in of_kind.items()):
-        return False
-    slices, about = report.get("slices", []), report.get("about", {})
-    parts = [report, *slices] if isinstance(slices, list) else [slices]
-    return isinstance(about, dict) and all(
-        isinstance(part, dict)
-        and isinstance(part.get("measures"), dict)
-        and all(isinstance(of_basis, dict) for of_basis in part["measures"].values())
-        and (part is report or isinstance(part.get("slice"), dict))
-        for part in parts
-    )

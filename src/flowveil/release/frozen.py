@@ -109,12 +109,12 @@ class FrozenMap:
 
 def _of_folder(folder: ReleaseFolder) -> FrozenMap:
     folder.check_manifest()
-    report = folder.report
-    kind, parameters, homogeneous = report["kind"], report["parameters"], report["homogeneous"]
+    statement = folder.statement
+    kind, parameters, homogeneous = statement.kind, statement.parameters, statement.homogeneous
     if kind not in ("plain", "sliced"):
         what = {"boxed": "boxes", "noisy": "noisy counts"}.get(kind, "cells of places and times")
         raise ParameterError(f"The zones of a release of {what} cannot be kept: only zones of a tree can.")
-    if kind == "sliced" and not parameters["slices"]["common_zones"] and "zones_of" not in parameters:
+    if kind == "sliced" and not parameters["slices"]["common_zones"] and statement.zones_of is None:
         raise ParameterError(
             "The slices of this release have zones of their own, so there is no one map to keep. Hint: make it with "
             "--common-zones or --zones-of, or name a release of one matrix."

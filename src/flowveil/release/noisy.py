@@ -201,16 +201,6 @@ class NoisyRelease(Matrix):
         found = plan.kept & (published[at] == wanted)
         return np.where(found, at, -1).astype(np.int32)
 
-    @property
-    def possible_tiles(self) -> tuple[Ints | None, Ints | None]:
-        """Tiles of the origin zones and of the destination zones; None where only the data knows.
-
-        How many tiles were seen in a zone is a count without noise.
-        """
-        if not self.counts.zones_are_public:
-            return None, None
-        return self.plan.origin_zones.size, self.plan.destination_zones.size
-
     def check_publishable(self) -> None:
         """Refuse noise that can be repeated.
 

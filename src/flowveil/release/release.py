@@ -8,7 +8,7 @@ release asks for its `kind` and its `parts`, and not for its class.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -16,13 +16,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flowveil.errors import GuaranteeError, InfeasibleError
 from flowveil.flows import Cells, Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Ints
 from flowveil.release.plan import Plan
+from flowveil.release.statement import Kind
 from flowveil.slices import Key
 
 if TYPE_CHECKING:
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 
     from flowveil.release.reconstruction import Reconstruction
     from flowveil.release.revision import Revision
-
-#: One matrix of nodes, several matrices, one matrix of boxes, one of noisy counts, one whose cells have times.
-Kind = Literal["plain", "sliced", "boxed", "noisy", "folded"]
 
 
 class Publishable(ABC):
@@ -76,22 +73,23 @@ class Publishable(ABC):
     @cached_property
     def flows(self) -> pa.Table:
         """The published matrix: origin_zone, destination_zone, trips, where known weight, slice columns; sorted."""
-        from flowveil import api
-
-        return api.flows_table(self)
+        return self._content.flows
 
     @cached_property
     def zones(self) -> pa.Table:
         """The published zones, one row a zone and role, geometry as WKB (GeoParquet)."""
+        return self._content.zones
+
+    @cached_property
+    def _content(self) -> Any:
         from flowveil import api
 
-        return api.zones_table(self)
+        return api.folder_content(self)
 
-    def summary(self, *, formats: Sequence[str] = (), basemap: str | None = None) -> dict[str, Any]:
-        """The content of report.json: plain, finite, and safe to publish; see `flowveil.report.summary.summarize`."""
-        from flowveil import api
-
-        return api.summarize(self, formats=formats, basemap=basemap)
+    def summary(self) -> dict[str, Any]:
+        """The content of report.json: a function of what is published."""
+        report: dict[str, Any] = self._content.report
+        return report
 
     def write(
         self,
@@ -105,7 +103,6 @@ class Publishable(ABC):
         ledger: str | PathLike[str] | None = None,
         accept_differencing: bool = False,
         epsilon_total: float | None = None,
-        audit: bool = False,
         **about: str | None,
     ) -> Path:
         """Publish into a folder, atomically: it appears whole and verified, or not at all.
@@ -124,7 +121,6 @@ class Publishable(ABC):
             accept_differencing: confirms that it may be published although that audit finds something.
             epsilon_total: with a ledger and noise: what ε of all noisy releases may come to. Stored at its first use;
                 it can be lowered later and not raised.
-            audit: run the audits that need nothing but what is published, and say in the report what they found.
             **about: what the release is about, for its page and its files: ``title``, ``source``, ``period`` (first and
                 last day, ``2024-01-01/2024-03-31``), ``licence``, ``contact``.
         """
@@ -141,7 +137,6 @@ class Publishable(ABC):
             ledger=ledger,
             accept_differencing=accept_differencing,
             epsilon_total=epsilon_total,
-            audit=audit,
             **about,
         )
 
@@ -166,7 +161,7 @@ class Publishable(ABC):
     def picture(self, path: str | PathLike[str], *, show: str = "origins", **style: Any) -> Path:
         """Draw a map into a PNG, SVG or PDF file: ``origins``, ``destinations``, ``both`` or ``flows``.
 
-        See `flowveil.report.pictures.draw` for basis, lines, width, dpi and title.
+        See `flowveil.published.pictures.draw` for basis, lines, width, dpi and title.
         """
         from flowveil import api
 
@@ -177,17 +172,6 @@ class Publishable(ABC):
         from flowveil import api
 
         return api.notebook_view(self)
-
-    def write_internal_report(self, path: str | PathLike[str], *, release: str | PathLike[str] | None = None) -> Path:
-        """Write a page that compares before and after. It discloses raw counts: never publish it.
-
-        Args:
-            path: the file; refused inside a release.
-            release: the folder this release was written to, if any.
-        """
-        from flowveil import api
-
-        return api.write_internal_report(self, path, folder=release)
 
     def check_publishable(self) -> None:
         """Refuse what may be looked at but not published; exact counts are checked when a release is made."""
@@ -212,17 +196,8 @@ class Matrix(Publishable):
         """This matrix, under the empty key."""
         return (((), self),)
 
-    @property
-    @abstractmethod
-    def possible_tiles(self) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
-        """Tiles of the origin zones and of the destination zones, as they are published."""
-
     def metrics(self) -> dict[str, dict[str, float | int | None]]:
-        """All measures, exact, by basis ("trips" and, where there are weights, "weight").
-
-        For the data holder: the published report withholds those that would reveal a suppressed value, or, of noisy
-        counts, a true one.
-        """
+        """All measures, exact, by basis ("trips" and, where there are weights, "weight"). Private: not published."""
         return {basis: dict(values) for basis, values in self._measured.items()}
 
     @cached_property
@@ -299,15 +274,6 @@ class Release(Matrix):
     def kind(self) -> Literal["plain", "boxed", "folded"]:
         """Whether zones are nodes, boxes, or nodes with times."""
         return self.plan.kind
-
-    @cached_property
-    def possible_tiles(self) -> tuple[NDArray[np.int64] | None, NDArray[np.int64] | None]:
-        """Tiles that the origin zones and the destination zones could hold, seen or not, as they are published.
-
-        How many were seen is not published: as many as there are would mean every one, those of suppressed flows too.
-        """
-        whole_map = self.input.whole_map
-        return self.plan.origin_zones.possible(whole_map), self.plan.destination_zones.possible(whole_map)
 
     def reconstruct(self, zones: Any) -> Reconstruction:
         """Estimate the flows between areas of choice, each cell spread evenly over its tiles.

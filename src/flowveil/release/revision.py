@@ -23,13 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import InfeasibleError, ParameterError
-from flowveil.flows import MILLION, Cells, Flows, millionths
+from flowveil.flows import MILLION, Cells, Flows, to_fixed_point
 from flowveil.guarantee import UNITS, Guarantee
 from flowveil.hierarchy import Ints
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.frozen import FrozenMap
 from flowveil.release.plan import Plan
 from flowveil.release.release import Release
+from flowveil.release.statement import Statement
 
 #: What decides who is hidden: the same in all releases of a chain.
 PROMISE = ("k", "protect", "k_population", "l")
@@ -46,12 +47,12 @@ class Earlier:
     Attributes:
         folders: their folders.
         sha256: of the flows.parquet of each.
-        reports: what each says of itself.
+        statements: what each states.
     """
 
     folders: tuple[ReleaseFolder, ...]
     sha256: tuple[str, ...]
-    reports: tuple[Mapping[str, Any], ...]
+    statements: tuple[Statement, ...]
 
     @classmethod
     def of(cls, folders: str | PathLike[str] | Sequence[str | PathLike[str]]) -> Earlier:
@@ -67,10 +68,10 @@ class Earlier:
         for folder in read:
             folder.check_manifest()
         hashes = tuple(folder.sha256("flows.parquet") for folder in read)
-        found = cls(read, hashes, tuple(folder.report for folder in read))
-        for n, report in enumerate(found.reports):
-            _refuse_kind(report)
-            if list(report["parameters"].get("revision_of", ())) != list(hashes[:n]):
+        found = cls(read, hashes, tuple(folder.statement for folder in read))
+        for n, statement in enumerate(found.statements):
+            _refuse_kind(statement)
+            if statement.revision_of != hashes[:n]:
                 raise ParameterError(
                     "A revision is held against every release of these trips that was published: the first one and all "
                     "of its revisions. Hint: give each with --revision, the oldest first."
@@ -87,7 +88,7 @@ class Earlier:
         if given is None:
             return own
         frozen = FrozenMap.of(given)
-        if frozen.sha256 not in (own.sha256, self.reports[-1]["parameters"].get("zones_of")):
+        if frozen.sha256 not in (own.sha256, self.statements[-1].zones_of):
             raise ParameterError("The release that is revised has other zones. Hint: leave --zones-of out.")
         return frozen
 
@@ -97,7 +98,7 @@ class Earlier:
         Raises:
             ParameterError: it differs.
         """
-        other = [name for name in PROMISE if self.reports[-1]["parameters"].get(name) != parameters.get(name)]
+        other = [name for name in PROMISE if self.statements[-1].parameters.get(name) != parameters.get(name)]
         if other:
             raise ParameterError(
                 f"The release that is revised has another guarantee ({', '.join(other)}); a revision has the same. "
@@ -116,11 +117,10 @@ class Earlier:
             )
 
 
-def _refuse_kind(report: Mapping[str, Any]) -> None:
-    parameters = report.get("parameters", {})
-    whole = report.get("kind") == "plain" and report.get("suppression", {}).get("rule") == "short cells"
-    ruled = any(rule in parameters for rule in RULES)
-    if not whole or not report.get("homogeneous") or ruled:
+def _refuse_kind(statement: Statement) -> None:
+    whole = statement.kind == "plain" and statement.suppression["rule"] == "short cells"
+    ruled = any(rule in statement.parameters for rule in RULES)
+    if not whole or not statement.homogeneous or ruled:
         raise ParameterError(
             "Only a release of one matrix whose cells are whole pairs of zones that do not overlap can be revised: not "
             "slices, nested zones, boxes, noise, folded times, nor one from which hopeless flows, dominated cells "
@@ -254,7 +254,7 @@ class _Change(_Table):
         grown: list[NDArray[Any]] = [self.cells.trips[at] - published.trips[there]]
         if self.cells.weight is not None and published.weight is not None:
             # Whole millionths: a difference of doubles may be off.
-            more = millionths(self.cells.weight[at]) - millionths(published.weight[there])
+            more = to_fixed_point(self.cells.weight[at]) - to_fixed_point(published.weight[there])
             grown.append(more / MILLION)
         return grown
 

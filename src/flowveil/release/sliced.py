@@ -18,7 +18,7 @@ from flowveil.release.release import Publishable, Release
 from flowveil.slices import Key, SlicedFlows
 
 if TYPE_CHECKING:
-    from flowveil.disclosure.subtraction import Differencing
+    from flowveil.release.subtraction import Differencing
 
 
 @dataclass(frozen=True, eq=False, repr=False)

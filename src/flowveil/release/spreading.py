@@ -47,7 +47,7 @@ def reconstruct_folder(folder: ReleaseFolder, zones: int | ZoneMap) -> pa.Table:
     if report["kind"] == "boxed":
         raise ParameterError("Boxes cannot be spread over areas: only zones of a tree can.")
     shares = [_shares(folder, zones, end) for end in ("origin", "destination")]
-    return _spread(flows, shares[0], shares[1], report.get("slice_columns", ()))
+    return _spread(flows, shares[0], shares[1], report["statement"]["slice_columns"])
 
 
 def spread_over_cells(flows: pa.Table, zones: pa.Table, *, level: int, resolution: int) -> pa.Table:

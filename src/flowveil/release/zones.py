@@ -12,7 +12,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.errors import DataError
 from flowveil.hierarchy import Floats, Hierarchy, Ints
 from flowveil.times import Times
 
@@ -32,32 +31,12 @@ class Zones(Protocol):
         """Level of each zone in its hierarchy."""
         ...
 
-    def possible(self, whole_map: Hierarchy | None) -> NDArray[np.int64] | None:
-        """Tiles that each zone could hold, seen or not: a function of the map alone. None where it is not known."""
-        ...
-
     def codes(self, zones: Ints) -> NDArray[np.str_]:
         """Published codes."""
         ...
 
-    def names(self, zones: Ints) -> NDArray[np.str_] | None:
-        """What people call the zones, empty where nothing is said; None where no map says so."""
-        ...
-
     def centers(self, zones: Ints) -> tuple[Floats, Floats] | None:
         """Latitude and longitude of the centres, or None where the map is unknown."""
-        ...
-
-    def areas_km2(self, zones: Ints) -> Floats | None:
-        """Areas, or None where the map is unknown."""
-        ...
-
-    def polygons(self, zones: Ints) -> NDArray[np.object_] | None:
-        """Shapely geometries, or None where the map is unknown."""
-        ...
-
-    def h3_cells(self, zones: Ints) -> list[list[str]] | None:
-        """The H3 cells that each zone consists of, as few as there can be; None where zones are not made of them."""
         ...
 
 
@@ -81,51 +60,14 @@ class NodeZones:
         """Level of each node."""
         return self.hierarchy.level[self.nodes]
 
-    def possible(self, whole_map: Hierarchy | None) -> NDArray[np.int64] | None:
-        """All tiles below each node: H3 cells, or those of the map; None for a tree that comes with no map."""
-        from flowveil.zoning.h3 import resolution_of
-        from flowveil.zoning.halves import n_descendants_of_parts
-
-        tree, code = self.hierarchy, self.hierarchy.code[self.nodes]
-        if tree.kind in ("h3", "halves") and code.dtype == np.uint64:
-            return n_descendants_of_parts(code, int(resolution_of(tree.code[tree.leaf_node[:1]])[0]))
-        if whole_map is None:
-            return None
-        by_code = np.argsort(whole_map.code)
-        at = by_code[np.minimum(np.searchsorted(whole_map.code, code, sorter=by_code), whole_map.n_nodes - 1)]
-        if np.any(whole_map.code[at] != code):
-            raise DataError("The map of these flows lacks zones of their hierarchies.")
-        return whole_map.size[at].astype(np.int64)
-
     def codes(self, zones: Ints) -> NDArray[np.str_]:
         """Published codes."""
         return self.hierarchy.code_text(self.nodes[zones])
-
-    def names(self, zones: Ints) -> NDArray[np.str_] | None:
-        """What the map calls the zones; None where it has no names."""
-        names = self.hierarchy.names
-        return None if names is None else names[self.nodes[zones]]
 
     def centers(self, zones: Ints) -> tuple[Floats, Floats] | None:
         """Latitude and longitude of the centres, or None where the map is unknown."""
         where = self.hierarchy.geography
         return None if where is None else where.centers(self.nodes[zones])
-
-    def areas_km2(self, zones: Ints) -> Floats | None:
-        """Areas, or None where the map is unknown."""
-        where = self.hierarchy.geography
-        return None if where is None else where.areas_km2(self.nodes[zones])
-
-    def polygons(self, zones: Ints) -> NDArray[np.object_] | None:
-        """Shapely geometries, or None where the map is unknown."""
-        where = self.hierarchy.geography
-        return None if where is None else where.polygons(self.nodes[zones])
-
-    def h3_cells(self, zones: Ints) -> list[list[str]] | None:
-        """The H3 cells that each zone consists of; None where the tree is not made of them."""
-        cells = getattr(self.hierarchy.geography, "h3_cells", None)
-        found: list[list[str]] | None = None if cells is None else cells(self.nodes[zones])
-        return found
 
 
 @dataclass(frozen=True, eq=False)

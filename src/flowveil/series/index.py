@@ -10,16 +10,19 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flowveil import __version__
-from flowveil.flows import MILLION, millionths
+from flowveil.errors import FlowveilError
+from flowveil.flows import MILLION, to_fixed_point
 from flowveil.output import Content, write_files
+from flowveil.published.series import render_series
 from flowveil.release.folder import ReleaseFolder
-from flowveil.report.series import render_series
+from flowveil.release.frozen import FrozenMap
 
 FORMAT = "flowveil series"
 INDEX, PAGE, TOTALS, MAP = "index.json", "index.html", "totals.parquet", "map.parquet"
@@ -38,6 +41,15 @@ def write_index(place: Path, steps: Sequence[str], *, every: str, map_sha256: st
     Returns:
         The content of index.json.
     """
+    files, index = index_files(place, steps, every=every, map_sha256=map_sha256)
+    write_files({place / name: content for name, content in files.items()})
+    return index
+
+
+def index_files(
+    place: Path, steps: Sequence[str], *, every: str, map_sha256: str
+) -> tuple[dict[str, Content], dict[str, Any]]:
+    """Returns the files of a series besides its steps and its map, and the content of index.json."""
     newest = {step: releases_of(place, step) for step in steps}
     tables = {
         step: (folder.flows, folder.zones) for step, all_of in newest.items() for folder in [ReleaseFolder(all_of[-1])]
@@ -55,8 +67,44 @@ def write_index(place: Path, steps: Sequence[str], *, every: str, map_sha256: st
         TOTALS: lambda path: pq.write_table(totals, path, compression="zstd", version="2.6"),
         PAGE: render_series(index, tables),
     }
-    write_files({place / name: content for name, content in files.items()})
-    return index
+    return files, index
+
+
+def check_index(place: Path) -> list[str]:
+    """Returns one line for each file of a series that its steps do not produce; the steps are taken as they are."""
+    index = read_index(place)
+    if index is None:
+        return ["index.json: missing, not readable, or not that of a series"]
+    try:
+        steps = [str(entry["step"]) for entry in index["steps"]]
+        frozen = FrozenMap.of(place / MAP)
+        folders = {path.name for step in steps for path in releases_of(place, step)}
+        strange = {path.name for path in place.iterdir()} - folders - {INDEX, PAGE, TOTALS, MAP}
+        if strange:
+            return [f"{len(strange)} entries are not part of the series"]
+        if frozen.sha256 != index["map_sha256"]:
+            return ["map.parquet: is not the map of index.json"]
+        files, _ = index_files(place, steps, every=str(index["every"]), map_sha256=frozen.sha256)
+        findings = [finding for step in steps for finding in _check_step(place, step, frozen.sha256)]
+    except (OSError, KeyError, TypeError, ValueError, FlowveilError, pa.ArrowException):
+        return ["the series cannot be made again from its steps"]
+    with TemporaryDirectory(prefix="flowveil-series-") as made:
+        write_files({Path(made) / name: content for name, content in files.items()})
+        for name in files:
+            if (Path(made) / name).read_bytes() != (place / name).read_bytes():
+                findings.append(f"{name}: is not what the steps produce")
+    return findings
+
+
+def _check_step(place: Path, step: str, map_sha256: str) -> list[str]:
+    newest = releases_of(place, step)[-1]
+    statement = ReleaseFolder(newest).statement
+    findings = []
+    if statement.parameters.get("during") != step:
+        findings.append(f"{step}: the release is not of this step")
+    if (statement.zones_of or FrozenMap.of(newest).sha256) != map_sha256:
+        findings.append(f"{step}: its zones are not those of the map")
+    return findings
 
 
 def releases_of(place: Path, step: str) -> list[Path]:
@@ -85,7 +133,7 @@ def totals_of(steps: Sequence[pa.Table]) -> pa.Table:
     stacked = pa.concat_tables([table.select([*_CELL, *volumes]) for table in steps])
     if "weight" in volumes:
         # Sums of whole millionths are exact, and published as the nearest double; see decision 62.
-        stacked = stacked.set_column(3, "weight", pa.array(millionths(stacked["weight"].to_numpy())))
+        stacked = stacked.set_column(3, "weight", pa.array(to_fixed_point(stacked["weight"].to_numpy())))
     added = stacked.group_by(_CELL, use_threads=False).aggregate([*((n, "sum") for n in volumes), ("trips", "count")])
     named = added.rename_columns([*_CELL, *volumes, "steps"])
     if "weight" in volumes:

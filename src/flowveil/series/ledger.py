@@ -32,14 +32,14 @@ import pyarrow.parquet as pq
 
 from flowveil.audit.published import PublishedRelease, published_release
 from flowveil.audit.subtraction import Groups, confined_groups
-from flowveil.disclosure.confirmation import DIFFERENCING
 from flowveil.errors import DataError, FlowveilError, InfeasibleError, OutputError, ParameterError
 from flowveil.output import real_place
-from flowveil.publish.folder import check_target, publish
+from flowveil.publication import folder_content, publish
+from flowveil.published.about import ENTRIES
+from flowveil.published.folder import check_target
+from flowveil.release.confirmation import DIFFERENCING
 from flowveil.release.noisy import NothingLeftError, PrivacyLoss
 from flowveil.release.release import Publishable
-from flowveil.report.about import ENTRIES
-from flowveil.report.summary import summarize
 from flowveil.series.budget import SPENT, Budget, budget_with, cost_of
 from flowveil.slices import SlicedFlows
 
@@ -106,7 +106,7 @@ def publish_recorded(
         accept_differencing: confirms that it may be published although the audit finds something. The counts are then
             in its report.
         epsilon_total: what ε of all noisy releases of the ledger may come to. Stored, and from then on only lowered.
-        **writing: see `flowveil.publish.folder.publish`.
+        **writing: see `flowveil.published.folder.publish`.
 
     Raises:
         InfeasibleError: together with earlier releases it would reveal groups below the guarantee, or that could not be
@@ -137,7 +137,7 @@ def publish_recorded(
             if not known:
                 book.append({**line, "report": report})
 
-        return publish(release, directory, before_it_appears=record, **writing)
+        return publish(release, directory, before_rename=record, **writing)
 
 
 def _publish_noise(
@@ -161,7 +161,7 @@ def _publish_noise(
         def record(report: Mapping[str, Any]) -> None:
             book.append({**line, "report": report})
 
-        return publish(said, directory, before_it_appears=record, **writing)
+        return publish(said, directory, before_rename=record, **writing)
 
 
 @contextmanager
@@ -267,7 +267,9 @@ def _audited(release: Publishable, earlier: Sequence[Mapping[str, Any]], own: st
     known = {at: read for at, entry in exact.items() if not (read := _unpacked(entry)).noisy}
     if release.kind == "noisy" or not known:
         return Audit(releases=0)
-    new = published_release(release.flows, release.zones, summarize(release, about=about), name="the new release")
+    new = published_release(
+        release.flows, release.zones, folder_content(release, **about).report, name="the new release"
+    )
     same = {at for at in known if earlier[at].get("fingerprint") == own}
     held = [replace(read, period=new.period) if at in same else read for at, read in known.items()]
     try:

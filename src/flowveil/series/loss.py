@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from flowveil.anonymization import anonymize
-from flowveil.disclosure.confirmation import SmallKWarning
 from flowveil.errors import InfeasibleError
+from flowveil.release.confirmation import SmallKWarning
 from flowveil.release.release import Release
 
 #: From this loss on a new map is advised, unless another is chosen.
@@ -26,12 +26,10 @@ class Loss:
     Attributes:
         error: over the zones that were kept.
         best: over the best zones of the same data, with no more suppressed.
-        disclosed: whether a report would disclose both.
     """
 
     error: float
     best: float
-    disclosed: bool = True
 
     @property
     def share(self) -> float:
@@ -39,15 +37,10 @@ class Loss:
         return self.error / self.best - 1
 
     def in_words(self, new_map_at: float = NEW_MAP_AT) -> list[str]:
-        """Lines for the data holder, with advice where the loss is as large as that.
-
-        A terminal is read by more people than the data: errors that a report withholds are not in them.
-        """
+        """Returns lines for the operator, with advice where the loss is at least this."""
         more = f"{abs(self.share):.0%} {'more' if self.share >= 0 else 'less'}"
         said = [
-            "Kept zones: the mean generalisation error is withheld, and so is what the best map of these trips has."
-            if not self.disclosed
-            else f"Kept zones: mean generalisation error {self.error:,.1f} tiles; the best map of these trips has "
+            f"Kept zones: mean generalisation error {self.error:,.1f} tiles; the best map of these trips has "
             f"{self.best:,.1f} ({more} for the same zones)."
         ]
         if self.share >= new_map_at:
@@ -89,5 +82,4 @@ def loss_against_best(release: Release) -> Loss | None:
     errors = [made.metrics()[basis]["mean_generalization_error"] for made in (release, best)]
     if errors[0] is None or not errors[1]:
         return None
-    shown = [made.summary()["measures"][basis]["mean_generalization_error"] for made in (release, best)]
-    return Loss(float(errors[0]), float(errors[1]), disclosed=None not in shown)
+    return Loss(float(errors[0]), float(errors[1]))

@@ -24,14 +24,13 @@ from flowveil.errors import GuaranteeError, InfeasibleError, OutputError, Parame
 from flowveil.flows import Flows
 from flowveil.output import real_place
 from flowveil.progress import log
-from flowveil.publish.folder import publish
+from flowveil.publication import publish
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.frozen import FrozenMap
-from flowveil.series.index import INDEX, MAP, PAGE, TOTALS, read_index, releases_of, write_index
+from flowveil.series.index import INDEX, MAP, PAGE, TOTALS, check_index, read_index, releases_of, write_index
 from flowveil.series.ledger import publish_recorded
 from flowveil.slices import SlicedFlows
-from flowveil.verify import verify_release
-from flowveil.verify.series import check_series
+from flowveil.verify.from_flows import recount_flows
 from flowveil.zoning.steps import flows_during
 
 #: Steps that follow each other on the calendar.
@@ -198,7 +197,7 @@ class _Run:
     def _write_index(self, done: list[str], frozen: FrozenMap) -> dict[str, Any]:
         """Write what stands beside the published steps, and hold it against them."""
         written = write_index(self.place, done, every=self.every, map_sha256=frozen.sha256)
-        findings = check_series(self.place)
+        findings = check_index(self.place)
         if findings:
             for name in (INDEX, TOTALS, PAGE):
                 (self.place / name).unlink()
@@ -264,7 +263,7 @@ class _Run:
     def _refuse_other_promise(self, done: list[str], parameters: Mapping[str, Any]) -> None:
         if not done:
             return
-        before = ReleaseFolder(self.place / done[0]).report["parameters"]
+        before = ReleaseFolder(self.place / done[0]).statement.parameters
         other = [name for name in _PROMISE if before.get(name) != parameters.get(name)]
         if other:
             raise ParameterError(
@@ -280,13 +279,14 @@ class _Run:
     def _holds(self, label: str, frozen: FrozenMap | None) -> bool:
         *before, newest = releases_of(self.place, label)
         # The step that chose the map is over no other.
-        over_it = "zones_of" in ReleaseFolder(newest).report.get("parameters", {})
-        return not verify_release(
+        over_it = ReleaseFolder(newest).statement.zones_of is not None
+        result = recount_flows(
             newest,
             flows_during(self.sliced, label),
             zones_of=frozen.as_table() if over_it and frozen is not None else None,
-            revision=before or None,
+            revision=before,
         )
+        return not result.findings
 
 
 def _refused(changed: list[str]) -> InfeasibleError:

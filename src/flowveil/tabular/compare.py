@@ -22,7 +22,7 @@ import pyarrow as pa
 from flowveil import output
 from flowveil.errors import ParameterError
 from flowveil.paths import named_path
-from flowveil.publish.spreadsheets import write_csv
+from flowveil.published.spreadsheets import write_csv
 from flowveil.tabular.diagnostics import Diagnostics, Trained, diagnose
 from flowveil.tabular.domains import code_variables
 from flowveil.tabular.ipf import Synthesis, synthesize_records

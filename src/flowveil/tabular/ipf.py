@@ -36,6 +36,7 @@ import numpy as np
 import pyarrow as pa
 
 from flowveil.errors import ParameterError
+from flowveil.methods.discrete_laplace import Bits, bits_of
 from flowveil.methods.epsilon import check_epsilon, weakness
 from flowveil.tabular.domains import Domain, code_variables
 from flowveil.tabular.junction import JunctionModel, JunctionTree, Margin, build_junction_tree
@@ -182,22 +183,21 @@ def synthesize_records(
             no expected count changes any more by a hundredth of a record.
         max_cycles: the fit ends after this many rounds at the latest.
         seed: for a repeatable synthesis without privacy. Refused with ε: noise that can be repeated can be removed.
-        unsafe_test_seed: replaces OpenDP's noise by predictable noise, for tests; the result is marked as not private.
+        unsafe_test_seed: seeds the noise, for tests; the result is marked as not private.
 
     Raises:
         ParameterError: a parameter is out of range, or the margins need too large a table (the message says which).
         DataError: a column is absent or holds values outside its declared categories.
-        MissingExtraError: OpenDP is not installed.
     """
     _check_parameters(epsilon, prior_count, n_records, seed, unsafe_test_seed)
-    mechanism = Mechanism.of(noise, epsilon, delta)
+    mechanism = Mechanism.from_options(noise, epsilon, delta)
     table = as_table(records)
     from_data = domains_from_data or epsilon is None
     counted = _Margins.of(table, variables, margins, domains=domains, bins=bins, from_data=from_data)
     counted.refuse_large(max_cells)
     _refuse_noise(counted.tree.shape, counted.wanted, mechanism, n_records)
     generator = np.random.default_rng(seed if epsilon is None else unsafe_test_seed)
-    noisy, scale = _add_noise(counted.counts(), mechanism, generator if unsafe_test_seed is not None else None)
+    noisy, scale = _add_noise(counted.counts(), mechanism, bits_of(unsafe_test_seed))
     n, source = _records_to_draw(table.num_rows, noisy, epsilon, n_records)
     model = JunctionModel(counted.tree)
     # A hundredth of a record is far below the noise and the drawing's own spread.
@@ -207,7 +207,7 @@ def synthesize_records(
         table=_decoded(counted.domains, model.sample(n, generator)),
         epsilon=None if epsilon is None else float(epsilon),
         delta=0.0 if mechanism is None else mechanism.delta,
-        law="none" if mechanism is None else mechanism.law,
+        law="none" if mechanism is None else mechanism.distribution,
         private=epsilon is not None and unsafe_test_seed is None,
         margins=counted.named,
         scale=scale,
@@ -387,21 +387,13 @@ def _count(shape: tuple[int, ...], margin: Margin, codes: Sequence[Ints]) -> Int
     return np.bincount(cell, minlength=prod(size)).astype(np.int64).reshape(size)
 
 
-def _add_noise(
-    counts: list[Ints], mechanism: Mechanism | None, test_generator: np.random.Generator | None
-) -> tuple[list[Ints], float]:
-    """Noise on every cell of every margin; none without a mechanism."""
+def _add_noise(counts: list[Ints], mechanism: Mechanism | None, bits: Bits) -> tuple[list[Ints], float]:
+    """Return every cell of every margin with noise, and the scale of the noise; unchanged without a mechanism."""
     if mechanism is None:
         return counts, 0.0
-    flat = np.concatenate([c.ravel() for c in counts])
-    scale = mechanism.scale(len(counts))
-    noisy = (
-        mechanism.predictable(flat, len(counts), test_generator)
-        if test_generator is not None
-        else (mechanism.release(flat, len(counts)))
-    )
+    noisy = mechanism.release(np.concatenate([c.ravel() for c in counts]), len(counts), bits)
     parts = np.split(noisy, np.cumsum([c.size for c in counts])[:-1])
-    return [part.reshape(c.shape) for part, c in zip(parts, counts, strict=True)], scale
+    return [part.reshape(c.shape) for part, c in zip(parts, counts, strict=True)], mechanism.scale(len(counts))
 
 
 def _records_to_draw(

@@ -9,13 +9,13 @@ The rules, in full:
 
 - A partition is cut along the widest quasi-identifier that has an allowed cut (ties: the one named first). A
   cut is allowed if every part is safe: k records, and l and t where asked for.
-- Strict. Numbers and ordered categories: between the two values that make the halves most equal (ties: the
-  lower). Unordered categories: the same, values taken from the most to the least frequent in the partition,
-  so any set of categories can end up on one side. Hierarchy: into the children of the lowest node that holds
-  the partition. Records with equal quasi-identifiers always stay together, and the regions do not overlap.
-- Relaxed. Flat quasi-identifiers: exactly in half (the first half gets the smaller number), records with the
-  median value going to both sides. Hierarchy: as strict, but children that are not safe alone are pooled and
-  stay at their parent; if the pool is not safe either, the smallest safe child joins it.
+- Strict. Numbers and ordered categories: at the boundary that makes the halves most equal (ties: the lower).
+  Unordered categories: the same, categories taken from the most to the least frequent in the partition, so
+  any set of categories can form a half. Hierarchy: the same, over the children of the partition's lowest
+  common ancestor; siblings that stay together are published as a set of terms. Records with equal
+  quasi-identifiers stay together, and regions do not overlap.
+- Relaxed. Exactly in half (the first half gets the smaller number), records with the median value go to both
+  halves. Hierarchy: as strict.
 - Numbers are cut by the cells of a grid, never between two numbers of one cell (`flowveil.tabular.grid`).
 - Missing values are values: a missing number or ordered category ranks above all others, a missing category
   is one more category. They are cut and published like any other value and match nothing else.
@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from flowveil.errors import DataError, ParameterError, did_you_mean
 from flowveil.tabular.grid import Grid, encode_on_grid
-from flowveil.tabular.recode import Region, lowest_common_node, number_by_text, regions_of
+from flowveil.tabular.recode import Region, covering_children, number_by_text, regions_of
 from flowveil.tabular.records import (
     MISSING,
     Attribute,
@@ -48,6 +48,8 @@ from flowveil.tabular.records import (
 )
 from flowveil.tabular.risk import recheck, recheck_ranges
 from flowveil.tabular.safety import Safety, runs
+
+Mask = NDArray[np.bool_]
 
 #: How the quasi-identifier to cut is chosen: the widest, or the one with the most distinct values.
 CHOICES = ("width", "distinct")
@@ -89,6 +91,22 @@ class Anonymized:
     def class_size(self) -> Ints:
         """Records of each class."""
         return np.bincount(self.class_of_record).astype(np.int64)
+
+    def information_loss(self) -> float:
+        """Return the normalised certainty penalty (Xu et al. 2006), the mean over records and quasi-identifiers.
+
+        A published value costs 0 if it is exact, otherwise the share of the column's values that it covers; a range
+        costs its width as a share of the column's range, counted in cells.
+        """
+        losses = []
+        for region in self.regions:
+            covered, n = region.size, region.column.n_values
+            if region.column.has_order:
+                loss = (covered - 1) / max(n - 1, 1)
+            else:
+                loss = np.where(covered > 1, covered / n, 0.0)
+            losses.append(float(np.average(loss, weights=self.class_size)))
+        return float(np.mean(losses))
 
     def statement(self) -> str:
         """One paragraph for the reader of the release."""
@@ -299,8 +317,8 @@ def _numbered(sorted_keys: Sequence[Ints]) -> Ints:
 
 
 @dataclass(frozen=True, eq=False)
-class _Depth:
-    """The partitions that may still be cut: their records, partition after partition, in canonical order."""
+class _Level:
+    """The partitions of one depth that may still be cut: their records in canonical order, partition by partition."""
 
     records: Ints
     partition: Ints
@@ -317,13 +335,17 @@ class _Depth:
 
 @dataclass(frozen=True, eq=False)
 class _Cut:
-    """One candidate cut for each partition, along one quasi-identifier.
+    """One candidate cut of each partition along one quasi-identifier.
 
-    ``part`` numbers the parts of each record's partition from 0; a partition with one part is not cut.
+    Attributes:
+        right: whether each record goes to the second half.
+        possible: whether a partition has two values, so that it can be cut.
+        width: width of the partition as a share of the column's range.
+        distinct: number of distinct values in the partition.
     """
 
-    part: Ints
-    n_parts: Ints
+    right: Mask
+    possible: Mask
     width: Floats
     distinct: Ints
 
@@ -336,173 +358,114 @@ def partition_records(
     choose: str = "width",
     order: Ints | None = None,
 ) -> Ints:
-    """The partition of each record; partitions are numbered in the order they are finished."""
+    """Return the partition of each record; partitions are numbered in the order they are finished."""
     records = canonical_order(columns, safety.sensitive) if order is None else order
     n = len(records)
     final = np.empty(n, dtype=np.int64)
     finished = 0
-    depth = _Depth(records, np.zeros(n, np.int64), np.array([n], np.int64))
-    while depth.n_partitions:
-        part, was_cut = _best_cuts(depth, columns, safety, strict=strict, choose=choose)
-        done = ~was_cut[depth.partition]
+    level = _Level(records, np.zeros(n, np.int64), np.array([n], np.int64))
+    while level.n_partitions:
+        right, was_cut = _best_cuts(level, columns, safety, strict=strict, choose=choose)
+        done = ~was_cut[level.partition]
         number = np.cumsum(~was_cut) - 1 + finished
-        final[depth.records[done]] = number[depth.partition[done]]
+        final[level.records[done]] = number[level.partition[done]]
         finished += int(np.sum(~was_cut))
-        depth = _next_depth(depth, part, ~done)
+        level = _next_level(level, right, ~done)
     return final
 
 
-def _next_depth(depth: _Depth, part: Ints, going_on: NDArray[np.bool_]) -> _Depth:
-    records, partition, part = depth.records[going_on], depth.partition[going_on], part[going_on]
+def _next_level(level: _Level, right: Mask, cut: Mask) -> _Level:
+    records, key = level.records[cut], 2 * level.partition[cut] + right[cut]
     if len(records) == 0:
-        return _Depth(records, partition, np.zeros(0, np.int64))
-    key = partition * (int(part.max()) + 1) + part
+        return _Level(records, key, np.zeros(0, np.int64))
     # Stable: records stay in canonical order inside their new partition.
     order = np.argsort(key, kind="stable")
-    key = key[order]
-    new = np.concatenate(([True], key[1:] != key[:-1]))
-    numbered = np.cumsum(new) - 1
-    return _Depth(records[order], numbered, np.bincount(numbered))
+    number = _numbered([key[order]])
+    return _Level(records[order], number, np.bincount(number))
 
 
 def _best_cuts(
-    depth: _Depth, columns: Sequence[Column], safety: Safety, *, strict: bool, choose: str
-) -> tuple[Ints, NDArray[np.bool_]]:
-    """For each record the part it goes to, and for each partition whether it is cut at all."""
-    best = np.zeros(depth.n_partitions)
-    part = np.zeros(len(depth.records), dtype=np.int64)
-    was_cut = np.zeros(depth.n_partitions, dtype=np.bool_)
+    level: _Level, columns: Sequence[Column], safety: Safety, *, strict: bool, choose: str
+) -> tuple[Mask, Mask]:
+    """Return for each record whether it goes to the second half, and for each partition whether it is cut."""
+    best = np.zeros(level.n_partitions)
+    right = np.zeros(len(level.records), dtype=np.bool_)
+    was_cut = np.zeros(level.n_partitions, dtype=np.bool_)
     for column in columns:
-        cut = _candidate(depth, column, safety, strict=strict)
+        cut = _candidate(level, column, strict=strict)
         merit = cut.width if choose == "width" else cut.distinct.astype(np.float64)
-        allowed = (cut.n_parts > 1) & (merit > best)
+        allowed = cut.possible & (merit > best)
         if allowed.any():
-            allowed &= _all_parts_safe(depth, cut, allowed, safety)
+            kept = allowed[level.partition]
+            half = (2 * level.partition + cut.right)[kept]
+            allowed &= safety.holds(half, 2 * level.n_partitions, level.records[kept]).reshape(-1, 2).all(axis=1)
             best[allowed] = merit[allowed]
             was_cut |= allowed
-            part = np.where(allowed[depth.partition], cut.part, part)
-    return part, was_cut
+            right = np.where(allowed[level.partition], cut.right, right)
+    return right, was_cut
 
 
-def _all_parts_safe(depth: _Depth, cut: _Cut, wanted: NDArray[np.bool_], safety: Safety) -> NDArray[np.bool_]:
-    first = np.cumsum(cut.n_parts) - cut.n_parts
-    kept = wanted[depth.partition]
-    group = (first[depth.partition] + cut.part)[kept]
-    safe = safety.holds(group, int(cut.n_parts.sum()), depth.records[kept])
-    return np.logical_and.reduceat(safe, first)
-
-
-def _candidate(depth: _Depth, column: Column, safety: Safety, *, strict: bool) -> _Cut:
-    code = column.codes[depth.records]
-    key = depth.partition * column.n_values + code
+def _candidate(level: _Level, column: Column, *, strict: bool) -> _Cut:
+    value, n_values = column.codes[level.records], column.n_values
+    distinct = np.bincount(runs(level.partition, value, n_values)[0], minlength=level.n_partitions)
+    if column.tree is not None:
+        value = covering_children(column.tree, level.partition, value, level.n_partitions)
+        n_values = column.tree.n_nodes
+    key = level.partition * n_values + value
     order = np.argsort(key, kind="stable")
     ordered = key[order]
     first = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
     count = np.diff(np.append(first, len(ordered)))
-    run_partition, run_code = ordered[first] // column.n_values, ordered[first] % column.n_values
-    distinct = np.bincount(run_partition, minlength=depth.n_partitions)
-    bounds = np.cumsum(distinct) - distinct
-    width = _widths(column, run_code, bounds, distinct)
-    if column.kind == "hierarchy":
-        part, n_parts = _children(depth, column, code, run_code[bounds], run_code[bounds + distinct - 1])
-        if not strict:
-            part, n_parts = _pool_unsafe(depth, part, n_parts, safety)
-        return _Cut(part, n_parts, width, distinct)
+    run_partition, run_value = ordered[first] // n_values, ordered[first] % n_values
+    n_runs = np.bincount(run_partition, minlength=level.n_partitions)
+    bounds = np.cumsum(n_runs) - n_runs
+    width = _widths(column, run_value, bounds, n_runs)
     rank = np.arange(len(first))
-    if column.kind == "unordered":
-        # The order of the values is ours to choose: the most frequent first gives the most even cuts.
-        by_frequency = np.lexsort((run_code, -count, run_partition))
-        count = count[by_frequency]
+    if not column.has_order:
+        # Without an order of the values, taking the most frequent first gives the most even cuts.
+        by_frequency = np.lexsort((run_value, -count, run_partition))
         rank[by_frequency] = np.arange(len(first))
-    n_parts = np.where(distinct > 1, 2, 1)
-    part = np.empty(len(code), dtype=np.int64)
-    if strict:
-        right = _right_of_best_boundary(run_partition, count, bounds, distinct, depth.size)
-        part[order] = np.repeat(right[rank], np.diff(np.append(first, len(ordered))))
+    by_rank = np.empty_like(count)
+    by_rank[rank] = count
+    possible = n_runs > 1
+    right = np.empty(len(value), dtype=np.bool_)
+    if strict or column.tree is not None:
+        right[order] = np.repeat(_right_of_best_boundary(run_partition, by_rank, bounds, level.size)[rank], count)
     else:
-        run_of = np.repeat(rank, np.diff(np.append(first, len(ordered))))
-        if column.kind == "unordered":
-            order = order[np.argsort(run_of, kind="stable")]
-        place = np.arange(len(code)) - depth.start[depth.partition]
-        part[order] = place >= (depth.size // 2)[depth.partition]
-        part[(n_parts == 1)[depth.partition]] = 0
-    return _Cut(part, n_parts, width, distinct)
+        order = order[np.argsort(np.repeat(rank, count), kind="stable")]
+        position = np.arange(len(value)) - level.start[level.partition]
+        right[order] = position >= (level.size // 2)[level.partition]
+    return _Cut(right & possible[level.partition], possible, width, distinct)
 
 
-def _widths(column: Column, run_code: Ints, bounds: Ints, distinct: Ints) -> Floats:
-    """Width of each partition as a share of the whole: 0 for one value, 1 for everything."""
+def _widths(column: Column, run_value: Ints, bounds: Ints, n_runs: Ints) -> Floats:
+    """Width of each partition as a share of the column's range: 0 for one value, 1 for all."""
     whole = max(column.n_values - 1, 1)
-    low, high = run_code[bounds], run_code[bounds + distinct - 1]
+    low, high = run_value[bounds], run_value[bounds + n_runs - 1]
+    if column.tree is not None:
+        covered = np.add.reduceat(column.tree.size[run_value].astype(np.int64), bounds)
+        return np.asarray((covered - 1) / whole, dtype=np.float64)
     if column.kind == "unordered":
-        return np.asarray((distinct - 1) / whole, dtype=np.float64)
+        return np.asarray((n_runs - 1) / whole, dtype=np.float64)
     if column.kind == "ordered":
         return np.asarray((high - low) / whole, dtype=np.float64)
-    if column.tree is not None:
-        below: Ints = column.tree.size[lowest_common_node(column.tree, low, high)].astype(np.int64)
-        return np.asarray((below - 1) / whole, dtype=np.float64)
     assert column.position is not None
-    # Halved, so that the difference of the two largest numbers of opposite sign is still a number.
+    # Halved, so that the difference of the two largest numbers of opposite sign is finite.
     half = column.position / 2
     known = half[: column.n_values - (column.missing >= 0)]
     spread = float(known[-1] - known[0]) if len(known) else 0.0
     share = np.maximum((half[high] - half[low]) / (spread or 1.0), np.finfo(np.float64).tiny)
     # A missing value is as far from any number as two numbers can be.
-    return np.where(distinct == 1, 0.0, np.where(high == column.missing, 1.0, share))
+    return np.where(n_runs == 1, 0.0, np.where(high == column.missing, 1.0, share))
 
 
-def _right_of_best_boundary(run_partition: Ints, count: Ints, bounds: Ints, distinct: Ints, size: Ints) -> Ints:
-    """1 for the runs right of the boundary that makes the smaller side largest, 0 for the others."""
+def _right_of_best_boundary(run_partition: Ints, count: Ints, bounds: Ints, size: Ints) -> Mask:
+    """Return the runs right of the boundary that makes the smaller half largest (ties: the first boundary)."""
     running = np.cumsum(count)
     before = running[bounds] - count[bounds]
     left = running - before[run_partition]
     smaller = np.minimum(left, size[run_partition] - left)
     largest = np.maximum.reduceat(smaller, bounds)
-    is_best = smaller == largest[run_partition]
     run = np.arange(len(count))
-    best = np.minimum.reduceat(np.where(is_best, run, len(count)), bounds)
-    right = (run > best[run_partition]).astype(np.int64)
-    right[(distinct == 1)[run_partition]] = 0
-    return right
-
-
-# ---- hierarchies -------------------------------------------------------------------------------------------
-
-
-def _children(depth: _Depth, column: Column, code: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints]:
-    """Number the children of each partition's lowest common node that have records, in node order."""
-    assert column.tree is not None
-    tree = column.tree
-    top = lowest_common_node(tree, low, high)[depth.partition]
-    child = tree.leaf_node[code].astype(np.int64)
-    above = (child != top) & (tree.parent[child] != top)
-    while above.any():
-        child[above] = tree.parent[child[above]]
-        above &= tree.parent[child] != top
-    run_partition, run_child, _ = runs(depth.partition, child, tree.n_nodes)
-    n_parts = np.bincount(run_partition, minlength=depth.n_partitions)
-    first = np.cumsum(n_parts) - n_parts
-    position = np.searchsorted(run_partition * tree.n_nodes + run_child, depth.partition * tree.n_nodes + child)
-    return position - first[depth.partition], n_parts
-
-
-def _pool_unsafe(depth: _Depth, part: Ints, n_parts: Ints, safety: Safety) -> tuple[Ints, Ints]:
-    """Pool the unsafe parts of each partition; if the pool is unsafe, the smallest safe part joins it."""
-    first = np.cumsum(n_parts) - n_parts
-    group = first[depth.partition] + part
-    n_groups = int(n_parts.sum())
-    owner = np.repeat(np.arange(depth.n_partitions), n_parts)
-    pooled = ~safety.holds(group, n_groups, depth.records)
-    in_pool = pooled[group]
-    pool_safe = safety.holds(depth.partition[in_pool], depth.n_partitions, depth.records[in_pool])
-    short = np.logical_or.reduceat(pooled, first) & ~pool_safe
-    size = np.where(pooled, np.iinfo(np.int64).max, np.bincount(group, minlength=n_groups))
-    smallest = np.lexsort((np.arange(n_groups), size, owner))[first]
-    joins = smallest[short & ~np.logical_and.reduceat(pooled, first)]
-    pooled[joins] = True
-    # The safe parts keep their order; the pool, if any, comes last.
-    alone = np.cumsum(~pooled)
-    rank = alone - 1 - (alone[first] - ~pooled[first])[owner]
-    n_alone = np.add.reduceat((~pooled).astype(np.int64), first)
-    has_pool = np.logical_or.reduceat(pooled, first)
-    new_part = np.where(pooled, n_alone[owner], rank)
-    return new_part[group], n_alone + has_pool
+    best = np.minimum.reduceat(np.where(smaller == largest[run_partition], run, len(count)), bounds)
+    return np.asarray(run > best[run_partition])

@@ -1,33 +1,34 @@
-"""The noise on margins: which law, how much of it, and who draws it.
+"""Noise on margins: its distribution, its scale and the exact draws.
 
-One record is in one cell of each of M margins. So the vector of all counts changes by M in the sum of absolute changes,
-which Laplace noise is scaled by, and by the square root of M in length, which Gaussian noise is scaled by.
+One record is in one cell of each of M margins. So one record changes all counts by M as a sum of absolute changes (L1),
+which scales Laplace noise, and by the square root of M as a length (L2), which scales Gaussian noise.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal
 
-import numpy as np
-
 from flowveil.errors import ParameterError
-from flowveil.methods.epsilon import gaussian_deviation, noise_scale, opendp_gaussian, opendp_laplace
+from flowveil.methods.discrete_gaussian import DiscreteGaussian
+from flowveil.methods.discrete_laplace import Bits, DiscreteLaplace
+from flowveil.methods.epsilon import gaussian_deviation, noise_scale
 from flowveil.tabular.records import Ints
 
-#: With a larger δ, a few records of a survey could be published as they are and the promise kept.
+#: With a larger δ, a few records of a survey could be published unchanged within the guarantee.
 LARGEST_DELTA = 1e-5
-LAWS = ("laplace", "gaussian")
+DISTRIBUTIONS = ("laplace", "gaussian")
 
 
 @dataclass(frozen=True)
 class Mechanism:
-    """Noise that keeps a promise.
+    """Noise that satisfies (ε, δ)-differential privacy for one record added or removed.
 
     Attributes:
-        kind: the law.
-        epsilon, delta: the promise; δ is 0 with Laplace noise.
+        kind: the distribution.
+        epsilon, delta: the guarantee; δ is 0 with Laplace noise.
     """
 
     kind: Literal["laplace", "gaussian"]
@@ -35,17 +36,17 @@ class Mechanism:
     delta: float
 
     @classmethod
-    def of(cls, noise: str, epsilon: float | None, delta: float | None) -> Mechanism | None:
-        """The mechanism that is asked for; None without ε.
+    def from_options(cls, noise: str, epsilon: float | None, delta: float | None) -> Mechanism | None:
+        """Return the mechanism of a request; None without ε.
 
         Raises:
-            ParameterError: the law is not known, or δ is missing, out of range, or given where it has no meaning.
+            ParameterError: the distribution is unknown, or δ is missing, out of range, or given without Gaussian noise.
         """
-        if noise not in LAWS:
-            raise ParameterError(f"noise must be one of {', '.join(LAWS)}; found {noise!r}.")
+        if noise not in DISTRIBUTIONS:
+            raise ParameterError(f"noise must be one of {', '.join(DISTRIBUTIONS)}; found {noise!r}.")
         if epsilon is None:
             if noise != "laplace" or delta is not None:
-                raise ParameterError("Without epsilon there is no noise: leave out noise and delta.")
+                raise ParameterError("Without epsilon no noise is added: omit noise and delta.")
             return None
         if noise == "laplace":
             if delta is not None:
@@ -59,30 +60,22 @@ class Mechanism:
         return cls("gaussian", float(epsilon), float(delta))
 
     @property
-    def law(self) -> str:
-        """For reports."""
+    def distribution(self) -> str:
+        """Name of the distribution, for reports."""
         return "discrete Laplace" if self.kind == "laplace" else "discrete Gaussian"
 
     def scale(self, n_margins: int) -> float:
-        """The scale of Laplace noise, the standard deviation of Gaussian noise."""
+        """Scale of Laplace noise, standard deviation of Gaussian noise; rounded up, so never less noise."""
         if self.kind == "laplace":
             return noise_scale(n_margins, self.epsilon)
         return gaussian_deviation(n_margins, self.epsilon, self.delta)
 
     def deviation(self, n_margins: int) -> float:
-        """The standard deviation of the noise on a count, at the most."""
+        """Upper bound of the standard deviation of the noise on a count."""
         return self.scale(n_margins) * (math.sqrt(2) if self.kind == "laplace" else 1.0)
 
-    def release(self, counts: Ints, n_margins: int) -> Ints:
-        """The counts with noise drawn by OpenDP."""
-        if self.kind == "laplace":
-            return opendp_laplace(counts, sensitivity=n_margins, epsilon=self.epsilon)
-        return opendp_gaussian(counts, squared_sensitivity=n_margins, epsilon=self.epsilon, delta=self.delta)
-
-    def predictable(self, counts: Ints, n_margins: int, generator: np.random.Generator) -> Ints:
-        """The counts with noise that can be repeated: for tests, never private."""
-        scale = self.scale(n_margins)
-        if self.kind == "gaussian":
-            return counts + np.rint(generator.normal(0.0, scale, len(counts))).astype(np.int64)
-        p = -np.expm1(-1 / scale)
-        return counts + generator.geometric(p, len(counts)) - generator.geometric(p, len(counts))
+    def release(self, counts: Ints, n_margins: int, bits: Bits) -> Ints:
+        """Add exact noise to the counts, drawn from a source of random bits."""
+        scale = Fraction(self.scale(n_margins))
+        sampler = DiscreteLaplace(scale) if self.kind == "laplace" else DiscreteGaussian(scale**2)
+        return counts + sampler.draw(len(counts), bits)

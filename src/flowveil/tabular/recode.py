@@ -1,4 +1,4 @@
-"""From partitions to what is published: ranges, sets and nodes of a hierarchy."""
+"""Published values of partitions: ranges, sets of categories and terms of a hierarchy."""
 
 from __future__ import annotations
 
@@ -10,56 +10,58 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from flowveil.hierarchy import Hierarchy
 from flowveil.tabular.records import Column, Floats, Ints
 from flowveil.tabular.safety import runs
 
-#: Characters that would make a range or a set ambiguous; labels that hold one are quoted.
+#: Characters that would make a range or a set ambiguous; labels that contain one are quoted.
 _DELIMITERS = set('[]{},"')
 
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """What is published of one quasi-identifier, for each partition (each class, in a release).
+    """Published values of one quasi-identifier, one for each partition.
 
     Attributes:
         column: the quasi-identifier.
-        text: the published value: the value itself if there is one only; ``[low, high)`` for numbers, the edges on
-            the column's grid and ``-inf`` or ``inf`` in the tails; ``[low, high]`` for ordered categories; both
-            followed by `` or missing`` where values are missing; ``{a, b}`` for unordered ones; the lowest common
-            term for a hierarchy.
-        start, codes: the codes of partition p's published value are ``codes[start[p]:start[p + 1]]``. For
-            ranges and nodes, ``codes`` is the range of all codes and ``stop`` ends the slice, so nothing is
-            written out.
-        stop: see there.
-        or_missing: whether the published value also covers the missing one, beside the slice.
+        text: the published value: the value itself if there is only one; ``[low, high)`` for numbers, edges on the
+            column's grid, ``-inf`` or ``inf`` in the tails; ``[low, high]`` for ordered categories; both followed by
+            `` or missing`` where values are missing; ``{a, b}`` for unordered categories and for sibling terms of a
+            hierarchy.
+        first: partition p covers the code intervals ``first[p]:first[p + 1]``.
+        start, stop: the code intervals ``start:stop``.
     """
 
     column: Column
     text: Any
+    first: Ints
     start: Ints
     stop: Ints
-    codes: Ints
-    or_missing: NDArray[np.bool_]
+
+    @property
+    def size(self) -> Ints:
+        """Number of codes that each partition's published value covers."""
+        running = np.append(0, np.cumsum(self.stop - self.start))
+        covered: Ints = running[self.first[1:]] - running[self.first[:-1]]
+        return covered
 
     def draw(self, partition: Ints, generator: np.random.Generator) -> Ints:
-        """Draw for each record one of the codes its published value covers, each as likely as the other."""
-        length = (self.stop - self.start)[partition]
-        drawn = generator.integers(0, length + self.or_missing[partition])
-        code = self.codes[self.start[partition] + np.minimum(drawn, length - 1)]
-        return np.where(drawn == length, self.column.missing, code)
+        """Draw for each record one of the codes its published value covers, uniformly."""
+        running = np.append(0, np.cumsum(self.stop - self.start))
+        position = running[self.first[partition]] + generator.integers(0, self.size[partition])
+        interval = np.searchsorted(running, position, side="right") - 1
+        code: Ints = self.start[interval] + position - running[interval]
+        return code
 
     def shares(self) -> Floats:
-        """For each partition (row) the probability of each code (column) under `draw`."""
+        """Probability of each code (column) under `draw`, for each partition (row)."""
         length = self.stop - self.start
-        share = np.zeros((len(length), self.column.n_values))
-        row = np.repeat(np.arange(len(length)), length)
-        place = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length - self.start, length)
-        each = 1.0 / (length + self.or_missing)
-        share[row, self.codes[place]] = each[row]
-        share[self.or_missing, self.column.missing] = each[self.or_missing]
+        before = np.cumsum(length) - length
+        code = np.arange(length.sum()) - np.repeat(before - self.start, length)
+        row = np.repeat(np.arange(len(self.first) - 1), self.size)
+        share = np.zeros((len(self.first) - 1, self.column.n_values))
+        share[row, code] = 1.0 / self.size[row]
         return share
 
 
@@ -70,7 +72,7 @@ def regions_of(columns: Sequence[Column], partition: Ints) -> tuple[Region, ...]
 
 
 def number_by_text(regions: Sequence[Region]) -> Ints:
-    """A new number for each partition: in the order of the published text, then of the old number."""
+    """Renumber partitions by their published text, ties by the old number."""
     ranks = []
     for region in regions:
         encoded = region.text.dictionary_encode()
@@ -82,37 +84,77 @@ def number_by_text(regions: Sequence[Region]) -> Ints:
     return number
 
 
-def lowest_common_node(tree: Hierarchy, low: Ints, high: Ints) -> Ints:
-    """The lowest node that holds all leaves from ``low`` to ``high``."""
-    node = tree.leaf_node[low].astype(np.int64)
-    while (outside := tree.leaf_stop[node] <= high).any():
-        node[outside] = tree.parent[node[outside]]
-    return node
+def covering_children(tree: Hierarchy, partition: Ints, code: Ints, n_partitions: int) -> Ints:
+    """Map each leaf to the child, that contains it, of its partition's lowest common ancestor.
+
+    A partition with one leaf has that leaf as its lowest common ancestor, and it is returned.
+
+    Args:
+        tree: the hierarchy.
+        partition, code: partition and leaf of each record; every partition has at least one.
+        n_partitions: number of partitions.
+    """
+    low = np.full(n_partitions, tree.n_tiles, dtype=np.int64)
+    high = np.full(n_partitions, -1, dtype=np.int64)
+    np.minimum.at(low, partition, code)
+    np.maximum.at(high, partition, code)
+    ancestor = tree.leaf_node[low].astype(np.int64)
+    while (outside := tree.leaf_stop[ancestor] <= high).any():
+        ancestor[outside] = tree.parent[ancestor[outside]]
+    top = ancestor[partition]
+    child: Ints = tree.leaf_node[code].astype(np.int64)
+    below = (child != top) & (tree.parent[child] != top)
+    while below.any():
+        child[below] = tree.parent[child[below]]
+        below &= tree.parent[child] != top
+    return child
 
 
 def _region(column: Column, partition: Ints, n_partitions: int) -> Region:
-    run_partition, run_code, _ = runs(partition, column.codes, column.n_values)
-    distinct = np.bincount(run_partition, minlength=n_partitions)
-    stop = np.cumsum(distinct)
-    start = stop - distinct
-    low, high = run_code[start], run_code[stop - 1]
-    never = np.zeros(n_partitions, dtype=np.bool_)
-    every = np.arange(column.n_values)
-    bare = pa.array(column.labels, pa.string())
-    labels = pa.array([_quoted(label) for label in column.labels], pa.string())
     if column.tree is not None:
-        node = lowest_common_node(column.tree, low, high)
-        text = pa.array(column.tree.code_text(node.astype(np.int32)).tolist(), pa.string())
-        begin, end = column.tree.leaf_start[node], column.tree.leaf_stop[node]
-        return Region(column, text, begin.astype(np.int64), end.astype(np.int64), every, never)
+        return _terms(column, column.tree, partition, n_partitions)
+    run_partition, run_code, _ = runs(partition, column.codes, column.n_values)
+    first = np.searchsorted(run_partition, np.arange(n_partitions + 1))
     if column.kind == "unordered":
-        lists = pa.ListArray.from_arrays(pa.array(np.append(start, stop[-1]), pa.int32()), labels.take(run_code))
-        sets = pc.binary_join_element_wise("{", pc.binary_join(lists, ", "), "}", "")
-        text = pc.if_else(pa.array(distinct == 1), bare.take(pa.array(low)), sets)
-        return Region(column, text, start, stop, run_code, never)
+        labels = [_quoted(label) for label in column.labels]
+        return Region(column, _sets(first, run_code, labels, column.labels), first, run_code, run_code + 1)
+    return _ranges(column, first, run_code)
+
+
+def _terms(column: Column, tree: Hierarchy, partition: Ints, n_partitions: int) -> Region:
+    """The children of the lowest common ancestor that have records, or the ancestor if all of them have."""
+    child = covering_children(tree, partition, column.codes, n_partitions)
+    run_partition, node, _ = runs(partition, child, tree.n_nodes)
+    first = np.searchsorted(run_partition, np.arange(n_partitions + 1))
+    n_children = np.bincount(tree.parent[1:], minlength=tree.n_nodes)
+    parent = tree.parent[node[first[:-1]]].astype(np.int64)
+    complete = (np.diff(first) > 1) & (np.diff(first) == n_children[parent])
+    # A complete set is published as its parent: its run of children shrinks to one node.
+    kept = ~complete[run_partition] | (np.arange(len(node)) == first[run_partition])
+    node = np.where(complete[run_partition], parent[run_partition], node)[kept]
+    first = np.searchsorted(run_partition[kept], np.arange(n_partitions + 1))
+    names = tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist()
+    text = _sets(first, node, [_quoted(name) for name in names], names)
+    return Region(column, text, first, tree.leaf_start[node].astype(np.int64), tree.leaf_stop[node].astype(np.int64))
+
+
+def _sets(first: Ints, member: Ints, quoted: Sequence[str], bare: Sequence[str]) -> Any:
+    """``{a, b}`` for each partition; the bare label where there is one member."""
+    labels = pa.array(quoted, pa.string()).take(pa.array(member))
+    lists = pa.ListArray.from_arrays(pa.array(first, pa.int32()), labels)
+    sets = pc.binary_join_element_wise("{", pc.binary_join(lists, ", "), "}", "")
+    alone = pa.array(bare, pa.string()).take(pa.array(member[first[:-1]]))
+    return pc.if_else(pa.array(np.diff(first) == 1), alone, sets)
+
+
+def _ranges(column: Column, first: Ints, run_code: Ints) -> Region:
+    distinct = np.diff(first)
+    low, high = run_code[first[:-1]], run_code[first[1:] - 1]
     or_missing = (high == column.missing) & (distinct > 1)
     # Missing values have the highest code; the range ends at the code below it.
-    top = np.where(or_missing, run_code[np.maximum(stop - 2, start)], high)
+    top = np.where(or_missing, run_code[np.maximum(first[1:] - 2, first[:-1])], high)
+    bare = pa.array(column.labels, pa.string())
+    labels = pa.array([_quoted(label) for label in column.labels], pa.string())
     opens = pc.binary_join_element_wise("[", labels, "") if column.opens is None else pa.array(column.opens)
     closes = pc.binary_join_element_wise(labels, "]", "") if column.closes is None else pa.array(column.closes)
     ranges = pc.binary_join_element_wise(opens.take(pa.array(low)), closes.take(pa.array(top)), ", ")
@@ -120,7 +162,12 @@ def _region(column: Column, partition: Ints, n_partitions: int) -> Region:
     if column.missing >= 0:
         tail = pc.if_else(pa.array(or_missing), f" or {column.labels[column.missing]}", "")
         text = pc.binary_join_element_wise(text, tail, "")
-    return Region(column, text, low, top + 1, every, or_missing)
+    # One interval for the range, a second one for the missing value where it is covered.
+    n_intervals = 1 + or_missing
+    begin = np.append(0, np.cumsum(n_intervals))
+    start, stop = np.full(begin[-1], column.missing), np.full(begin[-1], column.missing + 1)
+    start[begin[:-1]], stop[begin[:-1]] = low, top + 1
+    return Region(column, text, begin, start, stop)
 
 
 def _quoted(label: str) -> str:

@@ -23,7 +23,7 @@ from flowveil.headers import Header
 from flowveil.hierarchy import Hierarchy
 from flowveil.output import Content, Place, check_file, write_files
 from flowveil.paths import named_path
-from flowveil.publish.spreadsheets import write_csv
+from flowveil.published.spreadsheets import write_csv
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -1,55 +1,52 @@
-"""The folder before anything in it is believed: regular files of a sane size, each listed and hashed, nothing else.
-
-A release comes from somebody. Until this check has passed, no file but the manifest is parsed, and no file is opened
-that is not a regular one: a link could lead anywhere, and reading a pipe or a device never ends. Nothing in a folder is
-ever unpickled, imported or executed.
-"""
+"""Hostile folders: before a file is parsed, it is a regular file of a sane size that the manifest lists and hashes."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from flowveil.paths import most_bytes, open_regular, read_json
+from flowveil.published.folder import MANIFEST
 
-FILES = ("flows.parquet", "zones.parquet", "report.json", "report.html")
-MANIFEST = "manifest.json"
-#: Which tiles of a map of one's own each zone holds; only a release on such a map has it.
-LOOKUP = "lookup.csv"
-#: Outlines for orientation that the publisher brought; only a release with such outlines has it.
-CONTEXT = "context.geojson"
+_NEEDED = ("flows.parquet", "zones.parquet", "report.json", "report.html")
 _MOST_ENTRIES = 1_000
 
 
-def check_folder(place: Path, *, exports: Collection[str]) -> list[str]:
-    """Findings on what a folder holds; only if there are none may its files be parsed.
-
-    Args:
-        place: the folder.
-        exports: names of files that a release may have beside its own.
-    """
+def check_files(folder: Path) -> list[str]:
+    """Returns findings on the files of a folder; only if there are none may they be parsed."""
+    if not folder.is_dir():
+        return ["there is no such folder"]
     try:
-        present = _entries(place)
+        present = _entries(folder)
     except OSError:
         return ["the folder cannot be read"]
     if len(present) > _MOST_ENTRIES:
         return ["the folder has more entries than any release"]
-    strange = list(_not_regular(place, present))
-    if MANIFEST in {name for name, _ in strange}:
-        return [finding for _, finding in strange]
-    listed = _listed(place)
-    findings = [finding for _, finding in strange]
+    irregular = dict(_irregular(folder, present))
+    if MANIFEST in irregular:
+        return list(irregular.values())
+    listed = _listed(folder)
     if listed is None:
-        return [*findings, f"{MANIFEST}: missing or not readable"]
-    return findings + list(_compared(place, present, listed, exports, {name for name, _ in strange}))
+        return [*irregular.values(), f"{MANIFEST}: missing or not readable"]
+    return [*irregular.values(), *_compare(folder, present, listed, set(irregular))]
 
 
-def _entries(place: Path) -> set[str]:
+def hash_files(folder: Path) -> dict[str, str]:
+    """Returns the SHA-256 of every regular file of a folder, by name."""
+    try:
+        names = sorted(_entries(folder))
+    except OSError:
+        return {}
+    found = {_printable(name): _sha256(folder / name) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _entries(folder: Path) -> set[str]:
     found: set[str] = set()
-    with os.scandir(place) as entries:
+    with os.scandir(folder) as entries:
         for entry in entries:
             found.add(entry.name)
             if len(found) > _MOST_ENTRIES:
@@ -57,52 +54,35 @@ def _entries(place: Path) -> set[str]:
     return found
 
 
-def _not_regular(place: Path, present: set[str]) -> Iterator[tuple[str, str]]:
+def _irregular(folder: Path, present: set[str]) -> Iterator[tuple[str, str]]:
     for name in sorted(present):
-        found = os.lstat(place / name)
+        found = os.lstat(folder / name)
         if not stat.S_ISREG(found.st_mode):
-            yield name, f"{_shown(name)}: not a regular file"
+            yield name, f"{_printable(name)}: not a regular file"
         elif found.st_size > most_bytes(name):
-            yield name, f"{_shown(name)}: larger than any file of a release"
+            yield name, f"{_printable(name)}: larger than any file of a release"
 
 
-def _listed(place: Path) -> dict[str, str] | None:
+def _listed(folder: Path) -> dict[str, str] | None:
     try:
-        listed = read_json(place / MANIFEST)["sha256"]
+        listed = read_json(folder / MANIFEST)["sha256"]
         return {str(name): str(value) for name, value in listed.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def _compared(
-    place: Path, present: set[str], listed: dict[str, str], exports: Collection[str], strange: set[str]
-) -> Iterator[str]:
-    parts = set(FILES) | (set(listed) & {*exports, LOOKUP, CONTEXT})
-    for name in sorted(parts - present):
-        yield f"{name}: missing"
-    for name in sorted(present - parts - {MANIFEST}):
-        yield f"{_shown(name)}: extra file, not part of a release"
-    for name in sorted(set(listed) - parts):
-        yield f"{MANIFEST}: lists '{_shown(name)}', which is not part of a release"
-    for name in sorted(present & parts - strange):
-        if name not in listed:
-            yield f"{MANIFEST}: does not list '{name}'"
-        elif _sha256(place / name) != listed[name]:
-            yield f"{name}: its sha256 is not the one in {MANIFEST}"
+def _compare(folder: Path, present: set[str], listed: dict[str, str], irregular: set[str]) -> Iterator[str]:
+    for name in sorted((set(listed) | set(_NEEDED)) - present):
+        yield f"{_printable(name)}: missing"
+    for name in sorted(present - set(listed) - {MANIFEST}):
+        yield f"{_printable(name)}: not listed in {MANIFEST}"
+    for name in sorted(present & set(listed) - irregular):
+        if _sha256(folder / name) != listed[name]:
+            yield f"{_printable(name)}: its SHA-256 is not the one in {MANIFEST}"
 
 
-def hashes(place: Path) -> dict[str, str]:
-    """The sha256 of every regular file of a folder, by name."""
-    try:
-        names = sorted(_entries(place))
-    except OSError:
-        return {}
-    found = {_shown(name): _sha256(place / name) for name in names}
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def _shown(name: str) -> str:
-    """A name that somebody else has chosen, on one line and without signs that a terminal obeys."""
+def _printable(name: str) -> str:
+    """Returns a name from a folder on one line, without control characters."""
     return name if name.isprintable() else ascii(name)
 
 

@@ -6,16 +6,20 @@ not know, it takes these flows instead, and its result says ``engine``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowveil.distant import DistantPeople
-from flowveil.flows import Flows, millionths
+from flowveil.flows import Flows, to_fixed_point
 from flowveil.hierarchy import Hierarchy
 from flowveil.reading.screening import NO_TRIPS, OUTSIDE_AREA
-from flowveil.slices import TIME, SlicedFlows
-from flowveil.verify.recount import PersonRows, Places, Trips, Unread, ZoneMap
+from flowveil.remote_people import RemotePeople
+from flowveil.slices import SlicedFlows
+from flowveil.time_steps import TIME
+from flowveil.verify.recount import PersonRows, Places, Result, Trips, ZoneMap, recount
 
 if TYPE_CHECKING:
     from flowveil.zoning.places import Places as ListedPlaces
@@ -24,8 +28,8 @@ if TYPE_CHECKING:
 class RemotePersons:
     """Persons that stay on a cluster: it counts them."""
 
-    def __init__(self, parts: list[DistantPeople], start: Any) -> None:
-        self._people = DistantPeople.stacked(parts, np.diff(start).tolist()) if len(parts) > 1 else parts[0]
+    def __init__(self, parts: list[RemotePeople], start: Any) -> None:
+        self._people = RemotePeople.concat(parts, np.diff(start).tolist()) if len(parts) > 1 else parts[0]
 
     def count(self, group: Any, n: int) -> Any:
         """Distinct persons of each group of rows."""
@@ -82,7 +86,7 @@ def _stacked(columns: list[Any]) -> Any:
 
 
 def _whole(weight: Any) -> Any:
-    return weight if weight.dtype == np.int64 else millionths(weight)
+    return weight if weight.dtype == np.int64 else to_fixed_point(weight)
 
 
 def _tiles(tree: Hierarchy) -> Any:
@@ -101,7 +105,7 @@ def _persons(parts: Any, start: Any) -> PersonRows | RemotePersons | None:
     people = [part.people for part in parts]
     if any(one is None for one in people):
         return None
-    if any(isinstance(one, DistantPeople) for one in people):
+    if any(isinstance(one, RemotePeople) for one in people):
         return RemotePersons(people, start)
     row = _stacked([one.cell + np.int32(first) for one, first in zip(people, start, strict=False)])
     known = all(one.trips is not None for one in people)
@@ -110,9 +114,51 @@ def _persons(parts: Any, start: Any) -> PersonRows | RemotePersons | None:
 
 
 def _unread(flows: Flows) -> dict[str, Any]:
-    """Rows that are in no flow; the engine does not count what they stand for."""
+    """Rows that are in no flow."""
     intake = flows.intake
     outside = intake.left_out.get(OUTSIDE_AREA, 0)
     dropped = sum(n for reason, n in intake.left_out.items() if reason not in (NO_TRIPS, OUTSIDE_AREA))
-    rows = intake.rows - intake.left_out.get(NO_TRIPS, 0)
-    return {"rows": rows, "dropped": Unread(dropped), "outside": Unread(outside)}
+    return {"dropped": dropped, "outside": outside}
+
+
+def recount_flows(
+    folder: Path,
+    flows: Flows | SlicedFlows,
+    *,
+    zones_of: Any = None,
+    stricter: ListedPlaces | None = None,
+    revision: Sequence[Any] = (),
+    expect: Mapping[str, Any] | None = None,
+    noise: bool = True,
+) -> Result:
+    """Recounts a release from flows as the engine read them.
+
+    Args:
+        folder: the release.
+        flows: what it was made from.
+        zones_of: the zone map that was given, where the release states one.
+        stricter: the list of places with stricter thresholds, by the tiles of these flows.
+        revision: folders of the releases that it revises, the oldest first.
+        expect: guarantee that the reader requires.
+        noise: whether counts of a noisy release are tested.
+    """
+    trips = trips_from_flows(flows, stricter=stricter)
+    result = recount(folder, trips, earlier=list(revision), expect=expect, test_noise=noise)
+    problems = check_zones_of(folder, zones_of)
+    return replace(result, findings=(*problems, *result.findings))
+
+
+def check_zones_of(folder: Path, zones_of: Any) -> tuple[str, ...]:
+    """Returns findings on the zones of a release that was made over a given zone map."""
+    from flowveil.release.folder import ReleaseFolder
+    from flowveil.release.frozen import FrozenMap
+
+    release = ReleaseFolder(folder)
+    if zones_of is None:
+        return ()
+    frozen = FrozenMap.of(zones_of)
+    if release.statement.zones_of not in (None, frozen.sha256):
+        return ("report.json: states another zone map than the one that is given",)
+    known = set(frozen.table["zone"].to_pylist())
+    strange = sum(zone not in known for zone in release.zones["zone"].to_pylist())
+    return (f"zones.parquet: {strange} zones are not on the given zone map",) if strange else ()

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from flowveil.errors import ParameterError
-from flowveil.flows import ADDED
+from flowveil.flows import SUM_COLUMNS
 from flowveil.guarantee import UNITS
 from flowveil.methods import METHODS
-from flowveil.publish.exports import FORMATS
-from flowveil.report.about import ENTRIES, checked
-from flowveil.workbench.offers import REFUSED
+from flowveil.published.about import ENTRIES, checked
+from flowveil.published.exports import FORMATS
+from flowveil.workbench.method_options import REFUSED
 from flowveil.zoning.refinement import HIERARCHIES
 
 #: West, south, east and north in degrees, or H3 cells: what a study area may be here.
@@ -93,7 +93,9 @@ def _texts(value: Any) -> dict[str, str]:
 
 #: How trips are read, by the names of the library.
 READING: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("origin", "destination", "origin_tile", "destination_tile", "person", *ADDED, "trips"), _text),
+    **dict.fromkeys(
+        ("origin", "destination", "origin_tile", "destination_tile", "person", *SUM_COLUMNS, "trips"), _text
+    ),
     "resolution": _whole(0, 15),
     "within": _area,
     "person_case": _one_of(("fold", "keep")),

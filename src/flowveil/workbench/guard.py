@@ -1,15 +1,20 @@
-"""Who may ask, how much and how slowly: what every request passes before anything else sees it.
+"""Access control of the workbench: checks every request before the application sees it.
 
-Raw trips lie behind this server, and every page that is open in the same browser can send requests to it. So a request
-must carry the cookie that only the token in the printed address buys; it must name this server as its host, or a
-foreign name that was pointed at 127.0.0.1 could read the answers (DNS rebinding); whatever changes something must come
-from a page of this server (CSRF). Bodies are counted while they arrive and have to keep arriving. Answers forbid inline
-scripts, foreign requests and framing, are kept by no cache, and never hold a trace of a failure: it could quote a row.
+The server gives access to raw trips, and every page in the same browser can send requests to it. Therefore
+
+- a request must carry the session cookie, which is given once for each token (`Door.redeem`);
+- the Host header must name this server (DNS rebinding), and requests that change state must come from its pages (CSRF);
+- bodies are limited in size and must keep arriving;
+- answers forbid inline scripts, requests to other hosts, framing and caching, and contain no tracebacks, which could
+  quote a row.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
+import html
 import ipaddress
 import json
 import secrets
@@ -26,20 +31,43 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-#: Most bytes of a body that is no upload.
+#: Upper bound in bytes for a request body that is not an upload.
 MOST_ASKED = 1 << 20
-#: Seconds for which a body may pause, and bytes a second that it must bring in the long run.
+#: Seconds for which a body may pause, and the lowest mean rate in bytes per second.
 PAUSE, SLOWEST = 20.0, 10_000
-#: What every page of the workbench may do. Nothing inline, nothing from elsewhere, in no frame.
+#: Content security policy of the workbench: no inline code, no other hosts, no frames.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-#: A report has its script inside. Sandboxed, it is a stranger to this server: it can neither ask nor be answered.
+#: A report contains its script. The sandbox gives it an opaque origin, so it cannot send requests to this server.
 POLICY_OF_REPORTS = (
     "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+_STYLE = (
+    "body{font:1.1rem/1.5 system-ui,sans-serif;max-width:40rem;margin:4rem auto;padding:0 1rem;color:#1c2430;"
+    "background:#fff}a{color:#0b5cad}@media(prefers-color-scheme:dark){body{color:#e8ecf1;background:#14181d}a{color:#8ec5ff}}"
+)
+_STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+#: Policy of the pages that are shown without the cookie, which cannot load the style sheet.
+_POLICY_OF_NOTICES = (
+    f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; img-src data:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+_NO_TOKEN = (
+    "This page needs the address that flowveil serve has printed in its terminal. It ends with ?token=... and works "
+    "once. Copy it from there; if the terminal is closed, run flowveil serve again."
+)
+_USED_TOKEN = (
+    "This address works once and was already used. If the workbench is open in another window of this browser, use "
+    "that window. Otherwise stop flowveil serve with Ctrl-C and start it again: it prints a new address."
+)
+_UNKNOWN_TOKEN = (
+    "This address is incomplete, or belongs to a workbench that has stopped. Open the address that flowveil serve has "
+    "printed last; if it is not running, start it again."
+)
+_OTHER_PAGE = "This request comes from another page."
 _HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
@@ -53,10 +81,10 @@ _HEADERS = {
 
 
 class RefusedError(FlowveilError):
-    """A request that is not answered.
+    """A request that is refused.
 
     Attributes:
-        status: the code of HTTP.
+        status: the HTTP status code.
     """
 
     def __init__(self, status: int, message: str) -> None:
@@ -64,15 +92,15 @@ class RefusedError(FlowveilError):
         self.status = status
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Door:
-    """What opens the workbench.
+    """Address, tokens and cookie of one server.
 
     Attributes:
         host, port: where it listens.
-        max_upload: most bytes of one file.
-        token: in the address that is printed.
-        cookie: what a browser gets for it.
+        max_upload: upper bound in bytes for one file.
+        token: the one in the printed address.
+        cookie: value of the session cookie.
     """
 
     host: str
@@ -80,20 +108,47 @@ class Door:
     max_upload: int
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
     cookie: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    _unused: set[str] = field(default_factory=set, repr=False)
+    _used: set[str] = field(default_factory=set, repr=False)
+
+    def __post_init__(self) -> None:
+        self._unused.add(self.token)
+
+    @property
+    def root(self) -> str:
+        """Address of the server, without a token."""
+        shown = "127.0.0.1" if self.host in ("0.0.0.0", "::", "") else self.host
+        return f"http://{f'[{shown}]' if ':' in shown else shown}:{self.port}/"
 
     @property
     def address(self) -> str:
-        """The address to open, token included."""
-        shown = "127.0.0.1" if self.host in ("0.0.0.0", "::", "") else self.host
-        return f"http://{f'[{shown}]' if ':' in shown else shown}:{self.port}/?token={self.token}"
+        """The address to print, with a token that works once."""
+        return f"{self.root}?token={self.token}"
+
+    def new_address(self) -> str:
+        """Another address with a token that works once."""
+        token = secrets.token_urlsafe(32)
+        self._unused.add(token)
+        return f"{self.root}?token={token}"
+
+    def redeem(self, token: str) -> bool:
+        """Whether a token gives access. It never does so again."""
+        found = [known for known in self._unused if _same(token, known)]
+        self._unused.difference_update(found)
+        self._used.update(found)
+        return bool(found)
+
+    def is_used(self, token: str) -> bool:
+        """Whether a token was redeemed before."""
+        return any(_same(token, known) for known in self._used)
 
     @property
     def cookie_name(self) -> str:
-        """Cookies do not know ports, so two workbenches need two names."""
+        """Contains the port: browsers send a cookie to every port of a host, and two servers must not share one."""
         return f"flowveil_{self.port}"
 
     def is_at(self, host: str) -> bool:
-        """Whether a Host header names this server: by its address, never by a name that anybody may point at it."""
+        """Whether a Host header is the address of this server. Other names are refused: DNS can point any name here."""
         name, _, port = host.rpartition(":")
         if port != str(self.port):
             return False
@@ -111,13 +166,13 @@ def _is_address(name: str) -> bool:
 
 
 class Guard:
-    """The app behind the door."""
+    """ASGI application that passes on the requests that are allowed."""
 
     def __init__(self, app: App, door: Door) -> None:
         self._app, self._door = app, door
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or refuse it."""
+        """Answers one request, or refuses it."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         if scope["type"] != "http":
@@ -128,8 +183,8 @@ class Guard:
             nonlocal began
             if message["type"] == "http.response.start":
                 began = True
-                said = {name.decode().lower() for name, _ in message["headers"]}
-                added = [(n.encode(), v.encode()) for n, v in _HEADERS.items() if n not in said]
+                present = {name.decode().lower() for name, _ in message["headers"]}
+                added = [(n.encode(), v.encode()) for n, v in _HEADERS.items() if n not in present]
                 message = {**message, "headers": [*message["headers"], *added]}
             await send(message)
 
@@ -138,33 +193,55 @@ class Guard:
                 await self._app(scope, _Body(scope, receive, self._door.max_upload).receive, answer)
         except Exception as problem:
             if not began:
-                await _say(answer, *in_answer(problem))
+                status, message = in_answer(problem)
+                headers, body = refusal(scope, status, message)
+                await _send(answer, status, headers, body)
 
     async def _let_in(self, scope: Scope, answer: Send) -> bool:
-        """Whether the app may see the request; the token alone is answered here, by a cookie.
+        """Whether the application may see the request. Requests with a token are answered here.
 
         Raises:
-            RefusedError: it may not.
+            RefusedError: the request is not allowed.
         """
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
         hosts = [value for name, value in headers if name == "host"]
         if len(hosts) != 1 or not self._door.is_at(hosts[0]):
             raise RefusedError(421, "This is not the host that was asked for.")
-        own, said = f"http://{hosts[0]}", dict(headers)
-        changes = scope["method"] not in ("GET", "HEAD")
-        if ("origin" in said or changes) and said.get("origin") != own:
-            raise RefusedError(403, "This request comes from another page.")
-        if said.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            raise RefusedError(403, "This request comes from another page.")
+        own, fields = f"http://{hosts[0]}", dict(headers)
+        if "origin" in fields and fields["origin"] != own:
+            raise RefusedError(403, _OTHER_PAGE)
+        cookies = _cookies(fields.get("cookie", ""), self._door.cookie_name)
+        has_cookie = any(_same(value, self._door.cookie) for value in cookies)
+        tokens: list[str] = []
         if scope["path"] == "/" and scope["method"] == "GET":
-            given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
-            if len(given) == 1 and _same(given[0], self._door.token):
-                await _redirect(answer, f"{self._door.cookie_name}={self._door.cookie}")
+            tokens = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
+            # Checked before Sec-Fetch-Site: the local file that opens the browser is another site.
+            if len(tokens) == 1 and self._door.redeem(tokens[0]):
+                await self._enter(answer)
                 return False
-        given = _cookies(said.get("cookie", ""), self._door.cookie_name)
-        if not any(_same(value, self._door.cookie) for value in given):
-            raise RefusedError(403, "Open the address that flowveil serve has printed, with its token.")
-        return True
+        changes = scope["method"] not in ("GET", "HEAD")
+        if changes and fields.get("origin") != own:
+            raise RefusedError(403, _OTHER_PAGE)
+        if not has_cookie:
+            used = any(self._door.is_used(token) for token in tokens)
+            raise RefusedError(403, _USED_TOKEN if used else _UNKNOWN_TOKEN if tokens else _NO_TOKEN)
+        if fields.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            raise RefusedError(403, _OTHER_PAGE)
+        if tokens:
+            # A reload of the address: the cookie suffices, and the token leaves the address bar.
+            await _send(answer, 303, {"location": "/"}, b"")
+        return not tokens
+
+    async def _enter(self, answer: Send) -> None:
+        """Sets the cookie and forwards to the workbench.
+
+        The page forwards by itself instead of a redirect: after a redirect the request would still count as one from
+        another site, and browsers would not send the cookie.
+        """
+        cookie = f"{self._door.cookie_name}={self._door.cookie}; HttpOnly; SameSite=Strict; Path=/"
+        page = notice("Opening the workbench", "This takes a moment.", forward="/")
+        headers = {"content-type": "text/html; charset=utf-8", "content-security-policy": _POLICY_OF_NOTICES}
+        await _send(answer, 200, {**headers, "set-cookie": cookie}, page)
 
 
 def _same(one: str, two: str) -> bool:
@@ -172,46 +249,51 @@ def _same(one: str, two: str) -> bool:
 
 
 def _cookies(header: str, name: str) -> list[str]:
-    """The values of a cookie, whatever stands beside it.
-
-    Cookies know no ports: those of other programs of this machine come too, in forms that no parser takes, or by the
-    same name.
-    """
+    """Values of the cookies with a name. Cookies of other programs on this host may come too, in any syntax."""
     return [value for part in header.split(";") for key, _, value in [part.strip().partition("=")] if key == name]
 
 
 def in_answer(problem: Exception) -> tuple[int, str]:
-    """The code and the words with which a failure is answered."""
+    """Status code and message of a failure."""
     if isinstance(problem, FlowveilError):
         return getattr(problem, "status", 400), str(problem)
-    # The message of a foreign error may quote a row: name its kind and nothing else.
+    # The message of any other error may quote a row.
     return 500, f"Unexpected {type(problem).__name__}."
 
 
-async def _redirect(answer: Send, cookie: str) -> None:
-    headers = [
-        (b"location", b"/"),
-        (b"set-cookie", f"{cookie}; HttpOnly; SameSite=Strict; Path=/".encode()),
-        (b"content-length", b"0"),
-    ]
-    await answer({"type": "http.response.start", "status": 303, "headers": headers})
-    await answer({"type": "http.response.body", "body": b""})
+def notice(title: str, text: str, *, forward: str = "") -> bytes:
+    """A page with one message that needs no other file; it goes on to the address `forward` by itself."""
+    target = html.escape(forward or "/")
+    refresh = f'<meta http-equiv="refresh" content="0; url={target}">' if forward else ""
+    link = f'<p><a href="{target}">Open the workbench</a></p>'
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>{refresh}'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
+        f"<style>{_STYLE}</style></head><body><main><h1>{html.escape(title)}</h1><p>{html.escape(text)}</p>{link}</main>"
+        "</body></html>"
+    ).encode()
 
 
-async def _say(answer: Send, status: int, message: str) -> None:
-    body = json.dumps({"error": message}).encode()
-    # What was not read of the body would be taken for the next request.
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-        (b"connection", b"close"),
-    ]
-    await answer({"type": "http.response.start", "status": status, "headers": headers})
+def refusal(scope: Scope, status: int, message: str) -> tuple[dict[str, str], bytes]:
+    """Headers and body of a refusal: a page for a browser that navigates, JSON for scripts."""
+    accepted = dict(scope["headers"]).get(b"accept", b"")
+    # The connection is closed: the unread rest of a body would be parsed as the next request.
+    if b"text/html" not in accepted or scope["path"].startswith(("/api/", "/static/")):
+        content = json.dumps({"error": message}).encode()
+        return {"content-type": "application/json", "connection": "close"}, content
+    title = "The workbench is not open here" if status == 403 else "This page cannot be shown"
+    headers = {"content-type": "text/html; charset=utf-8", "content-security-policy": _POLICY_OF_NOTICES}
+    return {**headers, "connection": "close"}, notice(title, message)
+
+
+async def _send(answer: Send, status: int, headers: dict[str, str], body: bytes) -> None:
+    fields = [(n.encode(), v.encode()) for n, v in {**headers, "content-length": str(len(body))}.items()]
+    await answer({"type": "http.response.start", "status": status, "headers": fields})
     await answer({"type": "http.response.body", "body": body})
 
 
 class _Body:
-    """The body of a request, counted and timed while it arrives."""
+    """Receives the body of a request and limits its size and duration."""
 
     def __init__(self, scope: Scope, receive: Receive, max_upload: int) -> None:
         upload = scope["method"] == "PUT"
@@ -230,13 +312,13 @@ class _Body:
             raise RefusedError(413, self._too_large)
 
     async def receive(self) -> Message:
-        """The next part.
+        """Returns the next chunk.
 
         Raises:
-            RefusedError: there is too much of it, or it comes too slowly.
+            RefusedError: the body is too large or too slow.
         """
         if self._complete:
-            # What comes now is the news that the browser has gone, which may take as long as it likes.
+            # The next message is the disconnect of the client, which has no time limit.
             return await self._receive()
         try:
             message = await asyncio.wait_for(self._receive(), PAUSE)
@@ -252,7 +334,7 @@ class _Body:
 
 
 def in_words(size: int) -> str:
-    """A size for people: 500 MB, 2 GB."""
+    """A size as text, such as 500 MB or 2 GB."""
     for unit, name in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
         if size >= unit:
             return f"{size / unit:,.3g} {name}"

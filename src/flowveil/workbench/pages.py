@@ -6,9 +6,9 @@ from functools import cache
 from importlib.resources import files
 
 from flowveil.guarantee import UNITS
-from flowveil.publish.exports import FORMATS
-from flowveil.report.about import ENTRIES
-from flowveil.workbench.offers import offers
+from flowveil.published.about import ENTRIES
+from flowveil.published.exports import FORMATS
+from flowveil.workbench.method_options import offers
 
 
 @cache

@@ -19,12 +19,12 @@ from starlette.responses import FileResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Route
 
 from flowveil.errors import FlowveilError, ParameterError
-from flowveil.report.document import asset, map_module
-from flowveil.workbench.desk import STARTED, Desk, File
-from flowveil.workbench.guard import POLICY_OF_REPORTS, App, Door, Guard, RefusedError, in_answer
+from flowveil.published.document import asset, map_module
+from flowveil.workbench.guard import POLICY_OF_REPORTS, App, Door, Guard, RefusedError, in_answer, refusal
 from flowveil.workbench.jobs import DONE, Job
 from flowveil.workbench.pages import index
-from flowveil.workbench.room import TRIPS, ZONES, suffix_of
+from flowveil.workbench.session import STARTED, Desk, File
+from flowveil.workbench.workspace import TRIPS, ZONES, suffix_of
 
 _TYPES = {".css": "text/css", ".mjs": "text/javascript", ".svg": "image/svg+xml"}
 _ROLES = ("trips", "zones", "release")
@@ -88,15 +88,16 @@ def workbench(room: Path, root: Path, door: Door, *, demo_people: int = 3_320, l
     return Guard(app, door)
 
 
-async def _not_found(_: Request, problem: Exception) -> Response:
+async def _not_found(request: Request, problem: Exception) -> Response:
     assert isinstance(problem, HTTPException)
-    return JSONResponse({"error": problem.detail}, problem.status_code)
+    headers, body = refusal(request.scope, problem.status_code, problem.detail)
+    return Response(body, problem.status_code, headers)
 
 
-async def _failed(_: Request, problem: Exception) -> Response:
+async def _failed(request: Request, problem: Exception) -> Response:
     status, message = in_answer(problem)
-    # What was not read of the body would be taken for the next request.
-    return JSONResponse({"error": message}, status, headers={"connection": "close"})
+    headers, body = refusal(request.scope, status, message)
+    return Response(body, status, headers)
 
 
 async def _said(request: Request) -> dict[str, Any]:

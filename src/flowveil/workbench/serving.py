@@ -1,4 +1,4 @@
-"""Starting and stopping the server: one address, one line, nothing in a log, nothing left behind."""
+"""Starts and stops the web server of the workbench."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
+import os
 import socket
 import webbrowser
 from collections.abc import Callable
@@ -13,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from flowveil.errors import MissingExtraError, OutputError, ParameterError
-from flowveil.workbench.guard import Door
-from flowveil.workbench.room import private_folder
+from flowveil.workbench.guard import Door, notice
+from flowveil.workbench.workspace import private_folder
 
-#: Seconds after which a connection that says nothing more is closed.
+#: Seconds after which an idle connection is closed.
 IDLE_SECONDS = 20
-#: Connections at once; more are turned away.
+#: Upper bound for open connections; further ones are refused.
 MOST_CONNECTIONS = 600
+_FORWARDING = "If nothing happens, flowveil serve was stopped: start it again, or open the address that it has printed."
 
 
 def serve(
@@ -61,7 +63,7 @@ def serve(
         import uvicorn
     except ImportError:
         raise MissingExtraError("The workbench needs its web server. Hint: pip install 'flowveil[web]'.") from None
-    from flowveil.workbench.patience import Patient
+    from flowveil.workbench.header_timeout import HeaderTimeout
     from flowveil.workbench.server import workbench
 
     # Addresses hold the token, and traces may quote rows: the server keeps no log.
@@ -71,7 +73,7 @@ def serve(
         door = Door(host, listener.getsockname()[1], max_upload)
         config = uvicorn.Config(
             workbench(room, root, door, demo_people=demo_people, ledger=ledger),
-            http=Patient,
+            http=HeaderTimeout,
             ws="none",
             loop="asyncio",
             lifespan="on",
@@ -86,11 +88,23 @@ def serve(
         )
         ready(door.address)
         if open_browser:
-            webbrowser.open(door.address)
+            webbrowser.open(redirect_file(room, door).as_uri())
         server = uvicorn.Server(config)
         # To be stopped is how a server ends.
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(server.serve(sockets=[listener]))
+
+
+def redirect_file(room: Path, door: Door) -> Path:
+    """Writes a page that forwards to the workbench, with a separate token, readable by its owner only.
+
+    The browser gets the path of this file: all users of the machine can read the command lines of processes, and a
+    token there would let them in.
+    """
+    path = room / "open.html"
+    with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(notice("Opening the workbench", _FORWARDING, forward=door.new_address()))
+    return path
 
 
 def _is_loopback(host: str) -> bool:

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import pyarrow.parquet as pq
 
-from flowveil.api import frontier, publish, read_zones, verify_folder
+from flowveil.api import frontier, publish, read_zones
 from flowveil.engines import read_slices, read_trips
 from flowveil.errors import DataError, FlowveilError, MissingExtraError, ParameterError
 from flowveil.flows import Flows
@@ -29,10 +29,11 @@ from flowveil.reading.matrices import MATRIX, matrix_names
 from flowveil.release.folder import ReleaseFolder
 from flowveil.series.ledger import audit_against, budget_against, recording_nothing
 from flowveil.slices import SlicedFlows
+from flowveil.verify.verification import verify_release
 from flowveil.workbench.asking import Asked
-from flowveil.workbench.looking import in_words, look
-from flowveil.workbench.offers import proposed_region
-from flowveil.workbench.trying import Before, figures, full, quick, shown, side_by_side, tables_of
+from flowveil.workbench.inspect_input import in_words, look
+from flowveil.workbench.method_options import proposed_region
+from flowveil.workbench.preview import Before, figures, full, quick, shown, side_by_side, tables_of
 from flowveil.zoning.files import load_table
 
 #: Ways of reading whose flows are kept.
@@ -194,7 +195,7 @@ def _read(task: Mapping[str, Any], news: News) -> Any:
 
 
 def _describe(task: Mapping[str, Any], news: News) -> Any:
-    from flowveil.experiments.description import describe_flows
+    from flowveil.analysis.description import describe_flows
 
     asked = Asked.of(task["choices"])
     whole, _ = _before(_flows(task, asked, news))
@@ -285,17 +286,17 @@ def _check(task: Mapping[str, Any], news: News) -> Any:
     """What a release would say of itself, and what subtracting it from earlier ones would reveal."""
     from flowveil.audit.auditing import audit, in_one_line
     from flowveil.audit.published import published_release, read_release
-    from flowveil.report.audit import audit_lines
-    from flowveil.report.story import sides
-    from flowveil.report.summary import summarize
+    from flowveil.publication import folder_content
+    from flowveil.published.audit import audit_lines
+    from flowveil.published.headline import sides
 
     asked = Asked.of(task["choices"])
     flows = _flows(task, asked, news)
     _, before = _before(flows)
     news.label("Making the release")
     release = full(asked, flows, news.share)
-    report = json.loads(json.dumps(summarize(release, formats=asked.formats, about=asked.about)))
-    protected, not_protected, rest = sides(report["statement"])
+    report = folder_content(release, formats=asked.formats, **asked.about).report
+    protected, not_protected, rest = sides(report["published"]["sentences"])
     found: dict[str, Any] = {"compared": [name for name, _ in task["releases"]], "failures": [], "lines": []}
     found["verdict"] = in_one_line(disclosed=False, noisy=[release.kind == "noisy"])
     if task.get("ledger") is not None:
@@ -352,15 +353,20 @@ def _publish(task: Mapping[str, Any], news: News) -> Any:
     source = _source_of(task)
     zones = _map_of(task, asked)
     # What noise happens to be decides nothing: published is the draw, not the best of several.
-    findings = verify_folder(folder, against=source, law=False, **({} if zones is None else {"zones": zones}))
-    if findings:
+    found = verify_release(folder, against=source, noise=False, **({} if zones is None else {"zones": zones}))
+    if not found.holds:
         shutil.rmtree(folder, ignore_errors=True)
-        raise DataError("The recount contradicts the release; nothing is published:\n" + "\n".join(findings))
+        raise DataError("The recount contradicts the release; nothing is published:\n" + "\n".join(found.findings))
     news.label("Packing")
     names = sorted(path.name for path in folder.iterdir())
     _pack(folder, names, folder.with_suffix(".zip"))
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-    return {"files": names, "statement": report["statement"], "kind": report["kind"], "method": report["method"]}
+    return {
+        "files": names,
+        "statement": report["published"]["sentences"],
+        "kind": report["kind"],
+        "method": report["method"],
+    }
 
 
 def _pack(folder: Path, names: list[str], target: Path) -> None:
@@ -375,7 +381,7 @@ def _pack(folder: Path, names: list[str], target: Path) -> None:
 
 def _unpack(task: Mapping[str, Any], news: News) -> Any:
     """Unpack a release that was dropped: plain names only, as many bytes as there may be, and read it."""
-    from flowveil.audit.published import read_release
+    from flowveil.audit.published import read_release, stated
 
     news.label("Unpacking a release")
     out = Path(task["out"])
@@ -404,7 +410,7 @@ def _unpack(task: Mapping[str, Any], news: News) -> Any:
         if isinstance(problem, DataError):
             raise
         raise DataError("This is not a zip of a release. Hint: drop one that the workbench made.") from None
-    return {"method": release.report["method"], "about": dict(release.report.get("about", {}))}
+    return {"method": release.report["method"], "about": dict(stated(release.report).get("about", {}))}
 
 
 def _copy(file: Any, target: Any, most: int) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 from flowveil.errors import FlowveilError
 from flowveil.output import write_files
 from flowveil.reading.limits import limits
-from flowveil.workbench.looking import in_words
+from flowveil.workbench.inspect_input import in_words
 from flowveil.workbench.work import WORK
 
 try:

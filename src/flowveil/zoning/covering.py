@@ -35,7 +35,7 @@ def pairs_inside(point: NDArray[Any], low: NDArray[Any], high: NDArray[Any]) -> 
     """
     if point.shape[1] == 0 or low.shape[1] == 0:
         return
-    tree = _Blocks.of(point)
+    tree = _Blocks.from_points(point)
     n_top = tree.low[-1].shape[1]
     box = np.repeat(np.arange(low.shape[1]), n_top)
     waiting = [(len(tree.low) - 1, box, np.tile(np.arange(n_top), low.shape[1]))]
@@ -71,7 +71,7 @@ class _Blocks:
     high: list[NDArray[Any]]
 
     @classmethod
-    def of(cls, point: NDArray[Any]) -> _Blocks:
+    def from_points(cls, point: NDArray[Any]) -> _Blocks:
         order = np.argsort(_along_curve(point), kind="stable")
         low, high = [point[:, order]], [point[:, order]]
         while low[-1].shape[1] > BLOCK:

@@ -197,14 +197,6 @@ class H3Zones:
         """Resolution of each zone."""
         return resolution_of(self.cells).astype(np.int32)
 
-    def names(self, zones: Ints) -> None:  # noqa: ARG002
-        """Cells have no names."""
-        return
-
-    def possible(self, whole_map: Hierarchy | None) -> NDArray[np.int64]:  # noqa: ARG002
-        """The same: what a zone could hold is all it counts."""
-        return self.size
-
     def codes(self, zones: Ints) -> NDArray[np.str_]:
         """Cells in hexadecimal."""
         return np.array([format(c, "x") for c in self.cells[zones].tolist()], dtype=np.str_).reshape(len(zones))
@@ -212,18 +204,6 @@ class H3Zones:
     def centers(self, zones: Ints) -> tuple[Floats, Floats]:
         """Latitude and longitude of the centres."""
         return self._geography.centers(zones)
-
-    def areas_km2(self, zones: Ints) -> Floats:
-        """Areas."""
-        return self._geography.areas_km2(zones)
-
-    def polygons(self, zones: Ints) -> NDArray[np.object_]:
-        """Outlines."""
-        return self._geography.polygons(zones)
-
-    def h3_cells(self, zones: Ints) -> list[list[str]]:
-        """Each zone is a cell."""
-        return self._geography.h3_cells(zones)
 
     @cached_property
     def _geography(self) -> H3Geography:

@@ -144,7 +144,7 @@ def _renumbered(flows: Flows, trees: Trees, numbers: tuple[Ints, Ints]) -> Flows
         destination=destination[order],
         trips=flows.trips[order],
         **flows.added(lambda values: values[order]),
-        people=None if flows.people is None else flows.people.renumbered(place),
+        people=None if flows.people is None else flows.people.renumber(place),
         tiles=None,
         time=None if flows.time is None else flows.time[order],
         origins=trees[0],

@@ -12,8 +12,6 @@ from flowveil import audit_releases as audit
 from flowveil.audit.minimality import minimality
 from flowveil.audit.published import published_release
 from flowveil.errors import InfeasibleError
-from flowveil.publish.tables import flows_table, zones_table
-from flowveil.report.summary import summarize
 from reference.minimality import short_parts
 from samples.drafts import unchecked
 
@@ -46,7 +44,7 @@ def read(counts, **how):
 
 
 def published(release):
-    return published_release(flows_table(release), zones_table(release), summarize(release))
+    return published_release(release.flows, release.zones, release.summary())
 
 
 #: Tiles 0 to 6 are siblings. Were it not for tile 1, the origins would be divided.

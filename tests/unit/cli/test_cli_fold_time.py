@@ -23,7 +23,7 @@ def test_the_command_line_folds_and_verifies(trips, tmp_path, capsys):
     # It is verified below.
     with unchecked():
         main(["anonymize", str(tmp_path / "trips.parquet"), *asked, "--k", "6", "--out", out])
-    assert "--every hour --fold-time" in read_json(tmp_path / "out" / "report.json")["command"]
+    assert "--every hour --fold-time" in read_json(tmp_path / "out" / "report.json")["published"]["command"]
     page = (tmp_path / "out" / "report.html").read_text("utf-8")
     assert "When trips from" in page
     main(["verify", out, "--against", str(tmp_path / "trips.parquet")])

@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from flowveil.publish.exports import FORMATS
+from flowveil.published.exports import FORMATS
 from samples.processes import in_this_process
 from unit.cli.test_cli import run, snapshot
 
@@ -30,39 +30,27 @@ def test_every_export_is_written_and_verified(trips_csv, tmp_path, capsys):
     assert {name for f in FORMATS.values() for name in f.files} < {p.name for p in out.iterdir()}
     assert run("verify", out, "--against", trips_csv) == 0
     assert run("anonymize", trips_csv, "--out", tmp_path / "x", "--format", "shapefile") == 2
-    assert "Unknown format 'shapefile'" in capsys.readouterr().err
+    assert "found 'shapefile'" in capsys.readouterr().err
 
 
 def test_the_command_of_a_report_makes_the_same_files(trips_csv, tmp_path):
     first = tmp_path / "first"
     asked = ("--method", "odkanon", "--option", "budget=volume", "--format", "csv")
     assert run("anonymize", trips_csv, "--k", 5, *READ, *asked, "--out", first) == 0
-    words = shlex.split(json.loads((first / "report.json").read_text(encoding="utf-8"))["command"])
+    words = shlex.split(json.loads((first / "report.json").read_text(encoding="utf-8"))["published"]["command"])
     again = tmp_path / "again"
     replaced = [{"INPUT": str(trips_csv), "DIR": str(again)}.get(word, word) for word in words[1:]]
     assert run(*replaced) == 0
     assert snapshot(again) == snapshot(first)
 
 
-def test_the_internal_report_stays_outside(trips_csv, tmp_path, capsys):
-    out = tmp_path / "out"
-    inside = ("anonymize", trips_csv, "--k", 5, *READ, "--out", out, "--internal-report")
-    assert run(*inside, out / "internal.html") == 2
-    assert not out.exists()
-    capsys.readouterr()
-    assert run(*inside, tmp_path / "internal.html") == 0
-    assert "NOT for publication" in capsys.readouterr().out
-    assert (tmp_path / "internal.html").is_file()
-    assert "internal.html" not in snapshot(out)
-
-
 def test_the_background_map_is_off_unless_asked_for(trips_csv, tmp_path):
     usual = ("anonymize", trips_csv, "--k", 5, *READ, "--out", tmp_path / "out")
     assert run(*usual) == 0
     assert "https:" not in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert run(*usual, "--basemap", "https://tiles.example/{z}/{x}/{y}.png") == 0
+    assert run(*usual, "--set", "output.basemap=https://tiles.example/{z}/{x}/{y}.png") == 0
     assert "https://tiles.example" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert run(*usual, "--basemap", "http://tiles.example/") == 2
+    assert run(*usual, "--set", "output.basemap=http://tiles.example/") == 2
 
 
 def test_compare_writes_tables_and_a_page(trips_csv, tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""Help in groups, lines of progress, and limits on memory and threads."""
+"""Lines of progress, and limits on memory and threads."""
 
 from __future__ import annotations
 
@@ -7,23 +7,9 @@ import logging
 import pytest
 
 import flowveil
-from flowveil.cli import cli, main
-from flowveil.cli.anonymize import anonymize
 from flowveil.progress import lines_every
 from flowveil.reading.database import open_database
 from flowveil.reading.limits import duckdb_settings
-
-
-def test_the_help_of_anonymize_lists_every_option_once_the_most_used_first(capsys):
-    main(["anonymize", "--help"])
-    said = capsys.readouterr().out
-    titles = ["Most used:", "Input:", "Protection:", "Method:", "Slices:", "Output:"]
-    places = [said.index(f"\n{title}\n") for title in titles]
-    assert places == sorted(places)
-    first = said[places[0] : places[1]]
-    assert first.count("\n  --") == 10
-    for option in (p.opts[-1] for p in anonymize.params if p.param_type_name == "option"):
-        assert sum(line.startswith((f"  {option} ", f"  {option}\n")) for line in said.splitlines()) == 1, option
 
 
 def test_limits_reach_duckdb_and_end_with_their_block():
@@ -38,11 +24,6 @@ def test_limits_reach_duckdb_and_end_with_their_block():
     for wrong in no_limits:
         with pytest.raises(flowveil.ParameterError), flowveil.limits(**wrong):
             pass
-
-
-def test_every_command_takes_limits():
-    for command in ("anonymize", "describe", "compare", "study", "verify"):
-        assert {"memory_limit", "threads", "temp_dir"} <= {p.name for p in cli.commands[command].params}
 
 
 def test_progress_is_a_line_now_and_then(caplog):

@@ -32,7 +32,7 @@ Table = tuple[tuple[tuple[int, int], int], ...]
 
 THERE = star(np.array([48.9]), np.array([2.5]))
 HERE, _ = Hierarchy.from_parents([-1], np.array(["here"]))
-HOURS = Times.of("hour", None, [])
+HOURS = Times.from_labels("hour", None, [])
 WEST, STEP = 2.35, 0.014
 
 

@@ -14,8 +14,8 @@ import pytest
 from scipy import stats
 
 from flowveil.methods.discrete_laplace import DiscreteLaplace, system_bits
+from flowveil.methods.noise_guarantee import NoiseGuarantee
 from flowveil.methods.privtree import _Spent, divided
-from flowveil.methods.promise import Promise
 from flowveil.methods.public_tree import PublicTree
 from reference.goodness import FALSE_ALARM
 
@@ -76,8 +76,8 @@ def broken(spent: _Spent, epsilon: float) -> list[str]:
 
 def spent_for(decay: float) -> _Spent:
     """All but a little of ε for the divisions, which alone are looked at."""
-    promise = Promise("person", EPSILON, 0.0, BOUND)
-    return _Spent.of(promise, "0.999,0.001", decay, 0)
+    promise = NoiseGuarantee("person", EPSILON, 0.0, BOUND)
+    return _Spent.from_options(promise, "0.999,0.001", decay, 0)
 
 
 def test_divisions_keep_the_promise():

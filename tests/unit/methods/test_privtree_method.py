@@ -16,8 +16,8 @@ from conftest import trip_table
 from flowveil import Flows, Hierarchy, NoisyRelease, ParameterError, anonymize, read_trips
 from flowveil.flows import Cells
 from flowveil.methods.privtree import lowered_by
-from flowveil.verify import verify_release
 from samples.releases import rehash
+from samples.verified import findings_of
 
 REGION = h3.latlng_to_cell(48.85, 2.35, 5)
 ASKED = {"epsilon": 6.0, "bound": 3, "region": REGION, "level": 8}
@@ -122,12 +122,12 @@ def test_pairs_that_no_division_gives_are_not_published(release, tmp_path):
 
 
 def test_exact_counts_labelled_as_noise_are_found(flows, release, written, tmp_path):
-    assert verify_release(written, flows) == []
+    assert findings_of(written, flows) == []
     at = release.cell_of_flow
     bounded = np.bincount(at[at >= 0], weights=flows.trips[at >= 0], minlength=len(release.cells)).astype(np.int64)
     exact = dict(zip(rows_of(release), bounded.tolist(), strict=True))
     forged = with_cells(release, {pair: n for pair, n in exact.items() if n})
-    assert verify_release(forged.write(tmp_path / "out"), flows) == [
+    assert findings_of(forged.write(tmp_path / "out"), flows) == [
         "flows.parquet: more counts are exact than noise of this scale leaves: these are counts, not noise"
     ]
 
@@ -148,7 +148,7 @@ def test_a_report_that_does_not_add_up_is_found(name, written, flows, tmp_path):
     alter(report)
     (folder / "report.json").write_text(json.dumps(report), encoding="utf-8")
     rehash(folder)
-    found = verify_release(folder, flows)
+    found = findings_of(folder, flows)
     assert any(words in finding for finding in found), found
 
 
@@ -161,4 +161,4 @@ def test_a_map_with_single_children_is_divided_and_checked(tmp_path):
     for more in ({}, {"level": 2}, {"region": "n2,n3"}):
         made = anonymize(flows, "privtree", epsilon=2, **more)
         assert not {"n0", "n3"} & set(made.flows["origin_zone"].to_pylist()) or more == {"level": 2}
-        assert verify_release(made.write(tmp_path / str(len(str(more)))), flows) == []
+        assert findings_of(made.write(tmp_path / str(len(str(more)))), flows) == []

@@ -18,7 +18,7 @@ from scipy import stats
 from flowveil.flows import Cells
 from flowveil.methods.discrete_gaussian import DiscreteGaussian
 from flowveil.methods.discrete_laplace import DiscreteLaplace, system_bits
-from flowveil.methods.ladder import Step
+from flowveil.methods.levels import Level
 from flowveil.methods.topdown import Law, begun, descended
 from flowveil.methods.zcdp import largest_rho
 from reference.goodness import FALSE_ALARM
@@ -29,13 +29,13 @@ BOUND = 2
 USED, UNUSED = (0, 1), (2, 2)
 
 
-def steps() -> list[Step]:
+def steps() -> list[Level]:
     world = np.repeat(np.arange(WORLDS, dtype=np.int32), 4)
     half = np.repeat(np.arange(2 * WORLDS, dtype=np.int32), 2)
     zone = np.arange(4 * WORLDS, dtype=np.int32)
     none = np.zeros(0, np.int32)
-    halves = Step("0", half, np.arange(2 * WORLDS, dtype=np.int32) // 2, 2 * WORLDS)
-    return [Step("all", world, none, WORLDS), halves, Step("1", zone, zone // 2, 4 * WORLDS)]
+    halves = Level("0", half, np.arange(2 * WORLDS, dtype=np.int32) // 2, 2 * WORLDS)
+    return [Level("all", world, none, WORLDS), halves, Level("1", zone, zone // 2, 4 * WORLDS)]
 
 
 def walked(person: bool, laws: list[Law]) -> dict[str, np.ndarray]:
@@ -47,9 +47,9 @@ def walked(person: bool, laws: list[Law]) -> dict[str, np.ndarray]:
         np.concatenate([4 * world + d for _, d, _ in pairs]),
         np.concatenate([np.full(WORLDS, n, np.int64) for _, _, n in pairs]),
     )
-    ladder = steps()
+    levels = steps()
     cells = begun(Cells(world, world, np.full(WORLDS, 20 + 2 * person, np.int64)), laws[0], system_bits)
-    for step, law in zip(ladder[1:], laws[1:], strict=True):
+    for step, law in zip(levels[1:], laws[1:], strict=True):
         cells = descended(cells, table, step, law, system_bits)
     o, d = cells.origin % 4, cells.destination % 4
     assert np.array_equal(cells.origin // 4, cells.destination // 4)

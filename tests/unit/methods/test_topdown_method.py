@@ -14,12 +14,12 @@ from conftest import trip_table
 from flowveil import Flows, Hierarchy, ParameterError, anonymize, read_trips
 from flowveil.flows import Cells
 from flowveil.methods.discrete_laplace import repeatable_bits
-from flowveil.methods.ladder import Ladder, public_domain
-from flowveil.methods.promise import Promise
+from flowveil.methods.levels import Levels, public_domain
+from flowveil.methods.noise_guarantee import NoiseGuarantee
 from flowveil.methods.topdown import _noises, shares_of, walk_down
 from flowveil.methods.zcdp import largest_rho
-from flowveil.verify import verify_release
 from samples.releases import rehash
+from samples.verified import findings_of
 
 REGION = h3.latlng_to_cell(48.85, 2.35, 5)
 ASKED = {"epsilon": 1.0, "bound": 5, "region": REGION, "level": 7}
@@ -40,20 +40,20 @@ def map_flows(n: int = 12_000, *, people: int | None = None) -> Flows:
     return Flows.from_pairs(*place, origins=tree, destinations=tree, person=person, whole_map=tree)
 
 
-def ladder_of(flows: Flows, level: int | None, region: str | None) -> Ladder:
-    return Ladder.of(public_domain("topdown", flows, level, region))
+def levels_of(flows: Flows, level: int | None, region: str | None) -> Levels:
+    return Levels.from_domain(public_domain("topdown", flows, level, region))
 
 
 # ---- the budget ------------------------------------------------------------------------------------------------------
 
 
 def test_the_parts_of_the_budget_sum_to_it_exactly(flows):
-    ladder = ladder_of(flows, 9, REGION)
-    assert [step.name for step in ladder.steps] == ["all", "6", "7", "8", "9"]
-    shares = shares_of(None, ladder)
+    levels = levels_of(flows, 9, REGION)
+    assert [step.name for step in levels.levels] == ["all", "6", "7", "8", "9"]
+    shares = shares_of(None, levels)
     assert sum(shares) == 1
     assert [share / shares[0] for share in shares] == [1, 1, 3, 9, 27]
-    assert sum(shares_of("0.1, 0.1,0.1,0.1,0.6", ladder)) == 1
+    assert sum(shares_of("0.1, 0.1,0.1,0.1,0.6", levels)) == 1
     for step, share in zip(anonymize(flows, "topdown", **{**ASKED, "level": 9}).guarantee.steps, shares, strict=True):
         assert Fraction(step.scale) >= 5 / share
         assert Fraction(step.scale) < 5 / share * (1 + Fraction(1, 10**12))
@@ -61,12 +61,12 @@ def test_the_parts_of_the_budget_sum_to_it_exactly(flows):
 
 def test_the_noise_that_is_drawn_is_what_the_bound_and_the_budget_ask_for(flows):
     """A unit whose trips are all in one pair moves its count by the bound: a step costs bound² / (2 variance) of ρ."""
-    promise = Promise.of("topdown", flows, epsilon=1.0, delta=1e-6, bound=5, seed=1)
-    ladder = ladder_of(flows, 9, REGION)
-    laws = [noise.law for noise in _noises(promise, ladder, shares_of(None, ladder))]
+    promise = NoiseGuarantee.from_options("topdown", flows, epsilon=1.0, delta=1e-6, bound=5, seed=1)
+    levels = levels_of(flows, 9, REGION)
+    laws = [noise.law for noise in _noises(promise, levels, shares_of(None, levels))]
     assert sum(Fraction(25) / (2 * law.variance) for law in laws) <= largest_rho(1.0, 1e-6)
-    plain = Promise.of("topdown", flows, epsilon=1.0, delta=0.0, bound=5, seed=1)
-    assert sum(5 / noise.law.scale for noise in _noises(plain, ladder, shares_of(None, ladder))) == 1
+    plain = NoiseGuarantee.from_options("topdown", flows, epsilon=1.0, delta=0.0, bound=5, seed=1)
+    assert sum(5 / noise.law.scale for noise in _noises(plain, levels, shares_of(None, levels))) == 1
 
 
 @pytest.mark.parametrize("budget", ["1", "0.5,0.5", "0.2,0.3,0.6", "0.5,-0.1,0.6", "a,b,c", "nan,0.5,0.5", ""])
@@ -86,17 +86,17 @@ def test_a_share_that_leaves_only_noise_is_refused(flows):
 def test_cells_of_several_resolutions_stay_themselves_until_their_step(flows):
     near, *_ = sorted(h3.grid_ring(REGION, 1))
     part = h3.cell_to_children(near, 7)[0]
-    ladder = ladder_of(flows, 8, f"{REGION},{part}")
-    assert [(step.name, step.n_nodes) for step in ladder.steps] == [
+    levels = levels_of(flows, 8, f"{REGION},{part}")
+    assert [(step.name, step.n_nodes) for step in levels.levels] == [
         ("all", 1),
         ("5", 2),
         ("6", 8),
         ("7", 50),
         ("8", 350),
     ]
-    for step, above in zip(ladder.steps[1:], ladder.steps, strict=False):
+    for step, above in zip(levels.levels[1:], levels.levels, strict=False):
         assert np.array_equal(step.parent[step.node_of_zone], above.node_of_zone)
-    assert np.array_equal(ladder.steps[-1].node_of_zone, np.arange(350))
+    assert np.array_equal(levels.levels[-1].node_of_zone, np.arange(350))
 
 
 def test_steps_of_a_deep_map_that_divide_little_are_left_out():
@@ -104,9 +104,9 @@ def test_steps_of_a_deep_map_that_divide_little_are_left_out():
     codes = np.array([f"n{i:03d}" for i in range(n)])
     tree, _ = Hierarchy.from_parents([-1, *((np.arange(1, n) - 1) // 2).tolist()], codes, kind="table")
     flows = Flows.from_pairs([0], [0], [9], origins=tree, destinations=tree, whole_map=tree)
-    ladder = ladder_of(flows, None, None)
-    assert [step.n_nodes for step in ladder.steps] == [1, 4, 16, 64]
-    for step, above in zip(ladder.steps[1:], ladder.steps, strict=False):
+    levels = levels_of(flows, None, None)
+    assert [step.n_nodes for step in levels.levels] == [1, 4, 16, 64]
+    for step, above in zip(levels.levels[1:], levels.levels, strict=False):
         assert np.array_equal(step.parent[step.node_of_zone], above.node_of_zone)
 
 
@@ -135,14 +135,14 @@ def test_the_noisy_count_decides_what_is_opened_and_never_the_true_one():
     """Two halves of two zones each. The noise hides the half with all trips and invents one without any."""
     tree, _ = Hierarchy.from_parents([-1, 0, 0, 1, 1, 2, 2], np.array([f"n{i}" for i in range(7)]), kind="table")
     flows = Flows.from_pairs([0], [0], [9], origins=tree, destinations=tree, whole_map=tree)
-    ladder = ladder_of(flows, None, None)
+    levels = levels_of(flows, None, None)
     table = Cells(np.zeros(1, np.int32), np.zeros(1, np.int32), np.array([9]))
     laws = [
         Scripted([6], [9]),
         Scripted([-3, 0, 0, 6], [9, 0, 0, 0]),
         Scripted([4, 1, -2, 1], [0, 0, 0, 0]),
     ]
-    cells = walk_down(table, ladder, laws, repeatable_bits(0))
+    cells = walk_down(table, levels, laws, repeatable_bits(0))
     assert (cells.origin.tolist(), cells.destination.tolist(), cells.trips.tolist()) == (
         [2, 2, 3],
         [2, 3, 3],
@@ -218,8 +218,8 @@ def test_a_report_that_does_not_add_up_is_found(name, written, flows):
     before = {path: path.read_bytes() for path in written.iterdir()}
     alter, words = FORGED[name]
     change(written, alter)
-    found = verify_release(written, flows)
+    found = findings_of(written, flows)
     for path, content in before.items():
         path.write_bytes(content)
     assert any(words in finding for finding in found), found
-    assert verify_release(written, flows) == []
+    assert findings_of(written, flows) == []

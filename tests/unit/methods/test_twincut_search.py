@@ -14,7 +14,6 @@ import flowveil
 from flowveil.errors import ParameterError
 from flowveil.guarantee import Guarantee
 from flowveil.methods.twin_trees import TwinTrees
-from flowveil.report.summary import summarize
 from reference import twincut as slow
 from samples.releases import city_flows
 
@@ -49,7 +48,7 @@ def test_a_slow_machine_finds_the_same_zones(flows, guarantee, monkeypatch):
 def test_the_time_limit_is_owned_up_to(flows, share):
     release = flowveil.anonymize(flows, "twincut", 10, max_suppressed=share, time_limit=1e-9)
     assert release.plan.notes["stopped_early"] is True
-    assert summarize(release)["notes"]["stopped_early"] is True
+    assert release.summary()["notes"]["stopped_early"] is True
     assert release.plan.homogeneous
     assert release.metrics()["trips"]["suppressed_share"] <= share
 
@@ -65,7 +64,7 @@ def test_more_effort_is_never_worse(flows):
 
 
 def test_work_is_bounded(flows, guarantee):
-    trees = TwinTrees.of(flows, guarantee)
+    trees = TwinTrees.from_flows(flows, guarantee)
     total = float(flows.trips.sum())
     search = module.Search(trees, 0.05 * total)
     search.alternate_from(list(module.starting_cuts(trees)))

@@ -13,7 +13,7 @@ from flowveil.cli import main
 from flowveil.engines import read_slices, read_trips
 from flowveil.errors import ParameterError
 from flowveil.reading.persons import PLACEHOLDERS
-from flowveil.verify.persons import FOLDED
+from flowveil.verify.verification import FOLDED
 from samples.drafts import unchecked
 
 

@@ -16,8 +16,8 @@ from flowveil import read_slices
 from flowveil.cli import main
 from flowveil.errors import DataError, ParameterError
 from flowveil.reading.times import MICROSECONDS, check_time_options, decide
-from flowveil.verify import verify_release
 from samples.drafts import unchecked
+from samples.verified import findings_of
 
 CON = duckdb.connect(config={"threads": 1})
 EPOCH = datetime(1970, 1, 1)
@@ -236,7 +236,7 @@ def test_format_and_zone_reach_the_report_its_command_and_verify(tmp_path, capsy
     assert "local time of 'Europe/Paris'" in capsys.readouterr().out
     # Whoever reads the trips in another zone than the release was made in is told.
     other = read_slices(path, time="at", every="1h", time_format=said[5], timezone="Asia/Tokyo")
-    assert "another 'timezone'" in verify_release(out, other)[0]
+    assert "another 'timezone'" in findings_of(out, other)[0]
 
 
 def test_the_command_says_that_times_are_utc(tmp_path, capsys):

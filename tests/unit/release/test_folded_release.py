@@ -12,10 +12,10 @@ import pytest
 from flowveil import anonymize, read_slices
 from flowveil.errors import ParameterError
 from flowveil.times import Times
-from flowveil.verify import verify_release
 from samples.drafts import unchecked
 from samples.hourly import hourly_trips
 from samples.releases import edit_report, edit_table, read_json, rehash
+from samples.verified import findings_of
 
 EXPORTS = "csv,geojson,gpkg,kepler,arrow"
 EXPORTED = ("*.csv", "*.geojson", "*.gpkg", "kepler.json", "*.arrow")
@@ -73,7 +73,7 @@ def test_every_step_is_published_and_recounted(trips, written, every, tmp_path):
         flows = folded(trips.slice(0, 900), every, person="who")
         release = anonymize(flows, "paircut", **CASES[every])
         place = release.write(tmp_path / "release")
-    assert verify_release(place, flows) == []
+    assert findings_of(place, flows) == []
     table = pq.read_table(place / "flows.parquet")
     assert table.column_names == ["origin_zone", "destination_zone", "trips", "weight", "time_from", "time_to"]
     assert all(a < b for a, b in zip(*(table[name].to_pylist() for name in ("time_from", "time_to")), strict=True))
@@ -155,7 +155,7 @@ def test_verify_finds_what_was_changed(folder, what):
     place, flows = folder
     change, words = TAMPERED[what]
     edit_table(place, "flows.parquet", change)
-    findings = verify_release(place, flows)
+    findings = findings_of(place, flows)
     assert any(words in line for line in findings), findings
 
 
@@ -163,15 +163,15 @@ def test_verify_finds_another_width_another_step_and_another_kind(folder):
     place, flows = folder
     share = read_json(place / "report.json")["measures"]["trips"]["suppressed_share"]
     edit_report(place, lambda report: report["measures"]["trips"].update(suppressed_share=None))
-    assert any("suppressed_share" in line for line in verify_release(place, flows))
+    assert any("suppressed_share" in line for line in findings_of(place, flows))
     # Nothing that may be withheld with it is recounted as long as it is missing.
     edit_report(place, lambda report: report["measures"]["trips"].update(suppressed_share=share))
     edit_report(place, lambda report: report["measures"]["trips"].update(mean_time_width_h=1.0))
-    assert any("mean_time_width_h" in line for line in verify_release(place, flows))
+    assert any("mean_time_width_h" in line for line in findings_of(place, flows))
     edit_report(place, lambda report: report["parameters"]["slices"].update(every="weekday-hour"))
-    assert any("'every'" in line for line in verify_release(place, flows))
+    assert any("'every'" in line for line in findings_of(place, flows))
     edit_report(place, lambda report: report.update(kind="plain"))
-    assert verify_release(place, flows) != []
+    assert findings_of(place, flows) != []
 
 
 # ---- the tree ------------------------------------------------------------------------------------------------------
@@ -183,12 +183,12 @@ def test_slices_by_more_than_time_do_not_fold(trips):
 
 
 def test_weeks_end_with_their_month_and_a_day_at_24():
-    times = Times.of("1h", 60, ["2022-10-31T08:00", "2022-11-01T09:00", "2022-11-06T23:00"])
+    times = Times.from_labels("1h", 60, ["2022-10-31T08:00", "2022-11-01T09:00", "2022-11-06T23:00"])
     spans = set(zip(times.start.tolist(), times.stop.tolist(), strict=True))
     assert ("2022-10-01T00:00", "2022-12-01T00:00") in spans
     assert ("2022-10-31T00:00", "2022-11-01T00:00") in spans
     assert ("2022-11-01T00:00", "2022-11-07T00:00") in spans
-    week = Times.of("weekday-hour", None, [])
+    week = Times.from_labels("weekday-hour", None, [])
     assert (week.start[0], week.stop[0]) == ("1 Mon 00:00", "7 Sun 24:00")
     assert sorted(set(week.hours.tolist())) == [1.0, 2.0, 4.0, 8.0, 24.0, 48.0, 120.0, 168.0]
     assert week.tree.n_tiles == 168

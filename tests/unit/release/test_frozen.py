@@ -10,10 +10,10 @@ import pytest
 
 from flowveil import InfeasibleError, ParameterError, anonymize, freeze, read_trips
 from flowveil.release.frozen import FrozenMap
-from flowveil.verify import verify_release
 from flowveil.zoning.files import read_zones
 from samples.drafts import unchecked
 from samples.releases import rehash
+from samples.verified import findings_of
 
 TILES = [f"{a}{b}" for a in "NS" for b in "123"]
 MAP = pa.table({"tile": TILES, "parent": [t[0] for t in TILES]})
@@ -48,7 +48,7 @@ def test_tiles_never_seen_before_fall_into_the_earlier_zones_or_fill_the_rest(ea
     release = anonymize(later, zones_of=earlier, k=5)
     assert [row["origin_zone"] for row in release.flows.to_pylist()] == ["N", "S"]
     draft(release, tmp_path / "new")
-    assert verify_release(tmp_path / "new", later, zones_of=earlier) == []
+    assert findings_of(tmp_path / "new", later, zones_of=earlier) == []
 
 
 def test_another_map_a_method_and_too_much_suppression_are_refused(earlier):
@@ -65,11 +65,11 @@ def test_another_map_a_method_and_too_much_suppression_are_refused(earlier):
 def test_verify_finds_zones_that_are_not_the_earlier_ones(earlier, tmp_path):
     later = flows_on(MAP, [("N1", "N2")] * 8 + [("S1", "N2")] * 5)
     other = draft(anonymize(later, "suppression", k=5), tmp_path / "own")
-    assert any("does not say" in f for f in verify_release(other, later, zones_of=earlier))
+    assert any("does not say" in f for f in findings_of(other, later, zones_of=earlier))
     draft(anonymize(later, zones_of=earlier, k=5), tmp_path / "kept")
-    assert any("another release" in f for f in verify_release(tmp_path / "kept", later, zones_of=other))
+    assert any("another release" in f for f in findings_of(tmp_path / "kept", later, zones_of=other))
     unread: list[str] = []
-    assert verify_release(tmp_path / "kept", later, unread=unread) == []
+    assert findings_of(tmp_path / "kept", later, notes=unread) == []
     assert "--zones-of" in unread[0]
 
 

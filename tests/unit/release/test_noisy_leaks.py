@@ -22,7 +22,7 @@ from conftest import trip_table
 from flowveil import NoisyRelease, anonymize, anonymize_slices, read_slices, read_trips, read_zones
 from flowveil.cli import main
 from flowveil.flows import Cells, Flows
-from flowveil.publish.exports import FORMATS
+from flowveil.published.exports import FORMATS
 from flowveil.release.zones import Zones
 from flowveil.slices import SlicedFlows
 from samples.drafts import unchecked

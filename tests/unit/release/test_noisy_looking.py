@@ -15,17 +15,17 @@ import pytest
 import flowveil
 from conftest import trip_table
 from flowveil import NoisyRelease, ParameterError, anonymize, read_trips
+from flowveil.analysis.pages.before_after import render_internal
 from flowveil.cli import main
 from flowveil.errors import OutputError
-from flowveil.publish.exports import FORMATS
-from flowveil.report.document import sensible
-from flowveil.report.internal import render_internal
-from flowveil.report.noise import rounded
-from flowveil.verify import verify_release
+from flowveil.published.document import sensible
+from flowveil.published.exports import FORMATS
+from flowveil.published.noise import rounded
 from flowveil.workers import LATE, Ended
 from samples.drafts import unchecked
 from samples.processes import in_this_process
 from samples.releases import rehash
+from samples.verified import findings_of
 
 REGION = h3.latlng_to_cell(48.85, 2.35, 5)
 ASKED = {"epsilon": 1.0, "bound": 5, "region": REGION, "level": 7}
@@ -69,7 +69,7 @@ def test_exports_carry_the_noisy_rows_and_no_others(release, folder):
     with openmatrix.open_file(str(folder / "flows.omx"), "r") as file:
         assert file.list_matrices() == ["trips"]
         assert np.array(file["trips"]).sum() == release.flows["trips"].to_numpy().sum()
-    assert verify_release(folder, release.input) == []
+    assert findings_of(folder, release.input) == []
 
 
 def test_an_export_that_tells_something_else_is_found(release, folder):
@@ -78,7 +78,7 @@ def test_an_export_that_tells_something_else_is_found(release, folder):
     origin, destination, trips = first.strip().split(",")
     path.write_text("".join([head, f"{origin},{destination},{int(trips) + 1}\n", *rest]), encoding="utf-8")
     rehash(folder)
-    assert any("another trips" in finding for finding in verify_release(folder, release.input))
+    assert any("another trips" in finding for finding in findings_of(folder, release.input))
 
 
 def test_an_export_with_tile_counts_that_the_release_withholds_is_found(tmp_path):
@@ -100,7 +100,7 @@ def test_an_export_with_tile_counts_that_the_release_withholds_is_found(tmp_path
         writer.writeheader()
         writer.writerows(rows)
     rehash(folder)
-    assert any("another tiles" in finding for finding in verify_release(folder, release.input))
+    assert any("another tiles" in finding for finding in findings_of(folder, release.input))
 
 
 def renamed(tree: flowveil.Hierarchy) -> flowveil.Hierarchy:

@@ -17,12 +17,11 @@ from conftest import trip_table
 from flowveil import NoisyRelease, ParameterError, anonymize, read_trips
 from flowveil.api import verify_folder as verify
 from flowveil.cli import main
-from flowveil.publish.folder import publish
-from flowveil.report.html import render
-from flowveil.report.noise import promise_of_noise
-from flowveil.report.summary import summarize
-from flowveil.verify import verify_release
+from flowveil.publication import publish
+from flowveil.published.html import render
+from flowveil.published.noise import promise_of_noise
 from samples.drafts import unchecked
+from samples.verified import findings_of
 
 REGION = h3.latlng_to_cell(48.85, 2.35, 5)
 ASKED = {"epsilon": 1.0, "bound": 5, "region": REGION, "level": 7}
@@ -93,12 +92,12 @@ def test_the_folder_holds_the_release(folder, release, trips):
 
 
 def test_the_table_is_streamed_in_row_groups(tmp_path, release, monkeypatch):
-    monkeypatch.setattr("flowveil.publish.folder.ROWS_PER_GROUP", 100)
+    monkeypatch.setattr("flowveil.published.folder.ROWS_PER_GROUP", 100)
     monkeypatch.setattr("flowveil.verify.parquet._ROWS_PER_GROUP", 100)
     folder = release.write(tmp_path / "release")
     written = pq.ParquetFile(folder / "flows.parquet")
     assert written.num_row_groups == -(-len(release.flows) // 100)
-    assert verify_release(folder, release.input) == []
+    assert findings_of(folder, release.input) == []
     assert written.read() == release.flows
 
 
@@ -122,7 +121,7 @@ def test_the_report_states_the_promise(folder):
 def test_without_persons_the_report_says_that_the_unit_is_a_trip(trips, tmp_path):
     flows = read_trips(trips.drop(["person_id"]), resolution=9)
     release = anonymize(flows, "laplace", epsilon=1, region=REGION, level=7)
-    report = summarize(release)
+    report = release.summary()
     assert report["guarantee"]["unit"] == "trip"
     assert "The unit is a trip" in report["statement"][0]
     assert report["statement"][1].startswith("Not protected: people")
@@ -136,14 +135,14 @@ def test_observed_zones_are_said_to_be_unprotected(trips, unit):
     table = trips if unit == "person" else trips.drop(["person_id"])
     flows = read_trips(table, resolution=9)
     bound = {"bound": 5} if unit == "person" else {}
-    report = summarize(anonymize(flows, "laplace", epsilon=1, region="observed", level=7, **bound))
+    report = anonymize(flows, "laplace", epsilon=1, region="observed", level=7, **bound).summary()
     assert report["guarantee"]["unit"] == unit
     assert any(line.startswith("Not protected: the list of zones") for line in report["statement"])
     # Whoever reads only the first line, or the heading, must not take away more than is promised.
     condition = "the list of zones, which comes from the data"
     assert condition in report["statement"][0].split(". ")[0]
     assert condition in promise_of_noise(report["guarantee"])
-    given = summarize(anonymize(flows, "laplace", epsilon=1, region=REGION, level=7, **bound))
+    given = anonymize(flows, "laplace", epsilon=1, region=REGION, level=7, **bound).summary()
     assert "list of zones" not in given["statement"][0] + promise_of_noise(given["guarantee"])
 
 
@@ -161,7 +160,7 @@ def test_the_threshold_is_told_and_kept(trips, tmp_path):
 def test_nothing_in_the_report_and_the_zones_depends_on_the_true_counts(release):
     """Another input and the same options give the same report but for what the noisy table says of itself."""
     other = anonymize(read_trips(trip_table(700, seed=9), resolution=9), "laplace", **ASKED)
-    one, two = summarize(release), summarize(other)
+    one, two = release.summary(), other.summary()
     for report in (one, two):
         told = {name for name, value in report["measures"]["trips"].items() if value is not None}
         assert told == FROM_THE_TABLE
@@ -180,7 +179,7 @@ def test_no_exact_number_is_in_any_text_of_the_folder(tmp_path):
     secret = {len(table), len(flows), int(flows.trips.sum()), flows.origins.n_tiles, flows.destinations.n_tiles}
     secret |= set(release.left_out.values()) - {0}
     numbers = {str(n) for n in secret if n > 500} | {f"{n:,}" for n in secret if n > 1000}
-    told = {str(v) for v in summarize(release)["measures"]["trips"].values()}
+    told = {str(v) for v in release.summary()["measures"]["trips"].values()}
     for name in ("report.json", "report.html", "manifest.json"):
         text = (folder / name).read_text()
         assert not {n for n in numbers - told if f" {n}" in text or f">{n}<" in text}
@@ -299,7 +298,7 @@ TAMPERED = {
 def test_the_check_finds(kind, folder, release):
     change, words = TAMPERED[kind]
     change(folder)
-    findings = verify_release(folder, release.input)
+    findings = findings_of(folder, release.input)
     assert any(words in finding for finding in findings), findings
 
 

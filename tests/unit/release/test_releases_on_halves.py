@@ -14,10 +14,10 @@ import pytest
 
 import flowveil
 from flowveil.errors import ParameterError
-from flowveil.verify import verify_release
 from reference.halves import cells_of
 from samples.drafts import unchecked
 from samples.releases import edit_report, rehash
+from samples.verified import findings_of
 
 CITY = (48.85, 2.35)
 
@@ -92,7 +92,7 @@ def test_a_release_on_halves_is_what_the_rule_says(method, tmp_path):
     report = json.loads((folder / "report.json").read_text())
     assert report["parameters"]["hierarchy"] == "halves"
     assert "--hierarchy halves" in report["command"]
-    assert verify_release(folder, flows) == []
+    assert findings_of(folder, flows) == []
     zones = pq.read_table(folder / "zones.parquet")
     assert zones.schema.field("h3_cells").type == pa.list_(pa.string())
     codes, listed = zones["zone"].to_pylist(), zones["h3_cells"].to_pylist()
@@ -106,10 +106,10 @@ def test_slices_and_maps_of_ones_own_are_refined_too(tmp_path):
     table = trips(sex=draw.choice(["f", "m"], 800))
     sliced = flowveil.read_slices(table, resolution=8, by="sex")
     family = flowveil.anonymize_slices(sliced, k=10, hierarchy="halves", accept_differencing=True, total=True)
-    assert verify_release(family.write(tmp_path / "slices"), sliced) == []
+    assert findings_of(family.write(tmp_path / "slices"), sliced) == []
 
     folder = mapped_on_halves().write(tmp_path / "map")
-    assert verify_release(folder, read_mapped()) == []
+    assert findings_of(folder, read_mapped()) == []
     zones = pq.read_table(folder / "zones.parquet")
     parts = [code for code in zones["zone"].to_pylist() if "~" in code]
     assert parts
@@ -121,7 +121,7 @@ def test_both_ends_can_have_the_same_parts(tmp_path):
     folder = flowveil.anonymize(flows, k=10).write(tmp_path / "release")
     zones = pq.read_table(folder / "zones.parquet")
     assert any("." in code for code in zones["zone"].to_pylist())
-    assert verify_release(folder, flows) == []
+    assert findings_of(folder, flows) == []
 
 
 def test_parts_of_a_map_owe_nothing_to_the_trips():
@@ -148,7 +148,7 @@ def test_verify_finds_zones_that_are_other_parts(tmp_path):
         shutil.copytree(folder, copy)
         change(copy)
         rehash(copy)
-        return " ".join(verify_release(copy, flows))
+        return " ".join(findings_of(copy, flows))
 
     def other_cells(copy):
         zones = pq.read_table(copy / "zones.parquet")

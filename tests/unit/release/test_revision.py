@@ -20,9 +20,9 @@ from flowveil import (
     read_zones,
     verify_series,
 )
-from flowveil.verify import verify_release
 from samples.drafts import unchecked
 from samples.releases import rehash
+from samples.verified import findings_of
 from unit.release.test_frozen import MAP, flows_on
 from unit.series.test_series import K, months
 
@@ -72,8 +72,8 @@ def test_what_a_revision_keeps_or_shows_wrongly_is_found(first, tmp_path):
     anonymize(flows, revision=first, k=5).write(folder, formats="csv,arrow")
     given = {"zones_of": first, "revision": [first]}
     unread: list[str] = []
-    assert verify_release(folder, flows, unread=unread, **given) == unread == []
-    assert verify_release(folder, flows, zones_of=first, unread=unread) == []
+    assert findings_of(folder, flows, notes=unread, **given) == unread == []
+    assert findings_of(folder, flows, zones_of=first, notes=unread) == []
     assert "not revised" in unread[0]
     table = pq.read_table(folder / "flows.parquet")
     assert table["trips"].to_pylist() == [20, 19, 15]
@@ -86,12 +86,12 @@ def test_what_a_revision_keeps_or_shows_wrongly_is_found(first, tmp_path):
         changed = pa.table({**{n: table[n] for n in table.column_names[:2]}, "trips": trips, "revised": revised})
         pq.write_table(changed, other / "flows.parquet")
         rehash(other)
-        found = verify_release(other, flows, **given)
+        found = findings_of(other, flows, **given)
         assert any("falls short" in line or "another value than in the earlier" in line for line in found), found
     del report["guarantee"]["trips"]
     (other / "report.json").write_text(json.dumps(report))
     rehash(other)
-    assert "report.json: the guarantee protects no unit" in verify_release(other, flows, **given)
+    assert "report.json: the guarantee protects no unit" in findings_of(other, flows, **given)
     # Beside other releases of the same trips nothing is concluded from it.
     assert "revision" in audit_releases([first, folder]).groups.unchecked[0][1]
 

@@ -12,18 +12,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from flowveil.analysis.pages.profile import largest_profiles, profile_chart
 from flowveil.anonymization import anonymize, anonymize_slices
 from flowveil.cli import main
 from flowveil.engines import read_slices
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
-from flowveil.report.profile import largest_profiles, profile_chart
-from flowveil.report.summary import summarize
 from flowveil.slices import Every, SlicedFlows
-from flowveil.verify import verify_release
 from samples.drafts import unchecked
 from samples.segmented import survey
+from samples.verified import findings_of
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -68,7 +67,7 @@ def test_one_folder_holds_all_slices(by_sex, family, tmp_path: Path):
     report = json.loads((folder / "report.json").read_text("utf-8"))
     assert [s["slice"] for s in report["slices"]] == [{"sex": "F"}, {"sex": "M"}]
     assert report["unpublished_slices"] == 1
-    assert verify_release(folder, by_sex) == []
+    assert findings_of(folder, by_sex) == []
     everything = b"".join(path.read_bytes() for path in folder.iterdir())
     assert b"SECRET" not in everything
 
@@ -98,20 +97,20 @@ def test_an_accepted_family_says_so_and_subtraction_is_recounted_from_the_files(
     main(["verify", str(folder), "--against", str(tmp_path / "trips.parquet")])
     assert "But: Not protected: subtraction" in capsys.readouterr().out
     amended(folder, lambda r: r["differencing"].update(short=0))
-    assert any("differences" in line for line in verify_release(folder, by_sex))
+    assert any("differences" in line for line in findings_of(folder, by_sex))
 
 
 def test_common_zones_publish_a_total_that_tells_nothing(by_sex, common, tmp_path: Path):
     assert common.differencing.short == 0
     folder = common.write(tmp_path / "release")
-    assert verify_release(folder, by_sex) == []
+    assert findings_of(folder, by_sex) == []
     # Nor is any suppressed volume told beside it.
     report = json.loads((folder / "report.json").read_text("utf-8"))
     told = [report["measures"], *(part["measures"] for part in report["slices"])]
     assert {values["suppressed_share"] for measures in told for values in measures.values()} == {None}
     share = 1 - sum(common[("F",)].cells.trips) / sum(common[("F",)].input.trips)
     amended(folder, lambda r: r["slices"][1]["measures"]["trips"].update(suppressed_share=share))
-    assert any("withhold" in line for line in verify_release(folder, by_sex))
+    assert any("withhold" in line for line in findings_of(folder, by_sex))
 
 
 def test_a_day_beside_its_hours(trips, tmp_path: Path):
@@ -119,7 +118,7 @@ def test_a_day_beside_its_hours(trips, tmp_path: Path):
     family = anonymize_slices(hours, k=5, also_every=["day"], total=True, common_zones=True, max_suppressed=0.3)
     assert {len(key[0] or "") for key in family.keys} <= {0, 10, 16}
     folder = family.write(tmp_path / "release")
-    assert verify_release(folder, hours) == []
+    assert findings_of(folder, hours) == []
     with pytest.raises(ParameterError, match="whole steps"):
         anonymize_slices(hours, k=5, also_every=["weekday"])
 
@@ -145,9 +144,9 @@ def test_days_and_totals_over_common_zones_are_sums_of_published_hours(tmp_path:
     assert set(family.keys) == {(None,), ("2024-03-04",), ("2024-03-04T08:00",)}
     assert [release.cells.trips.tolist() for release in family.releases] == [[10], [10], [10]]
     folder = family.write(tmp_path / "release")
-    assert verify_release(folder, week) == []
+    assert findings_of(folder, week) == []
     edit_total(folder, 12)
-    assert any("another number of trips" in line for line in verify_release(folder, week))
+    assert any("another number of trips" in line for line in findings_of(folder, week))
 
 
 def edit_total(folder: Path, trips: int) -> None:
@@ -164,7 +163,7 @@ def test_a_total_alone_can_be_published(tmp_path: Path):
     few = one_place(d4h8=5, d4h9=6)
     family = anonymize_slices(few, k=10, total=True)
     assert family.keys == ((None,),)
-    assert verify_release(family.write(tmp_path / "release"), few) == []
+    assert findings_of(family.write(tmp_path / "release"), few) == []
     with pytest.raises(InfeasibleError):
         anonymize_slices(few, k=10, total=True, common_zones=True)
 
@@ -219,7 +218,7 @@ def test_sums_over_slices_are_not_told_where_a_slice_withholds():
         M={**many, ("b1", "a2"): 3, ("b2", "a2"): 1},
         X={("b2", "b2"): 4},
     )
-    report = summarize(anonymize_slices(flows, "suppression", k=10))
+    report = anonymize_slices(flows, "suppression", k=10).summary()
     assert report["measures"]["trips"]["suppressed_share"] is not None
     for name in ("c_dm", "reconstruction_loss", "distribution_distance"):
         assert report["measures"]["trips"][name] is None
@@ -231,18 +230,18 @@ def test_what_one_slice_withholds_does_not_follow_from_the_total(tmp_path: Path)
     few = {**listed, ("b1", "b1"): 26, ("a1", "b2"): 4, ("a2", "b1"): 4, ("b1", "b2"): 4}
     flows = segments(F=few, M=listed)
     family = anonymize_slices(flows, "suppression", k=10, max_suppressed=0.3)
-    report = summarize(family)
+    report = family.summary()
     assert report["slices"][0]["measures"]["trips"]["suppressed_share"] is None
     assert report["measures"]["trips"]["suppressed_share"] is None
     folder = family.write(tmp_path / "release")
     amended(folder, lambda r: r["measures"]["trips"].update(suppressed_share=12 / 128))
-    assert any("withhold" in line for line in verify_release(folder, flows))
+    assert any("withhold" in line for line in findings_of(folder, flows))
 
 
 def test_no_slice_tells_the_mean_weight_where_another_withholds():
     many = {("a1", "b1"): 20, ("a1", "b2"): 21, ("a2", "b1"): 22, ("a2", "b2"): 23}
     flows = segments(F=many, M={**many, ("b1", "a2"): 3})
-    report = summarize(anonymize_slices(flows, "suppression", k=10, protect=["trips", "population"]))
+    report = anonymize_slices(flows, "suppression", k=10, protect=["trips", "population"]).summary()
     assert report["guarantee"]["population"] is None
     told = [report["measures"], *(part["measures"] for part in report["slices"])]
     assert {measures["weight"]["c_avg"] for measures in told} == {None}
@@ -251,7 +250,7 @@ def test_no_slice_tells_the_mean_weight_where_another_withholds():
 def test_the_cross_check_covers_totals():
     flows = one_place(d4h8=40, d4h9=12)
     family = anonymize_slices(flows, k=10, total=True)
-    assert summarize(family)["cross_check"][0]["k"] == 12
+    assert family.summary()["cross_check"][0]["k"] == 12
 
 
 def test_what_few_people_hold_does_not_follow_from_the_report(by_sex, tmp_path: Path):
@@ -263,7 +262,7 @@ def test_what_few_people_hold_does_not_follow_from_the_report(by_sex, tmp_path: 
     for name in ("suppressed_share", "c_dm", "reconstruction_loss", "distribution_distance"):
         assert report["measures"]["trips"][name] is None
     amended(folder, lambda r: r["measures"]["trips"].update(suppressed_share=1 - 1 / 3))
-    assert any("withhold" in line for line in verify_release(folder, by_sex))
+    assert any("withhold" in line for line in findings_of(folder, by_sex))
 
 
 def amended(folder: Path, change) -> None:
@@ -280,7 +279,7 @@ def amended(folder: Path, change) -> None:
 def test_locations_hold_in_every_slice_and_in_differences(by_sex, tmp_path: Path):
     family = anonymize_slices(by_sex, k=3, l=2, total=True, common_zones=True, max_suppressed=0.5)
     assert all(min(map(min, release.cells.n_tiles())) >= 2 for release in family.releases)
-    assert verify_release(family.write(tmp_path / "common"), by_sex) == []
+    assert findings_of(family.write(tmp_path / "common"), by_sex) == []
 
     # The total is safe and so is the first hour; what is left are ten trips between two single tiles.
     tree, _ = Hierarchy.from_parents([-1, 0, 0], np.array(["R", "a", "b"]))
@@ -294,9 +293,9 @@ def test_locations_hold_in_every_slice_and_in_differences(by_sex, tmp_path: Path
     assert family.keys == ((None,), keys[0])
     assert family.differencing.short == 1
     folder = family.write(tmp_path / "release")
-    assert verify_release(folder, flows) == []
+    assert findings_of(folder, flows) == []
     amended(folder, lambda report: report["differencing"].update(short=0))
-    assert any("1 differences between its matrices are short" in line for line in verify_release(folder, flows))
+    assert any("1 differences between its matrices are short" in line for line in findings_of(folder, flows))
 
 
 def test_flows_and_slices_are_not_mixed_up(by_sex):
@@ -334,7 +333,7 @@ def test_a_changed_slice_is_found(by_sex, family, tmp_path: Path):
     ):
         folder = shutil.copytree(written, tmp_path / str(i))
         rewritten(folder, **change)
-        found = verify_release(folder, by_sex)
+        found = findings_of(folder, by_sex)
         assert any(finding in line for line in found)
 
 

@@ -13,7 +13,6 @@ import pytest
 from conftest import trip_table
 from flowveil import InfeasibleError, ParameterError, publish_series, read_trips, verify_folder, verify_series
 from samples.drafts import unchecked
-from samples.remembered import wherever
 from unit.cli.test_cli import run, snapshot
 
 K = {"k": 5, "max_suppressed": 0.9}
@@ -36,7 +35,7 @@ def published(trips: pa.Table, place: Path, **asked):
 @pytest.fixture(scope="module", autouse=True)
 def drafts_are_not_recounted():
     """What is written is recounted where a test verifies the series, and what stays as it was is known by then."""
-    with unchecked(), wherever():
+    with unchecked():
         yield
 
 
@@ -204,7 +203,7 @@ def test_a_page_that_another_version_claims_to_have_made_is_not_passed_over(seri
     (series / "index.json").write_text(json.dumps(index))
     (series / "index.html").write_text("<p>p1 lives at N1</p>")
     unread: list[str] = []
-    assert verify_series(series, against=months(2), unread=unread) == []
+    assert verify_series(series, against=months(2), notes=unread) == []
     assert "index.html: rendering not compared: made by flowveil 0.0.1" in unread
     assert verify_series(series, against=months(2), strict=True) != []
 

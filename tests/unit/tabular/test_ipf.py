@@ -1,19 +1,17 @@
 from __future__ import annotations
 
-import sys
 from itertools import combinations
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from flowveil.errors import DataError, MissingExtraError, ParameterError
+from flowveil.errors import DataError, ParameterError
+from flowveil.methods.discrete_laplace import system_bits
 from flowveil.methods.epsilon import (
     WeakPromiseWarning,
     gaussian_deviation,
     noise_scale,
-    opendp_gaussian,
-    opendp_laplace,
 )
 from flowveil.tabular import ipf
 from flowveil.tabular.domains import code_variable
@@ -97,7 +95,7 @@ def test_the_real_noise_is_never_the_same_and_says_what_it_covers():
 def test_noise_follows_the_discrete_laplace_law(sensitivity, epsilon):
     """Goodness of fit of the real mechanism: chi-square over the whole law, not a check of its mean."""
     n = 20_000
-    noise = opendp_laplace(np.zeros(n, np.int64), sensitivity=sensitivity, epsilon=epsilon)
+    noise = Mechanism("laplace", epsilon, 0.0).release(np.zeros(n, np.int64), sensitivity, system_bits)
     scale = noise_scale(sensitivity, epsilon)
     assert scale == pytest.approx(sensitivity / epsilon)
     law = stats.dlaplace(1 / scale)
@@ -122,7 +120,7 @@ def test_noise_of_all_margins_is_independent_and_of_the_right_scale():
     counts = [counted(table, names) for names in (("a", "b"), ("a", "c"), ("b", "c"))]
     differences = []
     for _ in range(120):
-        noisy, scale = ipf._add_noise(counts, Mechanism("laplace", 1.5, 0.0), None)
+        noisy, scale = ipf._add_noise(counts, Mechanism("laplace", 1.5, 0.0), system_bits)
         differences.append(np.concatenate([(a - b).ravel() for a, b in zip(noisy, counts, strict=True)]))
     assert scale == pytest.approx(2.0)
     noise = np.array(differences)
@@ -136,13 +134,19 @@ def test_noise_of_all_margins_is_independent_and_of_the_right_scale():
     assert np.abs(correlation).max() < 7 / np.sqrt(len(noise))
 
 
-def test_epsilon_is_kept_to_the_last_bit():
-    """28/0.7 rounds so that OpenDP's own accounting would exceed 0.7: the scale is raised by a bit."""
+@pytest.mark.parametrize(("margins", "epsilon"), [(28, 0.7), (3, 1.0), (15, 0.2)])
+def test_opendp_confirms_the_guarantee_of_each_scale(margins, epsilon):
+    """28/0.7 rounds so that OpenDP's accounting would exceed 0.7: the scale is raised by one bit."""
     dp = pytest.importorskip("opendp.prelude")
     dp.enable_features("contrib")
-    scale = noise_scale(28, 0.7)
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
-    assert dp.m.make_laplace(*space, scale=scale).map(28) <= 0.7 < dp.m.make_laplace(*space, scale=28 / 0.7).map(28)
+    numbers = dp.vector_domain(dp.atom_domain(T="i64"))
+    scale = Mechanism("laplace", epsilon, 0.0).scale(margins)
+    assert dp.m.make_laplace(numbers, dp.l1_distance(T="i64"), scale=scale).map(margins) <= epsilon
+    delta = 1e-6
+    deviation = Mechanism("gaussian", epsilon, delta).scale(margins)
+    gaussian = dp.m.make_gaussian(numbers, dp.l2_distance(T="f64"), scale=deviation)
+    length = np.nextafter(np.sqrt(margins), np.inf)
+    assert dp.c.make_zCDP_to_approxDP(gaussian).map(length).epsilon(delta) <= epsilon
 
 
 @pytest.mark.parametrize(("margins", "epsilon", "delta"), [(1, 1.0, 1e-6), (28, 0.3, 1e-9)])
@@ -152,7 +156,7 @@ def test_gaussian_noise_follows_its_law_and_keeps_epsilon_and_delta(margins, eps
     support = np.arange(-int(12 * deviation) - 5, int(12 * deviation) + 6)
     law = np.exp(-(support**2) / (2 * deviation**2))
     law /= law.sum()
-    noise = opendp_gaussian(np.zeros(n, np.int64), squared_sensitivity=margins, epsilon=epsilon, delta=delta)
+    noise = Mechanism("gaussian", epsilon, delta).release(np.zeros(n, np.int64), margins, system_bits)
     edges = np.unique(np.searchsorted(np.cumsum(law), np.linspace(0.02, 0.98, 30)))
     expected = n * np.diff(np.concatenate(([0.0], np.cumsum(law)[edges], [1.0])))
     observed = np.bincount(np.searchsorted(support[edges], noise, side="left"), minlength=len(expected))
@@ -343,12 +347,6 @@ def test_too_large_a_table_is_refused_and_the_message_helps():
 def test_bad_parameters(options, message):
     with pytest.raises(ParameterError, match=message):
         synthesize_records(small(), **options)
-
-
-def test_without_opendp_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "opendp.prelude", None)
-    with pytest.raises(MissingExtraError, match=r"flowveil\[dp\]"):
-        synthesize_records(small(), epsilon=1.0, domains_from_data=True)
 
 
 def test_one_variable():

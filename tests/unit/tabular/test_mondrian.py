@@ -92,18 +92,36 @@ def test_missing_values_are_no_wildcards():
     assert release.class_of_record.tolist() == [0, 0, 0, 1, 1, 1]
 
 
-def test_relaxed_pools_rare_children_of_a_hierarchy():
-    tree = hierarchy_from_lines([[c, "*"] for c in "abcd"])
+@pytest.mark.parametrize("strict", [True, False])
+def test_rare_siblings_share_a_class_that_names_them(strict):
+    tree = hierarchy_from_lines([[c, "*"] for c in "abcde"])
     table = pa.table({"h": ["a"] * 5 + ["b"] * 4 + ["c"] * 2 + ["d"] * 2})
     attribute = Attribute("h", hierarchy=tree)
-    strict = anonymize_records(table, quasi_identifiers=[attribute], direct_identifiers=[], k=4, strict=True)
-    relaxed = anonymize_records(table, quasi_identifiers=[attribute], direct_identifiers=[], k=4)
-    assert strict.class_size.tolist() == [13]
-    assert sorted(zip(relaxed.class_size.tolist(), relaxed.regions[0].text.to_pylist(), strict=True)) == [
-        (4, "*"),
+    release = anonymize_records(table, quasi_identifiers=[attribute], direct_identifiers=[], k=4, strict=strict)
+    assert sorted(zip(release.class_size.tolist(), release.regions[0].text.to_pylist(), strict=True)) == [
         (4, "b"),
+        (4, "{c, d}"),
         (5, "a"),
     ]
+
+
+def test_strict_hierarchies_of_adult_lose_no_more_than_local_recoding(shared_data):
+    """ARX's local recoding has an NCP of 0.085 at k = 10."""
+    folder = shared_data / "tabular"
+    files = {
+        "workclass": "workclass",
+        "education": "education",
+        "marital-status": "marital",
+        "native-country": "country",
+    }
+    files |= {name: name for name in ("occupation", "race", "sex")}
+    table = read_records(folder / "adult.csv").select(["age", *files])
+    attributes = [
+        Attribute(name, hierarchy=read_value_hierarchy(folder / "adult_hierarchies" / f"{file}.csv"))
+        for name, file in files.items()
+    ]
+    release = anonymize_records(table, quasi_identifiers=["age", *attributes], direct_identifiers=[], k=10, strict=True)
+    assert release.information_loss() < 0.085
 
 
 def test_direct_identifiers_are_dropped_and_must_be_named():

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import re
 import socket
+import stat
 import threading
 import time
+import webbrowser
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,10 +20,10 @@ import pytest
 from flowveil.errors import ParameterError
 from flowveil.workbench import guard
 from flowveil.workbench.asking import choices_of
-from flowveil.workbench.desk import MOST_LISTENERS
 from flowveil.workbench.guard import Door, RefusedError
-from flowveil.workbench.room import below, listing
-from samples.served import Served, serving
+from flowveil.workbench.session import MOST_LISTENERS
+from flowveil.workbench.workspace import below, listing
+from samples.served import Served, serving, serving_here
 
 pytest.importorskip("starlette")
 uvicorn = pytest.importorskip("uvicorn")
@@ -80,10 +83,70 @@ def test_another_page_cannot_read_either(served):
     assert served.ask("GET", "/api/state", headers={"Origin": None, "Sec-Fetch-Site": "same-origin"})[0] == 200
 
 
-def test_cookie_and_policy(served):
-    status, headers, _ = served.ask("GET", f"/?token={served.token}", cookie=False, headers={"Origin": None})
-    assert (status, headers["location"]) == (303, "/")
-    assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= {part.strip() for part in headers["set-cookie"].split(";")}
+PERSON = {"Accept": "text/html,application/xhtml+xml", "Origin": None}
+
+
+def test_the_token_opens_the_door_once(tmp_path):
+    """A local file forwards to it: the browser calls that another site, and must get the cookie all the same."""
+    with serving_here(tmp_path, tmp_path / "tmp") as running:
+        address, first = f"/?token={running.token}", {**PERSON, "Sec-Fetch-Site": "cross-site"}
+        assert running.ask("HEAD", address, headers=first)[0] == 403
+        status, headers, body = running.ask("GET", address, headers=first)
+        assert status == 200
+        assert b"url=/" in body
+        parts = {part.strip() for part in headers["set-cookie"].split(";")}
+        assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= parts
+        assert any(part.startswith(f"flowveil_{running.port}=") for part in parts)
+        # Again, from wherever: a page that says what to do.
+        status, headers, body = running.ask("GET", address, headers=PERSON)
+        assert (status, "set-cookie" in headers) == (403, False)
+        assert b"works once and was already used" in body
+        assert b"flowveil serve" in body
+        # A reload in the browser that has the cookie.
+        running.cookie = next(part for part in parts if part.startswith("flowveil_"))
+        status, headers, _ = running.ask("GET", address, headers=PERSON)
+        assert (status, headers["location"]) == (303, "/")
+
+
+def test_the_browser_is_opened_without_a_token_on_its_command_line(tmp_path, monkeypatch):
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    with serving_here(tmp_path, tmp_path / "tmp", open_browser=True) as running:
+        until = time.monotonic() + 60
+        while not opened:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        assert opened[0].startswith("file://")
+        file = Path(opened[0].removeprefix("file://"))
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+        found = re.search(rf"url=http://127\.0\.0\.1:{running.port}(/\?token=([\w-]{{40,}}))", file.read_text("utf-8"))
+        assert found is not None
+        assert found[2] not in opened[0]
+        # Its token is a separate one: the printed address still opens another browser.
+        assert running.ask("GET", found[1], headers=PERSON)[0] == 200
+        assert running.ask("GET", found[1], headers=PERSON)[0] == 403
+        running.enter()
+    assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [("/", b"printed in its terminal"), ("/?token=wrong", b"has stopped"), ("/releases/x/report.html", b"terminal")],
+)
+def test_people_without_a_token_get_a_page(served, path, says):
+    status, headers, body = served.ask("GET", path, cookie=False, headers=PERSON)
+    assert (status, headers["content-type"]) == (403, "text/html; charset=utf-8")
+    assert "'unsafe" not in headers["content-security-policy"]
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert says in body
+    assert b"flowveil serve" in body
+    # Scripts get JSON.
+    assert json.loads(served.ask("GET", "/api/state", cookie=False, headers=PERSON)[2])["error"]
+    assert b"<h1>" in served.ask("GET", "/nowhere", headers=PERSON)[2]
+
+
+def test_policy(served):
     for path in ("/", "/api/state", "/nowhere"):
         headers = served.ask("GET", path)[1]
         assert "'unsafe" not in headers["content-security-policy"]
@@ -255,10 +318,10 @@ def test_garbage_is_answered_without_a_trace(served):
 @pytest.mark.parametrize("head", [b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\n"])
 def test_slow_requests_end(monkeypatch, tmp_path, head):
     """A head that does not end, and a body that does not come."""
-    from flowveil.workbench import patience
+    from flowveil.workbench import header_timeout
     from flowveil.workbench.server import workbench
 
-    monkeypatch.setattr(patience, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(header_timeout, "HEAD_SECONDS", 0.3)
     monkeypatch.setattr(guard, "PAUSE", 0.3)
     for name in ("files", "jobs", "releases", "tmp"):
         (tmp_path / name).mkdir()
@@ -266,7 +329,11 @@ def test_slow_requests_end(monkeypatch, tmp_path, head):
         port = listener.getsockname()[1]
         door = Door("127.0.0.1", port, 1000)
         config = uvicorn.Config(
-            workbench(tmp_path, Path(tmp_path), door), http=patience.Patient, ws="none", loop="asyncio", log_config=None
+            workbench(tmp_path, Path(tmp_path), door),
+            http=header_timeout.HeaderTimeout,
+            ws="none",
+            loop="asyncio",
+            log_config=None,
         )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])))

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import shapely
 
-from flowveil.verify.h3_outlines import are_drawn, area_km2, area_tolerance, area_tolerances, areas_km2, is_drawn
 from flowveil.zoning.outlines import dissolved
+from reference.h3_outlines import are_drawn, area_km2, area_tolerance, area_tolerances, areas_km2, is_drawn
 
 #: A city, the date line, a pole, and a pentagon.
 PLACES = [(37.77, -122.42), (20.0, 180.0), (90.0, 0.0), h3.cell_to_latlng(h3.get_pentagons(5)[3])]

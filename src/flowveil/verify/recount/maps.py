@@ -25,7 +25,7 @@ from .tree import ALL, OUTSIDE, OUTSIDE_CELL, Codes, ZoneMap, parent_cells, reso
 Mask = NDArray[np.bool_]
 
 
-class CannotReadError(ValueError):
+class UnreadableInputError(ValueError):
     """This reader does not know the input; the message says why. The flows of the engine serve instead."""
 
 
@@ -46,7 +46,7 @@ class DrawnMap:
     def tiles_at(self, lat: Any, lon: Any) -> NDArray[np.int64]:
         """Number of the tile that each point lies in, -1 for none; on a border, that with the smallest code."""
         if self.outlines is None:
-            raise CannotReadError("the ends are coordinates, and the map has no outlines")
+            raise UnreadableInputError("the ends are coordinates, and the map has no outlines")
         points, place = np.unique(lon + 1j * lat, return_inverse=True)
         shapely.prepare(self.outlines)
         point, zone = shapely.STRtree(self.outlines).query(shapely.points(points.real, points.imag))
@@ -60,7 +60,7 @@ def read_table(path: str | Path) -> tuple[pa.Table, Any]:
     """The columns of a file as text or numbers, and its geometry in degrees (None without).
 
     Raises:
-        CannotReadError: the file has another format or reference system.
+        UnreadableInputError: the file has another format or reference system.
     """
     place = Path(path)
     name = place.name.casefold()
@@ -72,8 +72,8 @@ def read_table(path: str | Path) -> tuple[pa.Table, Any]:
         if name.endswith((".geojson", ".json")):
             return _read_geojson(place)
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException, shapely.errors.GEOSException):
-        raise CannotReadError("a private file (map, area or list of places) cannot be read") from None
-    raise CannotReadError("a private file (map, area or list of places) is not CSV, Parquet or GeoJSON")
+        raise UnreadableInputError("a private file (map, area or list of places) cannot be read") from None
+    raise UnreadableInputError("a private file (map, area or list of places) is not CSV, Parquet or GeoJSON")
 
 
 def _read_csv(path: Path) -> pa.Table:
@@ -95,7 +95,7 @@ def _read_parquet(path: Path) -> tuple[pa.Table, Any]:
     crs = about.get("crs", "OGC:CRS84")
     known = crs is not None and (crs == "OGC:CRS84" or str((crs.get("id") or {}).get("code")) in ("CRS84", "4326"))
     if str(about.get("encoding")).upper() != "WKB" or not known:
-        raise CannotReadError("outlines are not WKB in WGS 84")
+        raise UnreadableInputError("outlines are not WKB in WGS 84")
     outlines = shapely.force_2d(shapely.from_wkb(np.array(table[column].to_pylist(), dtype=object)))
     return table.select([name for name in table.column_names if name not in geo["columns"]]), outlines
 
@@ -103,7 +103,7 @@ def _read_parquet(path: Path) -> tuple[pa.Table, Any]:
 def _read_geojson(path: Path) -> tuple[pa.Table, Any]:
     content = json.loads(path.read_text("utf-8"))
     if "crs" in content and not str(content["crs"]).endswith(("CRS84'}}", "4326'}}")):
-        raise CannotReadError("GeoJSON in another reference system than WGS 84")
+        raise UnreadableInputError("GeoJSON in another reference system than WGS 84")
     features = content["features"] if content["type"] == "FeatureCollection" else [content]
     outlines = [
         None if f.get("geometry") is None else shapely.from_geojson(json.dumps(f["geometry"])) for f in features
@@ -138,7 +138,7 @@ def read_map(path: str | Path, columns: Mapping[str, str], *, keep_outside: bool
     """A map of zones, by the columns that the report names.
 
     Raises:
-        CannotReadError: the hierarchy is a dendrogram, or the file has a form that is not read here.
+        UnreadableInputError: the hierarchy is a dendrogram, or the file has a form that is not read here.
     """
     table, drawn = read_table(path)
     if columns.get("lat") == "":
@@ -151,12 +151,12 @@ def read_map(path: str | Path, columns: Mapping[str, str], *, keep_outside: bool
         elif columns.get("parent"):
             code, parent = _from_parents(tile, texts_of(table[columns["parent"]]), columns.get("root"))
         else:
-            raise CannotReadError("the hierarchy of the map is a dendrogram")
+            raise UnreadableInputError("the hierarchy of the map is a dendrogram")
         places = None
         if columns.get("lat"):
             places = [_numbers(table[columns[axis]]) for axis in ("lat", "lon")]
     except KeyError:
-        raise CannotReadError("the map has other columns than the report names") from None
+        raise UnreadableInputError("the map has other columns than the report names") from None
     inner = np.zeros(len(code), dtype=np.bool_)
     inner[parent[parent >= 0]] = True
     tiles = np.sort(code[~inner])
@@ -172,12 +172,12 @@ def read_map(path: str | Path, columns: Mapping[str, str], *, keep_outside: bool
     outlines = None
     if drawn is not None and not is_point:
         if len(rows) != len(tiles):
-            raise CannotReadError("tiles of the map have several outlines")
+            raise UnreadableInputError("tiles of the map have several outlines")
         outlines = np.empty(len(tiles), dtype=object)
         for node, row in rows:
             outlines[np.searchsorted(tiles, code[node])] = drawn[row]
         if not shapely.is_valid(outlines).all():
-            raise CannotReadError("outlines of the map are not valid")
+            raise UnreadableInputError("outlines of the map are not valid")
     zones = ZoneMap(code, parent, lat, lon)
     return DrawnMap(_with_outside(zones) if keep_outside else zones, tiles, outlines)
 
@@ -200,7 +200,7 @@ def _from_parents(tile: Codes, parent: Codes, root: str | None) -> tuple[Codes, 
 def _with_root(code: Codes, up: NDArray[np.int64], root: str | None) -> tuple[Codes, NDArray[np.int64]]:
     if np.sum(up < 0) > 1:
         if root is None:
-            raise CannotReadError("the map has several roots")
+            raise UnreadableInputError("the map has several roots")
         up = np.append(np.where(up < 0, len(code), up), -1)
         code = np.append(code, np.array([root]))
     return code, up
@@ -262,15 +262,15 @@ def points_in_area(lat: Any, lon: Any, area: str | Path) -> Mask:
         west, south, east, north = (float(part) for part in str(area).split(","))
     except ValueError:
         if _as_cells(str(area)) is not None:
-            raise CannotReadError("the study area is made of H3 cells, and the tiles are not") from None
+            raise UnreadableInputError("the study area is made of H3 cells, and the tiles are not") from None
         drawn = read_table(area)[1]
         if drawn is None or not np.isin(shapely.get_type_id(drawn), (3, 6)).all():
-            raise CannotReadError("the study area has no polygons") from None
+            raise UnreadableInputError("the study area has no polygons") from None
         outline = shapely.union_all(shapely.make_valid(drawn))
         shapely.prepare(outline)
         return np.asarray(shapely.intersects_xy(outline, lon, lat), dtype=np.bool_)
     if np.isnan(lat).any():
-        raise CannotReadError("the centres of the zones are not known")
+        raise UnreadableInputError("the centres of the zones are not known")
     across = (lon >= west) & (lon <= east) if west < east else (lon >= west) | (lon <= east)
     return (lat >= south) & (lat <= north) & across
 
@@ -314,17 +314,17 @@ def read_places(path: str | Path, *, resolution: int | None, of_map: DrawnMap | 
         elif "lat" in column and "lon" in column:
             lat, lon = _numbers(column["lat"]), _numbers(column["lon"])
         else:
-            raise CannotReadError("a list of places has neither tiles nor coordinates")
+            raise UnreadableInputError("a list of places has neither tiles nor coordinates")
         if of_map is None:
             pairs = zip(lat.tolist(), lon.tolist(), strict=True)
             tile = np.array([h3_int.latlng_to_cell(y, x, resolution or 0) for y, x in pairs], dtype=np.uint64)
         else:
             number = of_map.tiles_at(lat, lon)
             if np.any(number < 0):
-                raise CannotReadError("a listed place lies in no zone of the map")
+                raise UnreadableInputError("a listed place lies in no zone of the map")
             tile = of_map.tiles[number]
     if tile.dtype == np.uint64 and np.any(tile == np.uint64(OUTSIDE_CELL)):
-        raise CannotReadError("a listed place is no tile")
+        raise UnreadableInputError("a listed place is no tile")
     asked = [
         np.array([int(text or 0) for text in texts_of(column[name]).tolist()], dtype=np.int64)
         if name in column

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -74,21 +74,6 @@ class Places:
     l: Counts  # noqa: E741  # the letter of the papers
 
 
-@dataclass(frozen=True)
-class Unread:
-    """Input rows that are in no flow, for one reason.
-
-    Attributes:
-        rows: how many.
-        trips: their trips, as far as they can be read; None if unknown.
-        weight: their weight in millionths, as far as it can be read; None if unknown.
-    """
-
-    rows: int = 0
-    trips: int | None = None
-    weight: int | None = None
-
-
 @dataclass(frozen=True, eq=False)
 class Trips:
     """Raw trips: one row for each (slice, origin tile, destination tile), or finer.
@@ -104,9 +89,8 @@ class Trips:
         slices: values of each slice; one empty tuple if trips are not cut.
         slice: number of the slice of each row.
         every: step of time; None without time.
-        rows: input rows that stand for trips: read, dropped and outside.
-        dropped: rows that could not be read.
-        outside: rows with an end outside the study area.
+        dropped: how many input rows could not be read; rows of 0 trips are none of them.
+        outside: how many have an end outside the study area.
         stricter: places around which cells must reach more, if the operator gave the list.
         l_places: places that locations are counted by, if the operator gave the list.
         read_by: who read the input: ``recount`` or ``engine``.
@@ -126,9 +110,8 @@ class Trips:
     slices: Sequence[tuple[str, ...]] = ((),)
     slice: Ints | None = None
     every: str | None = None
-    rows: int = 0
-    dropped: Unread = field(default_factory=Unread)
-    outside: Unread = field(default_factory=Unread)
+    dropped: int = 0
+    outside: int = 0
     stricter: Places | None = None
     l_places: Places | None = None
     read_by: str = "recount"

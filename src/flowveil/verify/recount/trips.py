@@ -8,7 +8,7 @@ if the report says so. Rows of 0 trips do not count at all. Persons are the same
 characters, a decimal point or (unless the report keeps it) case; placeholders are nobody.
 
 What this reader does not know (other file formats, times in unusual forms, dendrograms, invalid outlines) it refuses
-with `CannotReadError`, so that the caller takes the flows of the engine and says so.
+with `UnreadableInputError`, so that the caller takes the flows of the engine and says so.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from glob import glob, has_magic
+from os import PathLike
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -32,8 +33,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from .maps import CannotReadError, DrawnMap, cells_in_area, points_in_area, read_map, read_places
-from .table import PersonRows, Trips, Unread
+from .maps import DrawnMap, UnreadableInputError, cells_in_area, points_in_area, read_map, read_places
+from .table import PersonRows, Trips
 from .tree import OUTSIDE, OUTSIDE_CELL, Codes, parent_cells, resolution_of
 
 Mask = NDArray[np.bool_]
@@ -65,49 +66,47 @@ _ZONED = r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?(Z|[+-]\d{2}:?\d
 
 
 def read_trips(
-    source: str | Path,
-    report: Mapping[str, Any],
+    source: Any,
+    parameters: Mapping[str, Any],
     *,
-    zones: str | Path | None = None,
-    within: str | Path | None = None,
-    stricter: str | Path | None = None,
-    l_places: str | Path | None = None,
-    person_case: str | None = None,
+    zones: Any = None,
+    area: Any = None,
+    stricter: Any = None,
+    l_places: Any = None,
 ) -> Trips:
-    """Read trips as a report says.
+    """Read trips as the parameters of a report say.
 
     Args:
-        source: a file, a folder or a pattern.
-        report: content of report.json.
-        zones: the map, if the tiles are zones of a map.
-        within: the study area, if it came from a file.
-        stricter, l_places: the lists of places, if the report names some.
-        person_case: ``keep`` if identifiers that differ in case are different persons. Otherwise they are one,
-            whatever the release says: a release must not count a person twice.
+        source: path of a file or a folder, or a pattern.
+        parameters: ``parameters`` of report.json; a reader who does not trust the release with case gives another
+            ``person_case``.
+        zones: path of the map, if the tiles are zones of a map.
+        area: path of the study area, if it came from a file.
+        stricter, l_places: paths of the lists of places, if the report names some.
 
     Raises:
-        CannotReadError: this reader does not know the input.
+        UnreadableInputError: this reader does not know the input.
     """
-    parameters = report["parameters"]
+    if any(
+        not isinstance(path, str | PathLike) for path in (source, zones, area, stricter, l_places) if path is not None
+    ):
+        raise UnreadableInputError("the input is not a file")
     if parameters.get("matrix") or parameters.get("wide") or parameters.get("lookup"):
-        raise CannotReadError("the input is a matrix file")
-    if parameters.get("zones") and zones is None:
-        raise CannotReadError("the release was made on a map, which was not given")
-    area = parameters.get("within")
-    if area == "AREA" and within is None:
-        raise CannotReadError("the study area came from a file, which was not given")
-    of_map = None
+        raise UnreadableInputError("the input is a matrix file")
+    if bool(parameters.get("zones")) != (zones is not None):
+        raise UnreadableInputError("the release was made on a map, which was not given, or on none")
+    within = parameters.get("within")
+    if within == "AREA" and area is None:
+        raise UnreadableInputError("the study area came from a file, which was not given")
     keep_outside = parameters.get("outside") == "keep"
-    if zones is not None and parameters.get("zones"):
-        of_map = read_map(zones, parameters["zones"], keep_outside=keep_outside)
-    reader = _Reader(parameters, of_map, within if area == "AREA" else area, person_case)
+    of_map = None if zones is None else read_map(zones, parameters["zones"], keep_outside=keep_outside)
     try:
         with duckdb.connect(":memory:") as connection:
             rows = _Columns.select(connection, source, parameters)
-    except duckdb.Error:
+    except (duckdb.Error, pa.ArrowException, OSError, KeyError):
         # Messages of the database may quote rows.
-        raise CannotReadError("the input cannot be read with the columns and forms that the report names") from None
-    trips = reader.trips(rows)
+        raise UnreadableInputError("the input cannot be read with the columns that the report names") from None
+    trips = _Reader(parameters, of_map, area if area is not None else within).trips(rows)
     lists = {}
     for name, path, once in (("stricter", stricter, True), ("l_places", l_places, False)):
         if path is not None:
@@ -122,7 +121,7 @@ def files_of(source: str | Path) -> list[Path]:
     """The files of an input, sorted: of a folder the Parquet files, else the text files, bookkeeping left out.
 
     Raises:
-        CannotReadError: there are none, or they are of another kind.
+        UnreadableInputError: there are none, or they are of another kind.
     """
     here = Path(source).expanduser()
     if here.is_dir():
@@ -139,7 +138,7 @@ def files_of(source: str | Path) -> list[Path]:
         found = sorted(path for path in every if path.name.casefold().endswith(endings))
         if found and (here.is_dir() or len(found) == len(every)):
             return found
-    raise CannotReadError("the input is neither CSV nor Parquet")
+    raise UnreadableInputError("the input is neither CSV nor Parquet")
 
 
 def _literal(path: Path) -> str:
@@ -170,7 +169,7 @@ def _relation(files: Sequence[Path], partitions: Sequence[str]) -> tuple[str, di
             f"escape = '\"', nullstr = '', columns = {{{types}}}, hive_partitioning = false, filename = 'recount_path')"
         )
         if any(_first_line(path) != head for path in files):
-            raise CannotReadError("the text files have different columns")
+            raise UnreadableInputError("the text files have different columns")
     for name in partitions:
         columns[name] = _partition(files, name)
     return relation, columns
@@ -188,7 +187,7 @@ def _partition(files: Sequence[Path], name: str) -> str:
     for path in files:
         values = [part.removeprefix(f"{name}=") for part in path.parent.parts if part.startswith(f"{name}=")]
         if len(values) != 1:
-            raise CannotReadError("a partition column is not in the path of every file")
+            raise UnreadableInputError("a partition column is not in the path of every file")
         value = (
             "NULL" if values[0] == "__HIVE_DEFAULT_PARTITION__" else "'" + unquote(values[0]).replace("'", "''") + "'"
         )
@@ -225,7 +224,7 @@ class _Columns:
         def column(name: str) -> tuple[str, str]:
             found = columns.get(name) or {n.strip(): sql for n, sql in columns.items()}.get(name.strip())
             if found is None:
-                raise CannotReadError("the input has no column of a name that the report names")
+                raise UnreadableInputError("the input has no column of a name that the report names")
             return found, kinds.get(found.strip('"'), "VARCHAR")
 
         select = []
@@ -321,7 +320,7 @@ def _moment_sql(con: Any, relation: str, column: str, kind: str, parameters: Map
         number = f"TRY_CAST({text} AS DOUBLE)"
         units = [u for u in (1, 1_000, _MILLION) if always(f"{number} >= {_UNIX[0] * u} AND {number} < {_UNIX[1] * u}")]
         if not units:
-            raise CannotReadError("times have a form that this reader does not know")
+            raise UnreadableInputError("times have a form that this reader does not know")
         zoned, moment = True, f"CAST(floor({number} * {_MILLION // units[0]}) AS BIGINT)"
     if timezone is not None and zoned:
         moment = f"epoch_us(timezone('{timezone}', make_timestamptz({moment})))"
@@ -348,16 +347,10 @@ def _label_sql(moment: str, every: str) -> str:
 class _Reader:
     """Turns columns into flows."""
 
-    def __init__(
-        self, parameters: Mapping[str, Any], of_map: DrawnMap | None, area: str | Path | None, case: str | None
-    ) -> None:
+    def __init__(self, parameters: Mapping[str, Any], of_map: DrawnMap | None, area: Any) -> None:
         self.parameters, self.of_map, self.area = parameters, of_map, area
         self.keep_outside = parameters.get("outside") == "keep"
-        stated = parameters.get("person_case") or "fold"
-        self.fold = not (stated == "keep" and case == "keep")
-        self.notes: list[str] = []
-        if stated == "keep" and self.fold:
-            self.notes.append("Persons that differ in case only were counted as one; the release counts them as two.")
+        self.fold = (parameters.get("person_case") or "fold") == "fold"
 
     def trips(self, rows: _Columns) -> dict[str, Any]:
         """The arguments of `Trips`."""
@@ -366,10 +359,10 @@ class _Reader:
         for values in (rows.trips, rows.weight):
             if values is not None:
                 if np.any((values < 0) | np.isinf(values)):
-                    raise CannotReadError("counts or weights are negative or infinite")
+                    raise UnreadableInputError("counts or weights are negative or infinite")
                 dropped |= np.isnan(values)
         if rows.trips is not None and np.any(np.nan_to_num(rows.trips) % 1 != 0):
-            raise CannotReadError("numbers of trips are not whole")
+            raise UnreadableInputError("numbers of trips are not whole")
         no_trips = np.zeros(n, dtype=np.bool_) if rows.trips is None else rows.trips == 0
         for column in rows.attributes:
             dropped |= column.is_null().to_numpy(zero_copy_only=False)
@@ -382,14 +375,13 @@ class _Reader:
         count = np.ones(n, dtype=np.int64) if rows.trips is None else np.nan_to_num(rows.trips).astype(np.int64)
         counted = ~no_trips & ~other_period
         unread = {
-            name: Unread(int(np.sum(mask)), int(count[mask].sum()), 0 if weight is None else int(weight[mask].sum()))
-            for name, mask in (("dropped", dropped & counted), ("outside", outside & usable & counted))
+            name: int(np.sum(mask & counted)) for name, mask in (("dropped", dropped), ("outside", outside & usable))
         }
         kept = np.flatnonzero(usable & ~outside & ~other_period)
         if len(kept) == 0:
-            raise CannotReadError("no row of the input can be used")
+            raise UnreadableInputError("no row of the input can be used")
         flows = self._grouped(rows, tiles, kept, count, weight)
-        return {**flows, **unread, "rows": int(np.sum(counted)), "notes": tuple(self.notes)}
+        return {**flows, **unread}
 
     def _other_period(self, rows: _Columns) -> Mask:
         during = self.parameters.get("during")
@@ -419,7 +411,7 @@ class _Reader:
             for column in rows.tiles:
                 found, unknown = self._tiles_named(column)
                 if np.any(unknown & wanted & ~lost) and not self.parameters.get("skip_unknown"):
-                    raise CannotReadError("tiles are not on the map, or not H3 cells")
+                    raise UnreadableInputError("tiles are not on the map, or not H3 cells")
                 lost |= unknown
                 ends.append(found)
         if self.of_map is not None and not self.keep_outside:
@@ -453,7 +445,7 @@ class _Reader:
         resolution = int(self.parameters["resolution"])
         known = resolution_of(cells[~unknown])
         if len(known) and known.min() != known.max():
-            raise CannotReadError("tiles have several H3 resolutions")
+            raise UnreadableInputError("tiles have several H3 resolutions")
         finer = ~unknown & (resolution_of(cells) > resolution)
         cells = np.where(finer, parent_cells(cells, resolution), cells)
         return cells[index], unknown[index]

@@ -27,7 +27,7 @@ addEventListener("hashchange", () => { sayNothing(); showStep(true); });
 
 let gone = false, said = "";
 function sayProblem() {
-  const text = gone ? "The workbench does not answer. If it was stopped, start flowveil serve again and open its new address." : said;
+  const text = gone ? "The workbench does not answer. It was stopped, or started again: open the address that flowveil serve prints now." : said;
   $("#problem").hidden = !text;
   $("#problem").textContent = text;
 }

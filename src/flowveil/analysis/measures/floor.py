@@ -1,0 +1,170 @@
+"""Floors: mean generalisation errors that no method can get below. They show how hard the data are.
+
+`generalization_floor` holds for every method whose zones are nodes of the hierarchies: each flow in the smallest safe
+pair of nodes that holds it, the costliest flows left out as far as may be suppressed. Zones that suit one flow are
+zones for all others there too, which this floor does not ask for; so it can be far below what is possible.
+
+`division_floor` asks for cells that do not intersect, as those of ATG and PairCut; it is what PairCut proves, within a
+percent of what it finds.
+
+`homogeneous_floor` asks for one cut of each tree. It takes seconds rather than a fraction of one, and is often within
+a percent of what TwinCut finds.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flowveil.analysis.measures.cells import mean_error
+from flowveil.analysis.measures.measure import Measure, Subject
+from flowveil.flows import Flows, to_fixed_point
+from flowveil.guarantee import Guarantee
+from flowveil.hierarchy import Floats
+from flowveil.methods.pair_divisions import PairTable
+from flowveil.methods.paircut import proven_score as proven_of_divisions
+from flowveil.methods.paircut import settled
+from flowveil.methods.pruning import dual_multiplier
+from flowveil.methods.safe_pairs import safe_depths, sketch
+from flowveil.methods.smallest_sizes import KNOWN, SmallestSizes, is_affordable
+from flowveil.methods.twin_dual import proven_score
+from flowveil.methods.twin_trees import TwinTrees
+from flowveil.methods.twincut import Search, starting_cuts
+
+#: Prices tried for the homogeneous floor, as multiples of the one that known maps suggest.
+_PRICES = 8.0 ** np.arange(5)
+
+
+def _floor(subject: Subject) -> float | None:
+    """The floor of a release's input.
+
+    What may be left out is max_suppressed, or what the release suppresses where that is more, so that no release of a
+    hierarchical method can be below. Boxes are not nodes: for them it is a reference, and the ratio may be below 1.
+    """
+    release = subject.release
+    allowed = release.parameters.get("max_suppressed")
+    gone = 1 - subject.published / subject.total if subject.total else 0.0
+    share = max(gone, float(allowed) if isinstance(allowed, int | float) else 0.0)
+    return generalization_floor(release.input, subject.guarantee, max_suppressed=share, basis=subject.basis)
+
+
+def _ratio(subject: Subject) -> float | None:
+    floor, error = subject.share(_floor), subject.share(mean_error)
+    return None if floor is None or error is None else error / floor
+
+
+MEASURES = (
+    Measure(
+        key="floor_generalization_error",
+        title="Floor of that error",
+        meaning="No method that merges along these hierarchies gets below: every flow in the smallest safe cell that "
+        "could hold it, whatever the others need, and the costliest left out as far as may be suppressed.",
+        compute=lambda subject: subject.share(_floor),
+        combine=None,
+        digits=3,
+        # It counts tiles that were seen, and is the error itself where no method could do better.
+        reveals=frozenset({"suppressed", "inside", "seen"}),
+    ),
+    Measure(
+        key="floor_ratio",
+        title="Error over its floor",
+        meaning="How many times as large the mean generalisation error is as its floor.",
+        compute=_ratio,
+        combine=None,
+        digits=3,
+        reveals=frozenset({"suppressed", "inside", "seen"}),
+    ),
+)
+
+
+def generalization_floor(
+    flows: Flows, guarantee: Guarantee, *, max_suppressed: float, basis: str | None = None
+) -> float | None:
+    """The smallest mean generalisation error of any release whose zones are nodes of the hierarchies.
+
+    Exact: the mean over flows of their `smallest_safe_sizes`, the costliest ``max_suppressed`` of the volume left out
+    (of the last flow a part). None where nothing can be published within that, or where the trees are too deep.
+    """
+    sizes = smallest_safe_sizes(flows, guarantee)
+    if sizes is None:
+        return None
+    basis = guarantee.basis if basis is None else basis
+    volume = flows.volume(basis).astype(np.float64)
+    if basis == "weight":
+        volume = to_fixed_point(volume).astype(np.float64)
+    order = np.argsort(sizes, kind="stable")
+    size, volume = sizes[order], volume[order]
+    # Summed exactly, so that equal inputs give equal floors: trips, or millionths.
+    kept_most = float(np.sum(volume)) * (1 - max_suppressed)
+    before = np.cumsum(volume) - volume
+    kept = np.clip(kept_most - before, 0.0, volume)
+    counted = kept > 0
+    if not counted.any() or not np.isfinite(size[counted]).all():
+        return None
+    return float(np.sum(size[counted] * kept[counted]) / np.sum(kept[counted]))
+
+
+def smallest_safe_sizes(flows: Flows, guarantee: Guarantee) -> Floats | None:
+    """For each flow the smallest |o| + |d| over pairs of nodes that hold it and whose cell is safe.
+
+    Infinite where no such pair is safe; None for all where the trees are too deep.
+    """
+    known = KNOWN.setdefault(flows, {})
+    if guarantee not in known:
+        known[guarantee] = _smallest_safe_sizes(flows, guarantee)
+    return known[guarantee]
+
+
+def _smallest_safe_sizes(flows: Flows, guarantee: Guarantee) -> Floats | None:
+    flows, guarantee = guarantee.to_fixed_point(flows)
+    origins = sketch(flows.origins, flows.origin, flows, guarantee)
+    destinations = sketch(flows.destinations, flows.destination, flows, guarantee)
+    if not is_affordable(flows, origins, destinations):
+        return None
+    smallest = SmallestSizes(flows, origins, destinations)
+    for flow, size in safe_depths(flows, guarantee, origins, destinations, smallest.of):
+        smallest.note(flow, size)
+    return smallest.finish()
+
+
+def division_floor(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1) -> float | None:
+    """A mean generalisation error that no release of cells that do not intersect can be below, within the limit.
+
+    Such cells are divisions of (root, root): those of ATG-Dual, ODkAnon, OIGH, TwinCut and PairCut are. Proven by the
+    best division at a price (`flowveil.methods.paircut.proven_score`). None where nothing can be published within the
+    limit, or where the trees are too deep to hold all their nodes.
+    """
+    table = PairTable.of(flows, guarantee, "error")
+    budget = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
+    price = None if table is None or table.thinned else dual_multiplier(table, budget)
+    if table is None or price is None:
+        return None
+    price, _ = settled(table, price)
+    return proven_of_divisions(table, price, budget)
+
+
+def homogeneous_floor(
+    flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1, iterations: int = 150
+) -> float | None:
+    """A mean generalisation error that no homogeneous release within the limit on suppression can be below.
+
+    Proven by Lagrangian decomposition (`flowveil.methods.twin_dual`); more iterations raise it towards its limit. None
+    where nothing can be published within the limit, or where the trees are too deep to hold all their nodes.
+    """
+    flows, guarantee = guarantee.to_fixed_point(flows)
+    budget = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
+    trees = TwinTrees.from_flows(flows, guarantee)
+    if trees is None or trees.thinned or trees.given(0, np.zeros(1, np.int64)).lost > budget:
+        return None
+    search = Search(trees, budget)
+    search.alternate_from(list(starting_cuts(trees)))
+
+    def proven(price: float, iterations: int) -> float:
+        cost, suppressed = search.cheapest_at(price)
+        return proven_score(
+            trees, budget, price=price, known_cost=cost, known_suppressed=suppressed, iterations=iterations
+        )
+
+    # Where hardly anything may be suppressed, few maps are known and a far higher price may prove more.
+    prices = search.tightest_price() * _PRICES
+    best = prices[int(np.argmax([proven(float(price), iterations // 10) for price in prices]))]
+    return proven(float(best), iterations)

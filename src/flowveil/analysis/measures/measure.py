@@ -1,0 +1,199 @@
+"""What a measure is, and what it is computed from.
+
+To add one: write a `Measure` in a file of this folder, list it in `MEASURES`, and test it against a slow version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from flowveil.guarantee import Guarantee
+    from flowveil.hierarchy import Floats
+    from flowveil.release.noisy import NoisyRelease
+    from flowveil.release.release import Release
+
+Value = float | int | None
+Values = dict[str, Value]
+T = TypeVar("T")
+
+#: What somebody who has the published cells could compute from a measure.
+#:
+#: - ``suppressed``: the suppressed volume;
+#: - ``terms``: beside a total over slices, its terms: it is a sum over slices that no reader can take apart otherwise;
+#: - ``inside``: how trips are spread over the tiles inside cells;
+#: - ``seen``: how many tiles were seen in a zone;
+#: - ``mean weight``: by weight, the mean weight of all trips, suppressed ones included, unless the threshold of the
+#:   population was given as a number;
+#: - ``mean weight if unprotected``: the same only where the population is not protected.
+Secret = Literal["suppressed", "terms", "inside", "seen", "mean weight", "mean weight if unprotected"]
+
+#: What a measure is of noisy counts. ``published``: it follows from the published table; ``true``: it is computed from
+#: the true counts and never published; ``void``: it means nothing; ``absent``: it is not listed.
+OfNoise = Literal["published", "true", "void", "absent"]
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A release counted on one basis: what measures are computed from.
+
+    Attributes:
+        release: with its input and its plan.
+        basis: trips or weight.
+    """
+
+    release: Release | NoisyRelease
+    basis: str
+    _shared: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The thresholds of cells. Noise promises none, and measures that are held against them mean nothing of it."""
+        if self.release.kind == "noisy":
+            raise TypeError("noisy counts are held against no threshold")
+        return self.release.guarantee
+
+    def share(self, work: Callable[[Subject], T]) -> T:
+        """What this function makes of the subject, worked out once for all measures that need it."""
+        if work not in self._shared:
+            self._shared[work] = work(self)
+        found: T = self._shared[work]
+        return found
+
+    @cached_property
+    def volume(self) -> Floats:
+        """The volume of each published cell."""
+        return self.release.cells.volume(self.basis).astype(np.float64)
+
+    @cached_property
+    def total(self) -> float:
+        """The input volume."""
+        return self.release.input.total(self.basis)
+
+    @cached_property
+    def published(self) -> float:
+        """The published volume."""
+        return self.release.cells.total(self.basis)
+
+    @cached_property
+    def sizes(self) -> tuple[Floats, Floats]:
+        """The tiles in the origin zone and in the destination zone of each published cell."""
+        cells, plan = self.release.cells, self.release.plan
+        return (
+            plan.origin_zones.size[cells.origin].astype(np.float64),
+            plan.destination_zones.size[cells.destination].astype(np.float64),
+        )
+
+    @cached_property
+    def places(self) -> Floats:
+        """The pairs of tiles that each published cell covers; where time is folded, in each of its steps."""
+        size_o, size_d = self.sizes
+        timed = self.release.plan.timed
+        return size_o * size_d if timed is None else size_o * size_d * timed.steps[self.release.cells.origin]
+
+
+@dataclass(frozen=True, eq=False)
+class Slices:
+    """Slices that are measured together, on one basis.
+
+    Attributes:
+        releases: the releases of the published slices.
+        own: the measures of each.
+        lost: the volume of each slice that is not published.
+        class_size: the volume that k asks of a cell, by all trips.
+    """
+
+    releases: Sequence[Release | NoisyRelease]
+    own: Sequence[Values]
+    lost: Floats
+    class_size: float
+    basis: str
+
+    @cached_property
+    def whole(self) -> Floats:
+        """The input volume of each published slice."""
+        return np.array([r.input.total(self.basis) for r in self.releases])
+
+    @cached_property
+    def shown(self) -> Floats:
+        """The published volume of each."""
+        return np.array([r.cells.total(self.basis) for r in self.releases])
+
+    @property
+    def total(self) -> float:
+        """The input volume of all slices, published or not."""
+        return float(self.whole.sum() + self.lost.sum())
+
+    def of(self, key: str) -> list[Value]:
+        """A measure of each slice."""
+        return [own[key] for own in self.own]
+
+    def mean(self, values: Sequence[Value]) -> float | None:
+        """The mean over the published volume, of the slices that have a value."""
+        known = [(float(v), w) for v, w in zip(values, self.shown, strict=True) if v is not None and w > 0]
+        if not known:
+            return None
+        found, weights = zip(*known, strict=True)
+        return float(np.average(found, weights=weights))
+
+
+Combine = Callable[[Slices, str], Value]
+
+
+def averaged(slices: Slices, key: str) -> float | None:
+    """Combine by the mean over the published volume."""
+    return slices.mean(slices.of(key))
+
+
+def added(slices: Slices, key: str) -> int | None:
+    """Combine by adding up; None where one slice does not know it."""
+    values = slices.of(key)
+    return None if None in values else int(sum(v for v in values if v is not None))
+
+
+def smallest(slices: Slices, key: str) -> Value:
+    """Combine by the smallest value that is known."""
+    return min((v for v in slices.of(key) if v is not None), default=None)
+
+
+def unknown(_: Slices, __: str) -> None:
+    """What is known of slices, and not of all together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """A measure of a release.
+
+    Attributes:
+        key: its name in report.json.
+        title, meaning: for pages.
+        compute: its exact value; None where it does not exist.
+        combine: its value for several slices together; None where it is not listed for them.
+        digits: significant digits that are published; None for all.
+        reveals: what could be computed from it.
+        of_noise: what it is of noisy counts.
+        of_counts: whether it is listed for exact counts.
+        whole: whether it is a whole number.
+        of_times: whether it is listed only where time is folded.
+    """
+
+    key: str
+    title: str
+    meaning: str
+    compute: Callable[[Subject], Value]
+    combine: Combine | None
+    digits: int | None = None
+    reveals: frozenset[Secret] = frozenset()
+    of_noise: OfNoise = "absent"
+    of_counts: bool = True
+    whole: bool = False
+    of_times: bool = False
+
+    def published(self, value: Value) -> Value:
+        """The value as it is published."""
+        return value if value is None or self.digits is None else float(f"{value:.{self.digits}g}")

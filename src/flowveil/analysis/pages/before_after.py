@@ -1,0 +1,267 @@
+"""The internal report: before against after, for the data holder alone.
+
+It discloses raw counts, suppressed ones too, so it is the opposite of a release: marked on the screen and on every
+printed page, and refused wherever a release is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowveil.analysis.areas import AreaAccuracy, area_accuracy
+from flowveil.analysis.measures import MEASURES
+from flowveil.analysis.pages.frontier import frontier_part, rounded_points
+from flowveil.private_files import write_private
+from flowveil.published.charts import Mark, bar_chart, size_histogram
+from flowveil.published.document import Figure, Part, fill, number, page, sensible
+from flowveil.published.html import (
+    maps_part,
+    parameters_part,
+    promise,
+    protection_part,
+    short_promise,
+    top,
+)
+from flowveil.published.layers import density_layer, further_layer, look
+from flowveil.published.maps import MAX_ZONES
+from flowveil.published.noise import is_noisy
+from flowveil.published.sizes import distribution_part
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+    from flowveil.flows import Cells
+    from flowveil.hierarchy import Hierarchy, Ints
+    from flowveil.release.noisy import NoisyRelease
+    from flowveil.release.release import Release
+
+WARNING = "this page discloses raw counts, suppressed ones too. It is for the data holder alone."
+WARNING_OF_NOISE = "this page discloses true counts without noise. It is for the data holder alone."
+
+
+def write_internal_report(
+    release: Release | NoisyRelease,
+    path: str | PathLike[str],
+    *,
+    folder: str | PathLike[str] | None = None,
+    content: str | None = None,
+) -> Path:
+    """Write the internal report into a file.
+
+    Args:
+        release: what was published.
+        path: the file; never inside a release.
+        folder: the folder of this release, if it was written.
+        content: the page, where it was rendered before.
+
+    Raises:
+        OutputError: the file would lie inside a release, or cannot be written.
+    """
+    return write_private(path, render_internal(release) if content is None else content, folder=folder)
+
+
+def render_internal(release: Release | NoisyRelease, *, areas: Sequence[AreaAccuracy] | None = None) -> str:
+    """The page: the published report with what was before it, what was suppressed and where.
+
+    Args:
+        release: with its input.
+        areas: the planner's errors, where they are known already.
+    """
+    report = release.summary()
+    noisy = is_noisy(report)
+    published = maps_part(report, release.flows, release.zones, None, common=False)
+    data = dict(published.map_data or {})
+    before = _before_part(release, data, noisy=noisy)
+    found = area_accuracy(release) if areas is None else areas
+    inside = [_counted_part(release)] if noisy else [_raw_part(release), _frontier_part(release)]
+    return page(
+        title=f"INTERNAL: {report['method']}, {short_promise(report)}",
+        heading=f"Before and after, {promise(report)}",
+        **top(report),
+        parts=[
+            *([_areas_part(found)] if found else []),
+            before,
+            *inside,
+            Part(published.name, "What is published", published.content, data),
+            protection_part(report),
+            distribution_part(report, release.flows, release.zones),
+            _measures_part(release),
+            parameters_part(report),
+        ],
+        footer="Not for publication. The published report is report.html in the release folder.",
+        internal=WARNING_OF_NOISE if noisy else WARNING,
+    )
+
+
+def _measures_part(release: Any) -> Part:
+    """All measures, each with its meaning."""
+    measures = release.metrics()
+    rows = [
+        (measure.title, measure.meaning, [sensible(values.get(key)) for values in measures.values()])
+        for key, measure in MEASURES.items()
+        if any(values.get(key) is not None for values in measures.values())
+    ]
+    return Part("measures", "Measures", fill("measures.html", bases=list(measures), rows=rows))
+
+
+# ---- maps --------------------------------------------------------------------------------------------------------
+
+
+def _before_part(release: Any, data: dict[str, Any], *, noisy: bool) -> Part:
+    """Adds layers of tiles to the data of the maps, and shows them beside the zones."""
+    flows = release.input
+    basis, lost_word = ("trips", "not published") if noisy else (release.guarantee.basis, "suppressed")
+    trees: dict[str, tuple[Hierarchy, Ints]] = {
+        "origin": (flows.origins, flows.origin),
+        "destination": (flows.destinations, flows.destination),
+    }
+    pairs = []
+    if data.get("frame") is not None and all(tree.geography is not None for tree, _ in trees.values()):
+        suppressed = release.cell_of_flow < 0
+        volume = flows.volume(basis).astype(np.float64)
+        word = f"{basis} per km²"
+        for end, (tree, tile) in trees.items():
+            raw = np.bincount(tile, weights=volume, minlength=tree.n_tiles)
+            lost = np.bincount(tile[suppressed], weights=volume[suppressed], minlength=tree.n_tiles)
+            drawn, zones = look(end, word, scale=end), density_layer(data["layers"][end], basis)
+            layers = {
+                f"{end}_tiles": {**_tiles(data, tree, raw, per_area=True), **drawn},
+                f"{end}_lost": {
+                    **_tiles(data, tree, lost, per_area=False),
+                    **look(end, f"{lost_word} {basis}", scale=f"{end}_lost"),
+                },
+                f"{end}_zones": {**zones, **drawn},
+            }
+            data["layers"] = {**data["layers"], **layers}
+            before = (f"{end}_tiles", "Before", f"{number(tree.n_tiles)} tiles")
+            after = (f"{end}_zones", "After", f"{number(len(zones['code']))} zones")
+            pairs.append({"end": end, "scale": end, "maps": [before, after]})
+    content = fill("before.html", pairs=pairs, lost=lost_word, basis=basis)
+    return Part("before", "Before and after", content)
+
+
+def _tiles(data: dict[str, Any], tree: Hierarchy, volume: NDArray[Any], *, per_area: bool) -> dict[str, Any]:
+    """The tiles that have any of the volume, with it or with how much of it there is per km²."""
+    assert tree.geography is not None
+    # What lies outside the area is not drawn.
+    used = np.flatnonzero((volume > 0) & ~np.isnan(tree.geography.centers(tree.leaf_node)[0]))
+    if len(used) > MAX_ZONES:
+        used = used[np.sort(np.lexsort((used, -volume[used]))[:MAX_ZONES])]
+    nodes = tree.leaf_node[used]
+    lat, lon = tree.geography.centers(nodes)
+    area = tree.geography.areas_km2(nodes)
+    return further_layer(
+        data,
+        code=tree.code_text(nodes).tolist(),
+        level=tree.level[nodes].tolist(),
+        tiles=[1] * len(used),
+        area=area,
+        lat=lat,
+        lon=lon,
+        outlines=tree.geography.polygons(nodes),
+        values=volume[used] / area if per_area else volume[used],
+    )
+
+
+def _areas_part(found: Sequence[AreaAccuracy]) -> Part:
+    """The planner's errors, one row for each kind of areas."""
+    heads = ("misses or misplaces", "where trips begin", "where trips end", "trip length", "accessibility")
+    rows = [
+        (
+            f"{one.areas} ({number(one.n_areas)} areas, {one.basis})",
+            [
+                *(f"{share:.1%}" for share in (one.area_error, one.production_error, one.attraction_error)),
+                "" if one.trip_length_ratio is None else f"{one.trip_length_ratio:.3f} times",
+                "" if one.accessibility_error is None else f"{one.accessibility_error:.1%}",
+            ],
+        )
+        for one in found
+    ]
+    content = fill("counts.html", heads=heads, rows=rows, figures=())
+    return Part("areas", "What a reader gets wrong between areas", content)
+
+
+# ---- numbers -----------------------------------------------------------------------------------------------------
+
+
+def _raw_part(release: Any) -> Part:
+    flows, guarantee = release.input, release.guarantee
+    suppressed = release.cell_of_flow < 0
+    lost = flows.select(suppressed)
+    rows: list[tuple[str, float | None, float | None, float | None]] = [
+        ("Flows (tile pairs) or cells (zone pairs)", len(flows), len(release.cells), len(lost)),
+        ("Trips", _sum(flows.trips), _sum(release.cells.trips), _sum(lost.trips)),
+    ]
+    if flows.weight is not None and release.cells.weight is not None and lost.weight is not None:
+        rows.append(("Weight", _sum(flows.weight), _sum(release.cells.weight), _sum(lost.weight)))
+    if flows.people is not None:
+        rows.append(("Different people", _people(flows), _people(release.cells), _people(lost)))
+    rows += [
+        ("Origin tiles or zones", flows.origins.n_tiles, len(np.unique_values(release.cells.origin)), None),
+        (
+            "Destination tiles or zones",
+            flows.destinations.n_tiles,
+            len(np.unique_values(release.cells.destination)),
+            None,
+        ),
+    ]
+    figures = [_histogram("Flows before, by trips", flows, guarantee.k)]
+    if len(lost):
+        figures.append(_histogram("Suppressed flows, by trips", lost, guarantee.k))
+    content = _counts(("before", "published", "suppressed"), rows, figures)
+    return Part("raw", "What was there, what is left", content)
+
+
+def _counted_part(release: Any) -> Part:
+    """What the noise was added to: what was counted, and what was not and why."""
+    flows, left_out = release.input, release.left_out
+    before = int(flows.trips.sum())
+    rows: list[tuple[str, int | None, int | None, int | None]] = [
+        ("Flows (tile pairs) or pairs of zones", len(flows), None, len(release.cells)),
+        ("Trips", before, before - sum(left_out.values()), int(release.cells.trips.sum())),
+        *((f"Trips {reason}", number_of, None, None) for reason, number_of in left_out.items()),
+    ]
+    if flows.people is not None:
+        rows.append(("Different people", _people(flows), None, None))
+    content = _counts(("before", "counted, before noise", "published, noise included"), rows)
+    return Part("raw", "What was there, what was counted, what is published", content)
+
+
+def _counts(heads: Sequence[str], rows: Sequence[tuple[Any, ...]], figures: Sequence[Figure] = ()) -> Markup:
+    shown = [(name, ["" if v is None else number(v) for v in values]) for name, *values in rows]
+    return fill("counts.html", heads=heads, rows=shown, figures=figures)
+
+
+def _frontier_part(release: Any) -> Part:
+    """How fine the zones could be if more or less were suppressed, with this release beside it."""
+    from flowveil.methods.twincut import frontier
+
+    measures = release.metrics()[release.guarantee.basis]
+    share, error = measures["suppressed_share"], measures["mean_generalization_error"]
+    marks = [Mark(release.method, float(share), float(error))] if share is not None and error else []
+    limit = release.parameters.get("max_suppressed")
+    points = rounded_points(frontier(release.input, release.guarantee))
+    most = float(limit) if isinstance(limit, int | float) else float(share or 0.0)
+    return frontier_part([("Error against suppression", points, marks)], max_suppressed=most)
+
+
+def _histogram(title: str, flows: Cells, k: int) -> Figure:
+    bars = size_histogram(flows.trips.astype(np.float64), threshold=float(k), name=f"k = {k}")
+    chart = bar_chart(bars, title=title, label="trips in the flow")
+    note = "How many pairs of tiles have how many trips; those left of the line are short."
+    return Figure(title, note, [("", chart)])
+
+
+def _sum(values: NDArray[Any]) -> float | int:
+    total = values.sum().item()
+    return round(total, 2) if isinstance(total, float) else total
+
+
+def _people(cells: Cells) -> int | None:
+    return None if cells.people is None else cells.people.total()

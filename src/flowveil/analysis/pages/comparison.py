@@ -1,0 +1,232 @@
+"""A comparison as one page with its table, charts and maps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from flowveil.analysis.pages.frontier import Points, frontier_part
+from flowveil.published.charts import Line, Mark, line_chart
+from flowveil.published.document import Figure, Part, fill, number, page
+from flowveil.published.joint import Outcome, joint_part, share_in_words
+from flowveil.published.layers import look
+from flowveil.published.maps import ENDS, Geometries, around, geometries, place_layers, placed, volume_of, zones_of
+
+if TYPE_CHECKING:
+    from flowveil.analysis.comparison import Comparison, Run
+    from flowveil.analysis.sheets import Sheet
+
+#: Zones drawn for one end of one run, and maps on the page.
+_MAX_ZONES = 4_000
+_MAX_MAPS = 60
+
+_CHARTS = (
+    (
+        "area_error",
+        "Misplaced between areas (%)",
+        "Share of all trips that a reader misses or misplaces between areas of a few kilometres.",
+        False,
+    ),
+    ("mean_generalization_error", "Mean generalisation error", "Tiles of both zones of a trip; less is finer.", True),
+    ("mean_time_width_h", "Mean width of time (h)", "Of the interval of a cell, where time is folded.", True),
+    ("reconstruction_loss", "Reconstruction loss", "0 is perfect, 2 is the worst.", False),
+    ("generalization_distance_m", "Distance moved (m)", "From a trip's ends to the centres of their zones.", True),
+    ("suppressed_share", "Suppressed (%)", "Of the volume.", False),
+    ("seconds", "Time (s)", "The method and its recount, one run; starting and compiling are not counted.", True),
+)
+
+
+def render_comparison(comparison: Comparison, *, sheets: Sequence[Sheet], internal: str) -> str:
+    """One page: trade-offs, maps on one colour scale, the tables.
+
+    Args:
+        comparison: the runs.
+        sheets: two tables: all runs that have a k, and what all runs leave for a reader.
+        internal: why the page is not for publication.
+    """
+    runs = comparison.runs
+    done = sum(run.status == "done" for run in (*runs, *comparison.noisy))
+    methods, steps = _distinct(run.name for run in runs), _distinct(run.k for run in runs)
+    parts = [
+        joint_part(_outcomes(runs, methods), max_suppressed=comparison.max_suppressed),
+        _charts_part(runs, methods, comparison.max_suppressed),
+        _table_part("table", "All runs", sheets[0], runs),
+    ]
+    if not runs:
+        parts = []
+    if sheets[1].rows:
+        parts.append(_table_part("useful", "Flows between areas, true against published", sheets[1]))
+    if comparison.frontiers:
+        parts.append(frontier_part(_frontiers(comparison, methods), max_suppressed=comparison.max_suppressed))
+    maps = _maps_part(runs)
+    if maps is not None:
+        parts.append(maps)
+    return page(
+        title="Comparison of methods",
+        heading="Comparison of methods",
+        lead=(f"{len(methods)} methods, k = {', '.join(map(str, steps))}; " if runs else "")
+        + f"{done} of {len(runs) + len(comparison.noisy)} runs gave a release. "
+        f"Up to {comparison.max_suppressed:.0%} may be suppressed; a run was stopped after "
+        f"{number(comparison.time_limit)} seconds.",
+        parts=parts,
+        footer="Measures are exact. Frontiers are computed from all flows, and rounded.",
+        internal=internal,
+    )
+
+
+def _distinct(values: Iterable[Any]) -> list[Any]:
+    return list(dict.fromkeys(values))
+
+
+def _table_part(name: str, title: str, sheet: Sheet, runs: Sequence[Run] = ()) -> Part:
+    """A table; a row of a run that failed says why."""
+    lines: list[dict[str, Any]] = [
+        {"entries": [_hyphenated(entry) for entry in row], "status": "done", "reason": None} for row in sheet.rows
+    ]
+    for line, run in zip(lines, runs, strict=False):
+        line |= {"status": run.status, "reason": run.reason}
+    heads = [_hyphenated(head) for head in sheet.head]
+    right = [column for column in range(len(heads)) if sheet.is_right(column)]
+    return Part(name, title, fill("runs.html", heads=heads, rows=lines, right=right, label=title))
+
+
+def _hyphenated(entry: str) -> str:
+    """Text whose long words may be divided where a column is narrow."""
+    for parts in ("desti\u00adnation", "recon\u00adstruction", "distri\u00adbution", "sup\u00adpressed"):
+        entry = entry.replace(parts.replace("\u00ad", ""), parts)
+    return entry
+
+
+def _outcomes(runs: Sequence[Run], methods: Sequence[str]) -> dict[str, list[Outcome]]:
+    """What each run publishes and how fine it is, by k and protection; runs without both are left out."""
+    groups: dict[str, list[Outcome]] = {}
+    for run in runs:
+        gone, error = run.measures.get("suppressed_share"), run.measures.get("mean_generalization_error")
+        if gone is None or not error:
+            continue
+        title = f"k = {run.k}, protecting {run.protection}"
+        found = Outcome(run.name, methods.index(run.name), 1 - float(gone), float(error))
+        groups.setdefault(title, []).append(found)
+    return groups
+
+
+def _charts_part(runs: Sequence[Run], methods: Sequence[str], max_suppressed: float) -> Part:
+    drawn = []
+    for protection in _distinct(run.protection for run in runs):
+        here = [run for run in runs if run.protection == protection]
+        ticks = sorted({float(run.k) for run in here if run.k is not None})
+        figures = []
+        for key, title, note, log in _CHARTS:
+            if key == "mean_time_width_h" and not any(run.measures.get(key) for run in here):
+                continue
+            lines = [
+                _line(method, [run for run in here if run.name == method], key, methods.index(method), max_suppressed)
+                for method in _distinct(run.name for run in here)
+            ]
+            chart = line_chart(lines, title=title, x_label="k", ticks=ticks, log=log)
+            figures.append(Figure(title, note, [("", chart)]))
+        drawn.append((protection, figures))
+    missing = [
+        f"{run.name} at k = {run.k} protecting {run.protection} ({run.status})" for run in runs if run.status != "done"
+    ]
+    return Part("charts", "What each k costs", fill("trade_offs.html", charts=drawn, missing=missing))
+
+
+def _line(method: str, runs: Sequence[Run], key: str, place: int, max_suppressed: float) -> Line:
+    """The line of a method; one that drops more than it may says so, and is faded: it looks better than it is."""
+    most = max((float(run.measures.get("suppressed_share") or 0) for run in runs), default=0.0)
+    over = most > max_suppressed + 1e-3
+    name = f"{method} (−{share_in_words(most)})" if over else method
+    points = tuple((float(run.k), _value(run, key)) for run in runs if run.k is not None)
+    return Line(name, points, place, faded=over)
+
+
+def _value(run: Run, key: str) -> float | None:
+    value = run.seconds if key == "seconds" else run.measures.get(key)
+    if value is None:
+        return None
+    return 100 * float(value) if key in ("suppressed_share", "area_error") else float(value)
+
+
+def _frontiers(comparison: Comparison, methods: Sequence[str]) -> Iterator[tuple[str, Points, list[Mark]]]:
+    """Error against suppression for each protection and k, with the runs that lie near."""
+    for frontier in comparison.frontiers:
+        marks = []
+        for run in comparison.runs:
+            share, error = run.measures.get("suppressed_share"), run.measures.get("mean_generalization_error")
+            if (run.k, run.protect) == (frontier.k, frontier.protect) and share is not None and error:
+                marks.append(Mark(run.name, float(share), float(error), methods.index(run.name)))
+        title = f"Error against suppression, k = {frontier.k}, protecting {'+'.join(frontier.protect)}"
+        yield title, frontier.points, marks
+
+
+def _maps_part(runs: Sequence[Run]) -> Part | None:
+    """Origins and destinations of every run, coloured by volume per km² on one scale for all."""
+    shown = [run for run in runs if run.zones is not None and run.zones["lat"].null_count < len(run.zones)]
+    # The largest k is the hardest and shows the most where not all fit.
+    while len(shown) * 2 > _MAX_MAPS:
+        smallest = min((run.k for run in shown if run.k is not None), default=None)
+        fewer = [run for run in shown if run.k != smallest]
+        if not fewer:
+            shown = shown[: _MAX_MAPS // 2]
+            break
+        shown = fewer
+    if not shown:
+        return None
+    basis = "weight" if all(run.basis == "weight" for run in shown) else "trips"
+    layers, outlines = {}, []
+    for i, run in enumerate(shown):
+        for end in ENDS:
+            layers[f"run{i}_{end}"], drawn = _layer(run, end, basis)
+            outlines.append(drawn)
+    frame, shapes = place_layers(layers, outlines)
+    if frame is None:
+        return None
+    data = {
+        "bases": [basis],
+        "homogeneous": True,
+        "frame": frame.to_dict(),
+        "context": around([placed(run.zones) for run in shown if run.zones is not None], frame),
+        "shapes": shapes,
+        "layers": layers,
+        "flows": {"origin": [], "destination": [], basis: []},
+        "count": {"flows": 0},
+        "grid": None,
+    }
+    groups = []
+    for protection, k in _distinct((run.protection, run.k) for run in shown):
+        here = [(i, run) for i, run in enumerate(shown) if (run.protection, run.k) == (protection, k)]
+        maps = [
+            [
+                (f"run{i}_{end}", run.name, f"{number(len(layers[f'run{i}_{end}']['code']))} {end}s", end)
+                for i, run in here
+            ]
+            for end in ENDS
+        ]
+        groups.append({"protection": protection, "k": k, "maps": maps})
+    return Part("maps", "Maps side by side", fill("compared_maps.html", basis=basis, groups=groups), data)
+
+
+def _layer(run: Run, end: str, basis: str) -> tuple[dict[str, Any], Geometries]:
+    assert run.flows is not None
+    assert run.zones is not None
+    zones = placed(zones_of(run.zones, end))
+    volume = volume_of(run.flows, zones, end, basis)
+    area = zones["area_km2"].to_numpy(zero_copy_only=False).astype(np.float64)
+    order = np.lexsort((np.arange(len(zones)), -volume))[:_MAX_ZONES]
+    order = order[np.lexsort((order, -np.nan_to_num(area[order])))]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        density = np.nan_to_num(volume / area, posinf=0.0)[order]
+    table = zones.take(pa.array(order))
+    layer = {
+        "code": table["zone"].to_pylist(),
+        "lat": np.round(table["lat"].to_numpy(), 5).tolist(),
+        "lon": np.round(table["lon"].to_numpy(), 5).tolist(),
+        "values": [float(f"{v:.4g}") for v in density.tolist()],
+        **look(end, f"{basis} per km²", scale="main"),
+        "overlap": not run.homogeneous,
+    }
+    return layer, geometries(table)

@@ -1,0 +1,199 @@
+"""`flowveil analyze`: every private measure of a published release, recomputed from its folder and its input."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from flowveil.analysis.areas import AreaAccuracy, area_accuracy, finest_parts, main_accuracy
+from flowveil.analysis.attach import Attached, attach
+from flowveil.analysis.measures import combine, measure
+from flowveil.analysis.measures.closeness import closeness_summary
+from flowveil.analysis.measures.measure import Values
+from flowveil.output import Content
+from flowveil.paths import named_path
+from flowveil.private_files import make_private_folder, refuse_inside_release, write_private_files
+from flowveil.slices import TIME
+
+WARNING = "Not for publication: computed from raw trips."
+#: The files of `Analysis.write`.
+MEASURES, PAGE, PROFILE = "measures.json", "before-after.html", "profile.svg"
+
+
+@dataclass(frozen=True, eq=False)
+class Analysis:
+    """The private measures of a release. None of it is for publication.
+
+    Attributes:
+        release: the release with its raw trips.
+        measures: by basis, those of DESIGN's list; exact. Of slices, those of the finest ones together.
+        areas: the planner's errors, by basis and areas.
+        shares: of the input: rows that could not be read and rows outside the study area by reason, and the volume
+            that is suppressed, by basis.
+        slices: of a sliced release, the values of the slice columns and the measures of each matrix.
+        closeness: how far zones are from the whole (t-closeness), by end; None where zones overlap.
+        notes: what could not be computed, and why.
+    """
+
+    release: Attached
+    measures: dict[str, Values]
+    areas: tuple[AreaAccuracy, ...]
+    shares: dict[str, Any]
+    slices: tuple[dict[str, Any], ...] = ()
+    closeness: dict[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; ``private`` says what it is."""
+        return {
+            "private": WARNING,
+            "measures": self.measures,
+            "areas": [one.to_dict() for one in self.areas],
+            "shares": self.shares,
+            **({"slices": list(self.slices)} if self.slices else {}),
+            "closeness": self.closeness,
+            "notes": list(self.notes),
+        }
+
+    def lines(self) -> list[str]:
+        """The important ones in plain words."""
+        return [WARNING, *_lines(self.release, self.measures, self.areas), *self.notes]
+
+    def write(self, directory: str | PathLike[str], *, release: str | PathLike[str] | None = None) -> Path:
+        """Write measures.json, and the page before-after.html or, of slices by time, the chart profile.svg.
+
+        Args:
+            directory: a private folder: created with mode 0700, its files with mode 0600. Refused inside a release.
+            release: the folder of the release.
+
+        Raises:
+            OutputError: it lies inside a release, or cannot be written.
+        """
+        from flowveil.analysis.pages.before_after import render_internal
+        from flowveil.analysis.pages.profile import largest_profiles, profile_chart
+
+        refuse_inside_release(directory, release=release)
+        files: dict[str, Content] = {MEASURES: json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n"}
+        made: Any = self.release
+        if not made.slice_columns:
+            files[PAGE] = render_internal(made, areas=self.areas)
+        elif made.kind == "sliced" and TIME in made.slice_columns:
+            files[PROFILE] = profile_chart(largest_profiles(made))
+        folder = make_private_folder(directory, release=release)
+        write_private_files(folder, files)
+        return folder
+
+
+def analyze(folder: str | PathLike[str], *, against: Any, districts: Any = None, **reading: Any) -> Analysis:
+    """Compute every measure of a published release from its folder and its input. Private.
+
+    Args:
+        folder: a release folder of any kind.
+        against: the trips it was made from, in any form `flowveil.read_trips` takes.
+        districts: polygons of the user between which errors are computed too: a file, a table, or a ZoneMap.
+        **reading: how to read the trips, where it differs from the report; ``zones`` for a release on the user's own
+            map, ``within`` for a study area from a file; ``engine``, ``progress``.
+
+    Raises:
+        ParameterError: the folder cannot be read, or was not made from these trips.
+    """
+    from flowveil.zoning.files import ZoneMap, read_zones
+
+    release = attach(named_path(folder, what="the release"), against, **reading)
+    areas = districts if districts is None or isinstance(districts, ZoneMap) else read_zones(districts)
+    return analyze_release(release, districts=areas)
+
+
+def analyze_release(release: Attached, *, districts: Any = None) -> Analysis:
+    """The same for a release with its trips in memory."""
+    measures, slices = _measures(release)
+    areas = [one for basis in measures for one in area_accuracy(release, districts=districts, basis=basis)]
+    ambiguous = release.kind == "boxed" and release.plan.cells_may_overlap and not (release.cell_of_flow >= 0).any()
+    notes = []
+    if ambiguous:
+        notes.append(
+            "Boxes overlap, so the folder does not say in which box a trip was counted: distances moved and numbers of "
+            "people are unknown."
+        )
+    if not areas:
+        notes.append("Errors between areas are unknown: the zones have no places, or too many pairs to spread over.")
+    return Analysis(
+        release=release,
+        measures=measures,
+        areas=tuple(areas),
+        shares=_shares(release, measures),
+        slices=slices,
+        closeness=closeness_summary(release),
+        notes=tuple(notes),
+    )
+
+
+def _measures(release: Any) -> tuple[dict[str, Values], tuple[dict[str, Any], ...]]:
+    """The measures of a release, and of its slices."""
+    if not release.slice_columns:
+        return release.metrics(), ()
+    slices = tuple(
+        {"slice": dict(zip(release.slice_columns, key, strict=True)), "measures": measure(part)}
+        for key, part in release.parts
+    )
+    parts, absent = finest_parts(release)
+    if not parts:
+        return {}, slices
+    return combine([part for _, part in parts], absent, release.input.whole, release.guarantee), slices
+
+
+def _shares(release: Any, measures: dict[str, Values]) -> dict[str, Any]:
+    intake = release.input.intake
+    rows = intake.rows
+    return {
+        "rows": rows,
+        "rows_dropped": {reason: count / rows for reason, count in sorted(intake.left_out.items())} if rows else {},
+        "suppressed": {basis: values.get("suppressed_share") for basis, values in measures.items()},
+    }
+
+
+# ---- in words ----------------------------------------------------------------------------------------------------
+
+
+def summary_lines(release: Any) -> list[str]:
+    """The few measures that the operator should see after a run, in plain words. Private: not for publication.
+
+    Args:
+        release: what `flowveil.anonymize` or `flowveil.anonymize_slices` returned.
+    """
+    measures, _ = _measures(release)
+    return _lines(release, measures, area_accuracy(release))
+
+
+def _lines(release: Any, measures: dict[str, Values], areas: Sequence[AreaAccuracy]) -> list[str]:
+    lines = []
+    for basis, values in measures.items():
+        share = values.get("suppressed_share")
+        if share is not None and release.kind == "noisy":
+            lines.append(f"Published counts, noise included, sum to {1 - share:.2%} of the {basis}.")
+        elif share is not None:
+            lines.append(f"Published: {1 - share:.2%} of the {basis}.")
+    shown = [one for one in areas if one.basis == "trips"]
+    first = main_accuracy(shown)
+    coarser = [one for one in shown if first is not None and one is not first]
+    for one in [*([first] if first is not None else []), *coarser[:1]]:
+        lines.append(
+            f"Between areas ({one.areas}): a reader misses or misplaces {one.area_error:.1%} of all trips; "
+            f"{one.production_error:.1%} where they begin, {one.attraction_error:.1%} where they end."
+        )
+    if first is not None and first.trip_length_ratio is not None:
+        lines.append(f"Trip lengths: {first.trip_length_ratio:.3f} times those of the input, on average.")
+    trips = measures.get("trips", {})
+    error, moved = trips.get("mean_generalization_error"), trips.get("generalization_distance_m")
+    if error is not None:
+        lines.append(f"Mean generalisation error: {error:,.1f} tiles (2 means that nothing was generalised).")
+    if moved is not None:
+        lines.append(f"Trip ends moved by {moved:,.0f} m on average.")
+    people = trips.get("k_people")
+    if people is not None and "people" not in getattr(release.guarantee, "units", ("people",)):
+        lines.append(f"Smallest number of people in a cell: {people:,}. People are not protected.")
+    return lines

@@ -1,0 +1,356 @@
+"""Runs a `Request`: checks it, reads the trips, anonymises and publishes them.
+
+The command line, recipes and the workbench all run their requests here, so that the same request gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flowveil.errors import ParameterError, option
+from flowveil.request import Request, find_setting, split
+
+if TYPE_CHECKING:
+    from flowveil.flows import Flows
+    from flowveil.methods import Method
+    from flowveil.slices import SlicedFlows
+
+Progress = Callable[[float], None]
+
+#: Settings that have no meaning for a single matrix.
+_NEED_SLICES = ("total", "common_zones", "fold_time", "resume", "time_format", "timezone")
+#: Settings of the reading that only slices have.
+_OF_SLICES = ("by", "by_many", "every")
+#: Thresholds that noise cannot keep.
+_THRESHOLDS = (
+    "k", "protect", "max_suppressed", "k_population", "l", "l_places", "dominance", "stricter", "allow_small_k",
+    "population_only",
+)  # fmt: skip
+#: Rules that exist for a single matrix only.
+_SINGLE = ("dominance", "stricter", "l_places")
+
+
+# ---- what is asked -----------------------------------------------------------------------------------------------
+
+
+def with_matrices(request: Request) -> Request:
+    """Several matrices of an OMX file become slices, unless trips are sliced by something else or one is chosen."""
+    source = request.input.input
+    if request.slices.by or source is None or not source.casefold().endswith(".omx") or not Path(source).is_file():
+        return request
+    from flowveil.reading.matrices import MATRIX, matrix_names
+
+    several = len(request.input.matrix or matrix_names(Path(source))) > 1
+    return request.with_values(by=(MATRIX,)) if several else request
+
+
+def has_slices(request: Request) -> bool:
+    """Whether several matrices, or one with times, are made."""
+    slices = request.slices
+    needing = any(request.given.get(name) for name in _NEED_SLICES)
+    return slices.during is None and bool(slices.by or slices.time or slices.every or needing)
+
+
+def method_name(request: Request) -> str | None:
+    """The name of the method that a request means; None over the zones of an earlier release."""
+    if request.method.zones_of is not None or request.method.revision:
+        return request.method.method
+    slices = request.slices
+    default = "odkanon" if slices.common_zones else "paircut" if slices.fold_time else "twincut"
+    return request.method.method or default
+
+
+def find_request_method(request: Request) -> Method | None:
+    """The method of a request; None over the zones of an earlier release.
+
+    Raises:
+        ParameterError: there is no such method.
+    """
+    from flowveil.methods import find_method
+
+    name = method_name(request)
+    return None if name is None else find_method(name)
+
+
+def adds_noise(request: Request) -> bool:
+    """Whether the method guarantees ε instead of k."""
+    method = find_request_method(request)
+    return method is not None and method.promises != "k"
+
+
+def parsed_options(request: Request) -> dict[str, Any]:
+    """The options of the method in their own types.
+
+    Raises:
+        ParameterError: an option is unknown or wrong.
+    """
+    method = find_request_method(request)
+    if method is None:
+        return {}
+    found = {name: method.parse_option(name, _text(value)) for name, value in request.method.options.items()}
+    if request.method.seed is not None and "seed" in method.options:
+        found["seed"] = request.method.seed
+    return found
+
+
+def _text(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def steps_of(request: Request) -> list[str]:
+    """The steps of time, the finest first."""
+    from flowveil.slices import Every
+
+    known = {Every.parse(text) for text in request.slices.every}
+    return [step.name for step in sorted(known, key=lambda e: (-e.label_length, e.minutes or 0))]
+
+
+# ---- refusals before reading ---------------------------------------------------------------------------------------
+
+
+def check_request(request: Request) -> None:
+    """Refuse what cannot be done, before anything is read.
+
+    Raises:
+        ParameterError: settings contradict each other, or the method cannot do what is asked.
+    """
+    from flowveil.published.about import checked
+    from flowveil.published.exports import check_formats, parse_formats
+
+    checked(_about(request))
+    _check_method(request)
+    if request.slices.during is not None:
+        _check_one_step(request)
+    elif has_slices(request):
+        _check_slices(request)
+    if request.zones.zones is None:
+        for name in request.arguments("map"):
+            raise ParameterError(f"{option(name)} is given without {option('zones')}.")
+    is_sliced = has_slices(request) and not request.slices.fold_time
+    formats = parse_formats(request.output.formats)
+    check_formats(
+        formats,
+        zones=0,
+        mapped=True,
+        sliced=is_sliced,
+        folded=request.slices.fold_time,
+        revised=bool(request.method.revision),
+    )
+
+
+def _check_method(request: Request) -> None:
+    method = find_request_method(request)
+    if method is None:
+        if request.method.options:
+            raise ParameterError(f"{_said('options')} is for a method, and --zones-of has none. Hint: leave it out.")
+        if request.method.revision and has_slices(request):
+            raise ParameterError("--revision is for one matrix. Hint: leave the slices out.")
+        return
+    if request.method.zones_of is None and not request.method.revision:
+        given = [_said(name) for name in (*_THRESHOLDS, "seed") if name in request.given]
+        method.refuse_thresholds(given)
+        parsed_options(request)
+    noisy = method.promises != "k"
+    if noisy and has_slices(request) and (request.resources.resume or request.slices.accept_differencing):
+        raise ParameterError("Resuming and --accept-differencing are not for methods that add noise.")
+    if request.slices.values and not noisy:
+        raise ParameterError("--values is for methods that add noise; others find the values in the data.")
+
+
+def _check_one_step(request: Request) -> None:
+    several = ("by", "every", "total", "common_zones", "fold_time", "resume")
+    if any(name in request.given for name in several):
+        raise ParameterError("--during makes one matrix: it goes with --time alone, not with slices.")
+
+
+def _check_slices(request: Request) -> None:
+    from flowveil.slices import check_slice_columns
+
+    slices, steps = request.slices, request.slices.every
+    check_slice_columns(slices.by, time=slices.time, every=steps[0] if steps else None)
+    for name in _SINGLE:
+        if name in request.given:
+            raise ParameterError(f"{_said(name)} is for a single matrix: not for slices, nor for folded times.")
+    if slices.fold_time:
+        refused = ("by", "total", "common_zones", "accept_differencing", "resume")
+        several = [_said(name) for name in refused if name in request.given]
+        several += ["a second --every"] if len(steps_of(request)) > 1 else []
+        if several or not steps:
+            found = f"found {', '.join(several)}" if several else "no --every was given"
+            raise ParameterError(
+                f"--fold-time makes one matrix of cells that have times, of one --time and one --every; {found}."
+            )
+
+
+def _said(name: str) -> str:
+    return option(name, flag=find_setting(name).flag)
+
+
+# ---- reading -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def resources(request: Request) -> Iterator[None]:
+    """Apply the limits of memory and threads, and the Spark cluster, inside the block."""
+    from flowveil.engines.spark_session import cluster
+    from flowveil.reading.limits import limits
+
+    given = request.resources
+    with ExitStack() as stack:
+        stack.enter_context(limits(memory=given.memory_limit, threads=given.threads, temp_dir=given.temp_dir))
+        if given.spark_master is not None or given.driver_flows is not None:
+            stack.enter_context(cluster(master=given.spark_master, driver_flows=given.driver_flows))
+        yield
+
+
+def reading_arguments(request: Request, *, zones: Any = None) -> dict[str, Any]:
+    """How to read the trips, as `flowveil.read_trips` takes it, without slices; the map is read.
+
+    Args:
+        request: the request.
+        zones: the map, if it is read already.
+    """
+    given = {name: value for name, value in request.arguments("reading").items() if name not in _OF_SLICES}
+    if request.resources.engine is not None:
+        given["engine"] = request.resources.engine
+    if zones is not None:
+        given["zones"] = zones
+    elif request.zones.zones is not None and request.arguments("map"):
+        from flowveil.api import read_zones
+
+        given["zones"] = read_zones(request.zones.zones, **map_columns(request))
+    like = request.method.zones_of or (request.method.revision[-1] if request.method.revision else None)
+    return given if like is None else {**_read_like(like), **given}
+
+
+def map_columns(request: Request) -> dict[str, Any]:
+    """The columns of the map, as `flowveil.read_zones` takes them."""
+    return {name.removeprefix("zones_"): value for name, value in request.arguments("map").items()}
+
+
+def _read_like(earlier: str) -> dict[str, Any]:
+    """How the trips of an earlier release were read."""
+    from flowveil.release.frozen import FrozenMap
+
+    about = FrozenMap.of(earlier).about
+    like = {"resolution": about["resolution"], "same_zones": about["same_zones"]}
+    return {name: value for name, value in like.items() if value}
+
+
+def slicing_arguments(request: Request) -> dict[str, Any]:
+    """What `flowveil.read_slices` takes besides `reading_arguments`."""
+    slices = request.slices
+    # With noise the values are declared, so many of them reveal nothing.
+    by_many = slices.by_many or adds_noise(request)
+    steps = steps_of(request)
+    return {"by": slices.by, "by_many": by_many, "every": steps[0] if steps else None}
+
+
+def read_request(
+    request: Request, *, source: Any = None, zones: Any = None, progress: Progress | None = None
+) -> Flows | SlicedFlows:
+    """Read the trips of a request: slices where it has several matrices, else flows.
+
+    Args:
+        request: the request.
+        source: the trips, instead of the input that the request names.
+        zones: the map, if it is read already.
+        progress: called with the share that is read.
+    """
+    from flowveil.engines import read_slices, read_trips
+
+    source = request.input.input if source is None else source
+    how = reading_arguments(request, zones=zones)
+    if not has_slices(request):
+        if request.slices.during is None:
+            how.pop("time", None)
+        return read_trips(source, progress=progress, **how)
+    sliced = read_slices(source, progress=progress, **slicing_arguments(request), **how)
+    return sliced.folded() if request.slices.fold_time else sliced
+
+
+# ---- anonymising and writing ---------------------------------------------------------------------------------------
+
+
+def anonymize_arguments(request: Request) -> dict[str, Any]:
+    """What `flowveil.anonymize` and `flowveil.anonymize_slices` take of a request: method, thresholds, options."""
+    given = {name: value for name, value in request.arguments("anonymize").items() if name not in ("options", "seed")}
+    method = method_name(request)
+    given |= {} if method is None else {"method": method}
+    if request.method.zones_of is not None:
+        from flowveil.release.frozen import FrozenMap
+
+        given["zones_of"] = FrozenMap.of(request.method.zones_of)
+    return {**given, **parsed_options(request)}
+
+
+def slice_arguments(request: Request) -> dict[str, Any]:
+    """What `flowveil.anonymize_slices` takes besides."""
+    given = {name: True for name in ("total", "common_zones", "accept_differencing") if name in request.given}
+    given |= {"also_every": steps_of(request)[1:], "workers": request.resources.workers or os.cpu_count() or 1}
+    return given | ({"values": declared_values(request)} if adds_noise(request) else {})
+
+
+def declared_values(request: Request) -> dict[str, list[str] | str]:
+    """The values of slice columns that were declared for noise; a period stands for the times in it."""
+    from flowveil.slices import TIME, Every
+
+    given: dict[str, list[str] | str] = {}
+    for text in request.slices.values:
+        name, equals, values = text.partition("=")
+        if not equals:
+            raise ParameterError(f"--values must be NAME=VALUE,VALUE; found '{text}'.")
+        given[name.strip()] = values.strip() if name.strip() == TIME else list(split(values))
+    steps, period = steps_of(request), request.output.period
+    if steps and TIME not in given and not Every.parse(steps[0]).is_periodic and period is not None:
+        given[TIME] = period
+    return given
+
+
+def _about(request: Request) -> dict[str, Any]:
+    from flowveil.published.about import ENTRIES
+
+    return {name: getattr(request.output, name) for name in ENTRIES}
+
+
+def writing_arguments(request: Request) -> dict[str, Any]:
+    """What `flowveil.api.publish` takes of a request, checked.
+
+    Raises:
+        ParameterError: something cannot be written.
+    """
+    from flowveil.api import refuse_total_without_ledger
+    from flowveil.published.about import checked
+    from flowveil.published.html import tile_server
+    from flowveil.published.user_outlines import read_own_lines
+
+    output = request.output
+    if output.ledger is None:
+        refuse_total_without_ledger(output.epsilon_total)
+    if output.context is not None:
+        read_own_lines(output.context)
+    return {
+        **checked(_about(request)),
+        "formats": output.formats,
+        "basemap": tile_server(output.basemap),
+        "context": output.context,
+        "replace_stronger": output.replace_stronger,
+        "ledger": output.ledger,
+        "epsilon_total": output.epsilon_total,
+        "accept_differencing": request.slices.accept_differencing,
+    }
+
+
+def anonymize_request(request: Request, flows: Any, *, progress: Progress | None = None, resume: Any = None) -> Any:
+    """Anonymise what `read_request` returned."""
+    from flowveil.anonymization import anonymize, anonymize_slices
+    from flowveil.flows import Flows
+
+    asked: Mapping[str, Any] = anonymize_arguments(request)
+    if isinstance(flows, Flows):
+        return anonymize(flows, **asked)
+    return anonymize_slices(flows, progress=progress, resume=resume, **slice_arguments(request), **asked)

@@ -1,1 +1,0 @@
-"""Several methods on the same data: compare, study, describe."""

@@ -1,0 +1,137 @@
+"""Publishing a release: written to a draft, recounted from the files, then renamed.
+
+A crash leaves the old release or none. What was in the folder before is put back if anything fails.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from flowveil.errors import GuaranteeError, OutputError
+from flowveil.output import Draft, Place, explained, real_place
+from flowveil.progress import log
+from flowveil.published.about import checked
+from flowveil.published.exports import parse_formats
+from flowveil.published.folder import FolderContent, check_target, refuse_weaker, write_files
+from flowveil.published.html import tile_server
+from flowveil.published.user_outlines import read_own_lines
+from flowveil.release.boundary import to_published
+from flowveil.release.release import Publishable
+from flowveil.verify.from_flows import recount_flows
+
+
+def publish(
+    release: Publishable,
+    directory: str | PathLike[str],
+    *,
+    overwrite: bool = True,
+    formats: str | Iterable[str] = (),
+    basemap: str | None = None,
+    context: str | PathLike[str] | None = None,
+    replace_stronger: bool = False,
+    before_rename: Callable[[Mapping[str, Any]], None] | None = None,
+    **about: str | None,
+) -> Path:
+    """Writes a release into a folder.
+
+    Args:
+        release: what to publish.
+        directory: the folder: new, empty, or an earlier release; parents are made.
+        overwrite: whether an earlier release may be replaced.
+        formats: exports to write; names of `flowveil.published.exports.FORMATS`.
+        basemap: address of a tile server for the page.
+        context: a GeoJSON file of outlines to draw on the page; its lines and names are published.
+        replace_stronger: confirms that an earlier release with a stronger guarantee may be replaced.
+        before_rename: called with the content of report.json when all is written and recounted; if it raises, nothing
+            is published.
+        **about: ``title``, ``source``, ``period``, ``licence``, ``contact``.
+
+    Returns:
+        The folder.
+
+    Raises:
+        DataError: the file of outlines cannot be read or drawn.
+        ParameterError: a format is not known, or cannot hold this release; the address of the tile server is not plain;
+            the noise of a noisy release could be repeated.
+        MissingExtraError: a format needs a library that is not installed.
+        OutputError: the folder may not or cannot be written, or holds a release with a stronger guarantee. What was
+            there is untouched.
+        GuaranteeError: the recount of the written files contradicts the release. What was there is untouched.
+    """
+    release.check_publishable()
+    log.info("Writing and recounting")
+    _refuse_over_earlier(release, directory)
+    content = folder_content(release, formats=formats, basemap=basemap, context=context, **about)
+    check_target(directory, overwrite=overwrite)
+    content.formats()
+    with explained(directory), ExitStack() as drafts:
+        # A link to a folder stays a link: what it points to is replaced.
+        draft = drafts.enter_context(Draft(directory))
+        os.mkdir(draft.new)
+        if not replace_stronger:
+            refuse_weaker(directory, content.report)
+        write_files(content, draft.new)
+        _recount(release, draft.new, directory)
+        # The target may have changed during a long run.
+        check_target(directory, overwrite=overwrite)
+        if not replace_stronger:
+            refuse_weaker(directory, content.report)
+        if before_rename is not None:
+            before_rename(content.report)
+        draft.take_place()
+    return Path(directory)
+
+
+def folder_content(
+    release: Publishable,
+    *,
+    formats: str | Iterable[str] = (),
+    basemap: str | None = None,
+    context: str | PathLike[str] | None = None,
+    **about: str | None,
+) -> FolderContent:
+    """Returns the tables, report and page that `publish` would write."""
+    published = to_published(
+        release,
+        about=checked(about),
+        formats=[f.name for f in parse_formats(formats)],
+        basemap=tile_server(basemap),
+        outlines=None if context is None else read_own_lines(context),
+    )
+    return FolderContent(published)
+
+
+def _refuse_over_earlier(release: Publishable, directory: Place) -> None:
+    """Refuses a revision in the folder of what it revises: both are needed to verify it."""
+    revision = getattr(release, "revision", None)
+    if revision is not None and real_place(directory) in [real_place(f.path) for f in revision.earlier.folders]:
+        raise OutputError(f"'{directory}' is the release that is revised; both are needed. Hint: name a new folder.")
+
+
+def _recount(release: Publishable, draft: Path, directory: Place) -> None:
+    """Recounts the written files from the flows.
+
+    Raises:
+        GuaranteeError: the recount contradicts them.
+    """
+    plan = next((part.plan for _, part in release.parts), None)
+    revision = getattr(release, "revision", None)
+    result = recount_flows(
+        draft,
+        release.input,
+        zones_of=None if plan is None else plan.frozen,
+        stricter=None if plan is None else plan.stricter,
+        revision=() if revision is None else [folder.path for folder in revision.earlier.folders],
+        noise=False,
+    )
+    if result.findings:
+        raise GuaranteeError(
+            f"The release for '{directory}' was written, but a recount of the files contradicts it; nothing was "
+            "published:\n" + "\n".join(f"- {finding}" for finding in result.findings),
+            findings=list(result.findings),
+        )

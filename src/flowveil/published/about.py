@@ -1,0 +1,97 @@
+"""What a release is about, in the words of whoever publishes it: title, source, period, licence and contact.
+
+Free text is the one thing in a release that no recount can check. So it is short, of one line and of signs that can be
+seen, and it is escaped wherever it stands.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from datetime import date
+from typing import Any
+
+from flowveil.errors import ParameterError, did_you_mean
+
+#: The entries in the order of pages, with what a page calls them.
+ENTRIES = {
+    "title": "Title",
+    "source": "Source",
+    "period": "Period",
+    "licence": "Licence",
+    "contact": "Contact",
+}
+LONGEST = 200
+#: A day, or the first and the last day, as ISO 8601 writes them.
+PERIOD = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(/[0-9]{4}-[0-9]{2}-[0-9]{2})?")
+
+
+def checked(about: Mapping[str, Any]) -> dict[str, str]:
+    """The entries that were given, without blanks around them.
+
+    Raises:
+        ParameterError: an entry is not known, too long, of several lines, or has signs that nobody sees; the period is
+            not a day or two in order.
+    """
+    said: dict[str, str] = {}
+    for name, text in about.items():
+        if name not in ENTRIES:
+            raise ParameterError(
+                f"A release is described by {', '.join(ENTRIES)}; found '{name}'." + did_you_mean(name, ENTRIES)
+            )
+        if text is None:
+            continue
+        if not isinstance(text, str) or not text.strip() or len(text.strip()) > LONGEST:
+            raise ParameterError(f"--{name} is a text of 1 to {LONGEST} signs. Hint: leave it out, or shorten it.")
+        if any(unicodedata.category(sign) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") for sign in text.strip()):
+            raise ParameterError(f"--{name} is one line of visible signs; it has others. Hint: type it again.")
+        said[name] = text.strip()
+    if "period" in said:
+        _check_period(said["period"])
+    return {name: said[name] for name in ENTRIES if name in said}
+
+
+def _check_period(text: str) -> None:
+    try:
+        days = [date.fromisoformat(day) for day in text.split("/")] if PERIOD.fullmatch(text) else []
+    except ValueError:
+        days = []
+    if not days or days[0] > days[-1]:
+        raise ParameterError(
+            f"--period is the first and the last day, like 2024-01-01/2024-03-31, or one day; found '{text}'."
+        )
+
+
+def title(report: Mapping[str, Any]) -> str:
+    """The title that was given, or one from what is published: how many areas there are."""
+    given = report["statement"]["about"].get("title")
+    if given is not None:
+        return str(given)
+    published = report["published"]
+    return f"Trips between {published['origin_zones']:,} and {published['destination_zones']:,} areas"
+
+
+def described(about: Mapping[str, str]) -> list[tuple[str, str]]:
+    """What stands below the title: names and texts, the period in words."""
+    said = {name: about[name] for name in ENTRIES if name in about and name != "title"}
+    return [(ENTRIES[name], period_in_words(text) if name == "period" else text) for name, text in said.items()]
+
+
+def one_line(about: Mapping[str, str]) -> str:
+    """All entries in one line, for a file that has room for one."""
+    return ". ".join(f"{called}: {about[name]}" for name, called in ENTRIES.items() if name in about)
+
+
+def period_in_words(text: str) -> str:
+    """1 January 2024 to 31 March 2024."""
+    days = [date.fromisoformat(day) for day in text.split("/")]
+    said = [f"{day.day} {_MONTHS[day.month - 1]} {day.year}" for day in days]
+    return " to ".join(dict.fromkeys(said))
+
+
+#: Not those of the machine's language: the page is in English.
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)

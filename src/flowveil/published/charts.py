@@ -1,0 +1,408 @@
+"""Charts as inline SVG: no library, coloured by the page's own style in light, in dark and on paper.
+
+Every chart comes with a title and a description for those who do not see it, and its numbers stand in a table below.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowveil.published.document import fill
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+WIDTH, LEFT, RIGHT, TOP, BOTTOM = 560, 46, 12, 40, 40
+HEIGHT = 260
+FLOOR = HEIGHT - BOTTOM
+
+
+@dataclass(frozen=True)
+class Shape:
+    """An element of an SVG; the template escapes its attributes and words.
+
+    Attributes:
+        tag: its name.
+        attributes: names and values.
+        words: its text.
+        hint: what a pointer above it shows.
+    """
+
+    tag: str
+    attributes: Mapping[str, str | int]
+    words: str = ""
+    hint: str = ""
+
+
+def shape(tag: str, words: str = "", /, **attributes: str | float) -> Shape:
+    """An element; ``class_`` stands for class and ``_`` for a hyphen. Lengths that are not whole get one decimal."""
+    named = {
+        name.rstrip("_").replace("_", "-"): f"{value:.1f}" if isinstance(value, float) else value
+        for name, value in attributes.items()
+    }
+    return Shape(tag, named, words)
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A histogram.
+
+    Attributes:
+        labels: text below each bar.
+        values: height of each bar.
+        short: which bars are below the threshold.
+        mark: bar that the threshold stands in front of, or None.
+        mark_text: what the threshold is.
+    """
+
+    labels: tuple[str, ...]
+    values: tuple[int, ...]
+    short: tuple[bool, ...] = ()
+    mark: int | None = None
+    mark_text: str = ""
+
+
+def size_histogram(volume: NDArray[np.float64], *, threshold: float | None, name: str) -> Bars:
+    """How many cells have which volume, in classes of 1, 2 and 5 times the threshold.
+
+    Args:
+        volume: of the cells; only of those that may be shown.
+        threshold: what every cell must reach, or None where this volume is not protected.
+        name: of the threshold.
+    """
+    positive = volume[volume > 0]
+    base = threshold if threshold else 1.0
+    low = float(positive.min()) if len(positive) else base
+    high = float(positive.max()) if len(positive) else base
+    steps = [base * m * 10.0**e for e in range(-6, 13) for m in (1, 2, 5)]
+    first = max((i for i, s in enumerate(steps) if s <= low), default=0)
+    last = min((i for i, s in enumerate(steps) if s > high), default=len(steps) - 1)
+    edges = steps[first : last + 1] if last > first else steps[first : first + 2]
+    counts = np.histogram(positive, bins=np.array(edges))[0]
+    whole = bool(np.all(positive == np.rint(positive))) and all(e == round(e) for e in edges)
+    labels = tuple(_range_text(a, b, whole=whole) for a, b in pairwise(edges))
+    short = tuple(threshold is not None and b <= threshold for b in edges[1:])
+    mark = None if threshold is None else sum(short)
+    return Bars(labels, tuple(counts.tolist()), short, mark, name if threshold is not None else "")
+
+
+def count_histogram(values: NDArray[np.int64]) -> Bars:
+    """How many zones have how many tiles: 1, 2, 3–4, 5–8, ... (doubling)."""
+    low, top = (int(values.min()), int(values.max())) if len(values) else (1, 1)
+    edges = [1, 2, 3]
+    while edges[-1] <= top:
+        edges.append(2 * (edges[-1] - 1) + 1)
+    edges = edges[max(i for i, edge in enumerate(edges) if edge <= max(low, 1)) :]
+    counts = np.histogram(values, bins=np.array(edges))[0]
+    labels = tuple(_range_text(a, b, whole=True) for a, b in pairwise(edges))
+    return Bars(labels, tuple(counts.tolist()))
+
+
+def _range_text(low: float, high: float, *, whole: bool) -> str:
+    # From 10,000 on both ends are rounded: one less would not show.
+    if whole and high <= 10_000:
+        return _short(low) if high - low == 1 else f"{_short(low)}–{_short(high - 1)}"
+    return f"{_short(low)}–{_short(high)}"
+
+
+def _short(value: float) -> str:
+    for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= unit and value >= 1e4:
+            return f"{value / unit:.3g}{name}"
+    return f"{value:,.0f}" if value == round(value) else f"{value:,.3g}"
+
+
+def bar_chart(bars: Bars, *, title: str, label: str) -> Markup:
+    """The histogram as SVG.
+
+    Args:
+        bars: what to draw.
+        title: what it shows, for those who do not see it.
+        label: what the heights count.
+    """
+    n, top = len(bars.values), max((*bars.values, 1))
+    width = (WIDTH - LEFT - RIGHT) / max(n, 1)
+    shapes = [_axis(FLOOR, stop=WIDTH - RIGHT)]
+    # Labels must not lie on each other: a character is some seven units wide.
+    longest = max((len(name) for name in bars.labels), default=1)
+    every = max(1, math.ceil((7 * longest + 6) / width))
+    for i, (name, value) in enumerate(zip(bars.labels, bars.values, strict=True)):
+        # A bar of one among thousands must still be seen.
+        height = 0.0 if value == 0 else max(2.0, (FLOOR - TOP) * value / top)
+        x, middle = LEFT + i * width, LEFT + (i + 0.5) * width
+        look = "bar short" if bars.short and bars.short[i] else "bar"
+        bar = shape("rect", class_=look, x=x + 1.5, y=FLOOR - height, width=width - 3, height=height, rx=2)
+        shapes.append(replace(bar, hint=f"{name}: {value:,}"))
+        if value and width > 26:
+            up = FLOOR - height - 5
+            shapes.append(shape("text", _short(value), class_="value", x=middle, y=up, text_anchor="middle"))
+        if i % every == 0:
+            shapes.append(shape("text", name, x=middle, y=FLOOR + 16, text_anchor="middle"))
+    if bars.mark is not None and bars.mark_text:
+        x = LEFT + bars.mark * width
+        shapes.append(shape("line", class_="mark", x1=x, y1=TOP - 34, x2=x, y2=FLOOR))
+        side, anchor = (6, "start") if x < WIDTH - 150 else (-6, "end")
+        shapes.append(shape("text", bars.mark_text, class_="mark", x=x + side, y=TOP - 26, text_anchor=anchor))
+    shapes.append(axis_name(label, stop=WIDTH - RIGHT))
+    return svg(shapes, title=title, description=in_words(bars))
+
+
+def in_words(bars: Bars) -> str:
+    """The histogram as a sentence."""
+    return "; ".join(f"{name}: {value:,}" for name, value in zip(bars.labels, bars.values, strict=True))
+
+
+def share_bar(kept: float, *, title: str) -> Markup:
+    """One bar: the share that is published and the share that is suppressed."""
+    width = WIDTH - 2
+    cut = float(max(2.0, min(width - 2.0, width * kept)) if kept < 1 else width)
+    shapes = [
+        shape("rect", class_="bar", x=1, y=22, width=cut, height=26, rx=3),
+        shape("text", f"published {kept:.2%}", class_="value", x=2, y=15),
+    ]
+    if kept < 1:
+        shapes += [
+            shape("rect", class_="soft", x=cut + 1, y=22, width=width - cut, height=26, rx=3),
+            shape("text", f"suppressed {1 - kept:.2%}", class_="value", x=WIDTH - 2, y=15, text_anchor="end"),
+        ]
+    return svg(shapes, title=title, description=f"published {kept:.2%}, suppressed {1 - kept:.2%}", height=52)
+
+
+def svg(shapes: Sequence[Shape], *, title: str, description: str, height: int = HEIGHT) -> Markup:
+    """Wrap shapes into an SVG with its text alternatives."""
+    return fill("chart.svg", shapes=shapes, title=title, description=description, width=WIDTH, height=height)
+
+
+def _axis(y: float, *, stop: int) -> Shape:
+    return shape("line", class_="axis", x1=LEFT, y1=y, x2=stop, y2=y)
+
+
+def axis_name(name: str, *, stop: int) -> Shape:
+    """What an axis counts."""
+    return shape("text", name, x=LEFT + (stop - LEFT) / 2, y=HEIGHT - 4, text_anchor="middle")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a line chart.
+
+    Attributes:
+        name: at its end.
+        points: None where there is no value.
+        place: its number on the page, for its colour; its place in the chart by default.
+        faded: whether it is drawn faintly.
+    """
+
+    name: str
+    points: tuple[tuple[float, float | None], ...]
+    place: int | None = None
+    faded: bool = False
+
+
+#: Colours that people who see few colours can distinguish (Okabe and Ito), and a shape for each line.
+LINE_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a6d00", "#777777")
+#: Where lines end and their names begin.
+NAMES = WIDTH - 120
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The upright axis: from low at the floor to high at the top."""
+
+    low: float
+    high: float
+    log: bool
+
+    def __call__(self, y: float) -> float:
+        """How far down a value stands."""
+        if self.log and y <= 0:
+            return float(FLOOR)
+        share = (
+            np.log(y / self.low) / np.log(self.high / self.low) if self.log else (y - self.low) / (self.high - self.low)
+        )
+        return float(FLOOR - share * (FLOOR - TOP))
+
+    def marks(self) -> list[Shape]:
+        """A line across and a number for every mark, above the floor's own line."""
+        shapes = [_axis(FLOOR, stop=NAMES)]
+        for y in _axis_ticks(self.low, self.high, log=self.log):
+            at = self(y)
+            shapes += [_axis(at, stop=NAMES), shape("text", _short(y), x=LEFT - 6, y=at + 4, text_anchor="end")]
+        return shapes
+
+
+def line_chart(lines: Sequence[Line], *, title: str, x_label: str, ticks: Sequence[float], log: bool = False) -> Markup:
+    """Lines over k, one for each method; each is named at its last point."""
+    shown = [y for line in lines for _, y in line.points if y is not None]
+    if not shown:
+        nothing = shape("text", "no value can be shown", x=WIDTH / 2, y=60, text_anchor="middle")
+        return svg([nothing], title=title, description="no value", height=90)
+    known = [y for y in shown if y > 0] if log else shown
+    low, high = (min(known, default=1.0), max(known, default=2.0)) if log else (0.0, max(known))
+    # On a logarithmic scale 0 stands at the bottom, apart from the smallest value.
+    zero = log and len(known) < len(shown)
+    if log and (zero or high / low < 1.5):
+        low, high = low / 3, high * 1.5
+    if log:
+        low, high = _with_two_steps(low, high)
+    elif high == low:
+        high = low + 1
+    height_of = Scale(low, high, log)
+    place = {k: LEFT + (i + 0.5) * (NAMES - LEFT) / len(ticks) for i, k in enumerate(ticks)}
+    shapes = height_of.marks()
+    if zero:
+        shapes.append(shape("text", "0", x=LEFT - 6, y=FLOOR + 4, text_anchor="end"))
+    shapes += [shape("text", _short(k), x=place[k], y=FLOOR + 16, text_anchor="middle") for k in ticks]
+    shapes.append(axis_name(x_label, stop=NAMES))
+    ends: list[tuple[float, float, str, str]] = []
+    for order, line in enumerate(lines):
+        number = order if line.place is None else line.place
+        colour = colour_of(number)
+        points = [(place[x], height_of(y)) for x, y in line.points if y is not None]
+        if not points:
+            continue
+        dash: dict[str, str] = {"stroke_dasharray": "6 3"} if number >= len(LINE_COLOURS) else {}
+        dash |= {"opacity": "0.4"} if line.faded else {}
+        shapes.append(polyline(points, stroke=colour, stroke_width=2.2, **dash))
+        shapes += [marker(number, x, y, colour) for x, y in points]
+        ends.append((points[-1][1], points[-1][0], line.name, colour))
+    ends.sort()
+    for (y, x, name, colour), at in zip(ends, apart([end[0] for end in ends]), strict=True):
+        shapes += [name_beside(name, at, colour), pointer(x, y, at, colour)]
+    said = "; ".join(
+        f"{line.name}: "
+        + ", ".join(f"{_short(x)} gives {'no value' if y is None else _short(y)}" for x, y in line.points)
+        for line in lines
+    )
+    return svg(shapes, title=title, description=said)
+
+
+def apart(heights: Sequence[float], *, gap: float = 14.0, lowest: float = FLOOR - 4.0) -> list[float]:
+    """Where names go that would lie on each other: apart, and above the axis as far as there is room.
+
+    Args:
+        heights: where they belong, from above.
+        gap: from one to the next.
+        lowest: what none may lie below.
+    """
+    moved: list[float] = []
+    for y in heights:
+        moved.append(max(y, moved[-1] + gap) if moved else y)
+    for i in range(len(moved) - 1, -1, -1):
+        moved[i] = min(moved[i], moved[i + 1] - gap if i + 1 < len(moved) else max(lowest, heights[-1]))
+    return moved
+
+
+def polyline(points: Sequence[tuple[float, float]], **look: str | float) -> Shape:
+    """A line through points."""
+    return shape("polyline", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in points), fill="none", **look)
+
+
+def name_beside(name: str, y: float, colour: str) -> Shape:
+    """A name at the right of a chart."""
+    return shape("text", name, x=NAMES + 4, y=y + 4, style=f"fill:{colour};font-weight:600")
+
+
+def pointer(x: float, y: float, name_at: float, colour: str) -> Shape:
+    """A thin line from a point to its name."""
+    return shape("line", x1=x + 6, y1=y, x2=NAMES, y2=name_at, stroke=colour, stroke_width=".7")
+
+
+def colour_of(number: int) -> str:
+    """The colour of a method, the same on the whole page."""
+    return LINE_COLOURS[number % len(LINE_COLOURS)]
+
+
+def marker(number: int, x: float, y: float, colour: str) -> Shape:
+    """A mark whose form goes with its colour, for those who see few."""
+    kind = number % 3
+    if kind == 0:
+        return shape("circle", cx=x, cy=y, r=4, fill=colour)
+    if kind == 1:
+        return shape("rect", x=x - 3.6, y=y - 3.6, width=7.2, height=7.2, fill=colour)
+    return shape("path", d=f"M{x:.1f} {y - 5:.1f}l4.6 8h-9.2z", fill=colour)
+
+
+#: What a logarithmic axis is marked with.
+_STEPS = tuple(float(f"{m}e{e}") for e in range(-9, 16) for m in (1, 2, 5))
+
+
+def _with_two_steps(low: float, high: float) -> tuple[float, float]:
+    """Widen a logarithmic range until two marks are in it: one alone does not make a scale."""
+    if sum(low <= s <= high for s in _STEPS) >= 2:
+        return low, high
+    below = max((s for s in _STEPS if s <= low), default=low)
+    above = min((s for s in _STEPS if s >= high and s > below), default=below * 2)
+    return below, above
+
+
+def _axis_ticks(low: float, high: float, *, log: bool) -> list[float]:
+    if log:
+        inside = [s for s in _STEPS if low <= s <= high]
+        return inside if len(inside) <= 6 else inside[:: -(-len(inside) // 5)]
+    raw = (high - low) / 4
+    power = 10.0 ** np.floor(np.log10(raw))
+    step = float(next(m * power for m in (1, 2, 5, 10) if m * power >= raw))
+    return [float(f"{step * i:.12g}") for i in range(int(high / step) + 1)]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A named point beside a curve; ``place`` is its number on the page, for its colour."""
+
+    name: str
+    x: float
+    y: float
+    place: int | None = None
+
+
+def curve_chart(
+    curve: Sequence[tuple[float, float]],
+    *,
+    marks: Sequence[Mark],
+    limit: float,
+    limit_text: str,
+    title: str,
+    x_label: str,
+) -> Markup:
+    """A curve over shares on a logarithmic scale, a limit on the shares, and points beside the curve.
+
+    Args:
+        curve: share and value, the values above 0.
+        marks: points to name beside it.
+        limit: a share to mark.
+        limit_text: what it is.
+        title: what it shows, for those who do not see it.
+        x_label: what the shares are of.
+    """
+    values = [y for _, y in curve] + [mark.y for mark in marks]
+    height_of = Scale(min(values) / 1.1, max(values) * 1.1, log=True)
+    most = max([limit, *(x for x, _ in curve), *(mark.x for mark in marks)]) or 1.0
+
+    def across(x: float) -> float:
+        return LEFT + x / most * (NAMES - LEFT)
+
+    shapes = height_of.marks()
+    for x in _axis_ticks(0.0, most, log=False):
+        shapes.append(shape("text", f"{100 * x:.4g}%", x=across(x), y=FLOOR + 16, text_anchor="middle"))
+    shapes.append(axis_name(x_label, stop=NAMES))
+    here = across(limit)
+    shapes.append(shape("line", class_="mark", x1=here, y1=TOP - 14, x2=here, y2=FLOOR))
+    shapes.append(shape("text", limit_text, class_="mark", x=here + 6, y=TOP - 6))
+    shapes.append(polyline([(across(x), height_of(y)) for x, y in curve], class_="front"))
+    placed = sorted((height_of(mark.y), across(mark.x), n, mark.name) for n, mark in enumerate(marks))
+    for (y, x, n, name), at in zip(placed, apart([found[0] for found in placed]), strict=True):
+        given = marks[n].place
+        number = n + 1 if given is None else given
+        colour = colour_of(number)
+        shapes += [marker(number, x, y, colour), pointer(x, y, at, colour), name_beside(name, at, colour)]
+    said = [f"{mark.name}: {_short(mark.y)} at {mark.x:.3g}" for mark in marks]
+    ends = f"from {_short(curve[0][1])} at {curve[0][0]:.3g} to {_short(curve[-1][1])} at {curve[-1][0]:.3g}"
+    return svg(shapes, title=title, description="; ".join([ends, *said]))

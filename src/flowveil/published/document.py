@@ -1,0 +1,170 @@
+"""Pages that need nothing but themselves: style, script and data are inside.
+
+Every page and every drawing is a Jinja2 template of the folder ``page``. Templates escape whatever they are given, so a
+name from outside can neither add an element nor an attribute; what is markup already has passed a template before.
+
+The content security policy of every page forbids requests, whatever stands in it. The one exception is a tile server
+that the page was made for, and the reader is asked before it is asked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+
+@dataclass(frozen=True)
+class Part:
+    """A section of a page.
+
+    Attributes:
+        name: its anchor.
+        title: its heading.
+        content: what a template made.
+        map_data: what its maps draw, see `flowveil.published.maps`; at most one part of a page has it.
+    """
+
+    name: str
+    title: str
+    content: Markup
+    map_data: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Drawings with a caption.
+
+    Attributes:
+        title, note: the caption.
+        drawings: a name, or nothing, above each drawing, and the drawing.
+    """
+
+    title: str
+    note: str
+    drawings: Sequence[tuple[str, Markup]] = ()
+
+
+def page(
+    *,
+    title: str,
+    heading: str,
+    lead: str,
+    parts: Sequence[Part],
+    method: str = "",
+    story: str = "",
+    about: Sequence[tuple[str, str]] = (),
+    sides: Sequence[tuple[str, str, Sequence[tuple[str, str]]]] = (),
+    to_read: Sequence[tuple[str, str]] = (),
+    notices: Sequence[tuple[str, str]] = (),
+    figures: Sequence[tuple[str, str, str]] = (),
+    footer: str = "",
+    basemap: str | None = None,
+    internal: str | None = None,
+    compact: bool = False,
+) -> str:
+    """Put sections together into one document.
+
+    Args:
+        title, heading, lead, footer: plain text.
+        parts: the sections, in order.
+        method: named in front of the lead.
+        story: everything in one sentence.
+        about: where the data come from: names and texts.
+        sides: what stands side by side: a heading, its kind, and sentences (head, rest).
+        to_read: further sentences (head, rest), on how to read the page.
+        notices: what a reader must know first: its head, and the rest.
+        figures: the numbers at the top: name, value, and what it means.
+        basemap: address of the tile server that may be asked, if any.
+        internal: why this page must not be published; shown at the top of the screen and of every printed page.
+        compact: for a notebook's frame: less room around, no contents.
+    """
+    maps = [part.map_data for part in parts if part.map_data is not None]
+    values = locals() | {"map_data": maps[0] if maps else None, "server": host(basemap) if basemap else None}
+    return str(fill("page.html", **values))
+
+
+def fill(name: str, **values: Any) -> Markup:
+    """A template with its values; every value that is not markup is escaped."""
+    from markupsafe import Markup
+
+    return Markup(_templates().get_template(name).render(values))
+
+
+@cache
+def _templates() -> Environment:
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+    from markupsafe import Markup
+
+    made = Environment(
+        loader=FunctionLoader(asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    # `tojson` writes <, > and & as escapes, so that nothing in a text ends the script element; what is not ASCII too.
+    made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": True, "allow_nan": False}
+    # Style and scripts of our own.
+    made.globals["asset"] = lambda name: Markup(asset(name))
+    made.globals["map_module"] = lambda: Markup(map_module())
+    return made
+
+
+@cache
+def asset(name: str) -> str:
+    """A file of the folder ``page`` beside this module."""
+    return (files("flowveil.published") / "page" / name).read_text(encoding="utf-8")
+
+
+#: The parts of the map's script, each after those that it imports.
+_MAP_PARTS = ("geometry", "scale", "model", "colours", "panel", "tables", "context", "draw", "slices", "views", "mount")
+_IMPORT = re.compile(r'^import \{[^}]*\} from "\./[a-z]+\.mjs";\n', re.M)
+_EXPORT = re.compile(r"^export (?=const |function )", re.M)
+
+
+@cache
+def map_module() -> str:
+    """The script of the maps as one JavaScript module that imports nothing and exports ``mount(element, data)``.
+
+    A page from a file cannot import, so its script has to be one text; a server can send the same text as map.js.
+    """
+    parts = (asset(f"map/{name}.mjs") for name in _MAP_PARTS)
+    return "\n".join(_EXPORT.sub("", _IMPORT.sub("", part)) for part in parts) + "\nexport { mount };\n"
+
+
+def host(url: str) -> str:
+    """Whom a page asks for its background map."""
+    return urlsplit(url).netloc
+
+
+def frame(document: str, *, height: int = 800) -> str:
+    """A whole page inside another, as a notebook shows it: it can neither reach the notebook nor be reached."""
+    return str(fill("frame.html", document=document, height=height))
+
+
+def charts(figures: Sequence[Figure]) -> Markup:
+    """Figures beside each other."""
+    return fill("charts.html", figures=figures)
+
+
+def sensible(value: Any) -> str:
+    """A measure for people: four digits of what is not a count."""
+    if isinstance(value, float) and not value.is_integer():
+        return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+    return number(value)
+
+
+def number(value: Any) -> str:
+    """A measure for people: thousands separated, no false digits."""
+    if value is None:
+        return "not known"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, int) or (value.is_integer() and abs(value) < 1e15):
+        return f"{int(value):,}"
+    return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"

@@ -1,0 +1,211 @@
+"""The files of a release folder: a pure function of what is published.
+
+`write_files` makes every file of a folder from a `Published` alone. `check_target` and `refuse_weaker` decide whether a
+folder may be written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from flowveil.errors import OutputError
+from flowveil.output import Place, real_place, sync_folder, try_place
+from flowveil.paths import read_json
+from flowveil.published.exports import Format, check_formats, parse_formats
+from flowveil.published.html import render
+from flowveil.published.report import FORMAT, json_text, make_report, manifest
+from flowveil.published.spreadsheets import write_csv
+from flowveil.published.strength import weaker_in
+from flowveil.published.tables import lookup_table, zones_table
+from flowveil.published.user_outlines import CONTEXT, own_lines
+from flowveil.release.published import Published
+
+MANIFEST = "manifest.json"
+LOOKUP = "lookup.csv"
+#: Fixed, because the size of row groups is part of the bytes.
+ROWS_PER_GROUP = 1 << 20
+#: What file managers leave behind; no reason to refuse a folder.
+_LITTER = frozenset({".DS_Store", "Thumbs.db", "desktop.ini"})
+
+
+class FolderContent:
+    """The tables and the report of a release, each computed once, from what is published."""
+
+    def __init__(self, published: Published) -> None:
+        self.published = published
+
+    @property
+    def flows(self) -> pa.Table:
+        """The published cells."""
+        return self.published.cells
+
+    @cached_property
+    def zones(self) -> pa.Table:
+        """The published zones."""
+        return zones_table(self.published)
+
+    @cached_property
+    def report(self) -> dict[str, Any]:
+        """The content of report.json."""
+        return make_report(self.published, self.zones)
+
+    def page(self, *, compact: bool = False) -> str:
+        """The content of report.html."""
+        outlines = () if self.published.outlines is None else own_lines(self.published.outlines)
+        return render(self.report, self.flows, self.zones, outlines=outlines, compact=compact)
+
+    def formats(self) -> tuple[Format, ...]:
+        """The exports of the folder, all of which can hold this release.
+
+        Raises:
+            ParameterError: one cannot.
+        """
+        statement, zones = self.published.statement, self.zones
+        wanted = parse_formats(statement.formats)
+        check_formats(
+            wanted,
+            zones=len(zones),
+            mapped=zones["lat"].null_count < len(zones),
+            sliced=bool(statement.slice_columns),
+            folded=statement.kind == "folded",
+            revised=bool(statement.revision_of),
+        )
+        return wanted
+
+
+def write_files(content: FolderContent, folder: Path) -> dict[str, str]:
+    """Writes every file of a release into an empty folder and makes it durable.
+
+    Returns:
+        The SHA-256 of each file but the manifest, by name.
+    """
+    report, formats = content.report, content.formats()
+    files: dict[str, Callable[[IO[bytes]], None]] = {
+        "flows.parquet": lambda file: _write_parquet(content.flows, file),
+        "zones.parquet": lambda file: _write_parquet(content.zones, file),
+        "report.json": lambda file: _write_text(json_text(report), file),
+        "report.html": lambda file: _write_text(content.page(), file),
+    }
+    outlines = content.published.outlines
+    if outlines is not None:
+        files[CONTEXT] = lambda file: _write_text(outlines, file)
+    lookup = lookup_table(content.published, content.zones)
+    if lookup is not None:
+        files[LOOKUP] = lambda file: write_csv(lookup, file)
+    for name, write in files.items():
+        _write_file(folder / name, write)
+    for wanted in formats:
+        wanted.write(folder, content.flows, content.zones, report["statement"]["about"])
+    names = [*files, *(name for wanted in formats for name in wanted.files)]
+    for name in names[len(files) :]:
+        _sync_file(folder / name)
+    sha256 = {name: hash_file(folder / name) for name in names}
+    _write_file(folder / MANIFEST, lambda file: _write_text(json_text(manifest(report, sha256)), file))
+    sync_folder(folder)
+    return sha256
+
+
+def check_target(directory: str | PathLike[str], *, overwrite: bool = True) -> None:
+    """Refuse a folder that may not be written, before anything is computed.
+
+    Raises:
+        OutputError: it is a file, it holds something else than a release, it is a release and ``overwrite``
+            is False, its name cannot be, or its parent is missing or not writable.
+    """
+    target = real_place(directory)
+    if target.exists():
+        if not target.is_dir():
+            raise OutputError(f"'{directory}' is a file; a folder is needed. Hint: name a new folder.")
+        _check_content(directory, target, overwrite=overwrite)
+    try_place(directory)
+
+
+def _check_content(directory: str | PathLike[str], target: Path, *, overwrite: bool) -> None:
+    try:
+        found = {entry.name for entry in os.scandir(target)} - _LITTER
+    except OSError as problem:
+        raise OutputError(f"'{directory}' cannot be read: {problem.strerror}.") from problem
+    if not found:
+        return
+    listed = files_of_release(target)
+    if listed is None:
+        raise OutputError(
+            f"'{directory}' is not empty and holds no release of flowveil ({len(found)} entries found); "
+            "only a new folder, an empty one or an earlier release is written to. Hint: name a new folder."
+        )
+    if not overwrite:
+        raise OutputError(f"'{directory}' holds a release already, and it may not be overwritten.")
+    strangers = sorted(found - listed)
+    if strangers:
+        shown = ", ".join(f"'{name}'" for name in strangers[:5])
+        raise OutputError(
+            f"'{directory}' holds a release and {len(strangers)} entries that are not part of it ({shown}); "
+            "replacing the release would delete them. Hint: move them away, or name a new folder."
+        )
+
+
+def refuse_weaker(directory: Place, report: Mapping[str, Any]) -> None:
+    """Refuse to replace a release whose guarantee is stronger, or cannot be read.
+
+    Raises:
+        OutputError: the release that is there promises more than this one.
+    """
+    target = real_place(directory)
+    if not (target / MANIFEST).exists():
+        return
+    try:
+        weaker = weaker_in(read_json(target / "report.json"), report)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        weaker = ["a guarantee that cannot be compared: that of the earlier release cannot be read"]
+    if weaker:
+        raise OutputError(
+            f"'{directory}' holds a release with a stronger guarantee; the new one would have {', '.join(weaker)}. "
+            "Nothing was changed. Hint: name a new folder; if you mean it, confirm it with --replace-stronger "
+            "(replace_stronger=True)."
+        )
+
+
+def files_of_release(folder: Path) -> set[str] | None:
+    """The files that a manifest of ours lists, itself included; None where there is no such manifest."""
+    try:
+        content = read_json(folder / MANIFEST)
+        if content["format"] != FORMAT:
+            return None
+        return {MANIFEST, *map(str, content["sha256"])}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def hash_file(path: Path) -> str:
+    """Returns the SHA-256 of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync_file(path: Path) -> None:
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())
+
+
+def _write_file(path: Path, write: Callable[[IO[bytes]], None]) -> None:
+    with open(path, "wb") as file:
+        write(file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _write_parquet(table: pa.Table, file: IO[bytes]) -> None:
+    pq.write_table(table, file, row_group_size=ROWS_PER_GROUP, compression="zstd", version="2.6")
+
+
+def _write_text(text: str, file: IO[bytes]) -> None:
+    file.write(text.encode("utf-8"))

@@ -1,0 +1,430 @@
+"""Static maps for papers: PNG, SVG or PDF, drawn with matplotlib from the published tables.
+
+The same release gives the same bytes: no date is written, and the names inside an SVG do not depend on chance.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import shapely
+from numpy.typing import NDArray
+
+from flowveil.errors import MissingExtraError, ParameterError, did_you_mean
+from flowveil.output import check_file, write_files
+from flowveil.published.document import fill
+from flowveil.published.maps import ENDS, geometries, placed, volume_of, zones_of
+from flowveil.published.picture_names import name_zones
+
+SHOWS = ("origins", "destinations", "both", "flows")
+SUFFIXES = (".png", ".svg", ".pdf")
+
+_COLOURS = {
+    "origin": ("#deebf8", "#b5d1ee", "#7fb0df", "#4488c9", "#1f5fa8", "#0b3570"),
+    "destination": ("#fdeadb", "#fbcfa6", "#f5a667", "#e27a2c", "#b9500b", "#7a2f04"),
+}
+_LINE = {"origin": "#1f5fbf", "destination": "#c2510c"}
+_OUTLINE = "#8795a8"
+#: Points of a curve that stands for a flow.
+_CURVE = 48
+
+
+def draw(
+    flows: pa.Table,
+    zones: pa.Table,
+    path: str | PathLike[str],
+    *,
+    show: str = "origins",
+    basis: str = "trips",
+    lines: int = 200,
+    width: float | None = None,
+    dpi: int = 200,
+    title: str | None = None,
+    caption: str | None = None,
+    bbox: Sequence[float] | None = None,
+    zoom: float = 1.0,
+    over: pa.Table | None = None,
+) -> Path:
+    """Draw a map into a file.
+
+    Args:
+        flows, zones: the published tables.
+        path: the file; ``.png``, ``.svg`` or ``.pdf``.
+        show: ``origins``, ``destinations``, ``both`` (side by side, one colour scale) or ``flows``.
+        basis: ``trips`` or ``weight``.
+        lines: how many of the largest flows to draw.
+        width: of the picture, in inches; 5 for one map and 10 for two by default.
+        dpi: of a PNG.
+        title: text above the map; none by default.
+        caption: text below it: what is promised, and where the data come from.
+        bbox: west, south, east and north of what to show, in degrees; what holds nearly all trips by default.
+        zoom: how many times nearer than that, around its middle.
+        over: zones of another release, whose outlines are drawn over the map.
+
+    Raises:
+        ParameterError: an argument is wrong, or the zones have no place.
+        MissingExtraError: matplotlib is not installed.
+        OutputError: the file cannot be written.
+    """
+    target = Path(path)
+    check_picture(flows, zones, target, show, basis)
+    check_file(path)
+    matplotlib, figure_of = load_matplotlib()
+    zones, over = placed(zones), None if over is None else placed(over)
+    ends = {"origins": ("origin",), "destinations": ("destination",), "both": ENDS, "flows": ("flows",)}[show]
+    with matplotlib.rc_context({"svg.hashsalt": "flowveil", "svg.fonttype": "none", "font.size": 8}):
+        extent = (Extent.of(flows, zones, basis) if bbox is None else Extent.given(bbox)).nearer(zoom)
+        figure = figure_of(figsize=size_of(extent, len(ends), width), layout="constrained", dpi=dpi)
+        places = figure.subplots(1, len(ends), squeeze=False)[0]
+        if show == "flows":
+            said = [_draw_flows(places[0], flows, zones, basis, lines, extent)]
+        else:
+            said = draw_zones(figure, places, flows, zones, basis, ends)
+        for place, end in zip(places, ends, strict=True):
+            listed = zones if end == "flows" else zones_of(zones, end)
+            notes = [] if over is None else [draw_over(place, over if end == "flows" else zones_of(over, end))]
+            said += framed(place, extent, extent.outside(listed), notes)
+            ends_of = ENDS if end == "flows" else (end,)
+            volume = np.sum([volume_of(flows, listed, e, basis) for e in ends_of], axis=0)
+            said += name_zones(place, listed, volume, extent, figure.get_figwidth() / len(ends))
+        if title:
+            figure.suptitle(title, parse_math=False)
+        if caption:
+            figure.supxlabel(caption, x=0.01, ha="left", fontsize=6.5, color="#566274", parse_math=False, wrap=True)
+            said.append(caption)
+        content = rendered(figure, target.suffix.lower(), title or _TITLES[show], " ".join(said))
+    write_files({path: lambda file: file.write_bytes(content)})
+    return target
+
+
+def cells_from(flows: pa.Table, zones: pa.Table, place: tuple[float, float]) -> pa.Table:
+    """The cells whose origin zone holds a place, given as latitude and longitude.
+
+    Where zones nest, these are cells of several sizes. A large one also has the trips of other places in its zone.
+
+    Raises:
+        ParameterError: no published origin zone holds the place.
+    """
+    lat, lon = place
+    origins = zones_of(zones, "origin")
+    inside = shapely.intersects(geometries(origins), shapely.Point(lon, lat))
+    if not inside.any():
+        raise ParameterError(f"No origin zone of this release holds the place {lat:g}, {lon:g} (latitude, longitude).")
+    return flows.filter(pc.is_in(flows["origin_zone"], value_set=origins.filter(pa.array(inside))["zone"]))
+
+
+_TITLES = {
+    "origins": "Map of origin zones",
+    "destinations": "Map of destination zones",
+    "both": "Maps of origin zones and of destination zones",
+    "flows": "Map of the largest flows",
+}
+
+
+def rendered(figure: Any, suffix: str, title: str, said: str) -> bytes:
+    """The file; an SVG says what it shows to those who do not see it."""
+    from markupsafe import Markup
+
+    metadata = {".png": {"Software": "flowveil"}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+    sink = io.BytesIO()
+    figure.savefig(sink, format=suffix[1:], metadata=metadata[suffix])
+    content = sink.getvalue()
+    if suffix != ".svg":
+        return content
+    before, tag, rest = content.decode().partition("<svg")
+    attributes, end, inside = rest.partition(">")
+    assert tag
+    assert end
+    drawn = {"before": Markup(before), "attributes": Markup(attributes), "content": Markup(inside)}
+    return fill("picture.svg", **drawn, title=title, said=said).encode()
+
+
+def check_picture(flows: pa.Table, zones: pa.Table, target: Path, show: str, basis: str) -> None:
+    """Raise ParameterError for what cannot be drawn."""
+    if show not in SHOWS:
+        raise ParameterError(f"Cannot show '{show}'; allowed: {', '.join(SHOWS)}." + did_you_mean(show, SHOWS))
+    if target.suffix.lower() not in SUFFIXES:
+        raise ParameterError(f"A picture is a file {' or '.join(SUFFIXES)}; found '{target.name}'.")
+    if basis not in ("trips", "weight") or basis not in flows.column_names:
+        raise ParameterError(
+            f"The release has no '{basis}' to draw; allowed: trips, or weight where there are weights."
+        )
+    if zones["lat"].null_count == len(zones) or zones["geometry"].null_count == len(zones):
+        raise ParameterError("The zones of this release have no place on a map, so there is nothing to draw.")
+
+
+def load_matplotlib() -> tuple[Any, Any]:
+    """The library and its class of figures.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtraError(
+            "Pictures need matplotlib, which is not installed. Hint: pip install 'flowveil[pictures]'."
+        ) from None
+    return matplotlib, Figure
+
+
+@dataclass(frozen=True)
+class Extent:
+    """What a picture shows, in degrees.
+
+    A few far zones would make all others tiny: then the picture holds the zones of 97 % of the volume in each
+    direction, and says how many lie outside.
+    """
+
+    west: float
+    south: float
+    east: float
+    north: float
+
+    @classmethod
+    def of(cls, flows: pa.Table, zones: pa.Table, basis: str) -> Extent:
+        """The extent of the zones, without far ones where leaving them out makes the map less than 0.4 of its size."""
+        bounds = shapely.bounds(geometries(zones))
+        whole = cls(*bounds[:, :2].min(axis=0).tolist(), *bounds[:, 2:].max(axis=0).tolist())
+        volume = np.zeros(len(zones))
+        for end in ENDS:
+            volume += volume_of(flows, zones, end, basis)
+        low = [-_reached(-bounds[:, axis], volume) for axis in (0, 1)]
+        high = [_reached(bounds[:, axis], volume) for axis in (2, 3)]
+        inner = cls(*low, *high)
+        smaller = (inner.east - inner.west) * (inner.north - inner.south)
+        return inner if smaller < 0.4 * (whole.east - whole.west) * (whole.north - whole.south) else whole
+
+    @classmethod
+    def given(cls, bbox: Sequence[float]) -> Extent:
+        """The extent that was asked for.
+
+        Raises:
+            ParameterError: it is not west, south, east and north, in this order.
+        """
+        if len(bbox) != 4 or not (-180 <= bbox[0] < bbox[2] <= 180 and -90 <= bbox[1] < bbox[3] <= 90):
+            raise ParameterError(
+                "--bbox is west, south, east and north in degrees, west before east, south before north."
+            )
+        return cls(*map(float, bbox))
+
+    def nearer(self, zoom: float) -> Extent:
+        """The middle of it, so many times nearer.
+
+        Raises:
+            ParameterError: that is not at least 1.
+        """
+        if not 1 <= zoom <= 1000:
+            raise ParameterError(f"--zoom is 1 to 1,000; found {zoom:g}.")
+        x, y = (self.west + self.east) / 2, (self.south + self.north) / 2
+        wide, high = (self.east - self.west) / 2 / zoom, (self.north - self.south) / 2 / zoom
+        return Extent(x - wide, y - high, x + wide, y + high)
+
+    @property
+    def narrowing(self) -> float:
+        """How much shorter a degree of longitude is than one of latitude, in the middle of the map."""
+        return float(np.cos(np.radians((self.south + self.north) / 2)))
+
+    @property
+    def margin(self) -> float:
+        """Room around it."""
+        return 0.03 * max(self.east - self.west, self.north - self.south)
+
+    def outside(self, zones: pa.Table) -> int:
+        """How many zones have no part in the picture."""
+        west, south, east, north = shapely.bounds(geometries(zones)).T
+        m = self.margin
+        away = (east < self.west - m) | (west > self.east + m) | (north < self.south - m) | (south > self.north + m)
+        return int(away.sum())
+
+
+def _reached(edge: NDArray[np.float64], volume: NDArray[np.float64]) -> float:
+    """The edge that zones with 98.5 % of the volume do not lie beyond."""
+    order = np.argsort(edge, kind="stable")
+    reached = np.cumsum(volume[order]) >= 0.985 * volume.sum()
+    return float(edge[order][int(np.argmax(reached))])
+
+
+def size_of(extent: Extent, n: int, width: float | None) -> tuple[float, float]:
+    """Width and height, in inches, of so many maps side by side."""
+    across = width if width is not None else 5.0 * n
+    ratio = (extent.north - extent.south) / max((extent.east - extent.west) * extent.narrowing, 1e-9)
+    return across, float(np.clip(across / n * ratio, across / n * 0.4, across / n * 1.6)) + 0.5
+
+
+def class_limits(values: NDArray[np.float64], *, most: int = 6) -> list[float]:
+    """Edges of at most that many classes, at 1, 2 or 5 times a power of ten."""
+    low, high = float(values.min()), float(values.max())
+    steps = [m * 10.0**e for e in range(-6, 16) for m in (1, 2, 5)]
+    inside = [s for s in steps if low < s < high]
+    if len(inside) > most - 1:
+        inside = [inside[round((i + 0.5) * len(inside) / (most - 1) - 0.5)] for i in range(most - 1)]
+    return [low, *dict.fromkeys(inside), max(high, low * (1 + 1e-9), low + 1e-9)]
+
+
+def draw_zones(figure: Any, places: Any, flows: pa.Table, zones: pa.Table, basis: str, ends: Any) -> list[str]:
+    """Zones coloured by volume per km², a map for each end, on one scale; what they show in words.
+
+    By volume alone a zone would be dark because it is large.
+    """
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import BoundaryNorm, ListedColormap
+
+    tables = {end: zones_of(zones, end) for end in ends}
+    areas = {end: tables[end]["area_km2"].to_numpy(zero_copy_only=False).astype(np.float64) for end in ends}
+    volumes = {end: volume_of(flows, tables[end], end, basis) / areas[end] for end in ends}
+    limits = class_limits(np.concatenate(list(volumes.values())))
+    for place, end in zip(places, ends, strict=True):
+        steps = np.rint(np.linspace(0, 5, len(limits) - 1)).astype(int) if len(limits) > 2 else np.array([4])
+        colours = ListedColormap([_COLOURS[end][i] for i in steps])
+        norm = BoundaryNorm(limits, colours.N)
+        # Large zones first, so that smaller ones lie on top of them.
+        order = np.lexsort((np.arange(len(areas[end])), -areas[end]))
+        shapes = geometries(tables[end])[order]
+        edge = 0.35 if len(shapes) < 3000 else 0.1
+        place.add_collection(_patches(shapes, colours(norm(volumes[end][order])), _OUTLINE, edge))
+        place.set_title(f"{end.capitalize()}s", loc="left")
+        bar = figure.colorbar(ScalarMappable(norm=norm, cmap=colours), ax=place, shrink=0.75, pad=0.01)
+        bar.set_label(f"{basis} per km²")
+        # The ends are those of the data, and no round numbers.
+        bar.ax.set_yticks(limits, ["", *(_number(limit) for limit in limits[1:-1]), ""])
+    return [
+        f"{len(tables[end]):,} {end} zones, coloured by {basis} per km²: {_number(volumes[end].min())} to "
+        f"{_number(volumes[end].max())}; large zones lie below small ones."
+        for end in ends
+    ]
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1 else f"{value:.3g}"
+
+
+def _patches(shapes: Any, face: Any, edge: str, width: float) -> Any:
+    from matplotlib.collections import PathCollection
+    from matplotlib.path import Path as Outline
+
+    paths = []
+    for shape in shapes:
+        rings = [shapely.get_coordinates(ring) for part in shapely.get_parts(shape) for ring in shapely.get_rings(part)]
+        codes = [np.r_[1, np.full(len(ring) - 2, 2), 79].astype(np.uint8) for ring in rings]
+        paths.append(Outline(np.concatenate(rings), np.concatenate(codes)))
+    return PathCollection(paths, facecolors=face, edgecolors=edge, linewidths=width)
+
+
+def _draw_flows(place: Any, flows: pa.Table, zones: pa.Table, basis: str, lines: int, extent: Extent) -> str:
+    from matplotlib.collections import LineCollection
+    from matplotlib.colors import LinearSegmentedColormap
+
+    place.add_collection(_patches(geometries(zones), "none", "#c4ccd6", 0.25))
+    # What lies outside the area has no place, and no line.
+    known = zones["zone"].combine_chunks()
+    everywhere = len(flows)
+    for end in ENDS:
+        flows = flows.filter(pc.is_in(flows[f"{end}_zone"], value_set=known))
+    ends = []
+    for end in ENDS:
+        table = zones_of(zones, end)
+        at = pc.index_in(flows[f"{end}_zone"], value_set=table["zone"].combine_chunks())
+        ends.append(np.column_stack([table[c].take(at).to_numpy(zero_copy_only=False) for c in ("lon", "lat")]))
+    volume = flows[basis].to_numpy().astype(np.float64)
+    apart = np.flatnonzero((ends[0] != ends[1]).any(axis=1))
+    chosen = apart[np.lexsort((apart, -volume[apart]))[:lines]][::-1]
+    if len(chosen) == 0:
+        return "No flow goes from one zone to another."
+    stretch = [extent.narrowing, 1]
+    points = _curves(ends[0][chosen] * stretch, ends[1][chosen] * stretch) / stretch
+    share = volume[chosen] / volume[chosen].max()
+    colours = LinearSegmentedColormap.from_list("way", [_LINE["origin"], _LINE["destination"]])
+    pieces = np.stack((points[:, :-1], points[:, 1:]), axis=2).reshape(-1, 2, 2)
+    rgb = colours(np.tile(np.linspace(0, 1, _CURVE - 1), len(chosen)))[:, :3]
+    # Mixed with the paper instead of transparent: where the pieces of a transparent line overlap or leave a gap,
+    # a wide line has stripes.
+    ink = np.repeat(0.25 + 0.65 * np.sqrt(share), _CURVE - 1)[:, None]
+    widths = np.repeat(_line_width(share), _CURVE - 1)
+    place.add_collection(LineCollection(list(pieces), colors=1 - ink * (1 - rgb), linewidths=widths, capstyle="round"))
+    place.set_title(f"The {len(chosen):,} largest flows, from blue to orange", loc="left")
+    _width_legend(place, volume[chosen], basis)
+    return (
+        f"The {len(chosen):,} largest of {everywhere:,} flows as curves from their origin, blue, to their destination, "
+        f"orange: {_number(volume[chosen].min())} to {_number(volume[chosen].max())} {basis}; wider curves carry more."
+    )
+
+
+def draw_over(place: Any, zones: pa.Table) -> str:
+    """The outlines of another release, thick, over what is there."""
+    drawn = _patches(geometries(zones), "none", "#17202c", 0.9)
+    drawn.set_zorder(5)
+    place.add_collection(drawn)
+    return f"Dark outlines: {len(zones):,} {'zone' if len(zones) == 1 else 'zones'} of another release."
+
+
+def _line_width(share: Any) -> Any:
+    return 0.3 + 3.2 * share**0.8
+
+
+def _width_legend(place: Any, volume: NDArray[np.float64], basis: str) -> None:
+    """Lines as wide as flows of a few round volumes."""
+    from matplotlib.lines import Line2D
+
+    low, high = float(volume.min()), float(volume.max())
+    for multiples in ((1, 2, 5), (1, 1.5, 2, 3, 5, 7)):
+        steps = [s for s in (m * 10.0**e for e in range(-6, 16) for m in multiples) if low <= s <= high]
+        if len(steps) > 1:
+            break
+    else:
+        # Flows that are much alike have no round numbers between them.
+        steps = [low, high]
+    shown = dict.fromkeys(steps[round(i * (len(steps) - 1) / 2)] for i in range(3))
+    lines = [Line2D([], [], color="#566274", linewidth=_line_width(v / high), label=_number(v)) for v in shown]
+    place.legend(handles=lines, title=basis, loc="upper right", frameon=True, framealpha=0.85, fontsize=7)
+
+
+def _curves(start: NDArray[np.float64], stop: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Curves bent to the right of the way, so that there and back are two lines: flows × points × 2."""
+    way = stop - start
+    bend = (start + stop) / 2 + 0.18 * np.column_stack((way[:, 1], -way[:, 0]))
+    t = np.linspace(0, 1, _CURVE)[None, :, None]
+    curve: NDArray[np.float64] = (1 - t) ** 2 * start[:, None] + 2 * t * (1 - t) * bend[:, None] + t**2 * stop[:, None]
+    return curve
+
+
+def framed(place: Any, extent: Extent, outside: int, notes: Sequence[str] = ()) -> list[str]:
+    """Limits, north and a scale for a map, and notes below it; those and what lies outside, in words."""
+    margin = extent.margin
+    place.set_xlim(extent.west - margin, extent.east + margin)
+    place.set_ylim(extent.south - margin, extent.north + margin)
+    place.set_aspect(1 / extent.narrowing)
+    place.set_xticks([])
+    place.set_yticks([])
+    for side in place.spines.values():
+        side.set_color("#d6dce4")
+    _scale_bar(place, extent)
+    arrow = {"arrowstyle": "-|>", "color": "#17202c", "linewidth": 0.8}
+    place.annotate(
+        "N", (0.03, 0.985), (0.03, 0.91), xycoords="axes fraction", ha="center", fontsize=7, arrowprops=arrow, zorder=6
+    )
+    away = [f"{outside:,} {'zone lies' if outside == 1 else 'zones lie'} outside this map."] if outside else []
+    said = [*notes, *away]
+    place.set_xlabel("\n".join(said), loc="left", fontsize=7, color="#566274")
+    return said
+
+
+def _scale_bar(place: Any, extent: Extent) -> None:
+    west, south, east, narrowing = extent.west, extent.south, extent.east, extent.narrowing
+    across = (east - west) * narrowing * 111.32
+    raw = across / 4
+    power = 10.0 ** np.floor(np.log10(raw))
+    length = max(m * power for m in (1, 2, 5) if m * power <= raw)
+    degrees = length / (narrowing * 111.32)
+    place.plot([west, west + degrees], [south, south], color="#17202c", linewidth=1.2)
+    name = f"{length:g} km" if length >= 1 else f"{length * 1000:g} m"
+    place.annotate(name, (west + degrees / 2, south), (0, 3), textcoords="offset points", ha="center", fontsize=7)

@@ -1,0 +1,151 @@
+"""report.json and manifest.json: the statement, and figures that follow from the published tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from flowveil import __version__
+from flowveil.commands import command_line
+from flowveil.published.overlaps import count_overlaps
+from flowveil.published.places import share_known_within, typical_radius_m
+from flowveil.published.sentences import sentences
+from flowveil.published.slices import overview
+from flowveil.release.published import Published
+from flowveil.release.statement import Statement
+from flowveil.request import Request, find_setting
+from flowveil.times import TIME_COLUMNS
+
+#: What a manifest.json of ours says of itself; a folder without it is never overwritten.
+FORMAT = "flowveil release"
+#: Radii in metres that planners ask for.
+RADII = (500, 1000, 2000, 5000)
+
+
+def make_report(published: Published, zones: pa.Table) -> dict[str, Any]:
+    """Returns the content of report.json; its form is that of report.schema.json.
+
+    Args:
+        published: cells and statement.
+        zones: the zones table of `flowveil.published.tables`.
+    """
+    statement = published.statement
+    report = {"version": __version__, **statement.to_report()}
+    report["published"] = _figures(published.cells, zones, statement)
+    # In the order of the file, so that a reader of the file finds the same.
+    return dict(json.loads(json_text(report)))
+
+
+def _figures(cells: pa.Table, zones: pa.Table, statement: Statement) -> dict[str, Any]:
+    """Returns figures that follow from the tables, and texts that follow from the statement."""
+    together = summed(cells, statement)
+    overlapping = count_overlaps(cells, zones, statement.slice_columns) if statement.homogeneous else None
+    radius = typical_radius_m(together, zones)
+    within = {str(metres): share_known_within(together, zones, metres) for metres in RADII}
+    figures: dict[str, Any] = {
+        **_counts(cells),
+        "trips": pc.sum(together["trips"]).as_py(),
+        "weight": pc.sum(together["weight"]).as_py() if "weight" in together.column_names else None,
+        "overlapping_outlines": overlapping,
+        "typical_radius_m": None if radius is None else float(f"{radius:.2g}"),
+        "both_ends_within_m": {m: None if share is None else round(share, 4) for m, share in within.items()},
+        "sentences": sentences(statement, overlapping=overlapping),
+        "command": command(statement),
+    }
+    if statement.slice_columns:
+        figures["slices"] = _slice_figures(cells, statement.slice_columns)
+    return figures
+
+
+def summed(cells: pa.Table, statement: Statement) -> pa.Table:
+    """Returns one matrix: the cells, with slices, layers and folded times added up."""
+    if statement.slice_columns:
+        return overview(cells, statement.slice_columns, (statement.parameters.get("slices") or {}).get("every"))
+    extra = [name for name in (*TIME_COLUMNS, "layer") if name in cells.column_names]
+    return overview(cells, extra, None) if extra else cells
+
+
+def _counts(cells: pa.Table) -> dict[str, int]:
+    return {
+        "cells": len(cells),
+        "origin_zones": pc.count_distinct(cells["origin_zone"]).as_py(),
+        "destination_zones": pc.count_distinct(cells["destination_zone"]).as_py(),
+        "smallest_cell": pc.min(cells["trips"]).as_py(),
+    }
+
+
+def _slice_figures(cells: pa.Table, columns: Sequence[str]) -> list[dict[str, Any]]:
+    """Returns the figures of each matrix, coarsest first, in the order of the table."""
+    sums = [("trips", "count"), ("trips", "sum"), ("trips", "min")]
+    ends = [(f"{end}_zone", "count_distinct") for end in ("origin", "destination")]
+    found = cells.group_by(list(columns), use_threads=False).aggregate([*sums, *ends])
+    rows = found.to_pylist()
+    # Values sort as in the table: all values (null) first.
+    rows.sort(key=lambda row: [(row[name] is not None, row[name] or "") for name in columns])
+    return [
+        {
+            "slice": {name: row[name] for name in columns},
+            "cells": row["trips_count"],
+            "trips": row["trips_sum"],
+            "smallest_cell": row["trips_min"],
+            "origin_zones": row["origin_zone_count_distinct"],
+            "destination_zones": row["destination_zone_count_distinct"],
+        }
+        for row in rows
+    ]
+
+
+def command(statement: Statement) -> str:
+    """Returns the command that makes this release again from the trips; names of files are replaced by words."""
+    parameters = statement.parameters
+    given: dict[str, Any] = {
+        "input": "INPUT",
+        "out": "DIR",
+        "zones": "MAP" if parameters.get("zones") else None,
+        "formats": statement.formats,
+        "basemap": statement.basemap,
+        "context": "CONTEXT" if statement.context else None,
+        "revision": ("EARLIER",) * len(statement.revision_of),
+        **{name: "PLACES" for name in ("stricter", "l_places") if parameters.get(name) is not None},
+        **statement.about,
+    }
+    if statement.ledger is not None:
+        given |= {"ledger": "LEDGER", "epsilon_total": statement.ledger.get("epsilon_total")}
+    if statement.zones_of:
+        given |= {"zones_of": "EARLIER", "method": None, "options": None}
+    if (parameters.get("slices") or {}).get("common_zones"):
+        # Common zones have no options: those listed are defaults.
+        given["options"] = None
+    given |= {find_setting(f"--{name}").name: True for name in statement.confirmed}
+    request = Request.from_report({"method": statement.method, "parameters": parameters})
+    return command_line(request.with_values(**given))
+
+
+def manifest(report: Mapping[str, Any], sha256: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the content of manifest.json: the hash of every other file, and what is and is not protected."""
+    return {
+        "format": FORMAT,
+        "version": report["version"],
+        "about": dict(report["statement"]["about"]),
+        "sha256": dict(sha256),
+        "statement": list(report["published"]["sentences"]),
+    }
+
+
+def json_text(content: Mapping[str, Any]) -> str:
+    """Returns the text of report.json or manifest.json; zero is written in one way."""
+    return json.dumps(_unsigned(content), sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _unsigned(content: Any) -> Any:
+    """Returns the same with 0.0 instead of -0.0."""
+    if isinstance(content, float | np.floating):
+        return float(content) + 0.0
+    if isinstance(content, Mapping):
+        return {name: _unsigned(value) for name, value in content.items()}
+    return [_unsigned(value) for value in content] if isinstance(content, list | tuple) else content

@@ -1,0 +1,115 @@
+"""zones.parquet and lookup.csv, from zone codes and the map alone."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import shapely
+from numpy.typing import NDArray
+
+from flowveil.release.published import Published
+from flowveil.zoning.h3 import resolution_of
+from flowveil.zoning.outlines import dissolved
+from flowveil.zoning.public_map import TreeMap, ZonePlaces
+
+_H3_CELLS = "h3_cells"
+
+
+def zones_table(published: Published) -> pa.Table:
+    """Returns the zones that published cells use, sorted by zone; GeoParquet 1.1 where the map is known.
+
+    ``tiles`` counts those that a zone could hold, seen or not. A zone used at both ends has role ``both``, and so has
+    every zone where both ends have the same zones. Zones made of H3 cells list them, as few and as coarse as possible.
+    """
+    codes, roles = _codes_and_roles(published)
+    places = published.map.places(codes)
+    area, outlines = _drawn(places)
+    columns: dict[str, Any] = {
+        "zone": pa.array(codes, pa.string()),
+        "role": pa.array(roles, pa.string()),
+        "level": pa.array(places.level, pa.int32()),
+        "tiles": _column(places.tiles, pa.int64(), len(codes)),
+        "area_km2": _column(area, pa.float64(), len(codes)),
+        "lat": _column(places.lat, pa.float64(), len(codes)),
+        "lon": _column(places.lon, pa.float64(), len(codes)),
+        "geometry": _column(None if outlines is None else _wkb(outlines), pa.binary(), len(codes)),
+    }
+    if places.names is not None:
+        columns["name"] = pa.array([name or None for name in places.names.tolist()], pa.string())
+    if places.h3_cells is not None:
+        columns[_H3_CELLS] = pa.array(places.h3_cells, pa.list_(pa.string()))
+    return _with_geo_metadata(pa.table(columns))
+
+
+def _codes_and_roles(published: Published) -> tuple[list[str], list[str]]:
+    starts, ends = (set(pc.unique(published.cells[name]).to_pylist()) for name in ("origin_zone", "destination_zone"))
+    codes = sorted(starts | ends)
+    if published.statement.parameters.get("same_zones"):
+        return codes, ["both"] * len(codes)
+    return codes, ["both" if c in starts and c in ends else "origin" if c in starts else "destination" for c in codes]
+
+
+def _column(values: Any, kind: pa.DataType, length: int) -> pa.Array:
+    return pa.nulls(length, kind) if values is None else pa.array(values, type=kind, from_pandas=True)
+
+
+def _drawn(places: ZonePlaces) -> tuple[Any, Any]:
+    """Returns areas and outlines; those of H3 cells are drawn together, at the finest resolution of any zone."""
+    if places.h3_cells is None:
+        return places.area_km2, places.polygons
+    cells = [[int(cell, 16) for cell in own] for own in places.h3_cells]
+    finest = int(resolution_of(np.array([c for own in cells for c in own], dtype=np.uint64)).max(initial=0))
+    # A zone without cells ("outside") lies nowhere.
+    placed = [i for i, own in enumerate(cells) if own]
+    outlines, area = np.full(len(cells), None, dtype=object), np.full(len(cells), np.nan)
+    outlines[placed], area[placed] = dissolved([cells[i] for i in placed], finest)
+    return area, outlines
+
+
+def _wkb(outlines: NDArray[np.object_]) -> NDArray[np.object_]:
+    """Little-endian and flat on every machine, for identical bytes."""
+    wkb: NDArray[np.object_] = shapely.to_wkb(outlines, output_dimension=2, byte_order=1)
+    return wkb
+
+
+def lookup_table(published: Published, zones: pa.Table) -> pa.Table | None:
+    """Returns the tiles of the operator's map that each zone holds, seen or not; None without such a map.
+
+    Columns: ``zone``, ``role``, ``tile``, and ``tile_name`` where the map has names; sorted.
+    """
+    if not isinstance(published.map, TreeMap):
+        return None
+    tree = published.map.tree
+    node = published.map.nodes(zones["zone"].to_pylist()).astype(np.int64)
+    length = tree.size[node].astype(np.int64)
+    row = np.repeat(np.arange(len(node)), length)
+    ahead = np.repeat(np.cumsum(length) - length, length)
+    tile = tree.leaf_node[np.repeat(tree.leaf_start[node].astype(np.int64), length) + np.arange(len(row)) - ahead]
+    columns = {
+        "zone": zones["zone"].take(pa.array(row)),
+        "role": zones["role"].take(pa.array(row)),
+        "tile": pa.array(tree.code_text(tile).tolist(), pa.string()),
+    }
+    if tree.names is not None:
+        columns["tile_name"] = pa.array([name or None for name in tree.names[tile].tolist()], pa.string())
+    return pa.table(columns).sort_by([(name, "ascending") for name in ("zone", "role", "tile")]).combine_chunks()
+
+
+def _with_geo_metadata(table: pa.Table) -> pa.Table:
+    """Marks the table as GeoParquet 1.1; without any geometry it stays plain Parquet."""
+    outlines = table["geometry"].drop_null()
+    table = table.combine_chunks()
+    if len(outlines) == 0:
+        return table
+    kinds = {g.geom_type for g in shapely.from_wkb(outlines.to_numpy(zero_copy_only=False))}
+    geo = {
+        "version": "1.1.0",
+        "primary_column": "geometry",
+        # No "crs": GeoParquet then means longitude and latitude on WGS 84 (OGC:CRS84).
+        "columns": {"geometry": {"encoding": "WKB", "geometry_types": sorted(kinds)}},
+    }
+    return table.replace_schema_metadata({"geo": json.dumps(geo, sort_keys=True)})

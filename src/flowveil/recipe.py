@@ -1,0 +1,195 @@
+"""Recipes: a request as a TOML file that people keep, and that repeats the run byte by byte.
+
+Settings that were given are lines; all others are comments with their default. Paths are relative to the file.
+A recipe holds no secrets: an input with a password is refused before it gets here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import textwrap
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from flowveil.errors import DataError, OutputError, ParameterError
+from flowveil.reading.addresses import database_address
+from flowveil.request import SECTIONS, Request, find_setting, section_settings
+from flowveil.settings import Setting, is_area, is_given
+
+#: Key of the version that wrote the recipe.
+_VERSION = "flowveil"
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def recipe_text(request: Request, *, version: str) -> str:
+    """The recipe of a request: every setting with its meaning, those that were not given as comments."""
+    lines = ["# A recipe of flowveil. Repeat the run with: flowveil run FILE", f"{_VERSION} = {_toml(version)}"]
+    for name, section in SECTIONS.items():
+        lines += ["", f"[{name}]"]
+        pairs = []
+        for one in section_settings(section):
+            value = getattr(getattr(request, name), one.name)
+            lines += textwrap.wrap(_comment(one), 116, initial_indent="# ", subsequent_indent="#   ")
+            if one.kind == "pairs":
+                pairs += [f"{name}.{one.name}", value] if value else []
+                lines += [] if value else [f"# [{name}.{one.name}]"]
+            else:
+                lines.append(f"{one.name} = {_toml(value)}" if is_given(value) else f"# {one.name} = {_default(one)}")
+        if pairs:
+            lines += ["", f"[{pairs[0]}]", *(f"{_key(key)} = {_toml(value)}" for key, value in pairs[1].items())]
+    return "\n".join(lines) + "\n"
+
+
+def write_recipe(request: Request, path: str | os.PathLike[str], *, version: str) -> Path:
+    """Write the recipe of a request; its paths become relative to the file.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    target = Path(path)
+    there = target.absolute().parent
+    moved = request.with_values(**_moved(request, lambda place: os.path.relpath(place, there)))
+    try:
+        there.mkdir(parents=True, exist_ok=True)
+        target.write_text(recipe_text(moved, version=version), encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"The recipe '{target.name}' cannot be written: {error.strerror}.") from None
+    return target
+
+
+def read_recipe(path: str | os.PathLike[str], *, changes: Sequence[str] = ()) -> Request:
+    """Read a recipe; its paths are taken from the folder of the file.
+
+    Args:
+        path: the file.
+        changes: texts such as ``protection.k=20`` that replace settings; their paths are taken from the working folder.
+
+    Raises:
+        ParameterError: there is no such file, or a setting is unknown or wrong.
+        DataError: the file is not TOML.
+    """
+    source = Path(path)
+    try:
+        content = tomllib.loads(source.read_text(encoding="utf-8"))
+    except OSError:
+        raise ParameterError(f"There is no recipe '{source.name}' that can be read.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"'{source.name}' is not TOML: {error}.") from None
+    content.pop(_VERSION, None)
+    request = Request.from_sections(content)
+    here = os.path.relpath(source.absolute().parent)
+    request = request.with_values(**_moved(request, lambda place: os.path.normpath(os.path.join(here, place))))
+    return changed(request, changes)
+
+
+def changed(request: Request, changes: Sequence[str]) -> Request:
+    """The request with settings replaced: ``protection.k=20``, ``method.options.effort=2``.
+
+    Raises:
+        ParameterError: a text has another form, or a setting is unknown or wrong.
+    """
+    values: dict[str, Any] = {}
+    for text in changes:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ParameterError(f"--set must be NAME=VALUE, such as protection.k=20; found '{text}'.")
+        name, options = name.strip(), "method.options."
+        if name.startswith(options):
+            kept = values.get("options", request.method.options)
+            values["options"] = {**kept, name.removeprefix(options): value.strip()}
+        else:
+            one = find_setting(name)
+            values[one.name] = one.parse(value) if value.strip() else None
+    return request.with_values(**values)
+
+
+def given_by_hand(request: Request, recipe: str | os.PathLike[str] | None, changes: Sequence[str]) -> Request:
+    """A request whose settings come from a recipe unless they are given: options win over the recipe."""
+    if recipe is not None:
+        request = read_recipe(recipe).with_values(**request.given)
+    return changed(request, changes)
+
+
+def _moved(request: Request, move: Any) -> dict[str, Any]:
+    """The given paths of a request, each moved; databases and addresses keep theirs."""
+    moved: dict[str, Any] = {}
+    for one, value in request:
+        if one.section == "resources":
+            # Of this machine: a folder for temporary tables stays where it is.
+            continue
+        if is_given(value) and (one.form == "path" or (one.form == "area" and not is_area(value))):
+            found = [_moved_path(place, move) for place in (value if isinstance(value, tuple) else [value])]
+            moved[one.name] = tuple(found) if isinstance(value, tuple) else found[0]
+    return moved
+
+
+def _moved_path(place: str, move: Any) -> str:
+    address = database_address(place)
+    if address is not None:
+        return address.moved(move)
+    return place if "://" in place else str(move(place))
+
+
+def _comment(one: Setting) -> str:
+    allowed = f" Allowed: {', '.join(one.choices)}." if one.allowed else ""
+    default = f" Default: {_said(one.default)}." if one.default is not None else ""
+    return f"{one.meaning}{allowed}{default}"
+
+
+def _said(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) and value >= 10**6 else str(value)
+
+
+def _default(one: Setting) -> str:
+    """What stands in a commented line: the example, or the default of a flag."""
+    if one.kind == "flag":
+        return "true"
+    return _toml(one.parse(one.example))
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_toml(item) for item in value)}]"
+    # A JSON text is a TOML text, except that TOML has no escape for the delete character but \u007f.
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _key(name: str) -> str:
+    return name if _BARE_KEY.fullmatch(name) else _toml(name)
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of a recipe, for editors that check TOML or YAML against one."""
+    sections = {}
+    for name, section in SECTIONS.items():
+        described = {one.name: _schema(one) for one in section_settings(section)}
+        sections[name] = {"type": "object", "additionalProperties": False, "properties": described}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "flowveil recipe",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {_VERSION: {"type": "string"}, **sections},
+    }
+
+
+_TYPES = {"text": "string", "whole": "integer", "number": "number", "flag": "boolean", "list": "array"}
+
+
+def _schema(one: Setting) -> dict[str, Any]:
+    if one.kind == "pairs":
+        return {"type": "object", "description": one.meaning}
+    described: dict[str, Any] = {"type": _TYPES[one.kind], "description": one.meaning}
+    allowed = {"enum": list(one.choices)} if one.allowed else {}
+    described |= {"items": {"type": "string", **allowed}} if one.kind == "list" else allowed
+    bounds = {"minimum": one.low, "maximum": one.high, "default": one.default}
+    described |= {name: value for name, value in bounds.items() if value is not None}
+    return described | ({"examples": [one.parse(one.example)]} if one.example and one.kind != "list" else {})

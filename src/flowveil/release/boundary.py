@@ -1,0 +1,229 @@
+"""The boundary: a release with raw trips in, what may be published of it out. Nothing else crosses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from os import PathLike
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from flowveil.flows import Cells, is_fixed_point, to_fixed_point
+from flowveil.hierarchy import Ints
+from flowveil.reading.screening import NO_TRIPS, OUTSIDE_AREA
+from flowveil.release.confirmation import DIFFERENCING
+from flowveil.release.published import Published
+from flowveil.release.statement import Shares, Statement, round_share, share_step
+from flowveil.times import TIME_COLUMNS
+from flowveil.zoning.box_geometry import BoxMap
+from flowveil.zoning.h3 import resolution_of
+from flowveil.zoning.public_map import H3Map, PublicMap, TreeMap, TwoTreesMap
+
+if TYPE_CHECKING:
+    from flowveil.flows import Flows
+    from flowveil.release.release import Matrix, Publishable, Release
+    from flowveil.release.zones import Zones
+
+#: Rows whose codes are made text in one batch: noisy releases have millions.
+_BATCH_ROWS = 1 << 20
+#: Parameters that the statement states elsewhere.
+_STATED = ("confirmed", "ledger", "revision_of", "zones_of")
+#: Parameters that may contain a slash and are not paths.
+_NOT_PATHS = ("columns", "time_format", "timezone")
+
+
+def to_published(
+    release: Publishable,
+    *,
+    about: Mapping[str, str] | None = None,
+    formats: Sequence[str] = (),
+    basemap: str | None = None,
+    outlines: str | None = None,
+) -> Published:
+    """Returns what may be published of a release: recounted cells, and the statement.
+
+    Args:
+        release: its cells were recounted when it was made.
+        about: title, source, period, licence and contact.
+        formats: exports of the folder.
+        basemap: address of a tile server for the page.
+        outlines: text of the operator's GeoJSON.
+    """
+    cells = cells_table(release)
+    plans = [part.plan for _, part in release.parts]
+    chosen = release.parameters
+    confirmed = tuple(chosen.get("confirmed", ()))
+    timezone = chosen.get("timezone")
+    statement = Statement(
+        kind=release.kind,
+        method=release.method,
+        parameters={n: v if n in _NOT_PATHS else _without_paths(v) for n, v in chosen.items() if n not in _STATED},
+        guarantee=_guarantee_rule(release),
+        about=dict(about or {}),
+        homogeneous=all(plan.homogeneous for plan in plans),
+        suppression=plans[-1].suppression.to_dict(),
+        boxes=None if plans[-1].boxes is None else plans[-1].boxes.to_dict(),
+        slice_columns=release.slice_columns,
+        timezone=timezone if isinstance(timezone, str) else None,
+        shares=_shares(release),
+        confirmed=confirmed,
+        ledger=chosen.get("ledger"),
+        revision_of=tuple(chosen.get("revision_of", ())),
+        zones_of=chosen.get("zones_of"),
+        differencing_accepted=DIFFERENCING in confirmed,
+        formats=tuple(formats),
+        basemap=basemap,
+        context=outlines is not None,
+    )
+    return Published(cells, statement, public_map(_whole(release), boxed=plans[-1].boxes is not None), outlines)
+
+
+def public_map(flows: Flows, *, boxed: bool) -> PublicMap:
+    """Returns the map that zone codes of a release of these flows are looked up on."""
+    if boxed:
+        return BoxMap()
+    tree = flows.origins
+    if tree.kind in ("h3", "halves") and tree.code.dtype == np.uint64:
+        return H3Map(int(resolution_of(tree.code[tree.leaf_node[:1]])[0]))
+    if flows.whole_map is not None:
+        return TreeMap(flows.whole_map)
+    return TwoTreesMap(flows.origins, flows.destinations)
+
+
+def _whole(release: Publishable) -> Flows:
+    """The flows of a release, of the first slice where it has slices: all have the same trees."""
+    given = release.input
+    return cast("Flows", given.slices[0] if release.slice_columns else given)
+
+
+def _guarantee_rule(release: Publishable) -> dict[str, Any]:
+    """Returns the guarantee; k mean weights are stated as the rule, not as the number."""
+    guarantee = release.guarantee  # type: ignore[attr-defined]
+    stated: dict[str, Any] = guarantee.to_dict()
+    if release.kind != "noisy" and "population" in stated and not guarantee.population_is_given:
+        stated["population"] = None
+    return stated
+
+
+def _without_paths(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_paths(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_paths(inner) for inner in value]
+    is_path = isinstance(value, PathLike) or (isinstance(value, str) and ("/" in value or "\\" in value))
+    return "(a path; not published)" if is_path else value
+
+
+# ---- shares ------------------------------------------------------------------------------------------------------
+
+
+def _shares(release: Publishable) -> Shares | None:
+    """Returns the rounded shares; None for noise and for revisions."""
+    if release.kind == "noisy" or getattr(release, "revision", None) is not None:
+        return None
+    guarantee = release.guarantee  # type: ignore[attr-defined]
+    basis = guarantee.basis
+    parts = _largest_kind(release) if release.slice_columns else [cast("Release", release)]
+    read = release.input.slices if release.slice_columns else (release.input,)
+    volume, published = _volume(read, basis), _volume([part.cells for part in parts], basis)
+    summary = release.input.intake
+    unread = {reason: n for reason, n in summary.left_out.items() if reason != NO_TRIPS}
+    outside = unread.pop(OUTSIDE_AREA, 0)
+    # A row that was not read counts as one trip of mean weight.
+    of_row = volume / max(sum(int(np.sum(part.trips)) for part in read), 1) if basis == "weight" else Fraction(1)
+    dropped = of_row * sum(unread.values())
+    total = volume + dropped + of_row * outside
+    step = share_step(guarantee.k, sum(int(part.cells.trips.sum()) for part in parts))
+    return Shares(
+        basis=basis,
+        step=float(step),
+        dropped=round_share(dropped / total, step),
+        outside=None if summary.within is None else round_share(of_row * outside / total, step),
+        suppressed=round_share((volume - published) / total, step),
+    )
+
+
+def _largest_kind(release: Publishable) -> list[Release]:
+    """Returns the matrices of the kind (which columns have values, how long the time step) that publishes most."""
+    kinds: dict[tuple[int, ...], list[Release]] = {}
+    for key, part in release.parts:
+        last = len(key[-1]) if key[-1] is not None and release.input.every is not None else 0
+        kinds.setdefault((*(int(value is None) for value in key), last), []).append(part)
+    return max(kinds.values(), key=lambda parts: sum(int(part.cells.trips.sum()) for part in parts))
+
+
+def _volume(tables: Sequence[Cells], basis: str) -> Fraction:
+    """Returns the exact sum of trips, or of weights in millionths."""
+    columns = (table.volume(basis) for table in tables)
+    exact = (values if basis == "trips" or is_fixed_point(values) else to_fixed_point(values) for values in columns)
+    return Fraction(sum(int(np.sum(values)) for values in exact))
+
+
+# ---- cells -------------------------------------------------------------------------------------------------------
+
+
+def cells_table(release: Publishable) -> pa.Table:
+    """Returns the published matrices, sorted by slice, then (origin_zone, destination_zone).
+
+    Columns: ``origin_zone`` and ``destination_zone`` (text), ``trips`` (int64), where known ``weight`` (float64), in a
+    revision ``revised``, and one text column for each slice column, empty where a matrix holds all values, so rows of a
+    total come first. Where time is folded, ``time_from`` and ``time_to``, by which rows are sorted first.
+    """
+    ordered = sorted(release.parts, key=lambda part: tuple((value is not None, value or "") for value in part[0]))
+    tables = []
+    for key, matrix in ordered:
+        for table in _matrix_tables(matrix):
+            for name, value in zip(release.slice_columns, key, strict=True):
+                table = table.append_column(name, pa.array([value] * len(table), pa.string()))
+            tables.append(table)
+    joined = pa.concat_tables(tables)
+    return joined.combine_chunks() if release.slice_columns else joined
+
+
+def _matrix_tables(matrix: Matrix) -> Iterator[pa.Table]:
+    """Yields one matrix in batches."""
+    cells, plan = matrix.cells, matrix.plan
+    origin, origin_rank = _codes_and_ranks(plan.origin_zones, cells.origin)
+    destination, destination_rank = _codes_and_ranks(plan.destination_zones, cells.destination)
+    ends = (origin_rank[cells.origin], destination_rank[cells.destination])
+    timed = plan.timed
+    order = _sorted_order(*ends)
+    if timed is not None:
+        order = np.lexsort((*ends[::-1], timed.stop[cells.origin], timed.start[cells.origin]))
+    for first in range(0, len(cells), _BATCH_ROWS):
+        rows = slice(first, first + _BATCH_ROWS) if order is None else order[first : first + _BATCH_ROWS]
+        columns: dict[str, pa.Array] = {
+            "origin_zone": origin.take(pa.array(cells.origin[rows])),
+            "destination_zone": destination.take(pa.array(cells.destination[rows])),
+            "trips": pa.array(cells.trips[rows], type=pa.int64()),
+        }
+        if cells.weight is not None:
+            columns["weight"] = pa.array(cells.weight[rows], type=pa.float64())
+        revision = getattr(matrix, "revision", None)
+        if revision is not None:
+            columns["revised"] = pa.array(revision.revised[rows], type=pa.bool_())
+        if timed is not None:
+            for name, texts in zip(TIME_COLUMNS, (timed.start, timed.stop), strict=True):
+                columns[name] = pa.array(texts[cells.origin[rows]].tolist(), type=pa.string())
+        yield pa.table(columns)
+
+
+def _sorted_order(first: Ints, second: Ints) -> NDArray[np.int64] | None:
+    """Returns the order of pairs of ranks; None if they are sorted."""
+    step = np.sign(np.diff(first))
+    if np.all((step > 0) | ((step == 0) & (second[1:] > second[:-1]))):
+        return None
+    return np.lexsort((second, first))
+
+
+def _codes_and_ranks(zones: Zones, number: Ints) -> tuple[pa.Array, Ints]:
+    """Returns the code of every zone that a cell uses, and its rank in text order."""
+    used = np.flatnonzero(np.bincount(number, minlength=len(zones))).astype(np.int32)
+    codes = zones.codes(used)
+    place = np.zeros(len(zones), np.int32)
+    place[used] = np.arange(len(used))
+    _, rank = np.unique(codes, return_inverse=True)
+    return pa.array(codes.tolist(), type=pa.string()).take(pa.array(place)), rank.astype(np.int32)[place]

@@ -1,0 +1,187 @@
+"""The statement: everything a release publishes besides its cells and zones. A closed list.
+
+Only what the operator chose or declared is in it, and three shares of the input. The shares are the only numbers that
+are computed from raw trips. A share is published as the smallest multiple of a step that is not below it, and at least
+one step, so that 0 and 1 suppressed trip look the same. The step is max(1 %, k / published trips): every published
+share leaves at least k possible counts open. Noisy releases and revisions have no shares.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from fractions import Fraction
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any, Literal
+
+from flowveil.errors import ParameterError
+
+Kind = Literal["plain", "layered", "boxed", "folded", "sliced", "noisy", "perturbed"]
+#: Entries of report.json that stand next to ``statement``, not in it.
+_TOP = ("kind", "method", "parameters", "guarantee")
+_SMALLEST_STEP = Fraction(1, 100)
+#: The version that reads and verifies folders without a statement of this form.
+_EARLIER = "0.2"
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What share of the input is not published, each rounded up; see the module.
+
+    Attributes:
+        basis: what is counted: trips, or weight where the population is protected.
+        step: the step that shares are rounded up to.
+        dropped: rows that could not be read.
+        outside: trips outside the study area; None where there is no area.
+        suppressed: trips that were read and are in no published cell.
+    """
+
+    basis: Literal["trips", "weight"]
+    step: float
+    dropped: float
+    outside: float | None
+    suppressed: float
+
+    @property
+    def published(self) -> float:
+        """The share of the input that is published at least."""
+        return max(0.0, 1.0 - self.dropped - (self.outside or 0.0) - self.suppressed)
+
+
+def share_step(k: int, published_trips: int) -> Fraction:
+    """Returns the step of shares: max(1 %, k / published trips), at most 1."""
+    return min(Fraction(1), max(_SMALLEST_STEP, Fraction(k, max(int(published_trips), 1))))
+
+
+def round_share(share: Fraction, step: Fraction) -> float:
+    """Returns the smallest multiple of the step that is not below the share: at least one step, at most 1."""
+    steps = max(1, -(-share // step))
+    return float(min(Fraction(1), steps * step))
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What a release says of itself.
+
+    Attributes:
+        kind: the form of the cells.
+        method: name of the method.
+        parameters: the request, without paths: how the input was read and what was asked for.
+        guarantee: the rule that every cell satisfies; a population of k mean weights has no number.
+        about: title, source, period, licence and contact, as declared.
+        homogeneous: the zones of each end are disjoint.
+        suppression: the rule by which trips were suppressed.
+        boxes: grid of the boxes; None where zones are nodes.
+        slice_columns: columns that distinguish the matrices.
+        timezone: zone of the published times; None where no time is published, or it is local time without a zone.
+        shares: see `Shares`; None for noise and revisions.
+        confirmed: weaknesses that the operator confirmed.
+        ledger: verdict of the ledger; None without one.
+        revision_of: SHA-256 of flows.parquet of each release that this one revises, the oldest first.
+        zones_of: SHA-256 of the zone map that was given; None where the method chose the zones.
+        derived_from: SHA-256 of the manifest of the release that this one was computed from.
+        differencing_accepted: the operator accepted that readers can subtract releases or matrices.
+        formats: exports in the folder.
+        basemap: address of the tile server that readers may switch on.
+        context: outlines of the operator are published in context.geojson.
+    """
+
+    kind: Kind
+    method: str
+    parameters: Mapping[str, Any]
+    guarantee: Mapping[str, Any]
+    about: Mapping[str, str] = field(default_factory=dict)
+    homogeneous: bool = True
+    suppression: Mapping[str, Any] = field(default_factory=lambda: {"rule": "short cells"})
+    boxes: Mapping[str, Any] | None = None
+    slice_columns: tuple[str, ...] = ()
+    timezone: str | None = None
+    shares: Shares | None = None
+    confirmed: tuple[str, ...] = ()
+    ledger: Mapping[str, Any] | None = None
+    revision_of: tuple[str, ...] = ()
+    zones_of: str | None = None
+    derived_from: str | None = None
+    differencing_accepted: bool = False
+    formats: tuple[str, ...] = ()
+    basemap: str | None = None
+    context: bool = False
+
+    def __post_init__(self) -> None:
+        # In the order of the file, so that texts made from a statement are the same when it is read back.
+        for name in ("parameters", "guarantee", "about", "suppression", "boxes", "ledger"):
+            object.__setattr__(self, name, _plain(getattr(self, name)))
+
+    def to_report(self) -> dict[str, Any]:
+        """Returns the entries of report.json that are not figures: plain JSON types."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        values["shares"] = None if self.shares is None else asdict(self.shares)
+        plain = {name: _plain(value) for name, value in values.items()}
+        return {**{name: plain.pop(name) for name in _TOP}, "statement": plain}
+
+    @classmethod
+    def from_report(cls, report: Mapping[str, Any]) -> Statement:
+        """Reads a statement back.
+
+        Raises:
+            ParameterError: the report has another form, or is one of an earlier version.
+        """
+        check_report(report)
+        values = {name: report[name] for name in _TOP} | dict(report["statement"])
+        values["shares"] = None if values["shares"] is None else Shares(**values["shares"])
+        for name in ("slice_columns", "confirmed", "revision_of", "formats"):
+            values[name] = tuple(values[name])
+        return cls(**values)
+
+
+def check_report(report: Any) -> None:
+    """Refuses a report.json that has another form than `report.schema.json`.
+
+    Raises:
+        ParameterError: it has; the message names the place, never a value.
+    """
+    import jsonschema
+
+    if isinstance(report, Mapping) and str(report.get("version", "")).startswith(f"{_EARLIER}."):
+        raise ParameterError(
+            f"This release was written by flowveil {_EARLIER}, whose report.json has another form. "
+            f"Hint: use flowveil {_EARLIER} to read or verify it: pip install 'flowveil=={_EARLIER}.*'."
+        )
+    problem = jsonschema.exceptions.best_match(_validator().iter_errors(report))
+    if problem is not None:
+        place = ".".join(str(part) for part in problem.absolute_path) or "the top level"
+        raise ParameterError(f"report.json does not have the form of a release: see {place} ({problem.validator}).")
+
+
+@cache
+def report_schema() -> Mapping[str, Any]:
+    """The JSON schema of report.json."""
+    text = (files("flowveil.release") / "report.schema.json").read_text(encoding="utf-8")
+    return MappingProxyType(json.loads(text))
+
+
+@cache
+def _validator() -> Any:
+    from jsonschema import Draft202012Validator
+
+    return Draft202012Validator(dict(report_schema()))
+
+
+def _plain(value: Any) -> Any:
+    """Returns the value in JSON types, entries sorted by name: no tuples, no numpy numbers, no NaN."""
+    if isinstance(value, Mapping):
+        return {
+            name: _plain(inner)
+            for name, inner in sorted(((str(n), v) for n, v in value.items()), key=lambda pair: pair[0])
+        }
+    if isinstance(value, list | tuple | set | frozenset):
+        ordered = sorted(value, key=str) if isinstance(value, set | frozenset) else value
+        return [_plain(inner) for inner in ordered]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float):
+        return value + 0.0 if value - value == 0 else None
+    return value if value is None or isinstance(value, str | int) else str(value)

@@ -1,1 +1,0 @@
-"""What is said about a release: plain data (`summary`), and pages made from nothing else (`html`)."""

@@ -1,0 +1,465 @@
+"""Everything that can be asked of flowveil, described once.
+
+A `Request` is a tree of frozen dataclasses. Each field carries its meaning, allowed values, default, example and tier.
+The command line, recipe files, checks of keyword arguments, the workbench's form, the reading recorded in report.json,
+the reference page and the JSON schema are generated from these fields: a new option is one new field here.
+
+Names are unique over all sections. A name is the keyword argument in Python, the key in a recipe and, with dashes, the
+flag of the command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from flowveil.errors import ParameterError, did_you_mean
+from flowveil.settings import Call, Section, Setting, Tier, is_given, section_settings, setting, split
+
+COLUMN: dict[str, Any] = {"form": "column", "metavar": "COLUMN"}
+PLACE: dict[str, Any] = {"form": "path"}
+
+
+@dataclass(frozen=True)
+class Input(Section, key="input", heading="Input", call="reading"):
+    """Trips and the columns that describe them."""
+
+    input: str | None = setting(
+        "Trips: a file (CSV, Parquet, OMX, XLSX, zipped CSV), a folder or pattern of files, or a database: "
+        "duckdb:FILE?table=NAME, sqlite:FILE?query=SELECT ..., postgresql://host/db?table=NAME.",
+        call="run", example="trips.parquet", metavar="INPUT", **PLACE,
+    )  # fmt: skip
+    origin: str | None = setting(
+        "Columns of the origin; usual names are recognised.",
+        tier="common", example="start_lat,start_lon", metavar="LAT,LON", form="column",
+    )  # fmt: skip
+    destination: str | None = setting(
+        "Columns of the destination.",
+        tier="common", example="end_lat,end_lon", metavar="LAT,LON", form="column",
+    )  # fmt: skip
+    origin_tile: str | None = setting(
+        "Column of the origin's tile: an H3 cell or a code of --zones.", example="start_h3", **COLUMN
+    )
+    destination_tile: str | None = setting("Column of the destination's tile.", example="end_h3", **COLUMN)
+    trips: str | None = setting(
+        "Column of the number of trips of a row.", tier="common", default="a row is one trip", example="count", **COLUMN
+    )
+    weight: str | None = setting(
+        "Column of the inhabitants that a row represents.", tier="common", example="w", **COLUMN
+    )
+    max_dropped: float | None = setting(
+        "Largest share of rows that cannot be read.",
+        default=0.05, between=(0, 1), example="0.01", metavar="SHARE", recorded=True,
+    )  # fmt: skip
+    skip_unknown: bool = setting(
+        "Drop rows whose tile is unknown, instead of refusing them.", tier="recipe", recorded=True
+    )
+    partition_columns: tuple[str, ...] = setting(
+        "Columns taken from names of folders such as month=3/; other folder names are ignored.",
+        tier="recipe", example="month", metavar="A,B,...", recorded=True, page=False,
+    )  # fmt: skip
+    matrix: tuple[str, ...] = setting(
+        "Matrices of an OMX file.",
+        tier="recipe", default="all, each as a slice", example="car", metavar="A,B,...", recorded=True,
+    )  # fmt: skip
+    lookup: str | None = setting(
+        "Lookup of an OMX file that has the codes of the zones.", tier="recipe", example="zone", recorded=True
+    )
+    wide: bool = setting("INPUT is a CSV matrix: a column for each destination.", tier="recipe", recorded=True)
+    remote: bool = setting("Allow INPUT to be an address: s3:// or https://.", tier="recipe", page=False)
+
+
+@dataclass(frozen=True)
+class People(Section, key="people", heading="People", call="reading"):
+    """Who travels."""
+
+    person: str | None = setting(
+        "Column of the person; usual names are recognised.", tier="common", example="id", **COLUMN
+    )
+    person_case: str | None = setting(
+        "Count A7 and a7 as one person (fold) or as two (keep).",
+        tier="recipe", default="fold", allowed=("fold", "keep"), example="keep", recorded=True,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Zones(Section, key="zones", heading="Zones", call="reading"):
+    """Tiles and the study area."""
+
+    resolution: int | None = setting(
+        "H3 resolution of the tiles.", default=10, between=(0, 15), example="9", metavar="N", recorded=True
+    )
+    zones: str | None = setting(
+        "Map whose zones are the tiles (CSV, GeoJSON, Parquet, ...).",
+        tier="common", example="zones.csv", metavar="FILE", **PLACE,
+    )  # fmt: skip
+    zones_tile: str | None = setting("The map's column of zone codes.", call="map", example="code", metavar="COLUMN")
+    zones_parent: str | None = setting(
+        "The map's column of each zone's parent.", call="map", example="district", metavar="COLUMN"
+    )
+    zones_levels: tuple[str, ...] = setting(
+        "The map's nested codes, coarsest to finest.", call="map", example="district,sector,zone", metavar="A,B,..."
+    )
+    zones_lat: str | None = setting(
+        "The map's column of the latitude of each zone's centre.",
+        tier="recipe", call="map", example="lat", metavar="COLUMN",
+    )  # fmt: skip
+    zones_lon: str | None = setting(
+        "The map's column of the longitude.", tier="recipe", call="map", example="lon", metavar="COLUMN"
+    )
+    zones_name: str | None = setting(
+        "The map's column of zone names.", tier="recipe", call="map", example="name", metavar="COLUMN"
+    )
+    zones_root: str | None = setting(
+        "Code of a root above several topmost zones.", tier="recipe", call="map", example="all", metavar="CODE"
+    )
+    within: str | None = setting(
+        "Study area: west,south,east,north, H3 cells separated by commas, or a file with polygons.",
+        example="2.2,48.7,2.5,49.0", metavar="AREA", form="area", recorded=True,
+    )  # fmt: skip
+    outside: str | None = setting(
+        "Trips with one end outside the area: drop them, or keep them with that end as one zone 'outside'.",
+        default="drop", allowed=("drop", "keep"), example="keep", recorded=True,
+    )  # fmt: skip
+    same_zones: bool = setting("One set of zones for origins and destinations.", recorded=True)
+
+
+@dataclass(frozen=True)
+class Slices(Section, key="slices", heading="Time and slices", call="reading"):
+    """Several matrices, by time or by attributes."""
+
+    time: str | None = setting("Column of the time.", tier="common", example="start_time", **COLUMN)
+    every: tuple[str, ...] = setting(
+        "One matrix for each step: 15min, 1h, day, month, hour (of the day), weekday, weekday-hour (repeatable).",
+        tier="common", example="1h", metavar="STEP",
+    )  # fmt: skip
+    timezone: str | None = setting(
+        "Local time for Unix times and times with a zone.",
+        tier="common", default="UTC", example="Europe/Oslo", metavar="NAME", recorded=True,
+    )  # fmt: skip
+    time_format: str | None = setting(
+        "How times are written, as for strptime.",
+        tier="recipe",
+        example="%d/%m/%y %H:%M",
+        metavar="FORMAT",
+        recorded=True,
+    )
+    during: str | None = setting(
+        "Only the trips of this month or day, by --time.",
+        tier="recipe",
+        example="2024-01",
+        metavar="STEP",
+        recorded=True,
+    )
+    by: tuple[str, ...] = setting(
+        "One matrix for each combination of these attributes.", example="sex,age", metavar="A,B,...", form="column"
+    )
+    by_many: bool = setting("Allow --by with more than 50 values, or more than one value for 100 rows.")
+    fold_time: bool = setting("Merge steps that are too small, cell by cell, into one matrix.", call="slices")
+    total: bool = setting("Also publish the matrix of all slices together.", call="slices")
+    common_zones: bool = setting("The same zones for all slices; totals are sums of them.", call="slices")
+    values: tuple[str, ...] = setting(
+        "With noise: the values of a slice column, known without the data (repeatable).",
+        tier="recipe", call="slices", example="sex=f,m", metavar="NAME=VALUE,...", page=False, commas=False,
+    )  # fmt: skip
+    accept_differencing: bool = setting("Publish although subtraction reveals small groups.", call="slices")
+
+
+@dataclass(frozen=True)
+class Protection(Section, key="protection", heading="Protection", call="anonymize"):
+    """What every published cell must satisfy."""
+
+    k: int | None = setting(
+        "How many every cell must hide.",
+        tier="common", default=10, between=(1, 10**9), example="20", metavar="N", recorded=True,
+    )  # fmt: skip
+    protect: tuple[str, ...] = setting(
+        "What is counted (repeatable).",
+        tier="common", default="people if a person column is known, else trips", allowed="flowveil.guarantee:UNITS",
+        example="people", recorded=True,
+    )  # fmt: skip
+    max_suppressed: float | None = setting(
+        "Share of the trips that may be suppressed.",
+        tier="common", default=0.1, between=(0, 1), example="0.05", metavar="SHARE", recorded=True,
+    )  # fmt: skip
+    k_population: float | None = setting(
+        "Absolute threshold of the population.",
+        default="k times the mean weight of a trip", between=(0, 1e12), example="500", metavar="N", recorded=True,
+    )  # fmt: skip
+    l: int | None = setting(  # noqa: E741  # the papers' letter
+        "Fewest tiles in which the trips of a cell begin, and end.",
+        between=(1, 10**6), example="2", metavar="N", recorded=True,
+    )  # fmt: skip
+    l_places: str | None = setting(
+        "Points of interest (tile, or lat and lon): --l counts those in these tiles instead of the tiles.",
+        tier="recipe", example="places.csv", metavar="FILE", recorded=True, **PLACE,
+    )  # fmt: skip
+    dominance: float | None = setting(
+        "Also suppress cells in which one person makes more than this share of the trips.",
+        tier="recipe", between=(0.01, 0.99), example="0.5", metavar="SHARE", recorded=True,
+    )  # fmt: skip
+    stricter: str | None = setting(
+        "Places (tile, or lat and lon) around which cells must reach the k or l that the file gives them.",
+        tier="recipe", example="clinics.csv", metavar="FILE", recorded=True, **PLACE,
+    )  # fmt: skip
+    allow_small_k: bool = setting("Confirm a k below 3, which is refused otherwise.", flag="--yes-k-below-3")
+    population_only: bool = setting("Confirm that only the population is protected although persons are known.")
+
+
+@dataclass(frozen=True)
+class Method(Section, key="method", heading="Method", call="anonymize"):
+    """How the zones are chosen."""
+
+    method: str | None = setting(
+        "Method that chooses the zones; docs/methods compares them.",
+        tier="common", default="twincut; odkanon with --common-zones, paircut with --fold-time", example="twincut",
+        metavar="NAME", allowed="flowveil.methods:method_names", recorded=True,
+    )  # fmt: skip
+    options: Mapping[str, Any] = setting(
+        "Option of the method (repeatable).",
+        flag="--option", example="effort=2", metavar="NAME=VALUE", recorded=True,
+    )  # fmt: skip
+    hierarchy: str | None = setting(
+        "Tree above the tiles: as it is (h3), or refined in steps of two (halves).",
+        default="what the method's page says", allowed="flowveil.zoning.refinement:HIERARCHIES", example="h3",
+        recorded=True,
+    )  # fmt: skip
+    seed: int | None = setting("Seed, for methods that draw random numbers.", example="0", metavar="N", page=False)
+    zones_of: str | None = setting(
+        "Publish over the zones of an earlier release: its folder, or a map that `flowveil freeze` wrote.",
+        example="release-2023", metavar="EARLIER", **PLACE,
+    )  # fmt: skip
+    revision: tuple[str, ...] = setting(
+        "Correct this earlier release of the same trips (repeatable: the first, then its revisions).",
+        example="release-1", metavar="EARLIER", commas=False, **PLACE,
+    )  # fmt: skip
+    new_map_at: float | None = setting(
+        "With --zones-of: advise a new map from this loss on.",
+        tier="recipe", call="run", default=0.5, between=(0, None), example="0.2", metavar="SHARE", page=False,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Output(Section, key="output", heading="Output", call="write"):
+    """What is written, and where."""
+
+    out: str | None = setting(
+        "Folder of the release; an earlier one is replaced.",
+        tier="common", call="run", example="release", metavar="DIR", **PLACE,
+    )  # fmt: skip
+    formats: tuple[str, ...] = setting(
+        "Exports in addition to Parquet.",
+        tier="common", flag="--format", example="csv,geojson", metavar="A,B,...",
+        allowed=("parquet", "csv", "geojson", "gpkg", "omx", "flowmap", "kepler", "arrow"),
+    )  # fmt: skip
+    title: str | None = setting(
+        "Title of the page and the files.",
+        tier="common", default="made from the number of areas", example="Trips in Oslo", metavar="TEXT",
+    )  # fmt: skip
+    source: str | None = setting(
+        "Where the trips come from, for readers.", example="Household survey 2024", metavar="TEXT"
+    )
+    period: str | None = setting("First and last day of the trips.", example="2024-01-01/2024-03-31", metavar="DAY/DAY")
+    licence: str | None = setting("Licence of the release.", example="CC BY 4.0", metavar="TEXT")
+    contact: str | None = setting("Contact for readers' questions.", example="data@example.org", metavar="TEXT")
+    ledger: str | None = setting(
+        "Audit against all earlier releases recorded in this folder, and record this one.",
+        example="ledger", metavar="DIR", **PLACE,
+    )  # fmt: skip
+    epsilon_total: float | None = setting(
+        "With --ledger and noise: refuse to bring ε of all noisy releases above this. It can only be lowered.",
+        tier="recipe", between=(0, None), example="2", metavar="X", page=False,
+    )  # fmt: skip
+    basemap: str | None = setting(
+        "Let readers of report.html switch on a background map from a tile server.",
+        tier="recipe", example="https://tile.example.org/{z}/{x}/{y}.png", metavar="URL", page=False,
+    )  # fmt: skip
+    context: str | None = setting(
+        "Outlines for the maps of report.html (GeoJSON); they are published.",
+        tier="recipe", example="districts.geojson", metavar="FILE", **PLACE,
+    )  # fmt: skip
+    show_measures: bool = setting(
+        "Print measures of the raw trips on standard error; without it only to a terminal.", call="run", page=False
+    )
+    replace_stronger: bool = setting(
+        "Confirm that an earlier release with a stronger guarantee may be replaced.", page=False
+    )
+
+
+@dataclass(frozen=True)
+class Resources(Section, key="resources", heading="Resources", call="run"):
+    """How it is computed; no effect on the result."""
+
+    engine: str | None = setting(
+        "Engine that reads the trips.", default="duckdb", allowed=("duckdb", "spark"), example="spark", page=False
+    )
+    memory_limit: str | None = setting("Most memory for the run.", example="4GB", metavar="SIZE", page=False)
+    threads: int | None = setting(
+        "Most threads.", tier="recipe", default="one for each core", between=(1, None), example="4", metavar="N",
+        page=False,
+    )  # fmt: skip
+    temp_dir: str | None = setting(
+        "Folder for tables that do not fit into memory.", tier="recipe", example="/scratch", metavar="DIR", **PLACE
+    )
+    workers: int | None = setting(
+        "Processes for slices.",
+        tier="recipe", default="one for each core", between=(1, None), example="2", metavar="N", page=False,
+    )  # fmt: skip
+    resume: bool = setting("Keep finished slices next to --out; a later run continues.", tier="recipe", page=False)
+    spark_master: str | None = setting(
+        "Spark cluster that reads, with the engine spark.",
+        tier="recipe", default="what Spark's settings say", example="local[4]", metavar="URL", page=False,
+    )  # fmt: skip
+    driver_flows: int | None = setting(
+        "Most rows of flows and persons on the driver of the Spark cluster; more stay on the cluster.",
+        tier="recipe", default=20_000_000, between=(1, None), example="5000000", metavar="N", page=False,
+    )  # fmt: skip
+
+
+#: The sections in the order of help, recipes and the reference page.
+SECTIONS: dict[str, type[Section]] = {
+    one.key: one for one in (Input, People, Zones, Slices, Protection, Method, Output, Resources)
+}
+
+
+def settings(*, call: Call | Collection[Call] | None = None, tier: Collection[Tier] | None = None) -> list[Setting]:
+    """All settings, or those of some calls or tiers."""
+    calls = (call,) if isinstance(call, str) else call
+    every = [one for section in SECTIONS.values() for one in section_settings(section)]
+    return [one for one in every if (calls is None or one.call in calls) and (tier is None or one.tier in tier)]
+
+
+def find_setting(name: str) -> Setting:
+    """The setting of that name: ``k``, ``protection.k`` or ``--k``.
+
+    Raises:
+        ParameterError: there is none; the message has the nearest name.
+    """
+    known = {key: one for one in settings() for key in (one.name, one.path, one.flag, one.flag[2:])}
+    if name not in known:
+        names = {key for one in settings() for key in (one.name, one.path)}
+        raise ParameterError(f"There is no setting '{name}'.{did_you_mean(name, names)}")
+    return known[name]
+
+
+def refuse_unknown(given: Collection[str], *, call: Call | Collection[Call], but: Sequence[str] = ()) -> None:
+    """Raise TypeError for a keyword argument that no setting of the call has, with the nearest known name.
+
+    Args:
+        given: names of the keyword arguments.
+        call: calls whose settings are allowed.
+        but: settings that this function does not take.
+    """
+    known = [one.name for one in settings(call=call) if one.name not in but]
+    for name in given:
+        if name not in known:
+            raise TypeError(
+                f"Unknown argument {name!r}.{did_you_mean(name, known)} Known are {', '.join(sorted(known))}."
+            )
+
+
+@dataclass(frozen=True)
+class Request:
+    """A complete request: what to read, how to protect it and what to write."""
+
+    input: Input = field(default_factory=Input)
+    people: People = field(default_factory=People)
+    zones: Zones = field(default_factory=Zones)
+    slices: Slices = field(default_factory=Slices)
+    protection: Protection = field(default_factory=Protection)
+    method: Method = field(default_factory=Method)
+    output: Output = field(default_factory=Output)
+    resources: Resources = field(default_factory=Resources)
+
+    @classmethod
+    def from_flat(cls, values: Mapping[str, Any]) -> Request:
+        """From values by the names of the settings.
+
+        Raises:
+            ParameterError: an unknown name, or a value that the setting does not allow.
+        """
+        found: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
+        known = {one.name: one.section for one in settings()}
+        for name, value in values.items():
+            found[known.get(name) or find_setting(name).section][name] = value
+        return cls(**{section: SECTIONS[section](**given) for section, given in found.items()})
+
+    @classmethod
+    def from_sections(cls, content: Mapping[str, Any]) -> Request:
+        """From sections of names and values, as a recipe has them.
+
+        Raises:
+            ParameterError: an unknown section or name, or a value that the setting does not allow.
+        """
+        flat: dict[str, Any] = {}
+        for section, given in content.items():
+            if section not in SECTIONS:
+                raise ParameterError(f"There is no section [{section}].{did_you_mean(section, SECTIONS)}")
+            if not isinstance(given, Mapping):
+                raise ParameterError(f"[{section}] must be a section of names and values.")
+            names = [one.name for one in section_settings(SECTIONS[section])]
+            for name, value in given.items():
+                if name not in names:
+                    near = did_you_mean(name, names) or did_you_mean(name, [one.path for one in settings()])
+                    raise ParameterError(f"There is no setting '{section}.{name}'.{near}")
+                flat[name] = value
+        return cls.from_flat(flat)
+
+    @classmethod
+    def from_report(cls, report: Mapping[str, Any]) -> Request:
+        """From the parameters of a report.json: the reading and the protection of that release.
+
+        Paths are not published, so a map, listed places and earlier releases are missing here.
+        """
+        parameters = report["parameters"]
+        recorded = {one.name: parameters.get(one.name) for one in settings() if one.recorded}
+        given = {name: value for name, value in recorded.items() if value is not None}
+        for name in ("l_places", "stricter"):
+            given.pop(name, None)
+        columns = {name: value for name, value in parameters.get("columns", {}).items() if name in _names()}
+        slices = parameters.get("slices") or {}
+        steps = [step for step in (slices.get("every"), *slices.get("also_every", ())) if step]
+        given |= {**columns, "every": steps, "method": report.get("method"), "options": _plain_options(parameters)}
+        given |= {name: True for name in ("by_many", "total", "common_zones", "fold_time") if slices.get(name)}
+        given |= {f"zones_{name}": value for name, value in (parameters.get("zones") or {}).items()}
+        given["values"] = [f"{name}={','.join(listed)}" for name, listed in (slices.get("values") or {}).items()]
+        given["values"] += [f"time={'/'.join(slices['period'])}"] if slices.get("period") else []
+        for name in ("by", "zones_levels", "protect"):
+            if isinstance(given.get(name), str):
+                given[name] = split(given[name])
+        return cls.from_flat({name: value for name, value in given.items() if is_given(value)})
+
+    def __iter__(self) -> Iterator[tuple[Setting, Any]]:
+        """Every setting with its value."""
+        for name, section in SECTIONS.items():
+            for one in section_settings(section):
+                yield one, getattr(getattr(self, name), one.name)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The settings that were given, by name."""
+        return {one.name: value for one, value in self if is_given(value)}
+
+    def arguments(self, *calls: Call) -> dict[str, Any]:
+        """The given settings that a call takes, as keyword arguments."""
+        return {one.name: value for one, value in self if one.call in calls and is_given(value)}
+
+    def value(self, name: str) -> Any:
+        """A setting's value, or its default if that is a value and not words."""
+        one = find_setting(name)
+        found = getattr(getattr(self, one.section), one.name)
+        is_value = not isinstance(one.default, str) or one.default in one.allowed
+        return found if is_given(found) else one.default if is_value and one.default is not None else found
+
+    def with_values(self, **values: Any) -> Request:
+        """The same with other values; None removes one."""
+        return Request.from_flat({**self.given, **values})
+
+
+def _names() -> set[str]:
+    return {one.name for one in settings()}
+
+
+def _plain_options(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in (parameters.get("options") or {}).items() if value is not None}

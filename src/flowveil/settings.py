@@ -1,0 +1,260 @@
+"""The description of one option: a dataclass field with meaning, allowed values, default, example and tier.
+
+`flowveil.request` declares all options with `setting`; every interface is generated from these descriptions.
+"""
+
+from __future__ import annotations
+
+import re
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from importlib import import_module
+from typing import Any, ClassVar, Literal
+
+from flowveil.errors import ParameterError, did_you_mean, option
+
+Tier = Literal["common", "all", "recipe"]
+Kind = Literal["text", "whole", "number", "flag", "list", "pairs"]
+#: What a text is: a place on this machine, a column of the input, an area, or words.
+Form = Literal["words", "path", "column", "area"]
+#: Which call takes the value: reading, reading the map, anonymising, anonymising slices, writing; or the run itself.
+Call = Literal["reading", "map", "anonymize", "slices", "write", "run"]
+
+_KINDS: dict[Any, Kind] = {
+    str: "text", int: "whole", float: "number", bool: "flag", tuple[str, ...]: "list", Mapping[str, Any]: "pairs",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The description of one field.
+
+    Attributes:
+        name: keyword argument, and key in a recipe.
+        section: name of its section.
+        kind: type of the value, from the field's annotation.
+        meaning: one line for people.
+        tier: ``common``: in the short help; ``all``: in ``--help-all``; ``recipe``: in recipes and ``--set`` only.
+        call: the call that takes the value.
+        default: what applies if it is not given, as documentation: a value or words.
+        example: a value as users write it on the command line.
+        allowed: names of the values, or ``module:ATTRIBUTE``, loaded when needed: a mapping whose keys they are, or a
+            function that returns them.
+        low, high: bounds of a number.
+        form: what a text is.
+        flag: the flag, where it is not the name with dashes.
+        metavar: what the help shows for the value.
+        recorded: whether report.json records it among the parameters.
+        page: whether the workbench's form has it.
+        commas: whether commas separate the items of a list.
+    """
+
+    name: str
+    section: str
+    kind: Kind
+    meaning: str
+    tier: Tier
+    call: Call
+    default: Any
+    example: str
+    allowed: tuple[str, ...] | str
+    low: float | None
+    high: float | None
+    form: Form
+    flag: str
+    metavar: str
+    recorded: bool
+    page: bool
+    commas: bool
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The allowed values; empty if they are not a list."""
+        if isinstance(self.allowed, tuple):
+            return self.allowed
+        module, _, attribute = self.allowed.partition(":")
+        found = getattr(import_module(module), attribute)
+        return tuple(found() if callable(found) else found)
+
+    @property
+    def path(self) -> str:
+        """Section and name, as ``--set`` takes them."""
+        return f"{self.section}.{self.name}"
+
+    def check(self, value: Any) -> Any:
+        """Return the value in the type of the field; None and empty lists mean "not given".
+
+        Raises:
+            ParameterError: wrong type, out of range, or not an allowed value.
+        """
+        if value is None:
+            return _EMPTY.get(self.kind)
+        if self.kind == "list" and isinstance(value, str):
+            value = split(value) if self.commas else (value,)
+        checked = _CHECKS[self.kind](value)
+        if checked is None:
+            raise self._wrong(value, _WANTED[self.kind])
+        if self.kind in ("whole", "number"):
+            if self.low is not None and checked < self.low:
+                raise self._wrong(value, f"at least {self.low:g}")
+            if self.high is not None and checked > self.high:
+                raise self._wrong(value, f"at most {self.high:g}")
+        if self.allowed and checked:
+            for one in checked if isinstance(checked, tuple) else [checked]:
+                if one not in self.choices:
+                    wanted = f"one of {', '.join(self.choices)}"
+                    raise self._wrong(one, wanted, did_you_mean(str(one), self.choices))
+        return checked
+
+    def parse(self, text: str) -> Any:
+        """Return the value that a text on the command line means.
+
+        Raises:
+            ParameterError: the text is not such a value.
+        """
+        text = text.strip()
+        if self.kind == "flag" and text.casefold() in ("true", "false"):
+            return text.casefold() == "true"
+        if self.kind in ("whole", "number"):
+            try:
+                return self.check(int(text) if self.kind == "whole" else float(text))
+            except ValueError:
+                raise self._wrong(text, _WANTED[self.kind]) from None
+        return self.check(text)
+
+    def _wrong(self, value: Any, wanted: str, hint: str = "") -> ParameterError:
+        found = repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:57]}..."
+        return ParameterError(f"{option(self.name, flag=self.flag)} must be {wanted}; found {found}.{hint}")
+
+
+#: West, south, east and north in degrees, or H3 cells.
+_DEGREES = r"\s*[+-]?\d{1,3}(\.\d{1,15})?\s*"
+_AREA = re.compile(rf"{_DEGREES}(,{_DEGREES}){{3}}|[0-9a-f]{{15}}(,[0-9a-f]{{15}}){{0,500}}")
+
+
+def is_area(text: str) -> bool:
+    """Whether a text is an area itself, and not the path of a file with its polygons."""
+    return _AREA.fullmatch(text) is not None
+
+
+def split(text: str) -> tuple[str, ...]:
+    """The names in a text, separated by commas."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+_EMPTY: dict[str, Any] = {"flag": False, "list": (), "pairs": types.MappingProxyType({})}
+_WANTED = {
+    "text": "a text", "whole": "a whole number", "number": "a number", "flag": "true or false",
+    "list": "a list of texts", "pairs": "names and values",
+}  # fmt: skip
+
+
+def _list(value: Any) -> tuple[str, ...] | None:
+    is_list = isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)
+    return tuple(value) if is_list else None
+
+
+def _pairs(value: Any) -> Mapping[str, Any] | None:
+    plain = (str, int, float, bool, list, tuple)
+    is_pairs = isinstance(value, Mapping) and all(isinstance(n, str) and isinstance(v, plain) for n, v in value.items())
+    return dict(value) if is_pairs else None
+
+
+def _is_number(value: Any, *kinds: type) -> bool:
+    return isinstance(value, kinds) and not isinstance(value, bool) and value == value  # not NaN
+
+
+#: Each returns None for a value of another type.
+_CHECKS: dict[str, Any] = {
+    "text": lambda value: value if isinstance(value, str) and "\0" not in value else None,
+    "whole": lambda value: value if _is_number(value, int) else None,
+    "number": lambda value: float(value) if _is_number(value, int, float) else None,
+    "flag": lambda value: value if isinstance(value, bool) else None,
+    "list": _list,
+    "pairs": _pairs,
+}
+
+
+def setting(
+    meaning: str,
+    *,
+    tier: Tier = "all",
+    call: Call | None = None,
+    default: Any = None,
+    example: str = "",
+    allowed: tuple[str, ...] | str = (),
+    between: tuple[float | None, float | None] = (None, None),
+    form: Form = "words",
+    flag: str | None = None,
+    metavar: str | None = None,
+    recorded: bool = False,
+    page: bool = True,
+    commas: bool = True,
+) -> Any:
+    """A field of a section; see `Setting` for what the arguments mean."""
+    described = {
+        "meaning": meaning, "tier": tier, "call": call, "default": default, "example": example, "allowed": allowed,
+        "low": between[0], "high": between[1], "form": form, "flag": flag, "metavar": metavar, "recorded": recorded,
+        "page": page and form != "path", "commas": commas,
+    }  # fmt: skip
+    return field(default=None, metadata=described)
+
+
+class Section:
+    """Base of the sections: checks the values and replaces None by the empty value of the kind."""
+
+    key: ClassVar[str]
+    heading: ClassVar[str]
+    call: ClassVar[Call]
+
+    def __init_subclass__(cls, *, key: str, heading: str, call: Call) -> None:
+        """Declare a section.
+
+        Args:
+            key: its name in a recipe.
+            heading: its title in help and documentation.
+            call: the call that takes its fields, unless a field names another.
+        """
+        cls.key, cls.heading, cls.call = key, heading, call
+
+    def __post_init__(self) -> None:
+        for one in section_settings(type(self)):
+            object.__setattr__(self, one.name, one.check(getattr(self, one.name)))
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The fields that were given, by name."""
+        return {one.name: value for one in section_settings(type(self)) if is_given(value := getattr(self, one.name))}
+
+
+def is_given(value: Any) -> bool:
+    """Whether a value of a field was given: 0 and an empty text are values, False and empty lists are not."""
+    return not (value is None or value is False or (isinstance(value, tuple | Mapping) and not value))
+
+
+@cache
+def section_settings(section: type[Section]) -> tuple[Setting, ...]:
+    """The settings of a section, in the order of its fields."""
+    hints = typing.get_type_hints(section)
+    found = []
+    for one in fields(section):  # type: ignore[arg-type]
+        hint = hints[one.name]
+        kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)] if _is_optional(hint) else [hint]
+        given = dict(one.metadata)
+        given["call"] = given["call"] or section.call
+        given["flag"] = given["flag"] or f"--{one.name.replace('_', '-')}"
+        given["metavar"] = given["metavar"] or _metavar(given, _KINDS[kinds[0]])
+        found.append(Setting(name=one.name, section=section.key, kind=_KINDS[kinds[0]], **given))
+    return tuple(found)
+
+
+def _is_optional(hint: Any) -> bool:
+    return isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union
+
+
+def _metavar(given: Mapping[str, Any], kind: Kind) -> str:
+    allowed = given["allowed"]
+    return "|".join(allowed) if isinstance(allowed, tuple) and allowed else "" if kind == "flag" else "NAME"

@@ -1,0 +1,216 @@
+"""One verification of a release, or of a series, and its result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from flowveil.engines import read_flows
+from flowveil.errors import FlowveilError, ParameterError
+from flowveil.flows import Flows
+from flowveil.paths import named_path
+from flowveil.reading import Reading
+from flowveil.release.folder import ReleaseFolder
+from flowveil.release.statement import Statement
+from flowveil.slices import SlicedFlows
+from flowveil.verify.files import check_files
+from flowveil.verify.from_flows import recount_flows
+from flowveil.verify.rebuild import check_rebuild, map_of_statement
+from flowveil.verify.recount import recount
+from flowveil.verify.recount.trips import UnreadableInputError, read_trips
+from flowveil.zoning.files import ZoneMap, read_zones
+from flowveil.zoning.places import read_places
+
+#: Stated where persons were recounted otherwise than the release counted them.
+FOLDED = (
+    "Persons that differ in upper and lower case only were counted as one, the safe side; the release counts them as "
+    "different persons. Hint: if they are different, confirm it with --person-case keep (person_case='keep')."
+)
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What a verification found.
+
+    Attributes:
+        findings: one line for each contradiction.
+        not_compared: what could not be compared, or only bounded.
+        compared: what was compared: who read the input, the kind, the number of cells.
+    """
+
+    findings: tuple[str, ...] = ()
+    not_compared: tuple[str, ...] = ()
+    compared: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing contradicts the release."""
+        return not self.findings
+
+    def __bool__(self) -> bool:
+        raise TypeError("A Verification is neither true nor false. Hint: use .holds or .findings.")
+
+
+@dataclass(frozen=True)
+class PrivateFiles:
+    """What only the operator has, and a report does not contain; None where it is not given.
+
+    Attributes:
+        zones_of: the earlier release, or zone map, whose zones the release says it has.
+        stricter: list of places with stricter thresholds.
+        l_places: list of places by which locations are counted.
+        revision: folders of the releases that it revises, the oldest first.
+    """
+
+    zones_of: Any = None
+    stricter: Any = None
+    l_places: Any = None
+    revision: Sequence[str | PathLike[str]] = ()
+
+
+def verify_release(
+    directory: str | PathLike[str],
+    *,
+    against: Any,
+    expect: Mapping[str, Any] | None = None,
+    strict: bool = False,
+    noise: bool = True,
+    private: PrivateFiles | None = None,
+    **reading: Any,
+) -> Verification:
+    """Recounts a release from the raw trips and rebuilds its folder.
+
+    Args:
+        directory: a release folder.
+        against: the trips it was made from, in any form `read_trips` takes. CSV and Parquet files are read by the
+            recount's own reader; for other inputs the engine reads them, and ``compared`` says so.
+        expect: guarantee that the reader requires: ``k``, ``protect``, ``k_population``, ``l``.
+        strict: whether what could not be compared is a finding.
+        noise: whether the counts of a noisy release are tested. Not before publishing: refusing a draw would change its
+            distribution.
+        private: files that only the operator has.
+        **reading: how to read the trips, where it differs from what the report says; ``zones`` is the operator's map.
+    """
+    folder = named_path(directory, what="the release")
+    findings = check_files(folder)
+    if findings:
+        return Verification(tuple(findings))
+    try:
+        statement = ReleaseFolder(folder).statement
+    except ParameterError as problem:
+        return Verification((str(problem),))
+    private = private or PrivateFiles()
+    notes: list[str] = []
+    zones = _zone_map(statement, reading)
+    given = map_of_statement(statement, zones)
+    findings = check_rebuild(folder, given, notes)
+    if findings:
+        return Verification(tuple(findings), tuple(notes))
+    if _folds_case(statement, expect, reading.get("person_case")):
+        reading["person_case"] = "fold"
+        notes.append(FOLDED)
+    result = _recount(folder, statement, against, private, expect or {}, reading, noise=noise)
+    notes += [note for note in result.notes if note not in notes]
+    findings = list(result.findings)
+    if strict and not findings:
+        findings = [note for note in notes if note != FOLDED]
+    return Verification(tuple(findings), tuple(notes), result.counted)
+
+
+def _recount(
+    folder: Path,
+    statement: Statement,
+    against: Any,
+    private: PrivateFiles,
+    expect: Mapping[str, Any],
+    reading: Mapping[str, Any],
+    *,
+    noise: bool,
+) -> Any:
+    """Recounts with the recount's own reader; with the engine's flows where it cannot read the input."""
+    try:
+        trips = read_trips(
+            against,
+            {**statement.parameters, **{name: value for name, value in reading.items() if name in ("person_case",)}},
+            zones=reading.get("zones"),
+            area=reading.get("within"),
+            stricter=private.stricter,
+            l_places=private.l_places,
+        )
+        return recount(folder, trips, earlier=list(private.revision), expect=expect, test_noise=noise)
+    except UnreadableInputError:
+        pass
+    flows = read_as_stated(statement, against, **reading)
+    places = None
+    if private.l_places is not None:
+        if not isinstance(flows, Flows):
+            raise ParameterError("l is counted by listed places for one matrix, and this release has slices.")
+        flows = replace(flows, l_places=read_places(private.l_places, asking=False).counted_on(flows))
+    if private.stricter is not None:
+        whole = flows.whole if isinstance(flows, SlicedFlows) else flows
+        places = read_places(private.stricter, asking=True).on(whole)
+    return recount_flows(folder, flows, stricter=places, revision=private.revision, expect=expect, noise=noise)
+
+
+def read_as_stated(statement: Statement, source: Any, **changes: Any) -> Flows | SlicedFlows:
+    """Reads trips with an engine as a statement says that they were read."""
+    engine = {name: changes.pop(name) for name in ("engine", "progress") if name in changes}
+    sliced = read_flows(source, Reading.from_parameters(statement.parameters, **changes), **engine)
+    if statement.kind == "folded" or (statement.parameters.get("slices") or {}).get("fold_time"):
+        return sliced.folded()
+    return sliced if statement.slice_columns else sliced.whole
+
+
+def _zone_map(statement: Statement, reading: dict[str, Any]) -> ZoneMap | None:
+    given = reading.get("zones")
+    if given is None or isinstance(given, ZoneMap):
+        return given
+    columns = statement.parameters.get("zones") or {}
+    return read_zones(given, **columns)
+
+
+def _folds_case(statement: Statement, expect: Mapping[str, Any] | None, person_case: str | None) -> bool:
+    """Whether persons are recounted with upper and lower case as one, although the release distinguishes them.
+
+    Five people spelled in two ways would count as ten if the release alone decided.
+    """
+    required = (expect or {}).get("protect") or ()
+    expected = "people" in ((required,) if isinstance(required, str) else required)
+    claimed = "people" in statement.guarantee or statement.guarantee.get("unit") == "person"
+    return person_case is None and statement.parameters.get("person_case") == "keep" and (claimed or expected)
+
+
+def verify_series(
+    directory: str | PathLike[str], *, against: Any, strict: bool = False, **reading: Any
+) -> Verification:
+    """Verifies every release of a series, and the files of the series itself.
+
+    Args:
+        directory: the folder of the series.
+        against: the trips it was made from.
+        strict: as for `verify_release`.
+        **reading: ``expect``, and how to read the trips.
+    """
+    from flowveil.series.index import MAP, check_index, read_index, releases_of
+
+    place = named_path(directory, what="the series")
+    findings = check_index(place)
+    index = read_index(place)
+    if findings or index is None:
+        return Verification(tuple(findings or ["index.json: missing or not that of a series"]))
+    notes: list[str] = []
+    for step in (entry["step"] for entry in index["steps"]):
+        *before, newest = releases_of(place, step)
+        try:
+            over_map = ReleaseFolder(newest).statement.zones_of is not None
+        except FlowveilError as problem:
+            findings.append(f"{step}: {problem}")
+            continue
+        private = PrivateFiles(zones_of=place / MAP if over_map else None, revision=before)
+        found = verify_release(newest, against=against, strict=strict, private=private, **reading)
+        findings += [f"{step}: {line}" for line in found.findings]
+        notes += [f"{step}: {line}" for line in found.not_compared]
+    return Verification(tuple(findings), tuple(notes), {"steps": len(index["steps"])})

@@ -1,0 +1,176 @@
+"""Where published zones lie: functions of zone codes and of the map that was given, never of trips."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import h3.api.basic_int as h3_int
+import numpy as np
+from numpy.typing import NDArray
+
+from flowveil.errors import DataError
+from flowveil.hierarchy import H3_PART_SHIFT, H3_PARTS, OUTSIDE, OUTSIDE_CELL, VIRTUAL_ROOT, Floats, Hierarchy, Ints
+from flowveil.zoning.h3 import resolution_of
+from flowveil.zoning.halves import PartGeography, n_descendants_of_parts
+
+_H3_CODE = re.compile(r"([0-9a-f]{15})(\.[0-9]+)?")
+
+
+@dataclass(frozen=True, eq=False)
+class ZonePlaces:
+    """What is known of zones besides their codes, in the order of the codes; None where it is unknown for all.
+
+    Attributes:
+        level: level in the hierarchy.
+        tiles: tiles that each zone could hold, seen or not.
+        lat, lon: centres; NaN where a zone lies nowhere.
+        area_km2: areas; None where the outlines of `h3_cells` decide.
+        polygons: outlines; None as for areas.
+        names: names on the map; empty where it has none for a zone.
+        h3_cells: the H3 cells of each zone, as few as possible.
+    """
+
+    level: Ints
+    tiles: NDArray[np.int64] | None = None
+    lat: Floats | None = None
+    lon: Floats | None = None
+    area_km2: Floats | None = None
+    polygons: NDArray[np.object_] | None = None
+    names: NDArray[np.str_] | None = None
+    h3_cells: list[list[str]] | None = None
+
+
+class PublicMap(Protocol):
+    """Places of zones by code."""
+
+    def places(self, codes: Sequence[str]) -> ZonePlaces:
+        """Returns what is known of distinct zones.
+
+        Raises:
+            DataError: a code is not one of this map.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class H3Map:
+    """H3 cells, and parts of them.
+
+    Attributes:
+        resolution: resolution of the tiles.
+    """
+
+    resolution: int
+
+    def places(self, codes: Sequence[str]) -> ZonePlaces:
+        """Places of cells, parts, ``outside`` and ``all``; ``all`` covers the base cells of the other zones."""
+        code = np.array([_h3_number(text) for text in codes], dtype=np.uint64)
+        inside = code[(code != 0) & (code != np.uint64(OUTSIDE_CELL))]
+        cells = inside & ~(np.uint64(7) << np.uint64(H3_PART_SHIFT))
+        base = np.unique(np.array([h3_int.cell_to_parent(int(c), 0) for c in cells.tolist()], dtype=np.uint64))
+        if not len(base):
+            base = np.array(sorted(h3_int.get_res0_cells()), dtype=np.uint64)
+        # Node 0 is the root and the base cells are its children: the geography draws a root as their union.
+        nodes = np.concatenate((np.zeros(1, np.uint64), base, code))
+        parent = np.concatenate(([-1], np.zeros(len(base)), np.ones(len(code)))).astype(np.int32)
+        own = np.arange(len(base) + 1, len(nodes), dtype=np.int32)
+        own[code == 0] = 0
+        where = PartGeography(code=nodes, parent=parent)
+        known = code != np.uint64(OUTSIDE_CELL)
+        lat, lon = np.full(len(code), np.nan), np.full(len(code), np.nan)
+        lat[known], lon[known] = where.centers(own[known])
+        found = iter(where.h3_cells(own[known]))
+        level = np.where(code == 0, -1, np.where(known, resolution_of(code), 0)).astype(np.int32)
+        return ZonePlaces(
+            level=level,
+            tiles=n_descendants_of_parts(code, self.resolution),
+            lat=lat,
+            lon=lon,
+            h3_cells=[next(found) if is_known else [] for is_known in known.tolist()],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class TreeMap:
+    """A map of the operator.
+
+    Attributes:
+        tree: the hierarchy over all of its tiles, with parts of zones and ``outside`` where the release has them.
+        counted: whether the tree has all tiles of a map, so that possible tiles can be counted.
+    """
+
+    tree: Hierarchy
+    counted: bool = True
+
+    def places(self, codes: Sequence[str]) -> ZonePlaces:
+        """Places of nodes of the tree."""
+        nodes = self.nodes(codes)
+        where, names = self.tree.geography, self.tree.names
+        lat, lon = (None, None) if where is None else where.centers(nodes)
+        return ZonePlaces(
+            level=self.tree.level[nodes],
+            tiles=self.tree.size[nodes].astype(np.int64) if self.counted else None,
+            lat=lat,
+            lon=lon,
+            area_km2=None if where is None else where.areas_km2(nodes),
+            polygons=None if where is None else where.polygons(nodes),
+            names=None if names is None else names[nodes],
+        )
+
+    def nodes(self, codes: Sequence[str]) -> Ints:
+        """Returns the node of each code.
+
+        Raises:
+            DataError: a code is not on the map.
+        """
+        known = self.tree.code_text(np.arange(self.tree.n_nodes, dtype=np.int32))
+        order = np.argsort(known)
+        wanted = np.array(list(codes), dtype=np.str_)
+        at = order[np.minimum(np.searchsorted(known, wanted, sorter=order), len(known) - 1)]
+        missing = int(np.sum(known[at] != wanted))
+        if missing:
+            raise DataError(f"{missing} zones of the release are not on the map. Hint: give the map it was made on.")
+        return at.astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class TwoTreesMap:
+    """Trees of the two ends that belong to no map: codes and levels, and places where the trees know them."""
+
+    origins: Hierarchy
+    destinations: Hierarchy
+
+    def places(self, codes: Sequence[str]) -> ZonePlaces:
+        """Places of nodes; the tree of the origins decides where both have a code."""
+        first = set(self.origins.code_text(np.arange(self.origins.n_nodes, dtype=np.int32)).tolist())
+        at_origin = [code in first for code in codes]
+        parts = []
+        for tree, chosen in ((self.origins, True), (self.destinations, False)):
+            own = [code for code, is_origin in zip(codes, at_origin, strict=True) if is_origin is chosen]
+            parts.append(TreeMap(tree, counted=False).places(own))
+        order = np.argsort(np.concatenate((np.flatnonzero(at_origin), np.flatnonzero(~np.array(at_origin, bool)))))
+        return _joined(parts, order)
+
+
+def _joined(parts: Sequence[ZonePlaces], order: NDArray[np.int64]) -> ZonePlaces:
+    columns: dict[str, Any] = {}
+    for name in ("level", "lat", "lon", "area_km2", "polygons", "names"):
+        values = [getattr(part, name) for part in parts]
+        known = [value for value in values if value is not None]
+        columns[name] = None if len(known) < len(values) else np.concatenate(known)[order]
+    return ZonePlaces(**columns)
+
+
+def _h3_number(text: str) -> int:
+    if text == VIRTUAL_ROOT:
+        return 0
+    if text == OUTSIDE:
+        return OUTSIDE_CELL
+    found = _H3_CODE.fullmatch(text)
+    part = (found.group(2) or "") if found else None
+    if found is None or part not in H3_PARTS or not h3_int.is_valid_cell(int(found.group(1), 16)):
+        raise DataError("A zone is not an H3 cell, nor a part of one.")
+    return int(found.group(1), 16) | H3_PARTS.index(part) << H3_PART_SHIFT

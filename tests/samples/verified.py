@@ -1,0 +1,34 @@
+"""Verification of a folder against flows in memory, as tests need it: files, rebuild and recount."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from flowveil.release.boundary import public_map
+from flowveil.release.folder import ReleaseFolder
+from flowveil.slices import SlicedFlows
+from flowveil.verify.files import check_files
+from flowveil.verify.from_flows import recount_flows
+from flowveil.verify.rebuild import check_rebuild
+from flowveil.zoning.refinement import refined
+
+
+def findings_of(folder: Path, flows: Any, *, notes: list[str] | None = None, **given: Any) -> list[str]:
+    """Everything that contradicts a release of these flows."""
+    found = check_files(folder)
+    if found:
+        return found
+    lines: list[str] = [] if notes is None else notes
+    try:
+        statement = ReleaseFolder(folder).statement
+    except ValueError as problem:
+        return [str(problem)]
+    moved = refined(flows, statement.parameters.get("hierarchy"))[0]
+    whole = moved.slices[0] if isinstance(moved, SlicedFlows) else moved
+    found = check_rebuild(folder, public_map(whole, boxed=statement.boxes is not None), lines)
+    if found:
+        return found
+    result = recount_flows(folder, flows, **given)
+    lines += result.notes
+    return list(result.findings)

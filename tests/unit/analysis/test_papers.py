@@ -1,0 +1,283 @@
+"""The papers' experiments: their set-ups and table numbers, exact measures for the data holder, and many matrices."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shlex
+from pathlib import Path
+
+import click
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import flowveil
+from conftest import trip_table
+from flowveil.cli import cli, main
+from flowveil.errors import OutputError, ParameterError
+from flowveil.published.report import FORMAT
+from flowveil.sources.synthetic import synthetic_survey
+from samples.processes import in_this_process
+
+#: What the readers of the survey say.
+READ = {"resolution": 6, "weight": "weight"}
+CLI = ("--resolution", "5", "--weight", "weight", "--workers", "1", "--k", "5")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_process():
+    with in_this_process(), pytest.MonkeyPatch.context() as patch:
+        # Times do not matter here.
+        patch.setattr("flowveil.analysis.study.warm_up", lambda *_: None)
+        yield
+
+
+@pytest.fixture(scope="module")
+def survey() -> pa.Table:
+    return synthetic_survey(people=40)
+
+
+@pytest.fixture(scope="module")
+def trips(survey, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("survey") / "trips.parquet"
+    pq.write_table(survey, path)
+    return path
+
+
+def _studied(*arguments: object) -> None:
+    main(["study", *map(str, arguments)])
+
+
+def _labels(folder: Path) -> list[str]:
+    return re.findall(r"\*\*Table (.*?)\.\*\*", (folder / "tables.md").read_text("utf-8"))
+
+
+def test_every_command_of_the_page_on_the_papers_is_one():
+    page = (Path(__file__).parents[3] / "docs" / "papers.md").read_text("utf-8").replace("\\\n", " ")
+    written = re.findall(r"`(flowveil [^`]*)`", page) + re.findall(r"^flowveil .*$", page, re.MULTILINE)
+    commands = [shlex.split(command) for command in written if "..." not in command and "--" in command]
+    assert {words[1] for words in commands} >= {"study", "compare", "anonymize", "picture", "prepare", "tabular"}
+    for _, *words in commands:
+        context, group = click.Context(cli), cli
+        while isinstance(group, click.Group):
+            name, group, words = group.resolve_command(context, words)
+            context = click.Context(group, info_name=name, parent=context)
+        # Names of files are checked when a command runs; whether it knows its options, when it is parsed.
+        group.parse_args(context, list(words))
+        # Without a weight there would be no tables of the population.
+        assert context.params.get("preset") not in ("odkanon-report", "odkanon-abstract") or "--weight" in words
+
+
+# ---- internal ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def internal(survey, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("internal") / "study"
+    settings = {"methods": ["odkanon", "oigh"], "protections": ["trips"], "k": 5}
+    flowveil.run_study(survey, out, by="sex", **settings, **READ)
+    return out
+
+
+def test_internal_measures_are_exact_and_all_segments_are_there(survey, internal):
+    rows = pq.read_table(internal / "results.parquet").to_pylist()
+    assert {row["segment"] for row in rows} == {None, *pc.unique(survey["sex"]).to_pylist()}
+    flows = flowveil.read_slices(survey, by="sex", **READ).whole
+    release = flowveil.anonymize(flows, "odkanon", k=5, protect="trips")
+    (found,) = (r for r in rows if (r["segment"], r["method"], r["basis"]) == (None, "odkanon", "trips"))
+    for name, value in release.metrics()["trips"].items():
+        assert found[name] == value
+
+
+def test_everything_internal_is_marked(internal):
+    mark = "not for publication"
+    for name in ("tables.md", "tables.tex"):
+        text = (internal / name).read_text("utf-8").lower()
+        tables = text.count("**table") or text.count(r"\begin{table}")
+        assert text.count(mark) == tables + 1 > 1
+    page = (internal / "study.html").read_text("utf-8")
+    assert 'class="internal"' in page
+    assert page.lower().count(mark) > page.count("<h3")
+    for rows in (csv.DictReader((internal / "results.csv").open(encoding="utf-8")),):
+        assert {row["use"] for row in rows} == {mark}
+    assert {row["use"] for row in pq.read_table(internal / "results.parquet").to_pylist()} == {mark}
+
+
+def test_exact_measures_lie_in_no_release(survey, tmp_path):
+    flows = flowveil.read_slices(survey, by="sex", **READ)
+    (tmp_path / "release").mkdir()
+    (tmp_path / "release" / "manifest.json").write_text(json.dumps({"format": FORMAT}), "utf-8")
+    settings = {"methods": ["oigh"], "protections": ["trips"], "k": 5}
+    with pytest.raises(OutputError, match="inside a release"):
+        flowveil.run_study(flows, tmp_path / "release" / "study", **settings)
+    compared = flowveil.compare(flows.whole, methods="odkanon", k=5, protect="trips")
+    with pytest.raises(OutputError, match="inside a release"):
+        compared.write(tmp_path / "release" / "comparison")
+    for text in (compared.write(tmp_path / "c") / name for name in ("comparison.md", "comparison.html")):
+        assert "exact" in text.read_text("utf-8")
+
+
+# ---- the set-up --------------------------------------------------------------------------------------------------
+
+
+def test_each_method_has_its_own_limit_and_options(survey, tmp_path):
+    found = flowveil.run_study(
+        survey,
+        tmp_path / "study",
+        methods=["odkanon", "oigh", "atg-soft"],
+        k=5,
+        limits={"oigh": 0.0},
+        options={"odkanon": {"budget": "volume"}, "atg-soft": {"v_target": 100.0}},
+        **READ,
+    )
+    rows = {(row["method"], row["protect"]): row for row in found.rows if row["basis"] == "trips"}
+    flows = flowveil.read_trips(survey, **READ)
+    own = flowveil.anonymize(flows, "odkanon", k=5, protect="trips", budget="volume").metrics()["trips"]
+    assert rows["odkanon", "trips"]["mean_generalization_error"] == own["mean_generalization_error"]
+    assert rows["oigh", "trips"]["suppressed_share"] == 0 < rows["odkanon", "trips"]["suppressed_share"]
+    # A target is in trips, like k: for the population both are taken times the mean weight.
+    assert rows["atg-soft", "trips"]["v_target"] == 100
+    mean = float(flows.weight.sum() / flows.trips.sum())
+    assert rows["atg-soft", "population"]["v_target"] == pytest.approx(100 * mean)
+    # Nobody asked for segments.
+    assert {row["by"] for row in found.rows} == {None}
+    with pytest.raises(ParameterError, match="option"):
+        flowveil.run_study(flows_of(survey), tmp_path / "b", options={"oigh": {"v_target": 1}})
+    with pytest.raises(ParameterError, match="trees"):
+        flowveil.run_study(flows_of(survey), tmp_path / "b", trees="mine")
+
+
+def flows_of(survey: pa.Table) -> flowveil.SlicedFlows:
+    return flowveil.read_slices(survey, by="sex", **READ)
+
+
+def test_a_segment_over_its_own_trees_is_as_if_nobody_else_were_there(survey, tmp_path):
+    settings = {"methods": ["odkanon"], "protections": ["trips"], "k": 5}
+    errors = {}
+    for trees in ("own", "common"):
+        found = flowveil.run_study(flows_of(survey), tmp_path / trees, trees=trees, **settings)
+        (row,) = (r for r in found.rows if r["segment"] == "female" and r["basis"] == "trips")
+        errors[trees] = row["mean_generalization_error"]
+    alone = flowveil.read_trips(survey.filter(pc.equal(survey["sex"], "female")), **READ)
+    expected = flowveil.anonymize(alone, "odkanon", k=5, protect="trips").metrics()["trips"]
+    assert errors["own"] == expected["mean_generalization_error"] < errors["common"]
+
+
+@pytest.mark.parametrize(
+    ("preset", "labels"),
+    [
+        ("odkanon-report", [str(n) for n in range(2, 20)]),
+        ("odkanon-thesis", ["5.1", *(f"5.{n}" for n in range(5, 22))]),
+        ("odkanon-abstract", ["1", "2"]),
+    ],
+)
+def test_a_preset_numbers_the_tables_as_its_paper_does(preset, labels, trips, tmp_path):
+    out = tmp_path / "study"
+    fewer = () if preset == "odkanon-abstract" else ("--methods", "odkanon,oigh")
+    _studied(trips, "--preset", preset, *fewer, *CLI, "--out", out)
+    found = _labels(out)
+    assert found[: len(labels)] == labels
+    assert all(label.startswith("A") for label in found[len(labels) :])
+    text = (out / "tables.md").read_text("utf-8")
+    if preset != "odkanon-abstract":
+        last = text[text.index(f"Table {labels[-1]}.") :]
+        assert "segmenting on profession, protecting the population, calculating metrics on the population" in last
+        done = [r for r in pq.read_table(out / "results.parquet").to_pylist() if r["status"] == "done"]
+        assert {r["suppressed_share"] for r in done if r["method"] == "oigh"} == {0.0}
+    else:
+        assert "| Protecting | Data | Method | misplaced (%) | OD dimension | G | C_DM | E |" in text
+
+
+def test_participants_are_people(trips, tmp_path):
+    out = tmp_path / "study"
+    _studied(trips, "--methods", "oigh", "--protect", "trips", "--protect", "people", *CLI, "--out", out)
+    titles = [line for line in (out / "tables.md").read_text("utf-8").splitlines() if line.startswith("**Table")]
+    assert any("protecting trips, calculating metrics on trips" in title for title in titles)
+    assert all(("participants" in title) == ("protecting the participants" in title) for title in titles)
+    assert any("participants" in title for title in titles)
+
+
+# ---- many matrices -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def matrices(survey, tmp_path_factory):
+    out = tmp_path_factory.mktemp("matrices") / "study"
+    # Without persons the unit of Laplace is a trip, as in the paper.
+    path = out.parent / "trips.parquet"
+    pq.write_table(survey.drop_columns(["person_id"]), path)
+    arguments = ("--time", "start_time", "--every", "hour", "--resolution", "5", "--k", "5", "--workers", "1")
+    chosen = ("--fewest-trips", "60", "--sample", "3")
+    _studied(path, "--preset", "matet-2023", *arguments, *chosen, "--out", out)
+    return out
+
+
+def test_the_benchmark_has_the_tables_of_matet_and_publishes_nothing(matrices):
+    assert _labels(matrices) == ["2", "3", "5", "6", "A1", "A2"]
+    assert {path.name for path in matrices.iterdir()} == {
+        "results.csv", "results.parquet", "runs", "study.html", "study.json", "tables.md", "tables.tex",
+    }  # fmt: skip
+    text = (matrices / "tables.md").read_text("utf-8")
+    assert text.lower().count("not for publication") == len(_labels(matrices)) + 1
+    page = (matrices / "study.html").read_text("utf-8")
+    assert page.count("Times that of ATG-Dual") == 5
+    rows = pq.read_table(matrices / "results.parquet").to_pylist()
+    assert len({row["segment"] for row in rows}) == 3
+    assert {row["method"] for row in rows} >= {"atg-dual", "glove", "mondrian", "laplace", "suppression"}
+
+
+def test_means_and_ratios_are_those_of_the_runs(matrices):
+    rows = [row for row in pq.read_table(matrices / "results.parquet").to_pylist() if row["basis"] == "trips"]
+    loss = {(row["method"], row["segment"]): row["reconstruction_loss"] for row in rows}
+    text = (matrices / "tables.md").read_text("utf-8")
+    table = text[text.index("**Table 3.**") : text.index("**Table 5.**")]
+    (line,) = (line for line in table.splitlines() if "| OIGH |" in line)
+    own = [value for (method, _), value in loss.items() if method == "oigh"]
+    assert line.split("|")[4].strip() == f"{np.mean(own):.2f}"
+    times = [value / loss["atg-dual", step] for (method, step), value in loss.items() if method == "oigh"]
+    ratios = text[text.index("Reconstruction loss E") :]
+    (line,) = [line for line in ratios.splitlines() if "| OIGH |" in line][:1]
+    assert line.split("|")[6].strip() == f"{np.median(times):.2f}"
+    noisy = [row for row in rows if row["method"] == "laplace"]
+    assert all(row["mean_generalization_error"] is None and row["reconstruction_loss"] > 0 for row in noisy)
+
+
+def test_what_a_benchmark_cannot_be_of_is_refused(survey, tmp_path):
+    with pytest.raises(ParameterError, match="--time and --every"):
+        flowveil.run_study(survey, tmp_path / "a", preset="matet-2023", **READ)
+    times = {"time": "start_time", "every": "hour"}
+    with pytest.raises(ParameterError, match="segments"):
+        flowveil.run_study(survey, tmp_path / "a", preset="odkanon-report", by="none", **times, **READ)
+    with pytest.raises(ParameterError, match="not by both"):
+        flowveil.run_study(survey, tmp_path / "a", by="sex", methods=["oigh"], **times, **READ)
+    with pytest.raises(ParameterError, match=r"laplace\.bound"):
+        flowveil.run_study(survey, tmp_path / "a", **times, **READ)
+    assert not (tmp_path / "a").exists()
+
+
+# ---- figures -----------------------------------------------------------------------------------------------------
+
+
+def test_two_runs_are_drawn_over_each_other_and_not_into_a_release(tmp_path):
+    """Of one town: how useful a comparison is, is counted by the square kilometre."""
+    pytest.importorskip("matplotlib")
+    trips, picture, out = tmp_path / "trips.parquet", tmp_path / "figure.svg", tmp_path / "comparison"
+    pq.write_table(trip_table(), trips)
+    drawn = ("--protect", "trips", "--protect", "population", "--methods", "odkanon", *CLI[2:4], "--k", "5")
+    drawn += ("--resolution", "6")
+    main(["compare", str(trips), *drawn, "--out", str(out), "--picture", str(picture), "--zoom", "2"])
+    text = picture.read_text("utf-8")
+    # Of each of the two: below its map, and in the description for those who do not see it.
+    assert text.count("Dark outlines: 1 zone of another release") == 4
+    assert "odkanon, population: origins" in text
+    assert "Not for publication" in text
+    found = flowveil.compare(str(trips), methods="odkanon", k=5, protect=("trips", "population"), **READ)
+    (tmp_path / "manifest.json").write_text(json.dumps({"format": FORMAT}), "utf-8")
+    with pytest.raises(OutputError, match="inside a release"):
+        found.picture(tmp_path / "other.svg")
+    with pytest.raises(ParameterError, match="allowed"):
+        found.picture(tmp_path.parent / "other.svg", show="flows")

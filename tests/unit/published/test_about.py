@@ -1,0 +1,129 @@
+"""What a release is about: words of the publisher, in every file that readers open, and the sentence at the top."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from flowveil.api import anonymize
+from flowveil.errors import ParameterError
+from flowveil.published.about import checked, period_in_words, title
+from flowveil.published.headline import sentence, sides
+from flowveil.published.places import distance_in_words, typical_radius_m
+from samples.releases import city_flows, edit_report
+from samples.verified import findings_of
+
+ABOUT = {
+    "title": "Trips <b>of</b> & in the city",
+    "source": "Counts of 2024",
+    "period": "2024-01-01/2024-03-31",
+    "licence": "CC BY 4.0",
+    "contact": "data@example.org",
+}
+
+
+@pytest.fixture(scope="module")
+def release():
+    return anonymize(city_flows(), k=5, protect="trips")
+
+
+def test_it_stands_in_the_report_the_page_and_the_exports(release, tmp_path: Path) -> None:
+    folder = release.write(tmp_path / "release", formats="geojson,gpkg,kepler", **ABOUT)
+    for name in ("report.json", "manifest.json"):
+        assert json.loads((folder / name).read_text())["about"] == ABOUT
+    page = (folder / "report.html").read_text()
+    assert "<h1>Trips &lt;b&gt;of&lt;/b&gt; &amp; in the city</h1>" in page
+    assert "1 January 2024 to 31 March 2024" in page
+    for name in ("zones.geojson", "flows.geojson"):
+        assert json.loads((folder / name).read_text())["metadata"] == ABOUT
+    assert json.loads((folder / "kepler.json").read_text())["info"]["title"] == ABOUT["title"]
+    with sqlite3.connect(folder / "release.gpkg") as base:
+        said = {row[0] for row in base.execute("SELECT description FROM gpkg_contents")}
+    assert said == {
+        "Title: Trips <b>of</b> & in the city. Source: Counts of 2024. Period: 2024-01-01/2024-03-31. "
+        "Licence: CC BY 4.0. Contact: data@example.org"
+    }
+    assert "--title" in json.loads((folder / "report.json").read_text())["command"]
+    edit_report(folder, lambda report: report["about"].update(source="Nobody"))
+    assert any("what it is about" in line for line in findings_of(folder, release.input))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"title": "x" * 201},
+        {"title": " "},
+        {"source": "two\nlines"},
+        {"contact": "right\u202eleft"},
+        {"period": "January 2024"},
+        {"period": "2024-03-31/2024-01-01"},
+        {"period": "2024-02-30"},
+        {"colour": "blue"},
+    ],
+)
+def test_free_text_is_short_visible_and_of_one_line(wrong: dict[str, str]) -> None:
+    with pytest.raises(ParameterError):
+        checked(wrong)
+
+
+def test_a_title_is_made_from_what_is_published(release) -> None:
+    report = release.summary()
+    m = report["measures"]["trips"]
+    assert title(report) == f"Trips between {m['n_origin_zones']:,} and {m['n_destination_zones']:,} areas"
+    assert period_in_words("2024-05-01") == "1 May 2024"
+
+
+def test_one_sentence_says_how_much_between_what_and_how_fine(release) -> None:
+    report, flows, zones = release.summary(), release.flows, release.zones
+    said = sentence(report, flows, zones)
+    m = report["measures"]["trips"]
+    assert said.startswith(
+        f"{sum(flows['trips'].to_pylist()):,} trips between {m['n_origin_zones']} origins and "
+        f"{m['n_destination_zones']} destinations; every number covers at least 5 trips; "
+    )
+    radius = typical_radius_m(flows, zones)
+    ends = [(row[f"{end}_zone"], end, row["trips"]) for row in flows.to_pylist() for end in ("origin", "destination")]
+    area = {(z["zone"], end): z["area_km2"] for z in zones.to_pylist() for end in ("origin", "destination")}
+    smaller = sum(n for zone, end, n in ends if 1000 * (area[zone, end] / 3.141592653589793) ** 0.5 < radius * 0.999)
+    assert smaller <= sum(n for _, _, n in ends) / 2
+    assert said.endswith(f"places are known to about {distance_in_words(radius)}.")
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [
+        (None, "how many trips were left out is withheld"),
+        (0, "no trip was left out"),
+        (0.0004, "fewer than one trip in a thousand was left out"),
+        (0.1, "one trip in ten was left out"),
+        (0.031, "one trip in 32 was left out"),
+        (0.98, "98% of the trips were left out"),
+    ],
+)
+def test_what_is_missing_is_said_in_words(share: float | None, words: str) -> None:
+    assert left_out({"measures": {"trips": {"suppressed_share": share}}}) == words
+
+
+def test_protected_and_not_protected_stand_side_by_side(release) -> None:
+    protected, not_protected, rest = sides(release.summary()["statement"])
+    assert ("", "every published cell holds at least 5 trips.") in protected
+    assert any(text.startswith("outside knowledge") for _, text in not_protected)
+    assert not any(head.startswith("Not protected") for head, _ in rest)
+
+
+def test_the_sum_of_noisy_counts_is_rounded_and_not_given_where_it_is_mostly_noise():
+    measures = {"trips": {"n_origin_zones": 2, "n_destination_zones": 1}}
+    report = {
+        "kind": "noisy",
+        "method": "laplace",
+        "measures": measures,
+        "guarantee": {"epsilon": 1, "deviation": 70.7},
+    }
+    said = sentence(report, pa.table({"trips": [123_456, 7]}))
+    assert said.startswith("About 123,000 trips between 2 origins and 1 destination; every number has random noise")
+    said = sentence(report, pa.table({"trips": [60, 70]}))
+    assert said.startswith("Noisy counts of 2 pairs, whose sum is mostly noise, between 2 origins")

@@ -1,0 +1,250 @@
+"""Every export is read by those it is for, and carries the rows of the release, no more and no less."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import sys
+
+import geopandas
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import shapely
+
+from flowveil.errors import MissingExtraError, ParameterError
+from flowveil.publication import publish
+from flowveil.published.exports import FORMATS, parse_formats
+from samples.drafts import unchecked
+from samples.releases import city_flows, content, edit_table, read_json, region_flows, rehash, release_of
+from samples.verified import findings_of
+
+
+@pytest.fixture(scope="module", autouse=True)
+def drafts_are_not_recounted():
+    """One test verifies the folder that all look at."""
+    with unchecked():
+        yield
+
+
+@pytest.fixture(scope="module")
+def release():
+    return release_of(city_flows(), budget="volume")
+
+
+@pytest.fixture(scope="module")
+def folder(release, tmp_path_factory):
+    return publish(release, tmp_path_factory.mktemp("exports") / "out", formats=list(FORMATS))
+
+
+@pytest.fixture
+def copy(folder, tmp_path):
+    return shutil.copytree(folder, tmp_path / "out")
+
+
+def as_rows(table: pa.Table) -> list[tuple]:
+    return sorted(zip(*(table[name].to_pylist() for name in table.column_names), strict=True))
+
+
+def rows_of(folder):
+    return pq.read_table(folder / "flows.parquet")
+
+
+def test_the_folder_lists_and_hashes_every_export(folder):
+    names = {name for f in FORMATS.values() for name in f.files}
+    assert names == {name for export in FORMATS.values() for name in export.files}
+    assert names < {p.name for p in folder.iterdir()}
+    assert names < set(read_json(folder / "manifest.json")["sha256"])
+    assert "--format csv,geojson,gpkg,omx,flowmap,kepler,arrow" in read_json(folder / "report.json")["command"]
+
+
+def test_the_same_release_gives_the_same_bytes(release, folder, tmp_path):
+    again = publish(release, tmp_path / "again", formats=",".join(FORMATS))
+    assert content(again) == content(folder)
+
+
+def test_csv(folder):
+    with open(folder / "flows.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["origin_zone", "destination_zone", "trips", "weight"]
+    found = sorted((r["origin_zone"], r["destination_zone"], int(r["trips"]), float(r["weight"])) for r in rows)
+    assert found == as_rows(rows_of(folder))
+    with open(folder / "zones.csv", encoding="utf-8", newline="") as file:
+        zones = list(csv.DictReader(file))
+    expected = geopandas.read_parquet(folder / "zones.parquet")
+    assert [z["zone"] for z in zones] == expected["zone"].tolist()
+    shapes = shapely.from_wkt([z["geometry"] for z in zones])
+    assert shapely.equals_exact(shapes, expected.geometry.to_numpy(), tolerance=1e-6).all()
+
+
+@pytest.mark.parametrize(("name", "layer"), [("{}.geojson", None), ("release.gpkg", "{}")])
+def test_geopandas_reads_zones_and_flows(folder, name, layer):
+    frames = {
+        kind: geopandas.read_file(folder / name.format(kind), **({} if layer is None else {"layer": kind}))
+        for kind in ("flows", "zones")
+    }
+    flows, zones = frames["flows"], frames["zones"]
+    assert flows.crs.equals("EPSG:4326")
+    assert zones.crs.equals("EPSG:4326")
+    columns = ["origin_zone", "destination_zone", "trips", "weight"]
+    assert sorted(flows[columns].itertuples(index=False, name=None)) == as_rows(rows_of(folder))
+    assert set(flows.geom_type) == {"LineString"}
+    expected = geopandas.read_parquet(folder / "zones.parquet")
+    assert (
+        zones[["zone", "role", "tiles"]].to_numpy().tolist() == expected[["zone", "role", "tiles"]].to_numpy().tolist()
+    )
+    assert np.allclose(shapely.area(zones.geometry.to_numpy()), shapely.area(expected.geometry.to_numpy()), rtol=1e-5)
+    center = dict(zip(expected["zone"], zip(expected["lon"], expected["lat"], strict=True), strict=True))
+    first = flows.iloc[0]
+    assert np.allclose(first.geometry.coords[0], center[first.origin_zone], atol=1e-6)
+    assert np.allclose(first.geometry.coords[1], center[first.destination_zone], atol=1e-6)
+
+
+def test_openmatrix_reads_the_square_and_its_lookup(folder):
+    openmatrix = pytest.importorskip("openmatrix")
+    with openmatrix.open_file(str(folder / "flows.omx"), "r") as file:
+        assert file.version() == b"0.2"
+        assert sorted(file.list_matrices()) == ["trips", "weight"]
+        assert {"index", "zone_code"} <= set(file.list_mappings())
+        index = file.mapping("index")
+        codes = [code.decode() for code in file.map_entries("zone_code")]
+        assert list(index) == list(range(1, len(codes) + 1))
+        assert tuple(file.shape()) == (len(codes), len(codes))
+        trips, weight = np.array(file["trips"]), np.array(file["weight"])
+    with open(folder / "omx_zones.csv", encoding="utf-8", newline="") as file:
+        assert [(int(r["index"]), r["zone"]) for r in csv.DictReader(file)] == list(enumerate(codes, start=1))
+    o, d = np.nonzero(trips)
+    found = sorted((codes[i], codes[j], int(trips[i, j]), weight[i, j]) for i, j in zip(o, d, strict=True))
+    assert found == as_rows(rows_of(folder))
+
+
+def test_flowmap_has_the_documented_columns(folder):
+    with open(folder / "flowmap_locations.csv", encoding="utf-8", newline="") as file:
+        locations = list(csv.DictReader(file))
+    with open(folder / "flowmap_flows.csv", encoding="utf-8", newline="") as file:
+        flows = list(csv.DictReader(file))
+    assert list(locations[0]) == ["id", "name", "lat", "lon"]
+    assert list(flows[0]) == ["origin", "dest", "count"]
+    ids = [place["id"] for place in locations]
+    assert len(ids) == len(set(ids))
+    assert {f["origin"] for f in flows} | {f["dest"] for f in flows} == set(ids)
+    assert sorted((f["origin"], f["dest"], int(f["count"])) for f in flows) == as_rows(rows_of(folder).drop(["weight"]))
+    assert all(-90 <= float(p["lat"]) <= 90 and -180 <= float(p["lon"]) <= 180 for p in locations)
+
+
+def test_kepler_has_data_and_a_configuration_that_fit(folder):
+    content = json.loads((folder / "kepler.json").read_text(encoding="utf-8"))
+    sets = {entry["data"]["id"]: entry["data"] for entry in content["datasets"]}
+    assert all(entry["version"] == "v1" for entry in content["datasets"])
+    for data in sets.values():
+        assert all(len(row) == len(data["fields"]) for row in data["allData"])
+    names = [field["name"] for field in sets["flows"]["fields"]]
+    rows = [dict(zip(names, row, strict=True)) for row in sets["flows"]["allData"]]
+    found = sorted((r["origin_zone"], r["destination_zone"], r["trips"], r["weight"]) for r in rows)
+    assert found == as_rows(rows_of(folder))
+    for layer in content["config"]["config"]["visState"]["layers"]:
+        known = {field["name"] for field in sets[layer["config"]["dataId"]]["fields"]}
+        assert set(layer["config"]["columns"].values()) <= known
+
+
+def test_arrow(folder):
+    for name in ("flows", "zones"):
+        with pa.memory_map(str(folder / f"{name}.arrow")) as file:
+            assert pa.ipc.open_file(file).read_all().equals(pq.read_table(folder / f"{name}.parquet"))
+
+
+# ---- the recount ---------------------------------------------------------------------------------------------------
+
+
+def test_a_release_with_exports_holds(release, folder):
+    assert findings_of(folder, release.input) == []
+
+
+def _csv_value(folder):
+    path = folder / "flows.csv"
+    first, second, *rest = path.read_text(encoding="utf-8").splitlines()
+    cells = second.split(",")
+    cells[2] = str(int(cells[2]) + 1)
+    path.write_text("\n".join([first, ",".join(cells), *rest]) + "\n", encoding="utf-8")
+
+
+def _csv_row(folder):
+    path = folder / "flowmap_flows.csv"
+    path.write_text(path.read_text(encoding="utf-8") + '"secret","place",1\n', encoding="utf-8")
+
+
+def _geojson_column(folder):
+    path = folder / "flows.geojson"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    for feature in content["features"]:
+        feature["properties"]["people"] = 3
+    path.write_text(json.dumps(content), encoding="utf-8")
+
+
+def _kepler_zone(folder):
+    path = folder / "kepler.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["datasets"][1]["data"]["allData"].pop()
+    path.write_text(json.dumps(content), encoding="utf-8")
+
+
+TAMPERED = {
+    "flows.csv": (_csv_value, "1 of its flows have another trips than the release"),
+    "flowmap_flows.csv": (_csv_row, "its flows are not those of the release"),
+    "flows.geojson": (_geojson_column, "has 1 columns that a release does not have"),
+    "kepler.json": (_kepler_zone, "its zones are not those of the release"),
+}
+
+
+def test_exports_that_say_something_else_are_found(release, copy):
+    for change, _ in TAMPERED.values():
+        change(copy)
+    assert sorted(findings_of(copy, release.input)) == sorted(
+        f"{name}: its sha256 is not the one in manifest.json" for name in TAMPERED
+    )
+    rehash(copy)
+    findings = findings_of(copy, release.input)
+    assert sorted(findings) == sorted(f"{name}: {finding}" for name, (_, finding) in TAMPERED.items())
+    assert "secret" not in str(findings)
+
+
+def test_an_export_that_is_not_listed_is_extra_and_one_that_is_listed_must_be_there(release, copy):
+    manifest = read_json(copy / "manifest.json")
+    del manifest["sha256"]["flows.csv"]
+    (copy / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    (copy / "flows.arrow").unlink()
+    assert findings_of(copy, release.input) == [
+        "flows.arrow: missing",
+        "flows.csv: extra file, not part of a release",
+    ]
+
+
+def test_an_export_of_a_changed_matrix_is_found(release, copy):
+    edit_table(copy, "flows.parquet", lambda rows: rows[1:])
+    findings = findings_of(copy, release.input)
+    assert sum("are not those of the release" in finding for finding in findings) >= 5
+
+
+# ---- what cannot be written ----------------------------------------------------------------------------------------
+
+
+def test_unknown_formats_and_maps_that_are_not_there(tmp_path):
+    with pytest.raises(ParameterError, match=r"Unknown format 'cvs'; allowed: parquet, csv.*Did you mean 'csv'"):
+        parse_formats("parquet,cvs")
+    assert [f.name for f in parse_formats(("csv, CSV", "parquet", "omx"))] == ["csv", "omx"]
+    nowhere = release_of(region_flows(), budget="volume")
+    for name in ("geojson", "gpkg", "flowmap", "kepler"):
+        with pytest.raises(ParameterError, match="no place on a map"):
+            nowhere.write(tmp_path / "out", formats=name)
+    assert list(tmp_path.iterdir()) == []
+    out = nowhere.write(tmp_path / "out", formats="csv,omx,arrow")
+    assert findings_of(out, nowhere.input) == []
+
+
+def test_a_missing_library_is_named_with_its_extra(release, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    with pytest.raises(MissingExtraError, match=r"flowveil\[exports\]"):
+        release.write(tmp_path / "out", formats="omx")
+    assert list(tmp_path.iterdir()) == []

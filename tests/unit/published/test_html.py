@@ -1,0 +1,95 @@
+"""report.html: whole, offline, and saying what report.json says."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from flowveil.analysis.measures import listed
+from flowveil.published.html import render
+from samples.releases import city_flows, nested_release, release_of
+
+VOID = {"meta", "link", "br", "hr", "img", "input", "rect", "circle", "line", "path"}
+
+
+class Page(HTMLParser):
+    """Collects the tags, checks that they nest, and keeps the text of table rows."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.rows: list[list[str]] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, text):
+        if {"td", "th"} & set(self.open):
+            self.rows[-1][-1] += text
+
+
+@pytest.fixture(scope="module")
+def report():
+    return release_of(city_flows(), budget="volume").summary()
+
+
+def test_it_is_one_page_that_needs_nothing_else(report):
+    text = render(report)
+    page = Page(text)
+    assert page.open == []
+    assert not {"script", "link", "img", "iframe"} & {tag for tag, _ in page.tags}
+    assert not re.search(r"https?:|url\(|@import|\bsrc=|\bhref=(?!\"#)", text)
+    assert "default-src 'none'" in text
+    assert "prefers-color-scheme: dark" in text
+    assert "@media print" in text
+
+
+def test_every_measure_is_there_with_an_explanation(report):
+    page = Page(render(report))
+    heads = {row[0]: row[1:] for row in page.rows if row}
+    for measure in listed(noisy=False):
+        assert measure.key in report["measures"]["trips"]
+        assert measure.meaning
+        assert len(heads[measure.title + measure.meaning]) == 2, measure.key
+    assert {measure.key for measure in listed(noisy=False)} == set(report["measures"]["trips"])
+
+
+def test_method_guarantee_statement_and_parameters_are_there(report):
+    text = render(report)
+    assert "odkanon" in text
+    for line in report["statement"]:
+        assert line.partition(":")[2].strip()[1:] in text
+    rows = {row[0]: row[1:] for row in Page(text).rows}
+    assert rows["Trips"] == ["5"]
+    assert rows["options"] == ["budget = volume"]
+    assert rows["suppression: rule"] == ["short cells"]
+
+
+def test_withheld_is_said_and_not_confused_with_unknown():
+    text = render(nested_release(short_cell=True).summary())
+    rows = {re.split(r"(?<=[a-z)])(?=[A-Z])", row[0])[0]: row[1:] for row in Page(text).rows}
+    assert rows["Suppressed share"] == ["withheld"]
+    assert rows["Fewest people in a cell"] == ["not known"]
+    assert "so little is suppressed" in text
+
+
+def test_a_threshold_that_is_withheld_is_said_in_words(report):
+    hidden = {**report, "guarantee": {"k": 5, "protect": ["population"], "population": None}}
+    release = release_of(city_flows(), budget="volume")
+    text = render(hidden, release.flows, release.zones)
+    assert "5 times the mean weight of a trip" in text
+    assert "whose number is withheld" in text
