@@ -174,8 +174,8 @@ def read_map(path: str | Path, columns: Mapping[str, str], *, keep_outside: bool
         if len(rows) != len(tiles):
             raise UnreadableInputError("tiles of the map have several outlines")
         outlines = np.empty(len(tiles), dtype=object)
-        for node, row in rows:
-            outlines[np.searchsorted(tiles, code[node])] = drawn[row]
+        for number_of_tile, row_of_tile in rows:
+            outlines[np.searchsorted(tiles, code[number_of_tile])] = drawn[row_of_tile]
         if not shapely.is_valid(outlines).all():
             raise UnreadableInputError("outlines of the map are not valid")
     zones = ZoneMap(code, parent, lat, lon)
@@ -272,7 +272,8 @@ def points_in_area(lat: Any, lon: Any, area: str | Path) -> Mask:
     if np.isnan(lat).any():
         raise UnreadableInputError("the centres of the zones are not known")
     across = (lon >= west) & (lon <= east) if west < east else (lon >= west) | (lon <= east)
-    return (lat >= south) & (lat <= north) & across
+    inside: Mask = (lat >= south) & (lat <= north) & across
+    return inside
 
 
 def _as_cells(text: str) -> Codes | None:

@@ -82,7 +82,7 @@ class Release:
         return release
 
     def __len__(self) -> int:
-        return self.flows.num_rows
+        return int(self.flows.num_rows)
 
     @property
     def kind(self) -> str:
@@ -192,11 +192,10 @@ def _thresholds(guarantee: Mapping[str, Any], trips: Trips) -> dict[str, float]:
     for unit in (*UNITS, "locations"):
         if unit in guarantee and (guarantee[unit] is not None or unit == "population"):
             value = guarantee[unit]
+            if value is not None and (isinstance(value, bool) or not math.isfinite(value) or value <= 0):
+                raise FolderError("report.json: a threshold of the guarantee is not a number above 0")
             if unit == "population":
-                given = value is not None
-                value = value * _MILLION if given else mean_population(trips, guarantee["k"])
-                if given and not math.isfinite(value):
-                    raise FolderError("report.json: the guarantee is not a number")
+                value = mean_population(trips, guarantee["k"]) if value is None else float(value) * _MILLION
             least[unit] = math.inf if value is None else value
     return least
 
@@ -222,8 +221,8 @@ def check_guarantee(release: Release, trips: Trips) -> Iterator[str]:
     if release.protected == ("population",) and given is not None:
         if stated.get("k") is not None:
             yield "report.json: the guarantee calls k what is a population given as a number"
-    elif (stated.get("k") or 0) < 1:
-        yield "report.json: the guarantee has no k of at least 1"
+    elif (stated.get("k") or 0) < 1 or stated["k"] != asked.get("k", stated["k"]):
+        yield "report.json: the guarantee has no k of at least 1, or another one than the parameters"
     least = {"trips": k, "people": k, "locations": asked.get("l") or 0}
     least["population"] = given * _MILLION if given is not None else mean_population(trips, k) or 0
     for unit, value in release.least.items():

@@ -72,7 +72,8 @@ class Tree:
         chain = self.up[:, np.flatnonzero(seen)[0]]
         root = chain[np.argmax((self.start[chain] <= place.min()) & (self.stop[chain] > place.max()))]
         height = np.argmax(self.up == root, axis=0)
-        return self.up[np.minimum(steps, height), np.arange(self.up.shape[1])]
+        lifted: Ints = self.up[np.minimum(steps, height), np.arange(self.up.shape[1])]
+        return lifted
 
 
 def build_tree(tiles: Codes, zone_map: ZoneMap | None, *, halves: bool) -> Tree:

@@ -37,6 +37,8 @@ from .maps import DrawnMap, UnreadableInputError, cells_in_area, points_in_area,
 from .table import PersonRows, Trips
 from .tree import OUTSIDE, OUTSIDE_CELL, Codes, parent_cells, resolution_of
 
+__all__ = ["UnreadableInputError", "files_of", "read_trips"]
+
 Mask = NDArray[np.bool_]
 
 _CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
@@ -512,10 +514,10 @@ class _Reader:
         }
 
     def _codes(self, distinct: Any) -> Codes:
-        if self.of_map is None:
-            found: Codes = distinct.astype(np.uint64)
-            return found
-        return np.append(self.of_map.tiles, OUTSIDE)[distinct]
+        found: Codes = distinct.astype(np.uint64)
+        if self.of_map is not None:
+            found = np.append(self.of_map.tiles, OUTSIDE)[distinct]
+        return found
 
     def _persons(self, column: Any, kept: Any, row: Any, count: Any) -> PersonRows:
         """Distinct persons of each flow, with their trips; each spelling is looked at once."""
