@@ -19,7 +19,7 @@ import pytest
 
 from flowveil.errors import ParameterError
 from flowveil.workbench import guard
-from flowveil.workbench.asking import choices_of
+from flowveil.workbench.choices import choices_of
 from flowveil.workbench.guard import Door, RefusedError
 from flowveil.workbench.session import MOST_LISTENERS
 from flowveil.workbench.workspace import below, listing
@@ -233,7 +233,7 @@ def test_no_choice_is_a_path_or_out_of_range(choices):
 
 
 def test_a_choice_of_nought_is_a_choice():
-    from flowveil.workbench.asking import Asked
+    from flowveil.workbench.choices import Asked
 
     asked = Asked.of(choices_of({"max_suppressed": 0, "resolution": 0}))
     assert asked.how_made["max_suppressed"] == 0
