@@ -224,7 +224,7 @@ def test_names_of_uploads_name_no_place(served, name):
 @pytest.mark.parametrize(
     "choices",
     [{"within": "/etc/passwd"}, {"within": "../area.geojson"}, {"zones": "/etc/passwd"}, {"resolution": 99},
-     {"resolution": True}, {"k": -1}, {"max_suppressed": float("inf")}, {"method": "__class__"}, {"by": "x"},
+     {"resolution": True}, {"k": -1}, {"max_suppressed": float("inf")}, {"method": "__class__"}, {"by": 3},
      {"options": {"a": 1}}, {"title": "x" * 301}, {"protect": ["everybody"]}, {"k": "10"}, ["k"], {"out": "/tmp/x"}],
 )  # fmt: skip
 def test_no_choice_is_a_path_or_out_of_range(choices):
