@@ -24,8 +24,6 @@ from flowveil.verify.recount import PersonRows, Places, Result, Trips, Unread, Z
 if TYPE_CHECKING:
     from flowveil.zoning.places import Places as ListedPlaces
 
-_WEIGHT = "weight"
-
 
 class RemotePersons:
     """Persons that stay on a cluster: it counts them."""
@@ -79,7 +77,7 @@ def trips_from_flows(flows: Flows | SlicedFlows, *, stricter: ListedPlaces | Non
         l_places=listed,
         read_by="engine",
         **columns,
-        **_unread(whole, weight, sum(int(part.trips.sum()) for part in parts)),
+        **_unread(whole),
     )
 
 
@@ -115,7 +113,7 @@ def _persons(parts: Any, start: Any) -> PersonRows | RemotePersons | None:
     return PersonRows(row, _stacked([one.person for one in people]), made)
 
 
-def _unread(flows: Flows, weight: Any, trips: int) -> dict[str, Any]:
+def _unread(flows: Flows) -> dict[str, Any]:
     """Rows that are in no flow. How many trips they stand for is known where every row is one trip."""
     intake = flows.intake
     outside = intake.left_out.get(OUTSIDE_AREA, 0)

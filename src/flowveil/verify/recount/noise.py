@@ -1,5 +1,257 @@
-"""stub"""
+"""Noisy releases: the form of what they promise, and one test that exact counts are not sold as noise.
+
+Noisy counts cannot be recounted: whoever could take the noise off would have broken the promise. Checked is that the
+stated noise keeps the stated ε and δ, and that no number below the smallest one that may be listed is listed.
+
+**The test.** Discrete Laplace noise of scale s leaves a listed count exact with a probability of at most p = 1 -
+exp(-1/s), whatever the count: P(X = 0) / P(X >= 0) = p. Draws are independent, so by Chernoff's bound m or more exact
+counts of n have a probability of at most exp(-n KL(m/n, p)). Counts made consistent from the top down share corrections
+within a family, the pairs below one pair of coarser zones. If all m pairs with trips of a family are exact, their draws
+are among two neighbouring numbers; that has a probability of at most 2 r**(m - 1), r being the probability of the two
+likeliest neighbours. Families are independent, and for independent events of probabilities π the sum of log(1/π)/2
+over those that happen exceeds log(1/α) + sum(log(1 + sqrt(π))) with a probability of at most α (Markov's inequality).
+An honest release is accused with a probability of at most `FALSE_ALARM`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .table import Counts, PersonRows, Trips
+from .tree import Ints, parent_cells, resolution_of
+
+if TYPE_CHECKING:
+    from .release import Release
+
+#: Probability that an honest release is accused. The two counts that are tried, with and without the bound on the trips
+#: of a person, share it.
+FALSE_ALARM = 1e-9
+_TRIES = 2
+_TOLERANCE = 1e-9
+_LARGEST = 1 << 31
+#: With a larger ε hardly a count gets any noise.
+_LARGEST_EPSILON = 20
 
 
-def check(release, trips, notes, *, expect=None):
-    return iter(())
+def check_form(release: Release, trips: Trips, expect: Mapping[str, Any]) -> Iterator[str]:
+    """Contradictions between the stated noise and the ε and δ that it is said to keep."""
+    guarantee, statement = release.report["guarantee"], release.statement
+    required = [name for name, value in expect.items() if value]
+    if required:
+        yield f"report.json: a noisy release has no smallest cell, so {', '.join(required)} cannot hold"
+    layers = int(guarantee.get("layers", 1))
+    epsilon, delta = guarantee["epsilon"] / layers, guarantee["delta"] / layers
+    bound, scale, threshold = guarantee["bound"], guarantee["scale"], guarantee["threshold"]
+    if not (0 < guarantee["epsilon"] <= _LARGEST_EPSILON and 0 <= delta < 1 and 1 <= bound <= _LARGEST):
+        yield "report.json: ε, δ or the bound is out of its range"
+        return
+    if not 0 < scale <= _LARGEST or not 0 <= (threshold or 0) <= _LARGEST:
+        yield "report.json: the scale of the noise or the threshold is out of its range"
+        return
+    if statement.get("shares") is not None or statement["suppression"]["rule"] != "noise":
+        yield "report.json: shares of a noisy release would reveal true counts"
+    if (release.parameters.get("options") or {}).get("unsafe_seed_for_tests") is not None:
+        yield "report.json: the noise was drawn from a seed and protects nothing"
+    if guarantee["unit"] != ("trip" if trips.persons is None else "person"):
+        yield "report.json: the unit is not what the input allows"
+    if guarantee["unit"] == "trip" and bound != 1:
+        yield "report.json: the unit is a trip, but the bound is not 1"
+    yield from _check_steps(guarantee, epsilon, bound)
+    if (threshold is None) != (delta == 0 or "rho" in guarantee):
+        yield "report.json: a threshold goes with δ above 0 and Laplace noise, and only with these"
+    elif threshold is not None and _chance_of_showing(threshold, int(bound), scale) > delta * (1 + _TOLERANCE):
+        yield "report.json: the threshold lets the pairs of a person show more often than δ"
+    if guarantee["domain"]["zones_from_data"] and "zones" in guarantee["domain"]:
+        yield "report.json: discloses the number of zones with trips, which is a count without noise"
+    low = int(np.sum(release.numbers("trips") < (threshold or 1)))
+    if low:
+        yield f"flows.parquet: {low} rows have fewer trips than may be published"
+    yield from _check_region(release, guarantee["domain"])
+    yield from _check_slices(release)
+
+
+def _check_steps(guarantee: Mapping[str, Any], epsilon: float, bound: float) -> Iterator[str]:
+    """Whether the noise, or that of every step, keeps its part of the budget."""
+    kind = "rho" if "rho" in guarantee else "epsilon"
+    total = guarantee["rho"] if kind == "rho" else epsilon
+    steps = guarantee.get("steps") or [{kind: total, "scale": guarantee["scale"]}]
+    if sum(step[kind] for step in steps) > total * (1 + _TOLERANCE):
+        yield "report.json: the steps spend more than the budget that is stated"
+    for step in steps:
+        spent = bound / step["scale"] if kind == "epsilon" else (bound / step["scale"]) ** 2 / 2
+        if step["scale"] <= 0 or spent > step[kind] * (1 + _TOLERANCE):
+            yield "report.json: noise of this scale does not keep the budget that is stated"
+            return
+    if steps[-1]["scale"] != guarantee["scale"]:
+        yield "report.json: the noise of the last step is not that of the published counts"
+    if kind == "rho" and _log_delta(guarantee["rho"], epsilon) > math.log(guarantee["delta"] or 1e-300) + 1e-6:
+        yield "report.json: noise of this ρ does not keep ε and δ"
+
+
+def _log_delta(rho: float, epsilon: float) -> float:
+    """The logarithm of the smallest δ that ρ keeps with this ε, over many orders (Canonne, Kamath, Steinke 2020)."""
+    above = np.exp(np.linspace(math.log(1e-5), math.log(1e7), 200_000))
+    with np.errstate(over="ignore", invalid="ignore"):
+        logs = above * ((1 + above) * rho - epsilon) - np.log(above) + (1 + above) * np.log1p(-1 / (1 + above))
+    return float(np.nanmin(logs))
+
+
+def _chance_of_showing(threshold: int, bound: int, scale: float) -> float:
+    """The largest sum of P(c + X >= threshold) over pairs that one person can fill alone, over all splits."""
+    q = math.exp(-1 / scale)
+
+    def tail(least: Any) -> Any:
+        m = np.asarray(least, dtype=np.float64)
+        return np.where(m >= 1, q ** np.maximum(m, 1) / (1 + q), 1 - q ** np.maximum(1 - m, 1) / (1 + q))
+
+    pairs = np.arange(1, bound + 1) if bound <= 100_000 else np.array([1, bound])
+    return float(np.max((pairs - 1) * tail(threshold - 1) + tail(threshold - (bound - pairs + 1))))
+
+
+def _check_region(release: Release, domain: Mapping[str, Any]) -> Iterator[str]:
+    """Whether H3 zones have the level, and lie in the region, that the report names."""
+    level, region = domain.get("level"), domain.get("region")
+    codes = {code for name in ("origin_zone", "destination_zone") for code in release.flows[name].to_pylist()}
+    try:
+        cells = np.array([int(code, 16) for code in codes], dtype=np.uint64)
+        places = np.array([int(code, 16) for code in region or ()], dtype=np.uint64)
+    except (ValueError, OverflowError):
+        return
+    if not isinstance(level, int) or np.any(cells >> np.uint64(59) != 1) or np.any(places >> np.uint64(59) != 1):
+        return
+    finer = resolution_of(cells) > level
+    if np.any(finer if release.method == "privtree" else resolution_of(cells) != level):
+        yield "zones.parquet: zones have another resolution than the report says"
+    elif len(places) and not _in_region(cells, places).all():
+        yield "zones.parquet: zones lie outside the region"
+
+
+def _in_region(cells: Any, places: Any) -> Any:
+    inside = np.zeros(len(cells), dtype=np.bool_)
+    for resolution in np.unique(resolution_of(places)).tolist():
+        inside |= (resolution_of(cells) >= resolution) & np.isin(parent_cells(cells, resolution), places)
+    return inside
+
+
+def _check_slices(release: Release) -> Iterator[str]:
+    """Whether published slices are among those that were declared beforehand: others would reveal that they occur."""
+    declared = (release.parameters.get("slices") or {}).get("values") or {}
+    for name in release.slice_columns:
+        used = {value for value in release.flows[name].to_pylist() if value is not None}
+        if name in declared and not used <= set(map(str, declared[name])):
+            yield f"flows.parquet: slices have values of '{name}' that were not declared"
+
+
+# ---- the test --------------------------------------------------------------------------------------------------------
+
+
+def check_counts(release: Release, trips: Trips, assigned: list[tuple[Ints, Ints]]) -> Iterator[str]:
+    """The test of the module's docstring.
+
+    Args:
+        release: the noisy release, whose form is right.
+        trips: the raw trips.
+        assigned: for each detail of slices, the slice and the cell that counts each row; -1 for none.
+    """
+    for counts in (trips.trips, _bounded(release, trips)):
+        if _is_exact(release, trips, counts, assigned):
+            yield (
+                "flows.parquet: more counts are exact than noise of this scale leaves: these are counts, not noise "
+                f"(false alarm: {FALSE_ALARM:g})"
+            )
+            return
+
+
+def _is_exact(release: Release, trips: Trips, counts: Counts, assigned: list[tuple[Ints, Ints]]) -> bool:
+    guarantee, published = release.report["guarantee"], release.numbers("trips")
+    sums = sum(np.bincount(cell[cell >= 0], weights=counts[cell >= 0], minlength=len(release)) for _, cell in assigned)
+    exact = (sums > 0) & (published == sums)
+    if guarantee.get("steps") is None or release.method == "privtree":
+        n, p = int(np.sum(np.asarray(sums) > 0)), -math.expm1(-1 / guarantee["scale"])
+        return _too_many(int(np.sum(exact)), n, p)
+    if len(guarantee["steps"]) < 2:
+        return False
+    size, complete = _families(release, trips, counts, assigned, exact)
+    scale = guarantee["steps"][-1]["scale"]
+    log_chance = np.minimum(0.0, math.log(2) + (size - 1) * math.log(_likeliest_two(scale, "rho" in guarantee)))
+    allowed = math.log(_TRIES / FALSE_ALARM) + float(np.sum(np.log1p(np.exp(log_chance / 2))))
+    return float(np.sum(-log_chance[complete])) / 2 > allowed
+
+
+def _too_many(m: int, n: int, p: float) -> bool:
+    if n == 0 or m / n <= p:
+        return False
+    share = m / n
+    far = (1 - share) * math.log((1 - share) / (1 - p)) if m < n else 0.0
+    return n * (share * math.log(share / p) + far) > math.log(_TRIES / FALSE_ALARM)
+
+
+def _likeliest_two(scale: float, gaussian: bool) -> float:
+    """The probability of a draw of 0 or 1; of the Gaussian, a number that is not below it."""
+    if not gaussian:
+        return -math.expm1(-1 / scale)
+    one = math.exp(-1 / (2 * scale**2))
+    return min(1.0, (1 + one) / max(1 + 2 * one, scale * math.sqrt(2 * math.pi)))
+
+
+def _families(
+    release: Release, trips: Trips, counts: Counts, assigned: list[tuple[Ints, Ints]], exact: Any
+) -> tuple[Any, Any]:
+    """Of each family of pairs of H3 cells: how many pairs with trips it has, and whether all are exact.
+
+    Zones of a map are not grouped: a pair is then a family of one, about which nothing can be said.
+    """
+    level, region = release.report["guarantee"]["domain"]["level"], release.report["guarantee"]["domain"].get("region")
+    if trips.origins.dtype != np.uint64 or not region or not isinstance(level, int) or level < 1:
+        return np.zeros(0), np.zeros(0, dtype=np.bool_)
+    places = np.array([int(code, 16) for code in region], dtype=np.uint64)
+    sizes, whole = [], []
+    ends = ((trips.origins, trips.origin), (trips.destinations, trips.destination))
+    for slices, cell in assigned:
+        inside = (counts > 0) & (slices >= 0)
+        zones, above = [], []
+        for tiles, tile in ends:
+            zone = parent_cells(tiles, level)
+            inside &= _in_region(tiles, places)[tile]
+            # A zone that is a cell of the region itself stood there before the last step.
+            up = np.where(np.isin(zone, places), zone, parent_cells(zone, level - 1))
+            zones.append(np.unique(zone, return_inverse=True)[1][tile])
+            above.append(np.unique(up, return_inverse=True)[1][tile])
+        rows = np.flatnonzero(inside)
+        row = rows[np.unique(np.stack((slices[rows], zones[0][rows], zones[1][rows])), axis=1, return_index=True)[1]]
+        family = np.unique(np.stack((slices[row], above[0][row], above[1][row])), axis=1, return_inverse=True)[1]
+        hit = (cell[row] >= 0) & exact[cell[row]]
+        size = np.bincount(family.ravel())
+        sizes.append(size)
+        whole.append(np.bincount(family.ravel(), weights=hit) == size)
+    return np.concatenate(sizes), np.concatenate(whole)
+
+
+def _bounded(release: Release, trips: Trips) -> Counts:
+    """Trips of each row that are counted: of a person with n trips, n above the bound, every (n / bound)-th."""
+    guarantee = release.report["guarantee"]
+    persons, bound = trips.persons, int(guarantee["bound"])
+    if not isinstance(persons, PersonRows) or persons.trips is None:
+        return trips.trips
+    row, person, made = persons.row, persons.person, persons.trips
+    region = guarantee["domain"].get("region")
+    if region and trips.origins.dtype == np.uint64:
+        places = np.array([int(code, 16) for code in region], dtype=np.uint64)
+        inside = (
+            _in_region(trips.origins, places)[trips.origin] & _in_region(trips.destinations, places)[trips.destination]
+        )
+        kept = inside[row]
+        row, person, made = row[kept], person[kept], made[kept]
+    order = np.lexsort((row, person))
+    reached = np.cumsum(made[order])
+    last = np.flatnonzero(np.append(person[order][1:] != person[order][:-1], True)) if len(order) else order
+    start = np.concatenate(([0], reached[last][:-1])) if len(last) else last
+    of_person = np.repeat(np.arange(len(last)), np.diff(np.concatenate(([-1], last)))) if len(last) else last
+    after, n = reached - start[of_person], (reached[last] - start)[of_person]
+    before = after - made[order]
+    stays = np.where(n <= bound, made[order], (after * bound + n // 2) // n - (before * bound + n // 2) // n)
+    return np.bincount(row[order], weights=stays, minlength=len(trips)).astype(np.int64)

@@ -65,7 +65,7 @@ class Release:
         if report["kind"] not in _KINDS:
             raise FolderError("report.json: releases of this kind cannot be recounted")
         statement = report["statement"]
-        bool(statement["homogeneous"]), statement["suppression"]["rule"], report["parameters"]["k"]
+        bool(statement["homogeneous"]), str(statement["suppression"]["rule"]), report["parameters"].get("k")
         folded = report["kind"] == "folded"
         slices = list(spans.COLUMNS) if folded else list(statement.get("slice_columns") or ())
         if not folded and tuple(slices) != tuple(trips.slice_columns):
@@ -88,6 +88,11 @@ class Release:
     def kind(self) -> str:
         """One of the kinds of release."""
         return str(self.report["kind"])
+
+    @property
+    def method(self) -> str:
+        """Name of the method."""
+        return str(self.report["method"])
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -177,7 +182,7 @@ def _check_listed(flows: pa.Table, zones: pa.Table) -> None:
 
 
 def mean_population(trips: Trips, k: float) -> int | None:
-    """K times the mean weight of a trip in millionths, rounded up; None without weights."""
+    """The k-fold mean weight of a trip in millionths, rounded up; None without weights."""
     n = int(trips.trips.sum())
     return None if trips.weight is None or n == 0 else math.ceil(Fraction(k) * int(trips.weight.sum()) / n)
 
