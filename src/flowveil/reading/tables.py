@@ -241,7 +241,7 @@ def _open_remote(con: Any, address: str, opening: Opening) -> FileTable:
 
     if not opening.remote:
         raise ParameterError(
-            "Only local files are read, found an address. Hint: remote=True (--remote) reads s3:// and https://."
+            "Only local files are read, found an address. Hint: remote=True (--set input.remote=true) reads s3:// and https://."
         )
     if not address.startswith(_REMOTE) or not address.casefold().partition("?")[0].endswith(_PARQUET_ENDINGS):
         raise ParameterError("From another machine only Parquet is read, and only from s3:// and https://.")

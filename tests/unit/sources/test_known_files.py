@@ -131,7 +131,7 @@ def test_prepare_on_the_command_line(netmob: Path, tmp_path: Path, capsys):
     assert "3 trips" in said
     assert "10_1" not in said
     with pytest.raises(SystemExit) as ended:
-        main(["prepare", "netmob25", str(netmob), "--out", str(tmp_path / "nowhere" / "t.parquet")])
+        main(["prepare", "netmob25", str(netmob), "--out", str(out / "nowhere" / "t.parquet")])
     assert ended.value.code == 2
 
 
