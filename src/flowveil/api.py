@@ -89,6 +89,8 @@ def describe(
     """
     from flowveil.analysis.description import describe_flows
 
+    # A description says which columns look like persons; nothing is published.
+    reading.setdefault("ask_person", False)
     if every is not None and time is None:
         raise ParameterError("every is a step of time. Hint: give time (--time COLUMN) with it.")
     if isinstance(source, Flows):

@@ -61,17 +61,27 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
         (("{in}", "--out", "{release}/comparison", *TRIPS), 2, "inside a release"),
         (("{in}", "--out", "{new}", "--picture", "{release}/map.png", *TRIPS), 2, "inside a release"),
     ],
+    "analyze": [
+        (("{new}", "--against", "{in}"), 2, "new"),
+        (("{release}", "--against", "{absent}"), 2, "absent"),
+        (("{release}", "--against", "{in}", "--out", "{release}/private"), 2, "inside a release"),
+    ],
+    "run": [
+        (("{absent}",), 2, "no recipe"),
+        (("{latin}",), 2, "not TOML"),
+        (("{in}",), 2, "not TOML"),
+    ],
     "demo": [(("--out", "{in}"), 2, "file"), (("--k", "3"), 2, "--k")],
     "describe": [(("{absent}",), 2, "absent"), (("{bad}",), 2, "column"), (("{in}", "--k", "0"), 2, "k")],
     "picture": [
         (("{new}", "--out", "{new}.png"), 2, "new"),
         (("{release}", "--out", "{new}.txt"), 2, ".png"),
-        (("{release}", "--out", "{new}/x.png"), 2, "new"),
+        (("{release}", "--out", "{in}/no/x.png"), 2, "no folder"),
         (("{short}", "--out", "{new}.png"), 2, "release that can be read"),
     ],
     "freeze": [
         (("{new}", "--out", "{new}.parquet"), 2, "new"),
-        (("{release}", "--out", "{new}/map.parquet"), 2, "new"),
+        (("{release}", "--out", "{in}/no/map.parquet"), 2, "no folder"),
         (("{short}", "--out", "{new}.parquet"), 2, "as it was published"),
     ],
     "series": [
@@ -107,12 +117,12 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
         (("{in}", "--by", "sex", "--out", "{new}", "--set", "resources.workers=-1", *TRIPS), 2, "workers"),
         (("{in}", "--out", "{new}", "--preset", "nosuch", *TRIPS), 2, "odkanon-report"),
         (("{in}", "--out", "{new}", "--max-suppressed", "oigh=all", *TRIPS), 2, "METHOD=SHARE"),
-        (("{in}", "--out", "{release}/study", "--internal", *TRIPS), 2, "inside a release"),
+        (("{in}", "--out", "{release}/study", *TRIPS), 2, "inside a release"),
     ],
     "tabular mondrian": [
         (("{absent}", "--out", "{old}.csv", "--k", "2", *RECORDS), 2, "absent"),
         (("{latin}", "--out", "{old}.csv", "--k", "2", *RECORDS), 2, "readable"),
-        (("{records}", "--out", "{old}.csv", "--k", "2", *RECORDS, "--hierarchy", "age={latin}"), 2, "readable"),
+        (("{records}", "--out", "{old}.csv", "--k", "2", *RECORDS, "--column", "age.hierarchy={latin}"), 2, "readable"),
         (("{records}", "--out", "{old}.csv", "--k", "0", *RECORDS), 2, "k"),
         (("{records}", "--out", "{old}.csv", "--k", "2", "--no-identifiers"), 2, "--quasi"),
         (("{records}", "--out", "{blocked}.csv", "--k", "2", *RECORDS), 2, "folder"),
@@ -148,7 +158,9 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
 
 
 def commands(group: click.Group, prefix: str = "") -> Iterator[str]:
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
         if isinstance(command, click.Group):
             yield from commands(command, f"{prefix}{name} ")
         else:

@@ -67,7 +67,8 @@ def study(output: Output, source: str, out: str, methods: str | None, request: R
     settings["protections"] = given.pop("protect") or None
     by = segmented_by(settings["preset"], [name for names in given.pop("by") for name in split(names)])
     with resources(request):
-        how = {**reading_arguments(request), **({"every": steps[0]} if steps else {})}
+        # A study is private.
+        how = {**reading_arguments(request), "ask_person": False, **({"every": steps[0]} if steps else {})}
         with output.working("Reading") as progress:
             flows = read_for_study(source, by=by, by_many=request.slices.by_many, progress=progress, **how)
         try:

@@ -29,6 +29,11 @@ def counted_trips(flows: Flows, inside: NDArray[np.bool_], *, bound: int | None)
         inside: which of them lie in the domain.
         bound: most trips of one person; None where persons are not known, and every trip counts.
     """
+    if flows.trips.dtype != np.int64:
+        raise DataError(
+            "Noise is added to whole trips, and the input has fractions: modelled or expanded trips, of which no one "
+            "can say what a single person contributes. Hint: use a method that protects by k."
+        )
     if bound is None:
         return np.where(inside, flows.trips, 0)
     people = flows.people

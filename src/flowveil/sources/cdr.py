@@ -70,7 +70,7 @@ def prepare_cdr(
         handover: seconds within which going to another antenna and back is no movement; 0 takes all.
         gap: seconds that a trip takes at most; longer ones are left out. None takes all.
         time_format: format of ``strptime`` for times that are not recognised; see `flowveil.reading.times`.
-        timezone: local time for Unix times and times with a zone, which are taken in UTC without it.
+        timezone: local time for Unix times and times in UTC; without it their type is UTC.
 
     Returns:
         Trips with the columns of `TRANSITIONS`, in the order of persons and times; ``start_time`` is the last record at
@@ -96,6 +96,7 @@ def prepare_cdr(
             con.execute(_replaced(f"last - first >= {round(stay * 1e6)}"))
             _join_visits(con)
         trips, slow = _transitions(con, gap)
+        trips = table.with_timezone(trips)
     if places is not None:
         trips = _placed(trips, places)
     left_out = {**counts, "trips longer than the gap": slow}

@@ -11,7 +11,7 @@ point ``dwell`` later and one prefix sum over the stays that begin and end.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -94,7 +94,7 @@ def prepare_gps(
         dwell: seconds within ``dwell_radius`` after which a trip has ended; None for gaps only.
         dwell_radius: metres.
         time_format: format of ``strptime`` for times that are not recognised; see `flowveil.reading.times`.
-        timezone: local time for Unix times and times with a zone, which are taken in UTC without it.
+        timezone: local time for Unix times and times in UTC; without it their type is UTC.
         trip: column that says which trip of its person a point belongs to. Trips are then those that are marked, from
             their first point to their last, and no rule cuts them; points of no trip are left out.
 
@@ -126,8 +126,10 @@ def prepare_gps(
             }
         )
         if trip is not None:
-            return _as_marked(table.con)
-        return trips_of_points(table.con, gap=gap, dwell=dwell, dwell_radius=dwell_radius)
+            made = _as_marked(table.con)
+        else:
+            made = trips_of_points(table.con, gap=gap, dwell=dwell, dwell_radius=dwell_radius)
+        return replace(made, trips=table.with_timezone(made.trips))
 
 
 def trips_of_points(con: Any, *, gap: float, dwell: float | None, dwell_radius: float) -> Prepared:

@@ -27,14 +27,14 @@ def prepare_porto(source: Any) -> Prepared:
         source: ``train.csv`` or ``test.csv`` of the data set, zipped or not as `flowveil.read_trips` takes files.
 
     Returns:
-        Trips with ``person_id`` (the taxi: its drivers are not known), ``start_time``, ``end_time`` (15
-        seconds a point), ``start_lat``, ``start_lon``, ``end_lat``, ``end_lon``, ``points``, ``call_type``, and
-        ``missing_data`` as it stands in the file.
+        Trips with ``person_id`` (the taxi: its drivers are not known), ``start_time``, ``end_time`` (15 seconds a
+        point; local time of Porto), ``start_lat``, ``start_lon``, ``end_lat``, ``end_lon``, ``points``,
+        ``call_type``, and ``missing_data`` as it stands in the file.
 
     Raises:
         DataError: columns are missing.
     """
-    with opened(source) as table:
+    with opened(source, timezone="Europe/Lisbon") as table:
         names = ("TRIP_ID", "CALL_TYPE", "TAXI_ID", "TIMESTAMP", "MISSING_DATA", "POLYLINE")
         found = choose_columns(
             dict.fromkeys(names), {n: (n.casefold().replace("_", ""),) for n in names}, table.names, header=table.header

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+import pyarrow as pa
 
 from flowveil.headers import Header
 from flowveil.reading.database import in_own_words, open_database
@@ -25,6 +27,7 @@ class OpenTable:
     table: Table
     time_format: str | None = None
     timezone: str | None = None
+    _in_utc: list[str] = field(default_factory=list)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -63,14 +66,31 @@ class OpenTable:
             parts = [f"{sql(at[name], kinds[name])} AS {alias}" for alias, (name, sql) in wanted.items()]
             self.con.execute(f"CREATE TABLE picked AS SELECT {', '.join(parts)} FROM {relation}")
 
+    def with_timezone(self, trips: pa.Table) -> pa.Table:
+        """Returns trips whose times have the type UTC if they are instants and no zone was named.
+
+        Local times have a type without a zone. `flowveil.read_slices` asks for the zone of times in UTC.
+        """
+        if not self._in_utc:
+            return trips
+        times = [
+            pa.field(f.name, pa.timestamp("us", "UTC") if pa.types.is_timestamp(f.type) else f.type)
+            for f in trips.schema
+        ]
+        return trips.cast(pa.schema(times))
+
     def _timed(self, relation: str, name: str, column: str, kind: str) -> str:
         """The same rows with the microseconds of one column beside it.
 
         Raises:
             DataError: the column has no one reading.
         """
-        form = decide(self.con, relation, column, kind, time_format=self.time_format, timezone=self.timezone)
+        zone = self.table.timezone_of(self.names.index(name))
+        how = {"time_format": self.time_format, "timezone": self.timezone, "column_zone": zone}
+        form = decide(self.con, relation, column, kind, **how)
         form.refuse(name)
+        if form.needs_timezone is not None:
+            self._in_utc.append(name)
         return f"(SELECT * RENAME ({MICROSECONDS} AS {_time(column, kind)}) FROM {form.over(relation)})"
 
 
