@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, option, with_value
-from flowveil.flows import (, to_fixed_point
+from flowveil.flows import (
     LARGEST_SUM,
     MILLION,
     ROUNDING_ALLOWED,
@@ -27,6 +27,7 @@ from flowveil.flows import (, to_fixed_point
     Intake,
     SumColumn,
     plain_amount,
+    to_fixed_point,
 )
 from flowveil.reading import Reading, limits
 from flowveil.reading.tiling import NO_TILE, Inside, MapTiling, Mask, Tiling

@@ -67,7 +67,7 @@ def test_mondrian_exit_codes_and_nothing_written(source, tmp_path):
         ([*asked, "--no-identifiers", "--column", "Sex.kind=ordered"], 2, "Not among"),
         (["mondrian", tmp_path / "absent.csv", *asked[2:], "--no-identifiers"], 2, "no file"),
         (["mondrian", source, "--out", "x.txt", *asked[4:], "--no-identifiers"], 2, "must end in"),
-        (["mondrian", source, "--out", f"{source}/no/x.csv", *asked[4:], "--no-identifiers"], 2, "no folder"),
+        (["mondrian", source, "--out", f"{source}/no/x.csv", *asked[4:], "--no-identifiers"], 2, "is a file"),
     ):  # fmt: skip
         result = run(*arguments)
         assert result.exit_code == code, result.output
