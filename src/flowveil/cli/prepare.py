@@ -12,7 +12,7 @@ from flowveil.errors import ParameterError
 
 #: Options that are numbers: seconds, and metres.
 _NUMBERS = ("stay", "handover", "gap", "dwell", "dwell_radius")
-_TEXTS = ("time_format", "timezone", "lat", "lon", "trip", "antenna")
+_TEXTS = ("time_format", "timezone", "lat", "lon", "trip", "antenna", "keep_one_point")
 
 
 def _parsed(texts: tuple[str, ...]) -> dict[str, Any]:
@@ -32,6 +32,8 @@ def _parsed(texts: tuple[str, ...]) -> dict[str, Any]:
             given[name] = float(value) if name in _NUMBERS else value.strip()
         except ValueError:
             raise ParameterError(f"--option {name} must be a number; found '{value}'.") from None
+    if "keep_one_point" in given:
+        given["keep_one_point"] = given["keep_one_point"] == "true"
     if "dwell" in given:
         # 0 cuts trips at gaps only.
         given["dwell"] = given["dwell"] or None
@@ -68,6 +70,6 @@ def prepare(output: Output, name: str, source: str, out: str, options: tuple[str
         path = write_trips(prepared, out)
     n = prepared.trips.num_rows
     output.say(f"Wrote {n:,} trips to {path}. They are raw data: anonymise them before publishing.")
-    output.say(*(f"Left out: {count:,} {reason}." for reason, count in prepared.left_out.items()))
+    output.say(*(f"Dropped: {count:,} {reason}." for reason, count in prepared.dropped.items()))
     output.say(*(f"Note: {note}" for note in prepared.notes))
-    output.result({"trips": n, "out": str(path), "left_out": dict(prepared.left_out)})
+    output.result({"trips": n, "out": str(path), "dropped": dict(prepared.dropped), "notes": list(prepared.notes)})

@@ -79,7 +79,7 @@ _noise = options(
 
 @dataclass(frozen=True)
 class _Columns:
-    """What each column is, as given on the command line."""
+    """Roles and kinds of columns, as given on the command line."""
 
     choose: str
     quasi: Sequence[str]
@@ -89,7 +89,7 @@ class _Columns:
     settings: Sequence[str]
 
     def roles(self) -> dict[str, Any]:
-        """What the library needs to know of them."""
+        """Return them as arguments of the library."""
         return {
             "quasi_identifiers": self._attributes(),
             "direct_identifiers": list(self.identifiers),
@@ -98,7 +98,7 @@ class _Columns:
         }
 
     def check(self) -> None:
-        """Raise ParameterError unless direct identifiers are named, or it is said that there are none."""
+        """Raise ParameterError unless direct identifiers are named, or their absence is confirmed."""
         if bool(self.identifiers) == self.no_identifiers:
             raise ParameterError(
                 "Direct identifiers must be named: give --identifier for each column to drop, or --no-identifiers."
@@ -147,7 +147,7 @@ def _taken(kind: type[Taken], given: dict[str, Any]) -> Taken:
 
 
 def _range(text: str) -> tuple[str | None, str | None]:
-    # The colon in the middle: times have colons of their own.
+    # The colon in the middle separates the ends: times contain colons too.
     parts = text.split(":")
     half = len(parts) // 2
     if len(parts) % 2 or text == ":":
@@ -169,7 +169,7 @@ def _read_json(path: str | None, what: str) -> dict[str, list[Any]] | None:
 
 
 def _check_release(out: str) -> None:
-    """Refuse a table, or a report beside it, that cannot be written, before any work is done."""
+    """Raise before any work if the table or its report cannot be written."""
     from flowveil.output import check_file
     from flowveil.tabular.records import check_output
 
@@ -178,7 +178,7 @@ def _check_release(out: str) -> None:
 
 
 def _write_release(table: Any, report: dict[str, Any], out: str) -> Path:
-    """Write the table and the report beside it, both or neither; return the report's path."""
+    """Write the table and its report, both or neither; return the path of the report."""
     from flowveil.tabular.records import write_records
 
     beside = _report_path(out)
@@ -197,11 +197,11 @@ def tabular() -> None:
 
 @tabular.command("mondrian")
 @click.argument("source", metavar="INPUT")
-@click.option("--out", required=True, metavar="FILE", help="Where the release goes (.csv or .parquet).")
+@click.option("--out", required=True, metavar="FILE", help="Output file (.csv or .parquet).")
 @click.option("--k", type=int, required=True, help="Fewest records of a class.")
 @_columns
-@click.option("--sensitive", multiple=True, metavar="COLUMN", help="Published as it is, protected by l and t.")
-@click.option("--keep", multiple=True, metavar="COLUMN", help="Published as it is, not protected.")
+@click.option("--sensitive", multiple=True, metavar="COLUMN", help="Published unchanged, protected by l and t.")
+@click.option("--keep", multiple=True, metavar="COLUMN", help="Published unchanged, not protected.")
 @click.option("--l", "diversity", type=int, help="Fewest distinct sensitive values of a class.")
 @click.option("--t", "closeness", type=float, help="Largest distance of a class from the table, 0 to 1.")
 @click.option("--strict/--relaxed", default=False, help="Classes whose regions do not overlap, or finer classes.")
@@ -211,6 +211,7 @@ def mondrian_command(output: Output, source: str, out: str, k: int, **given: Any
 
     Every column needs a role; a column without one is an error.
     """
+    from flowveil.tabular.domains import code_columns
     from flowveil.tabular.mondrian import CLASS_COLUMN, anonymize_records
     from flowveil.tabular.records import read_records
     from flowveil.tabular.risk import describe_classes
@@ -219,7 +220,13 @@ def mondrian_command(output: Output, source: str, out: str, k: int, **given: Any
     columns.check()
     _check_release(out)
     l, t = given.pop("diversity"), given.pop("closeness")  # noqa: E741
-    release = anonymize_records(read_records(source, missing=missing), k=k, l=l, t=t, **columns.roles(), **given)
+    records, roles = read_records(source, missing=missing), columns.roles()
+    release = anonymize_records(records, k=k, l=l, t=t, **roles, **given)
+    for name in code_columns(records, roles["quasi_identifiers"]):
+        output.warn(
+            f"Column '{name}' holds few whole numbers and is cut as a number, its lowest and highest values in open "
+            f"ranges; 'tabular compare' takes it for categories. If they are codes: --kind {name}=ordered."
+        )
     keys = [*release.quasi_identifiers, CLASS_COLUMN]
     classes = describe_classes(release.table, quasi_identifiers=keys, k=k)
     report = {
@@ -251,7 +258,7 @@ def mondrian_command(output: Output, source: str, out: str, k: int, **given: Any
 
 @tabular.command("ipf")
 @click.argument("source", metavar="INPUT")
-@click.option("--out", required=True, metavar="FILE", help="Where the records go (.csv or .parquet).")
+@click.option("--out", required=True, metavar="FILE", help="Output file (.csv or .parquet).")
 @click.option("--epsilon", callback=_budget, required=True, help="The privacy budget, or none (not private).")
 @click.option("--variable", "variables", multiple=True, metavar="COLUMN", help=_VARIABLE)
 @click.option("--margin", "margins", multiple=True, metavar="A*B", help=_MARGIN)
@@ -283,7 +290,7 @@ def ipf_command(output: Output, source: str, out: str, epsilon: float | None, **
 
 
 def _fit(given: dict[str, Any]) -> dict[str, Any]:
-    """Take what IPF needs to know of the columns out of the options."""
+    """Remove the options of IPF's columns and return them as arguments."""
     fit: dict[str, Any] = {name: _read_json(given.pop(name), name) for name in ("domains", "bins")}
     fit["margins"] = [text.split("*") for text in given.pop("margins")] or None
     if "variables" in given:
@@ -329,7 +336,7 @@ def _settings_of_comparison(texts: Sequence[str]) -> dict[str, Any]:
 @click.option("--set", "changes", multiple=True, metavar="NAME=VALUE", help=_SET)
 @with_output
 def compare_command(output: Output, source: str, out: str, **given: Any) -> None:
-    """Sweep k, ε and the prior count, and write the tables and figures that show what each costs."""
+    """Sweep k, ε and the prior count, and write tables and figures of privacy and utility."""
     from flowveil.tabular.compare import WARNING, Grid, Margins, Roles, check_folder, compare_records
     from flowveil.tabular.records import read_records
 
@@ -354,5 +361,7 @@ def compare_command(output: Output, source: str, out: str, **given: Any) -> None
         records, roles, grid=grid, fit=fit, progress=progress, diagnostics=more["diagnostics"], **given
     )
     comparison.write(out)
+    for note in comparison.notes:
+        output.warn(note)
     output.say(f"Tables and figures are in '{out}'. {WARNING}")
     output.result({"comparison": out, "warning": WARNING, "parameters": comparison.parameters})

@@ -25,6 +25,7 @@ from flowveil.zoning.h3 import (
     H3Geography,
     cells_of_nodes,
     is_pentagon,
+    mean_center,
     n_descendants,
     resolution_of,
 )
@@ -185,7 +186,5 @@ class PartGeography:
 
 
 def _middle(cells: list[int]) -> tuple[float, float]:
-    """Returns the direction of the mean of the cells' centres, in degrees."""
-    lat, lon = np.radians(np.array([h3_int.cell_to_latlng(c) for c in cells])).T
-    x, y, z = (np.cos(lat) * np.cos(lon)).mean(), (np.cos(lat) * np.sin(lon)).mean(), np.sin(lat).mean()
-    return float(np.degrees(np.arctan2(z, np.hypot(x, y)))), float(np.degrees(np.arctan2(y, x)))
+    """The direction of the mean of the cells' centres, in degrees."""
+    return mean_center(*np.array([h3_int.cell_to_latlng(c) for c in cells]).T)
