@@ -26,7 +26,7 @@ class Input(Section, key="input", heading="Input", call="reading"):
     """Trips and the columns that describe them."""
 
     input: str | None = setting(
-        "Trips: a file (CSV, Parquet, OMX, XLSX, zipped CSV), a folder or pattern of files, or a database: "
+        "Trips: a file (CSV, Parquet, OMX), a folder or pattern of files, or a database: "
         "duckdb:FILE?table=NAME, sqlite:FILE?query=SELECT ..., postgresql://host/db?table=NAME.",
         call="run", example="trips.parquet", metavar="INPUT", **PLACE,
     )  # fmt: skip
