@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from flowveil.release.frozen import FrozenMap
     from flowveil.series.steps import Series
     from flowveil.sources.gps import Prepared
-    from flowveil.zoning.files import ZoneMap
 
 __all__ = [
     "anonymize",
@@ -371,7 +370,7 @@ def reconstruct(
     return table
 
 
-def _areas_of_reader(zones: Any, own: Mapping[str, str]) -> ZoneMap:
+def _areas_of_reader(zones: Any, own: Mapping[str, Any]) -> Any:
     """The map of a release by its own columns, or another map by the columns that it has."""
     try:
         return read_zones(zones, **own)

@@ -71,7 +71,7 @@ def layercut(
         layers = layers.add(price)
     if float(np.sum(volume[layers.number == 0])) > budget:
         layers = _within(layers, budget)
-    notes = {"layers": int(layers.number.max(initial=0))}
+    notes: dict[str, float] = {"layers": int(layers.number.max(initial=0))}
     if flows.times is not None:
         notes["time_weight"] = weight
     return plan_of_nodes(flows, layers.nodes, layers.number > 0, notes, layer=layers.number)

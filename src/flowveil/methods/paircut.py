@@ -114,10 +114,10 @@ def time_weight_of(
         raise ParameterError(f"time_weight must be a number of tiles from 0 on; found {given}.")
     if given is not None or objective != "error":
         return float(given or 0.0)
-    return usualtime_weight_of(flows, guarantee, max_suppressed)
+    return usual_time_weight(flows, guarantee, max_suppressed)
 
 
-def usualtime_weight_of(flows: Flows, guarantee: Guarantee, max_suppressed: float) -> float:
+def usual_time_weight(flows: Flows, guarantee: Guarantee, max_suppressed: float) -> float:
     """How many tiles an hour is worth where nobody says: the error of the matrix of all times, to a power of two."""
     whole, _ = at_all_times(flows)
     plan = paircut(whole, guarantee, max_suppressed=max_suppressed, spend=False)
