@@ -99,8 +99,7 @@ class Overlap:
 
 def sum_by(number: Any, values: Any, n: int) -> Floats:
     """Sums of values by number, from 0 to n."""
-    sums: Floats = np.bincount(number, values, n)
-    return sums
+    return np.asarray(np.bincount(number, values, n), dtype=np.float64)
 
 
 def zones_of_end(zones: pa.Table, end: str) -> pa.Table:
@@ -151,12 +150,14 @@ def h3_overlap(zones: pa.Table, end: str, *, level: int, resolution: int, measur
         area.append(known[within])
         pieces.append(known[within])
     piece, where = np.unique(np.concatenate(pieces), return_inverse=True)
+    # What lies outside has no cells; a large zone without a known area inside stays one area, under its own code.
     outside = np.setdiff1d(np.arange(len(codes)), np.concatenate(of_zone))
+    unplaced = np.where(np.isin(outside, zone), np.array(codes, dtype=np.str_)[outside], OUTSIDE)
     names = _texts(np.concatenate(area))
     found = Overlap.of(
         codes,
         np.concatenate([*of_zone, outside]),
-        np.concatenate([names, np.full(len(outside), OUTSIDE)]),
+        np.concatenate([names, unplaced]),
         np.concatenate([worth(piece)[where], np.ones(len(outside))]),
         dict(zip(_texts(known).tolist(), worth(known).tolist(), strict=True)),
     )
