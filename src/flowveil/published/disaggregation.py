@@ -8,8 +8,9 @@ pairs of areas that it touches, in proportion to
     x decay(distance) x (share of A x B that no cell of an earlier layer covers).
 
 Trips by area and the decay are those of the estimate itself, updated `ROUNDS` times from an even spread. The form is
-that of a maximum-entropy matrix with these margins, damped by `ACTIVITY` and stopped early. What cells leave covers releases in layers: a
-later layer counts only trips that lie in no cell of the earlier ones. Cells of one map are spread evenly over their
+that of a maximum-entropy matrix with these margins, damped by `ACTIVITY` and stopped early.
+What cells leave covers releases in layers:
+a later layer counts only trips that lie in no cell of the earlier ones. Cells of one map are spread evenly over their
 areas, apart from the decay.
 
 Everything is a column over (cell, origin area, destination area); pairs of tiles are never listed.
