@@ -69,6 +69,10 @@ class Input(Section, key="input", heading="Input", call="reading"):
         "Lookup of an OMX file that has the codes of the zones.", tier="recipe", example="zone", recorded=True
     )
     wide: bool = setting("INPUT is a CSV matrix: a column for each destination.", tier="recipe", recorded=True)
+    crs: str | None = setting(
+        "Reference system of the coordinates.", default="degrees (EPSG:4326)", example="EPSG:25832", recorded=True
+    )
+    decimal_comma: bool = setting("Numbers in text have a decimal comma.", recorded=True)
     remote: bool = setting("Allow INPUT to be an address: s3:// or https://.", tier="recipe", page=False)
 
 
