@@ -429,7 +429,7 @@ class Request:
         steps = [step for step in (slices.get("every"), *slices.get("also_every", ())) if step]
         given |= {**columns, "every": steps, "method": report.get("method"), "options": _plain_options(parameters)}
         given |= {name: True for name in ("by_many", "total", "common_zones", "fold_time") if slices.get(name)}
-        given |= {f"zones_{name}": value for name, value in (parameters.get("zones") or {}).items()}
+        given |= {f"zones_{name}": value for name, value in _mapping(parameters.get("zones")).items()}
         given["values"] = [f"{name}={','.join(listed)}" for name, listed in (slices.get("values") or {}).items()]
         given["values"] += [f"time={'/'.join(slices['period'])}"] if slices.get("period") else []
         for name in ("by", "zones_levels", "protect"):
@@ -468,5 +468,10 @@ def _names() -> set[str]:
     return {one.name for one in settings()}
 
 
+def _mapping(value: Any) -> Mapping[str, Any]:
+    """Returns a mapping of a report; an empty one for a path, which is not published."""
+    return value if isinstance(value, Mapping) else {}
+
+
 def _plain_options(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in (parameters.get("options") or {}).items() if value is not None}
+    return {name: value for name, value in _mapping(parameters.get("options")).items() if value is not None}

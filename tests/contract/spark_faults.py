@@ -61,6 +61,7 @@ def main(folder: Path) -> None:
     master = "local-cluster[2,1,2048]"
     with flowveil.cluster(master=master):
         spark = session()
+        print("encrypted" if spark.conf.get("spark.io.encryption.enabled") == "true" else "readable")
         rows = spark.createDataFrame(pq.read_table(folder / "trips.parquet")).repartition(3)
         read = flowveil.read_trips(rows.mapInArrow(fatal(str(folder / "marker")), rows.schema), weight="weight")
     print("killed" if (folder / "marker-1").exists() and (folder / "marker-2").exists() else "nothing was killed")

@@ -1,9 +1,10 @@
-"""One audit: every attack on published releases, and with the trips how much of it is true."""
+"""Runs every attack on published releases; with the trips, also says how much of the result is true."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,17 +81,20 @@ class AuditOfOne:
         }
 
 
-def in_one_line(*, disclosed: bool, noisy: Sequence[bool]) -> str:
-    """What came of an attack on releases, some of which may be noisy: nothing certain follows from noise.
+class Verdict(StrEnum):
+    """Outcome of an audit."""
 
-    Args:
-        disclosed: whether something was found.
-        noisy: for each release whether its counts are.
-    """
-    if all(noisy) and not disclosed:
-        return "Noisy counts were not attacked: nothing certain follows from them"
-    found = "Something is disclosed" if disclosed else "Nothing below the guarantee was found"
-    return f"{found}; noisy counts were not attacked" if any(noisy) else found
+    DISCLOSED = "disclosed"
+    CLEAN = "nothing found, everything compared"
+    INCOMPLETE = "not everything compared"
+
+
+#: What is printed, on pages and in the workbench. Only a complete comparison says that nothing was found.
+SENTENCES = {
+    Verdict.DISCLOSED: "Something is disclosed",
+    Verdict.CLEAN: "Nothing below the guarantee was found, and everything was compared",
+    Verdict.INCOMPLETE: "Not everything could be compared",
+}
 
 
 @dataclass(frozen=True)
@@ -143,9 +147,33 @@ class Audit:
         return found
 
     @property
-    def verdict(self) -> str:
-        """The whole in one line; what was not attacked is not called safe."""
-        return in_one_line(disclosed=bool(self.failures), noisy=[one.noisy for one in self.releases])
+    def not_compared(self) -> list[str]:
+        """What was not compared, and why, in words; empty where everything was."""
+        names = [one.name for one in self.releases]
+        found = []
+        for places, reason in self.groups.unchecked:
+            found.append(f"{' and '.join(names[i] for i in dict.fromkeys(places))}: {reason}.")
+        for one in self.releases:
+            if one.noisy:
+                found.append(f"{one.name}: its counts carry noise, and were not attacked.")
+        if self.groups.contradictions:
+            found.append(
+                f"In {self.groups.contradictions:,} areas the releases contradict each other: they do not count the "
+                "same trips."
+            )
+        return found
+
+    @property
+    def verdict(self) -> Verdict:
+        """Something disclosed; else not everything compared; else nothing found."""
+        if self.failures:
+            return Verdict.DISCLOSED
+        return Verdict.INCOMPLETE if self.not_compared else Verdict.CLEAN
+
+    @property
+    def sentence(self) -> str:
+        """The verdict for people, without a full stop."""
+        return SENTENCES[self.verdict]
 
     def to_dict(self, *, show_cells: bool = False) -> dict[str, Any]:
         """The audit as plain data.
@@ -155,7 +183,8 @@ class Audit:
         """
         content: dict[str, Any] = {
             "internal": True,
-            "verdict": self.verdict,
+            "verdict": self.verdict.value,
+            "not_compared": self.not_compared,
             "confined": self.confined,
             "failures": self.failures,
             "subtraction": {**self.groups.to_dict(), "recounted": self.checked, "true": self.true},

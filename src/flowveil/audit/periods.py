@@ -1,16 +1,18 @@
-"""Which published matrices are of the same trips, of a part of them, or of others: as stated, never guessed."""
+"""Decides from what releases state which of their matrices are of the same trips, of a part of them, or of others."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import Any
+
+import numpy as np
 
 from flowveil.audit.published import PublishedMatrix, PublishedRelease
 
 
 def incomparable(a: PublishedRelease, b: PublishedRelease) -> str | None:
-    """Why nothing can be concluded from two releases together; None where something can."""
+    """Why two releases cannot be compared; None if they can."""
     if a.noisy or b.noisy:
         return "counts of one carry noise"
     if not (a.nodes and b.nodes):
@@ -27,56 +29,123 @@ def incomparable(a: PublishedRelease, b: PublishedRelease) -> str | None:
 
 
 def disjoint(a: PublishedRelease, b: PublishedRelease) -> bool:
-    """Whether their periods do not meet: they share no trip."""
+    """Whether the periods of two releases have no day in common, so that they share no trip."""
     return bool(a.period and b.period and (a.period[1] < b.period[0] or b.period[1] < a.period[0]))
 
 
 def inside(part: PublishedRelease, whole: PublishedRelease) -> bool:
-    """Whether the trips of one are a part of the other's."""
+    """Whether the period of one release is inside the period of the other."""
     if part.period is None or whole.period is None:
         return False
     return whole.period[0] <= part.period[0] and part.period[1] <= whole.period[1]
 
 
-def parts_of(releases: Sequence[PublishedRelease], i: int) -> list[int]:
-    """The releases whose periods are, one after the other, exactly the period of this one; none if there is a gap."""
-    whole = releases[i]
+def disjoint_parts(releases: Sequence[PublishedRelease], i: int) -> list[int]:
+    """Releases of parts of the period of one, no two of which share a day; gaps between them are allowed.
+
+    Of periods that overlap the shorter is taken, because a reader can subtract more of them.
+    """
+    whole, chosen = releases[i], list[int]()
     candidates = sorted(
-        (r.period, j)
+        (r.period[1] - r.period[0], r.period, j)
         for j, r in enumerate(releases)
         if j != i and r.period and r.period != whole.period and inside(r, whole) and not incomparable(whole, r)
     )
-    chain: list[int] = []
-    following = whole.period[0] if whole.period else None
-    for period, j in candidates:
-        if period[0] == following:
-            chain.append(j)
-            following = period[1] + timedelta(days=1)
-    complete = whole.period is not None and following == whole.period[1] + timedelta(days=1)
-    return chain if complete else []
+    for _, _, j in candidates:
+        if all(disjoint(releases[j], releases[other]) for other in chosen):
+            chosen.append(j)
+    return sorted(chosen)
 
 
-def matching(release: PublishedRelease, key: tuple[str | None, ...]) -> list[PublishedMatrix]:
-    """The matrix of a release that is of the same slice, or of all its trips."""
-    same = [m for m in release.matrices if m.key == key]
-    return same or [m for m in release.matrices if not any(m.key) and not any(key)]
+# ---- slices ----------------------------------------------------------------------------------------------------
 
 
-def layers(
-    fine: PublishedRelease, coarse: PublishedRelease, key: tuple[str | None, ...]
-) -> Iterator[list[PublishedMatrix]]:
-    """Sets of slices of one release that share no trip and are parts of a matrix: one set for each kind of slice."""
-    if any(key) and fine.slice_columns != coarse.slice_columns:
-        return
-    kinds: dict[tuple[Any, ...], list[PublishedMatrix]] = {}
-    for matrix in fine.matrices:
-        wider = all(a is None or a == b for a, b in zip(key, matrix.key, strict=False)) if any(key) else True
-        if wider and any(matrix.key) and matrix.key != key:
-            # Steps of different length stand in one column; their values are written with different lengths.
-            kinds.setdefault(tuple(value and len(value) for value in matrix.key), []).append(matrix)
-    by_columns: dict[tuple[bool, ...], list[list[PublishedMatrix]]] = {}
-    for kind, matrices in kinds.items():
-        by_columns.setdefault(tuple(length is not None for length in kind), []).append(matrices)
-    for sets in by_columns.values():
-        several_steps = bool((fine.report["parameters"].get("slices") or {}).get("also_every"))
-        yield from sets if several_steps else [[m for matrices in sets for m in matrices]]
+def fixed_values(release: PublishedRelease, matrix: PublishedMatrix) -> dict[str, str]:
+    """The slice columns that a matrix has one value of; empty for a matrix of all trips."""
+    return {c: v for c, v in zip(release.slice_columns, matrix.key, strict=False) if v is not None}
+
+
+def families(release: PublishedRelease, whole: Mapping[str, str]) -> Iterator[list[PublishedMatrix]]:
+    """Sets of matrices that share no trip with each other, and are all of trips with the values of `whole`.
+
+    One set for each set of columns, and for each length of steps where a release has several.
+    """
+    several_steps = bool((release.report["parameters"].get("slices") or {}).get("also_every"))
+    found: dict[tuple[Any, ...], list[PublishedMatrix]] = {}
+    for matrix in release.matrices:
+        own = fixed_values(release, matrix)
+        if all(own.get(column) == value for column, value in whole.items()):
+            # Values of steps of different length are texts of different length.
+            lengths = tuple(map(len, own.values())) if several_steps else ()
+            found.setdefault((tuple(sorted(own)), lengths), []).append(matrix)
+    yield from found.values()
+
+
+def sums_over_slices(release: PublishedRelease) -> Iterator[PublishedMatrix]:
+    """Matrices that are not published but follow: sums over all values of one or several slice columns.
+
+    Only cells that every slice publishes are in a sum: their trips are all trips of the cell, as far as the release has
+    values of these columns.
+    """
+    published = {matrix.key for matrix in release.matrices}
+    for family in families(release, {}):
+        columns = [n for n, v in enumerate(family[0].key) if v is not None]
+        for n_kept in range(len(columns)):
+            for kept in combinations(columns, n_kept):
+                by_key: dict[tuple[str | None, ...], list[PublishedMatrix]] = {}
+                for matrix in family:
+                    key = tuple(v if n in kept else None for n, v in enumerate(matrix.key))
+                    by_key.setdefault(key, []).append(matrix)
+                for key, slices in by_key.items():
+                    if key not in published and len(slices) > 1:
+                        yield _sum(key, slices)
+
+
+def _sum(key: tuple[str | None, ...], slices: Sequence[PublishedMatrix]) -> PublishedMatrix:
+    origin, destination = (np.concatenate([getattr(m, end) for m in slices]) for end in ("origin", "destination"))
+    width = int(destination.max(initial=0)) + 1
+    cells, place = np.unique(origin * width + destination, return_inverse=True)
+    complete = np.bincount(place, minlength=len(cells)) == len(slices)
+    trips = np.zeros(len(cells), dtype=np.int64)
+    np.add.at(trips, place, np.concatenate([m.trips for m in slices]))
+    weight = None
+    if all(m.weight is not None for m in slices):
+        weight = np.bincount(place, np.concatenate([m.weight for m in slices]), minlength=len(cells))[complete]
+    kept = cells[complete]
+    return PublishedMatrix(key, kept // width, kept % width, trips[complete], weight, None)
+
+
+# ---- statements ------------------------------------------------------------------------------------------------
+
+#: Entries of a report that describe a release to people, and reveal nothing about trips.
+_WORDS = ("about", "title", "source", "licence", "contact", "command", "sentences", "version", "confirmed", "basemap")
+
+
+def have_equal_tables(a: PublishedRelease, b: PublishedRelease) -> bool:
+    """Whether two releases publish the same cells between the same zones."""
+    return a.h3_cells == b.h3_cells and a.outlines == b.outlines and _table(a) == _table(b)
+
+
+def differing_statements(a: PublishedRelease, b: PublishedRelease) -> list[str]:
+    """Names of the entries in which the reports of two releases differ, but for words."""
+    one, other = _entries(a.report), _entries(b.report)
+    return sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
+
+
+def _entries(report: Mapping[str, Any]) -> dict[str, Any]:
+    found = {}
+    for part in ("parameters", "guarantee", "statement", "measures"):
+        content = report.get(part) or {}
+        found |= {f"{part}.{name}": v for name, v in content.items() if name not in _WORDS} if content else {}
+    return found
+
+
+def _table(release: PublishedRelease) -> list[tuple[Any, ...]]:
+    rows = []
+    for m in release.matrices:
+        weights = [None] * len(m.trips) if m.weight is None else m.weight.tolist()
+        origins = [release.origin_zones[n] for n in m.origin.tolist()]
+        destinations = [release.destination_zones[n] for n in m.destination.tolist()]
+        keys = [tuple(sorted(fixed_values(release, m).items()))] * len(origins)
+        rows += list(zip(keys, origins, destinations, m.trips.tolist(), weights, strict=True))
+    return sorted(rows, key=repr)

@@ -131,7 +131,8 @@ def _published(flows: pa.Table, zones: pa.Table, report: Mapping[str, Any], name
     parameters, guarantee = report["parameters"], report["guarantee"]
     thresholds = {unit: guarantee.get(unit) for unit in ("trips", "people", "population")}
     kind = report["kind"]
-    whole = statement["suppression"]["rule"] == "short cells" and "revised" not in flows.column_names
+    # A cell of one layer counts the trips that other layers leave.
+    whole = statement["suppression"]["rule"] == "short cells" and not {"revised", "layer"} & set(flows.column_names)
     return PublishedRelease(
         name=name,
         matrices=_matrices(flows, origin, destination, columns, report),

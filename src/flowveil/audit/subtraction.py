@@ -1,19 +1,20 @@
-"""Which groups of trips several releases confine together, though each of them is safe alone.
+"""Finds groups of trips that several releases confine together, though each of them is safe alone.
 
 Every published cell is an equation: the trips between its two zones are so many. Cells of two releases overlap, so the
-equations have terms in common, and their differences are counts that nobody published. A *group* is what a release does
-not publish of an area that another counts, a pair of zones that is not listed, or what one cell of each release share.
-It is confined where its smallest and its largest possible value lie above 0 and below the guarantee.
+equations have terms in common, and their differences are counts that were not published. A *group* is what a release
+does not publish of an area that another counts, a pair of zones that is not listed, or what one cell of each release
+share. It is confined if its smallest and its largest possible value lie above 0 and below the guarantee.
 
-Two homogeneous matrices are solved exactly (`flowveil.audit.blocks`). Where one has nested zones, or several matrices
-together are the trips of one (the months of a quarter, the slices of a release), the cells that lie inside a cell are
-subtracted from it; and where three matrices or nested ones overlap, a linear programme on each connected component
-(`flowveil.audit.components`) gives the bounds of what their cells share.
+- Two homogeneous matrices of the same trips are solved exactly (`flowveil.audit.blocks`).
+- From each cell, and from each sum over slices that all publish, the cells of other matrices inside it are subtracted:
+  the slices of one release, of another, and those of all disjoint parts of its period together.
+- Three or more matrices, nested zones and slices are solved by linear programs, component by component
+  (`flowveil.audit.components`).
 
-Guaranteed: no group is reported that some trips which give the published tables would contradict, as long as the
-releases are of the trips that they say. Which trips those are is stated, never guessed: releases without a period count
-the same trips; periods that do not meet share none; a period inside another is a part of it; a period that is exactly
-made of others is their sum; periods that overlap in part share an unknown part, and nothing is concluded.
+Guaranteed: no group is reported that some trips which give the published tables would contradict, if the releases are
+of the trips that they state and a release lists all values of its slice columns. Releases without a period count the
+same trips; disjoint periods share none; a period inside another is a part of it; periods that overlap in part share an
+unknown part, and are not compared. What is not compared is listed.
 """
 
 from __future__ import annotations
@@ -30,9 +31,20 @@ from numpy.typing import NDArray
 from flowveil.audit.blocks import UNKNOWN, Blocks, Finding, Side, blocks_of, confined, contradictions
 from flowveil.audit.cells import holders
 from flowveil.audit.components import confined_components
-from flowveil.audit.periods import disjoint, incomparable, inside, layers, matching, parts_of
+from flowveil.audit.periods import (
+    differing_statements,
+    disjoint,
+    disjoint_parts,
+    families,
+    fixed_values,
+    have_equal_tables,
+    incomparable,
+    inside,
+    sums_over_slices,
+)
 from flowveil.audit.published import PublishedMatrix, PublishedRelease
 from flowveil.audit.zone_forest import Ground, Nodes, ground_of
+from flowveil.errors import DataError
 from flowveil.flows import MILLION
 
 #: Matrices of the same trips that are solved together: the sets of their cells that overlap double with each.
@@ -78,12 +90,16 @@ class Groups:
         contradictions: areas where two releases cannot be of the same trips, as they should be; nothing is concluded
             there.
         unchecked: why pairs of releases could not be compared, by their places.
+        solved: groups of overlapping cells whose bounds are exact, because an integer program was solved.
+        bounded: groups whose bounds are those of a linear program, and may be wider than the exact ones.
     """
 
     groups: tuple[Group, ...] = ()
     compared: int = 0
     contradictions: int = 0
     unchecked: tuple[tuple[tuple[int, ...], str], ...] = ()
+    solved: int = 0
+    bounded: int = 0
 
     def __len__(self) -> int:
         return len(self.groups)
@@ -107,6 +123,8 @@ class Groups:
             "exact": sum(group.low == group.high for group in self.groups),
             "compared_cells": self.compared,
             "contradictions": self.contradictions,
+            "solved_exactly": self.solved,
+            "bounded": self.bounded,
             "unchecked": [{"releases": list(places), "reason": reason} for places, reason in self.unchecked],
         }
 
@@ -122,9 +140,15 @@ def confined_groups(releases: Sequence[PublishedRelease], *, newest: int | None 
         The groups. Deterministic; empty for a single release without slices.
 
     Raises:
-        DataError: zones overlap in part, so that they are not of one map.
+        DataError: zones of the only release overlap in part. Of several, the pairs are reported as not compared.
     """
-    work = _Work(releases, ground_of([r for r in releases if r.nodes and not r.noisy]))
+    placed = [r for r in releases if r.nodes and not r.noisy]
+    try:
+        work = _Work(releases, ground_of(placed))
+    except DataError as problem:
+        if len(releases) < 2:
+            raise
+        work = _Work(releases, ground_of([]), misplaced=str(problem))
     for i, j in combinations(range(len(releases)), 2):
         if newest is None or newest in (i, j):
             work.compare(i, j)
@@ -146,12 +170,17 @@ class _Work:
     compared: int = 0
     contradicted: int = 0
     unchecked: list[tuple[tuple[int, ...], str]] = field(default_factory=list)
+    misplaced: str | None = None
+    met: int = 0
+    solved: int = 0
+    bounded: int = 0
+    _wholes: dict[int, tuple[PublishedMatrix, ...]] = field(default_factory=dict)
     _place: dict[int, int] = field(default_factory=dict)
     _nodes: dict[tuple[int, int], Nodes] = field(default_factory=dict)
     _codes: dict[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        places = [i for i, r in enumerate(self.releases) if r.nodes and not r.noisy]
+        places = [i for i, r in enumerate(self.releases) if r.nodes and not r.noisy and not self.misplaced]
         self._place = {release: n for n, release in enumerate(places)}
         for n, i in enumerate(places):
             release = self.releases[i]
@@ -160,66 +189,92 @@ class _Work:
                 self._codes.update(zip(self._nodes[i, end].tolist(), codes, strict=True))
 
     def result(self) -> Groups:
-        return Groups(tuple(self.found.values()), self.compared, self.contradicted, tuple(self.unchecked))
+        found = tuple(self.found.values())
+        return Groups(found, self.compared, self.contradicted, tuple(self.unchecked), self.solved, self.bounded)
 
     # ---- which matrices are of which trips ------------------------------------------------------------------
 
     def compare(self, i: int, j: int) -> None:
         """All that follows from two releases of the same trips, or of a part of the other's."""
         a, b = self.releases[i], self.releases[j]
-        reason = incomparable(a, b)
+        equal = have_equal_tables(a, b) and not (a.noisy or b.noisy)
+        if equal:
+            names = differing_statements(a, b)
+            if names:
+                said = ", ".join(names[:5])
+                reason = f"their tables are equal and their statements differ ({said}): what that reveals is not known"
+                self.unchecked.append(((i, j), reason))
+            return
+        reason = incomparable(a, b) or self.misplaced
         if reason:
             self.unchecked.append(((i, j), reason))
         if reason or disjoint(a, b):
             return
+        met = self.met
         if a.period == b.period:
-            self._compare_same(i, j)
-            return
+            self._compare_twins(i, j)
         for whole, part in ((i, j), (j, i)):
-            if inside(self.releases[part], self.releases[whole]):
-                for matrix in self.releases[whole].matrices:
-                    self._subtract(whole, matrix, [(part, m) for m in matching(self.releases[part], matrix.key)])
+            if a.period == b.period or inside(self.releases[part], self.releases[whole]):
+                self._compare_part(whole, part)
+        if self.met == met:
+            self.unchecked.append(((i, j), "no cell of one is known to hold trips of the other"))
 
-    def _compare_same(self, i: int, j: int) -> None:
+    def _compare_twins(self, i: int, j: int) -> None:
+        """Matrices of the same trips: all of them, or those with the same values of slice columns."""
         a, b = self.releases[i], self.releases[j]
-        same_columns = a.slice_columns == b.slice_columns
-        by_key = {m.key: m for m in b.matrices}
+        by_values = {frozenset(fixed_values(b, m).items()): m for m in b.matrices}
         for matrix in a.matrices:
-            twin = by_key.get(matrix.key) if same_columns else None
-            if not any(matrix.key) and twin is None:
-                twin = next((m for m in b.matrices if not any(m.key)), None)
-            if twin is not None:
+            twin = by_values.get(frozenset(fixed_values(a, matrix).items()))
+            if twin is not None and a.homogeneous and b.homogeneous:
                 self._compare_matrices((i, matrix), (j, twin))
-        for whole, part in ((i, j), (j, i)):
-            for matrix in self.releases[whole].matrices:
-                for layer in layers(self.releases[part], self.releases[whole], matrix.key):
-                    self._subtract(whole, matrix, [(part, m) for m in layer])
+
+    def _compare_part(self, whole: int, part: int) -> None:
+        """Subtracts cells of one release from those of another, published ones and sums over its slices."""
+        a, b = self.releases[whole], self.releases[part]
+        for matrix in self.wholes(whole):
+            values = fixed_values(a, matrix)
+            for family in families(b, values):
+                same = len(family) == 1 and fixed_values(b, family[0]) == values and matrix in a.matrices
+                # Two homogeneous matrices of the same trips have been compared exactly.
+                if not (same and a.period == b.period and a.homogeneous and b.homogeneous):
+                    self._subtract(whole, matrix, [(part, m) for m in family])
+
+    def wholes(self, i: int) -> tuple[PublishedMatrix, ...]:
+        """The matrices of a release, and those that follow by summing over slices."""
+        if i not in self._wholes:
+            release = self.releases[i]
+            self._wholes[i] = (*release.matrices, *(sums_over_slices(release) if len(release.matrices) > 1 else ()))
+        return self._wholes[i]
 
     def compare_slices(self, i: int) -> None:
-        """The matrices of one release: a total beside its slices."""
+        """The matrices of one release: a total and its slices."""
         release = self.releases[i]
-        if i not in self._place or len(release.matrices) < 2:
+        if i not in self._place or len(release.matrices) < 2 or self.misplaced:
             return
         for matrix in release.matrices:
-            for layer in layers(release, release, matrix.key):
-                self._subtract(i, matrix, [(i, m) for m in layer])
+            values = fixed_values(release, matrix)
+            for family in families(release, values):
+                if matrix not in family:
+                    self._subtract(i, matrix, [(i, m) for m in family])
 
     def compare_sum(self, i: int) -> None:
-        """A release whose period is exactly made of those of others: they are its parts."""
-        parts = parts_of(self.releases, i)
-        if len(parts) > 1 and i in self._place:
-            for matrix in self.releases[i].matrices:
-                fine = [(j, m) for j in parts for m in matching(self.releases[j], matrix.key)]
-                self._subtract(i, matrix, fine)
+        """A release, and all others of separate parts of its period together."""
+        parts = disjoint_parts(self.releases, i)
+        if len(parts) < 2 or i not in self._place or self.misplaced:
+            return
+        for matrix in self.wholes(i):
+            fine: list[tuple[int, PublishedMatrix]] = []
+            for j in parts:
+                sets = list(families(self.releases[j], fixed_values(self.releases[i], matrix)))
+                # Of several ways to divide the trips of a part, the one that publishes most leaves least.
+                most = max(sets, key=lambda family: sum(int(m.trips.sum()) for m in family), default=[])
+                fine += [(j, m) for m in most]
+            self._subtract(i, matrix, fine)
 
     # ---- comparing ------------------------------------------------------------------------------------------
 
     def _compare_matrices(self, one: tuple[int, PublishedMatrix], other: tuple[int, PublishedMatrix]) -> None:
         i, j = one[0], other[0]
-        if not (self.releases[i].homogeneous and self.releases[j].homogeneous):
-            self._subtract(i, one[1], [other])
-            self._subtract(j, other[1], [one])
-            return
         sides = (self._side(*one), self._side(*other))
         nearest = (
             (self.ground.nearest(sides[0].origins), self.ground.nearest(sides[1].origins)),
@@ -230,6 +285,7 @@ class _Work:
         below = min(self.releases[i].k, self.releases[j].k)
         self.contradicted += int(contradictions(blocks).sum())
         self.compared += _n_compared(blocks)
+        self.met += int(np.count_nonzero((blocks.published > 0).all(axis=0)))
         for finding in confined(blocks, below):
             self._add((i, j), finding)
         self._weights(blocks, one, other)
@@ -311,6 +367,7 @@ class _Work:
         left = matrix.trips - held
         self.contradicted += int(np.count_nonzero(left < 0))
         self.compared += int(np.count_nonzero(n_inside))
+        self.met += int(np.count_nonzero(n_inside))
         below = min(self.releases[i].k for i in (whole, *(j for j, _ in fine)))
         places = tuple(sorted({whole, *(j for j, _ in fine)}))
         for c in np.flatnonzero((left > 0) & (left < below) & (n_inside > 0)).tolist():
@@ -331,42 +388,76 @@ class _Work:
             )
 
     def compare_many(self, newest: int | None) -> None:
-        """Three matrices or more of the same trips, and nested ones: linear programmes on what they share."""
+        """Linear programs over what the cells of several matrices share: three or more, nested zones, or slices."""
         same: dict[tuple[Any, ...], list[int]] = {}
         for i, release in enumerate(self.releases):
             if i in self._place and release.whole_cells:
                 same.setdefault((release.period, release.ground), []).append(i)
         for places in same.values():
-            totals = [(i, m) for i in places for m in self.releases[i].matrices if not any(m.key)]
-            nested = any(not self.releases[i].homogeneous for i, _ in totals)
-            if len(totals) < 2 or (len(totals) == 2 and not nested) or (newest is not None and newest not in places):
+            layers = [(i, family) for i in places for family in families(self.releases[i], {})]
+            sliced = any(len(family) > 1 for _, family in layers)
+            nested = any(not self.releases[i].homogeneous for i in places)
+            if len(places) < 2 or (newest is not None and newest not in places):
                 continue
-            if len(totals) > MOST_LAYERS:
+            if len(layers) == 2 and not nested and not sliced:
+                continue
+            if len(layers) > MOST_LAYERS:
                 self.unchecked.append((tuple(places), f"more than {MOST_LAYERS} are of the same trips: only in pairs"))
-                continue
-            if find_spec("scipy") is None:
+            elif find_spec("scipy") is None:
                 self.unchecked.append((tuple(places), "scipy is not installed (pip install 'flowveil[audit]')"))
-                continue
-            sides = [self._side(i, m) for i, m in totals]
-            below = min(self.releases[i].k for i, _ in totals)
-            known = {(g.origin, g.destination, g.low, g.high) for g in self.found.values()}
-            for n, shared in enumerate(confined_components(self.ground, sides, below)):
-                if shared is None:
-                    self.unchecked.append((tuple(places), "too many cells overlap for linear programmes"))
-                    continue
-                if (self._codes[shared.origin], self._codes[shared.destination], shared.low, shared.high) in known:
-                    # What is left of a cell, or crosses, has been found by comparing two of the matrices.
-                    continue
-                self.found[tuple(places), "shared", n] = Group(
-                    tuple(i for i, _ in totals),
+            else:
+                self._solve(tuple(places), layers)
+
+    def _solve(self, places: tuple[int, ...], layers: Sequence[tuple[int, list[PublishedMatrix]]]) -> None:
+        sides = [self._joint_side(i, family) for i, family in layers]
+        values = self._values_of_cells(layers)
+        below = min(self.releases[i].k for i in places)
+        known = {(g.origin, g.destination, g.low, g.high) for g in self.found.values()}
+        found = confined_components(self.ground, sides, below, values)
+        self.solved, self.bounded = self.solved + found.solved, self.bounded + found.bounded
+        if found.left_out:
+            reason = f"{found.left_out:,} groups of cells overlap in too many ways for linear programs"
+            self.unchecked.append((places, reason))
+        for n, shared in enumerate(found.shared):
+            origin, destination = self._codes[shared.origin], self._codes[shared.destination]
+            # What is left of a cell, or crosses, may have been found by comparing two of the matrices.
+            if (origin, destination, shared.low, shared.high) not in known:
+                self.found[places, "shared", n] = Group(
+                    tuple(dict.fromkeys(i for i, _ in layers)),
                     "shared",
-                    self._codes[shared.origin],
-                    self._codes[shared.destination],
+                    origin,
+                    destination,
                     shared.low,
                     shared.high,
                     single=min(shared.cells) >= 0,
                     pairs=tuple(self._pair(sides[x], cell) for x, cell in enumerate(shared.cells)),
                 )
+
+    def _joint_side(self, i: int, family: Sequence[PublishedMatrix]) -> Side:
+        """All cells of matrices that share no trip, as one side."""
+        sides = [self._side(i, matrix) for matrix in family]
+        if len(sides) == 1:
+            return sides[0]
+        joined = (np.concatenate([getattr(s, n) for s in sides]) for n in ("origin", "destination", "trips"))
+        ends = (np.unique(np.concatenate([getattr(s, n) for s in sides])) for n in ("origins", "destinations"))
+        return Side(*ends, *joined, sides[0].most_unlisted, sides[0].exact)
+
+    def _values_of_cells(self, layers: Sequence[tuple[int, list[PublishedMatrix]]]) -> list[NDArray[np.int64]]:
+        """For each layer and cell the number of its value in each slice column of any layer; -1 for all values."""
+        columns = sorted({c for i, _ in layers for c in self.releases[i].slice_columns})
+        numbers: list[dict[str, int]] = [{} for _ in columns]
+        found = []
+        for i, family in layers:
+            rows = []
+            for matrix in family:
+                values = fixed_values(self.releases[i], matrix)
+                row = [
+                    number.setdefault(values[c], len(number)) if c in values else -1
+                    for c, number in zip(columns, numbers, strict=True)
+                ]
+                rows.append(np.tile(np.array(row, dtype=np.int64), (len(matrix.trips), 1)))
+            found.append(np.concatenate(rows))
+        return found
 
     def _pair(self, side: Side, cell: int) -> tuple[str, str]:
         if cell < 0:

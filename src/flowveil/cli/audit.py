@@ -37,7 +37,10 @@ from flowveil.request import Request
 @with_request("zones")
 @with_output
 def audit(output: Output, folders: tuple[str, ...], request: Request, **given: Any) -> None:
-    """Attack published releases as a reader would; exit 3 if a group below the guarantee is disclosed.
+    """Attack published releases as a reader would.
+
+    Exit 0 if nothing below the guarantee was found and everything was compared, 3 if something is disclosed, 4 if not
+    everything could be compared: the list of what was not comes first.
 
     Several releases are subtracted from each other. Which trips each holds is stated by its --period: releases without
     one are taken to be of the same trips.
@@ -57,13 +60,16 @@ def audit(output: Output, folders: tuple[str, ...], request: Request, **given: A
     if out is not None:
         write_folder(out, audit_files(found, show_cells=show_cells))
     output.result(found.to_dict(show_cells=show_cells))
-    output.say(f"{found.verdict}.", *audit_lines(found))
+    output.say(f"{found.sentence}.", *(f"Not compared: {line}" for line in found.not_compared), *audit_lines(found))
     if out is not None:
         output.say(f"Internal audit, NOT for publication: {Path(out) / 'audit.html'}")
     for line in found.failures:
         output.complain(line)
     if found.failures:
         sys.exit(3)
+    if found.not_compared:
+        output.complain("Not everything could be compared; this says nothing about the rest.")
+        sys.exit(4)
 
 
 def _check_out(out: str, folders: tuple[str, ...]) -> None:

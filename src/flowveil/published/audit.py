@@ -42,15 +42,13 @@ def audit_lines(audit: Audit) -> Iterator[str]:
             else "no cells can be compared"
         )
         yield f"Subtraction: {compared}."
-    if found.contradictions:
+    if found.solved or found.bounded:
         yield (
-            f"In {found.contradictions:,} areas the releases contradict each other: they do not count the same trips. "
-            "Nothing is concluded there."
+            f"Linear programs: {found.solved:,} groups of overlapping cells were solved exactly (HiGHS), "
+            f"{found.bounded:,} only bounded."
         )
     if audit.checked:
         yield f"With the trips: of {audit.checked:,} groups recounted, {audit.true:,} lie within their bounds."
-    for places, reason in found.unchecked:
-        yield f"Not compared: releases {', '.join(str(p + 1) for p in places)}, because {reason}."
     for one in audit.releases:
         yield from _lines_of_one(one, several=len(audit.releases) > 1)
 
@@ -111,7 +109,10 @@ def _linkage_line(link: Linkage) -> str:
 
 def _markdown(audit: Audit, content: Mapping[str, Any]) -> str:
     lines = ["# Audit of published releases", "", f"**Internal, not for publication:** {WARNING}", ""]
-    lines += [f"**{audit.verdict}.**", "", *(f"- {line}" for line in audit.failures), "", "## What was found", ""]
+    lines += [f"**{audit.sentence}.**", ""]
+    if audit.not_compared:
+        lines += ["## What was not compared", "", *(f"- {line}" for line in audit.not_compared), ""]
+    lines += [*(f"- {line}" for line in audit.failures), "", "## What was computed", ""]
     lines += [f"- {line}" for line in audit_lines(audit)]
     if "groups" in content:
         lines += ["", "## Groups", "", "| kind | origin | destination | smallest | largest |", "|---|---|---|---|---|"]
@@ -130,8 +131,12 @@ def _lead(audit: Audit) -> str:
 
 
 def _page(audit: Audit, content: Mapping[str, Any]) -> str:
-    parts = [Part("verdict", "Why", fill("list.html", lines=audit.failures))] if audit.failures else []
-    parts.append(Part("found", "What was found", fill("list.html", lines=list(audit_lines(audit)))))
+    parts = []
+    if audit.not_compared:
+        parts.append(Part("not-compared", "What was not compared", fill("list.html", lines=audit.not_compared)))
+    if audit.failures:
+        parts.append(Part("verdict", "What is disclosed", fill("list.html", lines=audit.failures)))
+    parts.append(Part("found", "What was computed", fill("list.html", lines=list(audit_lines(audit)))))
     if "groups" in content:
         rows = [
             (f"{g['origin']} to {g['destination']}", f"{g['kind']}: {g['low']:g} to {g['high']:g} {g['unit']}")
@@ -140,7 +145,7 @@ def _page(audit: Audit, content: Mapping[str, Any]) -> str:
         parts.append(Part("groups", "Groups", fill("pairs.html", rows=rows)))
     return page(
         title="Audit of published releases",
-        heading=audit.verdict,
+        heading=audit.sentence,
         lead=_lead(audit),
         parts=parts,
         internal=WARNING,

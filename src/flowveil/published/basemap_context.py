@@ -90,8 +90,12 @@ def context_of(bounds: Floats, frame: Frame) -> dict[str, Any] | None:
     cut = shapely.clip_by_rect(here.lines, west, south, east, north)
     parts = shapely.get_parts(cut[~shapely.is_empty(cut)])
     tolerance = max(east - west, north - south) / 4000
-    while shapely.get_num_coordinates(parts).sum() > MAX_CORNERS:
+    largest = max(east - west, north - south) / 100
+    while shapely.get_num_coordinates(parts).sum() > MAX_CORNERS and tolerance < largest:
         parts, tolerance = shapely.simplify(parts, tolerance), tolerance * 2
+    # A line keeps two corners however coarse it is: of too many lines the longest stay.
+    parts = parts[np.argsort(-shapely.length(parts), kind="stable")]
+    parts = parts[np.cumsum(shapely.get_num_coordinates(parts)) <= MAX_CORNERS]
     lines = [_steps(shapely.get_coordinates(part), frame) for part in parts]
     seen = (here.lon > west) & (here.lon < east) & (here.lat > south) & (here.lat < north)
     at = np.flatnonzero(seen)[:MAX_TOWNS]

@@ -203,11 +203,24 @@ def centers(flows: pa.Table, zones: pa.Table) -> tuple[np.ndarray, np.ndarray]:
 
 
 def lines(flows: pa.Table, zones: pa.Table) -> Any:
-    """A straight line from centre to centre for every flow; None where an end has no place."""
+    """A straight line from centre to centre for every flow; None where an end has no place.
+
+    Lines take the shorter way around the globe. Those that cross the 180th meridian are cut there into two (RFC 7946).
+    """
     ends = np.stack(centers(flows, zones), axis=1)
     placed = ~np.isnan(ends).any(axis=(1, 2))
     drawn = np.full(len(ends), None, dtype=object)
     drawn[placed] = shapely.linestrings(ends[placed])
+    across = np.flatnonzero(placed)[np.abs(np.diff(ends[placed, :, 0])[:, 0]) > 180]
+    for i in across.tolist():
+        (x0, y0), (x1, y1) = ends[i].tolist()
+        edge = 180.0 if x0 > 0 else -180.0
+        if abs(x0) == 180 or abs(x1) == 180:
+            # An end on the meridian itself, which has two longitudes.
+            drawn[i] = shapely.LineString([(-x0 if abs(x0) == 180 else x0, y0), (-x1 if abs(x1) == 180 else x1, y1)])
+            continue
+        y = y0 + (y1 - y0) * (edge - x0) / (x1 + 2 * edge - x0)
+        drawn[i] = shapely.MultiLineString([[(x0, y0), (edge, y)], [(-edge, y), (x1, y1)]])
     return drawn
 
 
@@ -235,9 +248,17 @@ def _write_gpkg(folder: Path, flows: pa.Table, zones: pa.Table, about: About) ->
     parts = np.array([_as_multi(shape) for shape in outlines], dtype=object)
     layers = {
         "zones": (_with_listed_cells(zones).drop_columns(["geometry"]), parts, "MULTIPOLYGON"),
-        "flows": (flows, lines(flows, zones), "LINESTRING"),
+        "flows": (flows, *_layer_of_lines(lines(flows, zones))),
     }
     write_geopackage(folder / "release.gpkg", layers, description=one_line(about))
+
+
+def _layer_of_lines(drawn: Any) -> tuple[Any, str]:
+    """Lines of one type, and its name: lines cut at the 180th meridian are of two parts."""
+    if not any(shape is not None and shape.geom_type == "MultiLineString" for shape in drawn):
+        return drawn, "LINESTRING"
+    multi = [None if s is None else shapely.MultiLineString(list(shapely.get_parts(s))) for s in drawn]
+    return np.array([*multi, None], dtype=object)[:-1], "MULTILINESTRING"
 
 
 def _as_multi(shape: Any) -> Any:

@@ -61,11 +61,8 @@ class Frame:
 
     @classmethod
     def around(cls, bounds: Floats) -> Frame:
-        """The frame around boxes given as rows of west, south, east, north in degrees."""
-        west, east = bounds[:, 0], bounds[:, 2]
-        # By more than rounding: west of Greenwich both are as wide, but for their last digit.
-        saved = np.ptp(np.append(west, east)) - np.ptp(np.append(_eastward(west), _eastward(east)))
-        shifted = bool(saved > 1e-6)
+        """The frame around boxes given as rows of west, south, east, north in degrees, none across 180 degrees."""
+        shifted = lies_across(bounds)
         corners = np.concatenate((bounds[:, :2], bounds[:, 2:]))
         world = _mercator(corners, shifted=shifted)
         low, high = world.min(axis=0), world.max(axis=0)
@@ -79,6 +76,32 @@ class Frame:
     def to_dict(self) -> dict[str, float]:
         """Plain data for the page."""
         return {"west": self.west, "north": self.north, "perUnit": self.per_unit}
+
+
+def lies_across(bounds: Floats) -> bool:
+    """Whether boxes are closer together if western longitudes count as 180 to 360, and none would be torn by it."""
+    west, east = bounds[:, 0], bounds[:, 2]
+    # By more than rounding: west of Greenwich both are as wide, but for their last digit.
+    saved = np.ptp(np.append(west, east)) - np.ptp(np.append(_eastward(west), _eastward(east)))
+    return bool(saved > 1e-6 and not np.any((west < 0) & (east >= 0)))
+
+
+def part_bounds(outlines: Geometries) -> Floats:
+    """The box of each part of outlines: those across 180 degrees have parts on both sides of it."""
+    return np.asarray(shapely.bounds(shapely.get_parts(outlines)), dtype=np.float64).reshape(-1, 4)
+
+
+def shifted_eastward(zones: pa.Table) -> pa.Table:
+    """Zones with longitudes from 0 to 360 where the map lies across 180 degrees; otherwise the same."""
+    outlines = geometries(zones)
+    if len(zones) == 0 or not lies_across(part_bounds(outlines)):
+        return zones
+    moved = shapely.transform(outlines, lambda xy: np.column_stack((_eastward(xy[:, 0]), xy[:, 1])))
+    joined = shapely.to_wkb(np.array([None if s is None else shapely.union_all(shapely.get_parts(s)) for s in moved]))
+    lon = _eastward(zones["lon"].to_numpy(zero_copy_only=False).astype(np.float64))
+    for name, values in (("geometry", pa.array(joined.tolist(), pa.binary())), ("lon", pa.array(lon))):
+        zones = zones.set_column(zones.schema.get_field_index(name), name, values)
+    return zones
 
 
 def _eastward(lon: Floats) -> Floats:
@@ -378,7 +401,7 @@ def place_layers(
     """
     whole = np.concatenate(outlines)
     has_shape = ~(shapely.is_missing(whole) | shapely.is_empty(whole))
-    bounds = shapely.bounds(whole[has_shape])
+    bounds = part_bounds(whole[has_shape])
     degrees = [[np.array(layer.pop(name), float) for name in ("lon", "lat")] for layer in layers.values()]
     points = [np.column_stack(lon_lat) for lon_lat in degrees]
     centers = np.concatenate(points)

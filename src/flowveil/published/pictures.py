@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from flowveil.errors import MissingExtraError, ParameterError, did_you_mean
 from flowveil.output import check_file, write_files
 from flowveil.published.document import fill
-from flowveil.published.maps import ENDS, geometries, placed, volume_of, zones_of
+from flowveil.published.maps import ENDS, geometries, placed, shifted_eastward, volume_of, zones_of
 from flowveil.published.picture_names import name_zones
 
 SHOWS = ("origins", "destinations", "both", "flows")
@@ -78,7 +78,7 @@ def draw(
     check_picture(flows, zones, target, show, basis)
     check_file(path)
     matplotlib, figure_of = load_matplotlib()
-    zones, over = placed(zones), None if over is None else placed(over)
+    zones, over = shifted_eastward(placed(zones)), None if over is None else shifted_eastward(placed(over))
     ends = {"origins": ("origin",), "destinations": ("destination",), "both": ENDS, "flows": ("flows",)}[show]
     with matplotlib.rc_context({"svg.hashsalt": "flowveil", "svg.fonttype": "none", "font.size": 8}):
         extent = (Extent.of(flows, zones, basis) if bbox is None else Extent.given(bbox)).nearer(zoom)
@@ -340,8 +340,9 @@ def _draw_flows(place: Any, flows: pa.Table, zones: pa.Table, basis: str, lines:
     chosen = apart[np.lexsort((apart, -volume[apart]))[:lines]][::-1]
     if len(chosen) == 0:
         return "No flow goes from one zone to another."
+    chosen, ends = _shorter_ways(chosen, ends)
     stretch = [extent.narrowing, 1]
-    points = _curves(ends[0][chosen] * stretch, ends[1][chosen] * stretch) / stretch
+    points = _curves(ends[0] * stretch, ends[1] * stretch) / stretch
     share = volume[chosen] / volume[chosen].max()
     colours = LinearSegmentedColormap.from_list("way", [_LINE["origin"], _LINE["destination"]])
     pieces = np.stack((points[:, :-1], points[:, 1:]), axis=2).reshape(-1, 2, 2)
@@ -357,6 +358,17 @@ def _draw_flows(place: Any, flows: pa.Table, zones: pa.Table, basis: str, lines:
         f"The {len(chosen):,} largest of {everywhere:,} flows as curves from their origin, blue, to their destination, "
         f"orange: {_number(volume[chosen].min())} to {_number(volume[chosen].max())} {basis}; wider curves carry more."
     )
+
+
+def _shorter_ways(chosen: NDArray[np.int64], ends: Sequence[Any]) -> tuple[NDArray[np.int64], list[Any]]:
+    """The ends of chosen flows; those whose shorter way leaves a map of the world are drawn on both of its sides."""
+    start, stop = (end[chosen].astype(np.float64) for end in ends)
+    turn = np.where(np.abs(stop[:, 0] - start[:, 0]) > 180, np.sign(start[:, 0] - stop[:, 0]) * 360, 0)
+    again = np.flatnonzero(turn)
+    zero = np.zeros(len(turn))
+    to, back = np.column_stack((turn, zero)), np.column_stack((turn, zero))[again]
+    starts = np.concatenate((start, start[again] - back))
+    return np.concatenate((chosen, chosen[again])), [starts, np.concatenate((stop + to, stop[again]))]
 
 
 def draw_over(place: Any, zones: pa.Table) -> str:

@@ -18,7 +18,7 @@ from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.methods import METHODS
 from flowveil.published.layers import density_layer, further_layer, look
-from flowveil.published.maps import ENDS, Frame, Geometries, map_of_release
+from flowveil.published.maps import ENDS, Frame, Geometries, map_of_release, part_bounds
 from flowveil.published.places import distance_in_words, typical_radius_m
 from flowveil.published.slices import overview, zones_in
 from flowveil.slices import SlicedFlows
@@ -52,7 +52,7 @@ class Before:
         if not outlines:
             return None
         whole: Geometries = np.concatenate(outlines)
-        bounds = shapely.bounds(whole[~(shapely.is_missing(whole) | shapely.is_empty(whole))])
+        bounds = part_bounds(whole[~(shapely.is_missing(whole) | shapely.is_empty(whole))])
         return Frame.around(bounds) if len(bounds) else None
 
     def layers(self, data: dict[str, Any]) -> dict[str, Any]:

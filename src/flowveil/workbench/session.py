@@ -338,6 +338,8 @@ class Desk:
             raise ParameterError("There is a new release to compare with. Hint: sign off again.")
         if not read:
             raise ParameterError("Read and tick what is and what is not protected first.")
+        if audit["not_compared"] and not audit["failures"] and not accepted:
+            raise ParameterError("Not everything could be compared with earlier releases. Hint: sign off again.")
         if audit["failures"] and not accepted:
             raise ParameterError("The comparison with earlier releases found something. Hint: sign off again.")
         asked, trips, zones = Asked.of(self.choices), self.files["trips"], self.files.get("zones")

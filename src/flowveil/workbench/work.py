@@ -284,7 +284,7 @@ def _beside(task: Mapping[str, Any], news: News) -> Any:
 
 def _check(task: Mapping[str, Any], news: News) -> Any:
     """What a release would say of itself, and what subtracting it from earlier ones would reveal."""
-    from flowveil.audit.auditing import audit, in_one_line
+    from flowveil.audit.auditing import audit
     from flowveil.audit.published import published_release, read_release
     from flowveil.publication import folder_content
     from flowveil.published.audit import audit_lines
@@ -298,7 +298,7 @@ def _check(task: Mapping[str, Any], news: News) -> Any:
     report = folder_content(release, formats=asked.formats, **asked.about).report
     protected, not_protected, rest = sides(report["published"]["sentences"])
     found: dict[str, Any] = {"compared": [name for name, _ in task["releases"]], "failures": [], "lines": []}
-    found["verdict"] = in_one_line(disclosed=False, noisy=[release.kind == "noisy"])
+    found["verdict"], found["not_compared"] = "", []
     if task.get("ledger") is not None:
         news.label("Comparing with the ledger")
         held = audit_against(release, ledger=task["ledger"], **asked.about)
@@ -317,7 +317,8 @@ def _check(task: Mapping[str, Any], news: News) -> Any:
             found["failures"] += [str(problem)]
         else:
             found["failures"] += made.failures
-            found["lines"], found["verdict"] = list(audit_lines(made)), made.verdict
+            found["lines"], found["verdict"] = list(audit_lines(made)), made.sentence
+            found["not_compared"] = made.not_compared
     return {
         "choices": task["choices"],
         "protected": protected,

@@ -41,6 +41,15 @@ from flowveil.zoning.geometry import (
     places_from_points,
 )
 from flowveil.zoning.locating import Locator
+from flowveil.zoning.map_limits import (
+    MOST_BYTES,
+    check_geopackage,
+    check_outlines,
+    check_shape,
+    check_wkb,
+    shapefile_in_zip,
+    too_large,
+)
 from flowveil.zoning.naming import names_of_zones
 from flowveil.zoning.outside import Beyond, with_outside
 from flowveil.zoning.table import Texts, chain_above, first_of_runs, nested_hierarchy, parent_hierarchy
@@ -49,8 +58,8 @@ _CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz")
 _PARQUET = (".parquet", ".geoparquet", ".pq")
 #: A whole number as a program writes it that took it for a measurement.
 _FLOAT_TEXT = r"^(-?[0-9]+)\.0+$"
-#: Rows that are looked through for what stands in the first line.
-_SEARCHED_ROWS = 100_000
+#: Upper bounds for the rows, and for all values, that are searched for the texts of the first line.
+_SEARCHED_ROWS, _SEARCHED_VALUES = 100_000, 500_000
 _DRAWN = (".geojson", ".json", ".geojsonl", ".shp", ".zip", ".gpkg", ".fgb")
 #: How such files begin. The reader goes by content, not by name, and knows forms that are no map but say where else to
 #: read: another file of this machine, or an address.
@@ -409,7 +418,8 @@ def load_table(source: Any, *, what: str = "the zones") -> tuple[pa.Table, Outli
 
 def _header(table: pa.Table, source: Any) -> Header:
     in_text = isinstance(source, str | os.PathLike) and os.fspath(source).casefold().endswith(_CSV)
-    below = [column.slice(0, _SEARCHED_ROWS).to_pylist() for column in table.columns]
+    rows = min(_SEARCHED_ROWS, _SEARCHED_VALUES // max(table.num_columns, 1))
+    below = [column.slice(0, rows).to_pylist() for column in table.columns]
     return Header(table.column_names, below=below, in_text=in_text)
 
 
@@ -421,8 +431,12 @@ def _load_file(path: Path, what: str) -> tuple[pa.Table, Outlines | None, str]:
         return _read_csv(path, label), None, label
     if low.endswith(_PARQUET):
         try:
+            about = pa.parquet.read_metadata(path)
+            check_shape(about.num_rows, about.num_columns, label)
+            if sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups)) > MOST_BYTES:
+                raise too_large(label)
             table = pa.parquet.read_table(path, partitioning=None)
-        except pa.ArrowException:
+        except (pa.ArrowException, OSError):
             raise DataError(f"{label} is not a Parquet file that can be read.") from None
         return _split_geoparquet(table, label)
     if low.endswith(_DRAWN):
@@ -433,10 +447,13 @@ def _load_file(path: Path, what: str) -> tuple[pa.Table, Outlines | None, str]:
 def _read_csv(path: Path, label: str) -> pa.Table:
     try:
         with pa.input_stream(str(path), compression="detect") as stream:
-            content = stream.read()
+            content = stream.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise too_large(label)
         header = content.split(b"\n", 1)[0]
         separators = {mark: header.count(mark.encode()) for mark in (",", ";", "\t", "|")}
         parse = pa.csv.ParseOptions(delimiter=max(separators, key=lambda m: separators[m]), newlines_in_values=True)
+        check_shape(0, max(separators.values()) + 1, label)
         # Read once for the names, so that every column can be kept as text.
         names = pa.csv.open_csv(pa.BufferReader(content), parse_options=parse).schema.names
         convert = pa.csv.ConvertOptions(column_types={n: pa.string() for n in names}, strings_can_be_null=False)
@@ -476,16 +493,26 @@ def _read_drawn(path: Path, label: str) -> tuple[pa.Table, Outlines | None, str]
     damaged = DataError(f"{label} cannot be read: it is damaged, or not what its name says.")
     if not _is_drawn(path):
         raise damaged
+    place: Path | str = path
+    if path.stat().st_size > 2 * MOST_BYTES:
+        raise too_large(label)
+    if path.name.casefold().endswith(".gpkg"):
+        check_geopackage(path, label)
+    elif path.name.casefold().endswith(".zip"):
+        place = f"/vsizip/{{{path.absolute()}}}/{shapefile_in_zip(path, label)}"
     try:
-        layers = [str(layer) for layer in pyogrio.list_layers(path)[:, 0]]
+        layers = [str(layer) for layer in pyogrio.list_layers(place)[:, 0]]
         if len(layers) > 1:
             raise DataError(
                 f"{label} has {len(layers)} layers: {listed(layers)}; which one holds the zones is not known. "
                 "Hint: save that layer in a file of its own."
             )
-        if layers and pyogrio.read_info(path)["driver"] not in _READERS:
-            raise damaged
-        about, table = pyogrio.read_arrow(path)
+        if layers:
+            info = pyogrio.read_info(place)
+            if info["driver"] not in _READERS:
+                raise damaged
+            check_shape(max(info["features"], 0), len(info["fields"]), label)
+        about, table = pyogrio.read_arrow(place)
     except (pyogrio.errors.DataSourceError, pyogrio.errors.DataLayerError, pa.ArrowException):
         # The reader's own message may quote what it stumbled over.
         raise damaged from None
@@ -509,10 +536,13 @@ def _is_drawn(path: Path) -> bool:
 def _from_wkb(column: pa.ChunkedArray, label: str) -> Outlines:
     if hasattr(column.type, "storage_type"):
         column = pa.chunked_array([chunk.storage for chunk in column.chunks], type=column.type.storage_type)
+    check_wkb(column, label)
     try:
-        return np.asarray(shapely.from_wkb(np.array(column.to_pylist(), dtype=object)), dtype=object)
+        outlines = np.asarray(shapely.from_wkb(np.array(column.to_pylist(), dtype=object)), dtype=object)
     except shapely.errors.GEOSException:
         raise DataError(f"{label} holds outlines that are not well-formed WKB.") from None
+    check_outlines(outlines, label)
+    return outlines
 
 
 # ---- columns ---------------------------------------------------------------------------------------------------

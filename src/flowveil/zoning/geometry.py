@@ -161,12 +161,13 @@ def places_from_outlines(codes: Texts, outlines: Outlines) -> TilePlaces:
     broken = ~shapely.is_valid(repaired) & ~shapely.is_missing(repaired)
     if broken.any():
         repaired[broken] = _repaired(repaired[broken])
-    west, south, east, north = shapely.bounds(repaired).T
-    lat, lon = (south + north) / 2, (west + east) / 2
+    whole = _joined_at_date_line(repaired)
+    west, south, east, north = shapely.bounds(whole).T
+    lat, lon = (south + north) / 2, _normal_longitude((west + east) / 2)
     refuse_places(codes, lat, lon)
     beyond = (np.abs(np.stack((west, east))).max(axis=0) > 360) | (south < -90.001) | (north > 90.001)
     plane = _Plane.around(lat, lon)
-    flat = shapely.transform(repaired, plane.from_degrees)
+    flat = shapely.transform(whole, plane.from_degrees)
     area = shapely.area(flat) / 1e6
     unusable = beyond | ~(area > 0) | ~np.isfinite(area)
     if unusable.any():
@@ -175,7 +176,9 @@ def places_from_outlines(codes: Texts, outlines: Outlines) -> TilePlaces:
             f"{examples(codes[unusable])}. Hint: outlines must be polygons in a known coordinate reference system."
         )
     middle = plane.to_degrees(shapely.get_coordinates(shapely.centroid(flat)))
-    return TilePlaces(lat=middle[:, 1], lon=middle[:, 0], drawn=repaired, drawn_km2=area)
+    for i in np.flatnonzero((west < -180) | (east > 180)).tolist():
+        repaired[i] = _split_at_date_line(whole[i])
+    return TilePlaces(lat=middle[:, 1], lon=_normal_longitude(middle[:, 0]), drawn=repaired, drawn_km2=area)
 
 
 def in_degrees(geometry: Outlines, crs: Any, *, label: str) -> Outlines:
@@ -295,7 +298,7 @@ class _Plane:
             place = f"+lat_0={float(middle[0][0])!r} +lon_0={float(middle[1][0])!r}"
             to_plane = _transformer(f"+proj=laea {place} +datum=WGS84 +units=m")
             return cls(to_plane, shapely.Point(0, 0).buffer(_LAEA_RADIUS_M), has_seam=False)
-        to_plane = _transformer("+proj=cea +datum=WGS84 +units=m")
+        to_plane = _transformer("+proj=cea +datum=WGS84 +units=m +over")
         east, north = to_plane.transform(180, 90)
         return cls(to_plane, shapely.box(-east, -north, east, north), has_seam=True)
 
@@ -366,10 +369,36 @@ def _nearest_cells(lat: Floats, lon: Floats) -> tuple[Outlines, Floats]:
     return degrees[number], area[number]
 
 
+def _joined_at_date_line(outlines: Outlines) -> Outlines:
+    """Outlines whose parts on both sides of 180 degrees are joined: western longitudes become 180 to 360."""
+    whole = np.array(outlines, dtype=object)
+    parts, of = shapely.get_parts(whole, return_index=True)
+    west, _, east, _ = shapely.bounds(parts).T
+    torn = np.zeros(len(whole), dtype=np.bool_)
+    torn[of[(west < 0) & (east >= 0)]] = True
+    wide = np.ptp(np.nan_to_num(shapely.bounds(whole))[:, [0, 2]], axis=1) > 180
+    for i in np.flatnonzero(wide & ~torn).tolist():
+        east_of_greenwich = shapely.transform(whole[i], _eastward)
+        if np.ptp(shapely.bounds(east_of_greenwich)[[0, 2]]) <= 180:
+            whole[i] = shapely.union_all(shapely.get_parts(east_of_greenwich))
+    return whole
+
+
+def _eastward(xy: Floats) -> Floats:
+    return np.column_stack((np.where(xy[:, 0] < 0, xy[:, 0] + 360, xy[:, 0]), xy[:, 1]))
+
+
+def _normal_longitude(lon: Floats) -> Floats:
+    """Longitudes beyond 180 degrees as those between -180 and 180."""
+    return np.where(np.abs(lon) > 180, (lon + 180) % 360 - 180, lon)
+
+
 def _split_at_date_line(outline: Any) -> Any:
-    east = shapely.transform(
-        outline, lambda xy: np.column_stack((np.where(xy[:, 0] < 0, xy[:, 0] + 360, xy[:, 0]), xy[:, 1]))
-    )
-    beyond = shapely.intersection(east, shapely.box(180, -90, 540, 90))
-    near = shapely.intersection(east, shapely.box(0, -90, 180, 90))
-    return shapely.union_all([near, shapely.transform(beyond, lambda xy: xy - [360.0, 0.0])])
+    """An outline that goes on beyond 180 degrees, or is torn there, in parts between -180 and 180."""
+    west, _, east, _ = shapely.bounds(outline)
+    beyond = outline if west < -180 or east > 180 else shapely.transform(outline, _eastward)
+    parts = []
+    for turn in (-360.0, 0.0, 360.0):
+        part = shapely.intersection(beyond, shapely.box(turn - 180, -90, turn + 180, 90))
+        parts.append(shapely.transform(part, lambda xy, turn=turn: xy - [turn, 0.0]))
+    return shapely.union_all([*_polygonal(np.array(parts, dtype=object))])

@@ -122,6 +122,19 @@ def cells_of_nodes(code: Cells64, parent: Ints, nodes: Ints) -> list[list[str]]:
     return [[f"{c:x}"] if c else base for c in code[nodes].tolist()]
 
 
+#: A mean direction shorter than this has no centre: the points lie all around the globe.
+_LEAST_DIRECTION = 1e-3
+
+
+def mean_center(lat: Floats, lon: Floats) -> tuple[float, float]:
+    """Latitude and longitude of the mean direction of points; 0, 0 where they lie all around the globe."""
+    a, b = np.radians(lat), np.radians(lon)
+    x, y, z = (np.cos(a) * np.cos(b)).mean(), (np.cos(a) * np.sin(b)).mean(), np.sin(a).mean()
+    if np.sqrt(x**2 + y**2 + z**2) < _LEAST_DIRECTION:
+        return 0.0, 0.0
+    return float(np.degrees(np.arctan2(z, np.hypot(x, y)))), float(np.degrees(np.arctan2(y, x)))
+
+
 @dataclass(frozen=True, eq=False)
 class H3Geography:
     """Where H3 nodes lie. A virtual root is the union of the base cells below it."""
@@ -155,9 +168,7 @@ class H3Geography:
         return np.flatnonzero(self.parent == 0).astype(np.int32)
 
     def _center_of_root(self) -> tuple[float, float]:
-        lat, lon = (np.radians(a) for a in self.centers(self._base_cells))
-        x, y, z = (np.cos(lat) * np.cos(lon)).mean(), (np.cos(lat) * np.sin(lon)).mean(), np.sin(lat).mean()
-        return float(np.degrees(np.arctan2(z, np.hypot(x, y)))), float(np.degrees(np.arctan2(y, x)))
+        return mean_center(*self.centers(self._base_cells))
 
     def _each(self, nodes: Ints, of_cells: Any, of_root: Any) -> tuple[Floats, Floats]:
         cells = self.code[nodes]

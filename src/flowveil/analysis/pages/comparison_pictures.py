@@ -15,7 +15,7 @@ import pyarrow as pa
 from flowveil.errors import ParameterError
 from flowveil.output import check_file, write_files
 from flowveil.private_files import refuse_inside_release
-from flowveil.published.maps import ENDS, placed, zones_of
+from flowveil.published.maps import ENDS, placed, shifted_eastward, zones_of
 from flowveil.published.pictures import (
     Extent,
     check_picture,
@@ -80,7 +80,7 @@ def draw_compared(
         )
     for run in runs:
         check_picture(run.flows, run.zones, target, show, "trips")
-    runs = [replace(run, zones=placed(run.zones)) for run in runs]
+    runs = [replace(run, zones=shifted_eastward(placed(run.zones))) for run in runs]
     refuse_inside_release(path)
     check_file(path)
     matplotlib, figure_of = load_matplotlib()

@@ -54,7 +54,8 @@ export function mountSigning(isHere, go) {
     const audit = [make("h3", "Compared with earlier releases")];
     const ledger = found.audit.ledger ?? 0, with_ = [...found.audit.compared, ...(ledger ? [`${ledger} of the ledger`] : [])];
     if (!with_.length) audit.push(make("p", "There is none to compare with."));
-    else if (!found.audit.failures.length) audit.push(make("p", `${found.audit.verdict}. Compared with: ${with_.join(", ")}.`));
+    else if (found.audit.not_compared.length) audit.push(make("p", `${found.audit.verdict || "Not everything could be compared"}. What was not:`, "notice"), listOf(found.audit.not_compared));
+    else if (!found.audit.failures.length) audit.push(make("p", `${found.audit.verdict || "Nothing stands against it"}. Compared with: ${with_.join(", ")}.`));
     const spent = found.audit.budget, n = spent?.releases;
     if (spent) audit.push(make("p", `With ${n} earlier noisy release${n === 1 ? "" : "s"} of the ledger, ε comes to ${spent.epsilon}${spent.epsilon_total === null ? "" : `, of ${spent.epsilon_total} that are allowed`}.`));
     for (const line of found.audit.failures) audit.push(make("p", inWords(line), "notice"));
@@ -64,14 +65,19 @@ export function mountSigning(isHere, go) {
       more.append(make("summary", "What was computed"), list);
       audit.push(more);
     }
-    if (found.audit.failures.length) {
+    if (found.audit.failures.length || found.audit.not_compared.length) {
       const label = make("label", "", "check"), box = make("input", "", "", { type: "checkbox", id: "accept" });
-      label.append(box, make("span", " I publish although this can be computed."));
+      label.append(box, make("span", found.audit.failures.length ? " I publish although this can be computed." : " I publish although not everything was compared."));
       audit.push(label);
     }
     fill($("#checked"), figures, make("h3", "What is protected"), ticks(found.protected, ""), make("h3", "What is not protected"), ticks([...found.not_protected, ...found.rest], " warn"), ...audit);
     for (const box of $$("input", $("#checked"))) box.addEventListener("change", allow);
     allow();
+  }
+  function listOf(lines) {
+    const list = make("ul");
+    for (const line of lines) list.append(make("li", line));
+    return list;
   }
   function ticks(lines, kind) {
     const list = make("ul", "", `ticks${kind}`);

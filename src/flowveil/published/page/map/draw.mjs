@@ -189,6 +189,13 @@ export const endsOnMap = (model, view, i) => {
   const { origin, destination } = model.layers, o = model.flows.origin[i], d = model.flows.destination[i];
   return [view.x + view.k * origin.x[o], view.y + view.k * origin.y[o], view.x + view.k * destination.x[d], view.y + view.k * destination.y[d]];
 };
+/* The same for each curve of it: two where the shorter way crosses the edge of a map of the whole world. */
+export const curvesOnMap = (model, view, i) => {
+  const [x0, y0, x1, y1] = endsOnMap(model, view, i), world = view.k / model.data.frame.perUnit;
+  if (Math.abs(x1 - x0) <= world / 2) return [[x0, y0, x1, y1]];
+  const turn = x1 > x0 ? -world : world;
+  return [[x0, y0, x1 + turn, y1], [x0 - turn, y0, x1, y1]];
+};
 export const discOf = (share) => 2 + 15 * Math.sqrt(share);
 /* The largest flow is nine pixels wide where few are large; many of one size are thinner, or they would hide each other. */
 const widthsOf = (model, list, basis, most) => {
@@ -201,6 +208,12 @@ export const largestOf = (model, list, basis) => list.reduce((most, i) => Math.m
 function curve(c, [x0, y0, x1, y1]) {
   const [bx, by] = bendOf(x0, y0, x1, y1);
   c.beginPath(); c.moveTo(x0, y0); c.quadraticCurveTo(bx, by, x1, y1); c.stroke();
+}
+
+function gradientOf(c, ends, palette) {
+  const gradient = c.createLinearGradient(...ends);
+  gradient.addColorStop(0.1, palette.origin); gradient.addColorStop(0.9, palette.destination);
+  return gradient;
 }
 
 function drawFlows(world, map, view, pen) {
@@ -225,22 +238,19 @@ function drawFlows(world, map, view, pen) {
   c.lineCap = "round";
   const aside = state.flow !== null ? 0.35 : 1;
   for (const i of shown.between) {
-    const ends = endsOnMap(model, view, i), share = volume[i] / mostBetween;
+    const share = volume[i] / mostBetween;
     c.globalAlpha = (0.25 + 0.65 * Math.sqrt(share)) * aside;
     c.lineWidth = widthOf(share);
-    const gradient = c.createLinearGradient(...ends);
-    gradient.addColorStop(0.1, palette.origin); gradient.addColorStop(0.9, palette.destination);
-    c.strokeStyle = gradient;
-    curve(c, ends);
+    for (const ends of curvesOnMap(model, view, i)) { c.strokeStyle = gradientOf(c, ends, palette); curve(c, ends); }
   }
   c.globalAlpha = 1;
   for (const i of new Set([map.hoverFlow, state.flow])) {
     if (i === null || i < 0 || model.within[i]) continue;
-    const ends = endsOnMap(model, view, i), width = widthOf(volume[i] / mostBetween);
-    c.lineWidth = width + 3; c.strokeStyle = palette.ink; curve(c, ends);
-    const gradient = c.createLinearGradient(...ends);
-    gradient.addColorStop(0.1, palette.origin); gradient.addColorStop(0.9, palette.destination);
-    c.lineWidth = width; c.strokeStyle = gradient; curve(c, ends);
+    const width = widthOf(volume[i] / mostBetween);
+    for (const ends of curvesOnMap(model, view, i)) {
+      c.lineWidth = width + 3; c.strokeStyle = palette.ink; curve(c, ends);
+      c.lineWidth = width; c.strokeStyle = gradientOf(c, ends, palette); curve(c, ends);
+    }
   }
   if (state.selected) outline(world, map, view, model.layers[state.selected.end], state.selected.zone, palette.ink, 3);
   if (map.hover >= 0) outline(world, map, view, model.layers[map.hoverEnd || "origin"], map.hover, palette.ink, 1.6);

@@ -5,7 +5,7 @@
    { update(data), destroy() }: an update keeps what is selected, by code, and the view where the frame is the same. */
 
 import { drawLegends, paletteOf, scaleOf } from "./colours.mjs";
-import { discOf, draw, endsOnMap, viewOf, visible } from "./draw.mjs";
+import { curvesOnMap, discOf, draw, endsOnMap, viewOf, visible } from "./draw.mjs";
 import { centralOf, decode, distanceToFlow, inside, pathOf } from "./geometry.mjs";
 import { ENDS, areasOf, modelOf, nameOf, placeAt, shapeAt, shapesOf, wholeExtent, zoneNamed } from "./model.mjs";
 import { describe, describeFlow, fillPanel, make } from "./panel.mjs";
@@ -195,7 +195,7 @@ export function mount(root, data) {
     const view = viewOf(world, map), volume = world.model.flows[state.basis];
     let best = -1, least = NEAR;
     for (const i of map.shown.between) {
-      const d = distanceToFlow(px, py, ...endsOnMap(world.model, view, i));
+      const d = Math.min(...curvesOnMap(world.model, view, i).map((ends) => distanceToFlow(px, py, ...ends)));
       if (d <= least) { least = d; best = i; }
     }
     if (best >= 0) return best;
