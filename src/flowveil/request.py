@@ -54,9 +54,7 @@ class Input(Section, key="input", heading="Input", call="reading"):
         "Largest share of rows or trips that may be dropped because they cannot be read.",
         default=0.05, between=(0, 1), example="0.01", metavar="SHARE", recorded=True,
     )  # fmt: skip
-    skip_unknown: bool = setting(
-        "Drop rows whose tile is unknown, instead of refusing them.", tier="recipe", recorded=True
-    )
+    skip_unknown: bool = setting("Drop rows whose tile is unknown, instead of refusing them.", recorded=True)
     partition_columns: tuple[str, ...] = setting(
         "Columns taken from names of folders such as month=3/; other folder names are ignored.",
         tier="recipe", example="month", metavar="A,B,...", recorded=True, page=False,
@@ -147,7 +145,6 @@ class Slices(Section, key="slices", heading="Time and slices", call="reading"):
     )  # fmt: skip
     time_format: str | None = setting(
         "How times are written, as for strptime.",
-        tier="recipe",
         example="%d/%m/%y %H:%M",
         metavar="FORMAT",
         recorded=True,

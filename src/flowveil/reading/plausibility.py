@@ -70,10 +70,11 @@ def misplaced(bins: Counter[int], used: ColumnMap) -> str | None:
         return _misplaced_end(origin, destination, weight, used)
     lat, lon = (_median(axis, weight) for axis in origin)
     if distance_to_city(lat, lon) > _REMOTE_KM and abs(lon) <= 90 and distance_to_city(lon, lat) < _INHABITED_KM:
+        exchanged = f"{_exchanged('origin', used)} and {_exchanged('destination', used)}"
         return (
             f"Most trips are around latitude {lat:.0f}, longitude {lon:.0f}, far from any town; with the axes "
-            f"exchanged they would be near one: latitude and longitude are swapped. Hint: "
-            f"{_exchanged('origin', used)} and {_exchanged('destination', used)}; if they are really there, confirm it with {_confirmed()}."
+            f"exchanged they would be near one: latitude and longitude are swapped. Hint: {exchanged}; if they are "
+            f"really there, confirm it with {_confirmed()}."
         )
     return None
 
