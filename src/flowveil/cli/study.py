@@ -17,7 +17,7 @@ from flowveil.request import Request
 from flowveil.settings import split
 
 #: Options that go to the library as they are.
-_SETTINGS = ("preset", "k", "trees", "time_limit", "fewest_trips", "sample")
+_SETTINGS = ("preset", "k", "k_population", "trees", "time_limit", "fewest_trips", "sample")
 
 
 @click.command()
@@ -35,6 +35,7 @@ _SETTINGS = ("preset", "k", "trees", "time_limit", "fewest_trips", "sample")
     "--protect", multiple=True, help="trips, people, population or a+b (repeatable) [default: trips, population]."
 )
 @click.option("--k", type=int, help="How many every cell must hide [default: 10].")
+@click.option("--k-population", type=float, help="Threshold of the population [default: k times the mean weight].")
 @method_limits
 @click.option(
     "--option", "options", multiple=True, metavar="METHOD.NAME=VALUE", help="Option of a method (repeatable)."

@@ -1,4 +1,4 @@
-"""Tables of known data sets, opened in DuckDB: chosen columns, cleaned of the usual signs for a missing value."""
+"""Tables of known data sets in DuckDB: selected columns, usual marks of missing values replaced by NULL."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class OpenTable:
         return name, _text
 
     def number(self, name: str) -> Expression:
-        """Expression: the column as a number, NULL where it is none."""
+        """Expression: the column as a number, NULL if it cannot be read as one."""
         return name, _number
 
     def microseconds(self, name: str) -> Expression:
-        """Expression: the column as microseconds since 1970, NULL where it is no time of the form of the column."""
+        """Expression: the column as microseconds since 1970, NULL where the value has another form than the column."""
         return name, _time
 
     def select(self, wanted: Mapping[str, Expression]) -> None:
@@ -80,7 +80,7 @@ class OpenTable:
         return trips.cast(pa.schema(times))
 
     def _timed(self, relation: str, name: str, column: str, kind: str) -> str:
-        """The same rows with the microseconds of one column beside it.
+        """Return the same rows with an additional column of microseconds.
 
         Raises:
             DataError: the column has no one reading.
@@ -96,11 +96,11 @@ class OpenTable:
 
 @contextmanager
 def opened(source: Any, *, time_format: str | None = None, timezone: str | None = None) -> Iterator[OpenTable]:
-    """Open a file or a table in memory; errors of DuckDB are reported in flowveil's words.
+    """Open a file or a table in memory; errors of DuckDB are replaced by messages that quote no data.
 
     Args:
         source: a file or a table in memory.
-        time_format, timezone: how times are read, where that is said; see `flowveil.reading.times`.
+        time_format, timezone: how times are read, if given; see `flowveil.reading.times`.
     """
     check_time_options(time_format, timezone)
     with open_database(None) as con:
