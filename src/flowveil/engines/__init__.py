@@ -135,6 +135,9 @@ def read_trips(
             `read_slices` and ``by="matrix"``.
         lookup: of an OMX file, the lookup with the codes of the zones, where there are several.
         wide: take a text file for a matrix: the first column has the origins, and there is one for each destination.
+        crs: reference system of the coordinates, such as ``EPSG:25832``; what is named as latitude is then the northing
+            or y, as longitude the easting or x. Degrees without it.
+        decimal_comma: read numbers in text with a decimal comma.
         remote: allow an address (``s3://``, ``https://``) of Parquet on another machine, by DuckDB's extension httpfs.
         engine: who reads, ``duckdb`` or ``spark``: the flows are the same. See `flowveil.cluster` for Spark.
         progress: called now and then with the share that is read, from 0 to 1.

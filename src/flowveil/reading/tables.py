@@ -406,6 +406,12 @@ def _beginning(path: Path, label: str) -> tuple[str, int, int]:
         raise DataError(f"{label} cannot be read: it is damaged, or may not be opened.") from None
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise DataError(f"{label} is in UTF-16. Only UTF-8 is read. Hint: save it as UTF-8.")
+    if start.startswith(b"PK\x03\x04"):
+        kind = "an Excel workbook" if b"xl/" in start or b"[Content_Types].xml" in start[:200] else "a zip archive"
+        named = ".xlsx" if "Excel" in kind else ".zip"
+        raise DataError(f"{label} is {kind}, although its name says text. Hint: name it {named}, or save it as CSV.")
+    if start.startswith(b"PAR1"):
+        raise DataError(f"{label} is a Parquet file, although its name says text. Hint: name it .parquet.")
     if b"\0" in start:
         raise DataError(f"{label} is not a text file, although its name says so.")
     return start.decode("utf-8-sig", errors="replace"), taken, size
