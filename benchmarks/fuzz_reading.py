@@ -17,8 +17,9 @@ import io
 import math
 import random
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ _STRANGE = (
 )  # fmt: skip
 _RESOLUTION = 7
 #: What two readings are compared by: trips of each pair, rows, rows left out, and persons of each pair.
-Reading = tuple[dict[tuple[int, int], int], int, int, dict[tuple[int, int], int]]
+Reading = tuple[dict[tuple[int, int], float], int, int, dict[tuple[int, int], int]]
 
 
 def rows_of(rng: random.Random) -> list[list[str]]:
@@ -129,7 +130,7 @@ def independent(names: list[str], rows: list[list[Any]]) -> Reading | None:
     }
     if any(len(at[name]) != 1 for name in NAMES[:6]):
         return None
-    trips: Counter[tuple[int, int]] = Counter()
+    trips: dict[tuple[int, int], Fraction] = defaultdict(Fraction)
     people: dict[tuple[int, int], set[str]] = {}
     left_out = 0
     for row in rows:
@@ -139,18 +140,19 @@ def independent(names: list[str], rows: list[list[Any]]) -> Reading | None:
             *ends, count = (_number(row[at[name][0]]) for name in (*NAMES[:4], "n"))
         except ValueError:
             return None
-        if count < 0 or count > 2**53 or (math.isfinite(count) and count != int(count)):
+        if count < 0 or count > 2**53:
             return None
         (a, b, c, d) = ends
         off = abs(a) > 90 or abs(c) > 90 or abs(b) > 180 or abs(d) > 180
-        if count == 0 or any(map(math.isnan, (*ends, count))) or off or a == b == 0 or c == d == 0:
+        if count < 0.5e-6 or any(map(math.isnan, (*ends, count))) or off or a == b == 0 or c == d == 0:
             left_out += 1
             continue
         pair = (h3_int.latlng_to_cell(a, b, _RESOLUTION), h3_int.latlng_to_cell(c, d, _RESOLUTION))
-        trips[pair] += int(count)
+        trips[pair] += Fraction(round(count * 10**6), 10**6) if count < 2**33 else Fraction(int(count))
         who = str("" if row[at["uid"][0]] is None else row[at["uid"][0]]).strip()
         people.setdefault(pair, set()).add(who)
-    return dict(trips), len(rows), left_out, {pair: len(who) for pair, who in people.items()}
+    totals = {pair: float(total) for pair, total in trips.items()}
+    return totals, len(rows), left_out, {pair: len(who) for pair, who in people.items()}
 
 
 def _number(value: Any) -> float:

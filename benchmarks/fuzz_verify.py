@@ -44,14 +44,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from flowveil.verify.exports import EXPORTS
+from flowveil.verify.persons import folds_instead
+from flowveil.verify.rendering import not_compared
 
 from benchmarks.fuzz_releases import RELEASES, Held
 from benchmarks.remembering import Memory
 from flowveil.paths import read_json
 from samples.verified import findings_of
-from flowveil.verify.exports import EXPORTS
-from flowveil.verify.persons import folds_instead
-from flowveil.verify.rendering import not_compared
 
 #: A folder of a few cells takes a fraction of a second of processor time. What is still at work after so long by the
 #: clock hangs; that is longer, because a busy machine makes anything wait.

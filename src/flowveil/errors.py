@@ -109,6 +109,16 @@ def option(name: str, *, flag: str | None = None) -> str:
     return (flag or f"--{name.replace('_', '-')}") if _flags.get() else name
 
 
+def with_value(name: str, value: str) -> str:
+    """How an option is given a value in the interface that is used: ``--person id`` or ``person='id'``."""
+    return f"--{name.replace('_', '-')} {value}" if _flags.get() else f"{name}={value!r}"
+
+
+def without_value(name: str) -> str:
+    """How an option is said to have no value: ``--no-person`` or ``person=''``."""
+    return f"--no-{name.replace('_', '-')}" if _flags.get() else f"{name}=''"
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return `` Did you mean 'x'?`` for the nearest known name, or an empty string."""
     by_folded = {k.casefold(): k for k in known}

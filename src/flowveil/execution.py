@@ -217,6 +217,9 @@ def reading_arguments(request: Request, *, zones: Any = None) -> dict[str, Any]:
     given = {name: value for name, value in request.arguments("reading").items() if name not in _OF_SLICES}
     if request.resources.engine is not None:
         given["engine"] = request.resources.engine
+    protect = request.protection.protect
+    if protect and not any("people" in unit for unit in protect):
+        given["ask_person"] = False
     if zones is not None:
         given["zones"] = zones
     elif request.zones.zones is not None and request.arguments("map"):

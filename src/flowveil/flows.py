@@ -105,7 +105,7 @@ SUM_COLUMNS: dict[str, SumColumn] = {
             "weight",
             one="weight",
             many="weights",
-            about="Column of the weight (represented inhabitants).",
+            about="Column of the expansion factor: trips or inhabitants that a row represents.",
             usual=(
                 "weight", "weights", "w", "weightindiv", "tripweight", "weighttrip", "personweight", "sampleweight",
                 "samplingweight", "expansionfactor", "expfactor", "expf", "factor", "wgt", "wttrdfin",
@@ -292,10 +292,11 @@ class Cells:
 
     Attributes:
         origin, destination: int32; numbers of the two ends (tiles, zones of a cut, or nodes).
-        trips: int64, at least 1.
+        trips: int64, at least 1; or float64, above 0, if the input has fractions of trips: each the double nearest to a
+            whole number of millionths, and merging adds up the millionths.
         weight: like every column of `SUM_COLUMNS`, None where the input does not have it; else float64, each the double
-            nearest to a multiple of a millionth (see `SumColumn.round_fixed_point`). Merging sums the millionths. While
-            a method plans, int64 millionths (see `Guarantee.to_fixed_point`).
+            nearest to a whole number of millionths (see `SumColumn.whole`), and merging adds up the millionths. While a
+            method decides, int64: the millionths themselves (see `Guarantee.to_fixed_point`).
         people: distinct people of each row, or None where the input has no persons.
         tiles: distinct tiles in which the trips of each row begin and end, or None unless asked for (`Flows.located`).
     """
@@ -324,7 +325,7 @@ class Cells:
     def total(self, basis: str) -> float:
         """The sum of all trips or weights, exact."""
         values = self.volume(basis)
-        if basis == "trips" or is_fixed_point(values):
+        if is_fixed_point(values):
             return float(np.sum(values))
         return float(np.sum(to_fixed_point(values)) / MILLION)
 
@@ -372,7 +373,7 @@ class Cells:
         """
         group = group_pairs(origin, destination, n_origins, n_destinations)
         others = self._members_of(group.row) | self.added(group.sum_exactly)
-        cells = Cells(group.origin, group.destination, group.sum(self.trips), **others)
+        cells = Cells(group.origin, group.destination, group.sum_exactly(self.trips), **others)
         return Merged(cells=cells, row=group.row)
 
     def _members_of(self, row: Ints) -> dict[str, Any]:
@@ -431,7 +432,7 @@ class Groups:
         return total.astype(values.dtype)
 
     def sum_exactly(self, values: NDArray[Any]) -> NDArray[Any]:
-        """The same for a column of `SUM_COLUMNS`: its millionths are added up, whichever way it holds them."""
+        """The same for trips and columns of `SUM_COLUMNS`: integers as they are, doubles in millionths."""
         return self.sum(values) if is_fixed_point(values) else self.sum(to_fixed_point(values)) / MILLION
 
 
@@ -441,9 +442,21 @@ def to_fixed_point(values: NDArray[Any]) -> NDArray[np.int64]:
     return whole
 
 
+def plain_amount(amount: int) -> float:
+    """Returns an amount in millionths as a number: whole if it is."""
+    return amount // MILLION if amount % MILLION == 0 else amount / MILLION
+
+
 def is_fixed_point(values: NDArray[Any]) -> bool:
     """Whether a column that adds up holds whole millionths, as methods count them."""
     return values.dtype == np.int64
+
+
+def _whole_or_fixed_point(trips: NDArray[Any]) -> NDArray[Any]:
+    """Returns trips as int64 if all are whole, else as doubles nearest to whole millionths."""
+    if trips.dtype.kind == "f" and np.any(trips != np.rint(trips)):
+        return to_fixed_point(trips) / MILLION
+    return trips.astype(np.int64)
 
 
 def group_pairs(origin: Ints, destination: Ints, n_origins: int, n_destinations: int) -> Groups:
@@ -489,11 +502,19 @@ def _first_of_runs(ordered: NDArray[Any]) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class Intake:
-    """What reading the input came to: counts only, no row and no person.
+    """Counters and settings of one read. Contains no input rows.
+
+    Every row that stands for trips is used, dropped or outside. Dropped rows could not be read: a missing end, an
+    unknown code, a point off the earth. Rows outside have an end (or, if ``outside`` is ``keep``, both ends) outside
+    the study area. Trips and weight count all of these rows; a row without a number of trips or weight counts 0.
 
     Attributes:
         rows: rows read.
-        left_out: rows left out, by reason.
+        empty_rows: rows that stand for no trip: their number of trips is 0.
+        dropped: dropped rows, by reason.
+        dropped_trips, dropped_weight: of the dropped rows; the weight is None if the input has no weights.
+        outside_rows, outside_trips, outside_weight: of the rows outside the study area.
+        input_trips, input_weight: of all rows: used, dropped and outside.
         columns: which input column served as what.
         resolution: H3 resolution of the tiles, or None for tiles of the user's own.
         zones: which column of the user's own map served as what.
@@ -503,7 +524,10 @@ class Intake:
         partition_columns: columns that were taken from the paths of the files.
         by_many: whether attributes with many values were allowed to make slices.
         person_case: ``fold`` if persons that differ in upper and lower case only were taken for one, else ``keep``.
-        time_format, timezone: how times were read, where the user said so.
+        time_format: how times were read, if the user gave a format.
+        timezone: the zone that times are shown in, named by the user or by the column: a name, or a fixed offset such
+            as ``UTC+0100``. None for local times without a zone, and for texts with different offsets, which are shown
+            as written.
         during: the month or day whose trips alone were read; None for all.
         notes: sentences on how the input was taken that whoever gave it should read; never published.
         same_zones: whether both ends have one tree, over the tiles seen at either, and are to have the same zones.
@@ -512,7 +536,15 @@ class Intake:
     """
 
     rows: int = 0
-    left_out: dict[str, int] = field(default_factory=dict)
+    empty_rows: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+    dropped_trips: float = 0
+    dropped_weight: float | None = None
+    outside_rows: int = 0
+    outside_trips: float = 0
+    outside_weight: float | None = None
+    input_trips: float = 0
+    input_weight: float | None = None
     columns: dict[str, str] = field(default_factory=dict)
     resolution: int | None = None
     zones: dict[str, str] = field(default_factory=dict)
@@ -532,6 +564,33 @@ class Intake:
     lookup: str | None = None
     wide: bool = False
     nobody: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """All rows that are not used, by reason."""
+        empty = {"no trips": self.empty_rows} if self.empty_rows else {}
+        outside = {"outside the area": self.outside_rows} if self.outside_rows else {}
+        return {**empty, **self.dropped, **outside}
+
+    @property
+    def used_rows(self) -> int:
+        """Rows whose trips are in the flows."""
+        return self.rows - sum(self.left_out.values())
+
+    @property
+    def dropped_share(self) -> float:
+        """Share of the input that was dropped: of rows, trips or weight, whichever is largest. Exact, so private."""
+        return self._largest_share(sum(self.dropped.values()), self.dropped_trips, self.dropped_weight)
+
+    @property
+    def outside_share(self) -> float:
+        """Share of the input outside the study area: of rows, trips or weight, whichever is largest. Private."""
+        return self._largest_share(self.outside_rows, self.outside_trips, self.outside_weight)
+
+    def _largest_share(self, rows: int, trips: float, weight: float | None) -> float:
+        counted = self.rows - self.empty_rows
+        shares = [(rows, counted), (trips, self.input_trips), (weight or 0.0, self.input_weight or 0.0)]
+        return max(part / whole if whole else 0.0 for part, whole in shares)
 
     def parameters(self) -> dict[str, Any]:
         """How the input was read, as a report records it; `Reading.from_parameters` reads it the same again."""
@@ -619,8 +678,8 @@ class Flows(Cells):
         ):
             if n and (tiles.min() < 0 or tiles.max() >= tree.n_tiles):
                 raise DataError(f"A flow has an {name} tile outside the hierarchy of {tree.n_tiles} tiles.")
-        if n and self.trips.min() < 1:
-            raise DataError("A flow has fewer than one trip; leave such rows out.")
+        if n and self.trips.min() < (1 if self.trips.dtype == np.int64 else 1 / MILLION):
+            raise DataError("A flow has no trips; leave such rows out.")
         for name, values in added.items():
             if n and not (np.isfinite(values).all() and values.min() >= 0):
                 raise DataError(f"A flow has a negative or infinite {SUM_COLUMNS[name].one}.")
@@ -673,7 +732,7 @@ class Flows(Cells):
 
         Args:
             origin, destination: tile numbers of each row.
-            trips: trips of each row; 1 where not given.
+            trips: trips of each row, 1 by default. Fractions make the trips of the flows float64.
             origins, destinations: the two hierarchies.
             person: number of the person of each row, -1 where unknown.
             intake: what reading the input came to.
@@ -682,7 +741,7 @@ class Flows(Cells):
         """
         o = np.asarray(origin, dtype=np.int32)
         d = np.asarray(destination, dtype=np.int32)
-        t = np.ones(len(o), np.int64) if trips is None else np.asarray(trips, dtype=np.int64)
+        t = np.ones(len(o), np.int64) if trips is None else _whole_or_fixed_point(np.asarray(trips))
         # Rounded before they are added up, so that the order of the rows leaves no trace.
         columns: dict[str, Any] = {
             name: SUM_COLUMNS[name].round_fixed_point(v) for name, v in added.items() if v is not None
@@ -694,6 +753,8 @@ class Flows(Cells):
             who = np.asarray(person, dtype=np.int32)
             known = who >= 0
             people = People.aggregate(merged.row[known], who[known], t[known])
+            if t.dtype != np.int64:
+                people = replace(people, trips=None)
         return cls(
             cells.origin,
             cells.destination,
@@ -702,7 +763,7 @@ class Flows(Cells):
             **cells.added(),
             origins=origins,
             destinations=destinations,
-            intake=intake or Intake(rows=len(o)),
+            intake=intake or Intake(rows=len(o), input_trips=float(np.sum(t))),
             whole_map=whole_map,
         )
 

@@ -92,7 +92,9 @@ def _k(_: Cells, k: int) -> int:
 def _k_mean_weights(flows: Cells, k: int) -> float:
     """In whole millionths, rounded up: where all weights are alike, k trips reach it to the last digit."""
     total = int(np.sum(to_fixed_point(flows.volume("weight"))))
-    return -(-k * total // int(np.sum(flows.trips))) / MILLION
+    if flows.trips.dtype == np.int64:
+        return -(-k * total // int(np.sum(flows.trips))) / MILLION
+    return -(-k * total * MILLION // int(np.sum(to_fixed_point(flows.trips)))) / MILLION
 
 
 def _all_but_one_mean_weight(least: float, k: int) -> float:
@@ -313,13 +315,17 @@ class Guarantee:
         return replace(self, **asked)
 
     def to_fixed_point(self, flows: Flows) -> tuple[Flows, Guarantee]:
-        """The flows and this guarantee with sums that are protected as whole millionths (int64), as methods count them.
+        """Returns flows and guarantee with protected sums, and fractions of trips, as whole millionths (int64).
 
-        Methods add up in many orders, and sums of whole numbers are exact in all of them. Columns that are not
-        protected stay as they are: they decide nothing. The same flows where there is nothing to change.
+        Methods add up in many orders, and sums of integers are exact in all of them. Weights that are not protected
+        stay as they are: they decide nothing. Returns the same flows if there is nothing to change.
         """
         columns: dict[str, Any] = {}
         asked: dict[str, Any] = {}
+        if flows.trips.dtype != np.int64:
+            columns["trips"] = to_fixed_point(flows.trips)
+            if self.trips is not None:
+                asked["trips"] = self.trips * MILLION
         for name, column in ((name, UNITS[name].column) for name in self.units if UNITS[name].column):
             values, threshold = getattr(flows, column), getattr(self, name)
             if values is not None and not is_fixed_point(values):

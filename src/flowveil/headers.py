@@ -45,6 +45,7 @@ _WORDS = frozenset(
     individuals household taxi cab vehicle driver passenger device sex gender sexe age birth education
     occupation profession income salary status marital race ethnicity relationship zip zipcode postcode
     postal parent level description flag valid segment class workclass capital fnlwgt diagnosis
+    rider member customer client subscriber card account imsi imei msisdn plate tag token hash bike scooter
     """.split()  # noqa: SIM905  # a list of a word a line would be longer than the file
 )
 #: Words that are names of columns only by themselves: they stand in values as well.
@@ -55,7 +56,7 @@ _ALONE = frozenset(
     hours gain loss note comment score
     """.split()  # noqa: SIM905  # a list of a word a line would be longer than the file
 )
-_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|h3|\d+")
+_PARTS = re.compile(r"h3|[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|\d+")
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)(e[+-]?\d+)?", re.IGNORECASE)
 _SHORT = re.compile(r"[a-z]{1,2}\d{0,2}", re.IGNORECASE)
 

@@ -43,13 +43,15 @@ class Input(Section, key="input", heading="Input", call="reading"):
     )
     destination_tile: str | None = setting("Column of the destination's tile.", example="end_h3", **COLUMN)
     trips: str | None = setting(
-        "Column of the number of trips of a row.", tier="common", default="a row is one trip", example="count", **COLUMN
-    )
+        "Column of the number of trips of a row; fractions are allowed.",
+        tier="common", default="a row is one trip", example="count", **COLUMN,
+    )  # fmt: skip
     weight: str | None = setting(
-        "Column of the inhabitants that a row represents.", tier="common", example="w", **COLUMN
-    )
+        "Column of the expansion factor: trips or inhabitants that a row represents.",
+        tier="common", example="w", **COLUMN,
+    )  # fmt: skip
     max_dropped: float | None = setting(
-        "Largest share of rows that cannot be read.",
+        "Largest share of rows or trips that may be dropped because they cannot be read.",
         default=0.05, between=(0, 1), example="0.01", metavar="SHARE", recorded=True,
     )  # fmt: skip
     skip_unknown: bool = setting(
@@ -77,6 +79,7 @@ class People(Section, key="people", heading="People", call="reading"):
     person: str | None = setting(
         "Column of the person; usual names are recognised.", tier="common", example="id", **COLUMN
     )
+    no_person: bool = setting("No column identifies persons.", tier="common")
     person_case: str | None = setting(
         "Count A7 and a7 as one person (fold) or as two (keep).",
         tier="recipe", default="fold", allowed=("fold", "keep"), example="keep", recorded=True,
@@ -119,7 +122,7 @@ class Zones(Section, key="zones", heading="Zones", call="reading"):
         example="2.2,48.7,2.5,49.0", metavar="AREA", form="area", recorded=True,
     )  # fmt: skip
     outside: str | None = setting(
-        "Trips with one end outside the area: drop them, or keep them with that end as one zone 'outside'.",
+        "Trips with one end outside the area or map: drop them, or keep them with that end as one zone 'outside'.",
         default="drop", allowed=("drop", "keep"), example="keep", recorded=True,
     )  # fmt: skip
     same_zones: bool = setting("One set of zones for origins and destinations.", recorded=True)
@@ -135,8 +138,8 @@ class Slices(Section, key="slices", heading="Time and slices", call="reading"):
         tier="common", example="1h", metavar="STEP",
     )  # fmt: skip
     timezone: str | None = setting(
-        "Local time for Unix times and times with a zone.",
-        tier="common", default="UTC", example="Europe/Oslo", metavar="NAME", recorded=True,
+        "Local time for Unix times and times in UTC.",
+        tier="common", default="the zone of the times", example="Europe/Oslo", metavar="NAME", recorded=True,
     )  # fmt: skip
     time_format: str | None = setting(
         "How times are written, as for strptime.",
@@ -422,7 +425,7 @@ class Request:
         steps = [step for step in (slices.get("every"), *slices.get("also_every", ())) if step]
         given |= {**columns, "every": steps, "method": report.get("method"), "options": _plain_options(parameters)}
         given |= {name: True for name in ("by_many", "total", "common_zones", "fold_time") if slices.get(name)}
-        given |= {f"zones_{name}": value for name, value in (parameters.get("zones") or {}).items()}
+        given |= {f"zones_{name}": value for name, value in _mapping(parameters.get("zones")).items()}
         given["values"] = [f"{name}={','.join(listed)}" for name, listed in (slices.get("values") or {}).items()]
         given["values"] += [f"time={'/'.join(slices['period'])}"] if slices.get("period") else []
         for name in ("by", "zones_levels", "protect"):
@@ -461,5 +464,10 @@ def _names() -> set[str]:
     return {one.name for one in settings()}
 
 
+def _mapping(value: Any) -> Mapping[str, Any]:
+    """Returns a mapping of a report; an empty one for a path, which is not published."""
+    return value if isinstance(value, Mapping) else {}
+
+
 def _plain_options(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in (parameters.get("options") or {}).items() if value is not None}
+    return {name: value for name, value in _mapping(parameters.get("options")).items() if value is not None}

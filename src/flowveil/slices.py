@@ -340,7 +340,7 @@ def refuse_many_combinations(flows: SlicedFlows) -> None:
         DataError: there is more than one combination for `ROWS_PER_VALUE` rows, and that is not confirmed.
     """
     intake = flows.intake
-    rows = intake.rows - sum(intake.left_out.values())
+    rows = intake.used_rows
     attributes = [at for at, name in enumerate(flows.columns) if name != TIME]
     n = len({tuple(key[at] for at in attributes) for key in flows.keys})
     if len(attributes) > 1 and intake.rows and not intake.by_many and n * ROWS_PER_VALUE > rows:

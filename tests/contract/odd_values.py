@@ -115,7 +115,7 @@ ODD: dict[str, tuple[pa.Table, dict[str, Any], Any]] = {
     ),
     "Unix times in text, and attributes with gaps": (
         tiles(4, at=["1704067200", "1704070800", "", "1704067201"], sex=["f", " f ", "m", None]),
-        {"time": "at", "every": "day", "by": "sex", "by_many": True},
+        {"time": "at", "every": "day", "timezone": "UTC", "by": "sex", "by_many": True},
         ({("f", "2024-01-01"): ([2], None, None)}, {"missing time": 1, "missing attribute": 1}, {}),
     ),
 }

@@ -107,7 +107,7 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
         (("{in}", "--by", "sex", "--out", "{new}", "--workers", "-1", *TRIPS), 2, "workers"),
         (("{in}", "--out", "{new}", "--preset", "nosuch", *TRIPS), 2, "odkanon-report"),
         (("{in}", "--out", "{new}", "--max-suppressed", "oigh=all", *TRIPS), 2, "METHOD=SHARE"),
-        (("{in}", "--out", "{release}/study", "--internal", *TRIPS), 2, "inside a release"),
+        (("{in}", "--out", "{release}/study", *TRIPS), 2, "inside a release"),
     ],
     "tabular mondrian": [
         (("{absent}", "--out", "{old}.csv", "--k", "2", *RECORDS), 2, "absent"),

@@ -43,7 +43,7 @@ def decided(flows: Flows, run: Run, asked: str) -> Any:
 @pytest.mark.parametrize("asked", ["people", "combined"])
 def test_methods_that_count_decide_the_same(run: Run, asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if asked == "people":  # Every depth a question of its own; otherwise all of them are one.
-        monkeypatch.setattr(remote_pairs, "ONE_QUESTION", 0)
+        monkeypatch.setattr(remote_pairs, "QUERY_BYTES", 0)
     flows = flows_of("uneven", "h3") if asked == "people" else flows_of("all-equal", "ragged")
     assert decided(distant(flows), run, asked) == decided(flows, run, asked)
 

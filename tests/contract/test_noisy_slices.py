@@ -152,7 +152,7 @@ def test_what_slices_of_noise_cannot_be():
         "must be listed": {},
         "not a slice column": {"values": {"sex": ["F"]}},
         "at most 20": {"values": {"mode": ["bus"]}, "epsilon": 15.0, "total": True},
-        "promises no smallest cell": {"values": {"mode": ["bus"]}, "k": 5},
+        "has no smallest cell": {"values": {"mode": ["bus"]}, "k": 5},
         "needs a bound": {"values": {"mode": ["bus"]}, "bound": None},
     }.items():
         with pytest.raises(ParameterError, match=said):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from flowveil import Flows, Hierarchy, anonymize
 from flowveil.methods import epsilon as limits
-from flowveil.methods.privtree import lowered_by
+from flowveil.methods.privtree import decay_step
 from samples.strategies import hierarchies
 
 SILENT = 200.0
@@ -72,7 +72,7 @@ def test_no_way_through_the_tree_costs_more_than_promised(decay, epsilon, above)
     """One trip more along a way of 200 divisions, from every count at which the last of them can be, exactly."""
     b = Fraction(decay)
     scale = (2 * b - 1) / ((b - 1) * Fraction(epsilon))
-    lowered = lowered_by(scale, decay)
+    lowered = decay_step(scale, decay)
     q = math.exp(-1 / scale)
     assert math.exp(-lowered / scale) <= 1 / decay * (1 + 1e-12)
 

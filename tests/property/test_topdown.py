@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowveil.methods.consistency import fitted
+from flowveil.methods.consistency import fit_to_totals
 
 FAMILY = st.tuples(st.lists(st.integers(-5, 6), min_size=1, max_size=4), st.integers(1, 7))
 
@@ -25,7 +25,7 @@ def test_children_fit_and_the_largest_error_is_the_smallest_there_is(families):
     noisy = np.concatenate([np.array(f[0]) for f in families])
     family = np.repeat(np.arange(len(families)), [len(f[0]) for f in families])
     total = np.array([f[1] for f in families])
-    fit = fitted(noisy, family, total)
+    fit = fit_to_totals(noisy, family, total)
     assert fit.dtype == np.int64
     for i, (given_, wanted) in enumerate(families):
         mine = fit[family == i].tolist()
@@ -36,11 +36,12 @@ def test_children_fit_and_the_largest_error_is_the_smallest_there_is(families):
 
 
 def test_what_is_left_over_goes_evenly_to_equals_and_first_to_the_largest():
-    even = fitted(np.zeros(9, np.int64), np.zeros(9, np.int64), np.array([3]))
+    even = fit_to_totals(np.zeros(9, np.int64), np.zeros(9, np.int64), np.array([3]))
     assert even.tolist() == [0, 0, 1, 0, 0, 1, 0, 0, 1]
-    assert fitted(np.array([5, 1, 1, 7]), np.zeros(4, np.int64), np.array([11])).tolist() == [4, 0, 0, 7]
+    assert fit_to_totals(np.array([5, 1, 1, 7]), np.zeros(4, np.int64), np.array([11])).tolist() == [4, 0, 0, 7]
 
 
 def test_large_counts_stay_exact():
     noisy = np.array([3_000_000_000_001, 1_999_999_999_999, -4])
-    assert fitted(noisy, np.zeros(3, np.int64), np.array([5_000_000_000_000])).tolist() == [*noisy[:2].tolist(), 0]
+    fitted = fit_to_totals(noisy, np.zeros(3, np.int64), np.array([5_000_000_000_000]))
+    assert fitted.tolist() == [*noisy[:2].tolist(), 0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from importlib import import_module
 from unittest import mock
 
@@ -17,16 +16,14 @@ from flowveil.errors import InfeasibleError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
-from flowveil.methods import METHODS, knapsack, pair_tables, price_gaps, safe_pairs, twin_trees
+from flowveil.methods import METHODS, pair_tables, safe_pairs, twin_trees
 from flowveil.methods.knapsack import best_within, flipped, near_ties
 from flowveil.methods.lowest_common_ancestor import AncestorDepth
 from flowveil.methods.odkanon import Cuts, odkanon
-from flowveil.methods.price_gaps import PriceGaps
 from flowveil.methods.pruning import dual_multiplier
 from flowveil.methods.safe_pairs import safe_levels, sketch
-from flowveil.methods.smallest_sizes import KNOWN
 from flowveil.methods.twin_trees import TwinTrees
-from flowveil.methods.twincut import Search, frontier, plan_of_cuts, score, starting_cuts, twincut
+from flowveil.methods.twincut import frontier, plan_of_cuts, score, twincut
 from flowveil.reading.limits import limits
 from flowveil.release.plan import Plan
 from flowveil.release.release import Release
@@ -121,72 +118,26 @@ def test_a_plan_keeps_the_flows_of_the_safe_cells_of_its_cuts(problem, data):
 
 
 @SEARCH
-@given(small_problems(), BUDGETS)
-def test_starts_side_by_side_come_to_what_they_come_to_in_turn(problem, share):
-    flows, guarantee = problem[1].to_fixed_point(problem[0])
-    trees = TwinTrees.from_flows(flows, guarantee)
-    assume(trees is not None and trees.sums_exactly)
-    budget = share * total_of(flows, guarantee)
-    found = []
-    for exact, threads in ((False, 1), (True, 1), (True, 2)):
-        own = replace(trees, summed={})
-        own.__dict__["sums_exactly"] = exact
-        search = Search(own, budget)
-        with limits(threads=threads):
-            search.alternate_from(list(starting_cuts(own)))
-        found.append(search)
-    in_turn, one, two = found
-    assert in_turn.best.score == pytest.approx(one.best.score, rel=1e-12)
-    assert in_turn.work == one.work == two.work
-    assert [cut.tolist() for cut in one.best.cuts] == [cut.tolist() for cut in two.best.cuts]
-    assert one.points == two.points
-
-
-@SEARCH
-@given(
-    st.lists(st.tuples(st.integers(0, 6), st.integers(-4, 4)), min_size=1, max_size=12),
-    st.sampled_from([0.0, 0.5, 1.0, 3.0]),
-    st.sampled_from([2.0, 4.0, 9.0]),
-)
-def test_few_combinations_are_compared_as_many_are(combinations, price, room):
-    loss, suppressed = np.array(combinations, np.float64).T
-    few = knapsack._undominated(loss, suppressed, price, room)
-    with mock.patch.object(knapsack, "FEW_COMBINATIONS", 0):
-        assert few.tolist() == knapsack._undominated(loss, suppressed, price, room).tolist()
-
-
-@SEARCH
 @given(small_problems(), BUDGETS, st.data())
-def test_what_is_remembered_or_guessed_changes_no_pruning(problem, share, data):
-    flows, guarantee = problem
+def test_batches_and_guesses_change_no_pruning(problem, share, data):
+    flows, guarantee = problem[1].to_fixed_point(problem[0])
     trees = TwinTrees.from_flows(flows, guarantee)
     assume(trees is not None)
     budget = share * total_of(flows, guarantee)
     prices = st.floats(0.1, 500)
-    axis = trees.origins
-    for cut in data.draw(st.lists(st.sampled_from([np.zeros(1, np.int64), *(layer[0] for layer in axis.layers)]))):
-        with mock.patch.object(twin_trees, "_AT_A_TIME", 3):
-            trees.given(0, cut)
-    cut = data.draw(st.sampled_from([np.zeros(1, np.int64), *(layer[0] for layer in axis.layers)]))
-    with mock.patch.object(price_gaps, "FEW_NODES", 0), mock.patch.object(twin_trees, "_AT_A_TIME", 2):
-        costs = trees.given(0, cut)
-    fresh = replace(trees, summed={}).given(0, cut)
-    assert np.array_equal(costs.volume, fresh.volume)
-    assert np.array_equal(costs.cost, fresh.cost)
-    slow_gaps = PriceGaps(trees.destinations.families, costs.cost, costs.volume)
-    for price in data.draw(st.lists(st.just(0.0) | prices, min_size=1, max_size=6)):
-        cuts = []
-        for gaps in (costs.gaps, slow_gaps):
-            forest, whole = gaps.at(price)
-            cuts.append(np.sort(np.concatenate((forest.fixed, forest.node[whole]))).tolist())
-        assert cuts[0] == cuts[1] == trees.destinations.best_cut(price * costs.volume - costs.cost).tolist()
+    cut = data.draw(st.sampled_from([np.zeros(1, np.int64), *(layer[0] for layer in trees.origins.layers)]))
+    with mock.patch.object(twin_trees, "PAIRS_PER_BATCH", 2):
+        batched = trees.given(0, cut)
+    costs = trees.given(0, cut)
+    assert np.array_equal(batched.volume, costs.volume)
+    assert np.array_equal(batched.cost, costs.cost)
     near, likely = data.draw(prices), data.draw(prices)
-    assert dual_multiplier(costs, budget, near=near, likely=likely) == dual_multiplier(fresh, budget, near=near)
+    assert dual_multiplier(batched, budget, near=near, likely=likely) == dual_multiplier(costs, budget, near=near)
 
 
 @SEARCH
 @given(st.lists(st.integers(0, 5), max_size=150), st.data())
-def test_leaves_meet_where_their_ways_part(rises, data):
+def test_ancestor_depth_is_that_of_the_lowest_common_ancestor(rises, data):
     # The next node is a child of the last one, or of one so many steps above it.
     parent = [-1]
     for rise in rises:
@@ -248,7 +199,7 @@ def test_between_known_prices_the_best_cuts_are_those_of_the_whole_tree(problem,
     costs = trees.given(0, trees.origins.from_full(np.array(sorted(fixed), dtype=np.int32)))
     for price in (n / 2 for n in prices):
         cut = costs.axis.best_cut(price * costs.volume - costs.cost)
-        cost, suppressed = costs.of(cut)
+        cost, suppressed = costs.totals(cut)
         assert costs.evaluate(price) == (cost + price * suppressed, suppressed)
         half = costs.at(price)
         assert (half.cut.tolist(), half.cost, half.suppressed) == (cut.tolist(), cost, suppressed)
@@ -269,7 +220,7 @@ def test_a_price_is_answered_with_the_best_cut_and_flips_lose_what_they_say(prob
     for node, loss in zip(ties.nodes, ties.loss, strict=True):
         if not np.isfinite(loss):
             continue
-        cost, suppressed = costs.of(flipped(costs, half, np.array([node])))
+        cost, suppressed = costs.totals(flipped(costs, half, np.array([node])))
         assert cost + price * suppressed == pytest.approx(half.cost + price * half.suppressed + loss)
 
 
@@ -339,11 +290,6 @@ def test_the_floor_is_exact(problem, share):
     flows, guarantee = problem
     want = [slow.smallest_safe_size(flows, guarantee, f) for f in range(len(flows))]
     assert smallest_safe_sizes(flows, guarantee).tolist() == want
-    # What TwinCut remembers on its way is the same.
-    KNOWN.clear()
-    TwinTrees.from_flows(flows, guarantee)
-    assert (flows in KNOWN) == (guarantee.population is None)
-    assert smallest_safe_sizes(flows, guarantee).tolist() == want
     volume = flows.volume(guarantee.basis)
     left = float(volume.sum()) * (1 - share)
     mean = spent = 0.0
@@ -410,14 +356,14 @@ def test_every_point_of_the_frontier_is_a_map_and_none_beats_another(problem):
 
 @settings(max_examples=10, deadline=None)
 @given(problems(), BUDGETS)
-def test_remembering_changes_no_zone(problem, share):
+def test_the_cache_changes_no_zone(problem, share):
     flows, guarantee = problem
     try:
         plan = twincut(flows, guarantee, max_suppressed=share, effort=0.2)
     except InfeasibleError:
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(import_module("flowveil.methods.twincut"), "MOST_REMEMBERED", 0)
+        patch.setattr(import_module("flowveil.methods.twincut"), "MOST_CACHED", 0)
         other = twincut(flows, guarantee, max_suppressed=share, effort=0.2)
     for column in ("origin_zone", "destination_zone", "kept"):
         assert np.array_equal(getattr(plan, column), getattr(other, column))

@@ -112,7 +112,7 @@ def test_an_unknown_person_counts_as_nobody():
     ("change", "problem"),
     [
         ({"origin": np.array([0, 9], np.int32)}, "outside the hierarchy"),
-        ({"trips": np.array([1, 0])}, "fewer than one trip"),
+        ({"trips": np.array([1, 0])}, "no trips"),
         ({"weight": np.array([1.0, -1.0])}, "negative or infinite"),
         ({"weight": np.array([1.0, np.nan])}, "negative or infinite"),
         ({"origin": np.array([1, 0], np.int32)}, "sorted"),

@@ -8,7 +8,8 @@ Definitions, where V is the input volume, v the volume of a pair of areas and w 
 
 - ``area_error``: sum over pairs of max(v - w, 0) / V, from 0 to 1;
 - ``production_error``, ``attraction_error``: the same for the volume that begins, and that ends, in each area;
-- ``trip_length_ratio``: mean distance between the centres of the two areas, estimate over input;
+- ``trip_length_ratio``: mean distance between the centres of the two areas, estimate over input, between areas in which
+  input trips begin or end;
 - ``accessibility_error``: mean over trips of the relative error of the accessibility of the area where they begin. The
   accessibility of an area is the volume that ends in every area times exp(-distance / mean trip length of the input).
 """
@@ -29,8 +30,7 @@ from numpy.typing import NDArray
 from flowveil.errors import ParameterError
 from flowveil.flows import Flows, group_pairs
 from flowveil.hierarchy import OUTSIDE, OUTSIDE_CELL, Floats, Hierarchy
-from flowveil.release.spreading import rows_of_spreading, spread_over_cells
-from flowveil.zoning.h3 import parent_of
+from flowveil.zoning.h3 import n_descendants, parent_of, resolution_of
 
 if TYPE_CHECKING:
     from flowveil.release.release import Publishable
@@ -41,7 +41,7 @@ LEVELS = (8, 7, 6)
 PLANNING_LEVEL = 7
 #: An estimate with more rows is not made, and a matrix of more areas is not compared for accessibility.
 MOST_ROWS, MOST_AREAS = 3_000_000, 4_000
-_KM = 1000.0
+_EARTH_KM = 6371.0088
 
 Numbers = NDArray[np.int64]
 
@@ -191,6 +191,7 @@ def zoning_of_districts(flows: Flows, districts: Any) -> Zoning:
     index = shapely.STRtree(outlines)
     ends = []
     for end in trees:
+        assert end.geography is not None
         lat, lon = end.geography.centers(end.leaf_node)
         area = np.full(end.n_tiles, -1, dtype=np.int64)
         known = np.flatnonzero(~np.isnan(lat))
@@ -235,7 +236,7 @@ class _Pairs:
     def summed(cls, n: int, origin: Any, destination: Any, volume: Any) -> _Pairs:
         key = np.asarray(origin, dtype=np.int64) * n + destination
         used, at = np.unique(key, return_inverse=True)
-        return cls(n, used, np.bincount(at, weights=volume, minlength=len(used)))
+        return cls(n, used, np.bincount(at, weights=volume, minlength=len(used)).astype(np.float64, copy=False))
 
     @property
     def ends(self) -> tuple[Numbers, Numbers]:
@@ -258,20 +259,9 @@ def _true_pairs(flows: Flows, zoning: Zoning, basis: str) -> _Pairs:
 
 def _estimated_pairs(release: Any, flows: Flows, zoning: Zoning, basis: str) -> _Pairs | None:
     """What a reader of the two tables gets; None where it would need too many rows, or zones have no place."""
-    table, zones = release.flows, release.zones
+    table = release.flows
     if basis not in table.column_names:
         return None
-    if zoning.outlines is None and "h3_cells" in zones.column_names:
-        resolution = flows.intake.resolution
-        if resolution is None or zoning.level is None or rows_of_spreading(table, zones, zoning.level)[0] > MOST_ROWS:
-            return None
-        spread = spread_over_cells(table, zones, level=zoning.level, resolution=resolution)
-        number = {code: i for i, code in enumerate(zoning.codes)}
-        ends = [
-            np.array([number.get(code, -1) for code in spread[end].to_pylist()]) for end in ("origin", "destination")
-        ]
-        n = len(zoning.codes) + 1
-        return _Pairs.summed(n, ends[0] % n, ends[1] % n, spread[basis].to_numpy())
     shares = [_shares(release, flows, zoning, end) for end in ("origin", "destination")]
     if shares[0] is None or shares[1] is None:
         return None
@@ -327,6 +317,10 @@ def _shares(release: Any, flows: Flows, zoning: Zoning, end: str) -> _Shares | N
     """By tiles of the user's map, or by the area of intersections: of boxes, and with districts."""
     zones = release.zones.filter(pc.is_in(release.zones["role"], value_set=pa.array([end, "both"])))
     codes, n = zones["zone"].combine_chunks(), len(zoning.codes) + 1
+    if zoning.outlines is None and "h3_cells" in zones.column_names:
+        # Of all tiles, the finest: a map that was given may have several resolutions.
+        resolution = int(flows.origins.level[flows.origins.leaf_node].max())
+        return _shares_of_cells(codes, zones["h3_cells"].to_pylist(), zoning, resolution)
     tree = flows.whole_map
     if zoning.outlines is None and tree is not None and release.kind != "boxed":
         node = {code: i for i, code in enumerate(tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist())}
@@ -342,6 +336,37 @@ def _shares(release: Any, flows: Flows, zoning: Zoning, end: str) -> _Shares | N
     if zones["geometry"].null_count == len(zones) or outlines is None:
         return None
     return _shares_by_intersection(codes, shapely.from_wkb(zones["geometry"].to_pylist()), outlines, n)
+
+
+def _shares_of_cells(codes: pa.Array, zones: list[list[str]], zoning: Zoning, resolution: int) -> _Shares:
+    """By possible tiles, as `flowveil.release.spreading` does. Areas without input trips count as outside."""
+    level, n = zoning.level or 0, len(zoning.codes) + 1
+    outside = np.uint64(OUTSIDE_CELL)
+    areas = np.array([outside if code == OUTSIDE else int(code, 16) for code in zoning.codes], dtype=np.uint64)
+    zone = np.repeat(np.arange(len(zones)), [max(len(cells), 1) for cells in zones])
+    cell = np.array([int(c, 16) for cells in zones for c in cells or [format(OUTSIDE_CELL, "x")]], dtype=np.uint64)
+    tiles = n_descendants(cell, resolution).astype(np.float64)
+    own = resolution_of(cell)
+    fine = (own >= level) | (cell == outside)
+    above = np.where(cell == outside, outside, parent_of(cell, level))
+    at = np.minimum(np.searchsorted(areas, above), len(areas) - 1)
+    area = np.where(fine & (areas[at] == above), at, -1)
+    parts = [(zone[fine], area[fine], tiles[fine])]
+    for step in np.unique(own[~fine]).tolist():
+        rows = np.flatnonzero(~fine & (own == step))
+        # Areas below a cell are consecutive: their order is that of the tree.
+        lifted = np.where(areas == outside, outside, parent_of(areas, step))
+        order = np.argsort(lifted, kind="stable")
+        first = np.searchsorted(lifted[order], cell[rows], side="left")
+        length = np.searchsorted(lifted[order], cell[rows], side="right") - first
+        inside = order[np.repeat(first - np.cumsum(length) + length, length) + np.arange(int(length.sum()))]
+        size = n_descendants(areas[inside], resolution).astype(np.float64)
+        row = np.repeat(np.arange(len(rows)), length)
+        rest = tiles[rows] - np.bincount(row, weights=size, minlength=len(rows))
+        parts += [(zone[rows[row]], inside, size), (zone[rows], np.full(len(rows), -1), rest)]
+    found = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
+    kept = found[2] > 0
+    return _Shares.from_parts(codes, found[0][kept], found[1][kept], found[2][kept], n)
 
 
 def _outlines_of(zoning: Zoning) -> NDArray[np.object_] | None:
@@ -430,8 +455,6 @@ def _missing(true: _Pairs, guess: _Pairs) -> Floats:
 
 def _mean_length(pairs: _Pairs, places: Floats) -> float | None:
     """Mean distance in km between areas whose places are known, weighted by volume."""
-    from pyproj import Geod
-
     origin, destination = pairs.ends
     known = (origin < len(places)) & (destination < len(places))
     a, b, volume = places[origin[known]], places[destination[known]], pairs.volume[known]
@@ -439,8 +462,15 @@ def _mean_length(pairs: _Pairs, places: Floats) -> float | None:
     a, b, volume = a[placed], b[placed], volume[placed]
     if not volume.sum() > 0:
         return None
-    _, _, metres = Geod(ellps="WGS84").inv(a[:, 1], a[:, 0], b[:, 1], b[:, 0])
-    return float(np.average(np.asarray(metres), weights=volume)) / _KM
+    return float(np.average(_distance_km(a, b), weights=volume))
+
+
+def _distance_km(a: Floats, b: Floats) -> Floats:
+    """Great-circle distances between places (haversine formula)."""
+    (lat_a, lon_a), (lat_b, lon_b) = np.moveaxis(np.radians(a), -1, 0), np.moveaxis(np.radians(b), -1, 0)
+    half = np.sin((lat_b - lat_a) / 2) ** 2 + np.cos(lat_a) * np.cos(lat_b) * np.sin((lon_b - lon_a) / 2) ** 2
+    found: Floats = 2 * _EARTH_KM * np.arcsin(np.sqrt(np.minimum(half, 1.0)))
+    return found
 
 
 def _length_ratio(true: _Pairs, guess: _Pairs, places: Floats) -> float | None:
@@ -449,18 +479,14 @@ def _length_ratio(true: _Pairs, guess: _Pairs, places: Floats) -> float | None:
 
 
 def _accessibility_error(true: _Pairs, guess: _Pairs, places: Floats) -> float | None:
-    from pyproj import Geod
-
     length = _mean_length(true, places)
     used = np.unique(np.concatenate(true.ends))
     used = used[used < len(places)]
     used = used[~np.isnan(places[used, 0])]
     if not length or len(used) > MOST_AREAS:
         return None
-    lat, lon = places[used].T
-    n = len(used)
-    _, _, metres = Geod(ellps="WGS84").inv(np.repeat(lon, n), np.repeat(lat, n), np.tile(lon, n), np.tile(lat, n))
-    decay = np.exp(-np.asarray(metres).reshape(n, n) / _KM / length)
+    here = places[used]
+    decay = np.exp(-_distance_km(here[:, None], here[None, :]) / length)
     attracted = [np.bincount(pairs.ends[1], weights=pairs.volume, minlength=true.n)[used] for pairs in (true, guess)]
     before, after = (decay @ volume for volume in attracted)
     begun = np.bincount(true.ends[0], weights=true.volume, minlength=true.n)[used]

@@ -31,7 +31,7 @@ from flowveil.methods.pair_domain import pair_domain
 from flowveil.methods.public_tree import PublicTree
 from flowveil.paths import named_path
 from flowveil.reading import Reading
-from flowveil.release.boxes import UNITS_PER_DEGREE, Boxes, BoxZones, Frame
+from flowveil.release.boxes import Boxes, BoxZones, Frame
 from flowveil.release.folder import ReleaseFolder, taken_at_its_word
 from flowveil.release.noisy import NoisyCounts, NoisyRelease, NoisySlices, PrivacyLoss
 from flowveil.release.plan import Plan, Suppression
@@ -41,24 +41,13 @@ from flowveil.release.subtraction import Differencing
 from flowveil.release.zones import NodeZones, TimedZones
 from flowveil.slices import Key, SlicedFlows
 from flowveil.times import TIME_COLUMNS
+from flowveil.zoning.box_geometry import FULL_TURN, UNITS_PER_DEGREE
 from flowveil.zoning.covering import pairs_inside
 from flowveil.zoning.refinement import refined
 from flowveil.zoning.top import to_the_top
 
 LAYER = "layer"
-_TURN = 360 * UNITS_PER_DEGREE
 _ENDS = ("origin_zone", "destination_zone")
-
-
-@dataclass(frozen=True, eq=False)
-class LayeredZones(NodeZones):
-    """Origin zones of a layered release: the same node in two layers is two zones.
-
-    Attributes:
-        layer: the layer of each zone, from 1.
-    """
-
-    layer: Ints
 
 
 Attached = Release | NoisyRelease | SlicedRelease | NoisySlices
@@ -170,7 +159,7 @@ def _attach_matrix(
     if rule.rule == "hopeless flows":
         assert rule.levels is not None
         assert rule.beta is not None
-        kept &= ~hopeless(*guarantee.in_millionths(flows)[:2], levels=rule.levels, share=rule.beta)
+        kept &= ~hopeless(*guarantee.to_fixed_point(flows), levels=rule.levels, share=rule.beta)
     plan = Plan(
         origin_zone=found.origin_zone,
         destination_zone=found.destination_zone,
@@ -259,8 +248,8 @@ def _in_cells(table: pa.Table, flows: Flows) -> _Found:
     )
     for number in np.unique(layer).tolist():
         rows, left = np.flatnonzero(layer == number), np.flatnonzero(cell < 0)
-        inside = cells_around([tree.select(left) for tree in trees], [row_o[rows], row_d[rows]])
-        cell[left] = np.where(inside >= 0, rows[inside], -1)
+        found = cells_around([tree.select(left) for tree in trees], [row_o[rows], row_d[rows]])
+        cell[left] = np.where(found >= 0, rows[found], -1)
     inside, tile_o, tile_d = cell >= 0, flows.origins.leaf_node[flows.origin], flows.destinations.leaf_node
     node_o = np.where(inside, row_o[cell], tile_o)
     node_d = np.where(inside, row_d[cell], tile_d[flows.destination])
@@ -274,11 +263,12 @@ def _in_cells(table: pa.Table, flows: Flows) -> _Found:
     zones_d, number_d = np.unique(np.concatenate((node_d, row_d)), return_inverse=True)
     origins: NodeZones = NodeZones(flows.origins, nodes)
     if layered:
-        origins = LayeredZones(flows.origins, nodes, (used // flows.origins.n_nodes).astype(np.int32))
+        origins = NodeZones(flows.origins, nodes, layer=(used // flows.origins.n_nodes).astype(np.int8))
     n = len(flows)
-    number_o, number_d = number_o.astype(np.int32), number_d.astype(np.int32)
+    zone_o: Ints = number_o.astype(np.int32)
+    zone_d: Ints = number_d.astype(np.int32)
     destinations = NodeZones(flows.destinations, zones_d.astype(np.int32))
-    return _Found(cell, number_o[:n], number_d[:n], origins, destinations, number_o[n:], number_d[n:])
+    return _Found(cell, zone_o[:n], zone_d[:n], origins, destinations, zone_o[n:], zone_d[n:])
 
 
 def _in_timed_cells(table: pa.Table, flows: Flows) -> _Found:
@@ -303,10 +293,11 @@ def _in_timed_cells(table: pa.Table, flows: Flows) -> _Found:
     used, number_o = np.unique(pair, return_inverse=True)
     zones_d, number_d = np.unique(np.concatenate((node_d, rows[1])), return_inverse=True)
     n, nodes = len(flows), (used // n_times).astype(np.int32)
-    number_o, number_d = number_o.astype(np.int32), number_d.astype(np.int32)
+    zone_o: Ints = number_o.astype(np.int32)
+    zone_d: Ints = number_d.astype(np.int32)
     origins = TimedZones(flows.origins, nodes, times, (used % n_times).astype(np.int32))
     destinations = NodeZones(flows.destinations, zones_d.astype(np.int32))
-    return _Found(cell, number_o[:n], number_d[:n], origins, destinations, number_o[n:], number_d[n:])
+    return _Found(cell, zone_o[:n], zone_d[:n], origins, destinations, zone_o[n:], zone_d[n:])
 
 
 def _in_published_zones(found: _Found, flows: Flows) -> _Found:
@@ -359,7 +350,7 @@ def _bounds(codes: list[str], frame: Frame) -> tuple[Ints, Ints, Ints, Ints]:
     degrees = np.array([[float(part) for part in code.removeprefix("box_").split("_")] for code in codes])
     west, south, east, north = np.round(degrees.T * UNITS_PER_DEGREE).astype(np.int64)
     if frame.grid.across:
-        west, east = np.where(west < 0, west + _TURN, west), np.where(east <= 0, east + _TURN, east)
+        west, east = np.where(west < 0, west + FULL_TURN, west), np.where(east <= 0, east + FULL_TURN, east)
     # Edges at the poles and at 180 degrees are cut there: rounding away from the box finds the whole square.
     lon, lat = frame.grid.lon_units, frame.grid.lat_units
     bounds = (west // lon, south // lat, -(-east // lon) - 1, -(-north // lat) - 1)
@@ -383,7 +374,7 @@ def _attach_noise(report: Mapping[str, Any], table: pa.Table, flows: Flows) -> N
     inside = (zone[0] >= 0) & (zone[1] >= 0)
     zones = [end.zones for end in ends]
     if report["method"] == "privtree":
-        tree = PublicTree.of(domain)
+        tree = PublicTree.from_domain(domain)
         zones = [tree.zones, tree.zones]
         zone = [np.where(number >= 0, tree.node_of_zone[number], -1) for number in zone]
     rows = [_numbers(own, table[name].to_pylist()) for own, name in zip(zones, _ENDS, strict=True)]

@@ -215,7 +215,7 @@ def _points(flows: Flows, *, k: int, protect: Sequence[str], hierarchy: str | No
 
     flows, _ = find_method("twincut").on_hierarchy(flows, hierarchy)
     guarantee = Guarantee.resolve(flows, k=k, protect=protect)
-    return rounded_points(frontier(*guarantee.in_millionths(guarantee.prepare(flows)), objective="error"))
+    return rounded_points(frontier(*guarantee.to_fixed_point(guarantee.prepare(flows)), objective="error"))
 
 
 def _result(flows: Flows, asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,14 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from flowveil.analysis.areas import AreaAccuracy, area_accuracy, finest_parts, main_accuracy
+from flowveil.analysis.areas import (
+    AreaAccuracy,
+    area_accuracy,
+    default_levels,
+    finest_parts,
+    main_accuracy,
+    main_level,
+)
 from flowveil.analysis.attach import Attached, attach
 from flowveil.analysis.measures import combine, measure
 from flowveil.analysis.measures.closeness import closeness_summary
@@ -17,7 +24,7 @@ from flowveil.analysis.measures.measure import Values
 from flowveil.output import Content
 from flowveil.paths import named_path
 from flowveil.private_files import make_private_folder, refuse_inside_release, write_private_files
-from flowveil.slices import TIME
+from flowveil.time_steps import TIME
 
 WARNING = "Not for publication: computed from raw trips."
 #: The files of `Analysis.write`.
@@ -166,7 +173,11 @@ def summary_lines(release: Any) -> list[str]:
         release: what `flowveil.anonymize` or `flowveil.anonymize_slices` returned.
     """
     measures, _ = _measures(release)
-    return _lines(release, measures, area_accuracy(release))
+    parts, _ = finest_parts(release)
+    levels = default_levels(parts[0][0]) if parts else []
+    first = main_level(levels)
+    shown = [] if first is None else [first, *(level for level in levels if level < first)][:2]
+    return _lines(release, measures, area_accuracy(release, levels=shown))
 
 
 def _lines(release: Any, measures: dict[str, Values], areas: Sequence[AreaAccuracy]) -> list[str]:

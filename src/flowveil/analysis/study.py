@@ -102,6 +102,7 @@ def run_study(
     methods: Any = None,
     protections: Sequence[str] | None = None,
     k: int | None = None,
+    k_population: float | None = None,
     max_suppressed: float | None = None,
     limits: Mapping[str, float] | None = None,
     options: Mapping[str, Mapping[str, Any]] | None = None,
@@ -124,6 +125,7 @@ def run_study(
         protections: each a unit, or several joined by ``+`` (``trips+population``); by default trips and, where there
             are weights, the population.
         k: how many every cell must hide; 10 by default.
+        k_population: threshold of the population; by default k times the mean weight of a trip.
         max_suppressed: share that may be suppressed; 0.1 by default.
         limits: the same by method, where it differs.
         options: options by method. A ``v_target`` is in trips, and like k taken times the mean weight of a trip where
@@ -147,6 +149,7 @@ def run_study(
         OutputError: the folder cannot be used, or holds a study of other data.
     """
     what: dict[str, Any] = {"methods": methods, "protections": protections, "k": k, "options": options}
+    what["k_population"] = k_population
     bounds: dict[str, Any] = {"max_suppressed": max_suppressed, "limits": limits, "time_limit": time_limit}
     over: dict[str, Any] = {"trees": trees, "hierarchy": hierarchy}
     setting = Setting.of(flows, preset=preset, **what, **bounds, **over)
@@ -157,7 +160,7 @@ def run_study(
     folder = open_folder(directory, studied)
     runs = _results(_Shared(flows, setting), steps, folder / RUNS, studied, time_limit, workers, progress)
     study = Study(
-        rows=tuple(row for run, outcome in runs for row in _rows(run, outcome)),
+        rows=tuple(row for run, outcome in runs for row in _rows(run, outcome, setting)),
         by=flows.columns,
         setting=setting,
         time_limit=time_limit,
@@ -268,7 +271,7 @@ def _name(run: Run, setting: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _rows(run: Run, outcome: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _rows(run: Run, outcome: dict[str, Any], setting: Setting) -> Iterator[dict[str, Any]]:
     for basis in ("trips", "weight"):
         measures = outcome.get("measures", {})
         if outcome["status"] == DONE and basis not in measures:
@@ -281,6 +284,8 @@ def _rows(run: Run, outcome: dict[str, Any]) -> Iterator[dict[str, Any]]:
             "basis": basis,
             "status": outcome["status"],
             "seconds": outcome.get("seconds"),
+            "reason": outcome.get("reason"),
+            "limit": setting.share_of(run.method) if setting.methods[run.method].promises == "k" else None,
             **outcome.get("notes", {}),
             **measures.get(basis, {}),
         }

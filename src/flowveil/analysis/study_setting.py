@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +35,7 @@ class Setting:
         hierarchy: the tree of all methods that work on one; by default what each one's page says.
         trees: whether segments are over trees of their ``own`` tiles, or over the ``common`` ones.
         preset: the paper whose set-up and tables it has, if any.
+        k_population: threshold of the population; None for k times the mean weight of a trip.
     """
 
     methods: Mapping[str, Method]
@@ -45,6 +47,7 @@ class Setting:
     hierarchy: str | None
     trees: str
     preset: Preset | None
+    k_population: float | None = None
 
     @classmethod
     def of(
@@ -55,6 +58,7 @@ class Setting:
         methods: Any,
         protections: Sequence[str] | None,
         k: int | None,
+        k_population: float | None,
         max_suppressed: float | None,
         limits: Mapping[str, float] | None,
         options: Mapping[str, Mapping[str, Any]] | None,
@@ -91,6 +95,7 @@ class Setting:
             hierarchy=hierarchy,
             trees=of_paper.trees if trees is None else trees,
             preset=paper,
+            k_population=k_population,
         )
         found._check(flows, time_limit)
         return found
@@ -129,8 +134,11 @@ class Setting:
             return {"method": chosen, **options}
         asked: dict[str, Any] = {"method": chosen, "k": self.k, "protect": tuple(protect)}
         asked |= {"max_suppressed": self.share_of(method), **on_tree(chosen, self.hierarchy)}
+        if self.k_population is not None and not (math.isfinite(self.k_population) and self.k_population > 0):
+            raise ParameterError(f"k_population must be above 0; found {self.k_population!r}.")
         if "population" in protect:
-            asked["k_population"] = UNITS["population"].threshold(whole, self.k)
+            usual = UNITS["population"].threshold(whole, self.k)
+            asked["k_population"] = usual if self.k_population is None else self.k_population
             volumes = {name: options[name] for name in _VOLUMES if isinstance(options.get(name), int | float)}
             options |= {name: asked["k_population"] / self.k * value for name, value in volumes.items()}
         return asked | options
@@ -138,6 +146,7 @@ class Setting:
     def named(self, method: str) -> dict[str, Any]:
         """All that decides the result of a run of a method, beside its flows: stored results are named after it."""
         named: dict[str, Any] = {"k": self.k, "max_suppressed": self.share_of(method), "hierarchy": self.hierarchy}
+        named |= {} if self.k_population is None else {"k_population": self.k_population}
         named |= {"trees": self.trees, "options": dict(self.options.get(method, {}))}
         return named | _code(self.methods[method])
 
@@ -166,6 +175,9 @@ def _options(
         # Nothing of it is published, so its list of zones may come from the data, and its noise may be repeatable.
         domain = {"region": "observed"} if flows.whole_map is None else {}
         merged["laplace"] = {"epsilon": 1.0, "unsafe_seed_for_tests": 0, **domain, **merged["laplace"]}
+        if flows.people is None and "bound" not in given.get("laplace", {}):
+            # Without persons the unit is a trip, which needs no bound.
+            merged["laplace"].pop("bound", None)
         if flows.people is not None and "bound" not in merged["laplace"]:
             raise ParameterError(
                 "laplace needs a bound where persons are known: the most trips of one person that are counted. "

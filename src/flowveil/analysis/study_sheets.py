@@ -79,7 +79,11 @@ def rows_of(study: Study, **wanted: Any) -> list[dict[str, Any]]:
 
 
 def value_of(row: dict[str, Any], name: str, *, time_limit: float) -> Any:
-    """What a table shows of one measure of one run."""
+    """What a table shows of one measure of one run; a suppressed share above the method's limit is marked."""
+    if name == "suppressed_share" and row.get(name) is not None and row.get("limit") is not None:
+        share, limit = float(row[name]), float(row["limit"])
+        if share > limit + 1e-9:
+            return f"{100 * share:.1f} (above the limit of {100 * limit:g})"
     if name == "seconds":
         late = row["status"] == TIMED_OUT
         return f">{time_limit:,.1f}" if late else (row["seconds"] if row["seconds"] is not None else "-")
@@ -101,12 +105,13 @@ def entry(row: dict[str, Any], value: Any) -> Any:
 
 # ---- segments ----------------------------------------------------------------------------------------------------
 
-#: How coarse a segment became; less is better.
-_COARSENESS = ("area_error", "mean_generalization_error", "generalization_distance_m")
-_COARSENESS_HEADS = ("misplaced", "G", "distance (m)")
+#: Measures that can be compared between segments; less is better. G cannot: it counts the tiles of each segment.
+_COARSENESS = ("area_error", "generalization_distance_m", "suppressed_share")
+_COARSENESS_HEADS = ("misplaced (%)", "GDM (m)", "suppressed (%)")
 #: Numbers of the data set, in the papers' order.
 _DATA_SET = {
     "people": "participants with trips",
+    "population": "represented population (sum over participants)",
     "weight": "sum of the weights of all trips",
     "trips": "trips",
     "od_pairs": "unique OD pairs",
@@ -204,7 +209,7 @@ def _comparison(study: Study, by: str | None, protect: str, basis: str) -> Sheet
 
 
 def _coarseness(study: Study, by: str) -> Sheet:
-    """How much coarser each segment becomes than everybody together."""
+    """Accuracy of each segment next to that of the whole data set."""
     rows: list[tuple[Any, ...]] = []
     for protect in map("+".join, study.protections):
         for method in study.methods:
@@ -213,17 +218,17 @@ def _coarseness(study: Study, by: str) -> Sheet:
                 values: list[Any] = []
                 for measure in _COARSENESS:
                     own, of_all = row.get(measure), whole.get(measure)
-                    values += [entry(row, own), own / of_all if own is not None and of_all else "-"]
-                gone = value_of(row, "suppressed_share", time_limit=study.time_limit)
-                rows.append((protected(protect), method_name(method), row["segment"], *values, gone))
+                    shown = value_of(row, measure, time_limit=study.time_limit)
+                    values += [shown, own / of_all if own is not None and of_all else "-"]
+                rows.append((protected(protect), method_name(method), row["segment"], *values))
     measured = (text for head in _COARSENESS_HEADS for text in (head, "times the whole"))
-    head = ("Protecting", "Method", by, *measured, "suppressed (%)")
-    title = f"How much coarser each segment by {by} becomes than the whole dataset, calculating metrics on trips"
+    head = ("Protecting", "Method", by, *measured)
+    title = f"Accuracy of each segment by {by} next to the whole dataset, in measures that can be compared"
     return Sheet(head, tuple(rows), title)
 
 
 def _fairness(study: Study, by: str) -> Sheet:
-    """How much coarser the worst-served segment becomes than the best-served one."""
+    """Ratio of the worst-served segment to the best-served one."""
     rows: list[tuple[Any, ...]] = []
     for protect in study.protections:
         for method in study.methods:
@@ -236,10 +241,12 @@ def _fairness(study: Study, by: str) -> Sheet:
                 ratio = worst / best if best else None
                 name = _COARSENESS_HEADS[_COARSENESS.index(measure)]
                 compared = f"{len(known)} of {len(runs)}"
+                if measure in SHARES:
+                    best, worst = 100 * best, 100 * worst
                 named = (protected("+".join(protect)), method_name(method), name, compared)
                 rows.append((*named, best_name, best, worst_name, worst, ratio))
     head = ("Protecting", "Method", "Measure", "Segments", "Best served", "value", "Worst served", "value", "Ratio")
-    title = f"Fairness between segments by {by}: how much coarser the worst-served segment becomes"
+    title = f"Fairness between segments by {by}, in measures that can be compared (G cannot)"
     return Sheet(head, tuple(rows), title)
 
 
@@ -317,6 +324,16 @@ def _mean(values: Sequence[float] | Any, measure: str) -> Any:
     if len(values) == 0:
         return _ABSENT
     return float(np.mean(values)) * (100 if measure in SHARES else 1)
+
+
+def matrix_means(study: Study, method: str) -> dict[str, float]:
+    """Means of a method over all matrices; the time is that of all together."""
+    if method not in study.methods:
+        return {}
+    protect = "+".join(study.protections[0])
+    values = {measure: list(_values(study, protect, method, measure).values()) for measure in _MEASURES}
+    means = {measure: float(np.mean(found)) for measure, found in values.items() if found}
+    return means | ({"seconds": sum(values["seconds"])} if values["seconds"] else {})
 
 
 def _matrix_data(study: Study) -> Sheet:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from flowveil.analysis.pages.study import Drawn, render_study
+from flowveil.analysis.published_results import published_sheet
 from flowveil.analysis.sheets import Sheet, latex, markdown, text_of
 from flowveil.analysis.study_sheets import (
     NOT_FOR_PUBLICATION,
@@ -52,7 +53,7 @@ def tidy_table(study: Study) -> pa.Table:
     """One row for each run and basis, one column for each measure; each row says that it is private."""
     first = {
         "by": pa.string(), "segment": pa.string(), "method": pa.string(), "protect": pa.string(),
-        "basis": pa.string(), "status": pa.string(), "seconds": pa.float64(),
+        "basis": pa.string(), "status": pa.string(), "reason": pa.string(), "seconds": pa.float64(),
     }  # fmt: skip
     names = sorted({name for row in study.rows for name in row} - set(first))
     columns = {"use": pa.array([NOT_FOR_PUBLICATION] * len(study.rows))}
@@ -66,6 +67,9 @@ def tidy_table(study: Study) -> pa.Table:
 def study_sheets(study: Study) -> list[Sheet]:
     """All tables, in order; the title of each says that it is private."""
     sheets = segment_sheets(study) if study.every is None else matrix_sheets(study)
+    compared = published_sheet(study)
+    if compared.rows:
+        sheets.append(replace(compared, label="P"))
     return [replace(sheet, title=f"{sheet.title} ({NOT_FOR_PUBLICATION})") for sheet in sheets]
 
 
@@ -136,6 +140,8 @@ def _notes(study: Study) -> Iterator[str]:
         f"; {', '.join(limits)}." if limits else "."
     )
     yield "'none' marks runs in which nothing can be published, '-' measures that are not defined."
+    failures = sorted({f"{method_name(row['method'])}: {row['reason']}" for row in study.rows if row.get("reason")})
+    yield from (f"No result: {failure}" for failure in failures)
     if study.every is None and study.setting.trees == "own":
         yield "G counts tiles observed in the segment itself, as in the papers: segments cannot be compared by it."
     elif study.every is None:

@@ -19,7 +19,7 @@ from flowveil.cli.output import Output, with_output
 @click.option("--person", metavar="COLUMN", help="gps, cdr: column that identifies the person.")
 @click.option("--time", metavar="COLUMN", help="gps, cdr: column of the time.")
 @click.option("--time-format", metavar="FORMAT", help="gps, cdr: how times are written, as for strptime.")
-@click.option("--timezone", metavar="NAME", help="gps, cdr: local time for Unix times and times with a zone [UTC].")
+@click.option("--timezone", metavar="NAME", help="gps, cdr: local time for Unix times and times in UTC.")
 @click.option("--lat", metavar="COLUMN", help="gps: column of the latitude.")
 @click.option("--lon", metavar="COLUMN", help="gps: column of the longitude.")
 @click.option("--trip", metavar="COLUMN", help="gps: column that marks the points of a trip; no trip is cut then.")
@@ -34,6 +34,12 @@ from flowveil.cli.output import Output, with_output
 )
 @click.option("--dwell", type=float, metavar="SECONDS", help="gps: a trip ends at such a stay; 0: at gaps only.")
 @click.option("--dwell-radius", type=float, metavar="METRES", help="gps: points within this distance are one place.")
+@click.option(
+    "--keep-one-point",
+    is_flag=True,
+    default=None,
+    help="netmob25: keep trips of one point, which end where they start.",
+)
 @with_output
 def prepare(output: Output, name: str, source: str, out: str, dwell: float | None, **options: Any) -> None:
     """Make one table of trips from the files of a known data set."""
@@ -50,6 +56,6 @@ def prepare(output: Output, name: str, source: str, out: str, dwell: float | Non
         path = write_trips(prepared, out)
     n = prepared.trips.num_rows
     output.say(f"Wrote {n:,} trips to {path}. They are raw data: anonymise them before publishing.")
-    output.say(*(f"Left out: {count:,} {reason}." for reason, count in prepared.left_out.items()))
+    output.say(*(f"Dropped: {count:,} {reason}." for reason, count in prepared.dropped.items()))
     output.say(*(f"Note: {note}" for note in prepared.notes))
-    output.result({"trips": n, "out": str(path), "left_out": dict(prepared.left_out)})
+    output.result({"trips": n, "out": str(path), "dropped": dict(prepared.dropped), "notes": list(prepared.notes)})

@@ -17,7 +17,7 @@ from flowveil.request import Request
 from flowveil.settings import split
 
 #: Options that go to the library as they are.
-_SETTINGS = ("preset", "k", "trees", "time_limit", "fewest_trips", "sample")
+_SETTINGS = ("preset", "k", "k_population", "trees", "time_limit", "fewest_trips", "sample")
 
 
 @click.command()
@@ -35,6 +35,7 @@ _SETTINGS = ("preset", "k", "trees", "time_limit", "fewest_trips", "sample")
     "--protect", multiple=True, help="trips, people, population or a+b (repeatable) [default: trips, population]."
 )
 @click.option("--k", type=int, help="How many every cell must hide [default: 10].")
+@click.option("--k-population", type=float, help="Threshold of the population [default: k times the mean weight].")
 @method_limits
 @click.option(
     "--option", "options", multiple=True, metavar="METHOD.NAME=VALUE", help="Option of a method (repeatable)."
@@ -68,7 +69,8 @@ def study(output: Output, source: str, out: str, methods: str | None, request: R
     settings["protections"] = given.pop("protect") or None
     by = segmented_by(settings["preset"], [name for names in given.pop("by") for name in split(names)])
     with resources(request):
-        how = {**reading_arguments(request), **({"every": steps[0]} if steps else {})}
+        # A study is private.
+        how = {**reading_arguments(request), "ask_person": False, **({"every": steps[0]} if steps else {})}
         with output.working("Reading") as progress:
             flows = read_for_study(source, by=by, by_many=request.slices.by_many, progress=progress, **how)
         try:

@@ -40,11 +40,11 @@ def _budget(_context: Any, _parameter: Any, value: str) -> float | None:
 
 _QUASI = "A quasi-identifier (repeatable)."
 _IDENTIFIER = "A direct identifier: dropped (repeatable)."
-_NO_IDENTIFIERS = "Say that the table has no direct identifiers."
+_NO_IDENTIFIERS = "Confirm that the table has no direct identifiers."
 _KIND = "numeric, ordered or unordered; by default the data decide (repeatable)."
 _ORDER = "The categories of a column from lowest to highest (repeatable)."
 _HIERARCHY = "Categories, a line each, from the category to the most general term (repeatable)."
-_MISSING = "A text that stands for a missing value, such as '?' (repeatable)."
+_MISSING = "A text that marks a missing value, such as '?' (repeatable)."
 _VARIABLE = "A column to synthesise (repeatable); by default those of the margins, or all."
 _MARGIN = "A margin to keep (repeatable); by default all pairs."
 _DOMAINS = "JSON: the categories of each column; null among them allows missing values."
@@ -52,8 +52,8 @@ _BINS = "JSON: the edges of the bins of numeric columns."
 _GRID = "The edges of published ranges are multiples of STEP: 1000, 0.5, 6h, 7d (repeatable) [default: a round step]."
 _FINE = "Confirm a --grid finer than the default: edges may then be values of single people (repeatable)."
 _PUBLIC = "The range of its values, where that is public; either end may be left out (repeatable)."
-_ALLOW = "Publish this column as it is, although it identifies people (repeatable)."
-_NOISE = "The law of the noise: laplace for epsilon, gaussian for epsilon and --delta."
+_ALLOW = "Publish this column unchanged, although it identifies people (repeatable)."
+_NOISE = "Distribution of the noise: laplace for epsilon, gaussian for epsilon and --delta."
 _PRIOR = "The prior count of that synthesis."
 _CHOOSE = "Cut the widest quasi-identifier, or the one with the most distinct values."
 
@@ -82,7 +82,7 @@ _noise = options(
 
 @dataclass(frozen=True)
 class _Columns:
-    """What each column is, as given on the command line."""
+    """Roles and kinds of columns, as given on the command line."""
 
     choose: str
     quasi: Sequence[str]
@@ -97,7 +97,7 @@ class _Columns:
     hierarchies: Sequence[str]
 
     def roles(self) -> dict[str, Any]:
-        """What the library needs to know of them."""
+        """Return them as arguments of the library."""
         return {
             "quasi_identifiers": self._attributes(),
             "direct_identifiers": list(self.identifiers),
@@ -106,7 +106,7 @@ class _Columns:
         }
 
     def check(self) -> None:
-        """Raise ParameterError unless direct identifiers are named, or it is said that there are none."""
+        """Raise ParameterError unless direct identifiers are named, or their absence is confirmed."""
         if bool(self.identifiers) == self.no_identifiers:
             raise ParameterError(
                 "Direct identifiers must be named: give --identifier for each column to drop, or --no-identifiers."
@@ -151,7 +151,7 @@ def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:
 
 
 def _range(text: str) -> tuple[str | None, str | None]:
-    # The colon in the middle: times have colons of their own.
+    # The colon in the middle separates the ends: times contain colons too.
     parts = text.split(":")
     half = len(parts) // 2
     if len(parts) % 2 or text == ":":
@@ -173,7 +173,7 @@ def _read_json(path: str | None, what: str) -> dict[str, list[Any]] | None:
 
 
 def _check_release(out: str) -> None:
-    """Refuse a table, or a report beside it, that cannot be written, before any work is done."""
+    """Raise before any work if the table or its report cannot be written."""
     from flowveil.output import check_file
     from flowveil.tabular.records import check_output
 
@@ -182,7 +182,7 @@ def _check_release(out: str) -> None:
 
 
 def _write_release(table: Any, report: dict[str, Any], out: str) -> Path:
-    """Write the table and the report beside it, both or neither; return the report's path."""
+    """Write the table and its report, both or neither; return the path of the report."""
     from flowveil.tabular.records import write_records
 
     beside = _report_path(out)
@@ -201,11 +201,11 @@ def tabular() -> None:
 
 @tabular.command("mondrian")
 @click.argument("source", metavar="INPUT")
-@click.option("--out", required=True, metavar="FILE", help="Where the release goes (.csv or .parquet).")
+@click.option("--out", required=True, metavar="FILE", help="Output file (.csv or .parquet).")
 @click.option("--k", type=int, required=True, help="Fewest records of a class.")
 @_columns
-@click.option("--sensitive", multiple=True, metavar="COLUMN", help="Published as it is, protected by l and t.")
-@click.option("--keep", multiple=True, metavar="COLUMN", help="Published as it is, not protected.")
+@click.option("--sensitive", multiple=True, metavar="COLUMN", help="Published unchanged, protected by l and t.")
+@click.option("--keep", multiple=True, metavar="COLUMN", help="Published unchanged, not protected.")
 @click.option("--l", "diversity", type=int, help="Fewest distinct sensitive values of a class.")
 @click.option("--t", "closeness", type=float, help="Largest distance of a class from the table, 0 to 1.")
 @click.option("--strict/--relaxed", default=False, help="Classes whose regions do not overlap, or finer classes.")
@@ -215,6 +215,7 @@ def mondrian_command(output: Output, source: str, out: str, k: int, **given: Any
 
     Every column needs a role; a column without one is an error.
     """
+    from flowveil.tabular.domains import code_columns
     from flowveil.tabular.mondrian import CLASS_COLUMN, anonymize_records
     from flowveil.tabular.records import read_records
     from flowveil.tabular.risk import describe_classes
@@ -223,7 +224,13 @@ def mondrian_command(output: Output, source: str, out: str, k: int, **given: Any
     columns.check()
     _check_release(out)
     l, t = given.pop("diversity"), given.pop("closeness")  # noqa: E741
-    release = anonymize_records(read_records(source, missing=missing), k=k, l=l, t=t, **columns.roles(), **given)
+    records, roles = read_records(source, missing=missing), columns.roles()
+    release = anonymize_records(records, k=k, l=l, t=t, **roles, **given)
+    for name in code_columns(records, roles["quasi_identifiers"]):
+        output.warn(
+            f"Column '{name}' holds few whole numbers and is cut as a number, its lowest and highest values in open "
+            f"ranges; 'tabular compare' takes it for categories. If they are codes: --kind {name}=ordered."
+        )
     keys = [*release.quasi_identifiers, CLASS_COLUMN]
     classes = describe_classes(release.table, quasi_identifiers=keys, k=k)
     report = {
@@ -255,7 +262,7 @@ def mondrian_command(output: Output, source: str, out: str, k: int, **given: Any
 
 @tabular.command("ipf")
 @click.argument("source", metavar="INPUT")
-@click.option("--out", required=True, metavar="FILE", help="Where the records go (.csv or .parquet).")
+@click.option("--out", required=True, metavar="FILE", help="Output file (.csv or .parquet).")
 @click.option("--epsilon", callback=_budget, required=True, help="The privacy budget, or none (not private).")
 @click.option("--variable", "variables", multiple=True, metavar="COLUMN", help=_VARIABLE)
 @click.option("--margin", "margins", multiple=True, metavar="A*B", help=_MARGIN)
@@ -287,7 +294,7 @@ def ipf_command(output: Output, source: str, out: str, epsilon: float | None, **
 
 
 def _fit(given: dict[str, Any]) -> dict[str, Any]:
-    """Take what IPF needs to know of the columns out of the options."""
+    """Remove the options of IPF's columns and return them as arguments."""
     fit: dict[str, Any] = {name: _read_json(given.pop(name), name) for name in ("domains", "bins")}
     fit["margins"] = [text.split("*") for text in given.pop("margins")] or None
     if "variables" in given:
@@ -305,17 +312,19 @@ def _fit(given: dict[str, Any]) -> dict[str, Any]:
 @click.option("--epsilon", "epsilons", callback=_numbers(float), default="0.2,0.5,1,2", help="The epsilon to try.")
 @click.option("--priorn", "priors", callback=_numbers(float), default="0,0.1,0.5,1", help="Prior counts to try.")
 @click.option("--repeats", type=int, default=15, help="Syntheses for each setting.")
-@click.option("--classifier-k", type=int, default=10, help="The k of the release the classifier learns from.")
-@click.option("--classifier-epsilon", type=float, default=1.0, help="The epsilon of the synthesis it learns from.")
+@click.option("--classifier-k", type=int, default=10, help="The k of the release that the classifier is trained on.")
+@click.option("--classifier-epsilon", type=float, default=1.0, help="The epsilon of the synthesis it is trained on.")
 @click.option("--classifier-priorn", "classifier_prior", type=float, default=0.1, help=_PRIOR)
 @click.option("--margin", "margins", multiple=True, metavar="A*B", help=_MARGIN)
 @_noise
 @click.option("--domains", metavar="FILE", help=_DOMAINS)
 @click.option("--bins", metavar="FILE", help=_BINS)
-@click.option("--diagnostics", is_flag=True, help="Also check what the regression assumes (scipy and statsmodels).")
+@click.option(
+    "--diagnostics", is_flag=True, help="Also check the assumptions of the regression (scipy and statsmodels)."
+)
 @with_output
 def compare_command(output: Output, source: str, out: str, **given: Any) -> None:
-    """Sweep k, ε and the prior count, and write the tables and figures that show what each costs."""
+    """Sweep k, ε and the prior count, and write tables and figures of privacy and utility."""
     from flowveil.tabular.compare import WARNING, Grid, Margins, Roles, check_folder, compare_records
     from flowveil.tabular.records import read_records
 
@@ -328,5 +337,7 @@ def compare_command(output: Output, source: str, out: str, **given: Any) -> None
     progress = None if output.quiet else lambda line: click.echo(line, err=True)
     comparison = compare_records(records, roles, grid=_taken(Grid, given), fit=fit, progress=progress, **given)
     comparison.write(out)
+    for note in comparison.notes:
+        output.warn(note)
     output.say(f"Tables and figures are in '{out}'. {WARNING}")
     output.result({"comparison": out, "warning": WARNING, "parameters": comparison.parameters})

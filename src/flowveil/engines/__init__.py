@@ -67,16 +67,24 @@ def read_flows(
     return SlicedFlows((), ((),), (flows_during(read, reading.during),))
 
 
-def read_trips(source: Any, *, engine: str = "duckdb", progress: Progress | None = None, **reading: Any) -> Flows:
+def read_trips(
+    source: Any,
+    *,
+    engine: str = "duckdb",
+    progress: Progress | None = None,
+    ask_person: bool = True,
+    **reading: Any,
+) -> Flows:
     """Read a trip table into flows between H3 tiles.
 
     The same rows give the same flows, bit by bit, whatever their order, the file format or the number of
     threads. Nothing is guessed silently: `Flows.intake` says which columns were used and how many rows were
-    left out and why. Files larger than memory are read in one streaming pass.
+    dropped and why. Files larger than memory are read in one streaming pass.
 
-    Rows with a missing end, an end off the earth or an end at exactly 0,0 are left out, as are rows with a
-    missing count or weight and rows that stand for no trip. Text in a number column, negative or fractional
-    counts, negative weights, tiles that are not H3 cells and tiles of several resolutions are errors. A row
+    A row is one trip; with ``trips`` it is that many trips, fractions allowed; with ``weight`` it is a sampled trip
+    that represents so many. Rows with a missing end, an end off the earth or an end at exactly 0,0 are dropped, as are
+    rows with a missing count or weight. Text in a number column, negative counts, negative weights, tiles that are not
+    H3 cells and tiles of several resolutions are errors. A row
     whose person is missing, or a placeholder such as ``unknown``, ``?`` or ``-1``, counts as a trip but adds nobody to
     the people of its flow; ``intake.nobody`` counts such rows.
 
@@ -91,12 +99,15 @@ def read_trips(source: Any, *, engine: str = "duckdb", progress: Progress | None
         destination: the same for the destination.
         origin_tile: column of H3 cells, as text or as 64-bit integers, instead of coordinates.
         destination_tile: the same for the destination.
-        person: column that says who travelled; usual names are recognised, an empty text means none.
-        weight: column with the weight of a row: of its one trip, or of all its trips where there is a trips
-            column. Never guessed: columns that may hold one are named in ``intake.notes``, unless an empty text
+        person: column that identifies the person; usual names are recognised. An empty text says that there is none. If
+            a column looks like persons and nothing is said, the table is refused.
+        no_person: the same as an empty ``person``.
+        ask_person: False reads the table without asking who travelled, for trips whose people are not to be protected.
+        weight: column with the expansion factor of a row: what its one trip represents, or all its trips where there is
+            a trips column. Never guessed: columns that may hold one are named in ``intake.notes``, unless an empty text
             says that there is none. Weights are summed in millionths.
-        trips: column that says how many trips a row stands for; without it a row is one trip. Never guessed, like the
-            weight.
+        trips: column with the number of trips of a row; without it a row is one trip. Never guessed, like the weight.
+            With fractions, `Flows.trips` is float64, summed in millionths.
         time: column of the time, together with ``during``.
         during: read the trips of this month (``2024-01``) or day (``2024-01-31``) alone.
         time_format, timezone: how times are read; see `read_slices`.
@@ -106,10 +117,10 @@ def read_trips(source: Any, *, engine: str = "duckdb", progress: Progress | None
         within: the study area: ``"west,south,east,north"`` in degrees, H3 cells separated by commas, a file with
             polygons or a geopandas table. A tile is in it when its centre is; rows with an end outside are left out,
             counted, and not held against ``max_dropped``.
-        outside: ``keep`` keeps trips with one end outside the area (or, on a map with outlines, outside every zone),
-            with that end as one tile ``outside``; ``drop``, the default, leaves them out. Trips with both ends outside
-            are always left out.
-        max_dropped: share of the rows that may be left out; rows that stand for no trip are not counted.
+        outside: ``keep`` keeps trips with one end outside the area (or, on a map, in no zone or with an unknown code),
+            with that end as one tile ``outside``; ``drop``, the default, does not use them. Trips with both ends
+            outside are never used.
+        max_dropped: largest share of the rows, trips or weight that may be dropped, whichever is largest.
         skip_unknown: leave out rows with a tile that is not an H3 cell, instead of refusing them.
         partition_columns: columns come from the contents of files. These come from folders such as ``month=3``,
             ``"a,b"`` or a list; they may cut trips (``by``, ``time``) and be nothing else.
@@ -131,11 +142,17 @@ def read_trips(source: Any, *, engine: str = "duckdb", progress: Progress | None
             examples.
     """
     refuse_unknown(reading, call="reading", but=("by", "every", "by_many"))
-    return read_flows(source, Reading.of(**reading), engine=engine, progress=progress).whole
+    asked = Reading.of(**reading, ask_person=ask_person)
+    return read_flows(source, asked, engine=engine, progress=progress).whole
 
 
 def read_slices(
-    source: Any, *, engine: str = "duckdb", progress: Progress | None = None, **reading: Any
+    source: Any,
+    *,
+    engine: str = "duckdb",
+    progress: Progress | None = None,
+    ask_person: bool = True,
+    **reading: Any,
 ) -> SlicedFlows:
     """Read a trip table into the flows of each slice: of each segment, each step of time, or both.
 
@@ -153,8 +170,9 @@ def read_slices(
             column like an identifier makes matrices of one contributor each. `anonymize_slices` refuses more than one
             combination of attributes for 100 rows likewise. Times are not concerned.
         time_format: format of ``strptime`` for times in text that are not recognised, or could be read in two ways.
-        timezone: name such as ``Europe/Paris``: times with a zone and Unix times are taken in its local time, in UTC
-            without it. Times without a zone are taken as they stand.
+        timezone: name such as ``Europe/Paris``: shows Unix times and times with a zone in its local time. Without it,
+            times with a zone are shown in that zone, and Unix times and times in UTC are refused; ``UTC`` confirms UTC.
+            Times without a zone are local. ``intake.timezone`` records the zone that was used.
 
     All other arguments are those of `read_trips`.
 
@@ -163,7 +181,7 @@ def read_slices(
         DataError: the table cannot be used.
     """
     refuse_unknown(reading, call="reading", but=("during",))
-    asked = Reading.of(**reading)
+    asked = Reading.of(**reading, ask_person=ask_person)
     # A reading may have no slices; who asks for slices without naming any has forgotten something.
     check_slice_columns(asked.columns.by, time=asked.columns.time, every=asked.every)
     return read_flows(source, asked, engine=engine, progress=progress)

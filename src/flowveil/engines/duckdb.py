@@ -11,6 +11,7 @@ Messages of DuckDB quote the input, so none is let through: errors are reported 
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -25,9 +26,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flowveil.engines.staging import BATCH_ROWS, Staged
-from flowveil.errors import DataError, ParameterError
+from flowveil.errors import DataError, ParameterError, with_value
+from flowveil.headers import Header
+from flowveil.hierarchy import Floats
 from flowveil.reading import Reading, limits
-from flowveil.reading.candidates import hints
+from flowveil.reading.areas import centers_of
+from flowveil.reading.candidates import hints, refuse_unnamed_persons
 from flowveil.reading.columns import ColumnMap, complete
 from flowveil.reading.database import batches_of, in_own_words, open_database
 from flowveil.reading.persons import spelling_sql
@@ -37,6 +41,7 @@ from flowveil.reading.sql import MISSING_PATTERN, number_sql
 from flowveil.reading.tables import Opening, Table, open_table
 from flowveil.reading.tiling import NO_TILE, UNREADABLE_TILE, H3Tiling, MapTiling, Tiling, tiling_of
 from flowveil.reading.times import MICROSECONDS, TimeForm, decide
+from flowveil.reading.timezones import guess_timezone
 from flowveil.slices import SlicedFlows
 from flowveil.workers import prefetch
 from flowveil.zoning.cells import is_cell
@@ -100,19 +105,28 @@ def read(
     return flows
 
 
-def _hints(con: Any, table: Table, used: ColumnMap) -> Iterator[str]:
-    """What may have been forgotten."""
-    names = [name for name in table.names if name not in table.partitions]
+class _Unnamed:
+    """The columns of a table for `flowveil.reading.candidates`; each is sampled once."""
 
-    def peek(name: str) -> list[Any]:
-        # Columns that are not used need not be sound, and are then not looked at.
-        try:
-            with in_own_words(table.label):
-                return table.peek(con, list(table.names).index(name))
-        except DataError:
-            return []
+    def __init__(self, con: Any, table: Table) -> None:
+        self._con, self._table = con, table
+        self.names = [name for name in table.names if name not in table.partitions]
+        self._samples: dict[str, list[Any]] = {}
 
-    return hints(used, names, peek=peek, header=lambda: table.header(con))
+    def header(self) -> Header:
+        """Whether messages may repeat the names."""
+        return self._table.header(self._con)
+
+    def sample(self, name: str) -> list[Any]:
+        """Some values of a column; none if it cannot be read, because unused columns need not be sound."""
+        if name not in self._samples:
+            try:
+                with in_own_words(self._table.label):
+                    found = self._table.sample(self._con, list(self._table.names).index(name))
+            except DataError:
+                found = []
+            self._samples[name] = found
+        return self._samples[name]
 
 
 def opening_of(reading: Reading) -> Opening:
@@ -183,7 +197,10 @@ class Query:
         """The query over a table, once it is known which of its columns is what."""
         columns = recognised(con, table, reading, tiling)
         _refuse_points(columns, tiling)
-        notes = tuple(_hints(con, table, columns))
+        unnamed = _Unnamed(con, table)
+        if reading.ask_person:
+            refuse_unnamed_persons(columns, unnamed.names, sample=unnamed.sample, header=unnamed.header)
+        notes = tuple(hints(columns, unnamed.names, sample=unnamed.sample, header=unnamed.header))
         return replace(cls._over(con, table, replace(reading, columns=columns), tiling), notes=notes)
 
     @property
@@ -216,10 +233,19 @@ class Query:
         times: TimeForm | None = None
         if used.time and reading.every is not None:
             relation = table.kept(con, relation)
-            said = {"time_format": reading.time_format, "timezone": reading.timezone}
-            times = decide(con, relation, at[used.time], types[used.time], **said)
-            relation = times.over(relation)
             select.append(f"{label_sql(MICROSECONDS, reading.every)} AS slice{len(used.by)}")
+            times = decide(
+                con,
+                relation,
+                at[used.time],
+                types[used.time],
+                time_format=reading.time_format,
+                timezone=reading.timezone,
+                column_zone=table.timezone_of(list(table.names).index(used.time)),
+            )
+            _refuse_unknown_hours(times, used.time, lambda: _places(con, table, used, tiling))
+            reading = replace(reading, timezone=times.timezone)
+            relation = times.over(relation)
             select += [f"{times.state} AS time_state", f"{times.shape} AS time_shape"]
         texts = tuple(dict.fromkeys(name for name in numbers if _TEXT_TYPE.match(types[name])))
         if texts:
@@ -277,6 +303,49 @@ class Query:
         strange = state == 2
         shapes = batch.column("time_shape").take(pa.array(np.flatnonzero(strange))).to_pylist()
         return {"no_time": state == 1, "times": strange, "time_shapes": shapes}
+
+
+def _refuse_unknown_hours(times: TimeForm, column: str, places: Callable[[], tuple[Floats, Floats]]) -> None:
+    """Raises ParameterError if the local time is not known: Unix times and times in UTC without a named zone.
+
+    Args:
+        times: how the column is read.
+        column: its name.
+        places: latitudes and longitudes of some ends.
+    """
+    if times.needs_timezone is None or times.problem is not None:
+        return
+    zone = guess_timezone(*places())
+    guess = f"These trips are in {zone}: {with_value('timezone', zone)}?" if zone else "Name the local time zone:"
+    named = "" if zone else f" {with_value('timezone', 'Europe/Oslo')}, for example."
+    raise ParameterError(
+        f"The times in column {column!r} are {times.needs_timezone}, so the local hour of a trip is not known. "
+        f"{guess}{named} {with_value('timezone', 'UTC')} shows them in UTC."
+    )
+
+
+def _places(con: Any, table: Table, used: ColumnMap, tiling: Tiling) -> tuple[Floats, Floats]:
+    """Latitudes and longitudes of some ends, for hints; empty if they have none."""
+    none = np.zeros(0)
+    if isinstance(tiling, MapTiling):
+        tree = tiling.zone_map.hierarchy
+        return (none, none) if tree.geography is None else tree.geography.centers(tree.leaf_node)
+    columns = [table.peek(con, list(table.names).index(name)) for name in used.ends[:2]]
+    if used.has_tiles:
+        con.register("flowveil_peeked", pa.table({"c0": pa.array([str(v) for v in columns[0] if v is not None])}))
+        rows = con.execute(f"SELECT {_tile_sql('c0', 'VARCHAR')} FROM flowveil_peeked").fetchall()
+        con.unregister("flowveil_peeked")
+        cells = np.array([row[0] for row in rows], dtype=np.uint64)
+        return centers_of(cells[is_cell(cells)])
+    lat, lon = (np.array([_number_or_nan(value) for value in column]) for column in columns)
+    return lat, lon
+
+
+def _number_or_nan(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
 
 
 def _check_types(used: ColumnMap, types: dict[str, str], numbers: list[str], tiling: Tiling) -> None:

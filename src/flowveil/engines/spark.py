@@ -41,6 +41,7 @@ from flowveil.engines.spark_parcels import (
 from flowveil.engines.spark_session import chosen, on_the_cluster, session
 from flowveil.engines.spark_tables import ROWS as SOURCE
 from flowveil.engines.spark_tables import FirstLines, SparkTable, is_dataframe, open_spark_table
+from flowveil.engines.staging import FRACTION
 from flowveil.errors import DataError, FlowveilError, option
 from flowveil.flows import Intake
 from flowveil.reading import Reading
@@ -124,7 +125,8 @@ class _Task:
         """How the rows are grouped."""
         used = self.query.used
         slices = tuple(f"slice{i}" for i in range(len(used.slice_names())))
-        return Grouping(slices, bool(used.person), ("trips", *used.added), self.parts, self.label)
+        amounts = ("trips", FRACTION) if used.trips else ("trips",)
+        return Grouping(slices, bool(used.person), (*amounts, *used.added), self.parts, self.label)
 
     @property
     def sql(self) -> str:
@@ -163,7 +165,8 @@ class _Task:
             nobody.add(placeholders)
             case = self.query.reading.person_case
             columns["person"] = known_persons(rows.column("person").take(at), placeholders, case=case).cast(pa.string())
-        return pa.table(columns | {"trips": kept.trips, **kept.added})
+        fraction = {} if kept.fraction is None else {FRACTION: kept.fraction}
+        return pa.table(columns | {"trips": kept.trips, **fraction, **kept.added})
 
     def _check_versions(self) -> None:
         found = _versions()

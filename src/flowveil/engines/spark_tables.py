@@ -93,6 +93,14 @@ class SparkTable:
             return []
         return self._beginning.column(position).to_pylist()  # type: ignore[no-any-return]
 
+    def sample(self, con: Any, position: int) -> list[Any]:
+        """Some values of one column."""
+        return self.peek(con, position)
+
+    def timezone_of(self, position: int) -> str | None:  # noqa: ARG002  the interface of `Table`
+        """None: times of Spark are instants, shown in the zone of the session."""
+        return None
+
     def header(self, con: Any) -> Header:
         """The names of the columns; those that recur among some rows are data."""
         below = [self.peek(con, i) for i in range(len(self.names))]

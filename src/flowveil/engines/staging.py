@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Self
 
@@ -27,11 +28,14 @@ from flowveil.reading.limits import FLOW_READ, PERSON_READ, about, in_bytes, is_
 from flowveil.reading.persons import Nobody, known_persons, person_sql, placeholder_sql
 from flowveil.reading.screening import Kept
 from flowveil.reading.tiling import Tiling
-from flowveil.slices import MOST_SLICES, TIME, SlicedFlows, refuse_many_values
+from flowveil.slices import MOST_SLICES, SlicedFlows, refuse_many_values
+from flowveil.time_steps import TIME
 from flowveil.zoning.h3 import Cells64
 
 #: Rows in a batch: enough that the cost of a batch does not show, few enough that all its columns stay small.
 BATCH_ROWS = 1 << 17
+#: The column of fractions of trips, in millionths.
+FRACTION = "fraction"
 #: Rows that are counted in one piece; where there are more, those that are there are counted while others come.
 _IN_ONE_PIECE = 1 << 18
 
@@ -68,7 +72,8 @@ class Staged:
         self._arriving: Arriving | None = None
         self._open = ExitStack()
         #: What rows have to be added up; rows that are one trip each need no number of trips.
-        self._amounts = (*(("trips",) if used.trips or grouped else ()), *self._added)
+        counted = ("trips", FRACTION) if used.trips else ("trips",) if grouped else ()
+        self._amounts = (*counted, *self._added)
         #: Whether every spelling is a person of its own.
         self._as_persons = True
         con.execute("CREATE TABLE names (name VARCHAR, number INTEGER)")
@@ -92,7 +97,7 @@ class Staged:
         columns |= {"origin": kept.origin, "destination": kept.destination}
         if self._has_person:
             columns["person"] = of_kept("person")
-        counted = {"trips": kept.trips, **kept.added}
+        counted = {"trips": kept.trips, FRACTION: kept.fraction, **kept.added}
         self.take(pa.table(columns | {name: counted[name] for name in self._amounts}))
 
     def take(self, rows: pa.Table) -> None:
@@ -115,7 +120,7 @@ class Staged:
         keys = ", ".join((*self._keys, *(("person",) if self._has_person else ())))
         # Sums of 64 bits have 128. Rows that are one trip each are never too many for 64.
         trips = "sum(trips) AS trips, count(*) AS rows" if "trips" in self._amounts else "count(*) AS trips"
-        added = "".join(f", sum({name}) AS {name}" for name in self._added)
+        added = "".join(f", sum({name}) AS {name}" for name in self._amounts if name != "trips")
         return f"CREATE TABLE grouped AS SELECT {keys}, {trips}{added} FROM {rows} GROUP BY {keys}"
 
     def finish(self) -> None:
@@ -184,7 +189,7 @@ class Staged:
         grouped = self._grouped()
         if not self._reading.by_many:
             values = {name: pc.count_distinct(grouped.column(s)).as_py() for name, s in self._attributes()}
-            refuse_many_values(values, rows=intake.rows - sum(intake.left_out.values()))
+            refuse_many_values(values, rows=intake.used_rows)
         keys, start = self._numbered_slices(grouped)
         ends = (grouped.column("origin").to_numpy(), grouped.column("destination").to_numpy())
         origins, destinations = map(_distinct, ends)
@@ -192,7 +197,7 @@ class Staged:
             origins = destinations = np.union1d(origins, destinations)
         origin = np.searchsorted(origins, ends[0]).astype(np.int32)
         destination = np.searchsorted(destinations, ends[1]).astype(np.int32)
-        trips = grouped.column("trips").to_numpy()
+        trips = self._trips_of(grouped)
         added = {name: grouped.column(name).to_numpy() / MILLION for name in self._added}
         people = self._people() if self._has_person else None
         tree_o = self._tiling.hierarchy(origins)
@@ -215,6 +220,20 @@ class Staged:
         )
         return SlicedFlows(columns=self._slice_names, keys=keys, slices=slices, every=self._reading.every)
 
+    def _trips_of(self, grouped: pa.Table) -> NDArray[Any]:
+        """Returns the trips of the flows: int64, or doubles nearest to millionths if a row has a fraction."""
+        trips: NDArray[np.int64] = grouped.column("trips").to_numpy()
+        if not self._has_fractions:
+            return trips
+        fraction: NDArray[np.int64] = grouped.column(FRACTION).to_numpy()
+        return (trips * MILLION + fraction) / MILLION
+
+    @cached_property
+    def _has_fractions(self) -> bool:
+        """Whether a row stands for a fraction of a trip."""
+        found = f"SELECT coalesce(max({FRACTION}) > 0, false) FROM grouped"
+        return FRACTION in self._amounts and bool(self._con.execute(found).fetchall()[0][0])
+
     def _attributes(self) -> Iterator[tuple[str, str]]:
         """The slice columns but for the time: their names, and what they are called here."""
         return ((name, s) for name, s in zip(self._slice_names, self._slices, strict=True) if name != TIME)
@@ -223,6 +242,8 @@ class Staged:
         """The flows in order, numbered in the table ``flows``."""
         self._make_room()
         added = "".join(f", CAST(sum({name}) AS DOUBLE) AS {name}" for name in self._added)
+        if self._has_fractions:
+            added += f", CAST(sum({FRACTION}) AS BIGINT) AS {FRACTION}"
         keys = ", ".join(self._keys)
         self._con.execute(
             f"CREATE TABLE flows AS SELECT *, CAST(row_number() OVER (ORDER BY {keys}) - 1 AS INTEGER) AS cell FROM "
@@ -278,7 +299,7 @@ class Staged:
         return People(
             cell=rows.column("cell").to_numpy(),
             person=rows.column("number").to_numpy(),
-            trips=rows.column("trips").to_numpy(),
+            trips=None if self._has_fractions else rows.column("trips").to_numpy(),
         )
 
 

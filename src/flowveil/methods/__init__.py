@@ -1,9 +1,8 @@
 """The methods, one file each, named after its paper.
 
-A method is a function ``(flows, guarantee, *, max_suppressed, **options) -> Plan``, or, where it adds noise instead of
-keeping cells large, ``(flows, **options) -> NoisyCounts``. Registering it here is all it
-takes: the command line, the comparison and the contract tests go through `METHODS`. Options and their types are read
-from the function's signature.
+A method is a function ``(flows, guarantee, *, max_suppressed, **options) -> Plan``, or, if it adds noise,
+``(flows, **options) -> NoisyCounts``. Registering it here is enough: the command line, the comparison and the contract
+tests use `METHODS`. Options and their types are read from the signature.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from flowveil.methods.atg import atg_dual, atg_soft
 from flowveil.methods.curvecut import curvecut
 from flowveil.methods.glove import glove, glove_sk
 from flowveil.methods.laplace import laplace
+from flowveil.methods.layercut import layercut
 from flowveil.methods.method import Method
 from flowveil.methods.mondrian import mondrian
 from flowveil.methods.odkanon import odkanon
@@ -55,6 +55,15 @@ METHODS: dict[str, Method] = {
             hierarchy="halves",
         ),
         Method(
+            "layercut",
+            layercut,
+            "PairCut in layers: nearly every trip in the finest cell that can hold it (ours)",
+            homogeneous=False,
+            folds=True,
+            hierarchy="halves",
+            max_suppressed=0.01,
+        ),
+        Method(
             "oigh",
             oigh,
             "one level for all origins and one for all destinations (as adapted by Matet et al. 2023)",
@@ -63,7 +72,7 @@ METHODS: dict[str, Method] = {
         Method(
             "suppression",
             suppression,
-            "tiles as they are, short cells dropped without limit (baseline)",
+            "unchanged tiles, cells below the threshold suppressed without limit (baseline)",
             same_zones_plan=suppression,
         ),
         Method(
@@ -88,7 +97,7 @@ METHODS: dict[str, Method] = {
         Method(
             "glove",
             glove,
-            "greedy merging of boxes that are short (Gramaglia and Fiore 2015, by Matet et al. 2023)",
+            "greedy merging of boxes below the threshold (Gramaglia and Fiore 2015, by Matet et al. 2023)",
             homogeneous=False,
             hierarchy=None,
         ),
@@ -116,7 +125,7 @@ METHODS: dict[str, Method] = {
         Method(
             "topdown",
             topdown,
-            "noisy counts made to fit from the top down, differentially private (after Boninsegna and Silvestri 2025)",
+            "noisy counts, consistent from the top down, differentially private (after Boninsegna and Silvestri 2025)",
             promises="epsilon",
             hierarchy=None,
         ),
@@ -130,24 +139,24 @@ METHODS: dict[str, Method] = {
         ),
     )
 }
-#: The names of our methods that promise k: they can be compared, and anonymise slices.
+#: The names of our methods that guarantee k.
 K_METHODS = tuple(name for name, method in METHODS.items() if method.promises == "k")
 
 
 def find_method(method: str | Method | Callable[..., Any]) -> Method:
-    """The method that is meant: a name of ours or of another package, a `Method`, or a function.
+    """Returns the method for a name of ours or of another package, a `Method`, or a function.
 
     Raises:
-        ParameterError: there is none of that name, with those there are; or it would be taken for one of ours.
+        ParameterError: the name is unknown, or a user's method has the name of one of ours.
     """
     if not isinstance(method, str):
-        found = method_of(method)
-        if found.name in METHODS and found.plan is not METHODS[found.name].plan:
+        custom = method_of(method)
+        if custom.name in METHODS and custom.plan is not METHODS[custom.name].plan:
             raise ParameterError(
-                f"A method of one's own cannot be called '{found.name}': one of flowveil's is. "
+                f"A user-defined method cannot be called '{custom.name}': flowveil has a method of that name. "
                 "Hint: Method('another-name', function, 'what it does')."
             )
-        return found
+        return custom
     known = METHODS.get(method) or registered(method)
     if known is None:
         names = (*METHODS, *registered_names())
@@ -161,6 +170,6 @@ def method_names() -> tuple[str, ...]:
 
 
 def k_methods() -> tuple[str, ...]:
-    """The names of all methods that promise k, those of other packages last."""
+    """Returns the names of all methods that guarantee k, those of other packages last."""
     others = [name for name in registered_names() if name not in METHODS]
     return (*K_METHODS, *(name for name in others if find_method(name).promises == "k"))

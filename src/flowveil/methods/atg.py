@@ -1,12 +1,11 @@
 """ATG-Dual and ATG-Soft: adaptive tree generalisation (Matet et al. 2023).
 
-Origins first: the cut whose zones emit volumes closest to ``v_target`` (best pruning). Then, for each origin zone, a
-destination cut of its own that minimises the generalisation error while what is suppressed stays within a budget. The
-budget is shared by all origins, so their trees are pruned as one (`PairTree`) under one multiplier: ATG-Dual finds it
-with the Specific Breakpoints Algorithm (intersecting tangents of a concave, piecewise linear function), ATG-Soft takes
-it as given. Areas are numbers of tiles.
+First the origin cut whose zones emit volumes closest to ``v_target``. Then, for each origin zone, a separate
+destination cut that minimises the generalisation error within a suppression budget. All origins share the budget, so
+their trees are pruned together (`PairTree`) under one multiplier. ATG-Dual finds it with the Specific Breakpoints
+Algorithm; ATG-Soft takes it as given. Areas are numbers of tiles.
 
-Guaranteed: ATG-Dual never suppresses more than its budget, and its pruning is optimal for the multiplier it ends with.
+Guarantees: ATG-Dual never suppresses more than its budget, and its pruning is optimal for its final multiplier.
 ATG-Soft keeps no cell larger than its ``lambda`` that could still be split.
 """
 
@@ -26,7 +25,7 @@ from flowveil.methods.pruning import PairTree, best_cut, dual_multiplier
 from flowveil.release.plan import Plan
 from flowveil.release.zones import NodeZones
 
-#: Steps of the grid on which v_target is looked for.
+#: Factor between the candidate values of v_target.
 GRID = 2.0
 
 
@@ -37,14 +36,13 @@ def atg_dual(
     max_suppressed: float = 0.1,
     v_target: float | Literal["auto"] = "auto",
 ) -> Plan:
-    """Plan by ATG-Dual: the finest generalisation whose suppressed volume stays within the budget.
+    """Plans by ATG-Dual: the finest generalisation whose suppressed volume stays within the budget.
 
     Args:
-        flows: what to anonymise.
-        guarantee: what every cell must satisfy.
-        max_suppressed: share of the volume that may be suppressed; never exceeded.
-        v_target: volume that origin zones aim at; "auto" picks it so that origin and destination zones are of
-            the same mean size.
+        flows: the flows to anonymise.
+        guarantee: thresholds that every cell must reach.
+        max_suppressed: largest share of the volume that may be suppressed; never exceeded.
+        v_target: target volume of origin zones; "auto" balances the mean sizes of origin and destination zones.
     """
     budget = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
 
@@ -54,7 +52,7 @@ def atg_dual(
     chosen = _choose(flows, guarantee, v_target, solve)
     if chosen is None:
         raise InfeasibleError(
-            "No origin zones leave the suppressed volume within max_suppressed: some hold too little to hide in. "
+            "No origin zones keep the suppressed volume within max_suppressed: some zones are below the threshold. "
             "Hint: raise v_target or max_suppressed, or lower k."
         )
     return chosen.plan(flows)
@@ -68,16 +66,15 @@ def atg_soft(
     lambda_: float | None = None,
     v_target: float | Literal["auto"] = "auto",
 ) -> Plan:
-    """Plan by ATG-Soft: a hard limit on zone sizes instead of on suppression.
+    """Plans by ATG-Soft: a hard limit on zone sizes instead of on suppression.
 
     Args:
-        flows: what to anonymise.
-        guarantee: what every cell must satisfy.
-        max_suppressed: not used; ATG-Soft suppresses whatever its lambda makes cheaper than generalising.
-        lambda_: price of a suppressed trip, as a size: no kept cell has more than this many tiles at its two ends
-            together, unless it cannot be split. Default: 10 % of the number of tiles.
-        v_target: volume that origin zones aim at; "auto" picks it so that origin and destination zones are of
-            the same mean size.
+        flows: the flows to anonymise.
+        guarantee: thresholds that every cell must reach.
+        max_suppressed: not used; ATG-Soft suppresses whatever is cheaper than generalising at its lambda.
+        lambda_: price of a suppressed trip, as a size: a kept cell has at most this many tiles at both ends together,
+            unless it cannot be split. Default: 10 % of the number of tiles.
+        v_target: target volume of origin zones; "auto" balances the mean sizes of origin and destination zones.
     """
     if lambda_ is not None and not (np.isfinite(lambda_) and lambda_ >= 0):
         raise ParameterError(f"lambda_ must be 0 or more; found {lambda_!r}.")
@@ -88,13 +85,13 @@ def atg_soft(
 
 
 def _map_size(flows: Flows) -> int:
-    """Number of tiles of the map: of the larger of the two ends."""
+    """Returns the number of tiles of the larger end."""
     return max(flows.origins.n_tiles, flows.destinations.n_tiles)
 
 
 @dataclass(frozen=True, eq=False)
 class _Candidate:
-    """Origin zones for one target of their volume, and the destination prunings that go with them."""
+    """Origin zones for one target volume, and the matching destination prunings."""
 
     target: float
     multiplier: float
@@ -123,9 +120,9 @@ def _choose(
     v_target: float | Literal["auto"],
     solve: Callable[[PairTree, float], float | None],
 ) -> _Candidate | None:
-    """The candidate of a given v_target, or of the one that makes both ends equally coarse."""
+    """Returns the candidate for a given v_target, or for the one that balances both ends."""
     volume = flows.volume(guarantee.basis)
-    # Users give and read targets in weights, whatever they are counted in here.
+    # Users give and read targets in weights, not in fixed point.
     unit = MILLION if guarantee.basis != "trips" and is_fixed_point(flows.volume(guarantee.basis)) else 1
     emitted = np.bincount(flows.origin, weights=volume, minlength=flows.origins.n_tiles)
     per_node = flows.origins.sum_over(emitted)
@@ -151,13 +148,13 @@ def _choose(
             raise ParameterError(f"v_target must be above 0 or 'auto'; found {v_target!r}.")
         return candidate(float(v_target) * unit)
     emitting = emitted[emitted > 0]
-    # With a target below the smallest tile every node is split, with one above the total none is.
+    # A target below the smallest tile splits every node, one above the total none.
     bounds = (float(emitting.min()) if len(emitting) else 1.0, float(per_node[0]))
     return _balanced(candidate, start=_first_guess(volume, guarantee, unit), bounds=bounds)
 
 
 def _first_guess(volume: Ints, guarantee: Guarantee, unit: int) -> float:
-    """If cells just held k and both ends had as many zones, a zone would emit the root of k times the total."""
+    """Returns the target if every cell held k and both ends had equally many zones: the root of k times the total."""
     threshold = guarantee.population if guarantee.population is not None else float(guarantee.k)
     raw = np.sqrt(threshold * float(np.sum(volume))) / unit / GRID
     return unit * float(GRID ** np.round(np.log2(max(raw, 1.0)) / np.log2(GRID)))
@@ -166,11 +163,10 @@ def _first_guess(volume: Ints, guarantee: Guarantee, unit: int) -> float:
 def _balanced(
     candidate: Callable[[float, float], _Candidate | None], *, start: float, bounds: tuple[float, float]
 ) -> _Candidate | None:
-    """Walk the grid from a first guess towards balance; coarser origins leave room for finer destinations.
+    """Searches the grid from a first guess towards balance.
 
-    A larger target means larger origin zones, so the imbalance grows along the grid: it is enough to walk until its
-    sign changes and take the better of the two sides. Targets whose origin zones are too small to hide in are passed
-    over.
+    A larger target gives larger origin zones, so the imbalance grows along the grid. The search stops where its sign
+    changes and returns the better side. Targets without a solution are skipped.
     """
     best = here = candidate(start, 64.0)
     if here is not None and here.imbalance == 0:

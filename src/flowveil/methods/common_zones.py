@@ -1,10 +1,8 @@
-"""One cut for all slices, safe in every one of them.
+"""One cut for all slices, safe in every slice.
 
-Slices with zones of their own cannot be put beside their total without a check, because zones that differ can be
-subtracted. With the same zones in all slices there is nothing to subtract but whole cells. The cut is found along
-ODkAnon's schedule: the merges of all slices together, in their order, and the first step at which what is short in
-its own slice holds no more than the allowed share of the volume. Merging never makes a slice's cell worse, so
-bisection finds that step.
+Zones that differ between slices can be subtracted from each other; with common zones only whole cells can. The cut is a
+step of ODkAnon's schedule for all slices together: the first step at which cells below the threshold in their slice
+hold at most the allowed volume. Merging never makes a cell worse, so bisection finds it.
 """
 
 from __future__ import annotations
@@ -19,12 +17,12 @@ from flowveil.slices import SlicedFlows
 
 
 def common_cuts(sliced: SlicedFlows, guarantee: Guarantee, *, max_suppressed: float) -> Cuts:
-    """The finest cuts of the schedule for which few enough trips are in cells that are short in their slice.
+    """Returns the finest cuts of the schedule with little enough volume below the threshold.
 
     Args:
         sliced: all slices.
-        guarantee: what every published cell of every slice must satisfy.
-        max_suppressed: share of the volume of all slices that may be short.
+        guarantee: thresholds that every published cell of every slice must reach.
+        max_suppressed: largest share of the volume of all slices in cells below the threshold.
     """
     rows = concat_cells([guarantee.to_fixed_point(part)[0] for part in sliced.slices])
     whole, guarantee = guarantee.to_fixed_point(sliced.whole)
@@ -43,12 +41,12 @@ def common_cuts(sliced: SlicedFlows, guarantee: Guarantee, *, max_suppressed: fl
 
 
 def _short_volume(cuts: Cuts, rows: Cells, number: Ints, n_slices: int, guarantee: Guarantee) -> float:
-    """The volume in cells that fall short in their slice. A cell of a slice is a row of its own."""
+    """Returns the volume in cells that are below the threshold in their slice."""
     n_o, n_d = len(cuts.origin), len(cuts.destination)
     zone_o = cuts.origins.zone_of_tile(cuts.origin)[rows.origin]
     zone_d = cuts.destinations.zone_of_tile(cuts.destination)[rows.destination]
     places = group_pairs(number, zone_o, n_slices, n_o)
     cells = rows.merge(places.row, zone_d, len(places.origin), n_d).cells
     short = ~guarantee.safe(cells)
-    # A short cell without weight is still short: it counts as a little, so that a budget of nothing means none.
+    # Cells without weight count a little, so that a budget of 0 allows none of them.
     return float(np.sum(cells.volume(guarantee.basis)[short])) + 1e-9 * float(np.count_nonzero(short))

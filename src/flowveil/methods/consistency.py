@@ -1,19 +1,16 @@
-"""Noisy counts of children made to fit their parents: whole numbers, none negative, which sum to the parent's.
+"""Corrects noisy counts of children to non-negative integers that sum to the count of their parent.
 
-Of all such numbers those are taken whose largest distance from the noisy counts is smallest, as InfTDA does
-(Boninsegna and Silvestri 2025). That leaves a choice, and we make it so that the sum of squares is smallest as well:
-one number t is taken off all children, and what falls below zero is zero. For real numbers this is the projection onto
-the simplex, and it reaches the smallest largest distance:
+The correction minimises the largest distance from the noisy counts, as InfTDA does (Boninsegna and Silvestri 2025), and
+among those solutions the sum of squares: it subtracts one number t from all children and clips at zero. For real
+numbers this is the projection onto the simplex. It reaches the smallest largest distance:
 
-- to bring the sum down to N, some child must lose at least the t with sum(max(0, y - t)) = N, for with less they keep
-  more together; to bring it up, some child must gain as much; and a child at y < 0 must gain -y. The projection moves
-  no child by more than the largest of these.
+- To lower the sum to N, some child must lose at least the t with sum(max(0, y - t)) = N. To raise it, some child must
+  gain as much. A child at y < 0 must gain -y. The projection moves no child by more than the largest of these.
 
-In whole numbers t is rounded up, and what is then missing to N is given one by one to the children that are above zero
-at t - 1, the largest first and evenly among equals. The argument stays the same: with t - 1 taken off, or one less
-added, the sum cannot be reached.
+For integers, t is rounded up. The remainder is added one by one to children above zero at t - 1, the largest first and
+evenly among equals. The same argument holds: with t - 1 the sum cannot be reached.
 
-Everything here is a function of noisy numbers, and integers throughout.
+All inputs are noisy numbers; all arithmetic is in integers.
 """
 
 from __future__ import annotations
@@ -24,13 +21,13 @@ from numpy.typing import NDArray
 Counts = NDArray[np.int64]
 
 
-def fitted(noisy: Counts, family: Counts, total: Counts) -> Counts:
-    """Fit noisy counts to the totals of their families.
+def fit_to_totals(noisy: Counts, family: Counts, total: Counts) -> Counts:
+    """Corrects noisy counts to the totals of their families.
 
     Args:
         noisy: the noisy counts.
         family: the family of each, ascending, without gaps.
-        total: what each family must sum to; above 0.
+        total: required sum of each family; above 0.
     """
     order = np.lexsort((-noisy, family))
     y, f = noisy[order], family[order]
@@ -38,7 +35,7 @@ def fitted(noisy: Counts, family: Counts, total: Counts) -> Counts:
     place = np.arange(len(y)) - start[f]
     summed = np.cumsum(y)
     summed -= (summed[start] - y[start])[f]
-    # With what is in excess spread over the largest so many, does the last of these stay above zero?
+    # If the excess is spread over the largest n children, does the n-th stay above zero?
     above = y * (place + 1) > summed - total[f]
     n = np.add.reduceat(above.astype(np.int64), start)
     taken = -((total - summed[start + n - 1]) // n)
@@ -51,7 +48,7 @@ def fitted(noisy: Counts, family: Counts, total: Counts) -> Counts:
 
 
 def _one_more(y: Counts, family: Counts, start: Counts, missing: Counts) -> Counts:
-    """Who of a sorted family gets one more: the largest so many, evenly along those that equal the last of them."""
+    """Returns which children of a sorted family get one more: the largest, evenly spread among equals."""
     place = np.arange(len(y)) - start[family]
     last = y[start + np.maximum(missing - 1, 0)][family]
     wanted = (missing > 0)[family]

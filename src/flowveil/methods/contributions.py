@@ -1,7 +1,6 @@
-"""Which trips of each person are counted, before any noise: at most as many as the bound, chosen by nobody else.
+"""Limits the counted trips of each person to the bound, before any noise.
 
-Shared by everything that adds noise to flows. What one person can change is bounded here, so the sensitivity of all
-noisy methods rests on this file.
+All methods that add noise to flows use this; their sensitivity rests on this file.
 """
 
 from __future__ import annotations
@@ -19,22 +18,26 @@ Counts = NDArray[np.int64]
 
 
 def counted_trips(flows: Flows, inside: NDArray[np.bool_], *, bound: int | None) -> Counts:
-    """The trips of each flow that are counted, before any noise.
+    """Returns the counted trips of each flow, before any noise.
 
-    Taking one person out of the flows changes their sum over any grouping of flows by ``bound`` at most, in the sum of
-    absolute differences.
+    Removing one person changes the sums over any grouping of flows by at most ``bound`` in total (L1).
 
     Args:
         flows: the flows.
-        inside: which of them lie in the domain.
-        bound: most trips of one person; None where persons are not known, and every trip counts.
+        inside: which flows are in the domain.
+        bound: most trips of a person; None if persons are not known, and every trip counts.
     """
+    if flows.trips.dtype != np.int64:
+        raise DataError(
+            "Noise is added to whole trips, and the input has fractions: modelled or expanded trips, of which no one "
+            "can say what a single person contributes. Hint: use a method that protects by k."
+        )
     if bound is None:
         return np.where(inside, flows.trips, 0)
     people = flows.people
     if people is None or people.trips is None:
         raise DataError(
-            "The flows do not say how many trips each person made, so nobody's trips can be bounded. "
+            "The flows do not contain the trips of each person, so they cannot be bounded. "
             "Hint: read them with read_trips, or build them with Flows.from_pairs."
         )
     rows = inside[people.cell]
@@ -43,15 +46,13 @@ def counted_trips(flows: Flows, inside: NDArray[np.bool_], *, bound: int | None)
 
 
 def bounded_trips(person: Ints, trips: Counts, bound: int) -> Counts:
-    """At most ``bound`` trips of each person, spread over the person's rows as the trips are.
+    """Returns at most ``bound`` trips of each person, spread over the person's rows in proportion to the trips.
 
-    Of a person with n trips, n above the bound, in the order of the rows, every (n / bound)-th trip stays. Which ones
-    depends on that person's trips alone, so adding or removing one person changes nobody else's: the counts change by
-    the bound at most. Keeping the first ``bound`` trips in the order of the tiles would do as well, but would empty
-    one side of the map.
+    Of a person with n trips above the bound, every (n / bound)-th trip in row order is counted. The choice depends on
+    that person's trips alone, so one person changes the counts by at most the bound.
 
     Args:
-        person: the person of each row; the rows of one person stand in an order that does not depend on others.
+        person: the person of each row; the order of a person's rows must not depend on others.
         trips: trips of each row.
         bound: most trips of a person.
     """
@@ -74,10 +75,10 @@ def bounded_trips(person: Ints, trips: Counts, bound: int) -> Counts:
     return out
 
 
-def left_out(
+def uncounted_trips(
     flows: Flows, inside: NDArray[np.bool_], trips: Counts, *, unit: Literal["person", "trip"]
 ) -> dict[str, int]:
-    """The trips that are not counted, by reason. Exact: for the data holder alone."""
+    """Returns the trips that are not counted, by reason. Exact, so for the data holder only."""
     outside = int(flows.trips[~inside].sum())
     known = int(flows.trips[inside].sum())
     if unit == "person" and flows.people is not None and flows.people.trips is not None:

@@ -1,9 +1,8 @@
-"""The loops of CurveCut, compiled: where a run of flows becomes safe, and the best cuts of an order.
+"""The loops of CurveCut, compiled: the shortest safe runs, and the optimal partition of an order.
 
-A run is a slice of an order of flows. Every unit of the guarantee is monotone, so a run that holds a safe one is safe,
-and a safe run that consists of two is never better than the two: their boxes lie within its own. So of the runs from a
-flow on, only those count that are safe and end before two of them fit in: for k trips, less than 2k flows.
-Needs numba (the extra ``boxes``).
+A run is a slice of an order of flows. All units are monotone, so a run that contains a safe run is safe, and a run that
+consists of two safe runs is never better than the two. So of the runs from a flow, only those matter that are safe and
+shorter than two safe runs: for k trips, less than 2k flows. Needs numba (the extra ``boxes``).
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ def first_safe_ends(
     fewest: NDArray[np.int64],
     seen: tuple[Any, Any, Any],
 ) -> NDArray[np.int64]:
-    """Where the shortest safe run from each place of the order on ends; beyond the order + 1 where there is none.
+    """Returns the end of the shortest safe run from each position; beyond the end of the order if there is none.
 
-    One window slides along the order: what adds up is added and taken off, members are counted as they come and go.
+    One window slides along the order and updates sums and distinct counts.
 
     Args:
-        order: flows.
-        held, least: quantities that add up, one row a flow, and what a safe run holds of each.
-        rows, members: three kinds of members (people, tiles of begin and end): where each flow's begin, and they.
-        fewest: distinct members of a safe run, by kind; 0 where they are not protected.
-        seen: zeros for each member, by kind; zeros again when this returns.
+        order: the flows.
+        held, least: sums of each flow (one row per flow), and the thresholds of a safe run.
+        rows, members: start of each flow's members, and the members, for people, origin tiles and destination tiles.
+        fewest: threshold of distinct members by kind; 0 if not protected.
+        seen: zeros for each member, by kind; zeros again on return.
     """
     n, n_held = len(order), held.shape[1]
     ends = np.full(n, n + 1)
@@ -76,14 +75,14 @@ def first_safe_ends(
 
 @njit(cache=True)
 def run_boxes(point: NDArray[np.int32], ends: NDArray[np.int64]) -> NDArray[np.int32]:
-    """The boxes of the shortest safe runs: four lowest squares, then four highest.
+    """Returns the boxes of the shortest safe runs: four lowest squares, then four highest.
 
-    Runs move on at both ends, so a box is put together from that of the part before ``turn``, known for every place
-    there, and that of the rest, which only grows: each flow is looked at twice however long the runs are.
+    Sliding-window minimum and maximum from two parts: the box of the part before ``turn``, known for every position,
+    and the box of the rest, which only grows. Each flow is visited twice.
 
     Args:
-        point: squares of the flows in their order, one row a flow.
-        ends: where the shortest safe run from each place on ends.
+        point: squares of the flows in their order, one row per flow.
+        ends: end of the shortest safe run from each position.
     """
     n = len(point)
     boxes = np.empty((n, 8), np.int32)
@@ -121,27 +120,27 @@ def best_cuts(
     price: float,
     longer: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], float, float]:
-    """The cheapest way to cut an order of flows into safe runs and flows that are left out.
+    """Returns the cheapest partition of an order into safe runs and suppressed flows.
 
-    A run costs its volume times the sum of the four sides of its box, a flow left out its volume times the price. The
-    best of every beginning of the order follows from those before it. Ties are published.
+    A run costs its volume times the sum of the four sides of its box, a suppressed flow its volume times the price.
+    Dynamic programming over prefixes. Ties are published.
 
     Args:
-        point: squares of the flows in their order, one row a flow.
-        volume: of each flow.
-        ends, boxes: where the shortest safe run from each place on ends, and its box.
+        point: squares of the flows in their order, one row per flow.
+        volume: volume of each flow.
+        ends, boxes: end and box of the shortest safe run from each position.
         step: width of a square in each dimension.
-        price: of a unit that is left out.
-        longer: by how many flows a run may be longer than the shortest.
+        price: price of a suppressed unit.
+        longer: flows by which a run may exceed the shortest.
 
     Returns:
-        Where each piece begins, whether it is a run that is published, what the runs cost, and the volume left out.
+        Start of each piece, whether it is a published run, cost of the runs, and suppressed volume.
     """
     n = len(point)
     best, before = np.full(n + 1, np.inf), np.zeros(n + 1, np.int64)
     best[0] = 0.0
     reached = np.zeros(n + 1)
-    # Number by number: an assignment of a slice takes longer to compile than the rest.
+    # Element by element: slices compile slowly.
     for i in range(n):
         reached[i + 1] = reached[i] + volume[i]
     s0, s1, s2, s3 = step
@@ -167,14 +166,14 @@ def best_cuts(
             l0, l1, l2, l3 = min(l0, p0), min(l1, p1), min(l2, p2), min(l3, p3)
             h0, h1, h2, h3 = max(h0, p0), max(h1, p1), max(h2, p2), max(h3, p3)
             stop += 1
-    return _walked_back(best, before, volume, price)
+    return _backtrack(best, before, volume, price)
 
 
 @njit(cache=True)
-def _walked_back(
+def _backtrack(
     best: Any, before: Any, volume: Any, price: float
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], float, float]:
-    """The pieces that led to the best of the whole order; ``before`` is -1 behind a flow that is left out."""
+    """Returns the pieces of the optimal partition; ``before`` is -1 after a suppressed flow."""
     n = len(volume)
     first, published = np.empty(n, np.int64), np.empty(n, np.bool_)
     pieces, place, left = 0, n, 0.0

@@ -1,7 +1,7 @@
-"""The exchange of CurveCut, compiled: neighbouring boxes are divided anew along other orders of their flows.
+"""The exchange step of CurveCut, compiled: neighbouring boxes are repartitioned along other orders of their flows.
 
-The flows of a few boxes, and those left out between them, are sorted along each of the four dimensions and from one to
-the other of two that lie far apart; each order is cut as the whole curve was, at the same price.
+The flows of a few boxes, and the suppressed flows between them, are sorted along each of the four dimensions, and from
+one to the other of two distant flows. Each order is cut like the whole curve, at the same price.
 Needs numba (the extra ``boxes``).
 """
 
@@ -15,84 +15,74 @@ from numpy.typing import NDArray
 
 from flowveil.methods.curve_cuts import best_cuts, first_safe_ends, run_boxes
 
-#: Orders that are tried: along the four dimensions, and from one of two flows that lie far apart to the other.
+#: Orders that are tried: along the four dimensions, and between two distant flows.
 ORDERS = 5
 
 
 @njit(cache=True)
-def divide_anew(
-    flows: NDArray[np.int64],
-    first: NDArray[np.int64],
-    published: NDArray[np.bool_],
-    stretches: NDArray[np.int64],
-    point: NDArray[np.int32],
-    volume: NDArray[np.float64],
-    step: NDArray[np.int64],
-    safety: Any,
-    price: float,
-    longer: int,
-    most_flows: int,
+def repartition(
+    pieces: Any, stretches: NDArray[np.int64], points: Any, price: float, longer: int, most_flows: int
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_], NDArray[np.float64], NDArray[np.float64]]:
-    """Divide every stretch of pieces anew, where that is cheaper.
+    """Repartitions every stretch of pieces for which that is cheaper.
 
     Args:
-        flows: flows, piece after piece.
-        first, published: where each piece begins, and the end; whether it is a box or a flow left out.
-        stretches: the piece that each stretch begins with, and the end.
-        point, volume: squares and volume of each flow.
-        step: width of a square in each dimension.
-        safety: what `first_safe_ends` asks for besides an order.
-        price: of a unit that is left out.
-        longer: by how many flows a run may be longer than the shortest.
-        most_flows: stretches of more flows stay as they are.
+        pieces: flows piece after piece; start of each piece and the end; whether each piece is a published box.
+        stretches: first piece of each stretch, and the end.
+        points: squares and volume of each flow, width of a square in each dimension, and the arguments of
+            `first_safe_ends` other than the order.
+        price: price of a suppressed unit.
+        longer: flows by which a run may exceed the shortest safe one.
+        most_flows: longer stretches are left unchanged.
 
     Returns:
-        The flows anew; whether each begins a piece, and is published; and by stretch, what is gained at the price and
-        how much more is left out.
+        The flows in their new order; whether each starts a piece, and is published; and by stretch, the gain at the
+        price and the additional suppressed volume.
     """
-    anew, begins, shown = flows.copy(), np.zeros(len(flows), np.bool_), np.zeros(len(flows), np.bool_)
+    flows, first, published = pieces
+    point, volume, step, safety = points
+    new_order, begins, shown = flows.copy(), np.zeros(len(flows), np.bool_), np.zeros(len(flows), np.bool_)
     gain, more = np.zeros(len(stretches) - 1), np.zeros(len(stretches) - 1)
     for s in range(len(stretches) - 1):
-        start, stop = first[stretches[s]], first[stretches[s + 1]]
+        low, high = stretches[s], stretches[s + 1]
+        start, stop = first[low], first[high]
         begins[start] = True
         if stop - start > most_flows:
             continue
-        mine = flows[start:stop]
-        cost, left = _costs(
-            point[mine],
-            volume[mine],
-            first[stretches[s] : stretches[s + 1] + 1] - start,
-            published[stretches[s] : stretches[s + 1]],
-            step,
-        )
+        members = flows[start:stop]
+        cost, left = _costs(point[members], volume[members], first[low : high + 1] - start, published[low:high], step)
         now = cost + price * left
-        # Less than rounding is no gain.
+        # Gains below this are rounding errors.
         best = now - 1e-9 * abs(now)
-        sorting = sorting_keys(point[mine], step)
+        sorting = sorting_keys(point[members], step)
         for o in range(ORDERS):
-            order = mine[np.argsort(sorting[o], kind="mergesort")]
+            order = members[np.argsort(sorting[o], kind="mergesort")]
             ends = first_safe_ends(order, *safety)
             squares = point[order]
-            pieces, are_runs, cost, out = best_cuts(
+            starts, are_runs, cost, out = best_cuts(
                 squares, volume[order], ends, run_boxes(squares, ends), step, price, longer
             )
             if cost + price * out < best:
                 best = cost + price * out
                 gain[s], more[s] = now - best, out - left
-                # Number by number: assignments of slices take seconds to compile.
-                for i in range(stop - start):
-                    anew[start + i], begins[start + i] = order[i], False
-                for i in range(len(pieces)):
-                    begins[start + pieces[i]] = True
-                    end = pieces[i + 1] if i + 1 < len(pieces) else stop - start
-                    for place in range(start + pieces[i], start + end):
-                        shown[place] = are_runs[i]
-    return anew, begins, shown, gain, more
+                _write_pieces(new_order, begins, shown, start, order, starts, are_runs)
+    return new_order, begins, shown, gain, more
+
+
+@njit(cache=True)
+def _write_pieces(new_order: Any, begins: Any, shown: Any, start: int, order: Any, starts: Any, are_runs: Any) -> None:
+    """Writes the pieces of a stretch that begins at ``start``. Element by element: slices compile slowly."""
+    for i in range(len(order)):
+        new_order[start + i], begins[start + i] = order[i], False
+    for i in range(len(starts)):
+        begins[start + starts[i]] = True
+        end = starts[i + 1] if i + 1 < len(starts) else len(order)
+        for place in range(start + starts[i], start + end):
+            shown[place] = are_runs[i]
 
 
 @njit(cache=True)
 def sorting_keys(point: NDArray[np.int32], step: NDArray[np.int64]) -> NDArray[np.int64]:
-    """What the flows of a stretch are sorted by, one row for each order."""
+    """Returns the sort keys of the flows of a stretch, one row for each order."""
     n = len(point)
     keys = np.zeros((ORDERS, n), np.int64)
     for d in range(4):
@@ -108,7 +98,7 @@ def sorting_keys(point: NDArray[np.int32], step: NDArray[np.int64]) -> NDArray[n
 
 @njit(cache=True)
 def _apart(point: Any, step: Any, one: int, other: int) -> int:
-    """L1 distance of two flows."""
+    """Returns the L1 distance of two flows."""
     apart = 0
     for d in range(4):
         apart += abs(np.int64(point[one, d]) - point[other, d]) * step[d]
@@ -117,7 +107,7 @@ def _apart(point: Any, step: Any, one: int, other: int) -> int:
 
 @njit(cache=True)
 def _farthest(point: Any, step: Any, start: int) -> int:
-    """The flow farthest from one, the first of them where there are several."""
+    """Returns the first of the flows that are farthest from one."""
     most, found = -1, start
     for i in range(len(point)):
         apart = _apart(point, step, start, i)
@@ -128,7 +118,7 @@ def _farthest(point: Any, step: Any, start: int) -> int:
 
 @njit(cache=True)
 def _costs(point: Any, volume: Any, first: Any, published: Any, step: Any) -> tuple[float, float]:
-    """What the boxes of a stretch cost, and the volume that it leaves out."""
+    """Returns the cost of the boxes of a stretch, and its suppressed volume."""
     cost, left = 0.0, 0.0
     for piece in range(len(published)):
         held, sides = 0.0, 0

@@ -1,15 +1,14 @@
 """CurveCut: boxes as fine as GLOVE's at the speed of a sort (after Ghinita et al. 2007, Fast data anonymization).
 
-Flows are points in four dimensions. Sorted along a Hilbert curve, near flows stand near each other, and the best way to
-cut that order into safe runs and flows that are left out is found exactly, by dynamic programming over windows: a run
-is a box and costs its volume times the sum of its four sides, a flow left out costs a price per unit. The price is
-searched until the limit on suppression is met; what is left of the limit is spent where a lower price would spend it.
-Then neighbouring boxes exchange flows: in rounds of bounded work, the boxes are sorted along another curve, and the
-flows of two that follow each other are divided anew (`flowveil.methods.curve_exchange`).
+Flows are points in four dimensions, sorted along a Hilbert curve. Dynamic programming over windows finds the optimal
+partition of that order into safe runs and suppressed flows: a run is a box and costs its volume times the sum of its
+four sides; a suppressed flow costs a price per unit. The price is searched until the suppression limit is met. The rest
+of the limit is spent where a lower price would spend it. Then neighbouring boxes exchange flows: in rounds of bounded
+work, boxes are sorted along another curve and consecutive boxes are repartitioned (`flowveil.methods.curve_exchange`).
 
-Guaranteed: every published box satisfies the guarantee; never more than ``max_suppressed`` of the volume is suppressed;
-the cuts of the first curve are the best at their price (``tests/reference/curvecut.py`` tries all), and an exchange is
-made only where it costs less at the price of its round. The same input gives the same boxes on every machine.
+Guarantees: every published box is safe; at most ``max_suppressed`` of the volume is suppressed; the first partition is
+optimal at its price (``tests/reference/curvecut.py`` tries all), and an exchange is made only if it costs less at the
+price of its round. The same input gives the same boxes on every machine.
 """
 
 from __future__ import annotations
@@ -33,19 +32,19 @@ from flowveil.release.plan import Plan
 Places = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-#: Rounds of exchange at effort 1, and flows that they may visit together.
+#: Rounds of exchange at effort 1, and the total number of flows that they may visit.
 ROUNDS = 32
 VISITS = 2_000_000
 
-#: Boxes that are divided anew together, and the most flows that they may have.
+#: Boxes that are repartitioned together, and their largest number of flows.
 TOGETHER = 2
 MOST_FLOWS = 2000
 
-#: Above so many flows the price is first searched on a part of the curve, in blocks of so many.
+#: Above this number of flows, the price is first searched on a sample of the curve, in blocks of BLOCK flows.
 SAMPLED_ABOVE = 200_000
 BLOCK = 4096
 
-#: The search for the price ends when so much of the limit is spent; the rest is spent between two prices.
+#: The search for the price ends when this share of the limit is spent.
 NEARLY = 0.99
 
 
@@ -58,15 +57,15 @@ def curvecut(
     window: int = 256,
     grid_m: float | None = None,
 ) -> Plan:
-    """Plan boxes by the best cuts along a Hilbert curve, and exchange of flows between neighbours.
+    """Plans boxes by optimal cuts along a Hilbert curve and exchange of flows between neighbours.
 
     Args:
-        flows: what to anonymise; their tiles need a place on the map.
-        guarantee: what every cell must satisfy.
-        max_suppressed: share of the volume that may be suppressed; never exceeded.
-        effort: how much work the exchange may do; 0 leaves it out.
-        window: by how many flows a run may be longer than the shortest safe run from the same flow on.
-        grid_m: width in metres of the grid that box edges lie on; by default that of a tile.
+        flows: the flows to anonymise; their tiles need coordinates.
+        guarantee: thresholds that every cell must reach.
+        max_suppressed: largest share of the volume that may be suppressed; never exceeded.
+        effort: work of the exchange; 0 skips it.
+        window: flows by which a run may exceed the shortest safe run from the same flow.
+        grid_m: width in metres of the grid of box edges; by default that of a tile.
     """
     if not (np.isfinite(effort) and effort >= 0):
         raise ParameterError(f"effort must be 0 or more; found {effort!r}.")
@@ -78,8 +77,8 @@ def curvecut(
     curve = Curve.from_order(points, np.argsort(hilbert_keys(frame.point), kind="stable"), window)
     if len(flows) == 0 or curve.ends[0] > len(flows):
         raise InfeasibleError(
-            "No cell can be published within max_suppressed: even one cell of everything is short. "
-            "Hint: lower k, or bring more data."
+            "No cell can be published within max_suppressed: even a single cell with all trips is below the "
+            "threshold. Hint: lower k, or use more data."
         )
     price, pieces = curve.within(budget)
     pieces = points.without_costliest(improved(points, pieces, price, budget, window, effort), budget)
@@ -89,12 +88,12 @@ def curvecut(
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """An order of the flows, cut into boxes and flows that are left out.
+    """An order of the flows, partitioned into boxes and suppressed flows.
 
     Attributes:
-        order: flows.
-        first: where each piece begins.
-        published: whether a piece is a box that is published. What is not is a single flow.
+        order: the flows.
+        first: start of each piece.
+        published: whether a piece is a published box; other pieces are single flows.
     """
 
     order: Places
@@ -102,30 +101,30 @@ class Pieces:
     published: Mask
 
     def sizes(self) -> Places:
-        """Flows of each piece."""
+        """Returns the number of flows of each piece."""
         return np.diff(self.first, append=len(self.order))
 
     def begins(self) -> Mask:
-        """Whether a piece begins at each place."""
+        """Returns whether a piece begins at each position."""
         begins = np.zeros(len(self.order), dtype=np.bool_)
         begins[self.first] = True
         return begins
 
     def group(self) -> Ints:
-        """The piece of each flow."""
+        """Returns the piece of each flow."""
         group = np.empty(len(self.order), dtype=np.int32)
         group[self.order] = np.repeat(np.arange(len(self.first), dtype=np.int32), self.sizes())
         return group
 
     def rearranged(self, order: Places) -> Pieces:
-        """The same pieces in another order."""
+        """Returns the same pieces in another order."""
         size = self.sizes()[order]
         first = np.cumsum(size) - size
         place = np.repeat(self.first[order] - first, size) + np.arange(len(self.order))
         return Pieces(self.order[place], first, self.published[order])
 
     def exchanged(self, other: Pieces, instead: Mask) -> Pieces:
-        """These pieces, but the other ones at the places of a mask; both have a piece begin wherever it changes."""
+        """Returns these pieces with those of ``other`` at the masked positions; both begin a piece at mask edges."""
         order = np.where(instead, other.order, self.order)
         shown = np.where(instead, *(np.repeat(p.published, p.sizes()) for p in (other, self)))
         first = np.flatnonzero(np.where(instead, other.begins(), self.begins()))
@@ -134,13 +133,13 @@ class Pieces:
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """The flows as the compiled loops want them.
+    """The flows in the form that the compiled loops need.
 
     Attributes:
-        point: int32, squares of each flow, one row a flow.
-        volume: of each flow.
+        point: int32, squares of each flow, one row per flow.
+        volume: volume of each flow.
         step: width of a square in each dimension, in centimetres.
-        safety: what decides whether flows are safe together: see `first_safe_ends`.
+        safety: arguments of `first_safe_ends` other than the order.
     """
 
     point: NDArray[np.int32]
@@ -150,7 +149,7 @@ class Points:
 
     @classmethod
     def from_flows(cls, flows: Flows, guarantee: Guarantee, frame: Frame) -> Points:
-        """Lay out the flows; what the guarantee does not protect is left out."""
+        """Lays out the flows; units that are not protected are omitted."""
         n = len(flows)
         held, least = [], []
         if guarantee.trips is not None:
@@ -168,7 +167,7 @@ class Points:
             kinds[1:] = [(np.arange(n + 1), tile.copy()) for tile in (flows.origin, flows.destination)]
         rows, members = zip(*kinds, strict=True)
         tiles = guarantee.locations or 0
-        # Always the same types, whole numbers included: each further kind of argument is compiled anew, for seconds.
+        # Fixed types: numba compiles for each combination of argument types.
         safety = (
             np.stack(held, axis=1).astype(np.float64) if held else np.zeros((n, 0)),
             np.array(least, dtype=np.float64),
@@ -181,21 +180,21 @@ class Points:
         return cls(np.ascontiguousarray(frame.point.T), volume, frame.step_cm, safety)
 
     def hulls(self, pieces: Pieces) -> Hulls:
-        """The boxes of the pieces."""
+        """Returns the boxes of the pieces."""
         return Hulls.of_slices(self.point.T, pieces.order, pieces.first)
 
     def held(self, pieces: Pieces) -> Floats:
-        """The volume of each piece."""
+        """Returns the volume of each piece."""
         held: Floats = np.add.reduceat(self.volume[pieces.order], pieces.first)
         return held
 
     def sides(self, pieces: Pieces) -> Floats:
-        """The sum of the four sides of each piece's box."""
+        """Returns the sum of the four sides of each piece's box."""
         hulls = self.hulls(pieces)
         return (self.step @ (hulls.high.astype(np.int64) - hulls.low + 1)).astype(np.float64)
 
     def without_costliest(self, pieces: Pieces, budget: float) -> Pieces:
-        """Leave out the boxes with the longest sides, as many as may still be suppressed and are above the mean."""
+        """Suppresses the boxes with the longest sides, above the mean and within the remaining budget."""
         held, sides = self.held(pieces), self.sides(pieces)
         shown = pieces.published
         left = budget - float(np.sum(held[~shown]))
@@ -209,13 +208,13 @@ class Points:
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Flows in the order of a curve, and the runs from which boxes are chosen.
+    """Flows in the order of a curve, and the candidate runs.
 
     Attributes:
         points: the flows.
         order: their order.
-        window: by how many flows a run may be longer than the shortest.
-        ends, boxes: where the shortest safe run from each place on ends, and its box.
+        window: flows by which a run may exceed the shortest.
+        ends, boxes: end and box of the shortest safe run from each position.
         point, volume: of the flows in this order.
     """
 
@@ -229,37 +228,36 @@ class Curve:
 
     @classmethod
     def from_order(cls, points: Points, order: Places, window: int) -> Curve:
-        """Find the shortest safe runs."""
+        """Finds the shortest safe runs."""
         cuts = _compiled("curve_cuts")
         ends = cuts.first_safe_ends(order, *points.safety)
         point = points.point[order]
         return cls(points, order, window, ends, cuts.run_boxes(point, ends), point, points.volume[order])
 
     def at(self, price: float) -> Cut:
-        """The best cuts at a price."""
+        """Returns the optimal partition at a price."""
         first, published, cost, left = _compiled("curve_cuts").best_cuts(
             self.point, self.volume, self.ends, self.boxes, self.points.step, price, self.window
         )
         return Cut(price, Pieces(self.order, first, published), cost, left)
 
     def within(self, budget: float) -> tuple[float, Pieces]:
-        """The price at which the limit is met, and the pieces at it, with what is left of the limit spent.
+        """Returns the price at which the limit is met, and the pieces after spending the rest of the limit.
 
-        Where runs are too short for any cut within the limit, the window doubles until there is one: in the end,
-        everything can be one run.
+        If no partition meets the limit, the window is doubled until one does; finally, everything can be one run.
         """
         over, within = self._bracket(budget)
         if within is None:
             return replace(self, window=2 * self.window).within(budget)
         while over is not None and within.left < NEARLY * budget:
-            # Where the tangents of the two meet: the dual is concave and piecewise linear in the price.
+            # The intersection of the tangents: the dual is concave and piecewise linear in the price.
             price = (within.cost - over.cost) / (over.left - within.left)
-            found = self.at(price)
-            if not over.price < price < within.price or found.left in (over.left, within.left):
+            probe = self.at(price)
+            if not over.price < price < within.price or probe.left in (over.left, within.left):
                 break
-            over, within = (found, within) if found.left > budget else (over, found)
+            over, within = (probe, within) if probe.left > budget else (over, probe)
         while within.mean(self.total) > within.price * (1 + 1e-12):
-            # Leaving out more would not make the mean smaller.
+            # More suppression would not lower the mean.
             over, within = None, self.at(within.mean(self.total))
         return within.price, within.pieces if over is None else self._spent(within, over, budget)
 
@@ -269,7 +267,7 @@ class Curve:
         return float(np.sum(self.volume))
 
     def _bracket(self, budget: float) -> tuple[Cut | None, Cut | None]:
-        """Cuts at a price too low for the limit, and at one that is not; None where there is none."""
+        """Returns a partition over the limit and one within it; None for a missing one."""
         within, over, step = self.at(self._guess(budget)), None, 1.04
         highest = float(self.points.step.sum()) * 2.0**32 * max(self.total, 1.0)
         while within.left > budget:
@@ -282,7 +280,7 @@ class Curve:
         return over, within
 
     def _guess(self, budget: float) -> float:
-        """A price to begin with: that of a part of the curve, or a few times the sides of a box."""
+        """Returns a first price: from a sample of the curve, or three times the median sides of a box."""
         n = len(self.order)
         if n > SAMPLED_ABOVE:
             block = np.arange(n) // BLOCK % (n // SAMPLED_ABOVE * 8) == 0
@@ -293,10 +291,10 @@ class Curve:
         return 3.0 * float(np.median((some[:, DIMENSIONS:] - some[:, :DIMENSIONS] + 1) @ self.points.step))
 
     def _spent(self, within: Cut, over: Cut, budget: float) -> Pieces:
-        """Pieces within the limit, but of those over it where they save most for what they leave out.
+        """Returns the pieces within the limit, with those over it where they save most per suppressed volume.
 
-        Between two places where a piece begins in both, the pieces of one can stand for those of the other. Only where
-        that makes the mean smaller: what is left out has to cost more than the mean.
+        Between two positions where a piece begins in both, the pieces are interchangeable. Only exchanges that lower
+        the mean are made.
         """
         begins = within.pieces.begins() & over.pieces.begins()
         segment = np.cumsum(begins) - 1
@@ -312,7 +310,7 @@ class Curve:
 
 
 def chosen_within(saved: Floats, more: Floats, left: float) -> Mask:
-    """Which exchanges to make: all that leave out no more, then those that save most for it, while it is allowed."""
+    """Returns which exchanges to make: all that suppress no more, then the most efficient within the limit."""
     gains = saved > 0
     taken = gains & (more <= 0)
     left -= float(np.sum(more[taken]))
@@ -324,7 +322,7 @@ def chosen_within(saved: Floats, more: Floats, left: float) -> Mask:
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """The best cuts at a price: the pieces, what the boxes cost, and the volume left out."""
+    """The optimal partition at a price: pieces, cost of the boxes, and suppressed volume."""
 
     price: float
     pieces: Pieces
@@ -332,23 +330,22 @@ class Cut:
     left: float
 
     def mean(self, total: float) -> float:
-        """The mean sum of sides, over the volume that is published."""
+        """Returns the mean sum of sides over the published volume."""
         return self.cost / (total - self.left) if total > self.left else 0.0
 
 
 def improved(points: Points, pieces: Pieces, price: float, budget: float, window: int, effort: float) -> Pieces:
-    """The pieces after as many rounds of exchange as the effort allows."""
+    """Returns the pieces after the rounds of exchange that the effort allows."""
     visits = VISITS * effort
     for number in range(int(np.ceil(ROUNDS * effort))):
         held, sides = points.held(pieces), points.sides(pieces)
-        # A box of single squares cannot become better: such boxes stand aside, so that the others meet each other.
+        # Boxes of a single square are optimal; without them, the other boxes become neighbours.
         aside = pieces.published & (sides == points.step.sum())
         visits -= float(np.sum(pieces.sizes()[~aside]))
         if aside.all() or visits < 0:
             break
         left_out, boxed = (float(np.sum(held[which])) for which in (~pieces.published, pieces.published))
-        # Boxes become smaller and fewer flows are worth leaving out: the price falls with what the limit has to spare,
-        # but not so low that the mean would rise.
+        # Boxes shrink and fewer flows are worth suppressing: lower the price, but not so far that the mean rises.
         mean = float(np.sum((held * sides)[pieces.published])) / max(boxed, 1e-300)
         price = max(price * min(1.0, left_out / budget if budget > 0 else 1.0), mean)
         pieces = exchanged(points, pieces, aside, price, budget - left_out, window, number)
@@ -358,16 +355,16 @@ def improved(points: Points, pieces: Pieces, price: float, budget: float, window
 def exchanged(
     points: Points, pieces: Pieces, aside: Mask, price: float, left: float, window: int, number: int
 ) -> Pieces:
-    """One round: two boxes that follow each other on a curve of the round's own are divided anew.
+    """Runs one round: consecutive boxes on the curve of this round are repartitioned.
 
     Args:
         points: the flows.
-        pieces: the boxes, and the flows left out.
-        aside: the pieces that take no part.
-        price: of a unit that is left out.
-        left: how much more may be left out.
-        window: by how many flows a run may be longer than the shortest.
-        number: of the round.
+        pieces: the boxes and suppressed flows.
+        aside: the pieces that are excluded.
+        price: price of a suppressed unit.
+        left: additional volume that may be suppressed.
+        window: flows by which a run may exceed the shortest.
+        number: number of the round.
     """
     hulls = points.hulls(pieces)
     middle = hulls.low.astype(np.int64) + hulls.high
@@ -376,15 +373,10 @@ def exchanged(
     boxes_before: Places = np.cumsum(taking_part) - taking_part
     stretches = np.append(np.flatnonzero(np.diff(boxes_before // TOGETHER, prepend=-1)), len(taking_part))
     first = np.append(pieces.first, len(pieces.order))
-    order, begins, shown, gain, more = _compiled("curve_exchange").divide_anew(
-        pieces.order,
-        first,
-        pieces.published,
+    order, begins, shown, gain, more = _compiled("curve_exchange").repartition(
+        (pieces.order, first, pieces.published),
         stretches,
-        points.point,
-        points.volume,
-        points.step,
-        points.safety,
+        (points.point, points.volume, points.step, points.safety),
         price,
         window,
         MOST_FLOWS,
@@ -395,17 +387,17 @@ def exchanged(
 
 
 def other_curve(point: Places, number: int) -> NDArray[np.uint64]:
-    """Where points lie on a curve of this number: dimensions in another order, some reflected, the start shifted."""
+    """Returns positions on the curve of this number: dimensions permuted, some reflected, the start shifted."""
     orders = list(permutations(range(DIMENSIONS)))
     turned = point[list(orders[number * 7 % len(orders)])]
     sign = np.array([-1 if (number * 5 + 3) >> d & 1 else 1 for d in range(DIMENSIONS)])
-    # Multiples of the golden ratio fall evenly between 0 and 1.
+    # Multiples of the golden ratio are evenly distributed modulo 1.
     share = (number + 1) * 0.618034 * np.arange(1, DIMENSIONS + 1, dtype=np.float64) % 1.0
     return hilbert_keys(turned * sign[:, None], shift=share)
 
 
 def _compiled(module: str) -> Any:
-    """The compiled loops of a module."""
+    """Imports a module of compiled loops."""
     try:
         return import_module(f"flowveil.methods.{module}")
     except ModuleNotFoundError as problem:

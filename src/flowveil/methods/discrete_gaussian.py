@@ -1,11 +1,9 @@
-"""The discrete Gaussian law: exact draws, P(X = x) proportional to exp(-x² / (2 σ²)) over the whole numbers.
+"""The discrete Gaussian distribution: exact draws, P(X = x) proportional to exp(-x² / (2 σ²)) over the integers.
 
-Drawn by rejection from the discrete Laplace law (Canonne, Kamath and Steinke 2020, algorithm 3): with t = floor(σ) + 1,
-a draw y of scale t is kept with probability exp(-(abs(y) - σ² / t)² / (2 σ²)), and what is kept has the law above.
-σ² is a fraction and t a whole number, so everything is known exactly. Keeping or not compares random bits with that
-probability: in floating point where the two are far apart, by thousands of times more than rounding can move either;
-and otherwise, as in `flowveil.methods.discrete_laplace`, with as many digits and bits as it takes. So no draw is
-decided by rounding.
+Rejection sampling from the discrete Laplace distribution (Canonne, Kamath and Steinke 2020, algorithm 3): with
+t = floor(σ) + 1, a draw y of scale t is accepted with probability exp(-(abs(y) - σ² / t)² / (2 σ²)). σ² is a fraction
+and t an integer. Acceptance compares random bits with that probability: in floating point if the two are far apart,
+otherwise with as many digits and bits as needed, as in `flowveil.methods.discrete_laplace`. So rounding never decides.
 """
 
 from __future__ import annotations
@@ -21,30 +19,29 @@ from numpy.typing import NDArray
 
 from flowveil.methods.discrete_laplace import Bits, Counts, DiscreteLaplace, first_bits
 
-#: Floating point decides where a word and a probability are further apart than this; both are off by 1e-13 at most.
+#: Floating point decides if word and probability differ by more than this; both have errors of at most 1e-13.
 _CLOSE = 1e-9
 _TWO_64 = 2.0**64
 
 
 @dataclass(frozen=True, eq=False)
 class DiscreteGaussian:
-    """The law P(X = x) proportional to exp(-x² / (2 variance)).
+    """The distribution P(X = x) proportional to exp(-x² / (2 variance)).
 
     Attributes:
-        variance: σ², exact. Counts that one person changes by Δ, as the root of the sum of squares, hide that person
-            with ρ = Δ² / (2 σ²) of zero-concentrated differential privacy.
+        variance: σ², exact. For counts with L2 sensitivity Δ it gives ρ = Δ² / (2 σ²) of zero-concentrated privacy.
     """
 
     variance: Fraction
 
     @cached_property
     def proposal(self) -> DiscreteLaplace:
-        """The law that draws are taken from."""
+        """The proposal distribution."""
         return DiscreteLaplace(Fraction(math.isqrt(math.floor(self.variance)) + 1))
 
     @property
     def standard_deviation(self) -> float:
-        """Of the noise on one count: σ at most, and less where σ is so small that hardly any draw is not 0."""
+        """Standard deviation of one draw: at most σ, and less if σ is small."""
         sigma = math.sqrt(self.variance)
         if sigma > 10:
             return sigma
@@ -53,7 +50,7 @@ class DiscreteGaussian:
         return math.sqrt(2 * float(np.sum(x**2 * p)) / (1 + 2 * float(np.sum(p))))
 
     def draw(self, n: int, bits: Bits) -> Counts:
-        """Independent draws."""
+        """Returns independent draws."""
         out = np.empty(n, dtype=np.int64)
         missing = np.arange(n)
         while len(missing):
@@ -64,7 +61,7 @@ class DiscreteGaussian:
         return out
 
     def _keeps(self, y: Counts, bits: Bits) -> NDArray[np.bool_]:
-        """Whether each proposal is kept."""
+        """Returns which proposals are accepted."""
         variance, t = float(self.variance), float(self.proposal.scale)
         chance = np.exp(-((np.abs(y) - variance / t) ** 2) / (2 * variance))
         word = bits(len(y))
@@ -75,7 +72,7 @@ class DiscreteGaussian:
         return kept
 
     def _settle(self, word: int, size: int, bits: Bits) -> bool:
-        """Whether the random number that begins with this word is below the chance of keeping a proposal."""
+        """Returns whether the random number that starts with this word is below the acceptance probability."""
         exponent = (size - self.variance / self.proposal.scale) ** 2 / (2 * self.variance)
 
         def chance(digits: int) -> Decimal:

@@ -1,14 +1,12 @@
-"""The discrete Laplace law: exact draws, and exact places of the draws above zero among millions of pairs.
+"""The discrete Laplace distribution: exact draws, and exact positions of the positive draws among millions of pairs.
 
-P(X = x) is proportional to q**abs(x) with q = exp(-1 / scale). A floating-point sampler only comes near such a law,
-and the difference can be read off the published numbers; so nothing here is rounded. Random words of 64 bits are
-compared with probabilities worked out to as many digits as it takes, and in the one case in 2**64 where a word and
-the first 64 bits of a probability agree, more bits are drawn. Comparing is one binary search for a whole array of
-words.
+P(X = x) is proportional to q**abs(x) with q = exp(-1 / scale). Floating-point samplers only approximate it, and the
+difference is visible in published numbers. So nothing here is rounded: random 64-bit words are compared with
+probabilities computed to as many digits as needed, and more bits are drawn if a word equals the first 64 bits of a
+probability. One binary search compares a whole array of words.
 
-Nearly all pairs of a matrix are empty, and of those only the draws above zero are published. So the places of these
-draws are drawn instead of a draw for each pair: the gaps between them are geometric. That is the same law, and costs
-what is published, not what there is.
+Most pairs of a matrix are empty, and only their positive draws are published. So the positions of these draws are
+sampled directly: the gaps between them are geometric. The cost is proportional to what is published.
 """
 
 from __future__ import annotations
@@ -26,43 +24,43 @@ from numpy.typing import NDArray
 
 Words = NDArray[np.uint64]
 Counts = NDArray[np.int64]
-#: A source of random bits: how many words of 64 bits are wanted, and they come.
+#: Source of randomness: returns the given number of random 64-bit words.
 Bits = Callable[[int], Words]
 
-#: Entries of a table of probabilities. Longer draws are whole tables and a rest: geometric waiting has no memory, so
-#: the two are independent, and a draw costs two look-ups however large the scale.
+#: Entries of a probability table. Longer draws are a number of whole tables plus a remainder, which are independent
+#: because the geometric distribution is memoryless.
 _LONGEST_TABLE = 1 << 14
-#: A table ends where so few draws (2**-40) pass it that going on costs nothing.
+#: A table ends where the probability of longer draws is 2**-40.
 _TABLE_BITS = 40
-#: Digits that are enough for nearly every probability; more are used where they are not.
+#: Digits that suffice for nearly every probability.
 _DIGITS = 60
-#: Digits that rounding may spoil: powers up to the longest table lose five.
+#: Digits that rounding may affect: powers up to the longest table lose five.
 _SPOILT = 12
 
 
 def system_bits(n: int) -> Words:
-    """Words from the operating system's generator, which nobody can predict or repeat."""
+    """Returns words from the operating system's secure generator."""
     return np.frombuffer(os.urandom(8 * n), dtype=np.uint64)
 
 
 def repeatable_bits(seed: int) -> Bits:
-    """Words that whoever knows the seed can repeat: they hide nothing. For tests."""
+    """Returns a repeatable generator without any protection. For tests."""
     generator = np.random.Generator(np.random.PCG64(seed))
     return lambda n: generator.integers(0, 1 << 64, size=n, dtype=np.uint64)
 
 
-def bits_of(seed: int | None) -> Bits:
-    """The source of a release's noise: the operating system, or, for tests, a seed."""
+def random_bits(seed: int | None) -> Bits:
+    """Returns the generator for a release: the operating system's, or a seeded one for tests."""
     return system_bits if seed is None else repeatable_bits(seed)
 
 
 @dataclass(frozen=True, eq=False)
 class Geometric:
-    """How many steps something lasts that survives each step with the same probability s: P(G >= g) = s**g.
+    """The number of steps survived with probability s each: P(G >= g) = s**g.
 
     Attributes:
         survival: s, to any number of digits.
-        below: if given, the law is that of the G below it: P(G <= g | G < below).
+        below: if given, the distribution is conditioned on G < below.
     """
 
     survival: Callable[[int], Decimal]
@@ -70,7 +68,7 @@ class Geometric:
 
     @cached_property
     def failure(self) -> float:
-        """1 - s, in floating point: for sizes of arrays, never for draws."""
+        """1 - s in floating point; used for array sizes only."""
         with localcontext(prec=_DIGITS):
             return float(1 - self.survival(_DIGITS))
 
@@ -90,12 +88,12 @@ class Geometric:
         return np.array(out, dtype=np.uint64)
 
     def _whole(self, digits: int) -> Decimal:
-        """P(G < below)."""
+        """Returns P(G < below)."""
         return Decimal(1) if self.below is None else 1 - self.survival(digits) ** self.below
 
     @cached_property
     def _parts(self) -> tuple[Geometric, Geometric] | None:
-        """How many whole tables a draw lasts, and the rest; None where one table is enough."""
+        """Distributions of the number of whole tables and of the remainder; None if one table suffices."""
         if self.below is not None or len(self._table) < _LONGEST_TABLE:
             return None
 
@@ -106,17 +104,16 @@ class Geometric:
         return Geometric(whole_table), Geometric(self.survival, below=_LONGEST_TABLE)
 
     def _first_bits(self, g: int, bits: int) -> int:
-        """floor(2**bits * P(G <= g)), exactly."""
+        """Returns floor(2**bits * P(G <= g)), exactly."""
         return first_bits(lambda digits: (1 - self.survival(digits) ** (g + 1)) / self._whole(digits), bits)
 
     def draw(self, n: int, bits: Bits, *, limit: int | None = None) -> Counts:
-        """Independent draws.
+        """Returns independent draws.
 
         Args:
-            n: how many.
-            bits: where randomness comes from.
-            limit: draws that reach it may be given as any number from it on; all others are exact. Spares waiting for
-                steps that nobody will look at.
+            n: number of draws.
+            bits: source of randomness.
+            limit: draws that reach it may be any larger number; all others are exact.
         """
         if limit is None and self._parts is not None:
             tables, rest = self._parts
@@ -138,7 +135,7 @@ class Geometric:
         return out
 
     def _settle(self, word: int, g: int, bits: Bits) -> int:
-        """The draw whose first bits are those of P(G <= g): more bits decide on which side it falls."""
+        """Returns the draw whose first bits equal those of P(G <= g), by drawing more bits."""
         length = 64
         while g < len(self._table):
             first = self._first_bits(g, length)
@@ -151,7 +148,7 @@ class Geometric:
         return g
 
     def failures(self, n: int, bits: Bits) -> Counts:
-        """Which of n independent steps are not survived, in order: each with probability 1 - s."""
+        """Returns which of n independent steps fail, in order; each with probability 1 - s."""
         parts, last = [], -1
         while True:
             expected = (n - 1 - last) * self.failure
@@ -165,7 +162,7 @@ class Geometric:
 
 
 def first_bits(probability: Callable[[int], Decimal], bits: int) -> int:
-    """floor(2**bits * probability), exactly; the probability is given to any number of digits."""
+    """Returns floor(2**bits * probability), exactly; the probability is given to any number of digits."""
     digits = _DIGITS + bits // 2
     while True:
         with localcontext(prec=digits):
@@ -176,7 +173,7 @@ def first_bits(probability: Callable[[int], Decimal], bits: int) -> int:
 
 
 def _bits_of(probability: Decimal, digits: int, bits: int) -> int | None:
-    """floor(2**bits * probability), or None where the digits do not determine it."""
+    """Returns floor(2**bits * probability), or None if the digits do not determine it."""
     error, unit = _error(digits), _unit(bits)
     low = (unit * (probability - error)).to_integral_value(ROUND_FLOOR)
     high = (unit * (probability + error)).to_integral_value(ROUND_FLOOR)
@@ -185,39 +182,39 @@ def _bits_of(probability: Decimal, digits: int, bits: int) -> int | None:
 
 @cache
 def _error(digits: int) -> Decimal:
-    """What rounding may have spoilt of a number of so many digits; a power of ten, so exact."""
+    """Returns the largest rounding error of a number with these digits; a power of ten, so exact."""
     return Decimal(1).scaleb(_SPOILT - digits)
 
 
 @cache
 def _unit(bits: int) -> Decimal:
-    """2**bits, exactly."""
+    """Returns 2**bits, exactly."""
     return Decimal(1 << bits)
 
 
 @dataclass(frozen=True, eq=False)
 class DiscreteLaplace:
-    """The law P(X = x) = (1 - q) / (1 + q) * q**abs(x), q = exp(-1 / scale).
+    """The distribution P(X = x) = (1 - q) / (1 + q) * q**abs(x), q = exp(-1 / scale).
 
     Attributes:
-        scale: exact. A sum that one person changes by at most ``bound`` hides that person with ε = bound / scale.
+        scale: exact. A sum that one person changes by at most ``bound`` is protected with ε = bound / scale.
     """
 
     scale: Fraction
 
     def q(self, digits: int) -> Decimal:
-        """exp(-1 / scale), to a number of digits."""
+        """Returns exp(-1 / scale) to a number of digits."""
         with localcontext(prec=digits + 5):
             return (-Decimal(self.scale.denominator) / Decimal(self.scale.numerator)).exp()
 
     @cached_property
     def magnitude(self) -> Geometric:
-        """How far a draw that is not zero lies beyond 1: P(G >= g) = q**g."""
+        """Distribution of the distance of a positive draw from 1: P(G >= g) = q**g."""
         return _magnitude(self.scale)
 
     @cached_property
     def gap(self) -> Geometric:
-        """How many pairs in a row draw no more than zero: each with probability 1 - P(X >= 1) = 1 / (1 + q)."""
+        """Distribution of the number of consecutive draws that are not positive: each with probability 1 / (1 + q)."""
         return _gap(self.scale)
 
     @property
@@ -227,31 +224,31 @@ class DiscreteLaplace:
 
     @property
     def standard_deviation(self) -> float:
-        """Of the noise on one count."""
+        """Standard deviation of one draw."""
         q = float(self.q(_DIGITS))
         return math.sqrt(2 * q) / max(-math.expm1(-1 / float(self.scale)), 1e-300)
 
     def draw(self, n: int, bits: Bits) -> Counts:
-        """Independent draws: the difference of two geometric ones has this law."""
+        """Returns independent draws, as differences of two geometric draws."""
         return self.magnitude.draw(n, bits) - self.magnitude.draw(n, bits)
 
     def positives(self, n: int, bits: Bits) -> tuple[Counts, Counts]:
-        """The draws above zero among n independent ones: their places in order, and their values."""
+        """Returns positions and values of the positive draws among n independent ones."""
         place = self.gap.failures(n, bits)
         return place, 1 + self.magnitude.draw(len(place), bits)
 
     def threshold(self, bound: int, delta: float) -> int:
-        """The smallest count from which a noisy pair may be published so that empty pairs stay out of sight.
+        """Returns the smallest noisy count from which a pair may be published so that empty pairs stay hidden.
 
-        A pair in which only one person travels shows, by being listed, that this person exists. The threshold is the
-        smallest whole number at which the chance that any such pair of one person is listed is at most δ, however
-        the person's trips are spread: the sum of P(c + X >= threshold) over the pairs.
+        A listed pair with trips of a single person reveals that person. At the threshold, the probability that any such
+        pair of one person is listed is at most δ, for any distribution of the person's trips: the sum of P(c + X >=
+        threshold).
 
-        With δ below a half the threshold is above ``bound``; there P(c + X >= threshold) = q**(threshold - c) / (1 +
-        q) is convex in c, so for a given number of pairs the worst is one trip in all but one of them; and that sum
-        is convex in the number of pairs, so the worst of all is one pair with everything or each trip in its own.
+        For δ below 1/2 the threshold is above ``bound``, where P(c + X >= threshold) = q**(threshold - c) / (1 + q) is
+        convex in c. So for a fixed number of pairs the worst case has one trip in all pairs but one. That sum is convex
+        in the number of pairs, so the worst case overall is one pair with all trips, or one pair for each trip.
         """
-        # Where the floating-point estimate is off by one, the exact comparison puts it right.
+        # The exact comparison corrects the floating-point estimate.
         log_target = math.log(delta) + math.log1p(float(self.q(_DIGITS)))
         scale = float(self.scale)
         guess = max(bound - scale * log_target, 1 + scale * (math.log(bound) - log_target))
@@ -264,11 +261,11 @@ class DiscreteLaplace:
         with localcontext(prec=_DIGITS):
             q = self.q(_DIGITS)
             worst = max(q ** (threshold - bound), bound * q ** (threshold - 1)) / (1 + q)
-            # Rounding may not decide in favour of publishing.
+            # Rounding must not decide in favour of publishing.
             return worst * (1 + Decimal(10) ** (_SPOILT - _DIGITS)) <= Decimal(delta)
 
 
-# A table is worked out digit by digit and depends on the scale alone; noise on many slices asks for it every time.
+# Tables depend on the scale alone and are expensive; noise on many slices shares them.
 
 
 @lru_cache(maxsize=64)

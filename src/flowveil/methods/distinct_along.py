@@ -1,7 +1,7 @@
-"""Distinct members (people, or tiles) of runs of sorted flows, told apart only where it matters.
+"""Distinct members (people or tiles) of runs of sorted flows, deduplicated only where it matters.
 
-Distinct people do not add up, and a walk over safe pairs asks for them at every pair of depths. But it asks whether
-they are enough, not how many they are: members are sorted once, and told apart where that decides.
+Distinct counts do not add up, and the search for safe pairs needs them at every pair of depths. But it only needs to
+know whether they reach the threshold. So members are sorted once, and deduplicated only where that decides.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ Positions = NDArray[np.int64]
 
 
 class Repeats:
-    """Members (people, or tiles) of flows, and how deep in the tree of origins a member's rows lie together.
+    """Members of flows, and the origin depth down to which the rows of a member are in one node.
 
-    Distinct members of a pair are those of its flows, added up, less those who come again. Whoever comes again has two
-    rows whose origins lie in one node. So rows are sorted by member and origin once, and where each meets the one
-    before it says at which origin depths it has to be looked at: deep down at next to none.
+    The distinct members of a pair are the sum over its flows minus the repeats. A repeated member has two rows with
+    origins in one node. So rows are sorted by member and origin once; the depth of the common ancestor of consecutive
+    rows tells at which origin depths they must be compared.
 
-    Nobody asks how many members a pair has once they are enough. A flow with enough of its own makes every pair safe
-    that it is in, and so do the flows from one origin node to one destination leaf, together, at this depth and all
-    above. Their rows are left out: added up, not told apart, they are enough still.
+    A flow that reaches the threshold alone makes all its pairs safe. So do the flows from one origin node to one
+    destination leaf together, at this depth and all above. Their rows are dropped: without deduplication their sum
+    still reaches the threshold.
 
     Args:
         flow, member: rows of flows and members.
-        enough: how many distinct members a pair needs.
+        enough: threshold of distinct members of a pair.
         order: the flows.
-        leaf_o: the origin leaf of every flow.
-        time: the node of times of every flow, where time is an end: in two of them a member is two.
-        meet: where origin leaves meet.
+        leaf_o: origin leaf of every flow.
+        time: time node of every flow if time is an end; members of different nodes are distinct.
+        meet: ancestor depths of origin leaves.
     """
 
     def __init__(
@@ -50,20 +50,20 @@ class Repeats:
     ) -> None:
         n = len(leaf_o)
         self.enough = enough
-        # Half as wide where that is wide enough: they are added up at every depth.
+        # int32 if possible: these are summed at every depth.
         narrow = np.int32 if len(flow) < 2**31 else np.int64
         self.each: NDArray[Any] = np.bincount(flow, minlength=n).astype(narrow)
         self._sated = self.each >= enough
         self._noted: list[Positions] = []
         self._dropped = 0
-        told_apart = np.zeros(n, dtype=np.bool_)
-        told_apart[order] = True
-        there = (told_apart & ~self._sated)[flow]
-        flow, member = flow[there], member[there]
+        used = np.zeros(n, dtype=np.bool_)
+        used[order] = True
+        kept = (used & ~self._sated)[flow]
+        flow, member = flow[kept], member[kept]
         by_origin = np.argsort(leaf_o, kind="stable")
         place = np.empty(n, dtype=np.int64)
         place[by_origin] = np.arange(n)
-        # One number sorts much faster than two: the member, then the place.
+        # One combined key (member, position) sorts faster than two.
         bits = n.bit_length()
         key = member.astype(np.int64)
         if time is not None:
@@ -83,15 +83,14 @@ class Repeats:
         self.rows = flow, met
 
     def note_sated(self, flows: Positions) -> None:
-        """These flows may be left out; threads may say so at any time."""
+        """Records flows that may be dropped. Thread-safe."""
         self._noted.append(flows)
 
     def leave_out(self) -> Self:
-        """Leave out what was noted, once it is worth it. It changes no result when that is.
+        """Drops the recorded flows if that is worth it. Does not change any result.
 
         Returns:
-            The rows as they are now, for the depth that comes next. What is left out later is enough at depths above
-            it, and has to be told apart at this one still, whenever a thread comes to look at it.
+            A snapshot of the rows for the next depth. Flows dropped later reach the threshold above that depth only.
         """
         self._drop_noted()
         return copy(self)
@@ -107,7 +106,7 @@ class Repeats:
             return
         self._dropped = 0
         kept = np.flatnonzero(~self._sated[flow])
-        # Two rows meet no deeper than what stood between them does.
+        # The depth of two rows is the minimum over the dropped rows between them.
         begins = np.zeros(len(kept), dtype=np.int64)
         np.add(kept[:-1], 1, out=begins[1:])
         met = np.minimum.reduceat(met[: kept[-1] + 1], begins) if len(kept) else met[:0]
@@ -118,19 +117,18 @@ class Repeats:
 
 
 class DistinctAlong:
-    """Distinct members of runs of sorted flows of one origin depth, without listing them anew for each depth.
+    """Distinct members of runs of sorted flows at one origin depth, updated from depth to depth.
 
-    A row of a member adds to the count of a run unless the same member has a row before it in that run. Runs of a
-    depth are the leaves below one node, so all that matters is how deep the leaf of the row meets that of the
-    member's row before: from the next depth on the row counts. Depths are asked for from the top down, so each row is
-    counted in once.
+    A row adds to the count of a run unless the same member has an earlier row in that run. A run consists of the leaves
+    below one node. So only the depth of the common ancestor of the row's leaf and the member's previous leaf matters:
+    from the next depth on the row counts. Depths are requested from the top down, so each row is added once.
 
     Args:
         repeats: the rows.
-        depth_o: the depth of the origin nodes.
-        order: the sorted flows; those of an origin node stand together.
-        ways: the ways to the destination leaf of each of them.
-        meet: where destination leaves meet.
+        depth_o: depth of the origin nodes.
+        order: the sorted flows; those of an origin node are adjacent.
+        ways: encoded paths to the destination leaf of each of them.
+        meet: ancestor depths of destination leaves.
     """
 
     def __init__(self, repeats: Repeats, depth_o: int, order: Positions, ways: list[Ints], meet: AncestorDepth) -> None:
@@ -143,14 +141,14 @@ class DistinctAlong:
         several = np.flatnonzero(shared)
         position = np.full(len(repeats.each), -1, dtype=np.int32)
         position[order] = np.arange(n, dtype=np.int32)
-        # By member and origin node, then place.
+        # By member and origin node, then position.
         bits = n.bit_length()
         place = position[flow[several]]
         key = np.cumsum(~together[several], dtype=np.int64)
         key <<= bits
         key |= place
         if n < len(position):
-            # A leaf lies together with itself, also below its own depth, where it is in no pair.
+            # A leaf shares a node with itself even below its depth, where it is in no pair.
             key = key[place >= 0]
         key.sort()
         at = key & ((1 << bits) - 1)
@@ -158,7 +156,7 @@ class DistinctAlong:
         twice = np.flatnonzero(key[1:] == key[:-1])
         before, at = at[twice], at[twice + 1]
         met = meet.between([way[before] for way in ways], [way[at] for way in ways])
-        # Small numbers are sorted by counting.
+        # numpy sorts small integers by counting.
         self._at = at[np.argsort(met, kind="stable")]
         self._known_by = np.concatenate(([0], np.cumsum(np.bincount(met, minlength=meet.deepest + 1))))
         members = repeats.each[order]
@@ -168,11 +166,11 @@ class DistinctAlong:
         self._least = prefix(self._counted)
 
     def leave_out_sated(self, order: Positions, places: Positions) -> None:
-        """Note the flows of an origin node and a destination leaf that have enough members together.
+        """Records the flows of an origin node and a destination leaf that reach the threshold together.
 
         Args:
             order: the sorted flows.
-            places: where each such group begins.
+            places: start of each such group.
         """
         members: NDArray[Any] = self._repeats.each[order]
         members -= np.bincount(self._at[self._known_by[-2] :], minlength=len(order)).astype(members.dtype)
@@ -180,10 +178,10 @@ class DistinctAlong:
         self._repeats.note_sated(order[np.flatnonzero(np.repeat(sated, np.diff(places, append=len(order))))])
 
     def within(self, start: Positions, stop: Positions, depth: int) -> NDArray[Any]:
-        """Members of these runs, whose destinations have this depth, which is no less than those before.
+        """Returns members of these runs at this destination depth, which must not decrease between calls.
 
-        They are told apart where that decides whether they are enough. Elsewhere they are at least so many, and enough,
-        or, counted again and again, at most so many, and not enough.
+        Counts are exact where that decides about the threshold. Elsewhere they are a lower bound that reaches the
+        threshold, or an upper bound that does not.
         """
         enough = self._repeats.enough
         counted: NDArray[Any] = self._least[stop] - self._least[start]
@@ -215,7 +213,7 @@ class DistinctAlong:
 
 
 def prefix(values: NDArray[Any]) -> NDArray[Any]:
-    """What the values before each place come to, and all of them; in half the width where that is wide enough."""
+    """Returns the prefix sums of the values, starting with 0; int32 if they fit."""
     narrow = values.dtype.kind in "iu" and int(values.sum(dtype=np.int64)) < 2**31
     before: NDArray[Any] = np.zeros(len(values) + 1, dtype=np.int32 if narrow else values.dtype)
     np.cumsum(values, dtype=before.dtype, out=before[1:])

@@ -1,15 +1,14 @@
-"""GLOVE and GLOVE-sk: merging boxes until each hides enough (Gramaglia and Fiore 2015; Matet et al. 2023).
+"""GLOVE and GLOVE-sk: merging boxes until each is safe (Gramaglia and Fiore 2015; Matet et al. 2023).
 
-GLOVE merges greedily: of all pairs of boxes that are short of the guarantee, the pair whose merging stretches them
-least, on average over their volume. A box that has become safe is not merged any further. Candidates are the pairs of
-a graph of nearest neighbours. In the end the boxes with the longest sides are suppressed, within ``max_suppressed``.
+GLOVE merges greedily: of all pairs of boxes below the threshold, the pair whose merge enlarges them least, averaged
+over their volume. A safe box is not merged further. Candidates are the pairs of a nearest-neighbour graph. Finally, the
+boxes with the longest sides are suppressed, within ``max_suppressed``.
 
-GLOVE-sk is what a data owner would write with scikit-learn: complete-linkage clustering, blind to volumes, cut as low
-as the limit on suppression allows. It merges flows that are safe already, and that makes it as bad as published; it is
-here as a baseline.
+GLOVE-sk is a baseline with scikit-learn: complete-linkage clustering that ignores volumes, cut as low as the limit on
+suppression allows. It also merges flows that are already safe.
 
-Guaranteed: every published box satisfies the guarantee; at most ``max_suppressed`` of the volume is suppressed, unless
-all of it together is short. The boxes of GLOVE are those of the plain loop in ``tests/reference/glove.py``.
+Guarantees: every published box is safe; at most ``max_suppressed`` of the volume is suppressed, unless everything
+together is below the threshold. The boxes of GLOVE are those of the plain loop in ``tests/reference/glove.py``.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ def glove(
     neighbors: int = 100,
     grid_m: float | None = None,
 ) -> Plan:
-    """Plan boxes by greedy merging of those that are short.
+    """Plans boxes by greedy merging of boxes below the threshold.
 
     Args:
-        flows: what to anonymise; their tiles need a place on the map. Memory grows with flows times neighbours.
-        guarantee: what every cell must satisfy.
-        max_suppressed: share of the volume that may be suppressed; never exceeded.
-        neighbors: nearest neighbours of each flow (L1 distance) that it may be merged with.
-        grid_m: width in metres of the grid that box edges lie on; by default that of a tile.
+        flows: the flows to anonymise; their tiles need coordinates. Memory grows with flows times neighbours.
+        guarantee: thresholds that every cell must reach.
+        max_suppressed: largest share of the volume that may be suppressed; never exceeded.
+        neighbors: number of nearest neighbours of each flow (L1 distance) that are candidates.
+        grid_m: width in metres of the grid of box edges; by default that of a tile.
     """
     _check_neighbors(neighbors)
     frame = Frame.of(flows, grid_m=grid_m)
@@ -66,14 +65,14 @@ def glove_sk(
     neighbors: int = 100,
     grid_m: float | None = None,
 ) -> Plan:
-    """Plan boxes by scikit-learn's agglomerative clustering: complete linkage, L1, volumes not looked at.
+    """Plans boxes by scikit-learn's agglomerative clustering: complete linkage, L1, ignoring volumes.
 
     Args:
-        flows: what to anonymise; their tiles need a place on the map.
-        guarantee: what every cell must satisfy.
-        max_suppressed: share of the volume that may be suppressed; never exceeded.
-        neighbors: nearest neighbours of each flow (L1 distance) that it may be merged with.
-        grid_m: width in metres of the grid that box edges lie on; by default that of a tile.
+        flows: the flows to anonymise; their tiles need coordinates.
+        guarantee: thresholds that every cell must reach.
+        max_suppressed: largest share of the volume that may be suppressed; never exceeded.
+        neighbors: number of nearest neighbours of each flow (L1 distance) that are candidates.
+        grid_m: width in metres of the grid of box edges; by default that of a tile.
     """
     _check_neighbors(neighbors)
     frame = Frame.of(flows, grid_m=grid_m)
@@ -87,7 +86,7 @@ def glove_sk(
         group = _numbered(_roots(into)[: len(flows)])
         return group, _safe_groups(flows, guarantee, group)[group]
 
-    # Merging never makes a group worse, so what is suppressed shrinks along the dendrogram.
+    # Merging never makes a group worse, so the suppressed volume falls along the dendrogram.
     low, high = 0, len(merges)
     while low < high:
         middle = (low + high) // 2
@@ -109,14 +108,14 @@ def _missing(library: str) -> MissingExtraError:
 
 
 def _points(frame: Frame) -> Floats:
-    """The flows as points in centimetres, one row each."""
+    """Returns the flows as points in centimetres, one row each."""
     return np.ascontiguousarray((frame.point * frame.step_cm[:, None]).T, dtype=np.float64)
 
 
 def _merge(flows: Flows, guarantee: Guarantee, frame: Frame, neighbors: int) -> tuple[Numbers, NDArray[np.bool_]]:
-    """What each box was merged into, and whether it is short; the flows are the first boxes."""
+    """Returns the box that each box was merged into, and whether it is unsafe; the flows are the first boxes."""
     try:
-        from flowveil.methods.glove_merging import SHORT, merge_boxes
+        from flowveil.methods.glove_merging import UNSAFE, merge_boxes
     except ModuleNotFoundError as problem:
         raise _missing(problem.name or "numba") from problem
     point = _points(frame)
@@ -127,7 +126,7 @@ def _merge(flows: Flows, guarantee: Guarantee, frame: Frame, neighbors: int) -> 
     for column, threshold in guarantee.of_columns.items():
         held.append(flows.volume(column))
         least.append(threshold)
-    # Always the same types, read-only ones included: each further kind of argument is compiled anew, for seconds.
+    # Fixed types, all read-only: numba compiles for each combination of argument types.
     person_start, person = np.zeros(len(flows) + 1, dtype=np.int64), np.zeros(0, dtype=np.int32)
     if guarantee.people is not None and flows.people is not None:
         np.cumsum(flows.people.count(len(flows)), out=person_start[1:])
@@ -135,28 +134,22 @@ def _merge(flows: Flows, guarantee: Guarantee, frame: Frame, neighbors: int) -> 
     person, begin, end = (members.view() for members in (person, flows.origin, flows.destination))
     for members in (person, begin, end):
         members.setflags(write=False)
-    # Flows that are safe alone take no part.
+    # Flows that are already safe are not merged.
     short = np.flatnonzero(~guarantee.safe(flows))
-    near_start, near = _neighbor_graph(point, short, neighbors)
+    quantities = np.stack(held, axis=1).astype(np.float64) if held else np.zeros((len(flows), 0))
     into, state = merge_boxes(
         point,
         flows.volume(guarantee.basis).astype(np.float64),
-        np.stack(held, axis=1).astype(np.float64) if held else np.zeros((len(flows), 0)),
-        np.array(least, dtype=np.float64),
-        person_start,
-        person,
-        guarantee.people or 0,
-        begin,
-        end,
-        guarantee.locations or 0,
-        near_start,
-        near,
+        (quantities, np.array(least, dtype=np.float64)),
+        (person_start, person, guarantee.people or 0),
+        (begin, end, guarantee.locations or 0),
+        _neighbor_graph(point, short, neighbors),
     )
-    return into, state == SHORT
+    return into, state == UNSAFE
 
 
 def _neighbor_graph(point: Floats, among: Numbers, neighbors: int) -> tuple[Numbers, Numbers]:
-    """For each point, those that are among its nearest or have it among theirs, as sorted slices."""
+    """Returns the symmetric nearest-neighbour graph of the points, as sorted slices."""
     try:
         from scipy.spatial import cKDTree
     except ModuleNotFoundError as problem:
@@ -164,17 +157,17 @@ def _neighbor_graph(point: Floats, among: Numbers, neighbors: int) -> tuple[Numb
     n = len(point)
     if len(among) < 2:
         return np.zeros(n + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    found = min(neighbors + 1, len(among))
-    _, nearest = cKDTree(point[among]).query(point[among], k=found, p=1)
-    a, b = np.repeat(among, found), among[nearest.ravel()]
-    key = np.concatenate((a * n + b, b * n + a)[: 2 if found < len(among) else 1])
+    n_nearest = min(neighbors + 1, len(among))
+    _, nearest = cKDTree(point[among]).query(point[among], k=n_nearest, p=1)
+    a, b = np.repeat(among, n_nearest), among[nearest.ravel()]
+    key = np.concatenate((a * n + b, b * n + a)[: 2 if n_nearest < len(among) else 1])
     key = np.sort(key[key // n != key % n])
     key = key[np.flatnonzero(np.diff(key, prepend=-1))]
     return np.searchsorted(key // n, np.arange(n + 1)), key % n
 
 
 def _roots(into: Numbers) -> Numbers:
-    """Where each box ended up."""
+    """Returns the final box of each box."""
     at = np.where(into < 0, np.arange(len(into)), into)
     while True:
         further = at[at]
@@ -184,7 +177,7 @@ def _roots(into: Numbers) -> Numbers:
 
 
 def _numbered(box: NDArray[Any]) -> Ints:
-    """Number from 0 without gaps, in the same order."""
+    """Numbers from 0 without gaps, in the same order."""
     group: Ints = np.unique(box, return_inverse=True)[1].astype(np.int32)
     return group
 
@@ -201,7 +194,7 @@ def _absorb(
     short: NDArray[np.bool_],
     budget: float,
 ) -> tuple[Ints, NDArray[np.bool_]]:
-    """Put the one group that may be left short into the box it stretches least, unless it may be suppressed."""
+    """Merges a remaining unsafe group into the box it enlarges least, unless it may be suppressed."""
     volume = flows.volume(guarantee.basis)
     if not short.any() or short.all() or volume[short].sum() <= budget:
         return group, short
@@ -209,10 +202,10 @@ def _absorb(
     left = int(group[short][0])
     held = np.bincount(group, weights=volume)
     whole = np.maximum(hulls.high, hulls.high[:, [left]]) - np.minimum(hulls.low, hulls.low[:, [left]])
-    reach, own = frame.step_cm @ whole, frame.step_cm @ (hulls.high - hulls.low)
+    reach, side = frame.step_cm @ whole, frame.step_cm @ (hulls.high - hulls.low)
     total = held + held[left]
-    cost = held * (reach - own) + held[left] * (reach - own[left])
-    cost = np.where(total > 0, cost / np.where(total > 0, total, 1), reach - (own + own[left]) / 2)
+    cost = held * (reach - side) + held[left] * (reach - side[left])
+    cost = np.where(total > 0, cost / np.where(total > 0, total, 1), reach - (side + side[left]) / 2)
     cost[left] = np.inf
     group = np.where(short, np.argmin(cost), group)
     return _numbered(group), np.zeros_like(short)
@@ -221,9 +214,9 @@ def _absorb(
 def _costliest(
     flows: Flows, guarantee: Guarantee, frame: Frame, group: Ints, kept: NDArray[np.bool_], budget: float
 ) -> NDArray[np.bool_]:
-    """The flows of the boxes with the longest sides, as many as may still be suppressed.
+    """Returns the flows of the boxes with the longest sides, within the remaining budget.
 
-    A box that is a single square costs nothing and stays.
+    A box of a single square costs nothing and stays.
     """
     volume = flows.volume(guarantee.basis)
     left = budget - float(volume[~kept].sum())
@@ -240,7 +233,7 @@ def _costliest(
 
 
 def _dendrogram(point: Floats, neighbors: int) -> Any:
-    """All merges in their order: the two clusters that become cluster ``n + i``; the points are the first."""
+    """Returns all merges in order: the two clusters that become cluster ``n + i``; the points are the first n."""
     try:
         from sklearn.cluster import AgglomerativeClustering
         from sklearn.neighbors import kneighbors_graph
@@ -256,6 +249,6 @@ def _dendrogram(point: Floats, neighbors: int) -> Any:
         n_clusters=None, distance_threshold=0.0, linkage="complete", metric="l1", connectivity=graph
     )
     with warnings.catch_warnings():
-        # A graph in several parts is completed, as the paper's program lets it be.
+        # A disconnected graph is completed, as in the paper's program.
         warnings.simplefilter("ignore", UserWarning)
         return clustering.fit(point).children_

@@ -1,7 +1,7 @@
 """The merging loop of GLOVE, compiled.
 
-Each merge depends on all merges before it, so there is no vector form. Candidate pairs stand in a heap; a pair
-whose boxes are gone is passed over when it comes up. Needs numba (the extra ``boxes``).
+Each merge depends on all earlier ones, so there is no vector form. Candidate pairs are in a heap; pairs with merged
+boxes are skipped. Needs numba (the extra ``boxes``).
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-GONE, SHORT, SAFE = 0, 1, 2
+GONE, UNSAFE, SAFE = 0, 1, 2
 
 
 @njit(cache=True)
 def stretch(low: Any, high: Any, volume: Any, a: int, b: int) -> float:
-    """How much farther the box around both reaches than each of the two, on average over their volume.
+    """Returns by how much the reach of the common box exceeds that of the two boxes, averaged over their volume.
 
-    The reach of a box is the sum of its four sides: the largest L1 distance between two points in it.
+    The reach of a box is the sum of its four sides: the largest L1 distance between two of its points.
     """
     whole = own_a = own_b = 0.0
     for d in range(low.shape[1]):
@@ -35,7 +35,7 @@ def stretch(low: Any, high: Any, volume: Any, a: int, b: int) -> float:
 
 @njit(cache=True)
 def union(one: Any, other: Any) -> Any:
-    """The distinct values of two sorted arrays, sorted."""
+    """Returns the distinct values of two sorted arrays, sorted."""
     out = np.empty(len(one) + len(other), one.dtype)
     i = j = n = 0
     while i < len(one) or j < len(other):
@@ -53,96 +53,99 @@ def union(one: Any, other: Any) -> Any:
 
 
 @njit(cache=True)
-def merge_boxes(
-    point: NDArray[np.float64],
-    volume: NDArray[np.float64],
-    held: NDArray[np.float64],
-    least: NDArray[np.float64],
-    person_start: NDArray[np.int64],
-    person: NDArray[np.int32],
-    fewest_people: int,
-    origin: NDArray[np.int32],
-    destination: NDArray[np.int32],
-    fewest_tiles: int,
-    near_start: NDArray[np.int64],
-    near: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
-    """Merge the cheapest pair of short boxes until fewer than two are left.
+def is_safe(
+    box: int, total: Any, least: Any, people: Any, fewest_people: int, begin: Any, end: Any, fewest_tiles: int
+) -> bool:
+    """Returns whether a box reaches all thresholds."""
+    for q in range(len(least)):
+        if total[box, q] < least[q]:
+            return False
+    if len(people[box]) < fewest_people:
+        return False
+    return fewest_tiles == 0 or (len(begin[box]) >= fewest_tiles and len(end[box]) >= fewest_tiles)
 
-    Only pairs of neighbours are considered, and the neighbours of a merged box are those of its parts. When no short
-    box has a short neighbour left, each of them gets the one that is cheapest to merge with. Ties go to the smaller
-    numbers; merged boxes are numbered in the order of merging, after the flows.
 
-    Args:
-        point: coordinates of each flow, one row a flow; whole numbers, so that equal costs are equal.
-        volume: what a flow counts in the cost of a merge.
-        held, least: quantities that add up, one row a flow, and what a safe box holds of each.
-        person_start, person: the sorted persons of each flow, as slices.
-        fewest_people: distinct people of a safe box; 0 where people are not protected.
-        origin, destination: the tiles of each flow.
-        fewest_tiles: distinct tiles in which the flows of a safe box begin, and end; 0 where locations are not
-            protected.
-        near_start, near: the neighbours of each flow, as slices; symmetric.
+@njit(cache=True)
+def cheapest_pairs(low: Any, high: Any, weight: Any, unsafe: Any, neighbors: Any) -> Any:
+    """Returns a pair with the cheapest partner for each of these boxes, and makes the two neighbours."""
+    pairs = [(0.0, 0, 0) for _ in range(0)]
+    for a in unsafe:
+        cheapest, partner = np.inf, a
+        for b in unsafe:
+            if a != b:
+                cost = stretch(low, high, weight, a, b)
+                if cost < cheapest:
+                    cheapest, partner = cost, b
+        one, other = min(a, partner), max(a, partner)
+        pairs.append((cheapest, one, other))
+        neighbors[one] = union(neighbors[one], np.array([other]))
+        neighbors[other] = union(neighbors[other], np.array([one]))
+    heapify(pairs)
+    return pairs
 
-    Returns:
-        The box that each box was merged into, -1 where it was not; and the state of each box.
-    """
+
+@njit(cache=True)
+def first_boxes(point: Any, volume: Any, held: Any) -> Any:
+    """Returns bounds, weights and sums with one box for each flow, and room for all merged boxes."""
     n, dimensions = point.shape
-    size = 2 * n
-    low, high = np.empty((size, dimensions)), np.empty((size, dimensions))
-    weight, total = np.zeros(size), np.zeros((size, held.shape[1]))
-    # Number by number, here and below: assignments of slices take as long to compile as all the rest.
+    low, high = np.empty((2 * n, dimensions)), np.empty((2 * n, dimensions))
+    weight, total = np.zeros(2 * n), np.zeros((2 * n, held.shape[1]))
+    # Element by element, here and below: slices compile slowly.
     for i in range(n):
         weight[i] = volume[i]
         for d in range(dimensions):
             low[i, d] = high[i, d] = point[i, d]
-        for q in range(len(least)):
+        for q in range(held.shape[1]):
             total[i, q] = held[i, q]
-    into, state = np.full(size, -1), np.zeros(size, np.int8)
-    seen = np.full(size, -1)
+    return low, high, weight, total
+
+
+@njit(cache=True)
+def merge_boxes(
+    point: NDArray[np.float64], volume: NDArray[np.float64], quantities: Any, persons: Any, ends: Any, graph: Any
+) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
+    """Merges the cheapest pair of boxes below the threshold until fewer than two are left.
+
+    Only pairs of neighbours are candidates; a merged box has the neighbours of its parts. If no candidate is left, each
+    box gets its cheapest partner as neighbour. Ties go to the smaller numbers; merged boxes are numbered in order of
+    merging, after the flows.
+
+    Args:
+        point: coordinates of each flow, one row per flow; integers, so that equal costs are equal.
+        volume: weight of each flow in the cost of a merge.
+        quantities: sums of each flow (one row per flow), and the thresholds of a safe box.
+        persons: start of each flow's sorted persons, these persons, and the threshold; 0 if people are not protected.
+        ends: origin and destination tile of each flow, and the threshold; 0 if locations are not protected.
+        graph: start of each flow's neighbours, and the neighbours; symmetric.
+
+    Returns:
+        The box that each box was merged into (-1 if none), and the state of each box.
+    """
+    n, dimensions = point.shape
+    (held, least), (person_start, person, fewest_people) = quantities, persons
+    (origin, destination, fewest_tiles), (near_start, near) = ends, graph
+    low, high, weight, total = first_boxes(point, volume, held)
+    into, state, seen = np.full(2 * n, -1), np.zeros(2 * n, np.int8), np.full(2 * n, -1)
     people = [person[person_start[i] : person_start[i + 1]] for i in range(n)]
-    # Sets of tiles are kept only where they are asked for.
+    # Sets of tiles exist only if locations are protected.
     located = n if fewest_tiles > 0 else 0
     begin, end = [origin[i : i + 1] for i in range(located)], [destination[i : i + 1] for i in range(located)]
     neighbors = [near[near_start[i] : near_start[i + 1]] for i in range(n)]
-
-    def is_safe(box: int) -> bool:
-        for q in range(len(least)):
-            if total[box, q] < least[q]:
-                return False
-        if len(people[box]) < fewest_people:
-            return False
-        return fewest_tiles == 0 or (len(begin[box]) >= fewest_tiles and len(end[box]) >= fewest_tiles)
-
-    n_short = 0
     for i in range(n):
-        state[i] = SAFE if is_safe(i) else SHORT
-        n_short += state[i] == SHORT
+        state[i] = SAFE if is_safe(i, total, least, people, fewest_people, begin, end, fewest_tiles) else UNSAFE
+    n_unsafe = int(np.sum(state == UNSAFE))
     pairs = [(0.0, 0, 0) for _ in range(0)]
     for i in range(n):
-        if state[i] == SHORT:
-            for j in neighbors[i]:
-                if i < j and state[j] == SHORT:
-                    pairs.append((stretch(low, high, weight, i, j), i, j))
+        for j in neighbors[i]:
+            if i < j and state[i] == UNSAFE and state[j] == UNSAFE:
+                pairs.append((stretch(low, high, weight, i, j), i, j))
     heapify(pairs)
     m = n
-    while n_short >= 2:
+    while n_unsafe >= 2:
         if len(pairs) == 0:
-            short: Any = np.flatnonzero(state[:m] == SHORT)
-            for a in short:
-                cheapest, partner = np.inf, a
-                for b in short:
-                    if a != b:
-                        cost = stretch(low, high, weight, a, b)
-                        if cost < cheapest:
-                            cheapest, partner = cost, b
-                one, other = min(a, partner), max(a, partner)
-                pairs.append((cheapest, one, other))
-                neighbors[one] = union(neighbors[one], np.array([other]))
-                neighbors[other] = union(neighbors[other], np.array([one]))
-            heapify(pairs)
+            pairs = cheapest_pairs(low, high, weight, np.flatnonzero(state[:m] == UNSAFE), neighbors)
         _, a, b = heappop(pairs)
-        if state[a] != SHORT or state[b] != SHORT:
+        if state[a] != UNSAFE or state[b] != UNSAFE:
             continue
         for d in range(dimensions):
             low[m, d], high[m, d] = min(low[a, d], low[b, d]), max(high[a, d], high[b, d])
@@ -154,20 +157,29 @@ def merge_boxes(
             begin.append(union(begin[a], begin[b]))
             end.append(union(end[a], end[b]))
         state[a], state[b], into[a], into[b] = GONE, GONE, m, m
-        state[m] = SAFE if is_safe(m) else SHORT
-        around = np.empty(len(neighbors[a]) + len(neighbors[b]) if state[m] == SHORT else 0, np.int64)
-        n_around = 0
-        if state[m] == SHORT:
-            for part in (a, b):
-                for j in neighbors[part]:
-                    while into[j] >= 0:
-                        j = into[j]
-                    if state[j] == SHORT and j != m and seen[j] != m:
-                        seen[j] = m
-                        around[n_around] = j
-                        n_around += 1
-                        heappush(pairs, (stretch(low, high, weight, j, m), j, m))
-        neighbors.append(np.sort(around[:n_around]))
-        n_short -= 1 if state[m] == SHORT else 2
+        safe = is_safe(m, total, least, people, fewest_people, begin, end, fewest_tiles)
+        state[m] = SAFE if safe else UNSAFE
+        neighbors.append(unsafe_neighbors(m, a, b, neighbors, into, state, seen))
+        for j in neighbors[m]:
+            heappush(pairs, (stretch(low, high, weight, j, m), j, m))
+        n_unsafe -= 2 if safe else 1
         m += 1
     return into[:m], state[:m]
+
+
+@njit(cache=True)
+def unsafe_neighbors(box: int, a: int, b: int, neighbors: Any, into: Any, state: Any, seen: Any) -> Any:
+    """Returns the sorted unsafe neighbours of a box merged from a and b; empty if the box is safe."""
+    found = np.empty(len(neighbors[a]) + len(neighbors[b]) if state[box] == UNSAFE else 0, np.int64)
+    n = 0
+    if state[box] != UNSAFE:
+        return found
+    for part in (a, b):
+        for j in neighbors[part]:
+            while into[j] >= 0:
+                j = into[j]
+            if state[j] == UNSAFE and j != box and seen[j] != box:
+                seen[j] = box
+                found[n] = j
+                n += 1
+    return np.sort(found[:n])

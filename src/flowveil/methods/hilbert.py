@@ -1,8 +1,8 @@
-"""The Hilbert curve in any number of dimensions: one number for each point, near numbers for near points.
+"""The Hilbert curve in any number of dimensions: maps points to keys such that near points have near keys.
 
-Skilling's transposition (Programming the Hilbert curve, 2004), on whole columns: from the highest bit on, each
-dimension is reflected or exchanged with the first, and a Gray code of what comes out is read across the dimensions. Two
-points that follow each other on the curve differ by one step in one dimension.
+Skilling's transposition (Programming the Hilbert curve, 2004), vectorised: from the highest bit on, each dimension is
+reflected or exchanged with the first, and the Gray code of the result is interleaved across the dimensions. Consecutive
+points on the curve differ by one step in one dimension.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ KEY_BITS = 64
 
 
 def hilbert_keys(point: NDArray[np.integer[Any]], *, shift: NDArray[np.float64] | None = None) -> Keys:
-    """Where each point lies on the curve.
+    """Returns the position of each point on the curve.
 
     Args:
-        point: whole numbers, one row for each dimension and one column for each point. Where the range needs more
-            bits than a key has, neighbouring numbers are taken together and share a key.
-        shift: how far below the lowest point the curve begins in each dimension, as a share of the longest range;
-            by default it begins there.
+        point: integers, one row per dimension and one column per point. If the range needs more bits than a key has,
+            neighbouring numbers share a key.
+        shift: distance of the start of the curve below the lowest point in each dimension, as a share of the longest
+            range; 0 by default.
     """
     dimensions, n = point.shape
     if n == 0:
@@ -49,7 +49,7 @@ def hilbert_keys(point: NDArray[np.integer[Any]], *, shift: NDArray[np.float64] 
 
 
 def _turn(axes: list[NDArray[np.uint32]], low: np.uint32, bit: int) -> None:
-    """Undo one bit's turn of the curve: where it is set reflect the first dimension, else exchange with it."""
+    """Undoes one rotation of the curve: reflects the first dimension if the bit is set, else exchanges with it."""
     first = axes[0]
     for axis in axes:
         is_set = (axis >> np.uint32(bit) & np.uint32(1)).astype(np.bool_)
@@ -60,7 +60,7 @@ def _turn(axes: list[NDArray[np.uint32]], low: np.uint32, bit: int) -> None:
 
 
 def _interleaved(axes: list[NDArray[np.uint32]], bits: int) -> Keys:
-    """The bits of all dimensions in turn, from the highest."""
+    """Returns the interleaved bits of all dimensions, from the highest."""
     key = np.zeros(len(axes[0]), dtype=np.uint64)
     for bit in range(bits - 1, -1, -1):
         for axis in axes:

@@ -1,10 +1,9 @@
 """The best cut of one tree within a budget, exactly.
 
-A price on suppressed units finds the cuts on the lower convex hull of cost and suppression; the best cut within a
-budget usually lies a little above the hull. Any cut better than the best one known can lose only so much against the
-best cut at the price, so few nodes have a choice at all: those that can be reached and decided otherwise within that
-loss. Over these, and only these, all combinations are enumerated from the leaves up, dropping what loses too much and
-what another combination beats in both cost and suppression.
+A price on suppressed units finds only the cuts on the lower convex hull of cost and suppression; the optimum within a
+budget is usually slightly above the hull. A cut that beats the best known one can lose only a bounded amount at the
+price. So few nodes have a choice: those that can be reached and flipped within that loss. All combinations of these
+nodes are enumerated bottom-up. Combinations that lose too much, or are dominated in cost and suppression, are dropped.
 """
 
 from __future__ import annotations
@@ -17,21 +16,17 @@ from numpy.typing import NDArray
 from flowveil.hierarchy import Floats
 from flowveil.methods.twin_trees import Costs, Half, Positions
 
-#: Combinations kept at a node. Beyond, the best one for each step of suppression is kept and the optimum may be missed.
+#: Combinations kept at a node. Beyond, only the best of each suppression bucket is kept and the optimum may be missed.
 MOST_COMBINATIONS = 512
-
-#: So few combinations are compared one by one: an array of them would take longer to make than to look through. Most
-#: nodes have two, to be left whole and to be divided.
-FEW_COMBINATIONS = 12
 
 
 @dataclass(frozen=True, eq=False)
 class Choices:
-    """Where a cut near the best one at a price may differ from it.
+    """The nodes at which a cut near the best one at a price may differ from it.
 
     Attributes:
-        nodes: the nodes that may be decided otherwise, in node order.
-        loss: what the cut loses, at the least, if such a node is reached and decided otherwise.
+        nodes: the nodes that may be flipped, in node order.
+        loss: lower bound of the loss if the node is reached and flipped.
     """
 
     nodes: Positions
@@ -39,7 +34,7 @@ class Choices:
 
 
 def near_ties(costs: Costs, half: Half, most: float) -> Choices:
-    """The nodes that can be reached and decided otherwise at a loss of at most so much."""
+    """Returns the nodes that can be reached and flipped at a loss of at most ``most``."""
     reach = _loss_to_reach(costs, half)
     saving = half.price * costs.volume - costs.cost
     otherwise = reach + np.abs(saving - half.divided)
@@ -48,9 +43,9 @@ def near_ties(costs: Costs, half: Half, most: float) -> Choices:
 
 
 def flipped(costs: Costs, half: Half, nodes: Positions) -> Positions:
-    """The best cut at the price in which these nodes are reached and decided otherwise.
+    """Returns the best cut at the price in which these nodes are reached and flipped.
 
-    Where one of them lies below another that is now left whole, it is not reached after all.
+    A node below another one that is now undivided is not reached.
     """
     axis = costs.axis
     saving = half.price * costs.volume - costs.cost
@@ -67,7 +62,7 @@ def flipped(costs: Costs, half: Half, nodes: Positions) -> Positions:
 
 
 def _loss_to_reach(costs: Costs, half: Half) -> Floats:
-    """What dividing all ancestors of each node loses against the best cut."""
+    """Returns the loss of dividing all ancestors of each node, compared with the best cut."""
     reach = np.zeros(len(costs.axis))
     loss = half.best - half.divided
     for nodes, above, _, _ in costs.axis.layers:
@@ -77,10 +72,10 @@ def _loss_to_reach(costs: Costs, half: Half) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class _Set:
-    """Combinations below a node: loss against the best, suppression against the best, and where each comes from.
+    """Combinations below a node: loss and suppression relative to the best cut, and their origin.
 
-    ``parts`` are the sets that were combined and the position in each; ``node`` with ``whole`` says which combinations
-    leave the node whole (the others divide it).
+    ``parts`` are the combined sets with the position in each. ``whole`` tells which combinations leave ``node``
+    undivided.
     """
 
     loss: Floats
@@ -95,11 +90,11 @@ _NOTHING = _Set(np.zeros(1), np.zeros(1))
 
 @dataclass(frozen=True, eq=False)
 class Within:
-    """What `best_within` found: the cut with its cost and suppressed volume, if any, and how much work that was.
+    """Result of `best_within`.
 
     Attributes:
-        found: the cut, its cost and its suppressed volume; None where no cut is better.
-        work: sets of combinations made, and combinations looked at.
+        found: the cut, its cost and its suppressed volume; None if no cut beats the known score.
+        work: number of sets created, and of combinations visited.
     """
 
     found: tuple[Positions, float, float] | None
@@ -107,14 +102,14 @@ class Within:
 
 
 def best_within(costs: Costs, half: Half, budget: float, known: float, *, most_choices: int | None = None) -> Within:
-    """The cut with the smallest score whose suppressed volume is within the budget, if it is below a known score.
+    """Finds the cut with the smallest score within the budget that beats a known score.
 
     Args:
-        costs: the tree and what its nodes cost.
-        half: the best cut at some price, at least the objective's least price for the known score.
+        costs: the tree with the costs of its nodes.
+        half: the best cut at a price of at least the objective's least price for the known score.
         budget: volume that may be suppressed.
         known: score to beat.
-        most_choices: decide at most so many nodes otherwise, those nearest to a tie; None for all that could matter.
+        most_choices: largest number of nodes to flip, those nearest to a tie; None for all that matter.
     """
     objective = costs.objective
     gap = objective.price_within(known, half.price, budget) - (half.cost + half.price * half.suppressed)
@@ -139,11 +134,11 @@ def best_within(costs: Costs, half: Half, budget: float, known: float, *, most_c
     split = half.divided > half.price * costs.volume - costs.cost
     _decide(combined, best, split)
     cut = costs.axis.reached(split)
-    return Within((cut, *costs.of(cut)), work)
+    return Within((cut, *costs.totals(cut)), work)
 
 
 def _combine(costs: Costs, half: Half, nodes: Positions, gap: float) -> tuple[_Set, tuple[int, int]]:
-    """All combinations of decisions at these nodes that lose at most the gap, from the leaves up; and the work."""
+    """Returns all combinations of decisions at these nodes that lose at most the gap, and the work."""
     axis = costs.axis
     saving = half.price * costs.volume - costs.cost
     published = costs.volume.copy()
@@ -157,7 +152,7 @@ def _combine(costs: Costs, half: Half, nodes: Positions, gap: float) -> tuple[_S
     relevant = chosen.copy()
     for layer, _, siblings, above in reversed(axis.layers):
         relevant[above] |= np.logical_or.reduceat(relevant[layer], siblings)
-    # Children stand after their parents, so going backwards every node finds its children done.
+    # In reverse node order, children come before their parents.
     backwards = np.flatnonzero(relevant)[::-1]
     above_it = axis.parent[backwards]
     whole_loss, apart_loss = half.best[backwards] - saving[backwards], half.best[backwards] - half.divided[backwards]
@@ -186,18 +181,7 @@ def _combine(costs: Costs, half: Half, nodes: Positions, gap: float) -> tuple[_S
 def _choose(
     divided: _Set, node: int, whole: tuple[float, float], apart: tuple[float, float], price: float, room: float
 ) -> _Set:
-    """Leave the node whole, or divide it with any combination below."""
-    if len(divided.loss) < FEW_COMBINATIONS:
-        losses = [whole[0], *(loss + apart[0] for loss in divided.loss.tolist())]
-        gone = [whole[1], *(suppressed + apart[1] for suppressed in divided.suppressed.tolist())]
-        few = _undominated_few(losses, gone, price, room)
-        return _Set(
-            np.array([losses[i] for i in few]),
-            np.array([gone[i] for i in few]),
-            ((divided, np.array([max(i - 1, 0) for i in few], dtype=np.int64)),),
-            node,
-            np.array([i == 0 for i in few], dtype=np.bool_),
-        )
+    """Returns the combinations with the node undivided, or divided with any combination below."""
     loss = np.concatenate(([whole[0]], divided.loss + apart[0]))
     suppressed = np.concatenate(([whole[1]], divided.suppressed + apart[1]))
     kept = _undominated(loss, suppressed, price, room)
@@ -206,7 +190,7 @@ def _choose(
 
 
 def _both(one: _Set, other: _Set, price: float, room: float) -> _Set:
-    """Every combination of one with every combination of the other."""
+    """Returns every combination of one set with every combination of the other."""
     loss = (one.loss[:, None] + other.loss[None, :]).ravel()
     suppressed = (one.suppressed[:, None] + other.suppressed[None, :]).ravel()
     kept = _undominated(loss, suppressed, price, room)
@@ -215,14 +199,12 @@ def _both(one: _Set, other: _Set, price: float, room: float) -> _Set:
 
 
 def _undominated(loss: Floats, suppressed: Floats, price: float, room: float) -> Positions:
-    """The combinations within the room that no other beats in both cost and suppression."""
-    if len(loss) <= FEW_COMBINATIONS:
-        return np.array(_undominated_few(loss.tolist(), suppressed.tolist(), price, room), dtype=np.int64)
+    """Returns the combinations with a loss of at most ``room`` that no other beats in cost and suppression."""
     inside = np.flatnonzero(loss <= room)
     cost = loss[inside] - price * suppressed[inside]
     order = np.lexsort((cost, suppressed[inside]))
     cost = cost[order]
-    # Going up in suppression, only what costs less than everything before it is worth it.
+    # In order of suppression, keep what costs less than everything before.
     before = np.concatenate(([np.inf], np.minimum.accumulate(cost)[:-1]))
     kept: Positions = inside[order[cost < before]]
     if len(kept) > MOST_COMBINATIONS:
@@ -234,23 +216,8 @@ def _undominated(loss: Floats, suppressed: Floats, price: float, room: float) ->
     return kept
 
 
-def _undominated_few(loss: list[float], suppressed: list[float], price: float, room: float) -> list[int]:
-    """The same for few of them, in the same order."""
-    up = sorted(
-        (gone, lost - price * gone, i)
-        for i, (lost, gone) in enumerate(zip(loss, suppressed, strict=True))
-        if lost <= room
-    )
-    kept, least = [], np.inf
-    for _, cost, i in up:
-        if cost < least:
-            kept.append(i)
-            least = cost
-    return kept
-
-
 def _decide(combined: _Set, position: int, split: NDArray[np.bool_]) -> None:
-    """Write the decisions of one combination into the mask of divided nodes."""
+    """Writes the decisions of one combination into the mask of divided nodes."""
     todo = [(combined, position)]
     while todo:
         found, at = todo.pop()

@@ -1,9 +1,9 @@
-"""The public tree that noisy methods walk down: zones of a region or map, and everything above them, step by step.
+"""The public tree that noisy methods descend: the zones of a region or map and their ancestors, level by level.
 
-The tree owes nothing to the data: it holds the zones where nobody was seen as well. Both ends have the same one. It is
-kept as a levels: on each step every zone has one node, its ancestor there, and a zone that ends early stays itself on
-all further steps. A step on which nothing divides is left out, because every step costs budget; and so are, on maps of
-one's own with many steps, those on which little does: a dendrogram over a hundred zones has a dozen.
+The tree does not depend on the data: it contains zones without trips as well. Both ends have the same tree. On each
+level every zone has one node, its ancestor there; a zone that ends early is repeated on all further levels. Every level
+costs budget, so levels on which nothing divides are dropped. On the user's own maps with many levels, such as
+dendrograms, levels on which little divides are dropped too.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from flowveil.methods.pair_domain import OBSERVED, PairDomain, pair_domain
 from flowveil.release.zones import NodeZones
 from flowveil.zoning.h3 import Cells64, H3Zones, parent_of, resolution_of
 
-#: On a map with more steps than this, each has at least so many times the nodes of the one before it that is kept.
+#: On maps with more than MOST_STEPS levels, each kept level has at least LEAST_GROWTH times the nodes of the one above.
 MOST_STEPS, LEAST_GROWTH = 5, 4
 
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """The nodes of one step, numbered from 0 in the order of their first zones.
+    """The nodes of one level, numbered from 0 in the order of their first zones.
 
     Attributes:
-        name: what the step is called in reports: the level of its nodes.
+        name: name of the level in reports.
         node_of_zone: the node of each zone.
-        parent: the node of the step before that holds each node; empty on the first step.
-        n_nodes: how many there are.
+        parent: the parent of each node on the level above; empty on the first level.
+        n_nodes: number of nodes.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Level:
     n_nodes: int
 
     def children(self) -> tuple[Ints, NDArray[np.int64]]:
-        """The nodes of this step ordered by their parents, and where those of each parent begin."""
+        """Returns the nodes of this level ordered by parent, and the start of each parent's children."""
         order = np.argsort(self.parent, kind="stable").astype(np.int32)
         start = np.concatenate(([0], np.cumsum(np.bincount(self.parent))))
         return order, start
@@ -49,16 +49,16 @@ class Level:
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """Steps from one node for everything down to the zones themselves, numbered as in the domain."""
+    """The levels from a single node down to the zones, numbered as in the domain."""
 
     levels: tuple[Level, ...]
 
     @classmethod
     def from_domain(cls, domain: PairDomain) -> Levels:
-        """The levels over the zones of a public domain."""
+        """Returns the levels over the zones of a public domain."""
         n_zones = len(domain.origins.zones)
         steps = [Level("all", np.zeros(n_zones, np.int32), np.zeros(0, np.int32), 1)]
-        numbered = [(name, _numbered(ancestor)) for name, ancestor in named_steps(domain)]
+        numbered = [(name, _numbered(ancestor)) for name, ancestor in named_levels(domain)]
         if not isinstance(domain.origins.zones, H3Zones) and len(numbered) > MOST_STEPS:
             numbered = _growing(numbered)
         for name, node in numbered:
@@ -72,15 +72,15 @@ class Levels:
 
 
 def public_domain(method: str, flows: Flows, level: int | None, region: str | None) -> PairDomain:
-    """The zones of both ends, from outside the data.
+    """Returns the zones of both ends, which must not come from the data.
 
     Raises:
-        ParameterError: they would come from the data.
+        ParameterError: the zones would come from the data.
     """
     if region is not None and region.strip() == OBSERVED:
         raise ParameterError(
-            f"{method} walks down a tree that everybody may know, so region=observed, the zones of the data, is not "
-            "for it. Hint: name a region, or use laplace."
+            f"{method} needs a public tree of zones, so region=observed (the zones of the data) is not allowed. "
+            "Hint: name a region, or use laplace."
         )
     domain = pair_domain(flows, level, region, listed=True, method=method)
     if not domain.public:
@@ -88,8 +88,8 @@ def public_domain(method: str, flows: Flows, level: int | None, region: str | No
     return domain
 
 
-def named_steps(domain: PairDomain) -> list[tuple[str, NDArray[np.uint64]]]:
-    """What stands above each zone, from the top of the region or map down to the zone: cells, or nodes of the map."""
+def named_levels(domain: PairDomain) -> list[tuple[str, NDArray[np.uint64]]]:
+    """Returns name and ancestor of each zone for every level, from the top of the region or map down to the zones."""
     zones, region = domain.origins.zones, domain.described.get("region")
     if isinstance(zones, H3Zones):
         return _steps_of_cells(zones.cells, region or [])
@@ -99,7 +99,7 @@ def named_steps(domain: PairDomain) -> list[tuple[str, NDArray[np.uint64]]]:
 
 
 def _steps_of_cells(cells: Cells64, region: list[str]) -> list[tuple[str, NDArray[np.uint64]]]:
-    """From the coarsest cell of the region to the zones; a finer cell of the region is not lifted above itself."""
+    """Returns the levels from the coarsest region cell to the zones; no region cell is lifted above itself."""
     places = np.array([int(name, 16) for name in region], dtype=np.uint64)
     finest = int(resolution_of(cells[:1])[0])
     top = np.full(len(cells), -1)
@@ -115,7 +115,7 @@ def _steps_of_cells(cells: Cells64, region: list[str]) -> list[tuple[str, NDArra
 
 
 def _steps_of_map(tree: Hierarchy, zones: Ints, region: list[str] | None) -> list[tuple[str, NDArray[np.uint64]]]:
-    """From the root of the map, or the zones that the region names, down; a zone that ends early stays itself."""
+    """Returns the levels from the root, or from the zones of the region, down; a zone that ends early is repeated."""
     highest = np.zeros(len(zones), dtype=np.int64)
     if region is not None:
         codes = tree.code_text(np.arange(tree.n_nodes, dtype=np.int32))
@@ -132,7 +132,7 @@ def _steps_of_map(tree: Hierarchy, zones: Ints, region: list[str] | None) -> lis
 
 
 def _growing(steps: list[tuple[str, Ints]]) -> list[tuple[str, Ints]]:
-    """The steps that are worth their budget, from the zones up: each divides the one above it far enough."""
+    """Returns the levels that are worth their budget, from the zones up."""
     kept = steps[-1:]
     for name, node in steps[-2::-1]:
         if (int(node.max()) + 1) * LEAST_GROWTH <= int(kept[-1][1].max()) + 1:
@@ -141,7 +141,7 @@ def _growing(steps: list[tuple[str, Ints]]) -> list[tuple[str, Ints]]:
 
 
 def _numbered(ancestor: NDArray[np.uint64]) -> Ints:
-    """Numbers of the distinct nodes in the order in which they come first, so that zones keep their own numbers."""
+    """Numbers the distinct nodes in order of first occurrence, so that zones keep their numbers."""
     _, first, inverse = np.unique(ancestor, return_index=True, return_inverse=True)
     rank = np.empty(len(first), dtype=np.int32)
     rank[np.argsort(first)] = np.arange(len(first), dtype=np.int32)

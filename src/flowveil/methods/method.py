@@ -1,4 +1,4 @@
-"""A method as users name it: its function, what it promises, and its options, read from the signature."""
+"""A method as users name it: its function, its guarantee, and its options, read from the signature."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class Method:
     """A registered method.
 
     Attributes:
-        name: what users write.
-        plan: the function, which returns a `Plan`, or `NoisyCounts` where it promises epsilon.
+        name: the name that users write.
+        plan: the function; returns a `Plan`, or `NoisyCounts` if it guarantees epsilon.
         summary: one line for the help.
         homogeneous: its zones never overlap.
         same_zones_plan: the function that plans the same zones for both ends, with the same options; None if the method
             has none.
-        promises: ``k``: every cell hides so many; or ``epsilon``: noisy counts under differential privacy, to which k,
-            protect and max_suppressed mean nothing.
-        folds: it can put steps of time together, cell by cell.
-        hierarchy: the tree it works on unless another is asked for; None for a method that works on no tree, to which
-            the question means nothing.
+        promises: ``k``: every cell reaches the threshold; or ``epsilon``: noisy counts under differential privacy,
+            without k, protect and max_suppressed.
+        folds: it can merge time steps, cell by cell.
+        hierarchy: default tree; None if the method does not use a hierarchy.
+        max_suppressed: default share that may be suppressed.
     """
 
     name: str
@@ -39,18 +39,18 @@ class Method:
     folds: bool = False
     same_zones_plan: Callable[..., Any] | None = None
     hierarchy: Refinement | None = "h3"
+    max_suppressed: float = 0.1
 
     def planner(self, flows: Flows) -> Callable[..., Any]:
-        """The function that plans for these flows.
+        """Returns the function that plans for these flows.
 
         Raises:
-            ParameterError: both ends are to have the same zones, or an end may be anywhere outside an area, and the
-                method cannot do that.
+            ParameterError: the method does not support the same zones at both ends, or ends outside the area.
         """
         if flows.intake.outside == "keep" and (self.promises == "epsilon" or self.hierarchy is None):
             raise ParameterError(
-                f"Method '{self.name}' cannot keep trips with an end outside the area (--outside keep): it needs to "
-                "know where all of them lie. Hint: --outside drop, or a method that works on a tree, such as twincut."
+                f"Method '{self.name}' cannot keep trips with an end outside the area (--outside keep): it needs the "
+                "location of every end. Hint: --outside drop, or a method that uses a hierarchy, such as twincut."
             )
         if not flows.same_zones:
             return self.plan
@@ -63,12 +63,12 @@ class Method:
 
     @property
     def options(self) -> dict[str, inspect.Parameter]:
-        """The method's own options, by name."""
+        """The options of the method, by name."""
         parameters = inspect.signature(self.plan).parameters
         return {n: p for n, p in parameters.items() if p.kind is p.KEYWORD_ONLY and n != "max_suppressed"}
 
     def check_options(self, options: Mapping[str, Any]) -> None:
-        """Raise ParameterError for an option the method does not have."""
+        """Raises ParameterError for an option that the method does not have."""
         for name in options:
             if name not in self.options:
                 allowed = ", ".join(self.options) or "none"
@@ -78,55 +78,47 @@ class Method:
                 )
 
     def check_times(self, flows: Flows) -> None:
-        """Refuse times that fold where the method cannot put them together.
-
-        Raises:
-            ParameterError: the flows have times, and the method does not fold them.
-        """
+        """Raises ParameterError if the flows have times and the method cannot fold them."""
         if flows.times is not None and not self.folds:
             raise ParameterError(f"Method '{self.name}' cannot fold time. Hint: --method paircut does.")
 
     def refuse_thresholds(self, given: Sequence[str]) -> None:
-        """Say that a method that adds noise keeps no thresholds, rather than ignore that somebody asked for them.
-
-        Raises:
-            ParameterError: some were given, and the method promises no k.
-        """
+        """Raises ParameterError if thresholds are given to a method that adds noise."""
         if given and self.promises != "k":
             raise ParameterError(
-                f"Method '{self.name}' adds noise and promises no smallest cell: {', '.join(given)} cannot be kept by "
-                "it. Hint: leave that out and give epsilon, and bound where persons are known."
+                f"Method '{self.name}' adds noise and has no smallest cell: {', '.join(given)} cannot be used with it. "
+                "Hint: omit that and give epsilon, and bound if persons are known."
             )
 
-    def on_hierarchy(self, flows: Read, asked: str | None) -> tuple[Read, dict[str, str]]:
-        """The flows on the tree that was asked for, or on the one that the method works on; and what to record of it.
+    def on_hierarchy(self, flows: Read, hierarchy: str | None) -> tuple[Read, dict[str, str]]:
+        """Returns the flows on the requested tree or the method's default, and the parameters to record.
 
         Raises:
-            ParameterError: halves were asked for, and the method works on no tree, or this tree cannot be refined.
+            ParameterError: halves are requested, but the method uses no tree or this tree cannot be refined.
         """
-        check_hierarchy(asked)
+        check_hierarchy(hierarchy)
         if self.hierarchy is None:
-            if asked == "halves":
+            if hierarchy == "halves":
                 raise ParameterError(
-                    f"Method '{self.name}' does not merge zones of a tree, so hierarchy='halves' means nothing to it. "
-                    "Hint: leave it out."
+                    f"Method '{self.name}' does not use a hierarchy, so hierarchy='halves' has no effect. "
+                    "Hint: omit it."
                 )
             return flows, {}
-        flows, name = refined(flows, asked, default=self.hierarchy)
+        flows, name = refined(flows, hierarchy, default=self.hierarchy)
         return flows, {"hierarchy": name}
 
-    def parameters(self, flows: Flows, asked: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-        """Everything needed to run it again, defaults included. A threshold that was worked out is not a parameter."""
+    def parameters(self, flows: Flows, request: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns all parameters needed to repeat the run, defaults included, computed thresholds excluded."""
         defaults = {n: p.default for n, p in self.options.items() if p.default is not inspect.Parameter.empty}
         return {
-            **asked,
+            **request,
             "options": {**defaults, **options},
             **flows.intake.parameters(),
             **({} if flows.times is None else {"slices": {"every": flows.times.every, "fold_time": True}}),
         }
 
     def parse_option(self, name: str, text: str) -> Any:
-        """Read an option that was given as text, by the type of the signature."""
+        """Parses an option given as text, by the type in the signature."""
         self.check_options({name: text})
         hint = typing.get_type_hints(self.plan)[name]
         choices = [a for a in (typing.get_args(hint) or (hint,)) if a is not type(None)]
@@ -137,7 +129,7 @@ class Method:
         if text.lower() in ("none", "") and len(choices) < len(typing.get_args(hint)):
             return None
         for kind in choices:
-            # One of several forms may be a word, such as the 'auto' of a number that is chosen by the method.
+            # One of several types may be a word, such as 'auto' for a number.
             if typing.get_origin(kind) is Literal and text in typing.get_args(kind):
                 return text
             try:

@@ -1,14 +1,12 @@
-"""Noise on the matrices of many slices: what it costs together, and which trips are counted.
+"""Noise on the matrices of many slices: the total cost, and the counted trips.
 
-Every trip is in one slice. Where the unit is a trip, one trip changes one matrix, so the ε of one matrix is the ε of
-all. Where it is a person, the bound is on the person's trips in all slices together: they change the counts of all
-matrices by the bound at most, all together, and that is all that the promises of the methods rest on
-(docs/methods/topdown.md#slices). Nobody has to be in one slice only, and nobody has to know whether somebody is.
+Every trip is in one slice. If the unit is a trip, it changes one matrix, so the ε of one matrix is the ε of all. If the
+unit is a person, the bound limits the person's trips over all slices, so the person changes the counts of all matrices
+by at most the bound in total (docs/methods/topdown.md#slices). A person may be in several slices.
 
-Matrices of longer steps of time, and of everything, hold the same trips again: each such layer costs ε anew.
+Matrices of longer time steps, and of everything, contain the same trips again: each such layer costs ε again.
 
-Which matrices there are is known beforehand (`flowveil.slices.declared_values`): a slice without trips gets noise like
-any other.
+The list of matrices is public (`flowveil.slices.declared_values`): a slice without trips gets noise like any other.
 """
 
 from __future__ import annotations
@@ -28,16 +26,17 @@ from flowveil.methods.epsilon import check_epsilon
 from flowveil.methods.method import Method
 from flowveil.methods.pair_domain import pair_domain
 from flowveil.release.noisy import NoisyCounts, PrivacyLoss
-from flowveil.slices import MOST_SLICES, TIME, Every, Key, SlicedFlows
+from flowveil.slices import MOST_SLICES, Key, SlicedFlows
+from flowveil.time_steps import TIME, Every
 
-#: What has to be public is chosen by these options, which every method of noise has.
+#: Options of all noisy methods that choose the public domain.
 _OF_DOMAIN = ("level", "region")
 _SEED = "unsafe_seed_for_tests"
 
 
 @dataclass(frozen=True, eq=False)
 class _Counted:
-    """The trips of one slice that are counted: at most the bound of each person, over all slices."""
+    """The counted trips of one slice: at most the bound of each person over all slices."""
 
     origin: Ints
     destination: Ints
@@ -54,18 +53,18 @@ def noisy_matrices(
     steps: Sequence[Every] = (),
     total: bool = False,
 ) -> tuple[PrivacyLoss, list[tuple[Key, Flows, NoisyCounts]]]:
-    """The noisy counts of every matrix, and what they promise together.
+    """Returns the noisy counts of every matrix, and their common guarantee.
 
     Args:
         method: a method that adds noise.
-        flows: the slices that were read; those that are not declared are not counted.
+        flows: the slices that were read; undeclared slices are not counted.
         values: the declared values of the slice columns.
-        options: of the method; ε is that of one layer.
-        steps: longer steps of time that get matrices too.
-        total: whether everything together gets one.
+        options: options of the method; ε is that of one layer.
+        steps: longer time steps with additional matrices.
+        total: whether to add a matrix of everything.
 
     Returns:
-        The promise of all together; of each matrix, coarsest first, its values, the flows that are counted, the counts.
+        The guarantee of all together; and for each matrix, coarsest first, its key, the counted flows and the counts.
     """
     finest = list(product(*(values[name] for name in flows.columns)))
     layers = _layers(flows, finest, steps, total=total)
@@ -79,10 +78,10 @@ def noisy_matrices(
     made: list[tuple[Key, Flows, NoisyCounts]] = []
     for layer in layers:
         for key, members in layer.items():
-            own = _flows_of([counted[member] for member in members], flows)
+            counted_flows = _flows_of([counted[member] for member in members], flows)
             seed = options.get(_SEED)
             drawn = {**options, **({} if seed is None else {_SEED: seed + len(made)})}
-            made.append((key, own, method.plan(own, **drawn)))
+            made.append((key, counted_flows, method.plan(counted_flows, **drawn)))
     one = made[0][2].guarantee
     together = replace(one, epsilon=one.epsilon * len(layers), delta=one.delta * len(layers), layers=len(layers))
     return together, made
@@ -91,7 +90,7 @@ def noisy_matrices(
 def _layers(
     flows: SlicedFlows, finest: Sequence[tuple[str, ...]], steps: Sequence[Every], *, total: bool
 ) -> list[dict[Key, list[tuple[str, ...]]]]:
-    """Which declared slices each matrix is made of; the matrices of one layer share no trip."""
+    """Returns the declared slices of each matrix; the matrices of one layer share no trip."""
     layers: list[dict[Key, list[tuple[str, ...]]]] = [{(None,) * len(flows.columns): list(finest)}] if total else []
     for step in sorted(steps, key=lambda e: e.label_length):
         if flows.every is None or not step.holds(flows.every):
@@ -107,10 +106,9 @@ def _layers(
 def _counted(
     method: Method, flows: SlicedFlows, finest: Sequence[tuple[str, ...]], options: Mapping[str, Any]
 ) -> dict[tuple[str, ...], _Counted]:
-    """The trips of each declared slice that are counted.
+    """Returns the counted trips of each declared slice.
 
-    The trips of a person stand in the order of the slices, and in each in the order of the tiles: whoever else is
-    there, the same ones are counted.
+    The trips of a person are ordered by slice and tile, so the choice does not depend on other persons.
     """
     first = flows.slices[0]
     domain = pair_domain(
@@ -125,22 +123,22 @@ def _counted(
         trips = np.concatenate([part.trips for part in parts.values()])
         bounded = bounded_trips(np.concatenate(persons), trips, int(options["bound"]))
         edges = np.cumsum([len(part.trips) for part in parts.values()])[:-1]
-        for (key, part), own in zip(parts.items(), np.split(bounded, edges), strict=True):
-            kept = own > 0
+        for (key, part), bounded_part in zip(parts.items(), np.split(bounded, edges), strict=True):
+            kept = bounded_part > 0
             person = None if part.person is None else part.person[kept]
-            parts[key] = _Counted(part.origin[kept], part.destination[kept], own[kept], person)
+            parts[key] = _Counted(part.origin[kept], part.destination[kept], bounded_part[kept], person)
     return {key: parts.get(key, empty) for key in finest}
 
 
 def _rows(part: Flows, domain: Any) -> _Counted:
-    """The trips of a slice inside the region: by person where persons are known."""
+    """Returns the trips of a slice inside the region, by person if persons are known."""
     inside = (domain.origins.zone[part.origin] >= 0) & (domain.destinations.zone[part.destination] >= 0)
     people = part.people
     if people is None:
         return _Counted(part.origin[inside], part.destination[inside], part.trips[inside], None)
     if people.trips is None:
         raise DataError(
-            "The slices do not say how many trips each person made, so nobody's trips can be bounded. "
+            "The slices do not contain the trips of each person, so they cannot be bounded. "
             "Hint: read them with read_slices."
         )
     rows = inside[people.cell]
@@ -149,7 +147,7 @@ def _rows(part: Flows, domain: Any) -> _Counted:
 
 
 def _flows_of(parts: Sequence[_Counted], flows: SlicedFlows) -> Flows:
-    """The counted trips of some slices as one table."""
+    """Returns the counted trips of some slices as one table."""
     first = flows.slices[0]
     return Flows.from_pairs(
         np.concatenate([part.origin for part in parts]),

@@ -1,4 +1,4 @@
-"""What a noisy method promises for its flows: ε, δ, the unit and the bound, checked once for all of them."""
+"""The guarantee of a noisy method: ε, δ, unit and bound, validated in one place."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from flowveil.errors import ParameterError
 from flowveil.flows import Flows
 from flowveil.methods.epsilon import check_epsilon, noise_scale
 
-#: With this chance or more that a person's trips are simply published, nothing would be promised.
+#: Largest δ: the probability with which a person's trips may be published unprotected.
 LARGEST_DELTA = 0.01
-#: Noise so large that counts mean nothing; also what the sampler's tables are made for.
+#: Largest noise scale: beyond it counts are useless, and the sampler's tables do not cover it.
 LARGEST_SCALE = 1e6
 
 
 @dataclass(frozen=True)
 class NoiseGuarantee:
-    """The parameters, checked.
+    """Validated parameters.
 
     Attributes:
-        unit: whom the promise is about: a person where persons are known, else a trip.
+        unit: the protected unit: a person if persons are known, else a trip.
         epsilon, delta: ε and δ.
         bound: most trips that one unit contributes; 1 for a trip.
     """
@@ -38,10 +38,10 @@ class NoiseGuarantee:
     def from_options(
         cls, method: str, flows: Flows, *, epsilon: float | None, delta: float, bound: int | None, seed: int | None
     ) -> NoiseGuarantee:
-        """Check what a user asked of a method.
+        """Validates the options of a method.
 
         Raises:
-            ParameterError: something is missing or out of its range, or the bound does not fit the input.
+            ParameterError: an option is missing or out of range, or the bound does not fit the input.
         """
         if epsilon is None:
             raise ParameterError(
@@ -61,36 +61,34 @@ class NoiseGuarantee:
         unit, most = _unit_and_bound(method, flows, bound)
         if most / epsilon > LARGEST_SCALE:
             raise ParameterError(
-                f"Noise of scale bound / epsilon = {most / epsilon:,.0f} leaves nothing of the counts; at most "
+                f"Noise of scale bound / epsilon = {most / epsilon:,.0f} makes the counts useless; at most "
                 f"{LARGEST_SCALE:,.0f} is allowed. Hint: a smaller bound or a larger epsilon."
             )
         return cls(unit, epsilon, float(delta), most)
 
     def scale(self) -> Fraction:
-        """The scale of discrete Laplace noise for the whole ε: exact, and at least bound / ε."""
+        """Returns the scale of discrete Laplace noise for the whole ε: exact, and at least bound / ε."""
         return Fraction(noise_scale(self.bound, self.epsilon))
 
 
 def rounded_up(scale: Fraction) -> float:
-    """A scale as reports say it: never less than it is."""
-    said = float(scale)
-    return said if Fraction(said) >= scale else math.nextafter(said, math.inf)
+    """Returns the scale as a float for reports, rounded up."""
+    steps = float(scale)
+    return steps if Fraction(steps) >= scale else math.nextafter(steps, math.inf)
 
 
 def _unit_and_bound(method: str, flows: Flows, bound: int | None) -> tuple[Literal["person", "trip"], int]:
     if flows.people is None:
         if bound is not None:
             raise ParameterError(
-                "bound is given, but the input has no person column: who made which trip is not known, so nobody's "
-                "trips can be bounded. Hint: name the column with --person (person=...), or leave the bound out; the "
-                "unit is then a trip."
+                "bound is given, but the input has no person column, so the trips of a person cannot be bounded. "
+                "Hint: name the column with --person (person=...), or omit bound; the unit is then a trip."
             )
         return "trip", 1
     if bound is None:
         raise ParameterError(
-            f"{method} needs a bound where persons are known: the most trips of one person that are counted. It must "
-            "not be read off the data. Hint: what a person plausibly makes in the time the data covers, such as 4 "
-            "trips a day."
+            f"{method} needs a bound if persons are known: most trips of one person that are counted. Do not derive "
+            "it from the data. Hint: what is plausible in the time that the data covers, such as 4 trips a day."
         )
     return "person", int(bound)
 

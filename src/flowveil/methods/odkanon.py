@@ -1,16 +1,14 @@
 """ODkAnon: greedy bottom-up merging into homogeneous zones (Armenante et al., NetMob 2025).
 
-The published loop merges, step after step, the sibling group with the fewest trips, on an axis chosen from the two
-zone counts, until no cell is short. The cost of a group is its parent's total on that axis, so the order of merges
-on an axis depends on that axis' totals alone, and the axis rule on the zone counts alone: cells decide nothing but when
-to stop, and merging never makes a cell worse. So the whole schedule is computed once from the marginals and the
-stopping step is found by bisection; cells are counted at the probed steps only.
+The published loop repeatedly merges the sibling group with the fewest trips, on an axis chosen from the two zone
+counts, until all cells are safe. The cost of a group is its parent's total on that axis. So the order of merges depends
+on the marginal totals alone and the choice of axis on the zone counts alone; cells only decide when to stop. Merging
+never makes a cell worse. The schedule is therefore computed once, and bisection finds the stopping step.
 
-The order on one axis is a plain sort. A parent's total is at least its child's, and where they are equal the child is
-deeper and goes first; so in the order (total, deeper first, code) every group comes after all groups below it, which
-is what makes it eligible.
+The order on one axis is a sort by (total, deeper first, code). A parent's total is at least its child's, so every group
+comes after all groups below it.
 
-Guaranteed: the zones are those of the step-by-step loop in ``tests/reference/odkanon.py``.
+Guarantees the same zones as the step-by-step loop in ``tests/reference/odkanon.py``.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.release.plan import Plan, Suppression
 
-#: The axis whose share of zones has drifted this far from the start is merged next.
+#: Relative drift of the ratio of zone counts at which the larger axis is merged next.
 TOLERANCE = 0.03
 
 
@@ -40,18 +38,17 @@ def odkanon(
     beta: float | None = None,
     budget: Literal["rows", "volume"] = "rows",
 ) -> Plan:
-    """Plan homogeneous zones by the ODkAnon schedule.
+    """Plans homogeneous zones by the ODkAnon schedule.
 
     Args:
-        flows: what to anonymise.
-        guarantee: what every cell must satisfy.
-        max_suppressed: with ``budget="rows"`` the share of flows (rows, as published by the authors) that the
-            pre-filter may suppress; with ``budget="volume"`` the share of the volume that may be suppressed.
-        levels: the pre-filter calls a flow hopeless when lifting both ends by 0 to this many levels never makes
-            its cell safe.
-        beta: the pre-filter's share of rows, where it should differ from ``max_suppressed``.
-        budget: ``"rows"`` filters first and merges until no cell is short; ``"volume"`` does not filter but stops
-            as soon as the cells that are short hold at most ``max_suppressed`` of the volume, and suppresses them.
+        flows: the flows to anonymise.
+        guarantee: thresholds that every cell must reach.
+        max_suppressed: with ``budget="rows"``, largest share of flows (rows, as published by the authors) that the
+            pre-filter may suppress; with ``budget="volume"``, largest share of the volume that may be suppressed.
+        levels: the pre-filter suppresses flows whose cell is not safe with both ends lifted by up to this many levels.
+        beta: share of rows for the pre-filter, if it differs from ``max_suppressed``.
+        budget: ``"rows"`` filters first and merges until all cells are safe. ``"volume"`` merges until the cells below
+            the threshold hold at most ``max_suppressed`` of the volume, and suppresses them.
     """
     if levels < 0:
         raise ParameterError(f"levels must be 0 or more; found {levels}.")
@@ -86,19 +83,18 @@ def odkanon(
 
 
 def volume_budget_cuts(flows: Flows, guarantee: Guarantee, *, max_suppressed: float) -> Cuts:
-    """The zones of ``budget="volume"``: the first step whose short cells hold at most that share of the volume."""
+    """Returns the zones of ``budget="volume"``."""
     schedule = Schedule.from_flows(flows, flows, guarantee)
     allowed = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
     return schedule.cuts(_first_good_step(schedule, flows, guarantee, allowed))
 
 
 def hopeless(flows: Flows, guarantee: Guarantee, *, levels: int, share: float) -> NDArray[np.bool_]:
-    """The flows that the pre-filter suppresses.
+    """Returns the flows that the pre-filter suppresses.
 
-    A flow is hopeless when at no level its cell, both ends lifted by that level, is safe. A cell lies inside the cell
-    one level up, and every unit is monotone, so it is enough to look at the highest level. All hopeless flows go if
-    they are at most ``share`` of the flows, else that share with the smallest volume (ties: origin code, then
-    destination code).
+    A flow is hopeless if its cell is not safe at any level up to ``levels``. All units are monotone, so only the
+    highest level matters. If more than ``share`` of the flows are hopeless, that share with the smallest volume is
+    suppressed (ties: origin code, then destination code).
     """
     node_o = _lifted_tiles(flows.origins, levels)
     node_d = _lifted_tiles(flows.destinations, levels)
@@ -118,7 +114,7 @@ def hopeless(flows: Flows, guarantee: Guarantee, *, levels: int, share: float) -
 
 
 def _lifted_tiles(tree: Hierarchy, levels: int) -> Ints:
-    """The ancestor of each tile so many levels up, or the root."""
+    """Returns the ancestor of each tile this many levels up, or the root."""
     node = tree.leaf_node
     for _ in range(min(levels, tree.max_depth)):
         node = tree.lift(node)
@@ -126,7 +122,7 @@ def _lifted_tiles(tree: Hierarchy, levels: int) -> Ints:
 
 
 def _smallest(flows: Flows, rows: NDArray[np.int64], count: int, basis: str) -> NDArray[np.bool_]:
-    """Which of these flows are the ``count`` with the smallest volume; ties by origin code, then destination code."""
+    """Returns which of these flows are the ``count`` smallest by volume; ties by origin code, then destination code."""
     volume = flows.volume(basis)[rows]
     if count == 0:
         return np.zeros(len(rows), dtype=np.bool_)
@@ -135,7 +131,7 @@ def _smallest(flows: Flows, rows: NDArray[np.int64], count: int, basis: str) -> 
     tied = np.flatnonzero(volume == edge)
     rank_o = flows.origins.code_rank[flows.origins.leaf_node][flows.origin[rows[tied]]]
     rank_d = flows.destinations.code_rank[flows.destinations.leaf_node][flows.destination[rows[tied]]]
-    # Flows are sorted by tile; where tiles are in code order (H3), so are the ties.
+    # Flows are sorted by tile; if tiles are in code order (H3), so are the ties.
     if not (_sorted(rank_o) and _sorted(flows.destinations.code_rank[flows.destinations.leaf_node])):
         tied = tied[np.lexsort((rank_d, rank_o))]
     chosen[tied[: count - np.count_nonzero(chosen)]] = True
@@ -148,9 +144,9 @@ def _sorted(values: Ints) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Axis:
-    """The merges of one axis: which nodes, in which order, and how many zones are left after each.
+    """The merges of one axis: nodes in order, and the number of zones after each merge.
 
-    ``idle`` are the nodes that hold no tile of interest; nothing is lost by calling them merged from the start.
+    ``idle`` marks the nodes without flows; they count as merged from the start.
     """
 
     hierarchy: Hierarchy
@@ -160,10 +156,10 @@ class Axis:
 
     @classmethod
     def from_volumes(cls, tree: Hierarchy, tile: Ints, volume: NDArray[Any]) -> Axis:
-        """Order the merges by total volume, then deeper first, then code.
+        """Orders the merges by total volume, then deeper first, then code.
 
-        Only tiles that occur take part: a node is a merge when a tile of interest lies below it, and the topmost
-        merge is the smallest node that holds them all, because nothing is gained further up.
+        Only nodes above a tile with flows are merges. The topmost merge is the smallest node that contains all these
+        tiles.
         """
         active = tree.sum_over(np.bincount(tile, minlength=tree.n_tiles) > 0)
         total = tree.sum_over(np.bincount(tile, weights=volume, minlength=tree.n_tiles))
@@ -178,7 +174,7 @@ class Axis:
         return cls(hierarchy=tree, idle=~present, order=order.astype(np.int32), zones_left=left)
 
     def cut(self, merges: int) -> Ints:
-        """The zones after that many merges."""
+        """Returns the zones after this many merges."""
         merged = self.idle.copy()
         merged[self.order[:merges]] = True
         return self.hierarchy.cut_from_merged(merged)
@@ -186,10 +182,9 @@ class Axis:
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """The whole sequence of merges on both axes; ``origin_merges[t]`` of the first t are on origins.
+    """The sequence of merges on both axes; ``origin_merges[t]`` of the first t are on origins.
 
-    Where both ends have the same zones there is one axis: every merge is one of both ends, and the next group is that
-    with the smallest total of both.
+    If both ends have the same zones, there is one axis: every merge applies to both ends, ordered by the sum of both.
     """
 
     origins: Axis
@@ -199,7 +194,7 @@ class Schedule:
 
     @classmethod
     def from_flows(cls, flows: Flows, rest: Cells, guarantee: Guarantee) -> Schedule:
-        """Compute the schedule from the marginals of the flows that are left."""
+        """Computes the schedule from the marginal totals of the remaining flows."""
         volume = rest.volume(guarantee.basis)
         if flows.same_zones:
             ends = np.concatenate((rest.origin, rest.destination))
@@ -211,11 +206,11 @@ class Schedule:
 
     @property
     def n_steps(self) -> int:
-        """Merges until both roots are reached."""
+        """Number of merges until both roots are reached."""
         return len(self.origin_merges) - 1
 
     def cuts(self, step: int) -> Cuts:
-        """The two cuts after that many steps."""
+        """Returns the two cuts after this many steps."""
         i = int(self.origin_merges[step])
         return Cuts(
             self.origins.hierarchy,
@@ -225,7 +220,7 @@ class Schedule:
         )
 
     def table_size(self) -> NDArray[np.int64]:
-        """Entries of the dense OD table at each step."""
+        """Returns the entries of the dense OD table at each step."""
         i = self.origin_merges
         j = i if self.one_axis else np.arange(len(i)) - i
         entries: NDArray[np.int64] = self.origins.zones_left[i] * self.destinations.zones_left[j]
@@ -233,10 +228,9 @@ class Schedule:
 
 
 def _interleave(left_o: NDArray[np.int64], left_d: NDArray[np.int64]) -> Ints:
-    """How many of the first t steps merge origins, for every t.
+    """Returns for every t how many of the first t steps merge origins.
 
-    Each choice depends on the counts that all choices before it led to, so this is the one loop without a vector
-    form; it runs over the inner nodes of the trees, not over flows, at a fraction of a microsecond a step.
+    Each choice depends on the counts after all earlier ones, so this loop has no vector form. It runs over inner nodes.
     """
     n_o, n_d = len(left_o) - 1, len(left_d) - 1
     counts_o, counts_d = left_o.tolist(), left_d.tolist()
@@ -263,7 +257,7 @@ def _interleave(left_o: NDArray[np.int64], left_d: NDArray[np.int64]) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class Cuts:
-    """A cut of each tree, and the cells it makes."""
+    """A cut of each tree."""
 
     origins: Hierarchy
     destinations: Hierarchy
@@ -271,7 +265,7 @@ class Cuts:
     destination: Ints
 
     def merge(self, cells: Cells, tile_o: Ints, tile_d: Ints) -> Merged:
-        """The cells of these cuts, from cells that lie inside them; a tile stands for each end."""
+        """Merges cells into the cells of these cuts; a tile of each end locates a cell."""
         return cells.merge(
             self.origins.zone_of_tile(self.origin)[tile_o],
             self.destinations.zone_of_tile(self.destination)[tile_d],
@@ -281,23 +275,23 @@ class Cuts:
 
 
 def _first_good_step(schedule: Schedule, cells: Cells, guarantee: Guarantee, allowed: float | None) -> int:
-    """The first step at which no cell is short, or those that are hold no more than the allowed volume.
+    """Returns the first step at which cells below the threshold hold at most the allowed volume (None: no such cells).
 
-    Bisection: coarser steps never have more short cells, nor more volume in them. The first probe is the finest step
-    whose table is cheap to count densely; a probe that fails becomes the (smaller) table that later probes are merged
-    from. The last step is returned where no step is good.
+    Bisection: coarser steps never have more such cells or volume. The first probe is the finest step whose table can be
+    counted densely. Later probes are merged from the table of the last failed one. Returns the last step if none is
+    good.
     """
     low, high = -1, schedule.n_steps
     tile_o, tile_d = cells.origin, cells.destination
     cheap = np.flatnonzero(schedule.table_size() <= DENSE_ENTRIES_PER_ROW * max(len(cells), 1))
     probe = int(cheap[0]) if len(cheap) and cheap[0] < high else (low + high) // 2
-    # Persons that stay on a cluster are counted there, all at once.
-    told_apart = type(cells.people) is People
-    safe = guarantee.safe(cells) if told_apart else np.zeros(len(cells), dtype=np.bool_)
+    # Remote people are counted on the cluster, all at once.
+    is_local = type(cells.people) is People
+    safe = guarantee.safe(cells) if is_local else np.zeros(len(cells), dtype=np.bool_)
     while high - low > 1:
         cuts = schedule.cuts(probe)
-        # What holds a safe cell is safe, whoever else is in it: most people need not be told apart.
-        merge = cuts.merge(_without_people(cells, safe) if told_apart else cells, tile_o, tile_d)
+        # A cell that contains a safe one is safe, so people of safe cells need no deduplication.
+        merge = cuts.merge(_without_people(cells, safe) if is_local else cells, tile_o, tile_d)
         merged = merge.cells
         holds_one = np.zeros(len(merged), dtype=np.bool_)
         holds_one[merge.row[safe]] = True
@@ -314,7 +308,7 @@ def _first_good_step(schedule: Schedule, cells: Cells, guarantee: Guarantee, all
 
 
 def _without_people(cells: Cells, which: NDArray[np.bool_]) -> Cells:
-    """The same cells, those of a mask without their people."""
+    """Returns the cells, without people in those of a mask."""
     assert cells.people is not None
     left = ~which[cells.people.cell]
     people = People(cells.people.cell[left], cells.people.person[left])

@@ -1,15 +1,14 @@
 """OIGH: one level for all origins, one for all destinations (as adapted by Matet et al. 2023 for ragged trees).
 
-Going up one level coarsens every zone of an axis at once, so a release is a point of a small lattice: the level of the
-origins and the level of the destinations. OIGH takes the lowest point, counted in levels gone up on both axes
-together, at which no more than the allowed volume lies in short cells, and suppresses those cells.
+Going up one level coarsens all zones of an axis, so a release is a point (origin level, destination level) of a small
+lattice. OIGH takes the lowest point, by the sum of both levels, at which cells below the threshold hold at most the
+allowed volume, and suppresses those cells.
 
-Going up never moves volume into short cells, on either axis. So a point that fails rules out all points below it, and
-one that holds makes all points above it hold: the search finds the lowest height, and every point of that height, from
-about as many counts as there are levels, where the lattice has levels times levels of them. Each count starts from
-the coarsest table already made that lies below its point, not from the flows.
+Going up never moves volume into cells below the threshold. So a bad point rules out all points below it, and a good
+point makes all points above it good. The search evaluates about as many points as there are levels, each merged from
+the coarsest table that is already available below it.
 
-Guaranteed: the levels and the zones are those of the exhaustive search in ``tests/reference/oigh.py``.
+Guarantees the same levels and zones as the exhaustive search in ``tests/reference/oigh.py``.
 """
 
 from __future__ import annotations
@@ -25,21 +24,21 @@ from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.release.plan import Plan
 
-#: A range of more origin levels than this is worth a table of its own that its probes start from.
+#: Ranges of more origin levels than this get a separate table that their points are merged from.
 WORTH_A_TABLE = 3
 
 
 def oigh(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1) -> Plan:
-    """Plan homogeneous zones of one level an axis.
+    """Plans homogeneous zones with one level per axis.
 
-    Among the points of the lowest height, the one with the smallest average class (published volume over published
-    cells) is taken; if several share it, the one with the finest origins.
+    Among the points of the lowest height, takes the one with the smallest average class (published volume over
+    published cells), and on ties the one with the finest origins.
 
     Args:
-        flows: what to anonymise.
-        guarantee: what every cell must satisfy.
-        max_suppressed: share of the volume that may lie in short cells, which are suppressed. 0 asks for levels
-            at which no cell is short, as in the ODkAnon papers; 0.1 is what Matet et al. allow.
+        flows: the flows to anonymise.
+        guarantee: thresholds that every cell must reach.
+        max_suppressed: largest share of the volume in cells below the threshold, which are suppressed. 0 as in the
+            ODkAnon papers; 0.1 as in Matet et al.
     """
     lattice = Lattice(
         origins=AxisLevels.from_tree(flows.origins),
@@ -58,12 +57,12 @@ def oigh(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1) -> 
 
 
 def one_level(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1) -> Plan:
-    """Plan zones of one level that serve both ends: the lowest at which few enough trips are in short cells.
+    """Plans zones of one level for both ends: the lowest level with little enough volume below the threshold.
 
     Args:
-        flows: what to anonymise; both ends are tiles of one tree.
-        guarantee: what every cell must satisfy.
-        max_suppressed: share of the volume that may lie in short cells, which are suppressed.
+        flows: the flows to anonymise; both ends are tiles of one tree.
+        guarantee: thresholds that every cell must reach.
+        max_suppressed: largest share of the volume in cells below the threshold, which are suppressed.
     """
     levels = AxisLevels.from_tree(flows.origins)
     allowed = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
@@ -86,8 +85,7 @@ def one_level(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1
 class AxisLevels:
     """The cuts of one axis, from the tiles (0 levels up) to the root (``top`` levels up).
 
-    ``rank`` is the level at which each node's children have become one zone; 0 for a tile. Any cut is then one
-    comparison, however many levels there are.
+    ``rank`` is the level at which the children of each node are merged; 0 for a tile. A cut is then one comparison.
     """
 
     hierarchy: Hierarchy
@@ -95,17 +93,15 @@ class AxisLevels:
 
     @classmethod
     def from_tree(cls, tree: Hierarchy) -> AxisLevels:
-        """Number the levels of a tree.
+        """Numbers the levels of a tree.
 
-        Where all tiles are equally deep (H3), a level is a horizontal cut, as OIGH was defined. Where they are not,
-        horizontal cuts would not cover the map, and the rule of Matet et al. holds: one level up merges, of the nodes
-        whose children are all zones, those with the fewest tiles. A node with fewer tiles is never kept waiting by
-        one with more, and a node with as many tiles as its only child comes one level after it; so the level of a
-        node is the dense rank of (tiles, height above the lowest node with these same tiles).
+        If all tiles are equally deep (H3), a level is a horizontal cut, as OIGH was defined. Otherwise the rule of
+        Matet et al. applies: one level up merges, of the nodes whose children are all zones, those with the fewest
+        tiles. So the level of a node is the dense rank of (tiles, height above the lowest node with the same tiles).
         """
         if np.all(tree.depth[tree.leaf_node] == tree.max_depth):
             return cls(tree, (tree.max_depth - tree.depth.astype(np.int32)).astype(np.int32))
-        # In pre-order an only child stands right after its parent: nodes with the same tiles are a run.
+        # In pre-order an only child follows its parent: nodes with the same tiles are a run.
         last = np.append(tree.parent[1:] != np.arange(tree.n_nodes - 1), True)
         last[:-1] |= tree.size[1:] != tree.size[:-1]
         ends = np.flatnonzero(last)
@@ -120,7 +116,7 @@ class AxisLevels:
 
     @property
     def top(self) -> int:
-        """How many levels there are above the tiles."""
+        """Number of levels above the tiles."""
         return int(self.rank[0])
 
     @cached_property
@@ -130,18 +126,18 @@ class AxisLevels:
         return self.hierarchy.n_tiles - np.cumsum(gone).astype(np.int64)
 
     def cut(self, up: int) -> Ints:
-        """The zones so many levels up."""
+        """Returns the zones at this level."""
         return self.hierarchy.cut_from_merged(self.rank <= up)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What counting a point of the lattice came to.
+    """Evaluation of one point of the lattice.
 
     Attributes:
-        up_o, up_d: levels gone up on the two axes.
-        good: the short cells hold no more than the allowed volume.
-        all_safe: no cell is short.
+        up_o, up_d: levels up on the two axes.
+        good: cells below the threshold hold at most the allowed volume.
+        all_safe: all cells are safe.
         average: published volume over published cells.
     """
 
@@ -154,7 +150,7 @@ class Verdict:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A point of the lattice with its cells; a tile under each end stands for it when they are merged further."""
+    """A point of the lattice with its cells, and a tile of each end for further merging."""
 
     verdict: Verdict
     cells: Cells
@@ -162,13 +158,13 @@ class Table:
     tile_d: Ints
 
     def lies_below(self, up_o: int, up_d: int) -> bool:
-        """Whether a point can be counted from this one."""
+        """Returns whether a point can be merged from this one."""
         return self.verdict.up_o <= up_o and self.verdict.up_d <= up_d
 
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """All pairs of levels, and what makes one good."""
+    """All pairs of levels, and the condition for a good pair."""
 
     origins: AxisLevels
     destinations: AxisLevels
@@ -176,11 +172,11 @@ class Lattice:
     allowed: float
 
     def ground(self, flows: Flows) -> Table:
-        """The point of the tiles: the flows are its cells."""
+        """Returns the point of the tiles; its cells are the flows."""
         return Table(self._verdict(0, 0, flows), flows, flows.origin, flows.destination)
 
     def count(self, up_o: int, up_d: int, below: Table) -> Table:
-        """The point so many levels up, counted from one below it."""
+        """Returns the point at these levels, merged from a table below it."""
         cut_o, cut_d = self.origins.cut(up_o), self.destinations.cut(up_d)
         cells = self._merge(below.cells, below.tile_o, below.tile_d, cut_o, cut_d).cells
         return Table(
@@ -191,7 +187,7 @@ class Lattice:
         )
 
     def kept_flows(self, flows: Flows, cut_o: Ints, cut_d: Ints) -> NDArray[np.bool_]:
-        """The flows whose cell is safe in these cuts."""
+        """Returns the flows whose cell is safe in these cuts."""
         merged = self._merge(flows, flows.origin, flows.destination, cut_o, cut_d)
         return self.guarantee.safe(merged.cells)[merged.row]
 
@@ -215,14 +211,14 @@ class Lattice:
 
 @dataclass(eq=False)
 class Search:
-    """The search for the lowest good points of a lattice.
+    """Searches the lowest good points of a lattice.
 
     Attributes:
         lattice: the lattice.
         ground: its lowest point.
-        height: of the lowest good point seen so far; higher ones are of no interest.
+        height: height of the lowest good point so far; higher points are skipped.
         found: the good points of that height.
-        good, bad: the points counted so far; they decide all points above, or below, them.
+        good, bad: the points evaluated so far; they decide all points above or below them.
     """
 
     lattice: Lattice
@@ -233,7 +229,7 @@ class Search:
     bad: list[tuple[int, int]] = field(init=False, default_factory=list)
 
     def run(self) -> Verdict:
-        """The best of the lowest good points; the top of the lattice where no point is good."""
+        """Returns the best of the lowest good points, or the top of the lattice if no point is good."""
         if self.ground.verdict.good:
             return self.ground.verdict
         self.bad.append((0, 0))
@@ -245,22 +241,22 @@ class Search:
         return min(self.found.values(), key=lambda v: (v.average, v.up_o))
 
     def _first_on_diagonal(self) -> tuple[Verdict, Table]:
-        """The first good point on a straight way from the tiles to the top, and the bad one below it.
+        """Returns the first good point on the diagonal from the tiles to the top, and the bad one below it.
 
-        Bisection. The first probe is the finest point whose table is cheap to count densely. The top is returned
-        where no point is good.
+        Bisection. The first probe is the finest point whose table can be counted densely. Returns the top if no point
+        is good.
         """
         top_o, top_d = self.lattice.origins.top, self.lattice.destinations.top
         steps = np.arange(top_o + top_d + 1)
-        way_o = steps * top_o // max(top_o + top_d, 1)
-        way_d = steps - way_o
-        entries = self.lattice.origins.zones_left[way_o] * self.lattice.destinations.zones_left[way_d]
+        path_o = steps * top_o // max(top_o + top_d, 1)
+        path_d = steps - path_o
+        entries = self.lattice.origins.zones_left[path_o] * self.lattice.destinations.zones_left[path_d]
         cheap = np.flatnonzero(entries <= DENSE_ENTRIES_PER_ROW * len(self.ground.cells))
         low, high = 0, len(steps) - 1
         below, first = self.ground, None
         probe = int(cheap[0]) if len(cheap) and low < cheap[0] < high else (low + high) // 2
         while high - low > 1:
-            table = self._count(int(way_o[probe]), int(way_d[probe]), (below,))
+            table = self._count(int(path_o[probe]), int(path_d[probe]), (below,))
             if table.verdict.good:
                 high, first = probe, table.verdict
             else:
@@ -269,11 +265,11 @@ class Search:
         return first or self._count(top_o, top_d, (below,)).verdict, below
 
     def _explore(self, low: int, high: int, tables: tuple[Table, ...]) -> None:
-        """Find the lowest good points whose origins are ``low`` to ``high`` levels up.
+        """Finds the lowest good points with origins ``low`` to ``high`` levels up.
 
-        The coarsest corner of the range lies above every point of it that is not too high: where the corner is bad,
-        none of them is good. The finest corner lies below them all: the range is counted from there. Tables live
-        no longer than their range, so few are held at a time, however many levels there are.
+        The coarsest corner of the range is above all its points of interest: if the corner is bad, so are they. The
+        finest corner is below all of them, so they are merged from it. Tables live as long as their range, so that few
+        exist at once.
         """
         high = min(high, self.height)
         if low > high or not self._is_good(high, self._reach(low), tables):
@@ -289,9 +285,9 @@ class Search:
         self._explore(middle + 1, high, tables)
 
     def _descend(self, up_o: int, tables: tuple[Table, ...]) -> None:
-        """Find the lowest good point above one origin level, where the highest of interest is good.
+        """Finds the lowest good point at one origin level, given that the highest point of interest is good.
 
-        Most often that is the one; so the point right below it is tried before bisecting.
+        That point is usually the lowest, so the one right below it is tried before bisecting.
         """
         low, high = -1, self._reach(up_o)
         probe = high - 1
@@ -305,7 +301,7 @@ class Search:
             self._count(up_o, high, tables)
 
     def _reach(self, up_o: int) -> int:
-        """The highest destination level of interest above that origin level."""
+        """Returns the highest destination level of interest at this origin level."""
         return min(self.lattice.destinations.top, self.height - up_o)
 
     def _is_good(self, up_o: int, up_d: int, tables: tuple[Table, ...]) -> bool:
@@ -316,7 +312,7 @@ class Search:
         return self._count(up_o, up_d, tables).verdict.good
 
     def _count(self, up_o: int, up_d: int, tables: tuple[Table, ...]) -> Table:
-        """Count a point from the last of these tables that lies below it, and take note of the outcome."""
+        """Evaluates a point from the last of these tables that is below it, and records the result."""
         below = next(t for t in reversed(tables) if t.lies_below(up_o, up_d))
         table = self.lattice.count(up_o, up_d, below)
         point = (up_o, up_d)

@@ -1,11 +1,11 @@
-"""Methods from elsewhere: a function, a `Method`, or one that another package registers.
+"""Methods from outside flowveil: a function, a `Method`, or an entry point of another package.
 
 A package registers a method by an entry point of the group ``flowveil.methods``:
 
     [project.entry-points."flowveil.methods"]
     quarters = "my_package:quarters"
 
-Whoever wrote it: a plan is applied and recounted like any other, and refused where a cell falls short.
+Plans of such methods are applied and recounted like any other, and refused if a cell is below the threshold.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from flowveil.errors import ParameterError
 from flowveil.methods.method import Method
 
 GROUP = "flowveil.methods"
-#: What a method may be called: the name stands in reports and commands.
+#: Valid names of methods; the name is used in reports and commands.
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,59}")
 
 
 def method_of(given: Any, *, name: str | None = None) -> Method:
-    """A method from a function, or from a `Method`.
+    """Returns a method from a function or from a `Method`.
 
     Args:
         given: a function ``(flows, guarantee, *, max_suppressed, **options) -> Plan``, or a `Method`.
-        name: what to call it; by default the function's own name.
+        name: name of the method; by default that of the function.
 
     Raises:
-        ParameterError: it is neither, or its name cannot be that of a method.
+        ParameterError: it is neither, or its name is invalid.
     """
     if isinstance(given, Method):
-        made = given
+        method = given
     elif callable(given):
-        own = str(getattr(given, "__name__", type(given).__name__)).strip("_").replace("_", "-")
-        said = (getattr(given, "__doc__", None) or "").strip().partition("\n")[0]
-        made = Method(name or own, given, said or "a method of one's own")
+        function_name = str(getattr(given, "__name__", type(given).__name__)).strip("_").replace("_", "-")
+        summary = (getattr(given, "__doc__", None) or "").strip().partition("\n")[0]
+        method = Method(name or function_name, given, summary or "a user-defined method")
     else:
         raise ParameterError(f"method must be a name, a function or a Method; found {type(given).__name__}.")
-    if NAME.fullmatch(made.name) is None:
+    if NAME.fullmatch(method.name) is None:
         raise ParameterError(
-            "A method's name has letters, digits, '-', '_' and '.', and begins with a letter; this one has not. "
+            "Invalid name of a method: letters, digits, '-', '_' and '.' are allowed, starting with a letter. "
             "Hint: wrap a lambda or a partial function: Method('my-name', function, 'what it does')."
         )
-    return made
+    return method
 
 
 @cache
@@ -55,27 +55,27 @@ def _registered() -> dict[str, Any]:
 
 
 def registered_names() -> tuple[str, ...]:
-    """The names that other packages registered, in text order; nothing of them is loaded."""
+    """Returns the names that other packages registered, sorted; nothing is loaded."""
     return tuple(sorted(_registered()))
 
 
 @cache
 def registered(name: str) -> Method | None:
-    """The method that another package registered under a name; None where there is none.
+    """Returns the method that another package registered under a name; None if there is no such name.
 
     Raises:
-        ParameterError: it cannot be loaded, or is no method.
+        ParameterError: it cannot be loaded, or is not a method.
     """
     entry = _registered().get(name)
     if entry is None:
         return None
     try:
-        found = entry.load()
+        loaded = entry.load()
     except Exception as problem:
         raise ParameterError(
             f"Method '{name}' is registered by another package, but cannot be loaded: {type(problem).__name__}. "
             "Hint: install that package again, or remove it."
         ) from None
-    if isinstance(found, Method) and found.name != name:
-        raise ParameterError(f"Method '{name}' is registered under another name than its own, '{found.name}'.")
-    return method_of(found, name=name)
+    if isinstance(loaded, Method) and loaded.name != name:
+        raise ParameterError(f"Method '{name}' is registered under a different name than its own, '{loaded.name}'.")
+    return method_of(loaded, name=name)

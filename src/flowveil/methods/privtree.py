@@ -1,11 +1,10 @@
 """PrivTree: adaptive cells under differential privacy, fine where many people go and coarse where few do.
 
-A pair of nodes of the public tree is divided while its count, lowered by a fixed decay for each division above it, is
-above a threshold after noise (Zhang, Xiao and Xie 2016, here for pairs). The noise does not grow with the depth of the
-tree: where a count is far above the threshold one trip hardly changes the decision, and along the way of a trip through
-the tree the lowered counts fall by at least the decay each time, so only the last decisions cost anything. What is not
-divided any more is counted with the rest of ε and published. docs/methods/privtree.md has the proof for the discrete
-noise that is drawn here, and for a person with many trips.
+A pair of nodes of the public tree is divided while its count, lowered by a fixed decay for each division above it and
+with noise added, is above a threshold (Zhang, Xiao and Xie 2016, here for pairs). The noise does not grow with the
+depth of the tree: one trip hardly changes decisions far above the threshold, and along its path the lowered counts fall
+by at least the decay each time, so only the last decisions cost privacy. Undivided pairs are counted with the rest of ε
+and published. docs/methods/privtree.md contains the proof for discrete noise and for a person with many trips.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ import numpy as np
 from flowveil.errors import ParameterError
 from flowveil.flows import Cells, Flows
 from flowveil.hierarchy import Ints
-from flowveil.methods.contributions import counted_trips, left_out
-from flowveil.methods.discrete_laplace import Bits, Counts, DiscreteLaplace, bits_of
+from flowveil.methods.contributions import counted_trips, uncounted_trips
+from flowveil.methods.discrete_laplace import Bits, Counts, DiscreteLaplace, random_bits
 from flowveil.methods.levels import public_domain
 from flowveil.methods.noise_guarantee import LARGEST_SCALE, NoiseGuarantee, rounded_up
 from flowveil.methods.public_tree import PublicTree
-from flowveil.methods.topdown import parsed_shares
+from flowveil.methods.topdown import parse_shares
 from flowveil.release.noisy import NoiseStep, NoisyCounts, PrivacyLoss
 from flowveil.release.plan import Plan, Suppression
 
-#: A release with more pairs than this would not fit into memory.
+#: Largest number of pairs; more would not fit into memory.
 MOST_PAIRS = 20_000_000
-#: What the two parts of the budget are for.
+#: Uses of the two parts of the budget.
 PARTS = ("divisions", "counts")
 
 MECHANISM = (
@@ -51,38 +50,37 @@ def privtree(
     divide_above: int = 0,
     unsafe_seed_for_tests: int | None = None,
 ) -> NoisyCounts:
-    """Count pairs of zones that are as fine as the noise allows.
+    """Counts pairs of zones that are as fine as the noise allows.
 
     Args:
-        flows: what to count.
-        epsilon: ε of the promise; required, at most 20; above 10 a warning says how little it hides.
-        bound: most trips of one person that are counted. Required where persons are known: the unit is then a
-            person; without persons it is a trip, and the release says so.
-        level: the finest level of the zones in their hierarchy (the resolution, for H3); tiles by default.
-        region: where the zones are: H3 cells, or codes of the user's map, with commas between; the whole map by
-            default.
-        budget: the shares of ε for divisions and for counts, with a comma between; together 1.
-        decay: above 1. With each division the count is lowered by as much as makes it this many times less likely that
-            an empty pair is divided. The same for every fan-out.
-        divide_above: a pair is divided while its lowered, noisy count is above this.
-        unsafe_seed_for_tests: repeatable noise, which hides nothing. A release made with it cannot be written.
+        flows: the flows to count.
+        epsilon: ε of the guarantee; required, at most 20; a warning is given above 10.
+        bound: most trips of one person that are counted. Required if persons are known; the unit is then a person,
+            otherwise a trip.
+        level: finest level of the zones in their hierarchy (the resolution, for H3); tiles by default.
+        region: H3 cells, or codes of the user's map, separated by commas; the whole map by default.
+        budget: the shares of ε for divisions and for counts, separated by a comma; their sum is 1.
+        decay: above 1. Each division lowers the count so far that an empty pair is this many times less likely to be
+            divided.
+        divide_above: a pair is divided while its lowered noisy count is above this.
+        unsafe_seed_for_tests: repeatable noise without any protection. A release made with it cannot be written.
 
     Raises:
-        ParameterError: an option is missing or out of its range, or the zones would come from the data.
-        DataError: the flows do not say how many trips each person made.
+        ParameterError: an option is missing or out of range, or the zones would come from the data.
+        DataError: the flows do not contain the trips of each person.
     """
-    promise = NoiseGuarantee.from_options(
+    privacy = NoiseGuarantee.from_options(
         "privtree", flows, epsilon=epsilon, delta=0.0, bound=bound, seed=unsafe_seed_for_tests
     )
-    spent = _Spent.from_options(promise, budget, decay, divide_above)
+    noise = _Budget.from_options(privacy, budget, decay, divide_above)
     domain = public_domain("privtree", flows, level, region)
     tree = PublicTree.from_domain(domain)
     origin, destination = domain.origins.zone[flows.origin], domain.destinations.zone[flows.destination]
     inside = (origin >= 0) & (destination >= 0)
-    trips = counted_trips(flows, inside, bound=None if promise.unit == "trip" else promise.bound)
-    bits = bits_of(unsafe_seed_for_tests)
-    leaves, leaf = divided(tree, spent, np.where(inside, origin, 0), np.where(inside, destination, 0), trips, bits)
-    noisy = leaves.trips + spent.counts.draw(len(leaves), bits)
+    trips = counted_trips(flows, inside, bound=None if privacy.unit == "trip" else privacy.bound)
+    bits = random_bits(unsafe_seed_for_tests)
+    leaves, leaf = divide_pairs(tree, noise, np.where(inside, origin, 0), np.where(inside, destination, 0), trips, bits)
+    noisy = leaves.trips + noise.counts.draw(len(leaves), bits)
     shown = np.flatnonzero(noisy >= 1)
     order = shown[np.lexsort((leaves.destination[shown], leaves.origin[shown]))]
     return NoisyCounts(
@@ -97,18 +95,18 @@ def privtree(
         ),
         cells=Cells(leaves.origin[order], leaves.destination[order], noisy[order]),
         guarantee=PrivacyLoss(
-            unit=promise.unit,
-            epsilon=promise.epsilon,
+            unit=privacy.unit,
+            epsilon=privacy.epsilon,
             delta=0.0,
-            bound=promise.bound,
+            bound=privacy.bound,
             mechanism=MECHANISM,
-            scale=rounded_up(spent.counts.scale),
-            deviation=spent.counts.standard_deviation,
+            scale=rounded_up(noise.counts.scale),
+            deviation=noise.counts.standard_deviation,
             threshold=None,
             domain={**domain.described, "pairs": "pairs of zones of all levels, divided by noisy counts"},
-            steps=spent.said,
+            steps=noise.steps,
         ),
-        left_out=left_out(flows, inside, trips, unit=promise.unit),
+        left_out=uncounted_trips(flows, inside, trips, unit=privacy.unit),
         zones_are_public=domain.public,
         repeatable=unsafe_seed_for_tests is not None,
     )
@@ -118,49 +116,49 @@ def privtree(
 
 
 @dataclass(frozen=True, eq=False)
-class _Spent:
-    """What the budget pays for.
+class _Budget:
+    """The noise that the budget pays for.
 
     Attributes:
-        divisions, counts: the laws of the noise on decisions and on counts.
-        lowered: by how much a count is lowered for each division above it: a whole number.
+        divisions, counts: the distributions of the noise on decisions and on counts.
+        lowered: integer by which a count is lowered for each division above it.
         above: pairs are divided above this.
-        said: the same for the report.
+        steps: entries for the report.
     """
 
     divisions: DiscreteLaplace
     counts: DiscreteLaplace
     lowered: int
     above: int
-    said: tuple[NoiseStep, ...]
+    steps: tuple[NoiseStep, ...]
 
     @classmethod
-    def from_options(cls, promise: NoiseGuarantee, budget: str, decay: float, divide_above: int) -> _Spent:
-        """Turn shares into noise, in exact fractions."""
-        shares = parsed_shares(budget, PARTS)
+    def from_options(cls, privacy: NoiseGuarantee, budget: str, decay: float, divide_above: int) -> _Budget:
+        """Converts shares into noise, in exact fractions."""
+        shares = parse_shares(budget, PARTS)
         if isinstance(decay, bool) or not isinstance(decay, int | float) or not 1.01 <= decay <= 1e6:
             raise ParameterError(f"decay must be a number from 1.01 to 1,000,000; found {decay!r}. Hint: 8.")
         if isinstance(divide_above, bool) or not isinstance(divide_above, int) or not 0 <= divide_above <= 1 << 40:
             raise ParameterError(f"divide_above must be a whole number of at least 0; found {divide_above!r}.")
-        parts = [share * Fraction(promise.epsilon) for share in shares]
+        parts = [share * Fraction(privacy.epsilon) for share in shares]
         b = Fraction(decay)
-        scales = promise.bound * (2 * b - 1) / ((b - 1) * parts[0]), promise.bound / parts[1]
+        scales = privacy.bound * (2 * b - 1) / ((b - 1) * parts[0]), privacy.bound / parts[1]
         for name, scale in zip(PARTS, scales, strict=True):
             if scale > LARGEST_SCALE:
                 raise ParameterError(
-                    f"The share of the {name} gives noise of scale {float(scale):,.0f}, which leaves nothing of the "
-                    f"counts; at most {LARGEST_SCALE:,.0f} is allowed. Hint: a larger epsilon or a smaller bound."
+                    f"The share of the {name} gives noise of scale {float(scale):,.0f}, which makes the counts "
+                    f"useless; at most {LARGEST_SCALE:,.0f} is allowed. Hint: a larger epsilon or a smaller bound."
                 )
-        laws = [DiscreteLaplace(scale) for scale in scales]
-        said = tuple(
-            NoiseStep(name, rounded_up(law.scale), law.standard_deviation, epsilon=float(part))
-            for name, law, part in zip(PARTS, laws, parts, strict=True)
+        distributions = [DiscreteLaplace(scale) for scale in scales]
+        steps = tuple(
+            NoiseStep(name, rounded_up(distribution.scale), distribution.standard_deviation, epsilon=float(part))
+            for name, distribution, part in zip(PARTS, distributions, parts, strict=True)
         )
-        return cls(laws[0], laws[1], lowered_by(scales[0], decay), divide_above, said)
+        return cls(distributions[0], distributions[1], decay_step(scales[0], decay), divide_above, steps)
 
 
-def lowered_by(scale: Fraction, decay: float) -> int:
-    """The smallest whole number d that surely has exp(-d / scale) <= 1 / decay."""
+def decay_step(scale: Fraction, decay: float) -> int:
+    """Returns the smallest integer d that provably satisfies exp(-d / scale) <= 1 / decay."""
     with localcontext(prec=50):
         exact = Decimal(scale.numerator) / Decimal(scale.denominator) * Decimal(decay).ln()
         return int((exact * (1 + Decimal(10) ** -40)).to_integral_value(ROUND_CEILING))
@@ -169,17 +167,17 @@ def lowered_by(scale: Fraction, decay: float) -> int:
 # ---- the divisions ------------------------------------------------------------------------------------------------
 
 
-def divided(
-    tree: PublicTree, spent: _Spent, origin: Ints, destination: Ints, trips: Counts, bits: Bits
+def divide_pairs(
+    tree: PublicTree, noise: _Budget, origin: Ints, destination: Ints, trips: Counts, bits: Bits
 ) -> tuple[Cells, Ints]:
-    """The pairs that are not divided any more, and in which of them each flow is.
+    """Returns the undivided pairs, and the pair of each flow.
 
     Args:
         tree: the public tree.
-        spent: noise, decay and threshold.
-        origin, destination: the zones of the domain of each flow.
-        trips: its counted trips; 0 where it is not counted, and the pair is then of no consequence.
-        bits: where randomness comes from.
+        noise: noise, decay and threshold.
+        origin, destination: zones of each flow in the domain.
+        trips: counted trips of each flow; 0 for flows that are not counted, whose pair is then arbitrary.
+        bits: source of randomness.
     """
     places = tree.place[origin], tree.place[destination]
     pairs, pair = _top(tree, *places)
@@ -188,7 +186,7 @@ def divided(
     rows, n_done, depth = np.arange(len(trips)), 0, 0
     while len(pairs[0]):
         count = np.bincount(pair, weights=trips[rows], minlength=len(pairs[0])).astype(np.int64)
-        divides = _divides(tree, pairs, count, depth, spent, bits)
+        divides = _divides(tree, pairs, count, depth, noise, bits)
         number = np.cumsum(~divides) - 1 + n_done
         stays = ~divides[pair]
         leaf[rows[stays]] = number[pair[stays]]
@@ -206,7 +204,7 @@ def divided(
 
 
 def _top(tree: PublicTree, from_: Counts, to: Counts) -> tuple[tuple[Ints, Ints], Counts]:
-    """All pairs of nodes at the top, and the one that each flow is in."""
+    """Returns all pairs of top nodes, and the pair of each flow."""
     roots = tree.roots[np.argsort(tree.first[tree.roots])]
     n = len(roots)
     if n * n > MOST_PAIRS:
@@ -216,13 +214,13 @@ def _top(tree: PublicTree, from_: Counts, to: Counts) -> tuple[tuple[Ints, Ints]
 
 
 def _divides(
-    tree: PublicTree, pairs: tuple[Ints, Ints], count: Counts, depth: int, spent: _Spent, bits: Bits
+    tree: PublicTree, pairs: tuple[Ints, Ints], count: Counts, depth: int, noise: _Budget, bits: Bits
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which pairs are divided. Pairs of zones cannot be, which everybody knows: no noise is spent on them."""
+    """Returns which pairs are divided. Pairs of zones are public leaves, so no noise is drawn for them."""
     can = (tree.n_children[pairs[0]] > 0) | (tree.n_children[pairs[1]] > 0)
-    lowered = np.maximum(count[can] - depth * spent.lowered, spent.above - spent.lowered)
+    lowered = np.maximum(count[can] - depth * noise.lowered, noise.above - noise.lowered)
     divides = np.zeros(len(count), dtype=np.bool_)
-    divides[can] = lowered + spent.divisions.draw(int(can.sum()), bits) > spent.above
+    divides[can] = lowered + noise.divisions.draw(int(can.sum()), bits) > noise.above
     return divides
 
 
@@ -234,10 +232,9 @@ def _below(
     from_: Counts,
     to: Counts,
 ) -> tuple[tuple[Ints, Ints], Counts]:
-    """The pairs that divided ones become, and which of them each of their flows is in.
+    """Returns the children of the divided pairs, and the child of each of their flows.
 
-    A pair is divided along the end with more possible tiles, the origin where both have as many, unless that end cannot
-    be divided.
+    A pair is divided at the end with more possible tiles, the origin on ties, unless that end is a leaf.
     """
     o, d = pairs[0][divides], pairs[1][divides]
     number = np.cumsum(divides) - 1

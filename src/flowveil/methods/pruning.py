@@ -1,9 +1,9 @@
-"""Best prunings of a tree: the machinery that the optimising methods share.
+"""Optimal prunings of a tree, shared by the optimising methods.
 
-A pruning of a tree is a cut. Where every node has a penalty and a cut costs the sum over its nodes, the cheapest cut is
-found by one pass from the leaves up (Matet et al., Algorithm 1): a node is split where its children together cost less.
-`best_cut` does that for one tree. `PairTree` does it for the trees of all zones of the other end at once, with the
-penalty ``alpha + lambda * sigma`` of a generalisation that may suppress.
+A pruning of a tree is a cut. If every node has a penalty and a cut costs the sum over its nodes, one bottom-up pass
+finds the cheapest cut (Matet et al., Algorithm 1): a node is split if its children together cost less. `best_cut` does
+this for one tree. `PairTree` does it for the trees of all zones of the other end at once, with the penalty ``alpha +
+lambda * sigma`` of a generalisation that may suppress.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from flowveil.hierarchy import Floats, Hierarchy, Ints
 
 
 def best_cut(tree: Hierarchy, penalty: Floats) -> Ints:
-    """The cut with the smallest sum of penalties; on ties the coarser one.
+    """Returns the cut with the smallest sum of penalties; the coarser one on ties.
 
-    Nodes of the cut are then narrowed along single children: the same tiles, the smallest area.
+    Nodes of the cut are narrowed along single children: the same tiles, the smallest area.
     """
     best = penalty.astype(np.float64)
     split = np.zeros(tree.n_nodes, dtype=np.bool_)
     for depth in range(tree.max_depth, 0, -1):
         nodes = tree.nodes_at_depth(depth)
         above = tree.parent[nodes]
-        # Siblings stand together, so their sums are sums over runs.
+        # Siblings are adjacent, so their sums are sums over runs.
         first = np.flatnonzero(np.r_[True, above[1:] != above[:-1]])
         together = np.add.reduceat(best[nodes], first)
         above = above[first]
@@ -45,7 +45,7 @@ def best_cut(tree: Hierarchy, penalty: Floats) -> Ints:
 
 
 class Prunable(Protocol):
-    """What can be pruned at a price: all that the search for the price needs to know."""
+    """A problem that can be pruned at a price."""
 
     @property
     def lost(self) -> float:
@@ -53,22 +53,22 @@ class Prunable(Protocol):
         ...
 
     def evaluate(self, multiplier: float) -> tuple[float, float]:
-        """Smallest ``cost + multiplier * suppressed``, and the volume suppressed."""
+        """Returns the smallest ``cost + multiplier * suppressed``, and the suppressed volume."""
         ...
 
 
 def dual_multiplier(pruned: Prunable, budget: float, *, near: float = 64.0, likely: float = 0.0) -> float | None:
-    """A multiplier whose best pruning solves the dual within the budget, or None where nothing does.
+    """Returns a multiplier whose best pruning solves the dual within the budget, or None if there is none.
 
-    Specific Breakpoints Algorithm: the dual is concave and piecewise linear; the tangents of the last point over budget
-    and the last within it meet above the next point to look at. When the function has nothing above them there, the
-    right tangent's own pruning is optimal and within budget.
+    Specific Breakpoints Algorithm: the dual is concave and piecewise linear. The next point is where the tangents of
+    the last point over budget and the last point within it intersect. If the function has no value above them there,
+    the pruning of the right tangent is optimal and within the budget.
 
     Args:
-        pruned: what is pruned.
-        budget: the volume that may be suppressed.
-        near: where to start looking; a good guess saves evaluations and changes nothing else.
-        likely: a better guess, if it is higher, at which to look first. The result is that of looking from ``near`` on.
+        pruned: the problem.
+        budget: volume that may be suppressed.
+        near: first guess; affects only the number of evaluations.
+        likely: a higher guess that is tried first; does not change the result.
     """
     if pruned.lost > budget:
         return None
@@ -78,13 +78,13 @@ def dual_multiplier(pruned: Prunable, budget: float, *, near: float = 64.0, like
     while True:
         if left.slope <= right.slope:
             return right.at
-        meeting = (right.cost - right.slope * right.at - left.cost + left.slope * left.at) / (left.slope - right.slope)
-        if not left.at < meeting < right.at:
+        crossing = (right.cost - right.slope * right.at - left.cost + left.slope * left.at) / (left.slope - right.slope)
+        if not left.at < crossing < right.at:
             return right.at
-        point = _Point(meeting, *pruned.evaluate(meeting))
+        point = _Point(crossing, *pruned.evaluate(crossing))
         if point.slope == left.slope:
-            # The prunings of both tangents tie here, and rounding chose the left one: a hair on, the right one is best.
-            after = min(meeting * (1 + 1e-9), right.at)
+            # Both prunings tie here and rounding chose the left one; slightly above, the right one is best.
+            after = min(crossing * (1 + 1e-9), right.at)
             return after if pruned.evaluate(after)[1] == right.slope else right.at
         if point.slope == right.slope:
             return point.at
@@ -96,7 +96,7 @@ def dual_multiplier(pruned: Prunable, budget: float, *, near: float = 64.0, like
 
 @dataclass(frozen=True)
 class _Point:
-    """The dual at one multiplier: its value (before the budget is taken off) and its slope, the suppressed volume."""
+    """The dual at one multiplier: its value (without the budget term) and its slope, the suppressed volume."""
 
     at: float
     cost: float
@@ -104,9 +104,9 @@ class _Point:
 
 
 def _bracket(pruned: Prunable, budget: float, near: float, likely: float) -> tuple[_Point | None, _Point]:
-    """A point over the budget and one within it; no left point where even a multiplier of 0 is within it.
+    """Returns a point over the budget (None if even a multiplier of 0 is within it) and one within it.
 
-    Of the multipliers 4, 16, 64, ... times the first, the two are neighbours; what is suppressed falls as they rise.
+    The two are neighbours in the sequence 4, 16, 64, ... times the first multiplier.
     """
     at = near * 4.0 ** max(round(np.log2(likely / near) / 2), 0)
     right = _Point(at, *pruned.evaluate(at))
@@ -121,26 +121,26 @@ def _bracket(pruned: Prunable, budget: float, near: float, likely: float) -> tup
     lower = _Point(near / 4, *pruned.evaluate(near / 4))
     if lower.slope > budget:
         return lower, right
-    # Nothing suppresses more than what costs nothing to suppress; that is asked only where it matters.
+    # A multiplier of 0 suppresses most; evaluated only if needed.
     free = _Point(0.0, *pruned.evaluate(0.0))
     return (None, free) if free.slope <= budget else (free, lower)
 
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """The pairs (zone, node) whose node has one depth, sorted by zone then node.
+    """The pairs (zone, node) at one depth of the node, sorted by zone, then node.
 
-    The first three are for all pairs; the others for the safe ones alone, in the same order: a short pair can be
-    neither published nor split to advantage, so all that matters of it is its volume, which its parent remembers.
+    The first three arrays cover all pairs, the others the safe pairs in the same order. A pair below the threshold can
+    neither be published nor usefully split, so only its volume matters, which its parent stores.
 
     Attributes:
         node: the node of each pair.
-        up: position of the pair one layer up that holds it.
+        up: position of the containing pair one layer up.
         safe: whether it is a safe cell.
         alpha: cost of publishing it: volume times (tiles of the zone + tiles of the node).
-        short_below: volume of its children that are short.
+        short_below: volume of its children that are below the threshold.
         is_leaf: its node is a tile and cannot be split.
-        safe_up: position, among the safe pairs one layer up, of the pair that holds it.
+        safe_up: position of the containing pair among the safe pairs one layer up.
     """
 
     node: Ints
@@ -154,16 +154,15 @@ class Layer:
 
 @dataclass(frozen=True, eq=False)
 class PairTree:
-    """The trees of all zones of the other end, laid out once, layer by layer from the root down.
+    """The trees of all zones of the other end, layer by layer from the root down.
 
-    Only pairs with volume are in it, so it is as sparse as the flows; each evaluation is a few passes over the safe
-    pairs of each layer.
+    Contains only pairs with volume, so it is as sparse as the flows. An evaluation is a few passes over the safe pairs.
 
     Attributes:
         layers: one for each depth.
-        lost: volume of the zones that are short even with the root: no pruning can publish them.
+        lost: volume of the zones that are below the threshold even with the root; no pruning can publish it.
         top_volume, top_size: volume and tiles of the other zones.
-        depth_of_flow, pair_of_flow: the layer that each flow's tile is in, and the pair there.
+        depth_of_flow, pair_of_flow: layer of each flow's tile, and the pair there.
     """
 
     layers: tuple[Layer, ...]
@@ -184,13 +183,13 @@ class PairTree:
         tile: Ints,
         tree: Hierarchy,
     ) -> PairTree:
-        """Lay out the pairs of these zones with the nodes of a tree.
+        """Lays out the pairs of these zones with the nodes of a tree.
 
         Args:
             flows: the flows.
-            guarantee: says which pairs are safe.
+            guarantee: decides which pairs are safe.
             zone: the zone of the fixed end of each flow.
-            zone_size: tiles in each of those zones.
+            zone_size: tiles of each of those zones.
             tile: the tile of the other end of each flow.
             tree: the hierarchy over those tiles.
         """
@@ -223,16 +222,16 @@ class PairTree:
         )
 
     def evaluate(self, multiplier: float) -> tuple[float, float]:
-        """Smallest ``sum alpha + multiplier * suppressed`` over all prunings, and the volume it suppresses.
+        """Returns the smallest ``sum alpha + multiplier * suppressed`` over all prunings, and the suppressed volume.
 
-        Where splitting and keeping cost the same a pair is kept: of two equal prunings the one that suppresses
-        less is reported, so the second value is the derivative to the right.
+        Ties keep a pair unsplit, so of two equal prunings the one that suppresses less is reported (the right
+        derivative).
         """
         cost, suppressed, _ = self._solve(multiplier)
         return float(cost.sum()) + multiplier * self.lost, float(suppressed.sum()) + self.lost
 
     def sizes(self, multiplier: float) -> tuple[float, float]:
-        """Mean size of the zones, and of the nodes they are paired with, over the volume that is published."""
+        """Returns the mean size of the zones and of their paired nodes, over the published volume."""
         cost, suppressed, _ = self._solve(multiplier)
         kept = self.top_volume - suppressed
         total = float(kept.sum())
@@ -243,7 +242,7 @@ class PairTree:
         return zones / total, (both - zones) / total
 
     def nodes(self, multiplier: float) -> tuple[Ints, NDArray[np.bool_]]:
-        """The node that holds each flow in the best pruning at this multiplier, and whether it is published."""
+        """Returns the node of each flow in the best pruning at this multiplier, and whether it is published."""
         *_, splits = self._solve(multiplier)
         node = np.empty(len(self.pair_of_flow), dtype=np.int32)
         kept = np.empty(len(self.pair_of_flow), dtype=np.bool_)
@@ -265,7 +264,7 @@ class PairTree:
         return node, kept
 
     def _solve(self, multiplier: float) -> tuple[Floats, Floats, list[NDArray[np.bool_]]]:
-        """Cost and suppressed volume of the safe pairs of the top layer, and which safe pairs are split."""
+        """Returns cost and suppressed volume of the safe pairs of the top layer, and which safe pairs are split."""
         splits: list[NDArray[np.bool_]] = []
         cost = suppressed = np.zeros(0)
         up = np.zeros(0, np.int32)
@@ -285,7 +284,7 @@ class PairTree:
 
 @dataclass(frozen=True, eq=False)
 class _Side:
-    """What the layer above must know of a layer: which pairs are safe, and their volume."""
+    """Safety and volume of the pairs of a layer, for the layer above."""
 
     safe: NDArray[np.bool_]
     volume: Floats
@@ -300,12 +299,12 @@ def _add_layer(
     below: _Side,
     up: Ints,
 ) -> _Side:
-    """Add the layer of these cells; the one below it, the last so far, learns where its pairs went."""
+    """Appends the layer of these cells, and links the pairs of the previous layer to it."""
     size_o, size_d = zone_size[cells.origin], tree.size[cells.destination]
     safe = guarantee.safe(cells)
     volume = cells.volume(guarantee.basis).astype(np.float64)
     short = ~below.safe
-    # Without rows `bincount` forgets that weights are floats.
+    # `bincount` without rows returns integers.
     lost_below = np.bincount(up[short], weights=below.volume[short], minlength=len(cells)).astype(np.float64)
     if layers:
         number = np.cumsum(safe, dtype=np.int32) - np.int32(1)

@@ -1,8 +1,8 @@
-"""The public tree over a domain as nodes that can be published: what PrivTree divides.
+"""The public tree over a domain as publishable nodes: what PrivTree divides.
 
-Unlike a `flowveil.methods.levels.Levels` it has no steps: a pair of nodes may stand at different heights. It begins
-with the cells of the region, or with the root of the map, or the zones of it that were named; where these are several,
-it is several trees. A node with a single child is the same area as that child, which stands for both.
+Unlike `flowveil.methods.levels.Levels` it has no levels: the nodes of a pair may have different depths. It starts with
+the cells of the region, the root of the map, or the named zones of the map; several of these are several trees. A node
+with a single child is represented by that child.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.hierarchy import Ints
-from flowveil.methods.levels import named_steps
+from flowveil.methods.levels import named_levels
 from flowveil.methods.pair_domain import PairDomain
 from flowveil.release.zones import NodeZones, Zones
 from flowveil.zoning.h3 import H3Zones
@@ -29,11 +29,11 @@ class PublicTree:
     """Nodes in the order of their codes.
 
     Attributes:
-        zones: the nodes as zones that can be published.
-        parent: the node above each; -1 at the top.
-        first, stop: the zones of the domain below each node are that slice of `order`.
-        order: the zones of the domain in the order of the tree.
-        node_of_zone: the node that each zone of the domain is.
+        zones: the nodes as publishable zones.
+        parent: parent of each node; -1 at the top.
+        first, stop: the slice of `order` with the domain zones below each node.
+        order: the zones of the domain in tree order.
+        node_of_zone: the node of each zone of the domain.
         tiles: possible tiles below each node.
     """
 
@@ -47,8 +47,8 @@ class PublicTree:
 
     @classmethod
     def from_domain(cls, domain: PairDomain) -> PublicTree:
-        """The tree over the zones of a public domain."""
-        chains = np.stack([codes for _, codes in named_steps(domain)])
+        """Returns the tree over the zones of a public domain."""
+        chains = np.stack([codes for _, codes in named_levels(domain)])
         order = np.lexsort(chains[::-1]).astype(np.int32)
         chains = chains[:, order]
         kept, above = _nodes(chains)
@@ -72,25 +72,25 @@ class PublicTree:
 
     @cached_property
     def n_children(self) -> Counts:
-        """Children of each node; 0 for a zone of the domain."""
+        """Number of children of each node; 0 for a zone of the domain."""
         return np.bincount(self.parent[self.parent >= 0], minlength=len(self.parent)).astype(np.int64)
 
     @cached_property
     def children(self) -> tuple[Ints, Counts]:
-        """All nodes that have a parent, by parent and then in the order of the tree; and where each parent's begin."""
+        """All nodes with a parent, by parent and then in tree order; and the start of each parent's children."""
         below = np.flatnonzero(self.parent >= 0)
         order = below[np.lexsort((self.first[below], self.parent[below]))].astype(np.int32)
         return order, np.concatenate(([0], np.cumsum(self.n_children)))
 
     @cached_property
     def place(self) -> Counts:
-        """The place of each zone of the domain in the order of the tree."""
+        """Position of each zone of the domain in tree order."""
         place = np.empty(len(self.order), dtype=np.int64)
         place[self.order] = np.arange(len(self.order))
         return place
 
     def child_of(self, nodes: Ints, place: Counts) -> Counts:
-        """Which child of each node, from 0, holds the zone at this place of the order."""
+        """Returns which child of each node, from 0, contains the zone at this position of the order."""
         order, start = self.children
         wide = len(self.order) + 1
         key = self.parent[order].astype(np.int64) * wide + self.first[order]
@@ -98,7 +98,7 @@ class PublicTree:
 
 
 def _nodes(chains: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], dict[int, tuple[int | None, int, int]]]:
-    """The distinct areas, finest names first: for each its parent's name and its slice of the zones."""
+    """Returns the distinct areas, and for each its parent and its slice of the zones."""
     found: dict[tuple[int, int], int] = {}
     above: dict[int, tuple[int | None, int, int]] = {}
     for codes in chains[::-1]:
@@ -115,7 +115,7 @@ def _nodes(chains: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], dict[int, tu
 
 
 def _as_zones(domain: PairDomain, codes: NDArray[np.uint64]) -> tuple[Zones, NDArray[Any]]:
-    """The nodes as zones in the order of their published codes, and the place of each in it."""
+    """Returns the nodes as zones in the order of their published codes, and the rank of each."""
     zones = domain.origins.zones
     if isinstance(zones, H3Zones):
         return H3Zones(codes, zones.tile_resolution), np.arange(len(codes))

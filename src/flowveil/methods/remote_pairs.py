@@ -1,10 +1,9 @@
 """Safe pairs whose persons are counted on a cluster.
 
-The driver knows which pairs have enough trips, weight and tiles, and how many persons each flow has. A pair has at
-least as many as any of its flows, and at most as many as all of them together; only where that leaves it open whether
-they are enough is the cluster asked. All such pairs of one origin depth become one question: a pair is a range of
-destination leaves within the flows of its origin node, and every block of persons answers how many different ones it
-has in each range. Questions that are small travel together.
+The driver knows trips, weight and tiles of pairs, and the number of persons of each flow. A pair has at least as many
+persons as its largest flow, and at most the sum over its flows. The cluster is queried only if these bounds do not
+decide. All undecided pairs of one origin depth form one query: a pair is a range of destination leaves within the flows
+of its origin node, and every block of persons returns its distinct persons in each range. Small queries are combined.
 """
 
 from __future__ import annotations
@@ -26,21 +25,20 @@ if TYPE_CHECKING:
     from flowveil.methods.safe_pairs import Level, Sketch
 
 
-#: Bytes of levels that may wait on the driver to be asked about together: whatever is asked, a job on a cluster takes a
-#: good part of a second.
-ONE_QUESTION = 64_000_000
+#: Bytes of levels that are combined into one query; every job on a cluster has a fixed cost.
+QUERY_BYTES = 64_000_000
 
 
 class Ranges(NamedTuple):
-    """What is asked of every block.
+    """A query to every block.
 
     Attributes:
-        first: the first flow of the two columns that follow.
-        origin: of each flow, the number of the origin node that it is counted with; -1 where no pair needs it.
-        leaf: its destination leaf.
-        meet: where destination leaves meet.
-        pair_origin, start, stop: of each pair, its origin, and its destination leaves.
-        depth: of each pair, the depth of its destination node.
+        first: first flow of the following two columns.
+        origin: number of the origin node of each flow; -1 if no pair needs it.
+        leaf: destination leaf of each flow.
+        meet: ancestor depths of destination leaves.
+        pair_origin, start, stop: origin and range of destination leaves of each pair.
+        depth: depth of the destination node of each pair.
     """
 
     first: int
@@ -56,42 +54,42 @@ class Ranges(NamedTuple):
 def with_enough(
     candidates: Iterable[Level], flows: Flows, people: RemotePeople, least: int, destinations: Sketch
 ) -> Iterator[Level]:
-    """Of levels of candidates, the pairs that have enough persons.
+    """Yields the candidate pairs that have enough persons, by level.
 
     Args:
-        candidates: from the root of the destinations down, within each origin depth.
+        candidates: levels from the destination root down, within each origin depth.
         flows: the flows.
-        people: who is behind them.
-        least: how many are enough.
+        people: their persons.
+        least: threshold of persons.
         destinations: the sketch of the destinations.
     """
     leaf = people.window(destinations.leaf_of_tile[flows.destination][people.row])[1]
-    asking = _Asking(people, len(flows), destinations, leaf, AncestorDepth.from_tree(destinations.tree))
-    waiting: list[list[_Doubtful]] = []
+    builder = _QueryBuilder(people, len(flows), destinations, leaf, AncestorDepth.from_tree(destinations.tree))
+    waiting: list[list[_Undecided]] = []
     bounds = _Bounds(people.count(len(flows)), least)
     held = 0
     for candidate in candidates:
         first = candidate.destination[0] == 0
-        if first and held > ONE_QUESTION:
-            yield from _enough(waiting, asking, least)
+        if first and held > QUERY_BYTES:
+            yield from _enough(waiting, builder, least)
             waiting, held = [], 0
-        level = bounds.of(candidate)
+        level = bounds.candidates(candidate)
         if first:
-            # Without any pair where destinations are whole there is none below.
+            # Without a pair at the destination root there are none below.
             waiting.append([])
             held += candidate.order.nbytes
         if level is not None:
             waiting[-1].append(level)
             held += level.level.start.nbytes + level.level.stop.nbytes
-    yield from _enough(waiting, asking, least)
+    yield from _enough(waiting, builder, least)
 
 
-class _Doubtful(NamedTuple):
+class _Undecided(NamedTuple):
     """Pairs that may have enough persons.
 
     Attributes:
         level: the pairs.
-        asked: those of them of which it is not known.
+        asked: the undecided ones among them.
     """
 
     level: Level
@@ -99,21 +97,21 @@ class _Doubtful(NamedTuple):
 
 
 class _Bounds:
-    """What the persons of single flows say of pairs.
+    """Bounds of the persons of pairs, from the persons of single flows.
 
     Args:
-        persons: of each flow.
-        least: how many are enough.
+        persons: persons of each flow.
+        least: threshold of persons.
     """
 
     def __init__(self, persons: Counts, least: int) -> None:
         self._persons, self._least = persons, least
         self._order: NDArray[Any] | None = None
 
-    def of(self, level: Level) -> _Doubtful | None:
-        """The pairs of a level that may have enough; None where there are none."""
+    def candidates(self, level: Level) -> _Undecided | None:
+        """Returns the pairs of a level that may have enough persons; None if there are none."""
         if level.order is not self._order:
-            # All levels of an origin depth have one order.
+            # All levels of an origin depth share one order.
             self._order = level.order
             persons = self._persons[level.order]
             self._sums = prefix(persons)
@@ -122,11 +120,11 @@ class _Bounds:
         if len(kept) == 0:
             return None
         level = _some(level, kept)
-        return _Doubtful(level, np.flatnonzero(self._sated[level.stop] == self._sated[level.start]))
+        return _Undecided(level, np.flatnonzero(self._sated[level.stop] == self._sated[level.start]))
 
 
 def _some(level: Level, kept: NDArray[np.intp]) -> Level:
-    """Some pairs of a level."""
+    """Returns some pairs of a level."""
     if len(kept) == len(level.start):
         return level
     return replace(
@@ -140,15 +138,15 @@ def _some(level: Level, kept: NDArray[np.intp]) -> Level:
 
 
 @dataclass(frozen=True, eq=False)
-class _Asking:
-    """What all questions have in common.
+class _QueryBuilder:
+    """The common part of all queries.
 
     Attributes:
-        people: who is asked about.
-        n_flows: how many flows there are.
+        people: the remote people.
+        n_flows: number of flows.
         destinations: the sketch of the destinations.
-        leaf: the destination leaf of each flow of the blocks, from the first on.
-        meet: where leaves meet.
+        leaf: destination leaf of each flow of the blocks, from the first on.
+        meet: ancestor depths of leaves.
     """
 
     people: RemotePeople
@@ -157,17 +155,17 @@ class _Asking:
     leaf: Ints
     meet: AncestorDepth
 
-    def about(self, levels: list[_Doubtful]) -> Ranges:
-        """What to ask about the levels of one origin depth: the first has the whole of the destinations."""
+    def query(self, levels: list[_Undecided]) -> Ranges:
+        """Returns the query for the levels of one origin depth; the first level contains the destination root."""
         tree = self.destinations.tree
         row, pair = levels[0].level.rows()
         number = np.full(self.n_flows, -1, dtype=np.int32)
         number[row] = pair
         of = np.concatenate([number[level.order[level.start[asked]]] for level, asked in levels])
-        # Flows of origins that nothing is asked about need not be looked at.
-        open_to_doubt = np.zeros(len(levels[0].level.start) + 1, dtype=np.bool_)
-        open_to_doubt[of] = True
-        first, origin = self.people.window(np.where(open_to_doubt[number], number, np.int32(-1))[self.people.row])
+        # Flows of origins without undecided pairs are skipped.
+        has_undecided = np.zeros(len(levels[0].level.start) + 1, dtype=np.bool_)
+        has_undecided[of] = True
+        first, origin = self.people.window(np.where(has_undecided[number], number, np.int32(-1))[self.people.row])
         node = np.concatenate([level.destination[asked] for level, asked in levels])
         depths = np.array([tree.depth[level.destination[0]] for level, _ in levels], np.int16)
         return Ranges(
@@ -182,14 +180,14 @@ class _Asking:
         )
 
 
-def _enough(depths: list[list[_Doubtful]], asking: _Asking, least: int) -> Iterator[Level]:
-    """The same for the levels of some origin depths, which are asked about together."""
+def _enough(depths: list[list[_Undecided]], builder: _QueryBuilder, least: int) -> Iterator[Level]:
+    """Yields the pairs with enough persons for some origin depths, with one query."""
     depths = [levels for levels in depths if levels]
     questions = [levels for levels in depths if any(len(asked) for _, asked in levels)]
     counted = np.zeros(0, np.int64)
     if questions:
-        counted = asking.people.blocks.summed(count_all_ranges, [asking.about(levels) for levels in questions])
-    for level, asked in (doubtful for levels in depths for doubtful in levels):
+        counted = builder.people.blocks.summed(count_all_ranges, [builder.query(levels) for levels in questions])
+    for level, asked in (undecided for levels in depths for undecided in levels):
         n, counted = np.split(counted, [len(asked)])
         enough = np.ones(len(level.start), dtype=np.bool_)
         enough[asked] = n >= least
@@ -198,21 +196,21 @@ def _enough(depths: list[list[_Doubtful]], asking: _Asking, least: int) -> Itera
 
 
 def count_all_ranges(flow: Ints, person: Ints, asked: list[Ranges]) -> Counts:
-    """The answers to several questions, one after the other."""
+    """Returns the answers to several queries, concatenated."""
     return np.concatenate([count_ranges(flow, person, ranges) for ranges in asked])
 
 
 def count_ranges(flow: Ints, person: Ints, asked: Ranges) -> Counts:
-    """Distinct persons of each pair in a block.
+    """Returns the distinct persons of each pair in a block.
 
-    A row adds to a pair unless the same person has a row before it in that pair: unless, within the origin, the leaf of
-    the person's row before meets it at least as deep as the pair's destination node lies.
+    A row adds to a pair unless the same person has an earlier row in that pair: unless, within the origin, the common
+    ancestor of both leaves is at least as deep as the pair's destination node.
     """
     rows, origin = in_window(flow, asked.first, asked.origin)
     inside = origin >= 0
     origin, person = origin[inside], person[rows][inside]
     leaf = asked.leaf[flow[rows][inside] - asked.first]
-    # Rows in the order of their pairs; then each person's rows in that order.
+    # Rows in the order of their pairs, then each person's rows in that order.
     place = origin.astype(np.int64) * (int(asked.leaf.max(initial=0)) + 1) + leaf
     order = np.argsort(place, kind="stable")
     place, origin, leaf, person = place[order], origin[order], leaf[order], person[order]
@@ -227,7 +225,7 @@ def count_ranges(flow: Ints, person: Ints, asked: Ranges) -> Counts:
         at = np.flatnonzero(asked.depth == depth)
         new = np.concatenate(([0], np.cumsum(met < depth)))
         low = asked.pair_origin[at].astype(np.int64) * wide
-        # No leaf lies beyond the last one that a flow has.
+        # Ranges end at the last leaf with flows.
         start, stop = (np.searchsorted(place, low + np.minimum(edge[at], wide)) for edge in (asked.start, asked.stop))
         counted[at] = new[stop] - new[start]
     return counted

@@ -1,7 +1,4 @@
-"""The smallest safe pair that holds each flow: what a walk over the safe pairs tells besides, remembered for the floor.
-
-A method that has walked over all safe pairs of some flows need not walk again when its result is measured.
-"""
+"""The smallest safe pair of nodes that contains each flow: the lower bound of the generalisation error."""
 
 from __future__ import annotations
 
@@ -15,22 +12,23 @@ from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats
 from flowveil.methods.safe_pairs import Level, Sketch, leaf_ancestors
 
-#: Flows times pairs of depths beyond which no floor is computed: trees so deep are rare, and it would take minutes.
+#: Largest number of flows times pairs of depths for which the bound is computed; more would take minutes.
 MOST_WORK = 2_000_000_000
 
-#: Larger than any size: no safe pair so far.
+#: Larger than any size: no safe pair found yet.
 _NONE = np.iinfo(np.int64).max
 
-KNOWN: WeakKeyDictionary[Flows, dict[Guarantee, Floats | None]] = WeakKeyDictionary()
+#: Cache of results, by flows and guarantee.
+SMALLEST_SIZES: WeakKeyDictionary[Flows, dict[Guarantee, Floats | None]] = WeakKeyDictionary()
 
 
 def is_affordable(flows: Flows, origins: Sketch, destinations: Sketch) -> bool:
-    """Whether the floor of flows on such trees is computed at all."""
+    """Returns whether the bound is computed for these flows and trees."""
     return len(flows) * (origins.tree.max_depth + 1) * (destinations.tree.max_depth + 1) <= MOST_WORK
 
 
 class SmallestSizes:
-    """For each flow the smallest |o| + |d| over the safe pairs that hold it, taken by origin depth."""
+    """For each flow the smallest |o| + |d| over the safe pairs that contain it, collected by origin depth."""
 
     def __init__(self, flows: Flows, origins: Sketch, destinations: Sketch) -> None:
         self._size_o = origins.size
@@ -38,13 +36,14 @@ class SmallestSizes:
         self._size_d = np.stack([destinations.size[node] for node in leaf_ancestors(destinations.tree)])
         self._smallest = np.full(len(flows), _NONE, dtype=np.int64)
 
-    def of(self, levels: list[Level]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Flows that pairs of these levels hold, and the smallest size among those; threads may ask at any time.
+    def in_levels(self, levels: list[Level]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Returns the flows in pairs of these levels, and the smallest size of those pairs. Thread-safe.
 
-        Flows that are in a smaller pair already, whatever these are, are left out.
+        Flows that already have a smaller pair are skipped.
 
-        The levels are those of one origin depth, from the root of the destinations down. What is divided is safe, so a
-        flow is in as many of their pairs as it is deep, and the deepest is the smallest.
+        Args:
+            levels: levels of one origin depth, from the destination root down. Divided pairs are safe, so a flow is in
+                one pair of every level down to its deepest, and the deepest is the smallest.
         """
         order, nodes = levels[0].order, levels[0].nodes
         change = np.zeros(len(order) + 1, dtype=np.int16)
@@ -55,7 +54,7 @@ class SmallestSizes:
         held = np.flatnonzero(within)
         flow = order[held]
         size = self._size_o[nodes[held]].astype(np.int64)
-        # What is noted meanwhile only makes them fewer.
+        # Concurrent updates only make this selection smaller.
         smaller = np.flatnonzero(size + 1 < self._smallest[flow])
         flow, size = flow[smaller], size[smaller]
         depth = within[held[smaller]].astype(np.int64)
@@ -65,12 +64,12 @@ class SmallestSizes:
         size += self._size_d.ravel()[depth]
         return flow, size
 
-    def note(self, flow: NDArray[np.int64], size: NDArray[np.int64]) -> None:
-        """Note what `of` returned, in any order."""
+    def update(self, flow: NDArray[np.int64], size: NDArray[np.int64]) -> None:
+        """Records a result of `in_levels`, in any order."""
         self._smallest[flow] = np.minimum(self._smallest[flow], size)
 
-    def finish(self) -> Floats:
-        """What all levels came to; infinite for flows that no safe pair holds."""
+    def sizes(self) -> Floats:
+        """Returns the smallest size of each flow; infinite for flows that no safe pair contains."""
         smallest = self._smallest.astype(np.float64)
         smallest[self._smallest == _NONE] = np.inf
         smallest.flags.writeable = False

@@ -1,7 +1,7 @@
-"""Suppression: tiles stay as they are, short cells are dropped. The baseline that needs no hierarchy.
+"""Suppression: unchanged tiles, cells below the threshold suppressed. The baseline without a hierarchy.
 
-Nothing is generalised, so what is published is exact; what is not may be most of the matrix, and which trips are
-lost is not random: long ones, and those of thinly peopled places, go first.
+Published cells are exact, but most of the matrix may be suppressed. The suppressed trips are not random: long trips and
+trips in sparsely populated places are suppressed first.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from flowveil.release.plan import Plan
 
 
 def suppression(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1) -> Plan:  # noqa: ARG001
-    """Plan the release of the safe flows, tile to tile.
+    """Plans the release of the safe flows, tile to tile.
 
     Args:
-        flows: what to anonymise.
-        guarantee: what every cell must satisfy.
-        max_suppressed: accepted because every method has it, and ignored: there is nothing this method could do
-            to stay within it. The measure ``suppressed_share`` says how much was lost.
+        flows: the flows to anonymise.
+        guarantee: thresholds that every cell must reach.
+        max_suppressed: ignored; this method cannot limit suppression. The measure ``suppressed_share`` reports it.
     """
     tiles_o, tiles_d = flows.origins.leaf_node, flows.destinations.leaf_node
     return Plan.from_cuts(flows, tiles_o, tiles_d, guarantee.safe(flows))

@@ -1,13 +1,12 @@
-"""How good can a homogeneous map be: a bound by Lagrangian decomposition.
+"""A lower bound for homogeneous maps by Lagrangian decomposition.
 
-Choosing two cuts at once is hard; choosing one cut, and for each of its zones a cut of the other tree of its own, is
-not: a pass over the safe pairs solves it. Let the savings of the safe pairs be shared out between two such problems,
-one that gives every origin zone its own destination cut and one that gives every destination zone its own origin cut.
-Every pair of cuts solves both, so the two optima together are at least what the best pair of cuts saves, however the
-savings are shared. The best way of sharing them is looked for by the subgradient method: where the two problems
-disagree about a pair, the one that takes it gets less for it.
+Choosing two cuts at once is hard. Choosing one cut, plus a separate cut of the other tree for each of its zones, is one
+pass over the safe pairs. Split the savings of the safe pairs between two such problems: one chooses the origin cut
+first, the other the destination cut. Every pair of cuts is feasible for both, so the sum of the two optima is an upper
+bound for the saving of the best pair of cuts, for any split. The subgradient method searches the best split: where the
+two problems disagree about a pair, the one that takes it gets a smaller saving for it.
 
-What the bound proves: no pair of cuts of these trees that suppresses at most the budget has a smaller mean error.
+The bound proves that no pair of cuts within the budget has a smaller mean error.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class PairForest:
-    """The safe pairs of one tree's nodes with the other tree's, a tree of pairs for each node.
+    """The safe pairs between the nodes of one tree and the other tree, as one tree of pairs for each node.
 
     Attributes:
-        axis: the tree whose nodes are chosen once.
+        axis: the tree with a single cut.
         node: the node of each pair, in the order of ``axis.other``.
         divisible: whether the other end of a pair can be divided.
         tops: the pairs with the root of the other tree.
-        layers: for each depth of the other tree below its root: the pairs, where siblings begin, the pair above each,
-            and the pair above once for all siblings.
+        layers: for each depth of the other tree below its root: pairs, start of each sibling group, parent pair of
+            each, parent pair of each group.
     """
 
     axis: TwinAxis
@@ -44,7 +43,7 @@ class PairForest:
 
     @classmethod
     def from_axes(cls, axis: TwinAxis, others: TwinAxis) -> PairForest:
-        """Lay out the pairs; a pair's parent is safe, so it is there."""
+        """Lays out the pairs. The parent of a safe pair is safe, so it is present."""
         node = np.repeat(np.arange(len(axis)), np.diff(axis.first))
         key = node * len(others) + axis.other
         above = np.searchsorted(key, node * len(others) + np.maximum(others.parent[axis.other], 0))
@@ -59,7 +58,7 @@ class PairForest:
         return cls(axis, node, ~leaf, np.flatnonzero(depth == 0), tuple(layers))
 
     def solve(self, saving: Floats) -> tuple[float, Mask]:
-        """The largest saving of one cut with a cut of the other tree for each of its nodes, and the pairs it takes."""
+        """Returns the largest saving of one cut with separate cuts of the other tree, and the pairs it takes."""
         together = np.zeros(len(saving))
         best = saving.copy()
         for pairs, first, _, parents in reversed(self.layers):
@@ -83,24 +82,24 @@ class PairForest:
 def proven_score(
     trees: TwinTrees, budget: float, *, price: float, known_cost: float, known_suppressed: float, iterations: int = 100
 ) -> float:
-    """A mean that no pair of cuts within the budget can be below.
+    """Returns a lower bound for the mean of any pair of cuts within the budget.
 
-    At a price m, cost + m * suppressed >= m * total - saving for every pair of cuts; so the mean of one that suppresses
-    s is at least m - saving / (total - s), which is smallest at the budget (at 0 where even the best saving is a loss).
+    At a price m, cost + m * suppressed >= m * total - saving for every pair of cuts. So the mean of one that suppresses
+    s is at least m - saving / (total - s). This is smallest at the budget (at 0 if even the best saving is a loss).
 
     Args:
         trees: the problem; its objective must be a mean.
         budget: volume that may be suppressed, less than the total.
-        price: price of a suppressed unit. Any price is valid; the bound is tightest near the one at which the best
-            cuts just spend the budget.
-        known_cost, known_suppressed: a solution, to choose step lengths by.
-        iterations: how long to look for the best way of sharing savings.
+        price: price of a suppressed unit. Any price is valid; the bound is tightest near the price that spends the
+            budget.
+        known_cost, known_suppressed: a feasible solution, used for step lengths.
+        iterations: number of subgradient steps.
     """
     forests = (
         PairForest.from_axes(trees.origins, trees.destinations),
         PairForest.from_axes(trees.destinations, trees.origins),
     )
-    # The pairs of the second forest, by their place in the first.
+    # Position in the second forest of each pair of the first.
     place = np.lexsort((forests[1].node, forests[1].axis.other))
     total = trees.objective.total
     saving = price * trees.origins.volume - trees.cost()

@@ -1,17 +1,15 @@
-"""Two trees and the safe pairs between them: what TwinCut optimises over.
+"""Two trees and the safe pairs between them: the search space of TwinCut.
 
 Only safe pairs save anything. With a price (multiplier) ``m`` on every suppressed unit, a pair of cuts costs
-``m * volume - sum over its safe pairs of (m * v - cost)``, so the best cuts are those whose safe pairs save most. With
-one cut fixed, the saving of a node of the other tree is the sum over the fixed zones, and the best cut of that tree
-is one pass from the leaves up. The table of safe pairs is computed once; an evaluation touches the rows of the fixed
-zones only.
+``m * volume - sum over its safe pairs of (m * v - cost)``. The best cuts are those whose safe pairs save most. With one
+cut fixed, the saving of a node of the other tree is a sum over the fixed zones, and one bottom-up pass finds the best
+cut of that tree. The table of safe pairs is computed once; an evaluation reads only the rows of the fixed zones.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -24,33 +22,31 @@ from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Hierarchy, Ints
 from flowveil.memory import give_back
 from flowveil.methods.pair_tables import Part, by_origin, occurring, part_of
-from flowveil.methods.price_gaps import Families, PriceGaps
 from flowveil.methods.safe_pairs import FLOWS_ALONE, Level, Sketch, at_a_time, safe_depths, sketch
-from flowveil.methods.smallest_sizes import KNOWN, SmallestSizes, is_affordable
 
-#: Latitudes and longitudes of tiles, and of nodes.
+#: Latitudes and longitudes of the tiles, then of the nodes.
 Places = tuple[tuple[Floats, Floats], tuple[Floats, Floats]]
 NO_PLACE = "Distances cannot be minimised: the zones have no place on the map. Hint: use objective='error'."
 
 Goal = Literal["error", "metres", "reconstruction", "cells"]
 Positions = NDArray[np.int64]
 
-#: Depth to which very deep trees are thinned.
+#: Deepest level that is kept; deeper trees are thinned to it.
 DEEPEST = 48
 
-#: Pairs that are added up at once.
-_AT_A_TIME = 1_000_000
+#: Safe pairs that are summed in one batch.
+PAIRS_PER_BATCH = 1_000_000
 
 
 @dataclass(frozen=True)
 class Objective:
-    """What is minimised: ``(cost of safe pairs + base * suppressed) / (published volume, or the whole)``.
+    """The objective: ``(cost of safe pairs + base * suppressed) / (published volume, or total volume)``.
 
     Attributes:
         goal: name of the cost.
         total: volume of the input.
-        base: what a suppressed unit costs by itself.
-        mean: whether the cost is divided by the published volume; else by the whole.
+        base: cost of a suppressed unit.
+        mean: whether the cost is divided by the published volume instead of the total volume.
     """
 
     goal: Goal
@@ -60,22 +56,22 @@ class Objective:
 
     @classmethod
     def from_goal(cls, goal: Goal, total: float) -> Objective:
-        """The objective of that name."""
+        """Returns the objective for a goal."""
         return cls(goal=goal, total=total, base=float(goal == "reconstruction"), mean=goal in ("error", "metres"))
 
     def score(self, cost: float, suppressed: float) -> float:
-        """The value to minimise."""
+        """Returns the value to minimise."""
         if not self.mean:
             return (cost + self.base * suppressed) / self.total
         published = self.total - suppressed
         return cost / published if published > 0 else np.inf
 
     def least_price(self, score: float) -> float:
-        """The price of a suppressed unit below which suppressing more would not improve this score."""
+        """Returns the price of a suppressed unit below which more suppression does not improve this score."""
         return score if self.mean else self.base
 
     def price_within(self, score: float, price: float, budget: float) -> float:
-        """What a solution better than this score costs at most, suppressed units priced, where the budget is kept."""
+        """Returns an upper bound for the priced cost of any solution within the budget that beats this score."""
         if self.mean:
             return score * self.total + (price - score) * budget
         return score * self.total + (price - self.base) * budget
@@ -83,20 +79,18 @@ class Objective:
 
 @dataclass(frozen=True, eq=False)
 class TwinAxis:
-    """One tree, reduced to nodes that occur in a safe pair, and the safe pairs sorted by its nodes.
-
-    A node that occurs in none saves nothing, so it needs no place in the optimisation.
+    """One tree, reduced to the nodes that occur in a safe pair, with the safe pairs sorted by node.
 
     Attributes:
         full: the hierarchy.
-        sketch: the sketch it was reduced to first.
-        nodes: the sketch nodes that are left, in order; the numbers used everywhere else here are positions in this.
-        parent: the tree.
-        layers: for each depth below the root: its nodes, their parents, where siblings begin, their parents once.
+        sketch: the sketch that the hierarchy was reduced to first.
+        nodes: the remaining sketch nodes, in order. All other node numbers here are positions in this array.
+        parent: parent of each node.
+        layers: for each depth below the root: nodes, their parents, start of each sibling group, parent of each group.
         size: tiles below each node.
-        first, other, volume: the safe pairs of node n are the slice ``first[n]:first[n + 1]`` of the rest, sorted
-            by the node of the other tree. A nation has a hundred million of them, so they are as small as they can be.
-        priced: what each pair costs, where that is not its volume times the tiles of both ends.
+        first, other, volume: the safe pairs of node n are the slice ``first[n]:first[n + 1]`` of ``other`` and
+            ``volume``, sorted by the node of the other tree.
+        priced: cost of each pair, or None if it is the volume times the tiles of both ends.
     """
 
     full: Hierarchy
@@ -115,11 +109,11 @@ class TwinAxis:
 
     @cached_property
     def length(self) -> Positions:
-        """How many safe pairs each node has."""
+        """Number of safe pairs of each node."""
         return np.diff(self.first)
 
     def pairs(self, nodes: Positions) -> tuple[Positions, NDArray[Any], NDArray[Any] | None]:
-        """Of the safe pairs of these nodes: the other end as a place in an array, volume, and price if it is kept."""
+        """Returns other end, volume and cost (if stored) of the safe pairs of these nodes."""
         start, length = self.first[nodes], self.length[nodes]
         rows = np.repeat(start - (np.cumsum(length) - length), length)
         rows += np.arange(len(rows))
@@ -128,10 +122,10 @@ class TwinAxis:
 
     @cached_property
     def _by_depth(self) -> tuple[Positions, list[tuple[slice, slice, Positions, Positions, Positions]]]:
-        """The nodes by depth, where those of a depth are a slice, and the layers in these numbers.
+        """Nodes ordered by depth, and the layers in this numbering.
 
-        Of each layer: its slice, that of the layer above, where siblings begin, their parents once, and the place of
-        each node's parent in the layer above.
+        For each layer: its slice, the slice of the layer above, start of each sibling group, parent of each group, and
+        the position of each node's parent within the layer above.
         """
         order = np.concatenate([np.zeros(1, np.int64), *(nodes for nodes, *_ in self.layers)])
         place = np.empty(len(order), dtype=np.int64)
@@ -143,16 +137,11 @@ class TwinAxis:
             upper = here
         return order, layers
 
-    @cached_property
-    def families(self) -> Families:
-        """The tree as prunings need it."""
-        order, layers = self._by_depth
-        above = np.concatenate([np.zeros(0, np.int64), *(up + upper.start for _, upper, _, _, up in layers)])
-        count = np.bincount(above, minlength=len(order))
-        return Families(order, np.cumsum(count) - count + 1, count)
-
     def best(self, saving: Floats) -> tuple[Positions, Floats, Floats]:
-        """The cut with the largest saving, coarser on ties; each node's best saving, and its saving if divided."""
+        """Returns the cut with the largest saving, and for each node the best saving and the saving if divided.
+
+        The coarser cut wins ties.
+        """
         order, _ = self._by_depth
         split, value, together = self._divided(saving)
         best, divided = np.empty(len(self)), np.empty(len(self))
@@ -160,11 +149,11 @@ class TwinAxis:
         return self._reached(split), best, divided
 
     def best_cut(self, saving: Floats) -> Positions:
-        """The cut that `best` finds."""
+        """Returns the cut of `best` alone."""
         return self._reached(self._divided(saving)[0])
 
     def _divided(self, saving: Floats) -> tuple[NDArray[np.bool_], Floats, Floats]:
-        """By depth: which nodes are divided, their best savings, and their savings if divided."""
+        """Returns which nodes are divided, their best savings and their savings if divided, ordered by depth."""
         order, layers = self._by_depth
         best = saving[order]
         divided = np.full(len(self), -np.inf)
@@ -179,7 +168,7 @@ class TwinAxis:
         return split, best, divided
 
     def reached(self, split: NDArray[np.bool_]) -> Positions:
-        """The nodes that stay whole and whose ancestors are all divided."""
+        """Returns the undivided nodes whose ancestors are all divided."""
         return self._reached(split[self._by_depth[0]])
 
     def _reached(self, split: NDArray[np.bool_]) -> Positions:
@@ -191,7 +180,7 @@ class TwinAxis:
         return np.sort(order[reached & ~split])
 
     def to_full(self, cut: Positions) -> Ints:
-        """The cut of the full hierarchy: everything above these nodes is divided, nothing else is."""
+        """Returns the cut of the full hierarchy in which exactly the ancestors of these nodes are divided."""
         tree = self.sketch.tree
         whole = np.zeros(tree.n_nodes, dtype=np.bool_)
         whole[self.nodes[cut]] = True
@@ -202,7 +191,7 @@ class TwinAxis:
         return self.sketch.node[np.flatnonzero(zone)]
 
     def from_full(self, cut: Ints) -> Positions:
-        """The nodes of a cut of the full hierarchy that occur in safe pairs here; nodes that were left out are lost."""
+        """Returns the nodes of a cut of the full hierarchy that occur in a safe pair."""
         inside = np.zeros(self.full.n_nodes, dtype=np.bool_)
         inside[self.full.narrowest[cut]] = True
         return np.flatnonzero(inside[self.sketch.node[self.nodes]])
@@ -210,107 +199,57 @@ class TwinAxis:
 
 @dataclass(frozen=True, eq=False)
 class TwinTrees:
-    """Both trees, the safe pairs between them, and what is to be minimised.
+    """Both trees, the safe pairs between them, and the objective.
 
-    ``thinned`` where a tree was so deep that some of its nodes were left out: cuts that need them are not found.
-    ``summed`` is the last cut of each end whose rows were summed, with what that came to.
+    ``thinned`` is True if a tree was too deep and lost nodes; cuts that need those nodes are not found.
     """
 
     origins: TwinAxis
     destinations: TwinAxis
     objective: Objective
     thinned: bool = False
-    summed: dict[int, tuple[Positions, Floats, Floats]] = field(default_factory=dict)
 
     @classmethod
     def from_flows(cls, flows: Flows, guarantee: Guarantee, goal: Goal = "error") -> TwinTrees | None:
-        """Find the safe pairs and what each costs; None where there is none."""
+        """Returns the trees with all safe pairs and their costs, or None if there are no safe pairs."""
         found = FoundPairs.from_flows(flows, guarantee, goal)
         return found.laid_out() if found.parts else None
 
     def cost(self) -> Floats:
-        """What each safe pair costs, in the order of the origins' axis."""
+        """Returns the cost of each safe pair, in the order of the origin axis."""
         axis = self.origins
         if axis.priced is not None:
             return axis.priced
         return axis.volume * (np.repeat(axis.size, np.diff(axis.first)) + self.destinations.size[axis.other])
 
     def axis(self, end: int) -> TwinAxis:
-        """Origins (0) or destinations (1)."""
+        """Returns the origin axis (0) or the destination axis (1)."""
         return self.destinations if end else self.origins
 
-    @cached_property
-    def sums_exactly(self) -> bool:
-        """Whether all that is summed is whole numbers that a double holds: in any order they come to the same."""
-        axis = self.origins
-        most = 4 * self.objective.total * (axis.size.max() + self.destinations.size.max())
-        return bool(axis.priced is None and axis.volume.dtype.kind == "i" and most < 2**53)
-
     def given(self, end: int, cut: Positions) -> Costs:
-        """What the nodes of the other tree cost and publish, with this cut of the tree of one end fixed."""
-        free = self.axis(1 - end)
-        volume, cost = self._sums(end, cut)
-        others = None
+        """Returns cost and volume of the nodes of one tree, with the cut of the tree at ``end`` fixed."""
+        fixed, free = self.axis(end), self.axis(1 - end)
+        volume, cost = np.zeros(len(free)), np.zeros(len(free))
+        # In batches: temporary arrays stay small compared with the tables.
+        batch = np.cumsum(fixed.length[cut]) // PAIRS_PER_BATCH
+        for nodes in np.split(cut, np.flatnonzero(np.diff(batch)) + 1):
+            other, each, priced = fixed.pairs(nodes)
+            if priced is None:
+                priced = each * np.repeat(fixed.size[nodes], fixed.length[nodes])
+            volume += np.bincount(other, weights=each, minlength=len(free))
+            cost += np.bincount(other, weights=priced, minlength=len(free))
         if free.priced is None:
-            others = cost, float(self.axis(end).size[cut].max(initial=0.0))
-            cost = cost + free.size * volume
-        gaps = PriceGaps(free.families, cost, volume, others)
-        return Costs(free, self.objective, cost, volume, gaps, evaluated={}, halves={}, answered={})
-
-    def _sums(self, end: int, cut: Positions) -> tuple[Floats, Floats]:
-        """Volume and cost of the nodes of the other tree, where cost has no price without their own tiles.
-
-        The search changes a cut little by little, so what was summed for the last one is kept and only pairs of nodes
-        that come or go are added or taken off. Where sums are the same in any order only: others are made anew, and at
-        once.
-        """
-        fixed, n = self.axis(end), len(self.axis(1 - end))
-        if not self.sums_exactly:
-            return _added_up(fixed, cut, None, n)
-        length, nodes, sign = fixed.length, cut, None
-        last = self.summed.get(end)
-        if last is not None:
-            change = np.zeros(len(fixed), dtype=np.int8)
-            change[cut] = 1
-            change[last[0]] -= 1
-            nodes = np.flatnonzero(change)
-            sign = change[nodes]
-            if length[nodes].sum() >= length[cut].sum():
-                last, nodes, sign = None, cut, None
-        # So many pairs at a time that what is worked out with them stays small beside the tables.
-        upto = np.cumsum(length[nodes])
-        edges = np.unique(np.searchsorted(upto, np.arange(_AT_A_TIME, int(upto[-1]) if len(upto) else 0, _AT_A_TIME)))
-        sums = None if last is None else last[1:]
-        for a, b in itertools.pairwise((0, *edges.tolist(), len(nodes))):
-            more = _added_up(fixed, nodes[a:b], None if sign is None else sign[a:b], n)
-            for one, before in zip(more, sums or (), strict=False):
-                one += before
-            sums = more
-        assert sums is not None
-        self.summed[end] = cut, *sums
-        return sums
-
-
-def _added_up(fixed: TwinAxis, nodes: Positions, sign: NDArray[np.int8] | None, n: int) -> tuple[Floats, Floats]:
-    """Volume and cost of the pairs of these nodes by the node of the other end; taken off where the sign says so."""
-    other, volume, priced = fixed.pairs(nodes)
-    length = fixed.length[nodes]
-    each = volume.astype(np.float64) if sign is None else volume * np.repeat(sign.astype(np.float64), length)
-    # Without rows `bincount` forgets that weights are floats.
-    held = np.bincount(other, weights=each, minlength=n).astype(np.float64, copy=False)
-    if priced is None:
-        each *= np.repeat(fixed.size[nodes], length)
-        priced = each
-    return held, np.bincount(other, weights=priced, minlength=n).astype(np.float64, copy=False)
+            cost += free.size * volume
+        return Costs(free, self.objective, cost, volume, evaluated={}, halves={}, answered={})
 
 
 @dataclass(frozen=True, eq=False)
 class FoundPairs:
-    """The safe pairs as a walk over them finds them: by origin depth.
+    """The safe pairs, grouped by origin depth.
 
     Attributes:
-        flows, sketches: what was walked over.
-        objective: what is to be minimised.
+        flows, sketches: the flows and the reduced trees.
+        objective: the objective.
         parts: the pairs of each origin depth.
     """
 
@@ -323,35 +262,31 @@ class FoundPairs:
     def from_flows(
         cls, flows: Flows, guarantee: Guarantee, goal: Goal, *, beside: Callable[[], None] | None = None
     ) -> FoundPairs:
-        """Walk, and remember for the floor of the error what is told besides; other work may be done beside that."""
+        """Finds the safe pairs.
+
+        Args:
+            flows: the flows.
+            guarantee: decides which pairs are safe.
+            goal: the cost of a pair.
+            beside: callback run concurrently with the single-threaded setup.
+        """
         origins, destinations = (
             sketch(tree, tile, flows, guarantee, max_depth=DEEPEST)
             for tree, tile in ((flows.origins, flows.origin), (flows.destinations, flows.destination))
         )
         price = None if goal == "error" else PairCost(flows, guarantee.basis, goal, (origins, destinations))
-        # Sums are in millionths here, and the floor is asked of the flows before.
-        same = not origins.thinned and not destinations.thinned and not guarantee.of_columns
-        affordable = same and is_affordable(flows, origins, destinations)
-        told = SmallestSizes(flows, origins, destinations) if affordable else None
 
-        def make(levels: list[Level]) -> tuple[Part, tuple[Positions, Positions] | None]:
-            part = part_of(levels, None if price is None else [price.cost(level) for level in levels])
-            return part, None if told is None else told.of(levels)
+        def make(levels: list[Level]) -> Part:
+            return part_of(levels, None if price is None else [price.cost(level) for level in levels])
 
-        parts = []
-        for part, sizes in safe_depths(flows, guarantee, origins, destinations, make, beside=beside):
-            parts.append(part)
-            if told is not None and sizes is not None:
-                told.note(*sizes)
-        if told is not None:
-            KNOWN.setdefault(flows, {})[guarantee] = told.finish()
+        parts = list(safe_depths(flows, guarantee, origins, destinations, make, beside=beside))
         if len(flows) >= FLOWS_ALONE:
             give_back()
         total = float(np.sum(flows.volume(guarantee.basis)))
         return cls(flows, (origins, destinations), Objective.from_goal(goal, total), parts)
 
     def laid_out(self) -> TwinTrees:
-        """Both trees with their tables; the parts are used up."""
+        """Returns both trees with their tables. Consumes the parts."""
         flows, sketches = self.flows, self.sketches
         ends = [_occurring(s, nodes) for s, nodes in zip(sketches, occurring(self.parts, sketches), strict=True)]
         threads = at_a_time(len(flows))
@@ -378,10 +313,10 @@ class FoundPairs:
 
 
 def _occurring(reduced: Sketch, occurs: NDArray[np.bool_]) -> tuple[Positions, Positions]:
-    """The nodes that occur, and the number of each.
+    """Returns the nodes that occur, and the number of each.
 
-    Where a node that occurs can be divided but none of its children occurs, the first child stands for them all:
-    dividing the node then suppresses all it holds.
+    If a divisible node occurs but none of its children does, its first child is added to represent them. Dividing the
+    node then suppresses its volume.
     """
     tree = reduced.tree
     below = np.bincount(tree.parent[1:][occurs[1:]], minlength=tree.n_nodes)
@@ -405,57 +340,52 @@ def _layers(
 
 @dataclass(frozen=True, eq=False)
 class Costs:
-    """What the nodes of one tree cost and publish, the other cut being fixed. One tree's half of the problem.
+    """Cost and volume of the nodes of one tree, with the cut of the other tree fixed.
 
-    The three-fold view (``evaluate``, ``lost``) is what `dual_multiplier` asks for.
+    Satisfies `flowveil.methods.pruning.Prunable`.
 
     Attributes:
         axis: the tree.
-        objective: what is minimised.
+        objective: the objective.
         cost, volume: of each node.
-        gaps: the best cuts at all prices that were asked for.
-        evaluated: priced cost and suppressed volume by price, as far as they were asked for.
-        halves: best cuts by price, as far as somebody keeps them here.
-        answered: what `best_within` found, by price, score to beat and number of choices, likewise.
+        evaluated: cache of `evaluate`, by price.
+        halves: cache of best cuts, by price. Filled by the caller.
+        answered: cache of `best_within`, by price, score to beat and number of choices. Filled by the caller.
     """
 
     axis: TwinAxis
     objective: Objective
     cost: Floats
     volume: Floats
-    gaps: PriceGaps
     evaluated: dict[float, tuple[float, float]]
     halves: dict[float, Half]
     answered: dict[tuple[float, float, int | None], Any]
 
     @property
-    def held(self) -> int:
-        """About how many numbers are kept here."""
-        return (4 + 2 * len(self.halves)) * len(self.axis) + self.gaps.held
+    def n_cached(self) -> int:
+        """About how many numbers this holds."""
+        return (4 + 2 * len(self.halves)) * len(self.axis)
 
     @property
     def lost(self) -> float:
-        """Volume that no cut publishes: what even the root leaves short."""
+        """Volume that no cut publishes: the part in which even the root is not safe."""
         return self.objective.total - float(self.volume[0])
 
     def at(self, price: float) -> Half:
-        """The best cut where every suppressed unit has this price."""
-        forest, whole = self.gaps.at(price)
-        cut = np.sort(np.concatenate((forest.fixed, forest.node[whole])))
-        cost, suppressed = self.of(cut)
+        """Returns the best cut at this price of a suppressed unit."""
+        cut = self.axis.best_cut(price * self.volume - self.cost)
+        cost, suppressed = self.totals(cut)
         return Half(self.axis, (self.cost, self.volume), cut=cut, cost=cost, suppressed=suppressed, price=price)
 
     def evaluate(self, multiplier: float) -> tuple[float, float]:
-        """Smallest cost with this price on what is suppressed, and the volume suppressed."""
+        """Returns the smallest priced cost at this price, and the suppressed volume."""
         if multiplier not in self.evaluated:
-            forest, whole = self.gaps.at(multiplier)
-            cost = forest.fixed_cost + float(forest.cost[whole].sum())
-            suppressed = self.objective.total - (forest.fixed_volume + float(forest.volume[whole].sum()))
+            cost, suppressed = self.totals(self.axis.best_cut(multiplier * self.volume - self.cost))
             self.evaluated[multiplier] = cost + multiplier * suppressed, suppressed
         return self.evaluated[multiplier]
 
-    def of(self, cut: Positions) -> tuple[float, float]:
-        """Cost and suppressed volume of a cut."""
+    def totals(self, cut: Positions) -> tuple[float, float]:
+        """Returns cost and suppressed volume of a cut."""
         return float(self.cost[cut].sum()), self.objective.total - float(self.volume[cut].sum())
 
 
@@ -465,11 +395,10 @@ class Half:
 
     Attributes:
         axis: the tree.
-        of_nodes: what its nodes cost and publish. Not the `Costs`, which knows this: a circle of the two would stay in
-            memory until somebody looks for circles.
-        cut: its nodes.
-        cost, suppressed: what it costs, and the volume it leaves short.
-        price: the price of a suppressed unit.
+        of_nodes: cost and volume of its nodes. Not the `Costs` itself, which would create a reference cycle.
+        cut: the nodes of the cut.
+        cost, suppressed: cost and suppressed volume of the cut.
+        price: price of a suppressed unit.
     """
 
     axis: TwinAxis
@@ -487,20 +416,20 @@ class Half:
 
     @property
     def best(self) -> Floats:
-        """Largest saving of each node's subtree."""
+        """Largest saving in the subtree of each node."""
         return self._savings[0]
 
     @property
     def divided(self) -> Floats:
-        """Largest saving of each node's subtree if it is divided."""
+        """Largest saving in the subtree of each node if the node is divided."""
         return self._savings[1]
 
 
 class PairCost:
-    """The cost of safe pairs, level by level.
+    """Computes the cost of safe pairs, level by level.
 
-    Where time is an end, an hour of a pair's time costs as much as ``time_weight`` tiles, and a flow is spread over the
-    steps of its time as it is over tiles.
+    If time is an end, an hour of a pair costs as much as ``time_weight`` tiles, and flows are spread over time steps as
+    well as over tiles.
     """
 
     def __init__(
@@ -525,7 +454,7 @@ class PairCost:
         self.places: dict[int, Places] = {}
 
     def cost(self, level: Level) -> Floats:
-        """What publishing each pair costs."""
+        """Returns the cost of publishing each pair."""
         size_o = self.sketches[0].size[level.origin].astype(np.float64)
         size_d = self.sketches[1].size[level.destination].astype(np.float64)
         if self.goal == "cells":
@@ -540,7 +469,7 @@ class PairCost:
         return self._moved(level)
 
     def _scattered(self, level: Level, places: Floats) -> Floats:
-        """How far flows are from an even spread over the tile pairs of their pair, empty ones included."""
+        """Returns the distance of the flows of each pair from an even spread over its tile pairs."""
         row, pair = level.rows()
         each = level.volume / places
         apart = np.bincount(pair, weights=np.abs(self.volume[row] - each[pair]), minlength=len(places))
@@ -548,7 +477,7 @@ class PairCost:
         return apart + (places - filled) * each
 
     def _moved(self, level: Level) -> Floats:
-        """Metres from the tiles to the centres of their nodes, by volume; the mean of both ends."""
+        """Returns the metres between tiles and node centres, weighted by volume; the mean of both ends."""
         row, pair = level.rows()
         metres = np.zeros(len(row))
         ends = (
@@ -568,10 +497,10 @@ class PairCost:
 
 
 def _places(full: Hierarchy, reduced: Sketch) -> Places:
-    """Centres of all tiles and of all nodes. Once for all depths: those of parts of cells take their time.
+    """Returns the centres of all tiles and of all nodes.
 
     Raises:
-        DataError: they have no place on the map.
+        DataError: the hierarchy has no geography.
     """
     if full.geography is None:
         raise DataError(NO_PLACE)
@@ -579,7 +508,7 @@ def _places(full: Hierarchy, reduced: Sketch) -> Places:
 
 
 def _metres_to_ancestor(places: Places, reduced: Sketch, depth: int) -> Floats:
-    """Distance of every tile to the centre of the node of this depth that holds it; 0 for tiles that end above it."""
+    """Returns the distance of every tile to the centre of its ancestor at this depth; 0 for tiles above that depth."""
     tree = reduced.tree
     node = tree.leaf_node[reduced.leaf_of_tile]
     for _ in range(tree.max_depth - depth):
@@ -589,14 +518,14 @@ def _metres_to_ancestor(places: Places, reduced: Sketch, depth: int) -> Floats:
 
 
 def metres_moved(tree: Hierarchy, tile: NDArray[Any], centers: tuple[Floats, Floats] | None) -> Floats:
-    """Geodesic distance (WGS 84) of each tile to a centre of its own.
+    """Returns the geodesic distance (WGS 84) of each tile to its given centre.
 
     Raises:
-        DataError: the tiles or the centres have no place on the map.
+        DataError: the tiles or the centres have no coordinates.
     """
     if tree.geography is None or centers is None:
         raise DataError(NO_PLACE)
-    # A tile is the end of many flows, and has one centre.
+    # Many flows share a tile.
     used, at = np.unique(tile, return_inverse=True)
     lat, lon = tree.geography.centers(tree.leaf_node[used])
     return _metres_between((lat[at], lon[at]), centers)

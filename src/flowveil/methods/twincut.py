@@ -1,21 +1,22 @@
-"""TwinCut: the finest homogeneous map within a budget of suppression.
+"""TwinCut: the finest homogeneous map within a suppression budget.
 
-One cut of the origins and one of the destinations, so zones do not overlap. With one cut fixed, the best other cut is a
-pruning of one tree, solved exactly (`Costs.at`, `best_within`); TwinCut alternates the two from several starts until
-nothing changes, once with the budget given to each pruning and once with one price on suppressed volume that both trees
-share and that is swept over a path. A local search then decides nearly tied nodes otherwise, lets both trees answer,
-and spends what is left of the budget exactly.
+One cut of the origins and one of the destinations, so that zones do not overlap. With one cut fixed, the best other cut
+is an exactly solvable pruning of one tree (`Costs.at`, `best_within`). TwinCut alternates the two prunings from several
+starts until nothing changes: first with the budget as constraint, then with one price on suppressed volume shared by
+both trees and swept over a path. A local search then flips nearly tied nodes, re-optimises both trees, and spends the
+rest of the budget exactly.
 
-Guaranteed: never worse than ODkAnon's volume-budget cut at the same budget; never over the budget; no single tree
-can be cut better while the other stays (up to `MOST_COMBINATIONS`, where the local search runs to its end). The same
-input gives the same zones on every machine, unless the time limit is reached, which the notes say.
+Guarantees:
+
+- The result is never worse than ODkAnon's volume-budget cut, and never exceeds the budget.
+- No single tree can be cut better while the other stays (up to `MOST_COMBINATIONS`, if the local search finishes).
+- The same input gives the same zones on every machine, unless the time limit is reached, which the notes record.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, get_args
@@ -33,46 +34,37 @@ from flowveil.methods.odkanon import Cuts, volume_budget_cuts
 from flowveil.methods.pruning import dual_multiplier
 from flowveil.methods.safe_pairs import FLOWS_ALONE, at_a_time
 from flowveil.methods.twin_trees import Costs, FoundPairs, Goal, Half, Positions, TwinTrees, metres_moved
-from flowveil.reading.limits import threads
 from flowveil.release.plan import Plan
 from flowveil.remote_people import RemotePeople
 from flowveil.workers import parallel_map
 
-#: Work of the local search at effort 1, in rows and nodes visited: some five seconds.
+#: Work of the local search at effort 1, in rows and nodes visited; about five seconds.
 WORK = 4e8
 
-#: How much of it is done where weights are summed. Sums of weights are seldom equal, so there are more combinations to
-#: keep at a node than with trips, and a unit of work takes longer.
+#: Share of that work if weights are summed. Weights rarely tie, so nodes have more combinations and work takes longer.
 SHARE_WITH_WEIGHTS = 0.65
 
-#: What an evaluation costs beside its rows and nodes.
+#: Fixed work of an evaluation.
 OVERHEAD = 4000.0
 
-#: Kicks without a gain after which the local search has run to its end, at effort 1.
-PATIENCE = 30
+#: Kicks without a gain after which the local search stops, at effort 1.
+MOST_KICKS_WITHOUT_GAIN = 30
 
-#: Nearly tied nodes that are combined when a changed cut is tried out.
+#: Nearly tied nodes that are combined when a changed cut is tested.
 PROBED = 40
 
-#: Numbers of earlier evaluations that the search remembers: 128 MB.
-MOST_REMEMBERED = 16_000_000
+#: Numbers that the cache of evaluations may hold: 128 MB.
+MOST_CACHED = 16_000_000
 
-#: Steps of the path of prices, and how far it reaches from where it starts.
+#: Factors of the path of prices, relative to its start.
 PATH = np.exp2(np.arange(-6, 7) / 4)
 
-#: Logarithms of the prices, as multiples of the fair one, that the local search walks along.
-WALK = np.arange(16) / 48
-
-
-#: Starts that are alternated from at a time: each lane remembers something.
-LANES = 2
-
-#: A cut of one end, the other end's answer, and what they cost and suppress; the number of the end comes first.
-Offer = tuple[int, Positions, Positions, float, float]
+#: Logarithms of the prices that the local search visits, relative to the fair price.
+PRICE_STEPS = np.arange(16) / 48
 
 INFEASIBLE = (
-    "No cell can be published within max_suppressed: even one cell of everything is short. "
-    "Hint: lower k, or bring more data."
+    "No cell can be published within max_suppressed: even a single cell with all trips is below the threshold. "
+    "Hint: lower k, or use more data."
 )
 
 
@@ -85,38 +77,34 @@ def twincut(
     effort: float = 1.0,
     time_limit: float | None = None,
 ) -> Plan:
-    """Plan the finest homogeneous zones that suppress at most a share of the volume.
+    """Plans the finest homogeneous zones that suppress at most a share of the volume.
 
     Args:
-        flows: what to anonymise.
-        guarantee: what every cell must satisfy.
-        max_suppressed: share of the volume that may be suppressed; never exceeded.
-        objective: what is made small: ``error`` (mean generalisation error: tiles of both zones of a trip),
-            ``metres`` (mean distance from tile to zone centre), ``reconstruction`` (reconstruction loss), or
-            ``cells`` (as many published cells as possible).
-        effort: how much work the local search may do; 0 leaves it out.
-        time_limit: seconds after which the best found so far is returned; none by default. Where it is reached, the
+        flows: the flows to anonymise.
+        guarantee: thresholds that every cell must reach.
+        max_suppressed: largest share of the volume that may be suppressed; never exceeded.
+        objective: ``error`` (mean generalisation error: tiles of both zones of a trip), ``metres`` (mean distance from
+            tile to zone centre), ``reconstruction`` (reconstruction loss), or ``cells`` (number of published cells,
+            maximised).
+        effort: work of the local search; 0 skips it.
+        time_limit: seconds after which the best solution so far is returned; no limit by default. If it is reached, the
             notes say so and the result may differ between machines.
     """
     check_goal(objective)
-    if not (np.isfinite(effort) and effort >= 0):
-        raise ParameterError(f"effort must be 0 or more; found {effort!r}.")
-    if time_limit is not None and not time_limit > 0:
-        raise ParameterError(f"time_limit must be above 0; found {time_limit!r}.")
-    started = time.monotonic()
+    deadline = search_deadline(effort, time_limit)
     budget = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
-    start: list[Cuts] = []
+    odkanon_cuts: list[Cuts] = []
 
-    def note_start() -> None:
-        start.append(volume_budget_cuts(flows, guarantee, max_suppressed=max_suppressed))
+    def run_odkanon() -> None:
+        odkanon_cuts.append(volume_budget_cuts(flows, guarantee, max_suppressed=max_suppressed))
 
-    pairs = FoundPairs.from_flows(flows, guarantee, objective, beside=note_start)
+    pairs = FoundPairs.from_flows(flows, guarantee, objective, beside=run_odkanon)
     if not pairs.parts:
         raise InfeasibleError(INFEASIBLE)
-    trees, merged = pairs.laid_out(), start[0]
+    trees, merged = pairs.laid_out(), odkanon_cuts[0]
     if trees.given(0, np.zeros(1, np.int64)).lost > budget:
         raise InfeasibleError(INFEASIBLE)
-    search = Search(trees, budget, deadline=np.inf if time_limit is None else started + time_limit)
+    search = Search(trees, budget, deadline=deadline)
     search.offer((trees.origins.from_full(merged.origin), trees.destinations.from_full(merged.destination)))
     search.alternate_from(list(starting_cuts(trees, merged)))
     if effort > 0:
@@ -127,11 +115,11 @@ def twincut(
     )
     notes = {"stopped_early": search.stopped_early}
     goals: set[Goal] = {objective} if trees.thinned else {"error", objective}
-    # The tables are the most of what is in memory, and done with.
+    # The tables take most of the memory and are no longer needed.
     del search, trees, pairs
     if len(flows) >= FLOWS_ALONE:
         give_back()
-    # ODkAnon's cut may use nodes that are not in the safe pairs, or that a thinned tree does not have.
+    # ODkAnon's cut may use nodes that are missing from the safe pairs or from a thinned tree.
     plan, other = parallel_map(
         (partial(plan_of_cuts, flows, guarantee, each, notes) for each in (cuts, merged)),
         threads=1 if isinstance(flows.people, RemotePeople) else at_a_time(len(flows)),
@@ -144,15 +132,28 @@ def twincut(
 
 
 def check_goal(goal: str) -> None:
-    """Raise ParameterError for a goal that there is not."""
+    """Raises ParameterError for an unknown goal."""
     if goal not in get_args(Goal):
         raise ParameterError(f"objective must be one of {', '.join(get_args(Goal))}; found {goal!r}.")
 
 
-def score(flows: Flows, plan: Plan, basis: str, goal: Goal, *, time_weight: float = 0.0) -> float:
-    """What a plan of whole cells comes to, counted anew from the flows and not by the search; smaller is better.
+def search_deadline(effort: float, time_limit: float | None) -> float:
+    """Checks effort and time limit, and returns the monotonic time at which a search must stop.
 
-    Where cells have times, an hour of them counts as much as ``time_weight`` tiles, and they are spread over steps too.
+    Raises:
+        ParameterError: the effort is negative or the time limit is not positive.
+    """
+    if not (np.isfinite(effort) and effort >= 0):
+        raise ParameterError(f"effort must be 0 or more; found {effort!r}.")
+    if time_limit is not None and not time_limit > 0:
+        raise ParameterError(f"time_limit must be above 0; found {time_limit!r}.")
+    return np.inf if time_limit is None else time.monotonic() + time_limit
+
+
+def score(flows: Flows, plan: Plan, basis: str, goal: Goal, *, time_weight: float = 0.0) -> float:
+    """Returns the objective of a plan, computed from the flows independently of the search; smaller is better.
+
+    If cells have times, an hour counts as much as ``time_weight`` tiles, and cells are spread over time steps as well.
     """
     kept = plan.kept
     volume = flows.volume(basis).astype(np.float64)
@@ -173,7 +174,7 @@ def score(flows: Flows, plan: Plan, basis: str, goal: Goal, *, time_weight: floa
     cells = group_pairs(shown, plan.destination_zone, len(plan.origin_zones), len(plan.destination_zones))
     if goal == "cells":
         return -float(len(cells.origin))
-    # Each pair of tiles of a cell gets an even share of it; flows that are not published get nothing.
+    # Each tile pair of a cell gets an even share of it; suppressed flows get nothing.
     pairs = plan.origin_zones.size[cells.origin].astype(np.float64) * plan.destination_zones.size[cells.destination]
     if plan.timed is not None:
         pairs = pairs * plan.timed.steps[cells.origin]
@@ -184,16 +185,15 @@ def score(flows: Flows, plan: Plan, basis: str, goal: Goal, *, time_weight: floa
 
 
 def plan_of_cuts(flows: Flows, guarantee: Guarantee, cuts: Cuts, notes: dict[str, Any]) -> Plan:
-    """The plan that publishes all safe cells of these cuts."""
+    """Returns the plan that publishes all safe cells of these cuts."""
     return Plan.from_cuts(flows, cuts.origin, cuts.destination, _in_safe_cells(flows, guarantee, cuts), notes=notes)
 
 
 def _in_safe_cells(flows: Flows, guarantee: Guarantee, cuts: Cuts) -> NDArray[np.bool_]:
-    """Which flows lie in a safe cell of these cuts.
+    """Returns which flows are in a safe cell of these cuts.
 
-    Of how many people a cell has nothing is asked but whether they are enough. They are where one of its flows has
-    enough, and are not where those of all its flows, added up, are too few: in cells between the two they are told
-    apart.
+    A cell has enough people if one of its flows has, and too few if the sum over its flows is too small. People are
+    deduplicated only in the cells in between.
     """
     people, least = flows.people, guarantee.people
     if least is None or type(people) is not People:
@@ -205,24 +205,24 @@ def _in_safe_cells(flows: Flows, guarantee: Guarantee, cuts: Cuts) -> NDArray[np
     enough = np.zeros(len(table.cells), dtype=np.bool_)
     enough[table.row[each >= least]] = True
     between = ~enough & (np.bincount(table.row, weights=each, minlength=len(enough)) >= least)
-    asked = np.flatnonzero(between[table.row][people.cell])
-    told_apart = People(people.cell[asked], people.person[asked]).merge(table.row)
-    enough |= told_apart.count(len(enough)) >= least
-    # No cell has more people than trips.
+    rows = np.flatnonzero(between[table.row][people.cell])
+    distinct = People(people.cell[rows], people.person[rows]).merge(table.row)
+    enough |= distinct.count(len(enough)) >= least
+    # A cell has at least as many trips as people.
     others = replace(guarantee, people=None, trips=max(guarantee.trips or 0, least))
     enough &= others.safe(table.cells)
     return enough[table.row]
 
 
 def starting_cuts(trees: TwinTrees, merged: Cuts | None = None) -> Iterator[tuple[int, Positions]]:
-    """Cuts to start from, each of one tree: ODkAnon's if given, uniform depths, zones of about the same volume."""
+    """Yields cuts of one tree to start from: ODkAnon's (if given), uniform depths, and zones of about equal volume."""
     if merged is not None:
         yield 0, trees.origins.from_full(merged.origin)
         yield 1, trees.destinations.from_full(merged.destination)
     axis = trees.origins
     for layer, *_ in axis.layers:
         yield 0, layer
-    # With the whole of the other tree fixed, the volume of a node is all it publishes.
+    # With the root of the other tree fixed, a node publishes its whole volume.
     volume = trees.given(1, np.zeros(1, np.int64)).volume
     for zones in (16, 64, 256, 1024):
         target = trees.objective.total / zones
@@ -231,12 +231,12 @@ def starting_cuts(trees: TwinTrees, merged: Cuts | None = None) -> Iterator[tupl
 
 @dataclass(frozen=True)
 class FrontierPoint:
-    """One map of the frontier: what it suppresses and how fine it is.
+    """One map of the frontier.
 
     Attributes:
         suppressed_share: share of the volume that is suppressed.
         value: the objective; for ``cells`` the number of published cells.
-        price: the price of a suppressed unit at which it was found.
+        price: price of a suppressed unit at which the map was found.
     """
 
     suppressed_share: float
@@ -252,18 +252,16 @@ def frontier(
     up_to: float = 1.0,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[FrontierPoint, ...]:
-    """How fine a homogeneous map can be for every share that may be suppressed, in one run.
+    """Returns how fine a homogeneous map can be for every suppressed share, in one run.
 
-    The price of a suppressed unit that both trees share is swept from so high that nothing is suppressed that need not
-    be, to so low that most is; at each price the two trees are pruned in turn. Of all maps met on the way those are
-    kept that no other beats in both respects, finest last. For the data holder: it is computed from all flows.
+    Sweeps the price of a suppressed unit from very high to very low and prunes both trees in turn at each price.
+    Returns the Pareto-optimal maps, finest last. For the data holder only: it is computed from all flows.
 
     Args:
-        flows, guarantee: what is to be published.
-        objective: what is made small.
-        up_to: prices at which a larger share is suppressed are not looked at. What suppresses most is also most of the
-            work: the cuts are finest there.
-        progress: called with the share of the prices that are done.
+        flows, guarantee: the flows to publish and their thresholds.
+        objective: the objective.
+        up_to: prices at which a larger share is suppressed are skipped. They take most of the time.
+        progress: called with the share of prices that are finished.
     """
     check_goal(objective)
     trees = TwinTrees.from_flows(flows, guarantee, objective)
@@ -272,7 +270,7 @@ def frontier(
     search = Search(trees, trees.objective.total)
     starts = [cut for _, cut in starting_cuts(trees)]
     found: dict[tuple[float, float], float] = {}
-    # So high that suppressing the least of all volumes costs more than everything in one cell.
+    # At this price, suppressing the smallest volume costs more than publishing everything as one cell.
     volume = flows.volume(guarantee.basis)
     least = float(np.min(volume[volume > 0]))
     highest = trees.objective.total / least * float(flows.origins.n_tiles + flows.destinations.n_tiles)
@@ -305,7 +303,7 @@ def frontier(
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """A cut of each tree, what it costs and suppresses, and its score."""
+    """A cut of each tree with its cost, suppressed volume and score."""
 
     cuts: tuple[Positions, Positions]
     cost: float
@@ -315,7 +313,7 @@ class Solution:
 
 @dataclass(eq=False)
 class Search:
-    """The best solution so far, and the ways to a better one."""
+    """The best solution so far, and the moves that improve it."""
 
     trees: TwinTrees
     budget: float
@@ -327,69 +325,42 @@ class Search:
     stopped_early: bool = False
     keep_points: bool = True
     points: list[tuple[float, float]] = field(default_factory=list)
-    known: dict[tuple[int, bytes], Costs] = field(default_factory=dict)
-    remembered: int = 0
-    most_remembered: int = MOST_REMEMBERED
-    offered: list[Offer] | None = None
+    cache: dict[tuple[int, bytes], Costs] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         roots = (np.zeros(1, np.int64), np.zeros(1, np.int64))
-        self.best = self._solution(roots, *self._given(0, roots[0]).of(roots[1]))
+        self.best = self._solution(roots, *self._given(0, roots[0]).totals(roots[1]))
 
     # ---- evaluating ------------------------------------------------------------------------------------------
 
     def _given(self, end: int, cut: Positions) -> Costs:
-        """What the other tree costs with this cut fixed. The search comes back to few cuts again and again."""
+        """Returns the costs of the other tree with this cut fixed, from the cache if possible."""
         key = end, cut.tobytes()
-        costs = self.known.get(key)
-        if costs is None:
-            self._make_room(4 * len(self.trees.axis(1 - end)))
-            costs = self.trees.given(end, cut)
-        else:
-            del self.known[key]
-        self.known[key] = costs
+        costs = self.cache.pop(key, None) or self.trees.given(end, cut)
+        self.cache[key] = costs
+        self._evict()
         axis = self.trees.axis(end)
-        # Work is what the search would do without memory, so that remembering changes no result.
+        # Cache hits count as full work, so that the cache changes no result.
         self.work += OVERHEAD + float(np.sum(axis.first[cut + 1] - axis.first[cut])) + len(costs.axis)
         return costs
 
     def _at(self, costs: Costs, price: float) -> Half:
         self.work += OVERHEAD + 8.0 * len(costs.axis)
-        half = costs.halves.get(price)
-        if half is None:
-            self._make_room(2 * len(costs.axis))
-            half = costs.halves[price] = costs.at(price)
-        return half
+        if price not in costs.halves:
+            costs.halves[price] = costs.at(price)
+        return costs.halves[price]
 
-    def _make_room(self, numbers: int) -> None:
-        """Forget what was asked for longest ago where so many more numbers would be too many to remember.
-
-        Where sums are rounded, what was looked at before may show in the last digit: all is forgotten at once there,
-        at the same moments as ever.
-        """
-        if self.trees.sums_exactly:
-            held = numbers + sum(costs.held for costs in self.known.values())
-            # The cut that is looked at and the one before it are asked for again at once.
-            while held > self.most_remembered and len(self.known) > 2:
-                held -= self.known.pop(next(iter(self.known))).held
-            return
-        self.remembered += numbers
-        if self.remembered > MOST_REMEMBERED:
-            self.forget()
-            self.remembered = numbers
-
-    def forget(self) -> None:
-        """Forget all evaluations."""
-        self.known.clear()
-        self.remembered = 0
+    def _evict(self) -> None:
+        """Evict least recently used entries to stay within the cache limit."""
+        size = sum(costs.n_cached for costs in self.cache.values())
+        while size > MOST_CACHED and len(self.cache) > 2:
+            size -= self.cache.pop(next(iter(self.cache))).n_cached
 
     def _solution(self, cuts: tuple[Positions, Positions], cost: float, suppressed: float) -> Solution:
         return Solution(cuts, cost, suppressed, self.trees.objective.score(cost, suppressed))
 
     def _offer(self, end: int, fixed: Positions, free: Positions, cost: float, suppressed: float) -> bool:
-        """Keep a solution if it is within the budget and better; ``fixed`` is the cut of this end."""
-        if self.offered is not None:
-            self.offered.append((end, fixed, free, cost, suppressed))
+        """Keeps a solution if it is within the budget and better; ``fixed`` is the cut of this end."""
         if self.keep_points:
             self.points.append((suppressed, cost))
         if suppressed > self.budget:
@@ -401,8 +372,8 @@ class Search:
         return better
 
     def offer(self, cuts: tuple[Positions, Positions]) -> bool:
-        """Keep a pair of cuts if it is within the budget and better."""
-        return self._offer(0, *cuts, *self._given(0, cuts[0]).of(cuts[1]))
+        """Keeps a pair of cuts if it is within the budget and better."""
+        return self._offer(0, *cuts, *self._given(0, cuts[0]).totals(cuts[1]))
 
     def _out_of_time(self) -> bool:
         if time.monotonic() > self.deadline:
@@ -412,13 +383,10 @@ class Search:
     # ---- alternating -----------------------------------------------------------------------------------------
 
     def alternate_from(self, starts: list[tuple[int, Positions]]) -> None:
-        """Alternate from every start with the budget given to each pruning, then along a path of shared prices."""
-        if self.trees.sums_exactly:
-            self._in_lanes(starts)
-        else:
-            for end, cut in starts:
-                if not self._out_of_time():
-                    self._with_budget(end, cut)
+        """Alternates from every start with the budget as constraint, then along a path of shared prices."""
+        for end, cut in starts:
+            if not self._out_of_time():
+                self._with_budget(end, cut)
         if self._out_of_time():
             return
         center = self._fair_price()
@@ -430,46 +398,8 @@ class Search:
                 _, cut = self.converge(0, cut, center * factor)
         self.price = self._fair_price()
 
-    def _in_lanes(self, starts: list[tuple[int, Positions]]) -> None:
-        """Alternate from every start with the budget given to each pruning, in two lanes side by side.
-
-        Starts seldom meet, so a lane does without what the other remembers; what they find is offered in the order of
-        the starts. There are two lanes however many threads there are, so that no lane depends on that. Only where sums
-        are the same in any order: what is remembered shows in no digit then.
-        """
-        # A good guess of the price saves the others the largest prunings.
-        for end, cut in starts[:1]:
-            self._with_budget(end, cut)
-        rest = starts[1:]
-        lanes = [rest[first::LANES] for first in range(LANES)]
-        found: list[list[list[Offer]]] = []
-        for lane, offered in parallel_map(
-            (partial(self._apart, lane) for lane in lanes), threads=min(threads(), LANES)
-        ):
-            self.work += lane.work
-            self.stopped_early |= lane.stopped_early
-            found.append(offered)
-        for at in range(len(rest)):
-            for offer in found[at % LANES][at // LANES]:
-                self._offer(*offer)
-
-    def _apart(self, starts: list[tuple[int, Positions]]) -> tuple[Search, list[list[Offer]]]:
-        """The same search from some starts, with a memory of its own, and what it would offer from each of them."""
-        one = copy(self)
-        one.trees = replace(self.trees, summed={})
-        one.known, one.remembered, one.points, one.work = {}, 0, [], 0.0
-        one.most_remembered = MOST_REMEMBERED // LANES
-        offered: list[list[Offer]] = []
-        for end, cut in starts:
-            offered.append([])
-            one.offered = offered[-1]
-            if not one._out_of_time():
-                one._with_budget(end, cut)
-        one.forget()
-        return one, offered
-
     def _with_budget(self, end: int, cut: Positions) -> None:
-        """Prune the two trees in turn, each to the best on its convex hull within the budget."""
+        """Prunes the two trees in turn, each to the best point on its convex hull within the budget."""
         last = np.inf
         price = self.price
         while True:
@@ -487,7 +417,7 @@ class Search:
             last, end, cut = score, 1 - end, half.cut
 
     def _worth(self, costs: Costs, price: float) -> float:
-        """A price at which suppressing more would not improve the score: the given one, or higher."""
+        """Returns the lowest price, at least the given one, at which more suppression does not improve the score."""
         for _ in range(50):
             half = self._at(costs, price)
             least = self.trees.objective.least_price(self.trees.objective.score(half.cost, half.suppressed))
@@ -497,7 +427,7 @@ class Search:
         return price
 
     def _fair_price(self) -> float:
-        """The price of a suppressed unit at the best solution: between what the two trees would pay."""
+        """Returns the price of a suppressed unit at the best solution: the geometric mean over the two trees."""
         prices = []
         for end in (0, 1):
             costs = self._given(end, self.best.cuts[end])
@@ -506,7 +436,7 @@ class Search:
         return max(float(np.sqrt(prices[0] * prices[1])), 1e-3)
 
     def converge(self, end: int, cut: Positions, price: float) -> tuple[float, Positions]:
-        """Prune the two trees in turn at one shared price until nothing is gained; the priced cost and this cut."""
+        """Prunes the two trees in turn at one price until nothing improves; returns the priced cost and this cut."""
         last = np.inf
         while True:
             halves: list[Half] = []
@@ -521,10 +451,10 @@ class Search:
             last, cut = priced, halves[1].cut
 
     def tightest_price(self) -> float:
-        """The price at which no known solution promises less at the budget.
+        """Returns the price at which the lower bound from the known solutions is largest at the budget.
 
-        At each price the cheapest known solution is a line over suppression; how high it stands at the budget is what a
-        proof at this price could come to at best.
+        At each price, the cheapest known solution is a line over suppression. Its height at the budget is an upper
+        limit for any proof at this price.
         """
         points = self._known_points()
         prices = self._fair_price() * np.exp2(np.arange(-48, 49) / 24)
@@ -532,7 +462,7 @@ class Search:
         return float(prices[int(np.argmax(priced.min(axis=1)))])
 
     def cheapest_at(self, price: float) -> tuple[float, float]:
-        """Cost and suppression of the known solution that is cheapest at this price."""
+        """Returns cost and suppressed volume of the cheapest known solution at this price."""
         points = self._known_points()
         suppressed, cost = points[int(np.argmin(points[:, 1] + price * points[:, 0]))]
         return float(cost), float(suppressed)
@@ -543,27 +473,28 @@ class Search:
     # ---- local search ----------------------------------------------------------------------------------------
 
     def improve(self, effort: float, *, share: float = 1.0) -> None:
-        """Search around the best solution until the counted work is done or nothing has been gained for long.
+        """Searches around the best solution until the work limit is reached or nothing improves.
 
-        First along the prices around the fair one, then by kicks, then node by node; a gain starts over. Only work is
-        counted, never time, so every machine does the same.
+        First along prices around the fair one, then by kicks, then node by node; a gain starts over. The limit counts
+        work and not time, so that every machine gets the same result.
 
         Args:
-            effort: how much is tried before giving up, and how much work is done.
-            share: the share of that work that is done.
+            effort: scales the work limit and the number of kicks.
+            share: share of that work that is done.
         """
         limit = self.work + effort * share * WORK
         self.keep_points = False
-        patience = int(np.ceil(effort * min(PATIENCE, len(self.trees.origins) + len(self.trees.destinations))))
+        n_nodes = len(self.trees.origins) + len(self.trees.destinations)
+        most_kicks = int(np.ceil(effort * min(MOST_KICKS_WITHOUT_GAIN, n_nodes)))
         rng = np.random.default_rng(0)
         tried: set[tuple[int, bytes]] = set()
         self.polish()
         kicks = 0
         while not self._ended(limit):
             before = self.best.score
-            self._walk_prices(tried, limit)
+            self._sweep_prices(tried, limit)
             in_vain = 0
-            while self.best.score == before and in_vain < patience and not self._ended(limit):
+            while self.best.score == before and in_vain < most_kicks and not self._ended(limit):
                 self._kick(rng, kicks)
                 kicks, in_vain = kicks + 1, in_vain + 1
             if self.best.score == before:
@@ -575,12 +506,13 @@ class Search:
     def _ended(self, limit: float) -> bool:
         return self.work >= limit or self._out_of_time()
 
-    def _walk_prices(self, tried: set[tuple[int, bytes]], limit: float) -> None:
-        """Alternate at prices rising, then falling from the fair one, and spend the budget exactly where that ends.
+    def _sweep_prices(self, tried: set[tuple[int, bytes]], limit: float) -> None:
+        """Alternates at prices rising, then falling from the fair one, and spends the budget exactly at each result.
 
-        The hull has few points near the budget, but from each of them the exact pruning reaches another neighbourhood.
+        The hull has few points near the budget, but the exact pruning reaches a different neighbourhood from each of
+        them.
         """
-        for steps in (WALK, -WALK):
+        for steps in (PRICE_STEPS, -PRICE_STEPS):
             for end in (0, 1):
                 cut = self.best.cuts[end]
                 center = self.price = self._fair_price()
@@ -595,7 +527,7 @@ class Search:
                         self.polish()
 
     def polish(self) -> bool:
-        """Cut each tree as well as the budget allows while the other stays, in turn, until both are at their best."""
+        """Cuts each tree optimally within the budget while the other stays, in turn, until neither improves."""
         improved = False
         settled = 0
         end = 0
@@ -607,7 +539,7 @@ class Search:
         return improved
 
     def _exact(self, end: int, cut: Positions, *, most_choices: int | None = None) -> bool:
-        """The best cut of the other tree within the budget, if it improves on the best solution."""
+        """Finds the best cut of the other tree within the budget; returns whether it improves the best solution."""
         costs = self._given(end, cut)
         if costs.lost > self.budget:
             return False
@@ -632,12 +564,12 @@ class Search:
         return (within.found is not None and self._offer(end, cut, *within.found)) or improved
 
     def _may_improve(self, half: Half) -> bool:
-        """Whether any cut of this tree could beat the best solution: what it costs at this price says so."""
+        """Returns whether any cut of this tree can beat the best solution, by the lower bound at this price."""
         most = self.trees.objective.price_within(self.best.score, half.price, self.budget)
         return half.cost + half.price * half.suppressed < most
 
     def _flip_each(self, limit: float) -> bool:
-        """Decide each nearly tied node of each tree otherwise, and let the other tree answer; True on a gain."""
+        """Flips each nearly tied node of each tree and re-optimises the other tree; returns True on a gain."""
         best = self.best
         for end in (0, 1):
             costs = self._given(end, best.cuts[end])
@@ -654,7 +586,7 @@ class Search:
         return False
 
     def _answer(self, end: int, cut: Positions) -> bool:
-        """Let the other tree answer a changed cut, then this tree again; True if that improves on the best."""
+        """Re-optimises the other tree after a changed cut, then this tree; returns True on a gain."""
         before = self.best.score
         for _ in range(3):
             costs = self._given(end, cut)
@@ -665,7 +597,7 @@ class Search:
         return self.best.score < before
 
     def _kick(self, rng: np.random.Generator, rounds: int) -> bool:
-        """Decide several nearly tied nodes of both trees otherwise at a slightly different price, then alternate."""
+        """Flips several nearly tied nodes of both trees at a slightly different price, then alternates."""
         price = self.price * float(np.exp(rng.uniform(-0.25, 0.25)))
         end = rounds % 2
         cut = self.best.cuts[end]

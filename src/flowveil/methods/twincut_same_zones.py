@@ -1,15 +1,14 @@
-"""TwinCut for both ends at once: one cut of one tree, whose zones are origins and destinations alike.
+"""TwinCut with the same zones at both ends: one cut of one tree.
 
-With two cuts, the best one for fixed zones at the other end is a pruning that can be solved exactly. With one cut both
-ends change together, what a zone is worth depends on which other zones there are, and no such solution is known. So
-this searches by local moves from ODkAnon's cut: divide a zone into the children of its node, or put the children of a
-node together again. What each of all moves would change is counted exactly, in a few merges of the whole table for all
-of them; those that gain are made together where that is a gain too, else the better half of them, down to the best
-one. A price on every suppressed unit is moved until the budget is met from both sides, and single moves spend the rest.
+With two cuts, the best cut for fixed zones at the other end is an exactly solvable pruning. With one cut both ends
+change together and no exact solution is known. So this is a local search from ODkAnon's cut with two moves: divide a
+zone into the children of its node, or unite the children of a node. A few merges of the table give the exact change of
+every move. All gaining moves are applied together if that is a gain, else the better half, down to the best one. A
+price on suppressed units is moved until the budget is bracketed; single moves spend the rest.
 
-Guaranteed: never worse than ODkAnon's cut of the same tree at the same budget; never over the budget; no single move
-improves the result, unless the work or the time ran out first. A bound for two cuts (`homogeneous_floor`) holds here as
-well, because one cut is two equal ones; nothing says how near to it one cut can come.
+Guarantees: never worse than ODkAnon's cut at the same budget; never over the budget; no single move improves the
+result, unless the work or time limit is reached first. The lower bound for two cuts (`homogeneous_floor`) is valid
+here.
 """
 
 from __future__ import annotations
@@ -21,22 +20,22 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.errors import InfeasibleError, ParameterError
+from flowveil.errors import InfeasibleError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Hierarchy, Ints
 from flowveil.methods.odkanon import Cuts, volume_budget_cuts
 from flowveil.methods.twin_trees import Goal, Objective, metres_moved
-from flowveil.methods.twincut import check_goal, plan_of_cuts
+from flowveil.methods.twincut import INFEASIBLE, check_goal, plan_of_cuts, search_deadline
 from flowveil.release.plan import Plan
 
-#: Work of the search at effort 1, in rows merged: some seconds.
+#: Work of the search at effort 1, in merged rows; some seconds.
 WORK = 1e8
-#: What a merge costs beside its rows.
+#: Fixed work of a merge.
 OVERHEAD = 2000
-#: How often the price is halved or doubled until the budget lies between two prices, and then moved between these.
+#: Steps that halve or double the price until it brackets the budget, and bisection steps after that.
 BRACKETED, BISECTED = 40, 10
-#: Gains below this share of the whole are rounding.
+#: Gains below this share of the total are rounding errors.
 ROUNDING = 1e-9
 
 
@@ -49,32 +48,24 @@ def twincut_same_zones(
     effort: float = 1.0,
     time_limit: float | None = None,
 ) -> Plan:
-    """Plan fine zones for both ends that suppress at most a share of the volume.
+    """Plans fine zones for both ends that suppress at most a share of the volume.
 
     Args:
-        flows: what to anonymise; both ends are tiles of one tree.
-        guarantee: what every cell must satisfy.
-        max_suppressed: share of the volume that may be suppressed; never exceeded.
-        objective: what is made small; see `flowveil.methods.twincut.twincut`.
-        effort: how much work the search may do; 0 leaves it out.
-        time_limit: seconds after which the best found so far is returned, and the notes say so; none by default, so
-            that the result does not depend on the machine.
+        flows: the flows to anonymise; both ends are tiles of one tree.
+        guarantee: thresholds that every cell must reach.
+        max_suppressed: largest share of the volume that may be suppressed; never exceeded.
+        objective: the objective; see `flowveil.methods.twincut.twincut`.
+        effort: work of the search; 0 skips it.
+        time_limit: seconds after which the best solution so far is returned; no limit by default. The notes record it.
     """
     check_goal(objective)
-    if not (np.isfinite(effort) and effort >= 0):
-        raise ParameterError(f"effort must be 0 or more; found {effort!r}.")
-    if time_limit is not None and not time_limit > 0:
-        raise ParameterError(f"time_limit must be above 0; found {time_limit!r}.")
-    deadline = np.inf if time_limit is None else time.monotonic() + time_limit
+    deadline = search_deadline(effort, time_limit)
     merged = volume_budget_cuts(flows, guarantee, max_suppressed=max_suppressed)
     table = CutTable(flows, guarantee, objective)
     budget = max_suppressed * table.objective.total
     start = table.evaluate(flows.origins.narrowest[merged.origin])
     if start.suppressed > budget or not start.published:
-        raise InfeasibleError(
-            "No cell can be published within max_suppressed: even one cell of everything is short. "
-            "Hint: lower k, or bring more data."
-        )
+        raise InfeasibleError(INFEASIBLE)
     search = Search(table, budget, start, deadline=deadline, limit=table.work + effort * WORK)
     if effort > 0:
         search.run()
@@ -85,7 +76,7 @@ def twincut_same_zones(
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A cut, as nodes in order, and what it comes to."""
+    """A cut, as nodes in order, with its cost, suppressed volume and score."""
 
     cut: Ints
     cost: float
@@ -94,17 +85,17 @@ class State:
     published: bool
 
     def priced(self, price: float) -> float:
-        """The cost with a price on every suppressed unit."""
+        """Returns the cost with a price on every suppressed unit."""
         return self.cost + price * self.suppressed
 
 
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """Moves from a cut, each with what it alone would change.
+    """Moves from a cut, with the change that each makes alone.
 
     Attributes:
-        divided: which move divides the zone of this position in the cut; of the others, -1.
-        united: the node that the others put together; -1 for those that divide.
+        divided: position in the cut of the zone that a move divides; -1 for moves that unite.
+        united: the node whose children a move unites; -1 for moves that divide.
         cost, suppressed: the changes.
     """
 
@@ -114,7 +105,7 @@ class Moves:
     suppressed: Floats
 
     def select(self, which: NDArray[np.int64]) -> Moves:
-        """Some of them."""
+        """Returns some of the moves."""
         return Moves(self.divided[which], self.united[which], self.cost[which], self.suppressed[which])
 
     def __len__(self) -> int:
@@ -123,9 +114,9 @@ class Moves:
 
 @dataclass(eq=False)
 class CutTable:
-    """The flows over one tree, and what cuts of it come to.
+    """The flows over one tree; evaluates cuts and moves.
 
-    Nodes are always the deepest of those that hold the same tiles, so that every division changes something.
+    A node is always the deepest one with the same tiles, so that every division changes something.
     """
 
     flows: Flows
@@ -135,22 +126,22 @@ class CutTable:
 
     @cached_property
     def tree(self) -> Hierarchy:
-        """The one tree."""
+        """The tree."""
         return self.flows.origins
 
     @cached_property
     def volume(self) -> Floats:
-        """What each flow counts."""
+        """Volume of each flow."""
         return self.flows.volume(self.guarantee.basis).astype(np.float64)
 
     @cached_property
     def objective(self) -> Objective:
-        """What is made small."""
+        """The objective."""
         return Objective.from_goal(self.goal, float(np.sum(self.volume)))
 
     @cached_property
     def above(self) -> Ints:
-        """The node that each node would be put together into: the parent of the highest with the same tiles."""
+        """The node that each node is united into: the parent of the highest node with the same tiles."""
         tree = self.tree
         _, highest = np.unique(tree.narrowest, return_index=True)
         out = np.full(tree.n_nodes, -1, dtype=np.int32)
@@ -158,14 +149,14 @@ class CutTable:
         return out
 
     def evaluate(self, cut: Ints) -> State:
-        """What a cut comes to."""
+        """Returns the state of a cut."""
         node = cut[self.tree.zone_of_tile(cut)]
         cells = self._cells(node, node)
         cost, suppressed = float(np.sum(cells.cost)), float(np.sum(cells.suppressed))
         return State(cut, cost, suppressed, self.objective.score(cost, suppressed), bool(cells.safe.any()))
 
     def moves(self, state: State) -> Moves:
-        """All moves from a cut that are possible, each with its exact change."""
+        """Returns all possible moves from a cut, with their exact changes."""
         tree, cut = self.tree, state.cut
         zone = tree.zone_of_tile(cut)
         inner = ~tree.is_leaf[cut]
@@ -188,7 +179,7 @@ class CutTable:
         )
 
     def divide(self, cut: Ints, zones: NDArray[np.int64]) -> Ints:
-        """The cut with these of its zones divided into the children of their nodes."""
+        """Returns the cut with these zones divided into the children of their nodes."""
         tree = self.tree
         divided = np.zeros(tree.n_nodes, dtype=np.bool_)
         divided[cut[zones]] = True
@@ -196,7 +187,7 @@ class CutTable:
         return np.sort(np.concatenate((np.delete(cut, zones), tree.narrowest[children]))).astype(np.int32)
 
     def apply(self, cut: Ints, moves: Moves) -> Ints:
-        """The cut after these moves; none divides a zone that another puts together."""
+        """Returns the cut after these moves; no move may divide a zone that another one unites."""
         together = np.isin(self.above[cut], moves.united[moves.united >= 0])
         position = np.cumsum(~together) - 1
         kept = cut[~together]
@@ -204,10 +195,10 @@ class CutTable:
         return np.sort(np.concatenate((divided, moves.united[moves.united >= 0]))).astype(np.int32)
 
     def _changes(self, zone: Ints, cut: Ints, group: NDArray[np.int64], other: Ints) -> tuple[Floats, Floats]:
-        """By how much cost and suppression change for each group of zones, if it alone became what it is in ``other``.
+        """Returns the changes of cost and suppression if each group alone is replaced by its zones in ``other``.
 
-        Cells with one end in the group get that end from ``other``; those with both ends in it get both. All groups at
-        once: a cell between two groups is counted for each of them, as if the other stayed.
+        Cells with one end in the group get that end from ``other``, cells with both ends in it get both. All groups are
+        evaluated at once: a cell between two groups counts for each of them as if the other stayed.
         """
         now, then = cut[zone], other[self.tree.zone_of_tile(other)]
         of_tile = group[zone]
@@ -225,7 +216,7 @@ class CutTable:
             if not rows.any():
                 continue
             cells = self._cells(node_o, node_d, rows)
-            # All rows of a cell have the same owner: the group is made of whole zones.
+            # Groups consist of whole zones, so all rows of a cell have the same owner.
             whose = np.zeros(len(cells.safe), dtype=np.int64)
             whose[cells.row[rows]] = owner[rows]
             cost += sign * np.bincount(whose, weights=cells.cost, minlength=n + 1)
@@ -233,7 +224,7 @@ class CutTable:
         return cost, suppressed
 
     def _cells(self, node_o: Ints, node_d: Ints, rows: NDArray[np.bool_] | None = None) -> Counted:
-        """The cells of these rows between the nodes that the tiles of both ends are in."""
+        """Returns the cells of these rows, between the given nodes of the tiles of both ends."""
         flows, tree = self.flows, self.tree
         self.work += OVERHEAD + len(flows)
         o, d = node_o[flows.origin], node_d[flows.destination]
@@ -259,7 +250,7 @@ class CutTable:
         return Counted(row, safe, np.where(safe, cost, 0.0), np.where(safe, 0.0, volume))
 
     def _metres(self, node: Ints) -> Floats:
-        """From each tile's centre to that of the node it is in."""
+        """Returns the distance from each tile's centre to that of its node."""
         where = self.tree.geography
         centers = None if where is None else where.centers(node)
         return metres_moved(self.tree, np.arange(self.tree.n_tiles, dtype=np.int32), centers)
@@ -267,7 +258,7 @@ class CutTable:
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """Cells: the cell of each flow, which are safe, what those cost, and the volume of the others."""
+    """Cells: the cell of each flow, which cells are safe, the cost of safe cells and the volume of the others."""
 
     row: Ints
     safe: NDArray[np.bool_]
@@ -277,7 +268,7 @@ class Counted:
 
 @dataclass(eq=False)
 class Search:
-    """The best cut within the budget so far, and the way to better ones."""
+    """The best cut within the budget so far, and the search for better ones."""
 
     table: CutTable
     budget: float
@@ -288,7 +279,7 @@ class Search:
     _price: float = field(init=False, default=0.0)
 
     def run(self) -> None:
-        """Move the price until the budget lies between what two prices suppress, then between these; spend the rest."""
+        """Moves the price until the budget is bracketed, bisects, and spends the rest of the budget."""
         state, objective = self.best, self.table.objective
         price = objective.base + 8 * abs(state.cost) / objective.total
         within: float | None = None
@@ -314,7 +305,7 @@ class Search:
         self.spend()
 
     def descend(self, state: State, price: float) -> State:
-        """Make moves that gain at this price until there is none."""
+        """Applies moves that gain at this price until there are none."""
         while not self._ended():
             moves = self.table.moves(state)
             gain = -(moves.cost + price * moves.suppressed)
@@ -326,7 +317,7 @@ class Search:
         return state
 
     def spend(self) -> None:
-        """Make the single move that improves the score most within the budget, until there is none."""
+        """Applies the single move that improves the score most within the budget, until there is none."""
         objective = self.table.objective
         while not self._ended():
             state, moves = self.best, self.table.moves(self.best)
@@ -343,7 +334,7 @@ class Search:
                 return
 
     def _compatible(self, state: State, moves: Moves, gain: Floats, least: float) -> NDArray[np.int64]:
-        """The moves that gain, best first; of those that touch the same zones, the one that gains more."""
+        """Returns the moves that gain, best first; of moves on the same zones, the one that gains more."""
         above = self.table.above[state.cut]
         of_node = np.full(self.table.tree.n_nodes + 1, -np.inf)
         of_node[moves.united[moves.united >= 0]] = gain[moves.united >= 0]
@@ -352,13 +343,13 @@ class Search:
         node = above[moves.divided]
         np.maximum.at(best_division, node[divides], gain[divides])
         wins = np.where(divides, gain >= of_node[node], gain > best_division[moves.united])
-        # A division that loses to putting its siblings together is out even if another sibling's division wins.
+        # A division that loses to uniting its siblings is excluded, even if another sibling's division wins.
         wins &= np.where(divides, best_division[node] >= of_node[node], True)
         chosen = np.flatnonzero(wins & (gain > least))
         return chosen[np.argsort(-gain[chosen], kind="stable")]
 
     def _made(self, state: State, moves: Moves, chosen: NDArray[np.int64], price: float) -> State | None:
-        """The state after these moves together if that is a gain, else after the better half of them, and so on."""
+        """Returns the state after these moves if it is a gain, else after the better half of them, and so on."""
         while len(chosen) and not self._ended():
             found = self.table.evaluate(self.table.apply(state.cut, moves.select(chosen)))
             self._offer(found)

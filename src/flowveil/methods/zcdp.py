@@ -1,12 +1,11 @@
-"""How much zero-concentrated differential privacy (ρ) a promise of ε and δ allows.
+"""The zero-concentrated differential privacy (ρ) that ε and δ allow.
 
-ρ adds up over steps, where ε and δ of Gaussian noise do not add up well. A mechanism with ρ keeps, for every α above 1,
+ρ adds up over steps, unlike ε and δ of Gaussian noise. A mechanism with ρ satisfies, for every α above 1,
 
     δ = exp((α - 1)(α ρ - ε)) / (α - 1) * (1 - 1 / α)**α
 
-(Canonne, Kamath and Steinke 2020, proposition 12 and corollary 13). So any one α proves a promise. The search for a
-good α and the largest ρ is in floating point; what it finds is then proved with many digits, rounded in favour of
-privacy.
+(Canonne, Kamath and Steinke 2020, proposition 12 and corollary 13). Any single α is a proof. α and the largest ρ are
+searched in floating point; the result is then proved with many digits, rounded in favour of privacy.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
 
 _DIGITS = 50
-#: Digits that rounding may spoil.
+#: Upper bound of rounding errors.
 _SPOILT = Decimal(10) ** -30
 
 
 def largest_rho(epsilon: float, delta: float) -> Fraction:
-    """A ρ that surely keeps ε and δ, less than a millionth below the largest that this proof allows.
+    """Returns a ρ that provably keeps ε and δ, less than a millionth below the largest that this proof allows.
 
     Args:
         epsilon: ε, above 0.
@@ -41,7 +40,7 @@ def largest_rho(epsilon: float, delta: float) -> Fraction:
 
 
 def keeps(rho: Fraction, epsilon: float, delta: float, alpha: Fraction) -> bool:
-    """Whether ρ keeps ε and δ by the bound for this α, with every rounding against it."""
+    """Returns whether ρ keeps ε and δ by the bound for this α, with every rounding against it."""
     with localcontext(prec=_DIGITS):
         a, r, e = _decimal(alpha), _decimal(rho), Decimal(epsilon)
         log_delta = (a - 1) * (a * r - e) - (a - 1).ln() + a * (1 - 1 / a).ln()
@@ -58,7 +57,7 @@ def _log_delta(alpha: float, rho: float, epsilon: float) -> float:
 
 
 def _best_alpha(rho: float, epsilon: float) -> float:
-    """The α with the smallest bound: the bound falls and then rises, so three points show on which side it lies."""
+    """Returns the α with the smallest bound, by ternary search: the bound is unimodal."""
     low, high = math.log(1e-6), math.log(max(10.0, 4 * epsilon / rho if rho > 0 else 1e9))
     for _ in range(120):
         a, b = low + (high - low) / 3, high - (high - low) / 3

@@ -1,12 +1,12 @@
 """The zones of an earlier release, recounted on new data.
 
-Nothing is chosen here: the zones are those of a `FrozenMap`, cells that fall short are suppressed, and where they hold
-more than the limit the plan is refused. Where the earlier zones do not cover a tile, the coarsest node that overlaps
-none of them is its zone: which one owes nothing to the new data. Where the earlier zones overlap, a flow belongs to
-the one earlier cell that holds it; flows in no earlier cell are suppressed.
+The zones are those of a `FrozenMap`; cells below the threshold are suppressed, and the plan is refused if they hold
+more than the limit. A tile outside the earlier zones gets the coarsest node that overlaps none of them, which does not
+depend on the new data. If the earlier zones overlap, a flow belongs to the one earlier cell that contains it; flows in
+no earlier cell are suppressed.
 
-The tree of the new data may lack zones of the earlier release in which nothing was seen since. So which tile is in
-which zone is found on a larger tree, with a tile of every zone in it (`_Covering`).
+The tree of the new data may lack earlier zones without new trips. So zones are located on a larger tree with a tile of
+every zone (`_Covering`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ZonesOf(Method):
 
     @classmethod
     def over(cls, source: Any) -> ZonesOf:
-        """The method over the zones of a folder, a frozen map, or its file."""
+        """Returns the method for the zones of a folder, a frozen map, or its file."""
         frozen = FrozenMap.of(source)
         plan = functools.partial(plan_over, frozen=frozen)
         return cls(
@@ -60,20 +60,20 @@ class ZonesOf(Method):
 
     @property
     def options(self) -> dict[str, inspect.Parameter]:
-        """None: there is nothing to choose."""
+        """Empty: there is nothing to choose."""
         return {}
 
-    def on_hierarchy(self, flows: Read, asked: str | None) -> tuple[Read, dict[str, str]]:
-        """The flows on the tree of the frozen map, up to its top; and which map that is.
+    def on_hierarchy(self, flows: Read, hierarchy: str | None) -> tuple[Read, dict[str, str]]:
+        """Returns the flows on the tree of the frozen map, up to its top, and the parameters to record.
 
         Raises:
-            ParameterError: the flows were read otherwise than those of the earlier release, or on another map.
+            ParameterError: the flows were read differently from the earlier release, or on another map.
         """
         assert self.frozen is not None
-        if asked is not None and asked != self.frozen.hierarchy:
+        if hierarchy is not None and hierarchy != self.frozen.hierarchy:
             raise ParameterError(
-                f"The earlier release stands on the hierarchy '{self.frozen.hierarchy}'; found '{asked}'. "
-                "Hint: leave --hierarchy out."
+                f"The earlier release uses the hierarchy '{self.frozen.hierarchy}'; found '{hierarchy}'. "
+                "Hint: omit --hierarchy."
             )
         _refuse_other_reading(flows.intake.parameters(), self.frozen)
         moved, name = refined(flows, self.frozen.hierarchy)
@@ -82,31 +82,31 @@ class ZonesOf(Method):
 
 def _refuse_other_reading(read: Mapping[str, Any], frozen: FrozenMap) -> None:
     if read["resolution"] != frozen.about["resolution"]:
-        said = {None: "a map of the user's own"}
-        there, here = (said.get(r, f"H3 at resolution {r}") for r in (frozen.about["resolution"], read["resolution"]))
+        names = {None: "a zone map"}
+        there, here = (names.get(r, f"H3 at resolution {r}") for r in (frozen.about["resolution"], read["resolution"]))
         raise ParameterError(
-            f"The tiles of the earlier release are those of {there}; these trips were read on {here}. "
+            f"The earlier release has the tiles of {there}; these trips were read on {here}. "
             "Hint: read them the same way (--resolution, --zones)."
         )
     if read["same_zones"] != frozen.about["same_zones"]:
         raise ParameterError(
             f"The earlier release was made {'with' if frozen.about['same_zones'] else 'without'} --same-zones; these "
-            "trips were read otherwise. Hint: read them the same way."
+            "trips were not read that way. Hint: read them the same way."
         )
 
 
 def plan_over(flows: Flows, guarantee: Guarantee, *, max_suppressed: float, frozen: FrozenMap) -> Plan:
-    """Plan the release of these flows over the zones of a frozen map.
+    """Plans the release of these flows over the zones of a frozen map.
 
     Args:
-        flows: what to anonymise, on trees to the top.
-        guarantee: what every cell must satisfy.
-        max_suppressed: share of the volume that may be suppressed.
+        flows: the flows to anonymise, on trees up to the top.
+        guarantee: thresholds that every cell must reach.
+        max_suppressed: largest share of the volume that may be suppressed.
         frozen: the zones.
 
     Raises:
-        ParameterError: the map of these flows is another one than that of the earlier release.
-        InfeasibleError: more is short than may be suppressed.
+        ParameterError: the map of these flows differs from that of the earlier release.
+        InfeasibleError: cells below the threshold exceed the limit.
     """
     plan = _over_cuts(flows, guarantee, frozen) if frozen.homogeneous else _over_pairs(flows, guarantee, frozen)
     volume = flows.volume(guarantee.basis)
@@ -138,9 +138,9 @@ class _Covering:
     """The zones of one end on the tree of the new data, and on a larger tree that has them all.
 
     Attributes:
-        tree: of the new data, to the top.
+        tree: the tree of the new data, up to the top.
         larger: the same with a tile of every zone.
-        zones: the zones, nodes of the larger tree in their order.
+        zones: the zones, as sorted nodes of the larger tree.
     """
 
     tree: Hierarchy
@@ -149,10 +149,10 @@ class _Covering:
 
     @classmethod
     def from_map(cls, flows: Flows, frozen: FrozenMap, end: str) -> _Covering:
-        """Find the zones of an end.
+        """Finds the zones of an end.
 
         Raises:
-            ParameterError: they are not on the map of the flows, or hold other tiles there.
+            ParameterError: they are not on the map of the flows, or have other tiles there.
         """
         tree = flows.origins if end == "origin" else flows.destinations
         codes = frozen.zones(end)
@@ -163,7 +163,7 @@ class _Covering:
             larger = tree_over(np.concatenate((seen, first)), frozen.hierarchy)
         else:
             if flows.whole_map is None:
-                raise ParameterError("The earlier release is on a map of its own. Hint: give the map with --zones.")
+                raise ParameterError("The earlier release uses a zone map. Hint: give the map with --zones.")
             larger = flows.whole_map
         nodes = _nodes_of(larger, codes)
         if nodes is None:
@@ -173,7 +173,7 @@ class _Covering:
         return cls(tree, larger, np.sort(nodes))
 
     def cut(self) -> Ints:
-        """The zones, and what fills the rest, as a cut of the tree of the new data."""
+        """Returns the zones, and the nodes that fill the rest, as a cut of the tree of the new data."""
         larger, zones = self.larger, self.zones
         starts = np.bincount(zones, minlength=larger.n_nodes)
         before = np.concatenate(([0], np.cumsum(starts)))
@@ -183,8 +183,8 @@ class _Covering:
         np.add.at(covered, larger.leaf_stop[zones], -1)
         depth = np.cumsum(covered)[:-1]
         if np.any(depth > 1):
-            raise ParameterError("Zones of the earlier release overlap, although it says that they do not.")
-        # A node without zones is either inside one or free; the topmost free ones fill the rest.
+            raise ParameterError("Zones of the earlier release overlap, although its report says otherwise.")
+        # A node without zones is inside one or free; the topmost free nodes fill the rest.
         free = ~holds & (depth[larger.leaf_start] == 0)
         fills = np.flatnonzero(free & holds[np.maximum(larger.parent, 0)]).astype(np.int32)
         whole = np.sort(np.concatenate((zones, fills)))
@@ -196,7 +196,7 @@ class _Covering:
 
 def _cells_of(frozen: FrozenMap, end: str) -> Iterator[list[str]]:
     rows = zip(*(frozen.table[name].to_pylist() for name in ("zone", "role", CELLS)), strict=True)
-    # Below a virtual root there is everything; it needs no tile of its own.
+    # The virtual root contains all tiles, so it needs none.
     return (cells for zone, role, cells in rows if role in (end, "both") and zone != VIRTUAL_ROOT)
 
 
@@ -210,20 +210,20 @@ def _first_tile(cells: list[str], resolution: int) -> int:
 
 
 def _nodes_of(tree: Hierarchy, codes: list[str]) -> Ints | None:
-    """The nodes of these published codes; None where one is missing."""
+    """Returns the nodes of these published codes; None if one is missing."""
     number = {code: node for node, code in enumerate(tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist())}
     found = [number.get(code, -1) for code in codes]
     return None if -1 in found else np.array(found, dtype=np.int32)
 
 
 def _same_nodes(larger: Hierarchy, nodes: Ints, tree: Hierarchy) -> Ints:
-    """Those of the nodes that another tree has, as its nodes, in order."""
+    """Returns the nodes that another tree has too, as its nodes, in order."""
     return np.flatnonzero(np.isin(tree.code, larger.code[nodes])).astype(np.int32)
 
 
 def _other_map() -> ParameterError:
     return ParameterError(
-        "The map is not the one of the earlier release: zones of that are missing, or hold other tiles. "
+        "The map differs from that of the earlier release: zones are missing, or have other tiles. "
         "Hint: give the same map with the same columns (--zones)."
     )
 
@@ -240,13 +240,13 @@ def _refuse_other_tiles(tree: Hierarchy, nodes: Ints, codes: list[str], frozen: 
 
 
 def _over_pairs(flows: Flows, guarantee: Guarantee, frozen: FrozenMap) -> Plan:
-    """Every flow in the earlier cell that holds it. Cells of an earlier release are disjoint, so there is one at most.
+    """Assigns every flow to the earlier cell that contains it.
 
     Raises:
-        ParameterError: there are two.
+        ParameterError: a flow is in two earlier cells.
     """
     for end in ("origin", "destination"):
-        _Covering.from_map(flows, frozen, end)  # The zones are on this map, and hold the same tiles there.
+        _Covering.from_map(flows, frozen, end)  # Checks that the zones are on this map with the same tiles.
     nodes_o, nodes_d = _known_pairs(flows, frozen)
     origin, destination = (np.zeros(len(flows), dtype=np.int32) for _ in range(2))
     found = np.zeros(len(flows), dtype=np.int64)
@@ -262,7 +262,7 @@ def _over_pairs(flows: Flows, guarantee: Guarantee, frozen: FrozenMap) -> Plan:
         origin[hit], destination[hit] = o[hit], d[hit]
         found += hit
     if np.any(found > 1):
-        raise ParameterError("Cells of the earlier release overlap, so its trips cannot be separated by them.")
+        raise ParameterError("Cells of the earlier release overlap, so trips cannot be assigned to them.")
     zones_o, number_o = np.unique(np.append(origin, 0), return_inverse=True)
     zones_d, number_d = np.unique(np.append(destination, 0), return_inverse=True)
     zone_o, zone_d = (n[:-1].astype(np.int32) for n in (number_o, number_d))
@@ -280,21 +280,21 @@ def _over_pairs(flows: Flows, guarantee: Guarantee, frozen: FrozenMap) -> Plan:
 
 
 def _known_pairs(flows: Flows, frozen: FrozenMap) -> tuple[Ints, Ints]:
-    """The earlier cells whose zones have trips at both ends now, as nodes."""
+    """Returns the earlier cells whose zones have trips at both ends now, as nodes."""
     number = [
         {code: node for node, code in enumerate(tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist())}
         for tree in (flows.origins, flows.destinations)
     ]
     pairs = [(number[0][o], number[1][d]) for o, d in frozen.pairs if o in number[0] and d in number[1]]
     if not pairs:
-        raise InfeasibleError("No trip lies in a cell of the earlier release. Hint: choose a new map.")
+        raise InfeasibleError("No trip is in a cell of the earlier release. Hint: choose a new map.")
     nodes: NDArray[np.int32] = np.array(pairs, dtype=np.int32)
     return nodes[:, 0], nodes[:, 1]
 
 
 @dataclass(frozen=True, eq=False)
 class _Above:
-    """The node of each depth that holds each tile; -1 where the tile itself is not that deep."""
+    """The ancestor of each tile at a depth; -1 if the tile is not that deep."""
 
     tree: Hierarchy
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -117,13 +118,15 @@ def command(statement: Statement) -> str:
     if statement.ledger is not None:
         given |= {"ledger": "LEDGER", "epsilon_total": statement.ledger.get("epsilon_total")}
     if statement.zones_of:
-        given |= {"zones_of": "EARLIER", "method": None, "options": None}
+        given |= {"zones_of": "EARLIER", "options": None}
     if (parameters.get("slices") or {}).get("common_zones"):
         # Common zones have no options: those listed are defaults.
         given["options"] = None
     given |= {find_setting(f"--{name}").name: True for name in statement.confirmed}
-    request = Request.from_report({"method": statement.method, "parameters": parameters})
-    return command_line(request.with_values(**given))
+    # A method of the user is not known here, so its name is not checked.
+    text = command_line(Request.from_report({"parameters": parameters}).with_values(**given))
+    is_chosen = statement.zones_of is None and statement.derived_from is None
+    return text.replace(" INPUT", f" INPUT --method {shlex.quote(statement.method)}", 1) if is_chosen else text
 
 
 def manifest(report: Mapping[str, Any], sha256: Mapping[str, str]) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from flowveil.reading.areas import OUTSIDE, Area, parse_area
 from flowveil.reading.columns import ROLES, ColumnMap
 from flowveil.reading.partitions import parse_partition_columns
 from flowveil.reading.times import check_time_options
-from flowveil.slices import Every, check_slice_columns
+from flowveil.slices import check_slice_columns
+from flowveil.time_steps import Every
 from flowveil.zoning.h3 import MAX_RESOLUTION
 
 if TYPE_CHECKING:
@@ -53,20 +54,22 @@ class Reading:
         resolution: H3 resolution of the tiles, from 0 to 15; given tiles that are coarser keep their own.
         zones: the map whose zones are the tiles, instead of H3 cells.
         within: the study area; trips with an end outside are left out, or kept.
-        outside: one of `OUTSIDE`: whether trips with one end outside the area, or outside every zone of a map with
-            outlines, are left out, or kept with that end as one tile `outside`. Trips with both ends outside are left
-            out.
-        max_dropped: share of the rows that may be left out, from 0 to 1.
-        skip_unknown: leave out rows with an unknown tile, instead of refusing them.
+        outside: one of `OUTSIDE`: whether trips with one end outside the area, in no zone of a map, or with a code that
+            is not on the map, are not used, or kept with that end as one tile `outside`. Trips with both ends outside
+            are not used.
+        max_dropped: largest share of rows, trips or weight that may be dropped, from 0 to 1.
+        skip_unknown: drop rows with an unknown tile, instead of refusing them.
         partition_columns: columns that come from the folders of the files.
         matrix: of an OMX file, the matrices to read; all by default.
         lookup: of an OMX file, which lookup has the codes of the zones.
         wide: whether a text file is a matrix, with a column for each destination.
+        ask_person: refuse a table with a column that looks like persons while no person is named. Not recorded.
         remote: whether an address of another machine may be read. Not recorded: it has no effect on the flows.
         same_zones: whether both ends get one tree, over the tiles seen at either, and so one set of zones.
         person_case: one of `PERSON_CASES`: whether persons that differ in upper and lower case only are one.
         time_format: the format of strptime by which times are read, instead of the recognised forms.
-        timezone: the zone in whose local time instants are taken: Unix times, and times with a zone. UTC without it.
+        timezone: the zone to show Unix times and times with a zone in. Without it a zone of the column is used; Unix
+            times and times in UTC are refused. After reading, the zone that was used.
         during: read the trips of this month (``2024-01``) or day (``2024-01-31``) alone, by the time.
     """
 
@@ -88,6 +91,7 @@ class Reading:
     matrix: tuple[str, ...] = ()
     lookup: str | None = None
     wide: bool = False
+    ask_person: bool = True
     remote: bool = False
 
     def __post_init__(self) -> None:
@@ -123,6 +127,7 @@ class Reading:
         every: str | None = None,
         partition_columns: str | Iterable[str] = (),
         matrix: str | Iterable[str] = (),
+        no_person: bool = False,
         **given: Any,
     ) -> Reading:
         """From what users give by name; see `flowveil.read_slices`.
@@ -130,6 +135,10 @@ class Reading:
         Raises:
             ParameterError: an argument is wrong.
         """
+        if no_person:
+            if given.get("person"):
+                raise ParameterError("person and no_person (--person, --no-person) exclude each other.")
+            given["person"] = ""
         columns = ColumnMap.parse(**{role: given.pop(role) for role in ROLES if role in given})
         if given.get("during") is not None:
             every = _step_of(given["during"], columns, every)
@@ -163,7 +172,8 @@ class Reading:
         given |= {name: parameters[name] for name in _PLAIN if parameters.get(name) is not None}
         if slices is not None:
             given |= {"every": slices.get("every"), "by_many": slices.get("by_many") is True}
-        given |= changes
+        # What was not named when the release was made has been answered then.
+        given |= {"ask_person": False, **changes}
         if parameters.get("zones"):
             if given.get("zones") is None:
                 raise ParameterError(

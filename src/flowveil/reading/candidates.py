@@ -1,8 +1,8 @@
-"""Columns that nobody named and that may be what somebody forgot to name: found for hints, never used.
+"""Finds columns that the user may have forgotten to name. They are suggested, never used.
 
-A count or a weight that is guessed wrongly makes every cell count something else, and a person who is not counted is
-not protected. So such columns are pointed out, by their names and by a look at their first values, and it is left to
-whoever knows the data to name them.
+A count or weight that is guessed wrongly makes every cell count something else, so such columns are named in hints. A
+person who is not counted is not protected, so a column that looks like persons must be confirmed or denied: see
+`refuse_unnamed_persons`.
 """
 
 from __future__ import annotations
@@ -11,44 +11,97 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from flowveil.errors import option
+from flowveil.errors import ParameterError, option, with_value, without_value
 from flowveil.flows import SUM_COLUMNS
 from flowveil.headers import Header, plain_name
 from flowveil.reading.columns import PERSONS, TRIPS, ColumnMap
+from flowveil.reading.sql import MISSING
 
-#: Parts of names of columns that say who travelled, or with what only one person travels.
-_WHO = frozenset(
+#: Words in names of columns that identify persons, or what only one person or household uses.
+_PERSONS = frozenset(
     """
-    person user rider customer client member subscriber passenger participant respondent traveller traveler individual
-    household hh device phone imei imsi msisdn sim card account token hash uid pid uuid vehicle car taxi cab bike
-    scooter truck driver
+    person pers user rider customer cust client member subscriber passenger pax participant respondent resp traveller
+    traveler commuter individual indiv resident citizen employee worker student patient driver cardholder household hh
+    device phone mobile imei imsi msisdn iccid sim card smartcard account acct token uid pid ssn passport licence
+    license plate tag transponder
     """.split()  # noqa: SIM905  # a list of a word a line would be longer than the file
 )
-#: And those that say that a column has a number or a code for each: ``cab_id`` is one, ``user_type`` is none.
-_NUMBERED = frozenset({"id", "ids", "no", "nr", "num", "number", "code", "key"})
+#: Words of vehicles, which many persons use one after the other.
+_VEHICLES = frozenset({"vehicle", "car", "taxi", "cab", "bike", "scooter", "truck", "medallion"})
+#: Words of names that hold a number or a code for each: ``cab_id`` identifies, ``user_type`` does not.
+_IDENTIFIERS = frozenset({"id", "ids", "no", "nr", "num", "number", "code", "key", "hash", "ident", "identifier"})
+#: Words of names that hold a property or an amount, whatever else they say.
+_PROPERTIES = frozenset(
+    """
+    type kind class category categories group segment status casual age sex gender birth year income size count counts
+    total share rate weight factor model make brand agent cost fare price plan os name names label time date day
+    """.split()  # noqa: SIM905
+)
+#: Words of names that identify places or single trips.
+_OTHER_IDENTIFIERS = frozenset(
+    """
+    station stop dock hub zone tile cell h3 hex geohash route line street area tract block node link edge region origin
+    destination start end from to pickup dropoff trip ride journey tour order booking record row event session file
+    """.split()  # noqa: SIM905
+)
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-#: A hash or another identifier of a machine's making.
+#: A hash or another identifier that a program made.
 _HASHED = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])[0-9A-Za-z+/=_-]{8,}")
+_DECIMAL = re.compile(r"[+-]?[0-9]*[.][0-9]*[1-9][0-9]*")
 #: Fewer values than these say nothing.
 _FEWEST_VALUES = 20
+#: Different values of a column that identifies something.
+_FEWEST_IDENTIFIED = 10
+#: Repetitions in a sample that show that a value is not a number of the row.
+_FEWEST_REPEATED = 3
 #: Columns that are looked at, and named in one hint.
 _MOST_COLUMNS, _MOST_NAMED = 60, 8
 
+#: Some values of a column, spread over the table.
+Sample = Callable[[str], list[Any]]
 
-def hints(
-    used: ColumnMap, names: Sequence[str], *, peek: Callable[[str], list[Any]], header: Callable[[], Header]
-) -> Iterator[str]:
+
+def refuse_unnamed_persons(
+    used: ColumnMap, names: Sequence[str], *, sample: Sample, header: Callable[[], Header]
+) -> None:
+    """Raises ParameterError if a column looks like persons and the user said nothing about persons.
+
+    Args:
+        used: the columns that serve as something; an empty text as the person says that there is none.
+        names: the columns of the table.
+        sample: some values of a column, spread over the table.
+        header: whether messages may repeat the names.
+    """
+    found = persons_among(used, names, sample=sample)
+    if not found:
+        return
+    shown = _named(found, header)
+    several = len(found) > 1
+    name = "COLUMN" if several or header().may_be_data else found[0]
+    raise ParameterError(
+        f"{'Columns look' if several else 'A column looks'} like persons ({shown}), and no person is named, so people "
+        f"would not be protected. Say which: {with_value('person', name)} protects people; "
+        f"{without_value('person')} says that no column identifies persons."
+    )
+
+
+def persons_among(used: ColumnMap, names: Sequence[str], *, sample: Sample) -> list[str]:
+    """Returns the columns that look like persons; empty if the person is named, or named as missing."""
+    if used.person is not None:
+        return []
+    return [name for name in _free(used, names) if _looks_like_persons(name, sample)]
+
+
+def hints(used: ColumnMap, names: Sequence[str], *, sample: Sample, header: Callable[[], Header]) -> Iterator[str]:
     """Sentences on columns that were not used and may be meant.
 
     Args:
         used: the columns that serve as something; a role with an empty text shall have none.
         names: the columns of the table.
-        peek: the first values of a column.
+        sample: some values of a column, spread over the table.
         header: whether messages may repeat the names.
     """
-    # A column that is there twice cannot be named.
-    taken = {*used.names(), *(name for name in names if list(names).count(name) > 1)}
-    free = [name for name in names if name not in taken][:_MOST_COLUMNS]
+    free = _free(used, names)
     for role, column in SUM_COLUMNS.items():
         found = [name for name in free if plain_name(name) in column.usual]
         if found and getattr(used, role) is None:
@@ -60,7 +113,9 @@ def hints(
         found = [name for name in free if plain_name(name) in TRIPS] or [
             name
             for name in free
-            if not any(plain_name(name) in column.usual for column in SUM_COLUMNS.values()) and _are_counts(peek(name))
+            if not any(plain_name(name) in column.usual for column in SUM_COLUMNS.values())
+            and not _words_of(name) & (_PERSONS | _IDENTIFIERS)
+            and _are_counts(sample(name))
         ]
         if found:
             yield (
@@ -68,9 +123,19 @@ def hints(
                 f"hold numbers: {_named(found, header)}. Hint: {option('trips')} names it."
             )
     if used.person is None:
-        found = [name for name in free if plain_name(name) in PERSONS or _looks_like_persons(name, peek(name))]
+        found = [
+            name
+            for name in free
+            if plain_name(name) in PERSONS or _looks_like_persons(name, sample) or _identifies(name, sample, _VEHICLES)
+        ]
         listed = f" Columns that look like one: {_named(found, header)}." if found else ""
         yield f"No person column was recognised, so people are not counted.{listed} Hint: {option('person')} names one."
+
+
+def _free(used: ColumnMap, names: Sequence[str]) -> list[str]:
+    """The columns that serve as nothing. One that is there twice cannot be named."""
+    taken = {*used.names(), *(name for name in names if list(names).count(name) > 1)}
+    return [name for name in names if name not in taken][:_MOST_COLUMNS]
 
 
 def _named(found: Sequence[str], header: Callable[[], Header]) -> str:
@@ -78,21 +143,52 @@ def _named(found: Sequence[str], header: Callable[[], Header]) -> str:
     return f"{shown} and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else shown
 
 
+def _words_of(name: str) -> set[str]:
+    """The words of a name; those that are written together are taken apart where one is known."""
+    words = {part.casefold() for part in _WORDS.findall(name)}
+    for word in tuple(words):
+        stem = next((end for end in ("id", "no", "nr", "hash") if word.endswith(end) and word != end), None)
+        if stem and word.removesuffix(stem) in _PERSONS | _VEHICLES:
+            words |= {word.removesuffix(stem), stem}
+        if word.startswith("id") and word[2:] in _PERSONS | _VEHICLES:
+            words |= {word[2:], "id"}
+    return words
+
+
+def _texts(values: Sequence[Any]) -> list[str]:
+    """The values that are not missing, as text."""
+    texts = (str(value).strip() for value in values)
+    return [text for text in texts if text.casefold() not in MISSING]
+
+
 def _are_counts(values: Sequence[Any]) -> bool:
     """Whether these are numbers from 0 on, not all the same, and not numbered through."""
-    texts = [str(value).strip() for value in values if value is not None and str(value).strip()]
+    texts = _texts(values)
     if not texts or not all(re.fullmatch(r"\d{1,12}(\.\d+)?", text) for text in texts):
         return False
     return len(set(texts)) > 1 and (len(set(texts)) < len(texts) or len(texts) < _FEWEST_VALUES)
 
 
-def _looks_like_persons(name: str, values: Sequence[Any]) -> bool:
-    """Whether there are many values, most of them several times, under a name or in a form of identifiers."""
-    texts = [str(value).strip() for value in values if value is not None and str(value).strip()]
-    distinct = set(texts)
-    parts = {part.casefold() for part in _WORDS.findall(name)}
-    # The trips of a person often follow each other, so the first rows may hold two persons and no more.
-    fewest = 2 if parts & _WHO and parts & _NUMBERED else 10
-    if len(texts) < _FEWEST_VALUES or not fewest <= len(distinct) <= 0.9 * len(texts):
+def _looks_like_persons(name: str, sample: Sample) -> bool:
+    """Whether a column identifies persons by its name, or by hashes that recur under a name that says nothing else."""
+    words = _words_of(name)
+    if words & _PERSONS:
+        return _identifies(name, sample, _PERSONS)
+    if words & (_OTHER_IDENTIFIERS | _VEHICLES | _PROPERTIES):
         return False
-    return bool(parts & _WHO) or all(_HASHED.fullmatch(text) for text in distinct)
+    texts = _texts(sample(name))
+    distinct = set(texts)
+    if len(distinct) < _FEWEST_IDENTIFIED or len(texts) - len(distinct) < _FEWEST_REPEATED:
+        return False
+    return plain_name(name) == "id" or all(_HASHED.fullmatch(text) for text in distinct)
+
+
+def _identifies(name: str, sample: Sample, of: frozenset[str]) -> bool:
+    """Whether a column with such a word in its name holds identifiers, and not a property."""
+    words = _words_of(name)
+    if not words & of or words & _PROPERTIES:
+        return False
+    texts = _texts(sample(name))
+    if len(texts) < _FEWEST_VALUES or any(_DECIMAL.fullmatch(text) for text in texts):
+        return False
+    return len(set(texts)) >= (2 if words & _IDENTIFIERS else _FEWEST_IDENTIFIED)

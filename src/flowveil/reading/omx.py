@@ -1,16 +1,17 @@
-"""The door through which every OMX file is read: a file of somebody else's is looked at, never trusted.
+"""Reads OMX files (HDF5) from untrusted sources without executing anything they contain.
 
-HDF5 holds much more than matrices: pickled Python objects in attributes (which PyTables loads, and so runs), links to
-other files, views on other data sets, types with code behind them, filters loaded from plug-ins. None of it is followed
-or loaded here. Before a number is read, the file must have a plain form:
+HDF5 can hold pickled Python objects in attributes (PyTables loads, and so runs, them), links to other files, virtual
+data sets, types with code attached, and filters loaded from plug-ins. None of these is followed or loaded. Before a
+number is read, the file must satisfy:
 
-- two groups, ``data`` with square matrices of numbers and ``lookup`` with one number or text for each zone;
-- hard links only: no soft link, no external one; no named type;
-- plain numbers and text of fixed length; stored in this file; packed by deflate, shuffle or fletcher32, or not at all;
-- sizes within bounds, known from the header: zones, the length of a text, and what one packed piece may unpack to.
+- groups ``data`` with square matrices of numbers and ``lookup`` with one number or text for each zone;
+- hard links only, no named types;
+- numbers and fixed-length text only, stored in this file, uncompressed or compressed by deflate, shuffle or fletcher32;
+- bounded sizes, known from the header: zones, text length, uncompressed chunk size.
 
-Attributes are never loaded as objects: those of plain numbers or text are given as they are, of others only the name.
-What a file holds beside the two groups is listed in `Omx.further` and left alone.
+Only attributes of numbers and fixed-length text are read; of others the name alone is reported. Files of openmatrix,
+ActivitySim and AequilibraE satisfy this: their empty attributes have a null data space, and the chunks of small
+matrices may extend beyond the matrix. Other groups are listed in `Omx.further` and ignored.
 """
 
 from __future__ import annotations
@@ -30,20 +31,20 @@ _FILTERS = frozenset({1, 2, 3})
 _MOST_MATRICES = 1_000
 _MOST_ATTRIBUTES = 100
 _LONGEST_TEXT = 4_096
-#: What one packed piece may unpack to.
+#: Largest uncompressed chunk in bytes.
 _LARGEST_CHUNK = 1 << 26
 
 
 @dataclass(frozen=True, eq=False)
 class Omx:
-    """An open OMX file of plain form.
+    """An open OMX file that passed all checks.
 
     Attributes:
         zones: rows and columns of every matrix.
-        matrices: by name, to be read by slices of rows.
+        matrices: data sets by name; read them by slices of rows.
         lookups: by name, a value for each zone; text as bytes.
-        attributes: by path and name; None for a value that is neither a number nor text of fixed length.
-        further: paths of what no OMX file has; nothing of it is opened.
+        attributes: by path and name; None if the value is empty, or neither a number nor fixed-length text.
+        further: paths of objects that are not part of OMX; none of them is opened.
     """
 
     zones: int
@@ -59,10 +60,10 @@ def open_omx(path: str | PathLike[str], *, most_zones: int) -> Iterator[Omx]:
 
     Args:
         path: a regular file.
-        most_zones: how many zones are allowed; a matrix has the square of it.
+        most_zones: largest number of zones allowed; memory grows with its square.
 
     Raises:
-        DataError: it is not an HDF5 file, or not of the plain form above. Nothing in the message is from the file.
+        DataError: it is not an HDF5 file, or violates a rule above. Messages name matrices, never values.
         MissingExtraError: h5py is not installed.
     """
     try:
@@ -77,16 +78,16 @@ def open_omx(path: str | PathLike[str], *, most_zones: int) -> Iterator[Omx]:
         raise DataError("is not an HDF5 file.") from None
     with file:
         try:
-            found = _looked_at(h5py, file, most_zones)
+            omx = _check_file(h5py, file, most_zones)
         except DataError:
             raise
         except Exception:
-            # Whatever a broken file makes the library raise may quote its content.
-            raise DataError("is broken: HDF5 cannot read it.") from None
-        yield found
+            # Messages of the library may quote the content of the file.
+            raise DataError("cannot be read: its HDF5 structure is damaged.") from None
+        yield omx
 
 
-def _looked_at(h5py: Any, file: Any, most_zones: int) -> Omx:
+def _check_file(h5py: Any, file: Any, most_zones: int) -> Omx:
     if file.userblock_size:
         raise DataError("has bytes before its HDF5 header.")
     further: list[str] = []
@@ -101,10 +102,13 @@ def _looked_at(h5py: Any, file: Any, most_zones: int) -> Omx:
         for name in content:
             sets[group][name] = _member(h5py, content, name, h5py.Dataset)
     zones = _zones(sets["data"], most_zones)
-    for node in sets["data"].values():
-        _check_dataset(h5py, node, (zones, zones), kinds="iuf")
-    for node in sets["lookup"].values():
-        _check_dataset(h5py, node, (zones,), kinds="iufS")
+    for name, node in sets["data"].items():
+        _check_dataset(h5py, node, f"matrix {name!a}", kinds="iuf")
+    for name, node in sets["lookup"].items():
+        if node.shape != (zones,):
+            found = " x ".join(map(str, node.shape or ())) or "no"
+            raise DataError(f"has a lookup {name!a} with {found} values for {zones:,} zones.")
+        _check_dataset(h5py, node, f"lookup {name!a}", kinds="iufS")
     nodes = {"/": file} | {f"/{name}": group for name, group in groups.items()}
     nodes |= {f"/{group}/{name}": node for group, content in sets.items() for name, node in content.items()}
     return Omx(
@@ -117,43 +121,49 @@ def _looked_at(h5py: Any, file: Any, most_zones: int) -> Omx:
 
 
 def _member(h5py: Any, group: Any, name: str, kind: Any) -> Any:
-    """An entry of a group, opened only if it is a hard link to the kind expected."""
+    """Returns an entry of a group, opened only if it is a hard link to the expected kind of object."""
     if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-        raise DataError("has a link to another place, which is not followed.")
+        raise DataError(f"has a link to another place instead of {name!a}; links are not followed.")
     if group.get(name, getclass=True) is not kind:
-        raise DataError("has an entry that is neither a matrix nor a lookup.")
+        raise DataError(f"has an entry {name!a} that is neither a matrix nor a lookup.")
     return group[name]
 
 
 def _zones(matrices: Mapping[str, Any], most: int) -> int:
-    shapes = {node.shape for node in matrices.values()}
-    if len(shapes) != 1:
-        raise DataError("has no matrix, or matrices of different shapes.")
-    shape = shapes.pop()
-    if shape is None or len(shape) != 2 or shape[0] != shape[1]:
-        raise DataError("has a matrix that is not square.")
-    if shape[0] > most:
+    """Returns the number of zones, after checking that all matrices are square and equal in size."""
+    if not matrices:
+        raise DataError("has no matrix.")
+    zones = None
+    for name, node in matrices.items():
+        shape = node.shape
+        size = "empty" if shape is None else " x ".join(map(str, shape))
+        if shape is None or len(shape) != 2 or shape[0] != shape[1]:
+            raise DataError(f"has a matrix {name!a} that is {size}; square matrices are needed.")
+        if zones is not None and shape[0] != zones:
+            raise DataError(f"has matrices of different sizes: {name!a} is {size}, another is {zones} x {zones}.")
+        zones = int(shape[0])
+    if zones is None or zones > most:
         raise DataError(f"has more than {most:,} zones.")
-    return int(shape[0])
+    return zones
 
 
-def _check_dataset(h5py: Any, node: Any, shape: tuple[int, ...], *, kinds: str) -> None:
-    if node.shape != shape or node.maxshape != shape:
-        raise DataError("has a lookup that does not fit its matrices, or one that may grow.")
-    # The class of the type itself: what numpy makes of it hides enumerations, references and text of any length.
+def _check_dataset(h5py: Any, node: Any, label: str, *, kinds: str) -> None:
+    # The class of the HDF5 type: its numpy type hides enumerations, references and variable-length text.
     plain = {h5py.h5t.INTEGER, h5py.h5t.FLOAT} | ({h5py.h5t.STRING} if "S" in kinds else set())
     stored = node.id.get_type()
     if stored.get_class() not in plain or stored.committed() or node.dtype.kind not in kinds:
-        raise DataError("has values that are neither numbers nor text of fixed length.")
+        allowed = "numbers or text of fixed length" if "S" in kinds else "numbers"
+        raise DataError(f"has a {label} whose values are not {allowed}.")
     if node.dtype.itemsize > _LONGEST_TEXT:
-        raise DataError(f"has text longer than {_LONGEST_TEXT:,} bytes.")
-    made = node.id.get_create_plist()
-    if made.get_external_count() or made.get_layout() not in (h5py.h5d.COMPACT, h5py.h5d.CONTIGUOUS, h5py.h5d.CHUNKED):
-        raise DataError("has values that are stored elsewhere.")
-    if any(made.get_filter(i)[0] not in _FILTERS for i in range(made.get_nfilters())):
-        raise DataError("is packed by a filter other than deflate, shuffle and fletcher32.")
+        raise DataError(f"has a {label} with text longer than {_LONGEST_TEXT:,} bytes.")
+    created = node.id.get_create_plist()
+    layouts = (h5py.h5d.COMPACT, h5py.h5d.CONTIGUOUS, h5py.h5d.CHUNKED)
+    if created.get_external_count() or created.get_layout() not in layouts:
+        raise DataError(f"has a {label} whose values are stored in another file.")
+    if any(created.get_filter(i)[0] not in _FILTERS for i in range(created.get_nfilters())):
+        raise DataError(f"has a {label} compressed by a filter other than deflate, shuffle and fletcher32.")
     if node.chunks is not None and int(np.prod(node.chunks, dtype=object)) * node.dtype.itemsize > _LARGEST_CHUNK:
-        raise DataError(f"has packed pieces of more than {_LARGEST_CHUNK:,} bytes.")
+        raise DataError(f"has a {label} in chunks of more than {_LARGEST_CHUNK:,} bytes.")
 
 
 def _attributes(h5py: Any, node: Any) -> dict[str, Any]:
@@ -161,14 +171,16 @@ def _attributes(h5py: Any, node: Any) -> dict[str, Any]:
         raise DataError(f"has more than {_MOST_ATTRIBUTES} attributes in one place.")
     found: dict[str, Any] = {}
     for name in node.attrs:
-        # At this level nothing is converted: numbers and fixed text come as numpy arrays, all else stays closed.
+        # The low-level interface converts nothing: only numbers and fixed-length text are read.
         attribute = node.attrs.get_id(name)
         kind = attribute.get_type()
         plain = kind.get_class() in (h5py.h5t.INTEGER, h5py.h5t.FLOAT) or (
             kind.get_class() == h5py.h5t.STRING and not kind.is_variable_str()
         )
         found[name] = None
-        if plain and attribute.get_storage_size() <= _LONGEST_TEXT:
+        # PyTables writes an empty text with a null data space, whose storage size HDF5 reports as an error.
+        is_empty = attribute.get_space().get_simple_extent_type() == h5py.h5s.NULL
+        if plain and not is_empty and attribute.get_storage_size() <= _LONGEST_TEXT:
             values = np.empty(attribute.shape, dtype=attribute.dtype)
             attribute.read(values)
             found[name] = values

@@ -1,10 +1,9 @@
-"""Screening: which rows of a trip table can be used, and what is wrong with the others.
+"""Screening: decides which rows of a trip table are used, dropped or outside, and refuses tables with errors.
 
-Rows pass in batches of whole columns. Two kinds of trouble are kept apart. Gaps (a missing end, a point off
-the earth) are usual in trip data: such rows are left out and counted, up to a share. Errors (text among
-numbers, half a trip, a negative weight) mean that the table is not what it is taken for: they are refused,
-all of them in one message. The counts do not depend on the order of the rows; the examples are row numbers,
-never values.
+Rows pass in batches of whole columns. Gaps (a missing end, a point off the earth) are usual in trip data: such rows are
+dropped and counted, in rows and in trips, up to a share. Errors (text among numbers, a negative weight) mean that the
+table is not what it is taken for: all of them are reported in one message. The counts do not depend on the order of the
+rows. Examples are row numbers, never values.
 """
 
 from __future__ import annotations
@@ -19,10 +18,19 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.errors import DataError, option
-from flowveil.flows import LARGEST_SUM, MILLION, ROUNDING_ALLOWED, SUM_COLUMNS, Intake, SumColumn, to_fixed_point
+from flowveil.errors import DataError, option, with_value
+from flowveil.flows import (
+    LARGEST_SUM,
+    MILLION,
+    ROUNDING_ALLOWED,
+    SUM_COLUMNS,
+    Intake,
+    SumColumn,
+    plain_amount,
+    to_fixed_point,
+)
 from flowveil.reading import Reading, limits
-from flowveil.reading.tiling import NO_TILE, Inside, Mask, Tiling
+from flowveil.reading.tiling import NO_TILE, Inside, MapTiling, Mask, Tiling
 from flowveil.reading.times import TimeForm
 from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64
 
@@ -44,10 +52,18 @@ REASONS = (
     NO_TRIPS, MISSING_END, OFF_EARTH, AT_ZERO, UNKNOWN_TILE, MISSING_COUNT,
     *(column.missing for column in SUM_COLUMNS.values()), MISSING_TIME, MISSING_ATTRIBUTE, OUTSIDE_ZONES, OUTSIDE_AREA,
 )  # fmt: skip
-#: Rows that nobody expects to count: they say nothing, or were asked to be left out.
-_NOT_EXPECTED = (NO_TRIPS, OUTSIDE_AREA)
+#: Reasons that are not counted as dropped: the row stands for no trip, or is outside the area by request.
+_NOT_DROPPED = (NO_TRIPS, OUTSIDE_AREA)
+#: What becomes of a row that stands for trips.
+_USED, _DROPPED, _OUTSIDE = "used", "dropped", "outside"
+#: Fewer trips than this are 0 in millionths.
+_LEAST_TRIPS = 0.5 / MILLION
+#: By how much, as a share of their sum, fractions of trips may change when they are rounded to millionths.
+_TRIPS_ROUNDING_ALLOWED = 1e-3
 
 _EXAMPLES = 5
+#: If a larger share is dropped, the input is misread, and a larger limit is no advice.
+_MOST = 0.5
 #: A number that is this far from whole millionths has more than six decimals; doubles of six are nearer.
 _ROUNDED = 1e-8
 #: A code that is not on the map is listed only where so many ends have it: a rarer one may name somebody.
@@ -89,15 +105,21 @@ class Batch:
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """What is left of a batch: the positions of the rows that can be used, their tiles, trips, and what else adds up.
+    """The rows of a batch that are used.
 
-    What adds up besides, such as weights, is in whole millionths.
+    Attributes:
+        rows: their positions.
+        origin, destination: their tiles.
+        trips: whole trips of each row.
+        fraction: what a row has beyond them, in millionths of a trip; None if rows have no number of trips.
+        added: columns that add up, such as weights, in whole millionths.
     """
 
     rows: NDArray[np.int64]
     origin: Cells64
     destination: Cells64
     trips: NDArray[np.int64]
+    fraction: NDArray[np.int64] | None
     added: dict[str, NDArray[np.int64]]
 
 
@@ -182,8 +204,8 @@ class _Sum:
 _WORTH_A_THREAD, _CORES_FOR_ENDS = 10_000, 3
 #: What a screening counts, by the names of its attributes.
 _COUNTED = (
-    "_rows", "_kept", "_trips", "_left_out", "_errors", "_resolutions", "_on_earth_if_swapped", "_commas", "_sums",
-    "_time_shapes", "_unknown_codes",
+    "_rows", "_kept", "_trips", "_left_out", "_amounts", "_rounding", "_has_fractions", "_errors", "_resolutions",
+    "_on_earth_if_swapped", "_commas", "_sums", "_time_shapes", "_unknown_codes",
 )  # fmt: skip
 
 
@@ -200,6 +222,10 @@ class Screening:
         self._kept = 0
         self._trips = 0
         self._left_out = dict.fromkeys(REASONS, 0)
+        #: Trips and weight in millionths, by column and by what becomes of the row.
+        self._amounts: Counter[str] = Counter()
+        self._rounding = 0.0
+        self._has_fractions = False
         self._errors: dict[str, _Finding] = {}
         self._resolutions = np.zeros(MAX_RESOLUTION + 1, dtype=np.int64)
         self._on_earth_if_swapped = 0
@@ -227,18 +253,56 @@ class Screening:
         gaps = self._gaps(batch)
         for reason in REASONS:
             if reason in gaps:
-                gap = gaps[reason] & ~unusable
-                self._left_out[reason] += int(np.count_nonzero(gap))
-                unusable |= gap
+                self._drop(reason, batch, np.flatnonzero(gaps[reason] & ~unusable))
+                unusable |= gaps[reason]
         rows, origin, destination = self._placed(batch, np.flatnonzero(~unusable))
-        trips = np.ones(len(rows), np.int64) if batch.trips is None else batch.trips[rows].astype(np.int64)
+        trips, fraction = self._trips_of(batch, rows)
         added = {name: self._sums[name].round_fixed_point(values[rows]) for name, values in batch.added.items()}
         self._rows += len(batch)
         self._kept += len(rows)
-        # Summed in float: far too large a total is what is looked for, and an integer sum could wrap around
-        # it.
+        # Summed as floats: a total beyond the limit must be noticed, and an integer sum could overflow.
         self._trips += int(trips.sum(dtype=np.float64)) if batch.trips is not None else len(rows)
-        return Kept(rows=rows, origin=origin, destination=destination, trips=trips, added=added)
+        self._count(_USED, batch, rows)
+        return Kept(rows=rows, origin=origin, destination=destination, trips=trips, fraction=fraction, added=added)
+
+    def _drop(self, reason: str, batch: Batch, rows: NDArray[np.int64]) -> None:
+        """Counts rows that are not used, and the trips and weight they stand for."""
+        self._left_out[reason] += len(rows)
+        if reason != NO_TRIPS:
+            self._count(_OUTSIDE if reason == OUTSIDE_AREA else _DROPPED, batch, rows)
+
+    def _count(self, fate: str, batch: Batch, rows: NDArray[np.int64]) -> None:
+        """Adds the trips and weight of rows to the totals. A missing or impossible number adds 0."""
+        if not len(rows):
+            return
+        columns = {"trips": batch.trips, **batch.added}
+        for name, values in columns.items():
+            if values is None:
+                self._amounts[f"{name} {fate}"] += len(rows) * MILLION
+                continue
+            present = values[rows]
+            present = present[(present >= 0) & (present <= MAX_TRIPS)]
+            # Sums of whole doubles are exact up to 2**53, which no column may exceed.
+            if np.any(present != np.floor(present)):
+                amount = int(np.sum(np.rint(present * MILLION)))
+            else:
+                amount = int(np.sum(present)) * MILLION
+            self._amounts[f"{name} {fate}"] += amount
+
+    def _trips_of(self, batch: Batch, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
+        """Whole trips of the rows, and fractions in millionths if the table has a number of trips."""
+        if batch.trips is None:
+            return np.ones(len(rows), np.int64), None
+        trips = batch.trips[rows]
+        whole = trips.astype(np.int64)
+        fraction = np.zeros(len(rows), np.int64)
+        fractional = whole != trips
+        if fractional.any():
+            self._has_fractions = True
+            exact = to_fixed_point(trips[fractional])
+            whole[fractional], fraction[fractional] = exact // MILLION, exact % MILLION
+            self._rounding += float(np.sum(np.abs(trips[fractional] - exact / MILLION)))
+        return whole, fraction
 
     def tally(self) -> dict[str, Any]:
         """What has been counted so far, without what the counting needs: what one part of a table comes to."""
@@ -279,23 +343,40 @@ class Screening:
             shares = ", ".join(f"{r}: {self._resolutions[r]:,} ends" for r in resolutions)
             problems.append(f"several H3 resolutions, all tiles must have the same ({shares})")
         problems += [problem for column in self._sums.values() for problem in column.problems()]
-        if self._trips > MAX_TRIPS:
-            problems.append(f"more than {MAX_TRIPS:.0e} trips in all")
+        if self._trips > (LARGEST_SUM if self._has_fractions else MAX_TRIPS):
+            problems.append(f"{self._trips:.0e} trips in all, more than can be counted exactly")
+        if self._rounding > _TRIPS_ROUNDING_ALLOWED * self._amounts[f"trips {_USED}"] / MILLION:
+            problems.append("numbers of trips too small to be counted in millionths")
         if problems:
             self._refuse(label, problems)
-        self._refuse_too_many_gaps(label)
-        if self._kept == 0:
-            found = f"all {_counted(self._rows)} are left out: {self._left_out_text()}"
-            raise DataError(
-                f"No trip is left in {label}: {found if self._rows else 'it has no rows'}. "
-                "At least one row with both ends is needed."
-            )
+        counts = self._counts()
+        self._refuse_too_many_gaps(label, counts)
         # Given cells that are coarser than asked for keep their own resolution: that is the one that was read.
         as_read = replace(self._reading, resolution=min([*resolutions.tolist(), self._reading.resolution]))
-        left_out = {reason: n for reason, n in self._left_out.items() if n}
         notes = (*((self._times.note,) if self._times is not None and self._times.note else ()), *notes)
         notes = (*notes, *(column.note for column in self._sums.values() if column.rounded))
-        return Intake(rows=self._rows, left_out=left_out, nobody=nobody, notes=notes, **as_read.to_dict())
+        return replace(counts, nobody=nobody, notes=notes, **as_read.to_dict())
+
+    def _counts(self) -> Intake:
+        """Returns the counters, without the settings."""
+        weighted = bool(self._reading.columns.weight)
+
+        def amount(column: str, *fates: str) -> float:
+            return plain_amount(sum(self._amounts[f"{column} {fate}"] for fate in fates))
+
+        every = (_USED, _DROPPED, _OUTSIDE)
+        return Intake(
+            rows=self._rows,
+            empty_rows=self._left_out[NO_TRIPS],
+            dropped={reason: n for reason, n in self._left_out.items() if n and reason not in _NOT_DROPPED},
+            dropped_trips=amount("trips", _DROPPED),
+            dropped_weight=amount("weight", _DROPPED) if weighted else None,
+            outside_rows=self._left_out[OUTSIDE_AREA],
+            outside_trips=amount("trips", _OUTSIDE),
+            outside_weight=amount("weight", _OUTSIDE) if weighted else None,
+            input_trips=amount("trips", *every),
+            input_weight=amount("weight", *every) if weighted else None,
+        )
 
     @property
     def _no_time(self) -> str:
@@ -331,7 +412,6 @@ class Screening:
             for what, mask in (
                 ("a negative number of trips", trips < 0),
                 ("an infinite or impossibly large number of trips", trips > MAX_TRIPS),
-                ("a number of trips that is not whole", np.isfinite(trips) & (trips != np.rint(trips))),
             ):
                 self._find(what, mask)
                 bad |= mask
@@ -342,12 +422,17 @@ class Screening:
         return bad
 
     def _check_tiles(self, batch: Batch) -> Mask:
-        if batch.tiles is None or self._reading.skip_unknown:
+        if batch.tiles is None or self._reading.skip_unknown or self._keeps_unknown:
             return np.zeros(len(batch), dtype=np.bool_)
         unknown = self._unknown(batch.tiles)
         self._find(f"a tile that is not {self._tiling.noun}", unknown)
         self._unknown_codes.update(batch.unknown_codes)
         return unknown
+
+    @property
+    def _keeps_unknown(self) -> bool:
+        """Whether codes that are not on the map are outside, like points in no zone."""
+        return self._reading.outside == "keep" and isinstance(self._tiling, MapTiling)
 
     def _unknown(self, tiles: tuple[Cells64, Cells64]) -> Mask:
         return _any_of([~self._tiling.is_tile(t) & (t != NO_TILE) for t in tiles])
@@ -355,7 +440,7 @@ class Screening:
     def _gaps(self, batch: Batch) -> dict[str, Mask]:
         gaps: dict[str, Mask] = {}
         if batch.trips is not None:
-            gaps[NO_TRIPS] = batch.trips == 0
+            gaps[NO_TRIPS] = (batch.trips >= 0) & (batch.trips < _LEAST_TRIPS)
             gaps[MISSING_COUNT] = np.isnan(batch.trips)
         gaps |= {SUM_COLUMNS[name].missing: np.isnan(values) for name, values in batch.added.items()}
         for reason, gap in ((MISSING_TIME, batch.no_time), (MISSING_ATTRIBUTE, batch.no_attribute)):
@@ -373,17 +458,17 @@ class Screening:
                 self._on_earth_if_swapped += int(np.count_nonzero(~swapped))
         if batch.tiles is not None:
             gaps[MISSING_END] = _any_of([t == NO_TILE for t in batch.tiles])
-            if self._reading.skip_unknown:
+            if self._reading.skip_unknown and not self._keeps_unknown:
                 gaps[UNKNOWN_TILE] = self._unknown(batch.tiles)
         return gaps
 
     def _placed(self, batch: Batch, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], Cells64, Cells64]:
-        """Those of the rows that are where they should be, with the tiles of both ends."""
+        """Returns the rows inside the area and the map, with the tiles of both ends; counts the others."""
         if self._reading.outside == "keep":
             return self._placed_or_outside(batch, rows)
         if batch.points is not None:
             near = self._inside.near(batch.points, rows)
-            self._left_out[OUTSIDE_AREA] += len(rows) - len(near)
+            self._drop(OUTSIDE_AREA, batch, np.setdiff1d(rows, near, assume_unique=True))
             rows = near
         origin, destination = self._ends(batch, rows)
         for reason, outside in (
@@ -392,12 +477,12 @@ class Screening:
         ):
             lost = _any_of(outside)
             if lost.any():
-                self._left_out[reason] += int(np.count_nonzero(lost))
+                self._drop(reason, batch, rows[lost])
                 rows, origin, destination = rows[~lost], origin[~lost], destination[~lost]
         return rows, origin, destination
 
     def _placed_or_outside(self, batch: Batch, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], Cells64, Cells64]:
-        """The same where trips across the border are kept: their other end is the tile that stands for all outside."""
+        """The same if trips across the border are kept: the end outside becomes the tile ``outside``."""
         ends, inside = list(self._ends(batch, rows)), []
         for i, tiles in enumerate(ends):
             known = tiles != NO_TILE
@@ -405,7 +490,7 @@ class Screening:
             ends[i] = np.where(known, tiles, np.uint64(self._tiling.outside))
             inside.append(known)
         some = inside[0] | inside[1]
-        self._left_out[OUTSIDE_AREA] += int(np.count_nonzero(~some))
+        self._drop(OUTSIDE_AREA, batch, rows[~some])
         return rows[some], ends[0][some], ends[1][some]
 
     def _ends(self, batch: Batch, rows: NDArray[np.int64]) -> tuple[Cells64, Cells64]:
@@ -424,6 +509,8 @@ class Screening:
         lifted = []
         for tiles in batch.tiles:  # type: ignore[union-attr]  # one of points and tiles is there
             given = tiles[rows]
+            if self._keeps_unknown:
+                given = np.where(self._tiling.is_tile(given), given, np.uint64(NO_TILE))
             self._resolutions += self._tiling.resolutions(given)
             lifted.append(self._tiling.lift(given))
         return lifted[0], lifted[1]
@@ -432,47 +519,65 @@ class Screening:
         hints = []
         if self._commas:
             hints.append("numbers with a decimal comma must be written with a point.")
-        if any("a number of trips that is not whole" in p for p in problems):
-            hints.append(
-                f"numbers of trips with fractions are expansion factors or weights: name them with {option('weight')}."
-            )
         if any("a tile that is not" in p for p in problems):
-            hints.append("leave rows with unknown tiles out with skip_unknown (--skip-unknown).")
+            kept = f", or keep them as one zone 'outside' with {with_value('outside', 'keep')}"
+            on_map = isinstance(self._tiling, MapTiling)
+            hints.append(f"drop rows with unknown tiles with {option('skip_unknown')}{kept if on_map else ''}.")
         if self._time_shapes:
             hints.append(
                 "times need a date with a year of four digits from 1900 to 2100, all in one form; other forms are read "
                 "with time_format (--time-format), such as '%m/%d/%y %H:%M'."
             )
         if self._left_out_text():
-            problems = [*problems, f"besides, rows with gaps: {self._left_out_text()}"]
+            problems = [*problems, f"rows to be dropped: {self._left_out_text()}"]
         name = label[:1].upper() + label[1:]
         lines = "".join(f"\n- {p}" for p in problems)
         hint = f"\nHint: {' '.join(hints)}" if hints else ""
         numbered = ", row 1 being the first of the table" if any(f.rows for f in self._errors.values()) else ""
         raise DataError(f"{name} cannot be used as it is. Found in {_counted(self._rows)}{numbered}:{lines}{hint}")
 
-    def _refuse_too_many_gaps(self, label: str) -> None:
-        left_out = sum(n for reason, n in self._left_out.items() if reason not in _NOT_EXPECTED)
-        expected = self._rows - sum(self._left_out[reason] for reason in _NOT_EXPECTED)
-        if left_out <= self._reading.max_dropped * expected:
+    def _refuse_too_many_gaps(self, label: str, counts: Intake) -> None:
+        """Raises DataError if more than ``max_dropped`` of the rows or their trips is dropped, or no trip is left."""
+        if self._rows == 0:
+            raise DataError(f"No trip is left in {label}: it has no rows. At least one row with both ends is needed.")
+        if self._kept and counts.dropped_share <= self._reading.max_dropped:
             return
-        hint = "give a larger max_dropped (--max-dropped) if so many rows may be missing."
-        off = self._left_out[OFF_EARTH]
+        rows = sum(counts.dropped.values())
+        expected = counts.rows - counts.empty_rows
+        found = f"{rows:,} of {expected:,} rows ({rows / max(expected, 1):.1%})"
+        amounts = [("trips", counts.dropped_trips, counts.input_trips)]
+        if counts.dropped_weight is not None:
+            amounts.append(("weight", counts.dropped_weight, counts.input_weight or 0.0))
+        shares = [f"{part / whole:.1%} of the {name}" for name, part, whole in amounts if whole]
+        if self._reading.columns.trips or counts.dropped_weight is not None:
+            found += f" with {' and '.join(shares)}"
+        hint = " ".join(self._advice(counts))
+        if not self._kept:
+            raise DataError(
+                f"No trip is left in {label}: all {_counted(self._rows)} are dropped or outside: "
+                f"{self._left_out_text()}. {f'Hint: {hint}' if hint else 'At least one row with both ends is needed.'}"
+            )
+        raise DataError(
+            f"Too many trips of {label} cannot be used: {found}; allowed are {self._reading.max_dropped:.1%}. "
+            f"Dropped: {self._left_out_text()}. Hint: {hint}"
+        )
+
+    def _advice(self, counts: Intake) -> Iterator[str]:
+        """What may be wrong where too much is dropped; a larger limit only if most of the trips are left."""
+        rows = sum(counts.dropped.values())
+        off, unknown = self._left_out[OFF_EARTH], self._left_out[UNKNOWN_TILE]
+        outside = self._left_out[OUTSIDE_ZONES]
         if off and 2 * self._on_earth_if_swapped > off:
-            hint = (
+            yield (
                 f"{self._on_earth_if_swapped:,} of the {off:,} rows off the earth would be on it with the "
                 "axes exchanged: are latitude and longitude swapped?"
             )
-        if 2 * self._left_out[OUTSIDE_ZONES] > left_out:
-            hint = (
-                "is the map one of the same place? If it covers a part only, choose that part (--within), or give a "
-                "larger max_dropped (--max-dropped)."
-            )
-        raise DataError(
-            f"Too many rows of {label} cannot be used: {left_out:,} of {expected:,} "
-            f"({left_out / expected:.1%}), allowed are {self._reading.max_dropped:.1%}. "
-            f"Left out: {self._left_out_text()}. Hint: {hint}"
-        )
+        elif 2 * outside > rows or (2 * unknown > rows and counts.dropped_share > _MOST):
+            yield f"is the map one of the same place? If it covers a part only, choose that part ({option('within')})."
+        if unknown and isinstance(self._tiling, MapTiling):
+            yield f"{with_value('outside', 'keep')} keeps unknown codes as one zone 'outside'."
+        if self._kept and counts.dropped_share <= _MOST:
+            yield f"give a larger {option('max_dropped')} if so many trips may be missing."
 
     def _left_out_text(self) -> str:
         return ", ".join(f"{n:,} {reason}" for reason, n in self._left_out.items() if n)

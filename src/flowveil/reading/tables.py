@@ -9,8 +9,9 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from glob import glob, has_magic
 from os import PathLike, fspath
 from pathlib import Path
@@ -22,6 +23,7 @@ import pyarrow.dataset as pads
 from flowveil.errors import DataError, MissingExtraError, ParameterError
 from flowveil.headers import Header
 from flowveil.paths import named_path
+from flowveil.reading import sampling
 from flowveil.reading.database import in_own_words
 from flowveil.reading.matrices import Form, omx_table, wide_sql
 from flowveil.reading.partitions import partition_sql
@@ -75,6 +77,14 @@ class Table(Protocol):
 
     def peek(self, con: Any, position: int) -> list[Any]:
         """The first values of one column."""
+        ...
+
+    def sample(self, con: Any, position: int) -> list[Any]:
+        """Some values of one column, spread over the table where that is possible without reading all of it."""
+        ...
+
+    def timezone_of(self, position: int) -> str | None:
+        """The time zone that the type of a column names; None if it names none."""
         ...
 
     def header(self, con: Any) -> Header:
@@ -259,12 +269,35 @@ def _open_parquet(con: Any, label: str, files: Sequence[Path | str], partition_c
     if partition_columns:
         names.remove(_PATH_COLUMN)
     identifiers = [quoted_name(name) for name in names]
+    timezones = _timezones_of(files, names)
     names = _as_written(label, files, names)
     columns = (
         *identifiers,
         *(partition_sql([Path(p) for p in files], name, _PATH_COLUMN) for name in partition_columns),
     )
-    return FileTable(f"'{label}'", [*names, *partition_columns], n_rows, relation, columns, partition_columns)
+    return FileTable(
+        f"'{label}'",
+        [*names, *partition_columns],
+        n_rows,
+        relation,
+        columns,
+        partition_columns,
+        timezones=timezones,
+        files=[path for path in files if isinstance(path, Path)],
+    )
+
+
+def _timezones_of(files: Sequence[Path | str], names: Sequence[str]) -> dict[int, str]:
+    """The time zones of columns by position, where all Parquet files name the same."""
+    import pyarrow.parquet as pq
+
+    found: dict[str, set[str | None]] = {}
+    for path in files:
+        if isinstance(path, Path):
+            for column in pq.read_schema(path):
+                found.setdefault(column.name, set()).add(_zone_of_type(column.type))
+    zones = {name: zone for name, (zone, *others) in found.items() if zone is not None and not others}
+    return {i: zones[name] for i, name in enumerate(names) if name in zones}
 
 
 def _as_written(label: str, files: Sequence[Path | str], names: list[str]) -> list[str]:
@@ -294,7 +327,15 @@ def _open_csv(label: str, files: Sequence[Path], partition_columns: tuple[str, .
     )
     n_rows = sum(start.n_rows for start in starts)
     return FileTable(
-        f"'{label}'", [*names, *partition_columns], n_rows, relation, identifiers, partition_columns, in_text=True
+        f"'{label}'",
+        [*names, *partition_columns],
+        n_rows,
+        relation,
+        identifiers,
+        partition_columns,
+        in_text=True,
+        files=files,
+        delimiter=first.delimiter,
     )
 
 
@@ -368,6 +409,27 @@ class FileTable:
     partitions: Sequence[str] = ()
     in_text: bool = False
     form: Form | None = None
+    timezones: Mapping[int, str] = field(default_factory=dict)
+    files: Sequence[Path] = ()
+    delimiter: str = ","
+
+    def sample(self, con: Any, position: int) -> list[Any]:
+        """Values from places all over the files; the first ones for files that cannot be read from the middle."""
+        if not self.files or self.form is not None:
+            return self.peek(con, position)
+        if self.in_text:
+            found = [row[position] for row in self._sampled_rows]
+        else:
+            found = sampling.parquet_values(self.files, position)
+        return found or self.peek(con, position)
+
+    @cached_property
+    def _sampled_rows(self) -> list[list[str]]:
+        return sampling.text_rows(self.files, delimiter=self.delimiter, columns=len(self.names) - len(self.partitions))
+
+    def timezone_of(self, position: int) -> str | None:
+        """The time zone that the schema of a Parquet file names."""
+        return self.timezones.get(position)
 
     def peek(self, con: Any, position: int) -> list[Any]:
         """The first values of one column."""
@@ -406,6 +468,10 @@ class FileTable:
 class _Columns(Protocol):
     def peek(self, position: int) -> list[Any]: ...
 
+    def sample(self, position: int) -> list[Any]: ...
+
+    def timezone_of(self, position: int) -> str | None: ...
+
     def select(self, positions: Sequence[int]) -> pa.Table | pa.RecordBatchReader: ...
 
 
@@ -423,6 +489,14 @@ class MemoryTable:
     def peek(self, con: Any, position: int) -> list[Any]:  # noqa: ARG002  the interface of `Table`
         """The first values of one column."""
         return self.columns.peek(position)
+
+    def sample(self, con: Any, position: int) -> list[Any]:  # noqa: ARG002  the interface of `Table`
+        """Every n-th value, or the first ones of a stream."""
+        return self.columns.sample(position)
+
+    def timezone_of(self, position: int) -> str | None:
+        """The time zone that the type of a column names."""
+        return self.columns.timezone_of(position)
 
     def header(self, con: Any) -> Header:  # noqa: ARG002  the interface of `Table`
         """The names of the columns; those that recur among the first values are data."""
@@ -445,9 +519,20 @@ def _numbered(positions: Sequence[int]) -> list[str]:
     return [f"c{i}" for i in range(len(positions))]
 
 
+def _zone_of_type(kind: pa.DataType) -> str | None:
+    return kind.tz if pa.types.is_timestamp(kind) else None
+
+
 @dataclass(frozen=True, eq=False)
 class _ArrowColumns:
     table: pa.Table | pa.RecordBatch
+
+    def sample(self, position: int) -> list[Any]:
+        rows = sampling.spread(self.table.num_rows)
+        return self.table.column(position).take(pa.array(rows)).to_pylist()  # type: ignore[no-any-return]
+
+    def timezone_of(self, position: int) -> str | None:
+        return _zone_of_type(self.table.schema.field(position).type)
 
     def peek(self, position: int) -> list[Any]:
         return self.table.column(position)[:_PEEKED_ROWS].to_pylist()  # type: ignore[no-any-return]
@@ -462,6 +547,12 @@ class _ReaderColumns:
 
     reader: pa.RecordBatchReader
     peeked: list[pa.RecordBatch] = field(default_factory=list)
+
+    def sample(self, position: int) -> list[Any]:
+        return self.peek(position)
+
+    def timezone_of(self, position: int) -> str | None:
+        return _zone_of_type(self.reader.schema.field(position).type)
 
     def peek(self, position: int) -> list[Any]:
         while not any(b.num_rows for b in self.peeked):
@@ -487,6 +578,12 @@ class _ReaderColumns:
 class _DatasetColumns:
     dataset: pads.Dataset
 
+    def sample(self, position: int) -> list[Any]:
+        return self.peek(position)
+
+    def timezone_of(self, position: int) -> str | None:
+        return _zone_of_type(self.dataset.schema.field(position).type)
+
     def peek(self, position: int) -> list[Any]:
         name = self.dataset.schema.names[position]
         return self.dataset.head(_PEEKED_ROWS, columns=[name]).column(0).to_pylist()  # type: ignore[no-any-return]
@@ -502,6 +599,13 @@ class _DatasetColumns:
 class _PandasColumns:
     frame: Any
 
+    def sample(self, position: int) -> list[Any]:
+        return self.frame.iloc[sampling.spread(len(self.frame)), position].tolist()  # type: ignore[no-any-return]
+
+    def timezone_of(self, position: int) -> str | None:
+        zone = getattr(self.frame.dtypes.iloc[position], "tz", None)
+        return None if zone is None else str(zone)
+
     def peek(self, position: int) -> list[Any]:
         return self.frame.iloc[:_PEEKED_ROWS, position].tolist()  # type: ignore[no-any-return]
 
@@ -510,6 +614,13 @@ class _PandasColumns:
         return pa.table(arrays, names=_numbered(positions))
 
     def _as_arrow(self, series: Any) -> Any:
+        if (
+            series.dtype == object
+            and (first := series.dropna().head(1)).size
+            and getattr(first.iloc[0], "tzinfo", None)
+        ):
+            # Times may have different offsets, of which an Arrow type would keep the first.
+            return pa.array([None if t != t or t is None else str(t) for t in series], pa.string())
         try:
             return pa.array(series, from_pandas=True)
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -520,6 +631,15 @@ class _PandasColumns:
 @dataclass(frozen=True, eq=False)
 class _PolarsColumns:
     frame: Any
+
+    def sample(self, position: int) -> list[Any]:
+        if not hasattr(self.frame, "height"):
+            return self.peek(position)
+        return self.frame.to_series(position).gather(sampling.spread(self.frame.height)).to_list()  # type: ignore[no-any-return]
+
+    def timezone_of(self, position: int) -> str | None:
+        zone: str | None = getattr(self.frame.collect_schema().dtypes()[position], "time_zone", None)
+        return zone
 
     def peek(self, position: int) -> list[Any]:
         name = self.frame.collect_schema().names()[position]

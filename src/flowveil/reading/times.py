@@ -1,15 +1,18 @@
-"""Times of trips in SQL: one reading for a whole column, or none.
+"""Reads a column of times in SQL: one form for the whole column, or an error.
 
-A time that is read wrongly makes wrong hours, and nothing in a release shows it. So a column has one form. It is chosen
-by looking at every value: the form that most values have, day-first or month-first where some value leaves no
-choice. Values of another form, dates that are on no calendar and years outside 1900 to 2100 are errors; messages show
-their shape (``9/9/99 9:99:99 AA``), never a value. Where no value decides between day-first and month-first, the column
-is refused.
+A misread time makes wrong hours, and nothing in a release shows it. So a column has one form, chosen from all of its
+values: the form that most values have; day-first or month-first as soon as one value decides it. Values of another
+form, impossible dates and years outside 1900 to 2100 are errors. Messages show the shape of a value
+(``9/9/99 9:99:99 AA``), never the value. If no value decides between day-first and month-first, the column is refused.
 
 Recognised in text: ``YYYY-MM-DD`` (also with ``/`` or ``.``), ``DD.MM.YYYY``, ``DD/MM/YYYY`` and ``MM/DD/YYYY`` (also
 with ``-``), each alone or with a time of day ``h:mm[:ss[.fraction]]``, ``AM`` or ``PM``, and a zone ``Z``, ``UTC``,
-``GMT`` or ``+hh:mm``; and Unix seconds, milliseconds and microseconds, in text or as numbers. The rest needs
-``time_format``. Everything is an expression over whole columns, so DuckDB reads a million times in about a second.
+``GMT`` or ``+hh:mm``; and Unix seconds, milliseconds and microseconds, as text or numbers. Other forms need
+``time_format``.
+
+Time zones: times without a zone are local. Times with a zone (a column type with one, texts with offsets other than
+zero) are shown in that zone. Unix times and times in UTC have no local hour: `TimeForm.needs_timezone` says that the
+user must name a zone, UTC included.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flowveil.errors import DataError, ParameterError, did_you_mean
@@ -39,6 +42,7 @@ _SHAPE = re.compile(
 )
 #: Offsets that zones have.
 _OFFSET = r"[+-](0[0-9]|1[0-4])(:?[0-5][0-9])?$"
+_MINUTE = 60_000_000
 #: Shapes that are looked at; a column with more holds something else than times.
 _MOST_SHAPES = 2_000
 #: Rows whose shapes are looked at first.
@@ -51,10 +55,14 @@ _TEXT = re.compile(r"^VARCHAR|^ENUM")
 _DIRECTIVES = "YymdHIMSfpbBaAjz"
 _FORMAT = re.compile(rf"(?:%[{_DIRECTIVES}]|[ /:.,;_TZ-]){{1,60}}")
 _ZONE = re.compile(r"UTC|[A-Za-z]+(?:/[A-Za-z0-9_+-]+)+")
+#: A fixed offset, as it is recorded where a column has one instead of a named zone: ``UTC+0530``.
+_FIXED = re.compile(r"UTC([+-])(0[0-9]|1[0-4])([0-5][0-9])")
+#: Names of UTC in types of columns, in lower case.
+_UTC_NAMES = frozenset({"utc", "gmt", "z", "zulu", "uct", "universal", "greenwich", "+00:00", "-00:00"})
 
 
 def check_time_options(time_format: str | None, timezone: str | None) -> None:
-    """Raise ParameterError for a format or a zone that cannot be one; whether there is such a zone is seen later."""
+    """Raises ParameterError for a malformed format or zone; `decide` checks whether the zone exists."""
     if time_format is not None and not (_FORMAT.fullmatch(time_format) and "%" in time_format):
         raise ParameterError(
             "time_format (--time-format) must be made of directives of strptime "
@@ -68,7 +76,7 @@ def check_time_options(time_format: str | None, timezone: str | None) -> None:
         )
     if {"H", "I"} <= set(directives):
         raise ParameterError("time_format (--time-format) must have one of %H (0 to 23) and %I (1 to 12), not both.")
-    if timezone is not None and not _ZONE.fullmatch(timezone):
+    if timezone is not None and not (_ZONE.fullmatch(timezone) or _FIXED.fullmatch(timezone)):
         raise ParameterError(
             "timezone (--timezone) must be UTC or a name such as Europe/Paris; abbreviations such as CST mean several."
         )
@@ -79,12 +87,16 @@ class TimeForm:
     """How one column of times is read.
 
     Attributes:
-        moment: SQL: microseconds since 1970 in the local time of the trips; NULL for what is missing or no time. Years
-            are not looked at yet.
+        moment: SQL: microseconds since 1970 in local time; NULL if the value is missing or no time. Not yet limited to
+            the years 1900 to 2100.
         missing: SQL: whether there is no value.
         looks: SQL: the shape of a value.
         problem: what is wrong with the column as a whole, or None.
-        note: what a user should know about how the times were taken, or None.
+        note: how the time zone was chosen, for the user; or None.
+        timezone: the zone of the local time: a name, or a fixed offset such as ``UTC+0100``; None if times are shown as
+            written.
+        needs_timezone: what the times are ("Unix times", "in UTC") if no zone is named and so the hour of the day is
+            not known; or None. `moment` is in UTC then.
     """
 
     moment: str
@@ -92,6 +104,8 @@ class TimeForm:
     looks: str
     problem: str | None = None
     note: str | None = None
+    timezone: str | None = None
+    needs_timezone: str | None = None
 
     def over(self, relation: str) -> str:
         """The same FROM clause with `MICROSECONDS` beside the other columns: NULL outside 1900 to 2100, too."""
@@ -120,48 +134,156 @@ class TimeForm:
 
 
 def decide(
-    con: Any, relation: str, column: str, kind: str, *, time_format: str | None = None, timezone: str | None = None
+    con: Any,
+    relation: str,
+    column: str,
+    kind: str,
+    *,
+    time_format: str | None = None,
+    timezone: str | None = None,
+    column_zone: str | None = None,
 ) -> TimeForm:
-    """Choose how a column of times is read, by all of its values.
+    """Chooses how a column of times is read, from all of its values.
 
     Args:
         con: a database.
         relation: a FROM clause that can be read more than once.
         column: SQL of the column.
         kind: its type in DuckDB.
-        time_format: a format of strptime, where the user gave one.
-        timezone: the zone whose local time counts, for times that are instants: with a zone, or Unix times.
+        time_format: a format of strptime, if the user gave one.
+        timezone: the zone to show times in, if the user gave one.
+        column_zone: the zone that the type of the column names; DuckDB's own types do not keep it.
 
     Raises:
         ParameterError: there is no such zone, or an option does not fit a column of this kind.
     """
-    problem = None
+    found = _recognised(con, relation, column, kind, time_format=time_format, column_zone=column_zone)
+    shown: str | None
+    note: str | None
+    if timezone is not None:
+        if found.instants is None and found.problem is None:
+            raise ParameterError(
+                "timezone (--timezone) is given, but the times have no zone, so there is nothing to convert: they are "
+                "taken as local times. Hint: leave it out, or write the times with their zone."
+            )
+        moment, shown, note, needs = _in_zone(con, found.moment, timezone), timezone, None, None
+    elif found.has_offsets:
+        moment, needs = f"({found.moment}) + ({found.offset})", None
+        shown, note = _zone_of_offsets(found)
+    else:
+        shown = _zone_of_type(con, found.zone)
+        moment = found.moment if shown is None else _in_zone(con, found.moment, shown)
+        note = None if shown is None else f"Times are shown in {shown}, the time zone of the column."
+        needs = found.instants if shown is None else None
+    moment = moment if found.problem is None else "CAST(NULL AS BIGINT)"
+    return TimeForm(moment, _missing(column, kind), _shape(column), found.problem, note, shown, needs)
+
+
+@dataclass(frozen=True)
+class _Column:
+    """What is known of a column of times before a zone is chosen.
+
+    Attributes:
+        moment: SQL: microseconds since 1970, in UTC if the times are instants.
+        problem: what is wrong with the column as a whole, or None.
+        instants: "Unix times" or "in UTC" for instants, None for times without a zone.
+        zone: the zone that the type of the column names.
+        offset: SQL: the offset from UTC that a text has, in microseconds.
+        offsets: the different offsets of the texts, in minutes.
+    """
+
+    moment: str
+    problem: str | None = None
+    instants: str | None = None
+    zone: str | None = None
+    offset: str | None = None
+    offsets: frozenset[int] = frozenset()
+
+    @property
+    def has_offsets(self) -> bool:
+        """Whether texts have offsets other than zero, so that the local time is the one written."""
+        return bool(self.offsets - {0})
+
+
+def _recognised(
+    con: Any, relation: str, column: str, kind: str, *, time_format: str | None, column_zone: str | None
+) -> _Column:
     if kind.startswith(("TIMESTAMP", "DATE")):
         if time_format is not None:
             raise ParameterError("time_format (--time-format) is for text and numbers; the column holds times already.")
-        zoned = kind.startswith("TIMESTAMP WITH TIME ZONE")
-        # Not through a cast where there is a zone: that would take the zone of the machine.
-        moment = f"epoch_us({column})" if zoned else f"epoch_us(TRY_CAST({column} AS TIMESTAMP))"
-    elif time_format is not None:
+        if kind.startswith("TIMESTAMP WITH TIME ZONE"):
+            # A cast would convert to the zone of the machine.
+            return _Column(f"epoch_us({column})", instants="in UTC", zone=column_zone)
+        return _Column(f"epoch_us(TRY_CAST({column} AS TIMESTAMP))")
+    if time_format is not None:
         text = f"trim({_as_text(column, kind)})"
-        zoned, moment = "%z" in time_format, f"epoch_us(try_strptime({text}, {quoted_text(time_format)}))"
-    elif _NUMBER.match(kind):
-        zoned, moment, problem = True, *_unix(con, relation, f"CAST({column} AS DOUBLE)")
-    else:
-        zoned, moment, problem = _of_text(con, relation, f"trim(CAST({column} AS VARCHAR))")
-    if timezone is not None and not zoned and problem is None:
-        raise ParameterError(
-            "timezone (--timezone) is given, but the times have no zone, so there is nothing to convert: they are "
-            "taken as they stand. Hint: leave it out, or write the times with their zone."
-        )
-    if timezone is not None:
-        _check_zone(con, timezone)
-        moment = f"epoch_us(timezone({quoted_text(timezone)}, make_timestamptz({moment})))"
-    note = None
-    if zoned and timezone is None:
-        note = "Times are taken in UTC: they are Unix times or have a zone. For local hours give --timezone."
-    moment = moment if problem is None else "CAST(NULL AS BIGINT)"
-    return TimeForm(moment, _missing(column, kind), _shape(column), problem, note)
+        moment = f"epoch_us(try_strptime({text}, {quoted_text(time_format)}))"
+        if "%z" not in time_format:
+            return _Column(moment)
+        if not time_format.endswith("%z"):
+            return _Column(moment, instants="in UTC")
+        return _with_offsets(con, relation, text, f"({moment}) IS NOT NULL", _Column(moment, instants="in UTC"))
+    if _NUMBER.match(kind):
+        moment, problem = _unix(con, relation, f"CAST({column} AS DOUBLE)")
+        return _Column(moment, problem, "Unix times")
+    return _of_text(con, relation, f"trim(CAST({column} AS VARCHAR))")
+
+
+def _with_offsets(con: Any, relation: str, text: str, usable: str, column: _Column) -> _Column:
+    """Adds the offsets that texts end with."""
+    written = f"regexp_extract({text}, {quoted_text(_OFFSET)})"
+    rows = con.execute(
+        f"SELECT {written} AS written, count(*) FROM {relation} WHERE {usable} GROUP BY written ORDER BY written"
+    ).fetchall()
+    offsets = frozenset(_minutes(found) for found, _ in rows)
+    hours, minutes = f"TRY_CAST(({written})[2:3] AS BIGINT)", f"TRY_CAST(right({written}, 2) AS BIGINT)"
+    size = f"{hours} * 60 + CASE WHEN length({written}) > 3 THEN {minutes} ELSE 0 END"
+    sign = f"CASE WHEN starts_with({written}, '-') THEN -{_MINUTE} ELSE {_MINUTE} END"
+    offset = f"coalesce(({size}) * ({sign}), 0)"
+    return replace(column, offset=offset, offsets=offsets)
+
+
+def _minutes(offset: str | None) -> int:
+    """The minutes of an offset such as ``-03:30``; 0 for Z, UTC and GMT."""
+    digits = re.sub(r"\D", "", offset or "")
+    size = int(digits[:2] or 0) * 60 + int(digits[2:] or 0)
+    return -size if (offset or "").startswith("-") else size
+
+
+def _fixed_zone(minutes: int) -> str:
+    return f"UTC{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02}{abs(minutes) % 60:02}"
+
+
+def _zone_of_offsets(column: _Column) -> tuple[str | None, str]:
+    """Returns the fixed offset that all texts have, or None if they differ; and a note."""
+    if len(column.offsets) > 1:
+        return None, "Times have different offsets from UTC and are shown in local time, as they are written."
+    zone = _fixed_zone(next(iter(column.offsets)))
+    return zone, f"Times are shown in {zone}, the offset that they are written with."
+
+
+def _zone_of_type(con: Any, zone: str | None) -> str | None:
+    """Returns the zone of a column's type if it says more than UTC."""
+    if zone is None or zone.casefold().removeprefix("etc/") in _UTC_NAMES:
+        return None
+    if re.fullmatch(_OFFSET, zone):
+        return _fixed_zone(_minutes(zone))
+    return zone if _ZONE.fullmatch(zone) and zone in _zone_names(con) else None
+
+
+def _in_zone(con: Any, moment: str, zone: str) -> str:
+    """SQL: the local time of an instant, in microseconds."""
+    fixed = _FIXED.fullmatch(zone)
+    if fixed is not None:
+        return f"({moment}) + {_minutes(zone.removeprefix('UTC')) * _MINUTE}"
+    names = _zone_names(con)
+    if zone not in names:
+        raise ParameterError(f"There is no time zone {zone!r}.{did_you_mean(zone, names)}")
+    return f"epoch_us(timezone({quoted_text(zone)}, make_timestamptz({moment})))"
+
+
+def _zone_names(con: Any) -> set[str]:
+    return {row[0] for row in con.execute("SELECT name FROM pg_timezone_names()").fetchall()}
 
 
 @dataclass(frozen=True)
@@ -206,8 +328,8 @@ class _Shape:
         return f"CASE WHEN {_matches(text, _OFFSET)} THEN {moment} END" if "%z" in self.rest else moment
 
 
-def _of_text(con: Any, relation: str, text: str) -> tuple[bool, str, str | None]:
-    """Whether values are instants, SQL of their microseconds, and what is wrong; for a column of text."""
+def _of_text(con: Any, relation: str, text: str) -> _Column:
+    """Recognises a column of text."""
     counts = _shapes(con, relation, text)
     shapes = {shape: _Shape.of(shape) for shape in counts}
     families: Counter[str] = Counter()
@@ -217,23 +339,26 @@ def _of_text(con: Any, relation: str, text: str) -> tuple[bool, str, str | None]
         elif re.fullmatch(_UNIX_TEXT, shape):
             families["unix"] += counts[shape]
     if not families:
-        # No value is a time; each row that has one is an error of its own.
-        return False, "CAST(NULL AS BIGINT)", None
+        # No value is a time; each row with a value is an error.
+        return _Column("CAST(NULL AS BIGINT)")
     chosen = min(families, key=lambda family: (-families[family], family))
     if chosen == "unix":
         number = f"TRY_CAST(CASE WHEN {_matches(text, _UNIX_TEXT)} THEN {text} END AS DOUBLE)"
-        return True, *_unix(con, relation, number)
+        return _Column(*_unix(con, relation, number), instants="Unix times")
     ways: dict[_Shape, list[str]] = {}
     for shape, known in shapes.items():
         if known is not None and known.family == chosen:
             ways.setdefault(known, []).append(shape)
     separator, date, problem = chosen[1], "", None
+    every = _any_of(text, [shape for spelled in ways.values() for shape in spelled])
     if chosen[0] == "d":
-        every = [shape for spelled in ways.values() for shape in spelled]
-        date, problem = _order(con, f"SELECT {text} AS text FROM {relation} WHERE {_any_of(text, every)}", separator)
+        date, problem = _order(con, f"SELECT {text} AS text FROM {relation} WHERE {every}", separator)
     date = date or f"%Y{separator}%m{separator}%d"
     cases = " ".join(f"WHEN {_any_of(text, spelled)} THEN {way.sql(text, date)}" for way, spelled in ways.items())
-    return chosen[3] == "z", f"CASE {cases} END", problem
+    moment = f"CASE {cases} END"
+    if chosen[3] != "z":
+        return _Column(moment, problem)
+    return _with_offsets(con, relation, text, every, _Column(moment, problem, "in UTC"))
 
 
 def _order(con: Any, texts: str, separator: str) -> tuple[str, str | None]:
@@ -324,9 +449,3 @@ def _shapes(con: Any, relation: str, text: str) -> Counter[str]:
         present = f"{text} IS NOT NULL AND NOT {_any_of(text, usual)}"
     others = con.execute(f"SELECT {shape} AS shape, count(*) FROM {relation} WHERE {present} {grouped}").fetchall()
     return Counter({one: seen[one] for one in usual}) + Counter(dict(others))
-
-
-def _check_zone(con: Any, timezone: str) -> None:
-    names = [row[0] for row in con.execute("SELECT name FROM pg_timezone_names()").fetchall()]
-    if timezone not in names:
-        raise ParameterError(f"There is no time zone {timezone!r}.{did_you_mean(timezone, names)}")

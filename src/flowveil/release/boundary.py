@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from flowveil.flows import Cells, is_fixed_point, to_fixed_point
+from flowveil.flows import MILLION, Cells, is_fixed_point, to_fixed_point
 from flowveil.hierarchy import Ints
-from flowveil.reading.screening import NO_TRIPS, OUTSIDE_AREA
 from flowveil.release.confirmation import DIFFERENCING
 from flowveil.release.published import Published
 from flowveil.release.statement import Shares, Statement, round_share, share_step
+from flowveil.time_steps import TIME
 from flowveil.times import TIME_COLUMNS
 from flowveil.zoning.box_geometry import BoxMap
 from flowveil.zoning.h3 import resolution_of
@@ -126,40 +126,44 @@ def _shares(release: Publishable) -> Shares | None:
         return None
     guarantee = release.guarantee  # type: ignore[attr-defined]
     basis = guarantee.basis
-    parts = _largest_kind(release) if release.slice_columns else [cast("Release", release)]
-    read = release.input.slices if release.slice_columns else (release.input,)
-    volume, published = _volume(read, basis), _volume([part.cells for part in parts], basis)
+    parts = _finest_kind(release) if release.slice_columns else [cast("Release", release)]
     summary = release.input.intake
-    unread = {reason: n for reason, n in summary.left_out.items() if reason != NO_TRIPS}
-    outside = unread.pop(OUTSIDE_AREA, 0)
-    # A row that was not read counts as one trip of mean weight.
-    of_row = volume / max(sum(int(np.sum(part.trips)) for part in read), 1) if basis == "weight" else Fraction(1)
-    dropped = of_row * sum(unread.values())
-    total = volume + dropped + of_row * outside
-    step = share_step(guarantee.k, sum(int(part.cells.trips.sum()) for part in parts))
+    read = _volume(release.input.slices if release.slice_columns else (release.input,), basis)
+    published = _volume([part.cells for part in parts], basis)
+    dropped = Fraction(getattr(summary, f"dropped_{basis}") or 0)
+    outside = Fraction(getattr(summary, f"outside_{basis}") or 0)
+    whole = max(read + dropped + outside, Fraction(1))
+    dropped_rows = Fraction(sum(summary.dropped.values()), max(summary.rows - summary.empty_rows, 1))
+    step = share_step(guarantee.k, _volume([part.cells for part in parts], "trips"))
     return Shares(
         basis=basis,
         step=float(step),
-        dropped=round_share(dropped / total, step),
-        outside=None if summary.within is None else round_share(of_row * outside / total, step),
-        suppressed=round_share((volume - published) / total, step),
+        dropped=round_share(max(dropped / whole, dropped_rows), step),
+        outside=None if summary.within is None else round_share(outside / whole, step),
+        suppressed=round_share((read - published) / whole, step),
     )
 
 
-def _largest_kind(release: Publishable) -> list[Release]:
-    """Returns the matrices of the kind (which columns have values, how long the time step) that publishes most."""
+def _finest_kind(release: Publishable) -> list[Release]:
+    """Returns the published matrices of the finest kind: most columns with values, then the shortest time step."""
     kinds: dict[tuple[int, ...], list[Release]] = {}
     for key, part in release.parts:
-        last = len(key[-1]) if key[-1] is not None and release.input.every is not None else 0
-        kinds.setdefault((*(int(value is None) for value in key), last), []).append(part)
-    return max(kinds.values(), key=lambda parts: sum(int(part.cells.trips.sum()) for part in parts))
+        detail = tuple(
+            0 if value is None else len(value) if name == TIME else 1
+            for name, value in zip(release.slice_columns, key, strict=True)
+        )
+        kinds.setdefault(detail, []).append(part)
+    return kinds[max(kinds)]
 
 
 def _volume(tables: Sequence[Cells], basis: str) -> Fraction:
-    """Returns the exact sum of trips, or of weights in millionths."""
-    columns = (table.volume(basis) for table in tables)
-    exact = (values if basis == "trips" or is_fixed_point(values) else to_fixed_point(values) for values in columns)
-    return Fraction(sum(int(np.sum(values)) for values in exact))
+    """Returns the exact sum of trips or weights."""
+    total = Fraction(0)
+    for values in (table.volume(basis) for table in tables):
+        is_whole = values.dtype.kind in "iu" and (basis == "trips" or not is_fixed_point(values))
+        exact = values if values.dtype.kind in "iu" else to_fixed_point(values)
+        total += Fraction(int(np.sum(exact)), 1 if is_whole else MILLION)
+    return total
 
 
 # ---- cells -------------------------------------------------------------------------------------------------------
@@ -168,7 +172,7 @@ def _volume(tables: Sequence[Cells], basis: str) -> Fraction:
 def cells_table(release: Publishable) -> pa.Table:
     """Returns the published matrices, sorted by slice, then (origin_zone, destination_zone).
 
-    Columns: ``origin_zone`` and ``destination_zone`` (text), ``trips`` (int64), where known ``weight`` (float64), in a
+    Columns: ``origin_zone`` and ``destination_zone`` (text), ``trips`` (int64; float64 with fractions), where known ``weight`` (float64), in a
     revision ``revised``, and one text column for each slice column, empty where a matrix holds all values, so rows of a
     total come first. Where time is folded, ``time_from`` and ``time_to``, by which rows are sorted first.
     """
@@ -193,18 +197,23 @@ def _matrix_tables(matrix: Matrix) -> Iterator[pa.Table]:
     order = _sorted_order(*ends)
     if timed is not None:
         order = np.lexsort((*ends[::-1], timed.stop[cells.origin], timed.start[cells.origin]))
+    if plan.layer is not None:
+        times = () if timed is None else (timed.stop[cells.origin], timed.start[cells.origin])
+        order = np.lexsort((plan.layer[cells.origin], *ends[::-1], *times))
     for first in range(0, len(cells), _BATCH_ROWS):
         rows = slice(first, first + _BATCH_ROWS) if order is None else order[first : first + _BATCH_ROWS]
         columns: dict[str, pa.Array] = {
             "origin_zone": origin.take(pa.array(cells.origin[rows])),
             "destination_zone": destination.take(pa.array(cells.destination[rows])),
-            "trips": pa.array(cells.trips[rows], type=pa.int64()),
+            "trips": pa.array(cells.trips[rows]),
         }
         if cells.weight is not None:
             columns["weight"] = pa.array(cells.weight[rows], type=pa.float64())
         revision = getattr(matrix, "revision", None)
         if revision is not None:
             columns["revised"] = pa.array(revision.revised[rows], type=pa.bool_())
+        if plan.layer is not None:
+            columns["layer"] = pa.array(plan.layer[cells.origin[rows]], type=pa.int8())
         if timed is not None:
             for name, texts in zip(TIME_COLUMNS, (timed.start, timed.stop), strict=True):
                 columns[name] = pa.array(texts[cells.origin[rows]].tolist(), type=pa.string())

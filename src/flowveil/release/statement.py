@@ -51,9 +51,9 @@ class Shares:
         return max(0.0, 1.0 - self.dropped - (self.outside or 0.0) - self.suppressed)
 
 
-def share_step(k: int, published_trips: int) -> Fraction:
+def share_step(k: int, published_trips: Fraction | int) -> Fraction:
     """Returns the step of shares: max(1 %, k / published trips), at most 1."""
-    return min(Fraction(1), max(_SMALLEST_STEP, Fraction(k, max(int(published_trips), 1))))
+    return min(Fraction(1), max(_SMALLEST_STEP, Fraction(k) / max(published_trips, 1)))
 
 
 def round_share(share: Fraction, step: Fraction) -> float:

@@ -124,7 +124,7 @@ def falling_short(cells: Cells, flows: Flows, plan: Plan, places: Places, guaran
         asked = np.zeros(len(cells), np.int64)
         for zones, at in ((plan.origin_zones, cells.origin), (plan.destination_zones, cells.destination)):
             assert isinstance(zones, NodeZones)
-            of_node = places.asked_of(zones.hierarchy, flows.whole_map, name)
+            of_node = places.thresholds_of_nodes(zones.hierarchy, flows.whole_map, name)
             asked = np.maximum(asked, of_node[zones.nodes[at]])
         for least in np.unique_values(asked[asked > 0]).tolist():
             here = asked == least

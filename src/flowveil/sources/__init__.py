@@ -1,4 +1,4 @@
-"""Known data sets: from the files as they are handed out to one table of trips."""
+"""Readers of known data sets: from their original files to one table of trips."""
 
 from __future__ import annotations
 
@@ -33,13 +33,11 @@ def prepare(name: str, source: Any, **options: Any) -> Prepared:
         **options: options of its function.
 
     Raises:
-        ParameterError: there is no such data set, or it has no such option.
+        ParameterError: unknown data set, or an option that it does not have.
         DataError: the files are not those of the data set.
     """
     if name not in SOURCES:
-        raise ParameterError(
-            f"There is no source '{name}'; allowed: {', '.join(SOURCES)}.{did_you_mean(name, SOURCES)}"
-        )
+        raise ParameterError(f"Unknown source '{name}'; allowed: {', '.join(SOURCES)}.{did_you_mean(name, SOURCES)}")
     module, function = SOURCES[name]
     make: Callable[..., Prepared] = getattr(import_module(module), function)
     known = make.__kwdefaults__ or {}
@@ -51,10 +49,10 @@ def prepare(name: str, source: Any, **options: Any) -> Prepared:
 
 
 def write_trips(prepared: Prepared, path: str | PathLike[str]) -> Path:
-    """Write trips as Parquet; the file appears whole or not at all.
+    """Write trips as Parquet; the file appears complete or not at all.
 
     Raises:
-        OutputError: it cannot be written; what was there is untouched.
+        OutputError: it cannot be written; an existing file is unchanged.
     """
     import pyarrow.parquet as pq
 

@@ -1,14 +1,14 @@
-"""Phone records to transitions: who was seen at which antenna, and where next.
+"""Transitions between antennas from phone records.
 
 Matet et al. (2023) take every change of antenna for a trip, without any processing, and so does this by default. Two
 rules that others apply to such records can be asked for, because a change of antenna is not always a movement:
 
 - ``handover``: a phone that hangs between two antennas goes to and fro. A visit between two visits to one other antenna
-  is left out when it takes no longer than this from the last record before it to the first one after it.
-- ``stay``: an antenna that is only passed is no end of a trip. A visit counts when at least so much time lies between
-  its first and its last record.
+  is dropped if it takes no longer than this from the last record before it to the first one after it.
+- ``stay``: passing an antenna does not end a trip. A visit counts if its first and last record are at least this far
+  apart.
 
-What is left of a person's visits, those to the same antenna in a row being one, makes the trips: from each to the next.
+Consecutive visits to the same antenna are joined; trips go from each remaining visit of a person to the next.
 All of it is window functions in SQL, out of core.
 """
 
@@ -67,10 +67,10 @@ def prepare_cdr(
         antennas: a table of antennas with their latitude and longitude; trips then have coordinates, and records of
             antennas that are not in it are left out.
         stay: seconds that a visit takes at least to be an end of a trip; 0 takes all.
-        handover: seconds within which going to another antenna and back is no movement; 0 takes all.
+        handover: seconds within which going to another antenna and back is not a movement; 0 keeps all.
         gap: seconds that a trip takes at most; longer ones are left out. None takes all.
         time_format: format of ``strptime`` for times that are not recognised; see `flowveil.reading.times`.
-        timezone: local time for Unix times and times with a zone, which are taken in UTC without it.
+        timezone: local time for Unix times and times in UTC; without it their type is UTC.
 
     Returns:
         Trips with the columns of `TRANSITIONS`, in the order of persons and times; ``start_time`` is the last record at
@@ -96,10 +96,11 @@ def prepare_cdr(
             con.execute(_replaced(f"last - first >= {round(stay * 1e6)}"))
             _join_visits(con)
         trips, slow = _transitions(con, gap)
+        trips = table.with_timezone(trips)
     if places is not None:
         trips = _placed(trips, places)
-    left_out = {**counts, "trips longer than the gap": slow}
-    return Prepared(trips=trips, left_out=left_out, notes=_notes(stay, handover))
+    dropped = {**counts, "trips longer than the gap": slow}
+    return Prepared(trips=trips, dropped=dropped, notes=_notes(stay, handover))
 
 
 def _select(
@@ -126,7 +127,7 @@ def _select(
     if n_there == 0:
         raise DataError(
             f"No record can be used: of {n:,} records none has a person, a time and an antenna"
-            f"{'' if places is None else ' that is in the table of antennas'}. "
+            f"{' that is in the table of antennas' if places else ''}. "
             "Hint: name the columns with --person, --time and --antenna."
         )
     con.execute(

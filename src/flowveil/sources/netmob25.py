@@ -1,8 +1,8 @@
-"""The NetMob 2025 data set: one GNSS file a person, and a file of individuals with attributes and weights.
+"""The NetMob 2025 data set: one GNSS file for each person, and a file of individuals with attributes and weights.
 
-As in the ODkAnon report: only participants with a complete GNSS record are used, a trip has ended when there is no
-point for three minutes, and every trip carries the weight of its person. Files are read by the names of their columns,
-in any order and case; the person of a GNSS file is the file's name.
+As in the ODkAnon report: participants with a complete GNSS record, a trip ends after three minutes without a point, and
+every trip carries the weight of its person. Columns are found by name, in any order and case; a GNSS file has the name
+of its person. Gaps are measured in UTC, so that the change of the clocks neither joins nor cuts trips.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from flowveil.errors import DataError, ParameterError
 from flowveil.headers import Header, plain_name
@@ -35,25 +36,30 @@ _INDIVIDUALS = {
     "age": ("age",),
     "profession": ("procat", "profession", "socioprofessionalcategory", "csp", "occupation"),
 }
-#: Time in one column, or else a date and a time of day; local before UTC, because slices are of local hours.
-_TIMES = (
-    ("localdatetime",), ("localdate", "localtime"), ("datetime",), ("timestamp",), ("utcdatetime",),
-    ("utcdate", "utctime"), ("date", "time"), ("time",),
+#: Columns of the time, in UTC and local: one column, or a date and a time of day. UTC is preferred.
+_UTC_TIMES = (("utcdatetime",), ("utcdate", "utctime"))
+_LOCAL_TIMES = (
+    ("localdatetime",), ("localdate", "localtime"), ("datetime",), ("timestamp",), ("date", "time"), ("time",),
 )  # fmt: skip
+#: The zone of the survey: published times are local.
+_ZONE = "Europe/Paris"
 _YES = "('1', '1.0', 'true', 'yes', 'y', 'oui', 't')"
 
 
-def prepare_netmob25(source: Any, *, individuals: Any = None, gap: float = GAP) -> Prepared:
+def prepare_netmob25(
+    source: Any, *, individuals: Any = None, gap: float = GAP, keep_one_point: bool = False
+) -> Prepared:
     """Make trips from the data set.
 
     Args:
         source: the folder of the data set, or of its GNSS files.
         individuals: the file of individuals; by default the one file below the folder that has its columns.
         gap: seconds without a point after which a trip has ended.
+        keep_one_point: keep trips of a single point, which end where they start; by default they are dropped.
 
     Returns:
-        Trips with ``person_id``, ``sex``, ``age`` (in tens), ``profession``, ``weight``, ``start_time``, ``end_time``,
-        ``start_lat``, ``start_lon``, ``end_lat``, ``end_lon``, ``points``.
+        Trips with ``person_id``, ``sex``, ``age`` (in tens), ``profession``, ``weight``, ``start_time``, ``end_time``
+        (local), ``start_lat``, ``start_lon``, ``end_lat``, ``end_lon``, ``points``.
 
     Raises:
         ParameterError: the source is not a folder, or holds no individuals file.
@@ -72,9 +78,8 @@ def prepare_netmob25(source: Any, *, individuals: Any = None, gap: float = GAP) 
     )
     people, n_without = _individuals(people_file)
     ids = set(people.column("person").to_pylist())
-    files = [p for p in tables if p.stem in ids and p.resolve() != people_file.resolve()]
-    named = {p.stem for p in files}
-    unknown = sum(1 for p in tables if p.stem not in ids and p.resolve() != people_file.resolve())
+    others = [p for p in tables if p.resolve() != people_file.resolve()]
+    files = [p for p in others if p.stem in ids]
     if not files:
         raise DataError(
             f"None of {len(tables):,} files is the GNSS file of a participant with a record: they are named after the "
@@ -82,25 +87,43 @@ def prepare_netmob25(source: Any, *, individuals: Any = None, gap: float = GAP) 
         )
     with open_database(None) as con, in_own_words("the GNSS files"):
         unread = _load_points(con, files)
-        found = trips_of_points(con, gap=gap, dwell=None, dwell_radius=1.0)
+        prepared = trips_of_points(con, gap=gap, dwell=None, dwell_radius=1.0, keep_one_point=keep_one_point)
         located = {person for (person,) in con.execute("SELECT DISTINCT person FROM points").fetchall()}
-        con.register("flowveil_people", people)
-        con.register("flowveil_trips", found.trips)
-        trips = fetch_table(
-            con,
-            "SELECT person_id, sex, age, profession, weight, start_time, end_time, start_lat, start_lon, end_lat, "
-            "end_lon, points FROM flowveil_trips JOIN flowveil_people ON person_id = person "
-            "ORDER BY person_id, start_time",
-        )
-    left_out = {
-        **found.left_out,
+        trips = _join_people(con, prepared.trips, people)
+    named = {p.stem for p in files}
+    dropped = {
+        **prepared.dropped,
         "participants without a complete record": n_without,
         "participants without a GNSS file": len(ids) - len(named),
         "GNSS files that cannot be read": len(unread),
         "participants without a point that can be used": len(named - located - {p.stem for p in unread}),
-        "files of no participant with a record": unknown,
+        "files of no participant with a record": len(others) - len(files),
     }
-    return Prepared(trips=trips, left_out=left_out)
+    return Prepared(trips, dropped, (*prepared.notes, *_notes(people, trips)))
+
+
+def _join_people(con: Any, trips: pa.Table, people: pa.Table) -> pa.Table:
+    """Add the attributes of persons to their trips; times in UTC become local."""
+    con.register("flowveil_people", people)
+    con.register("flowveil_trips", trips)
+    local = ", ".join(
+        f"CASE WHEN utc THEN timezone('{_ZONE}', timezone('UTC', {name})) ELSE {name} END AS {name}"
+        for name in ("start_time", "end_time")
+    )
+    return fetch_table(
+        con,
+        f"SELECT person_id, sex, age, profession, weight, {local}, start_lat, start_lon, end_lat, end_lon, points "
+        "FROM flowveil_trips JOIN flowveil_people ON person_id = person "
+        "JOIN (SELECT person, bool_or(utc) AS utc FROM located GROUP BY person) USING (person) "
+        "ORDER BY person_id, flowveil_trips.start_time",
+    )
+
+
+def _notes(people: pa.Table, trips: pa.Table) -> tuple[str, ...]:
+    """Return the represented population as the papers define it: the sum of weights over persons, not over trips."""
+    travelling = pc.is_in(people["person"], value_set=pc.unique(trips["person_id"]))
+    n, total = pc.sum(travelling).as_py() or 0, pc.sum(people["weight"].filter(travelling)).as_py() or 0.0
+    return (f"{n:,} participants with trips represent {total:,.0f} people (sum of their weights).",)
 
 
 def _find_individuals(tables: list[Path]) -> Path:
@@ -115,7 +138,7 @@ def _find_individuals(tables: list[Path]) -> Path:
 
 
 def _individuals(path: Path) -> tuple[pa.Table, int]:
-    """The participants with a complete record, and how many have none."""
+    """Return the participants with a complete record, and the number of those without one."""
     with opened(path) as table:
         columns = choose_columns(dict.fromkeys(_INDIVIDUALS), _INDIVIDUALS, table.names, header=table.header)
         table.select(
@@ -148,10 +171,10 @@ def _individuals(path: Path) -> tuple[pa.Table, int]:
 
 
 def _load_points(con: Any, files: list[Path]) -> list[Path]:
-    """All GNSS files as the table ``picked`` (person, us, lat, lon).
+    """Read all GNSS files into the table ``picked`` (person, us, lat, lon).
 
-    Files of one header are read together, by rules that leave nothing to guess: guessing per file would read a damaged
-    one as a table of one column and lose its person in silence.
+    Files with the same header are read together and with fixed options: guessing per file would read a damaged one as
+    a table of one column and lose its person silently.
 
     Returns:
         The files that cannot be read: damaged, or without the columns of points. They are named after their persons,
@@ -160,23 +183,23 @@ def _load_points(con: Any, files: list[Path]) -> list[Path]:
     Raises:
         DataError: no file can be read.
     """
-    alike: dict[tuple[str, tuple[str, ...]], list[Path]] = {}
+    by_header: dict[tuple[str, tuple[str, ...]], list[Path]] = {}
     for path in files:
         delimiter, names = _first_line(path)
-        alike.setdefault((delimiter, tuple(names)), []).append(path)
-    con.execute("CREATE TABLE located (person VARCHAR, moment VARCHAR, lat DOUBLE, lon DOUBLE)")
+        by_header.setdefault((delimiter, tuple(names)), []).append(path)
+    con.execute("CREATE TABLE located (person VARCHAR, moment VARCHAR, utc BOOLEAN, lat DOUBLE, lon DOUBLE)")
     unread: list[Path] = []
-    refused: DataError | None = None
-    for header, group in alike.items():
+    first_problem: DataError | None = None
+    for header, group in by_header.items():
         try:
             sql = _points_sql(*header)
         except DataError as problem:
-            refused = refused or problem
+            first_problem = first_problem or problem
             unread += group
             continue
         unread += _insert(con, sql, group)
     if len(unread) == len(files):
-        raise refused or DataError(
+        raise first_problem or DataError(
             f"None of {len(files):,} GNSS files can be read as a table. Every line needs as many columns as the first, "
             "quotes that are closed, and text in UTF-8. Hint: are the files complete, and saved as UTF-8?"
         )
@@ -187,20 +210,20 @@ def _load_points(con: Any, files: list[Path]) -> list[Path]:
 
 
 def _points_sql(delimiter: str, names: Sequence[str]) -> str:
-    """A query for the points of files with this header; their paths are its parameter."""
+    """Return a query for the points of files with this header; their paths are its parameter."""
 
     def header() -> Header:
-        # Many files, so what stands below is not looked through: a strange first line is taken for data.
+        # The lines below are not searched, because there are many files: an unusual first line is taken for data.
         return Header(names, in_text=True)
 
     usual = {"lat": LATITUDES, "lon": LONGITUDES}
     place = choose_columns({"lat": None, "lon": None}, usual, names, header=header)
     by_key = {plain_name(name): name for name in reversed(names)}
-    time = next((parts for parts in _TIMES if all(part in by_key for part in parts)), None)
+    time = next((parts for parts in (*_UTC_TIMES, *_LOCAL_TIMES) if all(part in by_key for part in parts)), None)
     if time is None:
         raise DataError(
-            "No column for the time of a point is recognised; usual names: LOCAL DATETIME, LOCAL DATE with LOCAL TIME, "
-            f"UTC DATETIME. {header().described()}"
+            "No column for the time of a point is recognised; usual names: UTC DATETIME, UTC DATE with UTC TIME, "
+            f"LOCAL DATETIME. {header().described()}"
         )
 
     def column(name: str) -> str:
@@ -214,17 +237,16 @@ def _points_sql(delimiter: str, names: Sequence[str]) -> str:
     )
     files = csv_sql("?", delimiter=delimiter, columns=len(names), more=", filename = true")
     return (
-        f"SELECT parse_filename(filename, true) AS person, {moment} AS moment, "
+        f"SELECT parse_filename(filename, true) AS person, {moment} AS moment, {time in _UTC_TIMES} AS utc, "
         f"{number_sql(column(place['lat']))} AS lat, {number_sql(column(place['lon']))} AS lon "
         f"FROM {files}{valid}"
     )
 
 
 def _insert(con: Any, sql: str, files: list[Path]) -> list[Path]:
-    """Add the points of these files to ``located``; the files that cannot be read.
+    """Add the points of these files to ``located`` and return the files that cannot be read.
 
-    An insertion adds all or nothing, so where one fails its halves are tried: with few damaged files, about every file
-    is read twice.
+    An insertion adds all or nothing, so if one fails its halves are tried.
     """
     try:
         con.execute(f"INSERT INTO located {sql}", [[literal_path(path) for path in files]])
@@ -237,7 +259,7 @@ def _insert(con: Any, sql: str, files: list[Path]) -> list[Path]:
 
 
 def _first_line(path: Path) -> tuple[str, list[str]]:
-    """The delimiter of a file, and the names in its first line."""
+    """Return the delimiter of a file, and the names in its first line."""
     with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
         line = file.readline()
     delimiter = max(",;\t|", key=line.count)

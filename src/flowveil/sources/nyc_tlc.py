@@ -17,7 +17,7 @@ from flowveil.reading.database import fetch_table
 from flowveil.sources.gps import Prepared, choose_columns
 from flowveil.sources.tables import Expression, OpenTable, opened
 
-#: Ids that stand for an unknown place or one outside the city, where no zone table is given.
+#: Ids of an unknown place or one outside the city, used if no zone table is given.
 NO_PLACE = ("264", "265")
 
 _START = ("tpeppickupdatetime", "lpeppickupdatetime", "pickupdatetime", "trippickupdatetime")
@@ -88,7 +88,7 @@ def _zone_trips(table: OpenTable, zones: Any) -> Prepared:
 
 
 def _known_zones(zones: Any) -> list[str]:
-    """The ids of the zone table, or those that stand for no place where there is none."""
+    """Return the ids of the zone table; without one, the ids of unknown places."""
     if zones is None:
         return list(NO_PLACE)
     with opened(zones) as table:
@@ -122,6 +122,6 @@ def _prepared(con: Any, selected: str, gaps: Mapping[str, str]) -> Prepared:
     counts = dict(con.execute("SELECT gap, count(*) FROM judged WHERE gap IS NOT NULL GROUP BY gap").fetchall())
     return Prepared(
         trips=fetch_table(con, f"SELECT {selected} FROM judged WHERE gap IS NULL ORDER BY ALL"),
-        left_out={name: counts.get(i, 0) for i, name in enumerate(gaps)},
+        dropped={name: counts.get(i, 0) for i, name in enumerate(gaps)},
         notes=("There are no persons in these files, so people cannot be protected.",),
     )

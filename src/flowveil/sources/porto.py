@@ -1,7 +1,7 @@
 """The Porto taxi data set (ECML/PKDD 2015): one row a trip, its track as text.
 
-A trip goes from the first to the last point of its POLYLINE. Tracks without a point, or with one only, have no origin
-and destination of their own: they are left out and counted.
+A trip goes from the first to the last point of its POLYLINE. Tracks with no or one point have no
+distinct origin and destination: they are dropped and counted.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ def prepare_porto(source: Any) -> Prepared:
         source: ``train.csv`` or ``test.csv`` of the data set, zipped or not as `flowveil.read_trips` takes files.
 
     Returns:
-        Trips with ``person_id`` (the taxi: its drivers are not known), ``start_time``, ``end_time`` (15
-        seconds a point), ``start_lat``, ``start_lon``, ``end_lat``, ``end_lon``, ``points``, ``call_type``, and
-        ``missing_data`` as it stands in the file.
+        Trips with ``person_id`` (the taxi: its drivers are not known), ``start_time``, ``end_time`` (15 seconds a
+        point; local time of Porto), ``start_lat``, ``start_lon``, ``end_lat``, ``end_lon``, ``points``,
+        ``call_type``, and ``missing_data`` as in the file.
 
     Raises:
         DataError: columns are missing.
     """
-    with opened(source) as table:
+    with opened(source, timezone="Europe/Lisbon") as table:
         names = ("TRIP_ID", "CALL_TYPE", "TAXI_ID", "TIMESTAMP", "MISSING_DATA", "POLYLINE")
         found = choose_columns(
             dict.fromkeys(names), {n: (n.casefold().replace("_", ""),) for n in names}, table.names, header=table.header
@@ -77,9 +77,9 @@ def prepare_porto(source: Any) -> Prepared:
             f"{step}) AS end_time, start_lat, start_lon, end_lat, end_lon, points, call_type, missing_data "
             f"FROM ended WHERE points > 1 AND NOT ({unreadable}) ORDER BY person, us, trip",
         )
-    left_out = {"empty tracks": empty, "tracks of one point": single, "tracks that cannot be read": strange}
+    dropped = {"empty tracks": empty, "tracks of one point": single, "tracks that cannot be read": strange}
     return Prepared(
         trips=trips.set_column(trips.schema.get_field_index("points"), "points", trips["points"].cast(pa.int64())),
-        left_out=left_out,
+        dropped=dropped,
         notes=("A person is a taxi: several drivers may share one, and passengers are not known.",),
     )

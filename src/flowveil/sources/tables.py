@@ -1,11 +1,13 @@
-"""Tables of known data sets, opened in DuckDB: chosen columns, cleaned of the usual signs for a missing value."""
+"""Tables of known data sets in DuckDB: selected columns, usual marks of missing values replaced by NULL."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+import pyarrow as pa
 
 from flowveil.headers import Header
 from flowveil.reading.database import in_own_words, open_database
@@ -25,6 +27,7 @@ class OpenTable:
     table: Table
     time_format: str | None = None
     timezone: str | None = None
+    _in_utc: list[str] = field(default_factory=list)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -40,11 +43,11 @@ class OpenTable:
         return name, _text
 
     def number(self, name: str) -> Expression:
-        """Expression: the column as a number, NULL where it is none."""
+        """Expression: the column as a number, NULL if it cannot be read as one."""
         return name, _number
 
     def microseconds(self, name: str) -> Expression:
-        """Expression: the column as microseconds since 1970, NULL where it is no time of the form of the column."""
+        """Expression: the column as microseconds since 1970, NULL where the value has another form than the column."""
         return name, _time
 
     def select(self, wanted: Mapping[str, Expression]) -> None:
@@ -63,24 +66,41 @@ class OpenTable:
             parts = [f"{sql(at[name], kinds[name])} AS {alias}" for alias, (name, sql) in wanted.items()]
             self.con.execute(f"CREATE TABLE picked AS SELECT {', '.join(parts)} FROM {relation}")
 
+    def with_timezone(self, trips: pa.Table) -> pa.Table:
+        """Returns trips whose times have the type UTC if they are instants and no zone was named.
+
+        Local times have a type without a zone. `flowveil.read_slices` asks for the zone of times in UTC.
+        """
+        if not self._in_utc:
+            return trips
+        times = [
+            pa.field(f.name, pa.timestamp("us", "UTC") if pa.types.is_timestamp(f.type) else f.type)
+            for f in trips.schema
+        ]
+        return trips.cast(pa.schema(times))
+
     def _timed(self, relation: str, name: str, column: str, kind: str) -> str:
-        """The same rows with the microseconds of one column beside it.
+        """Return the same rows with an additional column of microseconds.
 
         Raises:
             DataError: the column has no one reading.
         """
-        form = decide(self.con, relation, column, kind, time_format=self.time_format, timezone=self.timezone)
+        zone = self.table.timezone_of(self.names.index(name))
+        how = {"time_format": self.time_format, "timezone": self.timezone, "column_zone": zone}
+        form = decide(self.con, relation, column, kind, **how)
         form.refuse(name)
+        if form.needs_timezone is not None:
+            self._in_utc.append(name)
         return f"(SELECT * RENAME ({MICROSECONDS} AS {_time(column, kind)}) FROM {form.over(relation)})"
 
 
 @contextmanager
 def opened(source: Any, *, time_format: str | None = None, timezone: str | None = None) -> Iterator[OpenTable]:
-    """Open a file or a table in memory; errors of DuckDB are reported in flowveil's words.
+    """Open a file or a table in memory; errors of DuckDB are replaced by messages that quote no data.
 
     Args:
         source: a file or a table in memory.
-        time_format, timezone: how times are read, where that is said; see `flowveil.reading.times`.
+        time_format, timezone: how times are read, if given; see `flowveil.reading.times`.
     """
     check_time_options(time_format, timezone)
     with open_database(None) as con:

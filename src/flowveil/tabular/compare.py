@@ -1,9 +1,8 @@
-"""Mondrian and IPF side by side on one table: the tables and figures of the thesis, on your data.
+"""Mondrian and IPF on one table: the tables and figures of the medical thesis, on the caller's data.
 
-The sweep shows how much privacy costs here: discernibility over k, replicated uniques and propensity over ε
-and the prior count, and what a classifier learns from each. It looks at the original throughout. It is for
-whoever holds the data and must choose; nothing of it is covered by k or by ε, and none of it is for
-publication.
+The sweep measures the cost of privacy: discernibility over k, replicated uniques and propensity over ε and the prior
+count, and the accuracy of a classifier trained on each release. Everything is computed from the original records and
+is private: neither k nor ε covers it.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,10 +23,10 @@ from flowveil.errors import ParameterError
 from flowveil.paths import named_path
 from flowveil.published.spreadsheets import write_csv
 from flowveil.tabular.diagnostics import Diagnostics, Trained, diagnose
-from flowveil.tabular.domains import code_variables
+from flowveil.tabular.domains import ColumnKinds, code_variables, decide_kinds
 from flowveil.tabular.ipf import Synthesis, synthesize_records
 from flowveil.tabular.mondrian import Anonymized, anonymize_records
-from flowveil.tabular.records import Attribute, as_attributes, as_table, check_roles, encode
+from flowveil.tabular.records import Attribute, Floats, as_attributes, as_table, check_roles, encode
 from flowveil.tabular.risk import describe_classes, discernibility, replicated_uniques
 from flowveil.tabular.utility import (
     Design,
@@ -41,7 +40,7 @@ from flowveil.tabular.utility import (
     propensity_by_pairs,
 )
 
-#: What the thesis swept.
+#: Settings of the thesis.
 KS = (2, 5, 10, 15, 20)
 EPSILONS = (0.2, 0.5, 1.0, 2.0)
 PRIORS = (0.0, 0.1, 0.5, 1.0)
@@ -50,60 +49,69 @@ REPEATS = 15
 WARNING = (
     "Internal: these figures were computed from the original records. They are not protected and not for publication."
 )
+_TABLES = (
+    "frequencies", "strict", "relaxed", "uniques", "synthesis", "prediction", "coefficients", "published_values",
+    "seconds",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """The results of a sweep, as tables.
+    """Results of a sweep, as tables.
 
     Attributes:
-        strict, relaxed: Mondrian over k (Tables 11 and 13): discernibility, classes, whether a recount finds
-            k.
-        uniques: how sparse the original is (Table 12).
+        frequencies: records of each category of the original (Table 24).
+        strict, relaxed: Mondrian over k (Tables 11 and 13): discernibility, classes, whether a recount confirms k.
+        uniques: sparsity of the original (Table 12).
         synthesis: IPF over ε (none first) and prior count (Tables 14 to 18), means over repeated syntheses.
-        prediction: classifier on the original, on a Mondrian and on an IPF release (Table 19).
-        coefficients: its coefficients with standard errors, z, p and 95 % intervals, side by side (Tables 20 to 22).
-        seconds: time of one release each (Table 23).
-        parameters: what was compared.
-        diagnostics: checks of what the regression assumes (Tables 25 to 27, 33 and 34, Figures 5 and 6); None unless
-            asked for.
+        prediction: classifier trained on the original, on a Mondrian and on an IPF release, tested on the original
+            and, as in the thesis, on the release it was trained on (Table 19).
+        coefficients: one model of the original's categories, trained on each of the three (Tables 20 and 22).
+        published_values: the model whose categories are the values that Mondrian publishes (Table 21).
+        seconds: time of one release of each method (Table 23).
+        parameters: settings of the sweep.
+        notes: columns whose kind was decided by the data, or that the variants treat differently.
+        diagnostics: checks of the regression's assumptions (Tables 25 to 27, 33 and 34, Figures 5 and 6), or None.
     """
 
+    frequencies: pa.Table
     strict: pa.Table
     relaxed: pa.Table
     uniques: pa.Table
     synthesis: pa.Table
     prediction: pa.Table
     coefficients: pa.Table
+    published_values: pa.Table
     seconds: pa.Table
     parameters: dict[str, Any]
+    notes: tuple[str, ...] = ()
     diagnostics: Diagnostics | None = None
 
     def tables(self) -> dict[str, pa.Table]:
-        """The tables by name."""
-        names = ("strict", "relaxed", "uniques", "synthesis", "prediction", "coefficients", "seconds")
-        own = {name: getattr(self, name) for name in names}
-        return own if self.diagnostics is None else {**own, **self.diagnostics.tables()}
+        """Return the tables by name."""
+        tables = {name: getattr(self, name) for name in _TABLES}
+        return tables if self.diagnostics is None else {**tables, **self.diagnostics.tables()}
 
     def write(self, folder: str | Path) -> None:
-        """Write tables, figures and parameters (CSV, PNG, JSON) into a folder that appears whole or not."""
+        """Write tables, figures and parameters (CSV, PNG, JSON); the folder appears complete or not at all."""
         from flowveil.tabular.figures import figures
 
         path = named_path(folder, what="the comparison")
         check_folder(path)
-        about = json.dumps({"warning": WARNING, "parameters": self.parameters}, indent=2, sort_keys=True)
+        about = {"warning": WARNING, "notes": list(self.notes), "parameters": self.parameters}
         tables = {f"{name}.csv": partial(write_csv, table) for name, table in self.tables().items()}
-        output.write_folder(path, {**tables, **figures(self), "comparison.json": about + "\n"})
+        text = json.dumps(about, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+        output.write_folder(path, {**tables, **figures(self), "comparison.json": text})
 
 
 @dataclass(frozen=True)
 class Roles:
-    """What each column is.
+    """Role of each column.
 
     Attributes:
         quasi_identifiers: names, or attributes.
-        sensitive: the sensitive column; what the classifier predicts.
-        direct_identifiers: all other columns; they are left out.
+        sensitive: the sensitive column, which the classifier predicts.
+        direct_identifiers: all other columns; they are dropped.
         allow_identifiers, choose: see `anonymize_records`.
         positive: the value of the sensitive column that counts as positive; by default the first of two.
     """
@@ -118,15 +126,15 @@ class Roles:
 
 @dataclass(frozen=True)
 class Grid:
-    """What is tried.
+    """Settings of the sweep.
 
     Attributes:
-        ks: the k of Mondrian.
-        epsilons: the ε of IPF; the synthesis without privacy is always added.
+        ks: k of Mondrian.
+        epsilons: ε of IPF; the synthesis without privacy is always added.
         priors: prior counts of IPF.
         repeats: syntheses for each pair of ε and prior count; results are their means.
-        classifier_k: the k of the release the classifier learns from.
-        classifier_epsilon, classifier_prior: ε and prior count of the synthesis it learns from.
+        classifier_k: k of the release the classifier is trained on.
+        classifier_epsilon, classifier_prior: ε and prior count of the synthesis it is trained on.
     """
 
     ks: Sequence[int] = KS
@@ -163,7 +171,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Margins:
-    """How the margins of IPF are made; see `synthesize_records`. Undeclared categories are read from the data."""
+    """Options of the margins of IPF; see `synthesize_records`. Undeclared categories are read from the data."""
 
     margins: Sequence[Sequence[str]] | None = None
     domains: Mapping[str, Sequence[Any]] | None = None
@@ -174,29 +182,41 @@ class Margins:
 
 @dataclass(frozen=True)
 class _Sweep:
-    """The inputs all parts of the comparison share."""
+    """Inputs shared by all parts of the comparison.
+
+    Attributes:
+        table: the original, columns of ordered bins replaced by the bins.
+        binned: the original as IPF counts it: numbers in their bins.
+        kinds: the kind of each quasi-identifier in every variant.
+    """
 
     table: pa.Table
     binned: pa.Table
-    attributes: tuple[Attribute, ...]
+    kinds: ColumnKinds
     roles: Roles
     fit: Margins
-    say: Callable[[str], None]
+    report_progress: Callable[[str], None]
 
     @classmethod
-    def of(cls, records: Any, roles: Roles, fit: Margins, progress: Callable[[str], None] | None) -> _Sweep:
+    def from_request(cls, records: Any, roles: Roles, fit: Margins, progress: Callable[[str], None] | None) -> _Sweep:
         table, attributes = as_table(records), as_attributes(roles.quasi_identifiers)
-        names = [a.name for a in attributes]
         check_roles(
-            table, quasi_identifiers=names, sensitive=[roles.sensitive], direct_identifiers=roles.direct_identifiers
+            table,
+            quasi_identifiers=[a.name for a in attributes],
+            sensitive=[roles.sensitive],
+            direct_identifiers=roles.direct_identifiers,
         )
-        binned = _binned(table, [*names, roles.sensitive], fit.domains, fit.bins)
+        kinds = decide_kinds(table, attributes, domains=fit.domains, bins=fit.bins)
+        fit = replace(fit, domains=kinds.domains, bins=kinds.bins)
+        names = [*(a.name for a in attributes), roles.sensitive]
+        coded = code_variables(kinds.table, names, domains=fit.domains, bins=fit.bins, from_data=True)
+        binned = pa.table([domain.values.take(pa.array(codes)) for domain, codes in coded], names=names)
         outcome_of(binned, roles.sensitive, roles.positive)
-        return cls(table, binned, attributes, roles, fit, progress or (lambda _: None))
+        return cls(kinds.table, binned, kinds, roles, fit, progress or (lambda _: None))
 
     @property
     def names(self) -> list[str]:
-        return [a.name for a in self.attributes]
+        return [a.name for a in self.kinds.attributes]
 
     @property
     def variables(self) -> list[str]:
@@ -205,7 +225,7 @@ class _Sweep:
     def mondrian(self, k: int, *, strict: bool) -> Anonymized:
         return anonymize_records(
             self.table,
-            quasi_identifiers=self.attributes,
+            quasi_identifiers=self.kinds.attributes,
             sensitive=[self.roles.sensitive],
             direct_identifiers=self.roles.direct_identifiers,
             allow_identifiers=self.roles.allow_identifiers,
@@ -215,19 +235,17 @@ class _Sweep:
         )
 
     def synthesis(self, epsilon: float | None, prior: float) -> Synthesis:
-        given = {name: value for name, value in vars(self.fit).items() if epsilon is not None or name not in _NOISE}
+        options = dict(vars(self.fit))
+        if epsilon is None:
+            del options["noise"], options["delta"]
         return synthesize_records(
             self.table,
             epsilon=epsilon,
             prior_count=prior,
             variables=self.variables,
             domains_from_data=True,
-            **given,
+            **options,
         )
-
-
-#: What a synthesis without privacy has none of.
-_NOISE = ("noise", "delta")
 
 
 def compare_records(
@@ -243,18 +261,19 @@ def compare_records(
 
     Args:
         records: a pyarrow, pandas or polars table.
-        roles: what each column is.
-        grid: what is tried; what the thesis swept by default.
-        fit: how the margins of IPF are made.
-        diagnostics: also check what the regression assumes.
+        roles: role of each column.
+        grid: settings of the sweep; by default those of the thesis.
+        fit: options of the margins of IPF.
+        diagnostics: also check the assumptions of the regression.
         progress: called with a line of text before each step.
 
     Raises:
         ParameterError, DataError, InfeasibleError: as from the two methods.
     """
     grid, fit = grid or Grid(), fit or Margins()
-    sweep = _Sweep.of(records, roles, fit, progress)
+    sweep = _Sweep.from_request(records, roles, fit, progress)
     return Comparison(
+        frequencies=_frequencies(sweep),
         strict=pa.Table.from_pylist([_mondrian_row(sweep, k, True) for k in grid.ks]),
         relaxed=pa.Table.from_pylist([_mondrian_row(sweep, k, False) for k in grid.ks]),
         uniques=_uniques(sweep),
@@ -263,28 +282,34 @@ def compare_records(
         parameters={
             **grid.to_dict(),
             "quasi_identifiers": sweep.names,
+            "kinds": {name: "numeric" if name in sweep.kinds.numeric else "categories" for name in sweep.names},
+            "choose": roles.choose,
             "sensitive": roles.sensitive,
             "noise": fit.noise,
             "delta": fit.delta,
         },
+        notes=sweep.kinds.notes,
     )
 
 
-def _binned(
-    table: pa.Table, variables: Sequence[str], domains: Mapping[str, Any] | None, bins: Mapping[str, Any] | None
-) -> pa.Table:
-    """The original as IPF sees it: numbers in their bins."""
-    coded = code_variables(table, variables, domains=domains, bins=bins, from_data=True)
-    return pa.table([domain.values.take(pa.array(codes)) for domain, codes in coded], names=list(variables))
+def _frequencies(sweep: _Sweep) -> pa.Table:
+    rows = []
+    for name in sweep.variables:
+        column = encode(sweep.binned, Attribute(name, "ordered"))
+        count = np.bincount(column.codes, minlength=column.n_values)
+        for label, n in zip(column.labels, count.tolist(), strict=True):
+            percentage = 100 * n / sweep.binned.num_rows
+            rows.append({"variable": name, "level": label, "frequency": n, "percentage": percentage})
+    return pa.Table.from_pylist(rows)
 
 
 def _uniques(sweep: _Sweep) -> pa.Table:
-    found = asdict(replicated_uniques(sweep.binned, sweep.binned, variables=sweep.variables))
-    return pa.Table.from_pylist([{name: found[name] for name in ("n_records", "n_cells", "empty_cells", "unique")}])
+    report = asdict(replicated_uniques(sweep.binned, sweep.binned, variables=sweep.variables))
+    return pa.Table.from_pylist([{name: report[name] for name in ("n_records", "n_cells", "empty_cells", "unique")}])
 
 
 def _mondrian_row(sweep: _Sweep, k: int, strict: bool) -> dict[str, Any]:
-    sweep.say(f"Mondrian, {'strict' if strict else 'relaxed'}, k = {k}")
+    sweep.report_progress(f"Mondrian, {'strict' if strict else 'relaxed'}, k = {k}")
     begin = time.perf_counter()
     release = sweep.mondrian(k, strict=strict)
     seconds = time.perf_counter() - begin
@@ -300,6 +325,7 @@ def _mondrian_row(sweep: _Sweep, k: int, strict: bool) -> dict[str, Any]:
         "mean": float(size.mean()),
         "largest": int(size.max()),
         "c_dm_published_alike": alike.c_dm,
+        "ncp": release.information_loss(),
         "s_pmse": propensity_by_pairs(pair),
         "two_way_distance": margin_distance(pair, ways=min(2, len(pair.columns))).mean,
         "seconds": seconds,
@@ -307,22 +333,24 @@ def _mondrian_row(sweep: _Sweep, k: int, strict: bool) -> dict[str, Any]:
 
 
 def _synthesis_row(sweep: _Sweep, epsilon: float | None, prior: float, repeats: int) -> dict[str, Any]:
-    sweep.say(f"IPF, epsilon = {'none' if epsilon is None else epsilon}, prior count = {prior}")
+    sweep.report_progress(f"IPF, epsilon = {'none' if epsilon is None else epsilon}, prior count = {prior}")
     rows = []
     for _ in range(repeats):
         begin = time.perf_counter()
-        made = sweep.synthesis(epsilon, prior)
+        synthesis = sweep.synthesis(epsilon, prior)
         seconds = time.perf_counter() - begin
-        pair = pair_tables(sweep.binned, made.table, variables=sweep.variables)
-        uniques = replicated_uniques(sweep.binned, made.table, variables=sweep.variables, n_cells=made.n_cells)
+        pair = pair_tables(sweep.binned, synthesis.table, variables=sweep.variables)
+        uniques = replicated_uniques(
+            sweep.binned, synthesis.table, variables=sweep.variables, n_cells=synthesis.n_cells
+        )
         rows.append(
             {
                 "ru": uniques.ru,
                 "ru_of_unique": uniques.ru_of_unique,
                 "s_pmse": propensity_by_pairs(pair),
                 "two_way_distance": margin_distance(pair, ways=min(2, len(pair.columns))).mean,
-                "n_records": float(made.n_records),
-                "gap": made.gap,
+                "n_records": float(synthesis.n_records),
+                "gap": synthesis.gap,
                 "seconds": seconds,
             }
         )
@@ -331,58 +359,86 @@ def _synthesis_row(sweep: _Sweep, epsilon: float | None, prior: float, repeats: 
     return {"epsilon": epsilon, "prior_count": prior, "repeats": repeats, **means, "s_pmse_deviation": spread}
 
 
+# ---- classifiers -------------------------------------------------------------------------------------------
+
+
 def _classifiers(sweep: _Sweep, grid: Grid, *, diagnostics: bool) -> dict[str, Any]:
-    """Train on the original, on a Mondrian and on an IPF release; test on the original."""
-    sweep.say("classifier")
+    """Train one model on the original, on a Mondrian and on an IPF release."""
+    sweep.report_progress("classifier")
     begin = time.perf_counter()
     release = sweep.mondrian(grid.classifier_k, strict=False)
     between = time.perf_counter()
-    made = sweep.synthesis(grid.classifier_epsilon, grid.classifier_prior)
+    synthesis = sweep.synthesis(grid.classifier_epsilon, grid.classifier_prior)
     end = time.perf_counter()
-    outcome, yes = outcome_of(sweep.binned, sweep.roles.sensitive, sweep.roles.positive)
-    synthetic_outcome, _ = outcome_of(made.table, sweep.roles.sensitive, yes)
-
-    columns = [encode(sweep.table, attribute) for attribute in sweep.attributes]
-    design = Design.of(columns)
-    rows = design.of_codes([c.codes for c in columns])
-    coarse = design.of_release(release)
-    # IPF may have put numbers into bins: then its model speaks of bins, and so does its test.
-    pair = pair_tables(sweep.binned, made.table, variables=sweep.names)
-    other = Design.of(pair.columns)
-    binned_rows = other.of_codes([c.codes for c in pair.columns])
-    synthetic = other.of_codes(pair.other)
-    predictions = {
-        "original": cross_validate(rows, outcome, rows, outcome, linked=True),
-        "mondrian": cross_validate(rows, outcome, coarse, outcome, linked=True),
-        "ipf": cross_validate(binned_rows, outcome, synthetic, synthetic_outcome, linked=False),
-    }
-    trained = {
-        "original": Trained(design, rows, outcome),
-        "mondrian": Trained(design, coarse, outcome),
-        "ipf": Trained(other, synthetic, synthetic_outcome),
-    }
-    fitted = {name: effects(model.design, model.rows, model.outcome) for name, model in trained.items()}
+    trained = _train(sweep, release, synthesis)
+    levels = _train_on_published_values(release, trained["original"].outcome)
     if diagnostics:
-        sweep.say("diagnostics")
-    seconds = {"mondrian": between - begin, "ipf": end - between}
+        sweep.report_progress("diagnostics")
+    models = {**trained, "mondrian, published values": levels}
     return {
-        "prediction": pa.Table.from_pylist([{"trained_on": name, **asdict(p)} for name, p in predictions.items()]),
-        "coefficients": _effect_table(fitted),
-        "seconds": pa.Table.from_pylist([{"method": name, "seconds": value} for name, value in seconds.items()]),
-        "diagnostics": diagnose(sweep.binned, sweep.variables, trained) if diagnostics else None,
+        "prediction": _predictions(trained, levels),
+        "coefficients": _effect_table({name: _effects(model) for name, model in trained.items()}),
+        "published_values": pa.Table.from_pylist([asdict(effect) for effect in _effects(levels)]),
+        "seconds": pa.Table.from_pylist(
+            [{"method": "mondrian", "seconds": between - begin}, {"method": "ipf", "seconds": end - between}]
+        ),
+        "diagnostics": diagnose(sweep.binned, sweep.variables, models) if diagnostics else None,
     }
+
+
+def _train(sweep: _Sweep, release: Anonymized, synthesis: Synthesis) -> dict[str, Trained]:
+    """Return the rows of the original, of Mondrian and of IPF in one design, so that coefficients can be compared."""
+    outcome, positive = outcome_of(sweep.binned, sweep.roles.sensitive, sweep.roles.positive)
+    synthetic_outcome, _ = outcome_of(synthesis.table, sweep.roles.sensitive, positive)
+    pair = pair_tables(
+        sweep.kinds.numbers(sweep.table),
+        sweep.kinds.numbers(synthesis.table),
+        variables=sweep.names,
+        numeric=sweep.kinds.numeric,
+        orders={a.name: a.order for a in sweep.kinds.attributes if a.order is not None},
+    )
+    design = Design.from_columns(pair.columns)
+    return {
+        "original": Trained(design, design.rows_of_codes([c.codes for c in pair.columns]), outcome),
+        "mondrian": Trained(design, design.rows_of_release(release), outcome),
+        "ipf": Trained(design, design.rows_of_codes(pair.other), synthetic_outcome),
+    }
+
+
+def _train_on_published_values(release: Anonymized, outcome: Floats) -> Trained:
+    """Return the thesis's reading of Mondrian: every published value is a category, generalised ones first."""
+    columns = []
+    for region in release.regions:
+        texts = sorted(set(region.text.to_pylist()), key=lambda text: (text[0] not in "[({", text))
+        values = region.text.take(pa.array(release.class_of_record))
+        attribute = Attribute(region.column.name, order=tuple(texts))
+        columns.append(encode(pa.table({region.column.name: values}), attribute, missing_label="\0"))
+    design = Design.from_columns(columns)
+    return Trained(design, design.rows_of_codes([c.codes for c in columns]), outcome)
+
+
+def _predictions(trained: Mapping[str, Trained], levels: Trained) -> pa.Table:
+    """Test every model on the original; and, as the thesis does, on the release it was trained on."""
+    original = trained["original"]
+    tests = [(name, "original", original, model, model.outcome is original.outcome) for name, model in trained.items()]
+    tests += [("mondrian", "its release", levels, levels, True), ("ipf", "its release", *(trained["ipf"],) * 2, True)]
+    rows = []
+    for name, tested_on, test, model, linked in tests:
+        result = cross_validate(test.rows, test.outcome, model.rows, model.outcome, linked=linked)
+        rows.append({"trained_on": name, "tested_on": tested_on, **asdict(result)})
+    return pa.Table.from_pylist(rows)
+
+
+def _effects(model: Trained) -> tuple[Effect, ...]:
+    return effects(model.design, model.rows, model.outcome)
 
 
 def _effect_table(fitted: Mapping[str, Sequence[Effect]]) -> pa.Table:
-    terms = list(dict.fromkeys(effect.term for found in fitted.values() for effect in found))
-    by_term = {name: {effect.term: effect for effect in found} for name, found in fitted.items()}
     rows = []
-    for term in terms:
-        row: dict[str, Any] = {"term": term}
-        for name, found in by_term.items():
-            effect = found.get(term)
-            for part in ("estimate", "error", "z", "p", "low", "high"):
-                row[f"{name}_{part}"] = None if effect is None else getattr(effect, part)
+    for of_term in zip(*fitted.values(), strict=True):
+        row: dict[str, Any] = {"term": of_term[0].term}
+        for name, effect in zip(fitted, of_term, strict=True):
+            row |= {f"{name}_{part}": value for part, value in asdict(effect).items() if part != "term"}
         rows.append(row)
     return pa.Table.from_pylist(rows)
 
@@ -391,7 +447,7 @@ def check_folder(folder: str | Path) -> None:
     """Raise before any work is done if a comparison cannot be written there.
 
     Raises:
-        OutputError: it is a file, holds something else than a comparison, or cannot be written.
+        OutputError: it is a file, holds other files than those of a comparison, or cannot be written.
     """
 
     def refuse(target: Path) -> str | None:

@@ -1,10 +1,10 @@
-"""The categories of a variable: declared beforehand, cut into declared bins, or read from the data."""
+"""Kinds and categories of variables: declared, cut into declared bins, or read from the data."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flowveil.errors import DataError, ParameterError
-from flowveil.tabular.records import Ints, named_array
+from flowveil.tabular.records import Attribute, Floats, Ints, is_number, named_array
+
+#: Whole numbers with at most this many distinct values are taken for codes of categories.
+MOST_CODE_VALUES = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +25,7 @@ class Domain:
     Attributes:
         name: the variable.
         values: its values as an arrow array, in order; a missing value, if allowed, is the last.
-        declared: whether they were declared; else they were read from the data.
+        declared: whether they were declared; otherwise they were read from the data.
     """
 
     name: str
@@ -43,7 +46,7 @@ def code_variables(
     bins: Mapping[str, Sequence[float]] | None,
     from_data: bool,
 ) -> list[tuple[Domain, Ints]]:
-    """`code_variable` for several columns, with what is declared of each."""
+    """Apply `code_variable` to several columns."""
     return [
         code_variable(table, name, domain=(domains or {}).get(name), edges=(bins or {}).get(name), from_data=from_data)
         for name in names
@@ -58,7 +61,7 @@ def code_variable(
     edges: Sequence[float] | None = None,
     from_data: bool,
 ) -> tuple[Domain, Ints]:
-    """The domain of a column, and for each record the number of its value in it.
+    """Return the domain of a column, and the position of each record's value in it.
 
     Args:
         table: the records.
@@ -75,12 +78,12 @@ def code_variable(
         raise ParameterError(f"Column '{name}' has both categories and bins; declare one.")
     array = named_array(table, name)
     if edges is not None:
-        return _binned(array, name, edges)
+        return _code_bins(array, name, edges)
     if domain is None and not from_data:
         raise ParameterError(
             f"The categories of column '{name}' are not declared. With epsilon they must be known "
             "beforehand, because a category that only one person has would reveal that person. Hint: "
-            "declare them (--domains), or say that those in the data are public knowledge "
+            "declare them (--domains), or confirm that those in the data are public knowledge "
             "(--domains-from-data)."
         )
     if domain is None:
@@ -89,45 +92,59 @@ def code_variable(
         allows_missing = array.null_count > 0
     else:
         allows_missing = any(v is None for v in domain)
-        try:
-            values = pa.array([v for v in domain if v is not None]).cast(array.type)
-        except pa.ArrowInvalid:
-            raise DataError(f"The declared categories of column '{name}' are not of its type, {array.type}.") from None
-        if len(pc.unique(values)) != len(values):
-            raise ParameterError(f"A category of column '{name}' is declared twice.")
+        values = _declared(domain, array.type, name)
     if len(values) + allows_missing == 0:
         raise DataError(f"Column '{name}' has no categories.")
     place = pc.index_in(array, value_set=values)
     outside = int(pc.sum(pc.and_(pc.is_null(place), pc.is_valid(array)), min_count=0).as_py())
-    _refuse(name, outside, array.null_count if not allows_missing else 0)
+    _refuse_outside(name, outside, array.null_count if not allows_missing else 0)
     codes = place.fill_null(len(values)).to_numpy(zero_copy_only=False).astype(np.int64)
-    return Domain(name, _and_missing(values, allows_missing), domain is not None), codes
+    return Domain(name, _with_missing(values, allows_missing), domain is not None), codes
 
 
-def _binned(array: Any, name: str, edges: Sequence[float | None]) -> tuple[Domain, Ints]:
+def _declared(domain: Sequence[Any], kind: Any, name: str) -> Any:
+    try:
+        values = pa.array([v for v in domain if v is not None]).cast(kind)
+    except pa.ArrowInvalid:
+        raise DataError(f"The declared categories of column '{name}' are not of its type, {kind}.") from None
+    if len(pc.unique(values)) != len(values):
+        raise ParameterError(f"A category of column '{name}' is declared twice.")
+    return values
+
+
+def _code_bins(array: Any, name: str, edges: Sequence[float | None]) -> tuple[Domain, Ints]:
     allows_missing = any(e is None for e in edges)
-    cuts = np.array([e for e in edges if e is not None], dtype=np.float64)
-    if len(cuts) < 2 or not np.all(np.diff(cuts) > 0):
-        raise ParameterError(f"The bins of column '{name}' need at least two edges, each above the one before.")
+    cuts = _checked_edges(edges, name)
     if not (pa.types.is_integer(array.type) or pa.types.is_floating(array.type)):
         raise DataError(f"Column '{name}' has bins, but holds {array.type}; only numbers can be put into bins.")
     missing = pc.is_null(array).to_numpy(zero_copy_only=False)
     numbers = array.cast(pa.float64()).fill_null(cuts[0]).to_numpy(zero_copy_only=False)
     outside = int(np.sum((numbers < cuts[0]) | (numbers > cuts[-1])))
-    _refuse(name, outside, int(missing.sum()) if not allows_missing else 0)
+    _refuse_outside(name, outside, int(missing.sum()) if not allows_missing else 0)
     codes = np.clip(np.searchsorted(cuts, numbers, side="right") - 1, 0, len(cuts) - 2)
-    text = [f"{c:g}" if float(f"{c:g}") == c else repr(float(c)) for c in cuts]
-    labels = [f"[{low}, {high})" for low, high in itertools.pairwise(text)]
-    labels[-1] = labels[-1][:-1] + "]"
-    values = _and_missing(pa.array(labels, pa.string()), allows_missing)
+    labels = _bin_labels(cuts)
+    values = _with_missing(pa.array(labels, pa.string()), allows_missing)
     return Domain(name, values, True), np.where(missing, len(labels), codes).astype(np.int64)
 
 
-def _and_missing(values: Any, allows_missing: bool) -> Any:
+def _checked_edges(edges: Sequence[float | None], name: str) -> Floats:
+    cuts = np.array([e for e in edges if e is not None], dtype=np.float64)
+    if len(cuts) < 2 or not np.all(np.diff(cuts) > 0):
+        raise ParameterError(f"The bins of column '{name}' need at least two edges, each above the one before.")
+    return cuts
+
+
+def _bin_labels(cuts: Floats) -> list[str]:
+    text = [f"{c:g}" if float(f"{c:g}") == c else repr(float(c)) for c in cuts]
+    labels = [f"[{low}, {high})" for low, high in itertools.pairwise(text)]
+    return [*labels[:-1], labels[-1][:-1] + "]"]
+
+
+def _with_missing(values: Any, allows_missing: bool) -> Any:
     return pa.concat_arrays([values, pa.nulls(1, values.type)]) if allows_missing else values
 
 
-def _refuse(name: str, outside: int, missing: int) -> None:
+def _refuse_outside(name: str, outside: int, missing: int) -> None:
     problems = []
     if outside:
         problems.append(f"{outside} records have a value outside the declared ones")
@@ -135,3 +152,119 @@ def _refuse(name: str, outside: int, missing: int) -> None:
         problems.append(f"{missing} records have no value, and missing values (null) are not declared")
     if problems:
         raise DataError(f"Column '{name}': {'; '.join(problems)}. Hint: complete the declaration.")
+
+
+# ---- kinds -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnKinds:
+    """One kind for each quasi-identifier, for every method and model that uses the table.
+
+    Attributes:
+        table: the table; columns of ordered bins hold the bins.
+        attributes: the quasi-identifiers with their kinds.
+        domains, bins: the declarations that are left for IPF.
+        numeric: names of the quasi-identifiers that are numbers in every model.
+        notes: columns whose kind the data decided, or that the methods treat differently.
+    """
+
+    table: pa.Table
+    attributes: tuple[Attribute, ...]
+    domains: dict[str, Sequence[Any]]
+    bins: dict[str, Sequence[float]]
+    numeric: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def numbers(self, table: pa.Table) -> pa.Table:
+        """Return a table with the numeric quasi-identifiers as numbers: a bin of IPF counts as its middle."""
+        for name in self.numeric:
+            array = named_array(table, name)
+            if pa.types.is_string(array.type):
+                cuts = _checked_edges(self.bins[name], name)
+                place = pc.index_in(array, value_set=pa.array(_bin_labels(cuts), pa.string()))
+                array = pa.array((cuts[1:] + cuts[:-1]) / 2).take(place)
+            elif pa.types.is_temporal(array.type):
+                array = array.view(pa.int32() if array.type.bit_width == 32 else pa.int64())
+            column = array.cast(pa.float64(), safe=False)
+            table = table.set_column(table.column_names.index(name), name, column)
+        return table
+
+
+def decide_kinds(
+    table: pa.Table,
+    attributes: Sequence[Attribute],
+    *,
+    domains: Mapping[str, Sequence[Any]] | None = None,
+    bins: Mapping[str, Sequence[float]] | None = None,
+) -> ColumnKinds:
+    """Decide once whether each quasi-identifier is a number or a category.
+
+    A kind, an order or a hierarchy that the caller gives holds. Otherwise a column with a declared domain is
+    categories, a column with bins is a number, whole numbers with few distinct values are ordered categories (codes),
+    other numbers are numbers and all else is categories. Bins of a column that is declared to be ordered are its
+    categories.
+    """
+    domains, bins = dict(domains or {}), dict(bins or {})
+    decided: list[Attribute] = []
+    numeric: list[str] = []
+    codes_of: list[str] = []
+    for attribute in attributes:
+        name, array = attribute.name, named_array(table, attribute.name)
+        if attribute.kind == "ordered" and attribute.order is None and name in bins:
+            domain, position = code_variable(table, name, edges=bins.pop(name), from_data=False)
+            table = table.set_column(table.column_names.index(name), name, domain.values.take(pa.array(position)))
+            domains[name] = domain.values.to_pylist()
+            attribute = replace(attribute, order=tuple(v for v in domains[name] if v is not None))
+        elif _is_undecided(attribute) and is_number(array.type):
+            if name in domains:
+                values = pc.sort_indices(declared := _declared(domains[name], array.type, name))
+                texts = declared.take(values).cast(pa.string()).to_pylist()
+                attribute = replace(attribute, kind="ordered", order=tuple(texts))
+            elif name not in bins and _holds_codes(array):
+                attribute = replace(attribute, kind="ordered")
+                codes_of.append(name)
+        listed = attribute.order is not None or attribute.hierarchy is not None
+        if is_number(array.type) and attribute.kind in (None, "numeric") and not listed:
+            numeric.append(name)
+        decided.append(attribute)
+    unbinned = [name for name in numeric if name not in bins and name not in domains]
+    return ColumnKinds(table, tuple(decided), domains, bins, tuple(numeric), _notes(codes_of, unbinned))
+
+
+def _notes(codes: Sequence[str], unbinned: Sequence[str]) -> tuple[str, ...]:
+    notes = []
+    if codes:
+        notes.append(
+            f"Taken for categories in every variant, because they hold at most {MOST_CODE_VALUES} distinct whole "
+            f"numbers: {', '.join(codes)}. If they are quantities: --kind {codes[0]}=numeric."
+        )
+    if unbinned:
+        notes.append(
+            f"Numeric without bins: {', '.join(unbinned)}. Mondrian cuts these into ranges, IPF counts every distinct "
+            "number as a category. Hint: declare --bins."
+        )
+    return tuple(notes)
+
+
+def code_columns(table: pa.Table, attributes: Sequence[Attribute]) -> list[str]:
+    """Return the columns without a declared kind that hold whole numbers with few distinct values."""
+    names = [a.name for a in attributes if _is_undecided(a)]
+    return [
+        name for name in names if is_number(table.schema.field(name).type) and _holds_codes(named_array(table, name))
+    ]
+
+
+def _is_undecided(attribute: Attribute) -> bool:
+    given = (attribute.kind, attribute.order, attribute.hierarchy, attribute.grid, attribute.public_range)
+    return all(value is None for value in given)
+
+
+def _holds_codes(array: Any) -> bool:
+    """Whether a column holds whole numbers with few distinct values."""
+    distinct = pc.unique(array.drop_null())
+    if not 0 < len(distinct) <= MOST_CODE_VALUES:
+        return False
+    if pa.types.is_integer(array.type):
+        return True
+    return pa.types.is_floating(array.type) and bool(np.all(distinct.to_numpy() % 1 == 0))

@@ -1,4 +1,4 @@
-"""Numbers on a grid: the edges of published ranges say nothing about any one record.
+"""Numbers on a grid, so that the edges of published ranges reveal no single record.
 
 A range from the lowest to the highest number of a class publishes two people's exact numbers. So numbers are put into
 cells of a grid before anything is cut: cells begin at the multiples of a step, `[20, 30)` holds 20 and not 30, and the
@@ -6,12 +6,12 @@ edges of any range of cells are multiples of the step. Rounding the edges of fin
 edges too, but regions that were apart would overlap. Cutting cells keeps them apart, and k, l and t are tested on what
 is published.
 
-The lowest and the highest number of the table are somebody's as well. Unless they are declared public, the cells at
+The lowest and the highest number of the table belong to persons, too. Unless they are declared public, the cells at
 both ends are open: `(-inf, 20)` and `[90, inf)`, each with at least k records.
 
 A step that is not declared is round (1, 2 or 5 times a power of ten; for times a usual unit) and depends on the records
 through their number and the two k-th outermost values alone. A declared one that is finer has to be confirmed: with a
-step as fine as the numbers, every edge is somebody's number again.
+step as fine as the numbers, every edge is a person's number again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from flowveil.tabular.records import Attribute, Column, Ints, encode, is_number,
 
 #: Most cells between the tails by default. Fewer where there are fewer records: k for each cell on average.
 MOST_CELLS = 50
-#: Numbers that stand for categories are few.
+#: Most distinct numbers of a column of codes.
 MOST_CODES = 50
 #: Seconds of the steps that times may have by default.
 _TIME_STEPS = (1, 10, 60, 300, 900, 3600, 10_800, 21_600, 43_200, 86_400, 604_800, 2_592_000, 7_776_000, 31_536_000)
@@ -41,7 +41,7 @@ _MOST_STEPS = 2**52
 
 @dataclass(frozen=True)
 class Grid:
-    """Where the edges of a column's published ranges may lie.
+    """Permitted edges of a column's published ranges.
 
     Attributes:
         step: edges are multiples of it; for times in the column's own unit, counted from 1970.
@@ -94,8 +94,8 @@ def _refuse_exact(column: Column) -> None:
     if column.n_values > MOST_CODES:
         raise ParameterError(
             f"Column '{column.name}' has {column.n_values:,} different numbers; as {column.kind} categories each would "
-            f"be published exactly. At most {MOST_CODES} are allowed. Hint: let it be numeric (its ranges then lie on "
-            "a grid), or list the categories with an order."
+            f"be published exactly. At most {MOST_CODES} are allowed. Hint: let it be numeric (its ranges are then "
+            "multiples of a step), or list the categories with an order."
         )
 
 
@@ -174,7 +174,7 @@ def _refuse_outside(values: Any, low: Any, high: Any, name: str) -> None:
     if outside:
         raise DataError(
             f"{outside} records of column '{name}' lie outside the range that is declared public. Hint: it must hold "
-            "for everybody; leave an end out if it does not."
+            "for every person; omit an end if it does not."
         )
 
 
@@ -205,7 +205,7 @@ def _default_step(values: Any, kind: Any, k: int, low: Any, high: Any) -> tuple[
     ordered = np.sort(values)
     n = len(ordered)
     middle = (n - 1) // 2
-    # No value further out than the k-th takes part: an outlier must not show in the step.
+    # Values beyond the k-th outermost are ignored: an outlier must not influence the step.
     begin = float(low if low is not None else ordered[min(k - 1, middle)]) if n else 0.0
     end = float(high if high is not None else ordered[max(n - k, middle)]) if n else 0.0
     cells = max(1, min(MOST_CELLS, n // k))

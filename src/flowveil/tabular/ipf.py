@@ -36,7 +36,7 @@ import numpy as np
 import pyarrow as pa
 
 from flowveil.errors import ParameterError
-from flowveil.methods.discrete_laplace import Bits, bits_of
+from flowveil.methods.discrete_laplace import Bits, random_bits
 from flowveil.methods.epsilon import check_epsilon, weakness
 from flowveil.tabular.domains import Domain, code_variables
 from flowveil.tabular.junction import JunctionModel, JunctionTree, Margin, build_junction_tree
@@ -53,13 +53,13 @@ LARGEST_SPREAD = 1e6
 
 @dataclass(frozen=True, eq=False)
 class Synthesis:
-    """Synthetic records and what is promised about them. Everything here may be published.
+    """Synthetic records and their guarantee. Everything here may be published.
 
     Attributes:
         table: the synthetic records.
         epsilon: the privacy budget; None for a synthesis without privacy.
-        delta: δ of the promise; 0 with Laplace noise.
-        law: the law of the noise: ``discrete Laplace`` or ``discrete Gaussian``.
+        delta: δ of the guarantee; 0 with Laplace noise.
+        law: distribution of the noise: ``discrete Laplace`` or ``discrete Gaussian``.
         private: whether ε holds. False without ε, and False with the test seed.
         margins: names of the variables of each margin.
         scale: scale of the Laplace noise, standard deviation of the Gaussian; 0 without privacy.
@@ -71,7 +71,7 @@ class Synthesis:
         gap: largest absolute difference between a probability of a fitted margin and of its (noisy) target.
             Noisy margins contradict each other, so with ε it stays above zero however long the fit runs.
         cycles: rounds over all margins.
-        converged: whether the last rounds changed nothing any more.
+        converged: whether the last round changed less than the tolerance.
         fitted: the fitted model.
     """
 
@@ -132,14 +132,14 @@ class Synthesis:
             else "declared beforehand and not protected"
         )
         return (
-            f"{self._promise()}-differentially private for adding or removing one record: {self.law} noise of "
+            f"{self._guarantee()}-differentially private for adding or removing one record: {self.law} noise of "
             f"{'standard deviation' if self.delta else 'scale'} {self.scale:g} on every cell of {len(self.margins)} "
             f"margins. The number of records is {count}.{public}{' ' + weak if weak else ''} Not protected: what is "
             "true of a population whether or not a person is in the data, and a person with several records beyond "
-            + ("what several such promises come to." if self.delta else "epsilon times their number.")
+            + ("the composition of several such guarantees." if self.delta else "epsilon times their number.")
         )
 
-    def _promise(self) -> str:
+    def _guarantee(self) -> str:
         return f"({self.epsilon:g}, {self.delta:g})" if self.delta else f"{self.epsilon:g}"
 
 
@@ -175,7 +175,7 @@ def synthesize_records(
         domains: the categories of columns, None among them if a value may be missing.
         bins: edges of the bins of numeric columns, increasing; the last bin holds its upper edge.
         domains_from_data: read undeclared categories from the data. With ε this is an assumption (those categories
-            are public), so it must be said.
+            are public) that must be confirmed.
         n_records: how many records to draw, declared public. By default the number estimated from the noisy margins;
             without privacy, the original's.
         max_cells: cells of the largest table the fit may use.
@@ -193,11 +193,11 @@ def synthesize_records(
     mechanism = Mechanism.from_options(noise, epsilon, delta)
     table = as_table(records)
     from_data = domains_from_data or epsilon is None
-    counted = _Margins.of(table, variables, margins, domains=domains, bins=bins, from_data=from_data)
+    counted = _Margins.from_table(table, variables, margins, domains=domains, bins=bins, from_data=from_data)
     counted.refuse_large(max_cells)
     _refuse_noise(counted.tree.shape, counted.wanted, mechanism, n_records)
     generator = np.random.default_rng(seed if epsilon is None else unsafe_test_seed)
-    noisy, scale = _add_noise(counted.counts(), mechanism, bits_of(unsafe_test_seed))
+    noisy, scale = _add_noise(counted.counts(), mechanism, random_bits(unsafe_test_seed))
     n, source = _records_to_draw(table.num_rows, noisy, epsilon, n_records)
     model = JunctionModel(counted.tree)
     # A hundredth of a record is far below the noise and the drawing's own spread.
@@ -241,10 +241,10 @@ def _check_parameters(
         raise ParameterError(f"The number of records must be at least 1; found {n_records!r}.")
     if epsilon is not None and seed is not None:
         raise ParameterError(
-            "A seed is refused with epsilon: whoever knows it can take the noise off again. Hint: leave it out."
+            "A seed is refused with epsilon: an attacker who knows it can subtract the noise. Hint: omit it."
         )
     if epsilon is None and unsafe_test_seed is not None:
-        raise ParameterError("Without epsilon there is no noise; use the ordinary seed.")
+        raise ParameterError("Without epsilon no noise is added; use the ordinary seed.")
 
 
 def _chosen_variables(
@@ -302,7 +302,7 @@ class _Margins:
     tree: JunctionTree
 
     @classmethod
-    def of(
+    def from_table(
         cls,
         table: pa.Table,
         variables: Sequence[str] | None,
@@ -320,12 +320,12 @@ class _Margins:
         return cls(tuple(d for d, _ in coded), tuple(codes for _, codes in coded), tuple(named), wanted, tree)
 
     def refuse_large(self, max_cells: int) -> None:
-        """Refuse margins that tie together too large a table, and say which would do."""
+        """Raise if the margins need too large a table; the message names margins that fit."""
         if max(self.tree.cells()) > max_cells:
             _refuse_large(self.tree, self.wanted, [domain.name for domain in self.domains], max_cells)
 
     def counts(self) -> list[Ints]:
-        """How many records are in each cell of each margin."""
+        """Return the number of records in each cell of each margin."""
         return [_count(self.tree.shape, margin, self.codes) for margin in self.wanted]
 
 
@@ -343,7 +343,7 @@ def _refuse_large(tree: JunctionTree, margins: list[Margin], names: Sequence[str
 
 
 def _margins_that_fit(shape: tuple[int, ...], margins: list[Margin], max_cells: int) -> list[Margin]:
-    """Greedily, small ones first, the margins whose tables stay within bounds. Looks at no data."""
+    """Select margins greedily, small ones first, whose tables stay within bounds. Uses no data."""
     kept: list[Margin] = []
     for margin in sorted(margins, key=lambda m: (prod(shape[v] for v in m), m)):
         if max(build_junction_tree(shape, [*kept, margin]).cells()) <= max_cells:
@@ -354,14 +354,14 @@ def _margins_that_fit(shape: tuple[int, ...], margins: list[Margin], max_cells: 
 def _refuse_noise(
     shape: tuple[int, ...], margins: list[Margin], mechanism: Mechanism | None, n_records: int | None
 ) -> None:
-    """Refuse noise that leaves nothing of the counts, or of their number. Looks at no data."""
+    """Raise if the noise exceeds the counts or their number. Uses no data."""
     if mechanism is None:
         return
     scale = mechanism.scale(len(margins))
     # Scales are rounded up by a bit: not a reason to refuse.
     if scale > LARGEST_SCALE * (1 + 1e-9):
         raise ParameterError(
-            f"Noise of scale {scale:,.0f} for {len(margins)} margins leaves nothing of the counts; at most "
+            f"Noise of scale {scale:,.0f} for {len(margins)} margins exceeds the counts; at most "
             f"{LARGEST_SCALE:,.0f} is allowed. Hint: fewer margins or a larger epsilon."
         )
     if n_records is not None:
@@ -371,8 +371,8 @@ def _refuse_noise(
     if spread > LARGEST_SPREAD:
         raise ParameterError(
             f"The number of records would be estimated with a standard deviation of {spread:,.0f}; at most "
-            f"{LARGEST_SPREAD:,.0f} is allowed, since so many records would be drawn by chance. Hint: say how many "
-            "there are (--records), or use fewer margins, fewer categories or a larger epsilon."
+            f"{LARGEST_SPREAD:,.0f} is allowed, because noise alone would decide how many are drawn. Hint: declare the "
+            "number (--records), or use fewer margins, fewer categories or a larger epsilon."
         )
 
 
@@ -399,14 +399,14 @@ def _add_noise(counts: list[Ints], mechanism: Mechanism | None, bits: Bits) -> t
 def _records_to_draw(
     n_original: int, noisy: Sequence[Ints], epsilon: float | None, declared: int | None
 ) -> tuple[int, str]:
-    """How many records to draw, and where the number comes from; with ε never from the records themselves."""
+    """Return the number of records to draw, and its source; with ε never the original number."""
     if declared is not None:
         return int(declared), "declared"
     return (n_original, "original") if epsilon is None else (_estimated_total(noisy), "noisy margins")
 
 
 def _estimated_total(noisy: Sequence[Ints]) -> int:
-    """The number of records from the noisy totals, weighted by the inverse of their variance."""
+    """Estimate the number of records from the noisy totals, weighted by inverse variance."""
     weight = np.array([1 / m.size for m in noisy])
     total = np.array([float(m.sum()) for m in noisy])
     return max(1, round(float(np.sum(weight * total) / np.sum(weight))))
@@ -415,7 +415,7 @@ def _estimated_total(noisy: Sequence[Ints]) -> int:
 def _as_distribution(noisy: Ints, prior_count: float) -> Floats:
     raised = np.maximum(noisy + prior_count / noisy.size, 0.0)
     total = raised.sum()
-    # Noise may leave nothing above zero; then nothing is known, and every cell is as likely as the other.
+    # If noise leaves no cell above zero, the distribution is uniform.
     return raised / total if total > 0 else np.full(noisy.shape, 1.0 / noisy.size)
 
 
@@ -424,7 +424,7 @@ def _as_distribution(noisy: Ints, prior_count: float) -> Floats:
 
 @dataclass(frozen=True)
 class Rounds:
-    """When a fit ends: at a gap of ``tolerance``, when differences change by less than ``settled``, or at the last."""
+    """Stopping rule of a fit: a gap of ``tolerance``, differences that change by less than ``settled``, or the last."""
 
     tolerance: float
     settled: float

@@ -26,7 +26,7 @@ class JunctionTree:
 
     Attributes:
         shape: number of categories of each variable.
-        cliques: sorted variables of each clique; clique 0 is the root, parents stand before children.
+        cliques: sorted variables of each clique; clique 0 is the root, parents come before children.
         parent: the parent of each clique, -1 for the root.
         separators: the variables each clique shares with its parent (may be none).
     """

@@ -8,7 +8,7 @@ as a plain recursion; both return the same partitions.
 The rules, in full:
 
 - A partition is cut along the widest quasi-identifier that has an allowed cut (ties: the one named first). A
-  cut is allowed if every part is safe: k records, and l and t where asked for.
+  cut is allowed if both halves are safe: k records, and l and t if requested.
 - Strict. Numbers and ordered categories: at the boundary that makes the halves most equal (ties: the lower).
   Unordered categories: the same, categories taken from the most to the least frequent in the partition, so
   any set of categories can form a half. Hierarchy: the same, over the children of the partition's lowest
@@ -18,7 +18,7 @@ The rules, in full:
   halves. Hierarchy: as strict.
 - Numbers are cut by the cells of a grid, never between two numbers of one cell (`flowveil.tabular.grid`).
 - Missing values are values: a missing number or ordered category ranks above all others, a missing category
-  is one more category. They are cut and published like any other value and match nothing else.
+  is one more category. They are cut and published like any other value.
 """
 
 from __future__ import annotations
@@ -60,19 +60,18 @@ CLASS_COLUMN = "equivalence_class"
 
 @dataclass(frozen=True, eq=False)
 class Anonymized:
-    """A k-anonymous table, and what only the data holder may see.
+    """A k-anonymous table, and private details for the data holder.
 
     Attributes:
-        table: what may be published: the recoded quasi-identifiers, the sensitive and the kept columns as
-            they were, and the class of each record. Sorted by class and content, so the order of the input is
-            gone.
-        class_of_record: for each input record its class. Not for publication.
-        regions: what is published for each class, one entry a quasi-identifier. Relaxed cuts may publish two
-            classes alike; the column `equivalence_class` separates them, and each is safe by itself.
+        table: publishable: the recoded quasi-identifiers, the sensitive and the kept columns unchanged, and the
+            class of each record. Sorted by class and content, so the order of the input is lost.
+        class_of_record: class of each input record. Private.
+        regions: published values of each class, one entry per quasi-identifier. Relaxed cuts may publish two
+            classes alike; the column `equivalence_class` separates them, and each alone is safe.
         quasi_identifiers, sensitive, kept: names of the columns by role.
-        k, l, t: what was asked for, and what an independent recount of `table` found to hold.
+        k, l, t: the thresholds, confirmed by an independent recount of `table`.
         strict: whether the regions are disjoint.
-        grids: where the edges of published ranges may lie, for each numeric quasi-identifier.
+        grids: permitted edges of published ranges, for each numeric quasi-identifier.
     """
 
     table: pa.Table
@@ -101,10 +100,8 @@ class Anonymized:
         losses = []
         for region in self.regions:
             covered, n = region.size, region.column.n_values
-            if region.column.has_order:
-                loss = (covered - 1) / max(n - 1, 1)
-            else:
-                loss = np.where(covered > 1, covered / n, 0.0)
+            of_range, of_set = (covered - 1) / max(n - 1, 1), np.where(covered > 1, covered / n, 0.0)
+            loss = of_range if region.column.has_order else of_set
             losses.append(float(np.average(loss, weights=self.class_size)))
         return float(np.mean(losses))
 
@@ -117,7 +114,7 @@ class Anonymized:
             f"({', '.join(self.quasi_identifiers)}) with a class of at least {self.k} "
             f"records{hidden}{close}. Not protected: whether a person is in the table, and what all or most "
             "records of a class have in common. Columns that are not named here as quasi-identifiers are "
-            "published as they were. Two releases of the same people can be combined."
+            "published unchanged. Two releases of the same people can be combined."
         )
 
 
@@ -136,7 +133,7 @@ def anonymize_records(
     choose: str = "width",
     missing_label: str = MISSING,
 ) -> Anonymized:
-    """Make a table k-anonymous by Mondrian, and recount it before it is returned.
+    """Make a table k-anonymous by Mondrian; it is recounted before it is returned.
 
     Guaranteed: every combination of published quasi-identifiers has at least k records; with l, at least l distinct
     values of each sensitive column; with t, a distribution of each sensitive column within t of the whole table's.
@@ -145,12 +142,12 @@ def anonymize_records(
     Args:
         records: a pyarrow, pandas or polars table.
         quasi_identifiers: names, or attributes that say the kind, order or hierarchy.
-        direct_identifiers: columns to drop. No default: whoever has none says so with an empty list.
+        direct_identifiers: columns to drop. No default: an empty list confirms that there are no such columns.
         k: fewest records of a class.
-        sensitive: columns published as they are, and protected by l and t.
-        keep: columns published as they are, and not protected.
-        allow_identifiers: columns that may be published as they are although they single people out: those with
-            more than one value for two records are refused otherwise.
+        sensitive: columns published unchanged and protected by l and t.
+        keep: columns published unchanged and not protected.
+        allow_identifiers: columns that may be published unchanged although they identify people: those with more
+            than one value for two records are refused otherwise.
         l: fewest distinct sensitive values of a class (a missing value is one value).
         t: largest distance of a class's sensitive distribution from the table's.
         strict: regions that do not overlap; else relaxed, which cuts finer.
@@ -165,12 +162,12 @@ def anonymize_records(
         GuaranteeError: the recount failed; nothing is returned.
     """
     table = as_table(records)
-    asked, hidden = as_attributes(quasi_identifiers), as_attributes(sensitive)
-    _check_request(table, asked, hidden, keep=keep, dropped=direct_identifiers, choose=choose)
+    keys, hidden = as_attributes(quasi_identifiers), as_attributes(sensitive)
+    _check_request(table, keys, hidden, keep=keep, dropped=direct_identifiers, choose=choose)
     protected = tuple(encode(table, a, missing_label=missing_label) for a in hidden)
-    # Before the grid, which needs a k that can be.
+    # Before the grid, which needs a valid k.
     safety = Safety(k=k, l=l, t=t, sensitive=protected)
-    on_grid = [encode_on_grid(table, a, k=k, missing_label=missing_label) for a in asked]
+    on_grid = [encode_on_grid(table, a, k=k, missing_label=missing_label) for a in keys]
     columns = tuple(column for column, _ in on_grid)
     grids = {column.name: grid for column, grid in on_grid if grid is not None}
     safety.check_feasible(table.num_rows)
@@ -200,23 +197,23 @@ def anonymize_records(
 
 def _check_request(
     table: pa.Table,
-    asked: Sequence[Attribute],
+    keys: Sequence[Attribute],
     hidden: Sequence[Attribute],
     *,
     keep: Sequence[str],
     dropped: Sequence[str],
     choose: str,
 ) -> None:
-    """Raise where what is asked for cannot be done with any records, or with this table."""
+    """Raise if the request is invalid, or does not fit this table."""
     if choose not in CHOICES:
         raise ParameterError(
             f"Unknown choice '{choose}'; allowed: {', '.join(CHOICES)}." + did_you_mean(choose, CHOICES)
         )
-    if not asked:
+    if not keys:
         raise ParameterError("No quasi-identifier is named; at least one is needed.")
     check_roles(
         table,
-        quasi_identifiers=[a.name for a in asked],
+        quasi_identifiers=[a.name for a in keys],
         sensitive=[a.name for a in hidden],
         kept=keep,
         direct_identifiers=dropped,
@@ -230,8 +227,8 @@ def _check_request(
 def _recheck(
     release: Anonymized, table: pa.Table, ordered: Mapping[str, bool | Sequence[str]], missing_label: str
 ) -> None:
-    """Recount what would be published, and raise GuaranteeError unless it holds."""
-    # By class: what holds for each class holds for classes published alike, taken together.
+    """Recount the table to be published, and raise GuaranteeError unless the guarantee holds."""
+    # By class: the guarantee of each class also holds for the union of classes published alike.
     recheck(
         release.table,
         quasi_identifiers=[*release.quasi_identifiers, CLASS_COLUMN],
@@ -253,14 +250,14 @@ def _recheck(
 
 
 def _refuse_identifiers(columns: Sequence[Column], allowed: Sequence[str]) -> None:
-    """Refuse columns whose values would be published and single most people out, unless they are confirmed."""
+    """Refuse columns whose published values identify most people, unless they are confirmed."""
     for column in columns:
         known = column.codes[column.codes != column.missing]
         distinct = int(np.count_nonzero(np.bincount(known)))
         if 2 * distinct > len(known) > 1 and column.name not in allowed:
             raise ParameterError(
-                f"Column '{column.name}' has {distinct:,} different values in {len(known):,} records: whoever knows "
-                "one of them finds the person, whatever k is. Hint: name it as a direct identifier to leave it out, "
+                f"Column '{column.name}' has {distinct:,} different values in {len(known):,} records: an "
+                "attacker who knows one of them finds the person, whatever k is. Hint: name it as a direct identifier, "
                 "make it coarser, or confirm that its values may be published (--allow-identifier, allow_identifiers)."
             )
 
@@ -284,7 +281,7 @@ def _published(
 
 
 def canonical_order(columns: Sequence[Column], sensitive: Sequence[Column] = (), others: Sequence[Column] = ()) -> Ints:
-    """An order of the records that depends on their content only.
+    """Return an order of the records that depends on their content only.
 
     Relaxed cuts part records that are equal in the quasi-identifiers, so the order among those decides who goes where.
     Sorting them by the sensitive value would put equal sensitive values together, the worst choice for privacy.

@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 #: How a value can be compared with its neighbours.
 KINDS = ("numeric", "ordered", "unordered", "hierarchy")
 
-#: Rows that are looked through for what stands in the first line.
+#: Rows that are searched for the values of the first line.
 _SEARCHED_ROWS = 100_000
 
 #: The text under which a missing value is published.
@@ -40,7 +40,7 @@ MISSING = "missing"
 
 @dataclass(frozen=True)
 class Attribute:
-    """How one column is to be read.
+    """How one column is read.
 
     Attributes:
         name: the column.
@@ -74,20 +74,20 @@ class Attribute:
         if self.order is not None and self.hierarchy is not None:
             raise ParameterError(f"Column '{self.name}' has both an order and a hierarchy; give one.")
         if self.kind == "hierarchy" and self.hierarchy is None:
-            raise ParameterError(f"Column '{self.name}' is said to have a hierarchy, but none is given.")
+            raise ParameterError(f"Column '{self.name}' is of kind hierarchy, but no hierarchy is given.")
         if self.hierarchy is not None and self.kind not in (None, "hierarchy"):
-            raise ParameterError(f"Column '{self.name}' is said to be {self.kind}, but has a hierarchy.")
+            raise ParameterError(f"Column '{self.name}' is declared {self.kind}, but has a hierarchy.")
         if self.order is not None:
             if self.kind not in (None, "ordered"):
-                raise ParameterError(f"Column '{self.name}' is said to be {self.kind}, but has an order.")
+                raise ParameterError(f"Column '{self.name}' is declared {self.kind}, but has an order.")
             object.__setattr__(self, "order", tuple(str(v) for v in self.order))
             if len(set(self.order)) != len(self.order):
                 raise ParameterError(f"The order of column '{self.name}' names a category twice.")
 
 
-def as_attributes(asked: Iterable[str | Attribute]) -> tuple[Attribute, ...]:
-    """Attributes as they are, names as attributes that the data decide about."""
-    return tuple(a if isinstance(a, Attribute) else Attribute(a) for a in asked)
+def as_attributes(names: Iterable[str | Attribute]) -> tuple[Attribute, ...]:
+    """Turn names into attributes whose kind is decided by the data."""
+    return tuple(a if isinstance(a, Attribute) else Attribute(a) for a in names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +98,7 @@ class Column:
         name: the column.
         kind: one of `KINDS`.
         codes: a number for each record. Numeric and ordered: the rank of the value. Unordered: the rank of
-            its text. Hierarchy: the leaf of the tree. A missing value is a value: it has a code of its own.
+            its text. Hierarchy: the leaf of the tree. A missing value is a value with a separate code.
         labels: the text of each code.
         missing: the code of missing values, or -1 if none is missing.
         position: numeric: the value of each code, or the middle of its cell (the missing one holds 0); else None.
@@ -131,7 +131,7 @@ class Column:
 
 
 def as_table(records: Any) -> pa.Table:
-    """Accept pyarrow, pandas and polars tables, or a mapping of columns, as they are."""
+    """Return a pyarrow, pandas or polars table, or a dict of columns, as a pyarrow table."""
     if isinstance(records, pa.Table):
         table = records
     elif hasattr(records, "to_arrow"):
@@ -147,7 +147,7 @@ def as_table(records: Any) -> pa.Table:
         )
     names = table.column_names
     if len(set(names)) != len(names):
-        raise DataError("Two columns have the same name; every column needs a name of its own.")
+        raise DataError("Two columns have the same name; every column needs a distinct name.")
     return table
 
 
@@ -160,7 +160,7 @@ def read_records(path: str | Path, *, missing: Sequence[str] = ()) -> pa.Table:
 
     Args:
         path: ends in ``.csv`` or ``.parquet``.
-        missing: texts that also stand for a missing value, such as ``?``.
+        missing: texts that also mark a missing value, such as ``?``.
 
     Raises:
         DataError: the file is not there, cannot be parsed or has no records.
@@ -170,11 +170,11 @@ def read_records(path: str | Path, *, missing: Sequence[str] = ()) -> pa.Table:
     if suffix not in (".csv", ".parquet"):
         raise DataError(f"Cannot read '{file.name}': its name must end in .csv or .parquet.")
     if not file.is_file():
-        raise DataError(f"There is no file '{file}'.")
+        raise DataError(f"The file '{file}' does not exist.")
     try:
         table = _read_csv(file) if suffix == ".csv" else _read_parquet(file)
     except (pa.ArrowInvalid, OSError, UnicodeDecodeError, csv.Error) as problem:
-        # The parser's own message quotes the line it stumbled over: a record. It must not be repeated.
+        # The parser's message quotes the line: a record. It must not be repeated.
         raise DataError(f"'{file.name}' is not a readable {suffix[1:].upper()} file.") from _without_text(problem)
     table = as_table(table)
     if missing:
@@ -211,10 +211,9 @@ def _read_csv(file: Path) -> pa.Table:
 
 
 def published_as_is(table: pa.Table, name: str) -> Any:
-    """A column to be published as it is: its values and nothing else.
+    """Return a column to be published unchanged, without unused dictionary entries.
 
-    A dictionary holds categories nobody has any more, such as those of rows that were filtered out; decoded, only
-    values of records are left.
+    A dictionary may hold categories of rows that were filtered out; decoded, only values of records remain.
     """
     column = table.column(name)
     if isinstance(column.type, pa.BaseExtensionType):
@@ -263,7 +262,7 @@ def check_output(path: str | Path) -> None:
 
 
 def write_records(table: pa.Table, path: str | Path, *, beside: Mapping[Place, Content] | None = None) -> None:
-    """Write a table as CSV that no spreadsheet runs, or as Parquet (by the name's ending), and texts beside it.
+    """Write a table as CSV without spreadsheet formulas or as Parquet (by its ending), and texts next to it.
 
     All of them are written, or none.
     """
@@ -303,7 +302,7 @@ def _header(table: pa.Table) -> Header:
 def check_roles(table: pa.Table, **roles: Sequence[str]) -> None:
     """Raise unless every column of the table has exactly one role.
 
-    A column nobody thought of is how names and account numbers get published: nothing has a role by default.
+    No column has a role by default: forgotten columns are how names and account numbers get published.
     """
     for role, names in roles.items():
         check_columns(table, names, role.replace("_", " "))
@@ -315,7 +314,7 @@ def check_roles(table: pa.Table, **roles: Sequence[str]) -> None:
     if without:
         raise ParameterError(
             f"Columns without a role: {_header(table).listed(without)}. Each must be a quasi-identifier, sensitive, "
-            "kept as it is, or a direct identifier (dropped). Hint: name what should not be published as direct "
+            "kept unchanged, or a direct identifier (dropped). Hint: name what should not be published as direct "
             "identifier."
         )
 
@@ -393,7 +392,7 @@ def is_number(kind: Any) -> bool:
 
 def _encode_numeric(array: Any, name: str, missing_label: str) -> Column:
     if not is_number(array.type):
-        raise DataError(f"Column '{name}' is said to be numeric, but holds {array.type}.")
+        raise DataError(f"Column '{name}' is declared numeric, but holds {array.type}.")
     known = array.drop_null()
     if pa.types.is_floating(array.type) and not bool(pc.all(pc.is_finite(known), min_count=0).as_py()):
         raise DataError(f"Column '{name}' holds infinite numbers; only finite ones are allowed.")
@@ -413,7 +412,7 @@ def _whole(kind: Any) -> Any:
 
 
 def number_text(text: str) -> str:
-    """A number without a decimal part that says nothing."""
+    """Return the text of a number without a trailing ``.0``."""
     return text[:-2] if text.endswith(".0") else text
 
 
@@ -450,7 +449,7 @@ def _refuse_unknown(text: Any, known: Any, name: str, source: str) -> None:
         raise DataError(
             f"{n_values} categories of column '{name}' ({n_records} records) are not in the given "
             f"{'hierarchy' if source == 'hierarchy' else 'list of categories'}, which has {len(known)}. "
-            "Hint: complete it, or name the text that stands for a missing value."
+            "Hint: complete it, or name the text that marks a missing value."
         )
 
 
@@ -479,7 +478,7 @@ def read_value_hierarchy(path: str | Path) -> Hierarchy:
     """
     file = Path(path)
     if not file.is_file():
-        raise DataError(f"There is no hierarchy file '{file}'.")
+        raise DataError(f"The hierarchy file '{file}' does not exist.")
     try:
         with file.open(newline="", encoding="utf-8-sig") as handle:
             sample = handle.readline()

@@ -1,7 +1,7 @@
-"""What a release reveals: recount of a k-anonymous table, class sizes, replicated uniques.
+"""Disclosure risk: recount of a k-anonymous table, class sizes, replicated uniques.
 
-`recheck` reads the published text and counts again with DuckDB; it shares no code with the cutting, so a
-mistake there cannot hide itself here.
+`recheck` reads the published text and counts again with DuckDB; it shares no code with the cutting, so an
+error there is found here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class ClassReport:
-    """What holds for the classes of a table.
+    """Measures of the classes of a table.
 
     Attributes:
         n_records, n_classes: their numbers.
@@ -40,7 +40,7 @@ class ClassReport:
         largest: records of the largest class.
         mean: records of a class on average.
         c_dm: discernibility, the sum of the squared class sizes.
-        c_avg: mean class size over the k asked for (over the k found, if none was asked for).
+        c_avg: mean class size over the requested k (over the smallest class without one).
     """
 
     n_records: int
@@ -74,7 +74,7 @@ def describe_classes(
         quasi_identifiers: the columns that make a class.
         sensitive: for each sensitive column whether its values are ordered (earth mover's distance) or not; a
             sequence gives the order itself.
-        k: what was asked for, for `c_avg`.
+        k: the requested k, for `c_avg`.
     """
     table = as_table(records)
     check_columns(table, [*quasi_identifiers, *(sensitive or {})], "to be described")
@@ -85,7 +85,7 @@ def describe_classes(
     values = {name: f"s{i}" for i, name in enumerate(sensitive or {})}
     renamed = [_quoted(name) + f" as {key}" for name, key in zip(quasi_identifiers, keys, strict=True)]
     renamed += [_quoted(name) + f" as {value}" for name, value in values.items()]
-    with _tables_of_its_own() as connection:
+    with _private_connection() as connection:
         connection.register("input", table)
         connection.execute(f"create temp view records as select {', '.join(renamed)} from input")
         connection.execute(
@@ -113,15 +113,15 @@ def describe_classes(
 
 @cache
 def _database() -> Any:
-    """Opening one takes longer than counting a small table, and a comparison counts hundreds."""
+    """Open one database for all counts: opening takes longer than counting a small table."""
     import duckdb
 
     return duckdb.connect()
 
 
 @contextmanager
-def _tables_of_its_own() -> Iterator[Any]:
-    """A connection whose temporary tables nobody else sees, gone with it."""
+def _private_connection() -> Iterator[Any]:
+    """Open a connection with private temporary tables."""
     connection = _database().cursor()
     silence(connection)
     try:
@@ -153,7 +153,7 @@ def _sensitive_in_classes(
     whole = np.bincount(code, weights=n, minlength=n_values) / size.sum()
     fewest = int(np.bincount(group, minlength=len(size)).min())
     farthest = 0.0
-    # A block of classes at a time, as a dense table of at most some four million entries.
+    # In blocks of classes: a dense table of at most about four million entries.
     block = max(1, 4_000_000 // n_values)
     for begin in range(0, len(size), block):
         here = (group >= begin) & (group < begin + block)
@@ -210,7 +210,7 @@ def recheck(
 def recheck_ranges(
     published: Any, original: Any, *, step: Fraction, public: tuple[Any, Any], k: int, missing_label: str
 ) -> None:
-    """Read the published ranges of numbers again and raise unless their edges reveal nobody.
+    """Read the published ranges of numbers again and raise unless their edges are safe.
 
     Every edge is a multiple of the step or an end that is public; a single value is published only where the step is
     as fine as the column; and unless an end is public, at least k records lie beyond the outermost edge on its side,
@@ -221,7 +221,7 @@ def recheck_ranges(
         original: the column it was made from.
         step: of the grid, in units of the column (for times: its own unit).
         public: the declared public ends, in the same units; None for an end that is not public.
-        k: what was asked for.
+        k: the threshold.
         missing_label: how missing values are published.
 
     Raises:
@@ -242,7 +242,7 @@ def recheck_ranges(
     for place in places:
         steps = Fraction(place) / step
         if abs(steps - round(steps)) * 10**9 > max(Fraction(1), abs(steps)):
-            findings.append("an edge does not lie on the grid")
+            findings.append("an edge is not on the grid")
     if places and public[0] is None and int(np.sum(numbers < places[0])) < k:
         findings.append(f"fewer than k = {k} records lie below the lowest edge")
     if places and public[1] is None and int(np.sum(numbers >= places[-1])) < k:
@@ -282,7 +282,7 @@ class UniquesReport:
         n_records: records of the original.
         n_cells: cells of the full cross-tabulation (product of the numbers of categories).
         empty_cells: per cent of those cells that are empty in the original (the thesis's p0).
-        unique: records of the original whose combination nobody else has, per cent of its records (p1).
+        unique: records of the original with a unique combination, per cent of its records (p1).
         ru: replicated uniques: combinations that are unique in both tables, per cent of the original's
             records.
         ru_of_unique: the same as per cent of the original's unique records; 0 if it has none.
@@ -313,7 +313,7 @@ def replicated_uniques(
         check_columns(table, variables, role)
     keys = ", ".join(f"cast({_quoted(v)} as varchar) as v{i}" for i, v in enumerate(variables))
     names = ", ".join(f"v{i}" for i in range(len(variables)))
-    with _tables_of_its_own() as connection:
+    with _private_connection() as connection:
         connection.register("original", first)
         connection.register("synthetic", second)
         for source in ("original", "synthetic"):

@@ -1,4 +1,4 @@
-"""When a group of records is safe: k records, l distinct sensitive values, sensitive distribution within t.
+"""Thresholds of a group of records: k records, l distinct sensitive values, sensitive distribution within t.
 
 Used while cutting, for all candidate groups of one depth at once. The recount of a finished release is in
 `flowveil.tabular.risk` and shares nothing with this module.
@@ -20,7 +20,7 @@ T_TOLERANCE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Safety:
-    """The thresholds, and what is needed to test them.
+    """Thresholds of a group of records, and the columns to test them on.
 
     Attributes:
         k: fewest records of a group.
@@ -73,7 +73,7 @@ class Safety:
         if self.l is None and self.t is None:
             return safe
         for column in self.sensitive:
-            # Groups that already fall short need not be looked at.
+            # Groups below a threshold are not tested further.
             kept = safe[group]
             run_group, run_code, run_count = runs(group[kept], column.codes[records[kept]], column.n_values)
             if self.l is not None:
@@ -95,7 +95,7 @@ def runs(group: Ints, code: Ints, n_codes: int) -> tuple[Ints, Ints, Ints]:
 def _distances(column: Column, run_group: Ints, run_code: Ints, run_count: Ints, size: Ints) -> Floats:
     """Distance of each group's distribution from the whole table's, from its runs alone."""
     total = np.bincount(column.codes, minlength=column.n_values)
-    # Codes nobody has (categories of a declared order) take no part in the distance.
+    # Codes without records (categories of a declared order) do not enter the distance.
     rank = np.cumsum(total > 0) - 1
     total = total[total > 0]
     run_rank = rank[run_code]

@@ -1,13 +1,13 @@
-"""What is left of the data: propensity scores, margins, and a classifier trained on the release.
+"""Utility of a release: propensity scores, margins, and a classifier trained on it.
 
-All measures compare an original with something a reader of the release could have: synthetic records, or
+All measures compare an original with data that a reader of the release could have: synthetic records, or
 records drawn from the published regions. They look at the original and are therefore for the data holder: no
 ε covers them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import erfc, sqrt
@@ -38,7 +38,14 @@ class Paired:
     other: tuple[Ints, ...]
 
 
-def pair_tables(original: Any, synthetic: Any, *, variables: Sequence[str], numeric: Sequence[str] = ()) -> Paired:
+def pair_tables(
+    original: Any,
+    synthetic: Any,
+    *,
+    variables: Sequence[str],
+    numeric: Sequence[str] = (),
+    orders: Mapping[str, tuple[str, ...]] | None = None,
+) -> Paired:
     """Number the values of two tables alike.
 
     Args:
@@ -46,6 +53,7 @@ def pair_tables(original: Any, synthetic: Any, *, variables: Sequence[str], nume
         synthetic: the other one.
         variables: the columns to compare.
         numeric: those of them that are quantities; the others are categories, whatever their type.
+        orders: declared categories of columns; by default those that occur in either table.
     """
     first, second = as_table(original), as_table(synthetic)
     check_columns(first, variables, "original")
@@ -56,7 +64,8 @@ def pair_tables(original: Any, synthetic: Any, *, variables: Sequence[str], nume
         if a.type != b.type:
             a, b = a.cast(pa.string()), b.cast(pa.string())
         both = pa.table({name: pa.chunked_array([*a.chunks, *b.chunks], a.type)})
-        column = encode(both, Attribute(name, "numeric" if name in numeric else "ordered"))
+        kind = "numeric" if name in numeric else "ordered"
+        column = encode(both, Attribute(name, kind, order=(orders or {}).get(name)))
         n = len(a)
         columns.append(Column(name, column.kind, column.codes[:n], column.labels, column.missing, column.position))
         other.append(column.codes[n:])
@@ -68,7 +77,7 @@ def pair_release(release: Anonymized, table: Any, *, seed: int = 0) -> Paired:
 
     Args:
         release: the release.
-        table: the original table, for the sensitive columns, which are published as they are.
+        table: the original table, for the sensitive columns, which are published unchanged.
         seed: of the drawing.
     """
     generator = np.random.default_rng(seed)
@@ -87,7 +96,7 @@ def _cell_counts(pair: Paired, chosen: Sequence[int]) -> tuple[Ints, Ints]:
     key = np.zeros(n + len(pair.other[0]), dtype=np.int64)
     for i in chosen:
         value = np.concatenate((pair.columns[i].codes, pair.other[i]))
-        # Numbered anew after each variable: the product of many domains would overflow.
+        # Renumbered after each variable: the product of many domains would overflow.
         key = _renumbered(key * pair.columns[i].n_values + value)
     cells = int(key.max()) + 1
     return np.bincount(key[:n], minlength=cells), np.bincount(key[n:], minlength=cells)
@@ -108,7 +117,7 @@ class Propensity:
 
     Attributes:
         pmse: mean squared difference between the propensity score and the share of synthetic records; 0 if
-            nobody could separate them.
+            they cannot be distinguished.
         standardized: pmse over what a correct model would give by chance; about 1 if the synthesis is right.
         degrees: free parameters of the propensity model, the intercept aside.
     """
@@ -163,11 +172,9 @@ class MarginDistance:
 
 
 def margin_distance(pair: Paired, *, ways: int) -> MarginDistance:
-    """Compare all margins of so many variables."""
+    """Compare all margins of ``ways`` variables."""
     if not 1 <= ways <= len(pair.columns):
-        raise ParameterError(
-            f"Margins of {ways} variables are asked for; allowed: 1 to {len(pair.columns)}, the number of variables."
-        )
+        raise ParameterError(f"Margins of {ways} variables cannot be compared; allowed are 1 to {len(pair.columns)}.")
     distances = []
     for chosen in combinations(range(len(pair.columns)), ways):
         y, s = _cell_counts(pair, chosen)
@@ -180,7 +187,7 @@ def margin_distance(pair: Paired, *, ways: int) -> MarginDistance:
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """Columns as numbers for a linear model: dummies against the first category; numbers as they are.
+    """Design matrix of a linear model: dummies against the first category, numbers standardised.
 
     A published region enters as the mean of what it covers, so one model speaks of original categories
     whatever it was trained on, and its coefficients stand side by side with the original's.
@@ -190,8 +197,8 @@ class Design:
     terms: tuple[str, ...]
 
     @classmethod
-    def of(cls, columns: Sequence[Column]) -> Design:
-        """The design of these columns."""
+    def from_columns(cls, columns: Sequence[Column]) -> Design:
+        """Return the design of these columns."""
         terms = ["(intercept)"]
         for column in columns:
             terms += [column.name] if column.kind == "numeric" else [f"{column.name}={v}" for v in column.labels[1:]]
@@ -199,36 +206,34 @@ class Design:
                 terms.append(f"{column.name}={column.labels[column.missing]}")
         return cls(tuple(columns), tuple(terms))
 
-    def of_codes(self, codes: Sequence[Ints]) -> Floats:
-        """One row a record."""
+    def rows_of_codes(self, codes: Sequence[Ints]) -> Floats:
+        """Return one row for each record."""
         return np.hstack(
             [np.ones((len(codes[0]), 1))] + [_values(c)[k] for c, k in zip(self.columns, codes, strict=True)]
         )
 
-    def of_release(self, release: Anonymized) -> Floats:
-        """One row a record of a k-anonymous release, in the order of the original."""
+    def rows_of_release(self, release: Anonymized) -> Floats:
+        """Return one row for each record of a k-anonymous release, in the order of the original."""
         parts = [
-            (region.shares() @ _values(region.column, like=column))[release.class_of_record]
+            (region.shares() @ _values(column, of=region.column))[release.class_of_record]
             for region, column in zip(release.regions, self.columns, strict=True)
         ]
         return np.hstack([np.ones((len(release.class_of_record), 1)), *parts])
 
 
-def _values(column: Column, *, like: Column | None = None) -> Floats:
-    """What each code contributes to a row of the design; numbers scaled like those of another column."""
-    if column.kind != "numeric" or column.position is None:
-        return np.eye(column.n_values)[:, 1:]
-    known = np.arange(column.n_values) != column.missing
-    mean, spread = _centre(column if like is None else like)
-    scaled = np.where(known, (column.position - mean) / spread, 0.0)
-    return np.column_stack([scaled, ~known]).astype(np.float64)[:, : 1 + (column.missing >= 0)]
-
-
-def _centre(column: Column) -> tuple[float, float]:
-    """Mean and deviation of the distinct numbers of a column."""
+def _values(column: Column, *, of: Column | None = None) -> Floats:
+    """Contribution of each code to a row of the design; optionally of the codes of another form of the column."""
+    codes = column if of is None else of
+    if column.kind != "numeric":
+        dummies = np.eye(column.n_values)[:, 1:]
+        return dummies if of is None else dummies[[column.labels.index(label) for label in of.labels]]
     assert column.position is not None
-    known = column.position[np.arange(column.n_values) != column.missing]
-    return (float(known.mean()), float(known.std()) or 1.0) if len(known) else (0.0, 1.0)
+    assert codes.position is not None
+    known = np.arange(column.n_values) != column.missing
+    mean, spread = float(column.position[known].mean()), float(column.position[known].std())
+    missing = np.arange(codes.n_values) == codes.missing
+    scaled = np.where(missing, 0.0, (codes.position - mean) / (spread or 1.0))
+    return np.column_stack([scaled, missing]).astype(np.float64)[:, : 1 + (column.missing >= 0)]
 
 
 def _grouped(rows: Floats, outcome: Floats) -> tuple[Floats, Floats, Floats, Ints]:
@@ -257,7 +262,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Effect:
-    """One coefficient; all of it None where the records do not determine it (a category nobody has).
+    """One coefficient; all None where the records do not determine it (a category without records).
 
     Attributes:
         term: what it is the effect of.
@@ -308,8 +313,8 @@ def cross_validate(
         train_rows: what the classifier learns from.
         train_outcome: its outcomes.
         linked: whether the two tables hold the same people in the same order, so that the people tested on
-            must be left out of the training. Synthetic records are nobody's: of them another tenth is left
-            out each time.
+            must be excluded from the training. Synthetic records belong to no person: another tenth of them is
+            excluded each time.
         folds: how many.
         seed: of the assignment to folds.
     """

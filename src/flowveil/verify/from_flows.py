@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowveil.flows import Flows, to_fixed_point
+from flowveil.flows import MILLION, Flows, to_fixed_point
 from flowveil.hierarchy import Hierarchy
-from flowveil.reading.screening import NO_TRIPS, OUTSIDE_AREA
 from flowveil.remote_people import RemotePeople
 from flowveil.slices import SlicedFlows
 from flowveil.time_steps import TIME
@@ -114,12 +113,15 @@ def _persons(parts: Any, start: Any) -> PersonRows | RemotePersons | None:
 
 
 def _unread(flows: Flows) -> dict[str, Any]:
-    """Rows that are in no flow. How many trips they stand for is known where every row is one trip."""
-    intake = flows.intake
-    outside = intake.left_out.get(OUTSIDE_AREA, 0)
-    dropped = sum(n for reason, n in intake.left_out.items() if reason not in (NO_TRIPS, OUTSIDE_AREA))
-    rows = intake.rows - intake.left_out.get(NO_TRIPS, 0)
-    return {"rows": rows, "dropped": Unread(dropped, dropped), "outside": Unread(outside, outside)}
+    """Rows that are in no flow."""
+    summary = flows.intake
+    dropped = Unread(sum(summary.dropped.values()), round(summary.dropped_trips), _millionths(summary.dropped_weight))
+    outside = Unread(summary.outside_rows, round(summary.outside_trips), _millionths(summary.outside_weight))
+    return {"rows": summary.rows - summary.empty_rows, "dropped": dropped, "outside": outside}
+
+
+def _millionths(weight: float | None) -> int:
+    return 0 if weight is None else round(weight * MILLION)
 
 
 def recount_flows(

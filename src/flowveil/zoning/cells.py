@@ -1,4 +1,4 @@
-"""H3 cells as numbers: whether a number is one, and which one holds a point."""
+"""H3 cells as integers: validation, and the cell of a point."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _ALL_DIGITS = np.uint64((1 << 45) - 1)
 
 
 def is_cell(cells: Cells64) -> Mask:
-    """Whether each number is a valid H3 cell; by bit operations, agreeing with ``h3.is_valid_cell``.
+    """Returns whether each number is a valid H3 cell; bit operations, equal to ``h3.is_valid_cell``.
 
-    A cell has mode 1 and no reserved bits, a base cell below 122, digits 0 to 6 down to its resolution and 7
-    below; below a pentagon, the first digit that is not 0 is not 1 either (that direction does not exist).
+    A cell has mode 1 and no reserved bits, a base cell below 122, digits 0 to 6 down to its resolution and 7 below.
+    Below a pentagon, the first digit other than 0 must not be 1.
     """
     unused = _UNUSED_DIGITS[resolution_of(cells)]
     digits = cells & _ALL_DIGITS
@@ -36,8 +36,7 @@ def is_cell(cells: Cells64) -> Mask:
     )
     suspects = np.flatnonzero(valid & np.isin(base, PENTAGON_BASE_CELLS))
     if len(suspects):
-        # The highest bit set is the highest of the first digit that is not 0: that digit is 1 when it is its
-        # lowest.
+        # The first digit other than 0 is 1 if the highest set bit is the lowest bit of that digit.
         _, exponent = np.frexp(used[suspects].astype(np.float64))
         valid[suspects[(exponent > 0) & ((exponent - 1) % 3 == 0)]] = False
     return valid

@@ -1,7 +1,6 @@
-"""Which column of a zone table is what.
+"""Roles of the columns of a zone table.
 
-Users name columns, or leave it to the names that zone tables usually have. A guess that could be wrong in two ways
-is not made: where several columns fit, the error lists them and says how to choose.
+Users name columns, or usual names are recognised. Ambiguous names are not guessed: the error lists the candidates.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ from dataclasses import dataclass
 from flowveil.errors import DataError, ParameterError, option
 from flowveil.headers import Header, listed, plain_name
 
-#: Names that tile columns have, without case and separators; those of the second group count only where nothing
-#: of the first is there.
+#: Usual names of tile columns, without case and separators; the second group is a fallback for the first.
 _TILES = (
     frozenset(
         {
@@ -44,7 +42,7 @@ _LONGITUDES = re.compile(f"{_WHERE}(lon|lng|long|longitude){_WHERE}")
 
 @dataclass(frozen=True)
 class ZoneColumns:
-    """Which column of a zone table is what; an empty text or tuple where there is none."""
+    """Roles of the columns of a zone table; an empty text or tuple for missing ones."""
 
     tile: str
     parent: str
@@ -67,7 +65,7 @@ class ZoneColumns:
         lon: str | None,
         name: str | None,
     ) -> ZoneColumns:
-        """Check the columns that were named and recognise the others."""
+        """Checks the named columns and recognises the others."""
         nested = [p.strip() for p in levels.split(",")] if isinstance(levels, str) else list(levels or ())
         if nested and parent:
             raise ParameterError("Both levels and parent are given; a map has one hierarchy. Hint: leave one out.")
@@ -95,18 +93,18 @@ class ZoneColumns:
             tile = _recognised_tile([n for n in free if n not in (parent, lat, lon)], header)
         if name is None:
             found = [n for n in free if n != tile and _NAMES.fullmatch(plain_name(n))]
-            # A name is a comfort: where several columns could be it, the map does without.
+            # Names are optional: ambiguous columns are ignored.
             name = found[0] if len(found) == 1 else ""
         chosen = cls(tile, parent or "", tuple(nested), lat or "", lon or "", name)
         _refuse_doubles(chosen, names)
         return chosen
 
     def textual(self) -> tuple[str, ...]:
-        """The columns that are read as text."""
+        """Returns the columns that are read as text."""
         return tuple(dict.fromkeys(c for c in (self.tile, self.parent, *self.levels, self.name) if c))
 
     def as_recorded(self) -> dict[str, str]:
-        """Role to column name."""
+        """Returns column names by role."""
         roles = {"tile": self.tile, "parent": self.parent, "levels": ",".join(self.levels)}
         roles |= {"lat": self.lat, "lon": self.lon, "name": self.name}
         return {role: column for role, column in roles.items() if column}
@@ -129,7 +127,7 @@ def _recognised_tile(free: Sequence[str], header: Header) -> str:
 
 
 def option_of_map(role: str) -> str:
-    """What the option that names a column of the map is called in the interface that is used."""
+    """Returns the name of the option for a column of the map, in the current interface."""
     return option(role, flag=f"--zones-{role}")
 
 

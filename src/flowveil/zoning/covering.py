@@ -1,9 +1,8 @@
-"""Which points lie in which boxes, where boxes overlap.
+"""Finds which points are in which boxes, for overlapping boxes.
 
-Points are sorted along a curve that keeps neighbours together, in blocks, blocks of blocks and so on, each with the
-bounds of its points. All boxes go down this tree together: a (box, block) pair whose bounds do not meet is dropped, the
-others are replaced by their parts. The work is that of the pairs found and their surroundings, and memory is bounded
-however many there are. Measures and the verification use this; methods do not.
+Points are sorted along a space-filling curve into a tree of blocks with bounds. All boxes descend this tree together:
+(box, block) pairs with disjoint bounds are dropped, the others are replaced by their parts. Work is proportional to the
+pairs found and their surroundings; memory is bounded. Used by measures and verification, not by methods.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ Places = NDArray[np.int64]
 
 #: Points in a block, and blocks in a block of blocks.
 BLOCK = 16
-#: Pairs that are looked at in one step.
+#: Pairs in one batch.
 PAIRS_AT_ONCE = 1 << 21
 
 
 def pairs_inside(point: NDArray[Any], low: NDArray[Any], high: NDArray[Any]) -> Iterator[tuple[Places, Places]]:
-    """All pairs of a point and a box that holds it, a part at a time.
+    """Yields all pairs of a point and a box that contains it, in batches.
 
     Args:
-        point: one row for each dimension and one column for each point.
-        low, high: bounds of the boxes in the same form; a box holds low <= point < high.
+        point: one row per dimension and one column per point.
+        low, high: bounds of the boxes in the same form; a box contains low <= point < high.
 
     Yields:
-        Numbers of points and of the boxes that hold them; every pair once.
+        Numbers of points and of the boxes that contain them; every pair once.
     """
     if point.shape[1] == 0 or low.shape[1] == 0:
         return
@@ -64,7 +63,7 @@ def pairs_inside(point: NDArray[Any], low: NDArray[Any], high: NDArray[Any]) -> 
 
 @dataclass(frozen=True, eq=False)
 class _Blocks:
-    """Bounds of the points (level 0) and of the blocks above them; ``order`` is where the points went."""
+    """Bounds of the points (level 0) and of the blocks above them; ``order`` is the sort order of the points."""
 
     order: Places
     low: list[NDArray[Any]]
@@ -82,7 +81,7 @@ class _Blocks:
 
 
 def _along_curve(point: NDArray[Any]) -> NDArray[np.uint64]:
-    """Place of each point on a Z-shaped curve: the bits of its ranks in all dimensions, in turn."""
+    """Returns the position of each point on a Z-order curve of its ranks."""
     dimensions, n = point.shape
     bits = min(64 // dimensions, 16)
     key = np.zeros(n, dtype=np.uint64)

@@ -1,10 +1,8 @@
-"""A hierarchy for zone maps that have none: Ward's dendrogram of the tiles' centres.
+"""A hierarchy for zone maps without one: Ward's dendrogram of the tiles' centres.
 
-Matet et al. build the trees of taxi zones and of base stations so (L2 distance, Ward linkage). Ward's criterion
-is reducible: a pair of mutual nearest neighbours may be merged at any time without changing the outcome. So a
-chain of nearest neighbours finds all merges with nothing but the clusters' centroids and weights in memory, one
-pass over the living clusters for each link. For 20,000 tiles that takes seconds and a few megabytes, where the
-linkage of scipy holds the matrix of all distances (3 GB, several times as long).
+As Matet et al. build the trees of taxi zones and base stations (L2 distance, Ward linkage). Ward's criterion is
+reducible: mutual nearest neighbours may be merged at any time without changing the result. So a nearest-neighbour chain
+finds all merges with only centroids and weights in memory, and one pass over the clusters per link.
 """
 
 from __future__ import annotations
@@ -19,13 +17,12 @@ from flowveil.zoning.table import first_of_runs
 
 
 def ward_hierarchy(codes: NDArray[np.str_], lat: Floats, lon: Floats) -> Hierarchy:
-    """The Ward dendrogram of tile centres as a hierarchy.
+    """Returns the Ward dendrogram of tile centres as a hierarchy.
 
-    Distances are straight lines between points on the ellipsoid, in metres: they need no projection, know no edge of
-    the map at 180 degrees, and differ from distances along the ground by less than a thousandth over 900 km.
+    Distances are straight lines between points on the ellipsoid, in metres. They need no projection, have no seam at
+    180 degrees, and differ from surface distances by less than a thousandth over 900 km.
 
-    Tiles with the very same centre become the children of one node, whatever their number; every other inner node
-    has two children.
+    Tiles with the same centre become children of one node; every other inner node has two children.
 
     Args:
         codes: distinct text codes of the tiles, in any order.
@@ -33,12 +30,12 @@ def ward_hierarchy(codes: NDArray[np.str_], lat: Floats, lon: Floats) -> Hierarc
         lon: longitude of each tile's centre in degrees.
 
     Returns:
-        A hierarchy of kind ``dendrogram``. Inner nodes are called ``c1``, ``c2``, ... in the order of merging,
-        cheapest first, padded with zeros to one width; where a tile is called so, another ``c`` is put in front
-        until none is. The tree does not depend on the order of the tiles: ties are settled by code.
+        A hierarchy of kind ``dendrogram``. Inner nodes are called ``c1``, ``c2``, ... in order of merging, cheapest
+        first, padded with zeros; if a tile has such a name, another ``c`` is prepended. The tree does not depend on the
+        order of the tiles: ties are decided by code.
 
     Raises:
-        DataError: there is no tile, there are duplicate codes, or a tile has no centre on the earth.
+        DataError: there are no tiles, codes are duplicated, or a tile has no valid centre.
     """
     if len(codes) == 0:
         raise DataError("There is no tile to build a hierarchy from.")
@@ -46,14 +43,14 @@ def ward_hierarchy(codes: NDArray[np.str_], lat: Floats, lon: Floats) -> Hierarc
     order = np.argsort(codes, kind="stable")
     names = codes[order]
     if np.any(names[1:] == names[:-1]):
-        raise DataError("Duplicate tiles: every tile needs a code of its own.")
+        raise DataError("Duplicate tiles: every tile needs a distinct code.")
     lat, lon = np.asarray(lat, dtype=np.float64)[order], np.asarray(lon, dtype=np.float64)[order]
     refuse_places(names, lat, lon)
     place_of_tile, points = _places(on_earth(lat, lon))
     tiles_at = np.bincount(place_of_tile, minlength=len(points))
     merges = ward_merges(points, tiles_at.astype(np.float64))
 
-    # Items: the tiles, then a node for every shared place, then one for every merge.
+    # Items: tiles, then a node for every shared centre, then one for every merge.
     n, shared = len(names), np.flatnonzero(tiles_at > 1)
     item_of_place = np.empty(len(points), dtype=np.int64)
     item_of_place[place_of_tile] = np.arange(n)
@@ -70,16 +67,16 @@ def ward_hierarchy(codes: NDArray[np.str_], lat: Floats, lon: Floats) -> Hierarc
 
 
 def ward_merges(points: Floats, weight: Floats) -> NDArray[np.int64]:
-    """Merge weighted points by Ward's criterion until one cluster is left.
+    """Merges weighted points by Ward's criterion until one cluster is left.
 
     Args:
         points: one row of coordinates for each point.
-        weight: how many unit points stand at each; positive.
+        weight: number of unit points at each; positive.
 
     Returns:
         For merge i, in order of cost, the two clusters that become cluster ``n + i``; the points are clusters 0..n.
-        Cost is the growth of the sum of squared distances to the centroids. Where several neighbours are equally near,
-        the cluster whose first point has the smallest number is taken.
+        Cost is the growth of the sum of squared distances to the centroids. Among equally near neighbours, the cluster
+        whose first point has the smallest number is taken.
     """
     n = len(points)
     axes = np.array(np.asarray(points, dtype=np.float64).T, order="C")
@@ -97,14 +94,14 @@ def ward_merges(points: Floats, weight: Floats) -> NDArray[np.int64]:
         while True:
             cost = slots.costs(chain[-1])
             near = int(cost.argmin())
-            # Equal costs must lead back, or a ring of equal distances would be walked for ever.
+            # Ties go back along the chain; otherwise a ring of equal distances would loop forever.
             if len(chain) > 1 and cost[chain[-2]] <= cost[near]:
                 break
             chain.append(near)
         price = float(cost[chain[-2]])
         one, other = sorted((chain.pop(), chain.pop()))
         pairs[merge] = slots.cluster[[one, other]]
-        # Rounding must not put a merge before the two it is made of.
+        # Rounding must not order a merge before its parts.
         height[n + merge] = max(price, *height[pairs[merge]].tolist())
         slots.merge(one, other, n + merge)
     order = np.argsort(height[n : 2 * n - 1], kind="stable")
@@ -114,7 +111,7 @@ def ward_merges(points: Floats, weight: Floats) -> NDArray[np.int64]:
 
 
 class _Slots:
-    """The clusters of a moment, in the order of their first points. A slot that is gone lies infinitely far away."""
+    """The current clusters, in the order of their first points. A removed slot is infinitely far away."""
 
     def __init__(self, axes: Floats, lightness: Floats, cluster: NDArray[np.int64]) -> None:
         self.axes = axes
@@ -123,10 +120,7 @@ class _Slots:
         self._cost, self._gap = np.empty_like(lightness), np.empty_like(lightness)
 
     def costs(self, tip: int) -> Floats:
-        """What merging the tip with each slot costs; exactly what the other would say of the tip.
-
-        The array is overwritten by the next call: allocating anew would take as long as computing.
-        """
+        """Returns the cost of merging the tip with each slot. Symmetric. The array is overwritten by the next call."""
         cost, gap = self._cost, self._gap
         for i, axis in enumerate(self.axes):
             square = gap if i else cost
@@ -140,7 +134,7 @@ class _Slots:
         return cost
 
     def merge(self, one: int, other: int, cluster: int) -> None:
-        """Put both into the first slot."""
+        """Merges both into the first slot."""
         mass, more = 1.0 / self.lightness[one], 1.0 / self.lightness[other]
         self.axes[:, one] = (mass * self.axes[:, one] + more * self.axes[:, other]) / (mass + more)
         self.lightness[one] = 1.0 / (mass + more)
@@ -148,14 +142,14 @@ class _Slots:
         self.axes[:, other], self.cluster[other] = np.inf, -1
 
     def living(self) -> tuple[_Slots, NDArray[np.int64]]:
-        """The slots that are not gone, in the same order, and where each old slot is now."""
+        """Returns the remaining slots in the same order, and the new position of each old slot."""
         lives = self.cluster >= 0
         slots = _Slots(np.ascontiguousarray(self.axes[:, lives]), self.lightness[lives], self.cluster[lives])
         return slots, np.cumsum(lives) - 1
 
 
 def _places(points: Floats) -> tuple[NDArray[np.int64], Floats]:
-    """Number the distinct points by their first tile; return the number of each tile and the points."""
+    """Numbers the distinct points by their first tile; returns the number of each tile, and the points."""
     order = np.lexsort((*points.T[::-1],))
     ordered = points[order]
     opens = np.concatenate(([True], np.any(ordered[1:] != ordered[:-1], axis=1)))

@@ -1,13 +1,12 @@
-"""H3 refined into halves: between a cell and its seven children stand parts of two to four of them.
+"""H3 refined into halves: parts of two to four children between a cell and its seven children.
 
-Seven children at a time are a coarse step: where one child is short, a method has to take the whole cell. So every cell
-is divided in two parts, these in two, and so on down to the children, always the same ones: of the digits of the
-children {0,4,6,2} and {3,1,5}; then {0,4}, {6,2} and {3,1}, {5}; then single children. The digits of H3 go around the
-centre (0) in the order 4, 6, 2, 3, 1, 5, so every part is contiguous. A pentagon has no child 1; 3 and 5 are neighbours
-there.
+Seven children are a coarse step: if one child is below the threshold, a method must take the whole cell. So every cell
+is divided into two parts, these into two, and so on, always the same way: by child digits {0,4,6,2} and {3,1,5}; then
+{0,4}, {6,2} and {3,1}, {5}; then single children. The digits of H3 go around the centre (0) in the order 4, 6, 2, 3, 1,
+5, so every part is contiguous. A pentagon has no child 1; 3 and 5 are neighbours there.
 
-Guaranteed: the division owes nothing to the data and is the same everywhere on earth; every cell of H3 is a node as
-before; a part of one child is that child.
+Guarantees: the division does not depend on the data and is the same everywhere; every H3 cell is still a node; a part
+with one child is that child.
 """
 
 from __future__ import annotations
@@ -35,25 +34,25 @@ from flowveil.zoning.table import without_chain_above
 
 _SHIFT = np.uint64(H3_PART_SHIFT)
 _PART_BITS = np.uint64(7) << _SHIFT
-#: The parts that hold the child of each digit, the larger first; 0 where there is none. In a pentagon the second is the
-#: part of 3 and 5, below which single children stand.
+#: Numbers of the larger and smaller part with the child of each digit; 0 for no smaller part. In a pentagon the second
+#: large part is that of 3 and 5, directly above the children.
 _LARGE = np.array([1, 2, 1, 2, 1, 2, 1])
 _SMALL = np.array([3, 5, 4, 5, 3, 0, 4])
 _ODD, _ODD_OF_PENTAGON = 2, 6
-#: In degrees: corners that neighbours share differ in their last digits; a micrometre makes them one.
+#: In degrees, about a micrometre: unifies shared corners that differ in the last digits.
 _SAME_CORNER = 1e-11
 
 
 def halved_h3(tree: Hierarchy, *, to_the_top: bool = False) -> Hierarchy:
-    """An H3 tree with the parts of its cells between them and their children.
+    """Returns an H3 tree with parts between cells and their children.
 
     Args:
-        tree: what `h3_hierarchy` builds. A virtual root has its base cells as children before and after.
-        to_the_top: leave everything above the tiles in the tree, also where it has a single child.
+        tree: result of `h3_hierarchy`. The children of a virtual root stay base cells.
+        to_the_top: keep all nodes above the tiles, also those with a single child.
 
     Returns:
-        A hierarchy of kind ``halves`` over the same tiles, which stand in another order. Its root is the smallest cell
-        or part that holds all tiles, unless it reaches to the top. The level of a part is the resolution of its cell.
+        A hierarchy of kind ``halves`` over the same tiles in another order. Its root is the smallest cell or part that
+        contains all tiles, unless it reaches to the top. The level of a part is the resolution of its cell.
     """
     if has_outside(tree):
         return with_outside(halved_h3(inside_of(tree), to_the_top=True))
@@ -83,7 +82,7 @@ def halved_h3(tree: Hierarchy, *, to_the_top: bool = False) -> Hierarchy:
 
 
 def _parts_of_children(above: Cells64, child: Cells64) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Numbers of the larger and of the smaller part that a child of each cell lies in; 0 for no smaller one."""
+    """Returns the numbers of the larger and the smaller part of each child; 0 for no smaller part."""
     place = (3 * (MAX_RESOLUTION - resolution_of(child))).astype(np.uint64)
     digit = (child >> place & np.uint64(7)).astype(np.int64)
     large, small = _LARGE[digit], _SMALL[digit]
@@ -96,7 +95,7 @@ def _part(cell: Cells64, number: NDArray[np.int64]) -> Cells64:
 
 
 def _parts(above: Cells64, large: NDArray[np.int64], small: NDArray[np.int64]) -> tuple[Cells64, Cells64]:
-    """The distinct parts that hold a child, and the code of what each lies in."""
+    """Returns the distinct parts with children, and the code of each one's parent."""
     halves = np.unique(_part(above, large))
     has_quarter = small > 0
     quarters, first = np.unique(_part(above, small)[has_quarter], return_index=True)
@@ -107,7 +106,7 @@ def _parts(above: Cells64, large: NDArray[np.int64], small: NDArray[np.int64]) -
 
 
 def children_in(part: int) -> list[int]:
-    """The cells that a part consists of, or the cell itself, in increasing order."""
+    """Returns the cells of a part in increasing order, or the cell itself."""
     number = part >> H3_PART_SHIFT & 7
     cell = part ^ number << H3_PART_SHIFT
     if number == 0:
@@ -119,26 +118,26 @@ def children_in(part: int) -> list[int]:
 
 
 def n_descendants_of_parts(codes: Cells64, resolution: int) -> NDArray[np.int64]:
-    """How many cells of a resolution there are in each cell or part of one, seen or not."""
+    """Returns the number of cells of a resolution in each cell or part."""
     number = (codes & _PART_BITS) >> _SHIFT
     cell = codes & ~_PART_BITS
     whole = n_descendants(cell, resolution)
     hexagon = 7 ** np.maximum(resolution - resolution_of(codes) - 1, 0)
     length = np.array([len(p) - 1 if p else 0 for p in H3_PARTS])[number.astype(np.int64)]
-    # The child in the centre of a pentagon is a pentagon: what it lacks, the parts that hold it lack.
+    # The centre child of a pentagon is a pentagon, so the parts with it have fewer cells.
     lacking = np.where(np.isin(number, (1, 3)) & is_pentagon(cell), 6 * hexagon - whole, 0)
     return np.where(number == 0, whole, length * hexagon - lacking)
 
 
 @dataclass(frozen=True, eq=False)
 class PartGeography:
-    """Where H3 cells and their parts lie: a part is the union of its children."""
+    """Geography of H3 cells and their parts; a part is the union of its children."""
 
     code: Cells64
     parent: Ints
 
     def centers(self, nodes: Ints) -> tuple[Floats, Floats]:
-        """Latitude and longitude of each node's centre; of a part, in the middle of its children's."""
+        """Returns latitude and longitude of each node's centre; for a part, the mean direction of its children."""
         lat, lon = np.empty(len(nodes)), np.empty(len(nodes))
         parts = self._is_part(nodes)
         lat[~parts], lon[~parts] = self._cells.centers(nodes[~parts])
@@ -148,7 +147,7 @@ class PartGeography:
         return lat, lon
 
     def areas_km2(self, nodes: Ints) -> Floats:
-        """Area of each node in square kilometres: of a part, the sum over its children."""
+        """Returns the area of each node in square kilometres; for a part, the sum over its children."""
         area = np.empty(len(nodes))
         parts = self._is_part(nodes)
         area[~parts] = self._cells.areas_km2(nodes[~parts])
@@ -157,7 +156,7 @@ class PartGeography:
         return area
 
     def polygons(self, nodes: Ints) -> NDArray[np.object_]:
-        """The outline of each node; of a part, the union of its children's."""
+        """Returns the outline of each node; for a part, the union of its children."""
         out = np.empty(len(nodes), dtype=object)
         parts = self._is_part(nodes)
         out[~parts] = self._cells.polygons(nodes[~parts])
@@ -169,7 +168,7 @@ class PartGeography:
         return out
 
     def h3_cells(self, nodes: Ints) -> list[list[str]]:
-        """The H3 cells that each node consists of: as few and as coarse as there can be."""
+        """Returns the fewest and coarsest H3 cells that make up each node."""
         whole = cells_of_nodes(self.code, self.parent, nodes)
         parts = self._is_part(nodes).tolist()
         return [

@@ -1,8 +1,7 @@
-"""Which zone of a map a point lies in.
+"""Finds the zone of a map that contains a point.
 
-A tree of bounding boxes finds the zones that may hold a point, and prepared outlines decide: each zone is prepared
-once, so a point costs the logarithm of the outline's vertices, not all of them. A join in a database would do the same,
-but the extension it needs cannot be had offline.
+An R-tree of bounding boxes finds candidate zones, and prepared outlines decide. Each zone is prepared once, so that a
+point costs the logarithm of the outline's vertices.
 """
 
 from __future__ import annotations
@@ -18,28 +17,24 @@ from numpy.typing import NDArray
 from flowveil.hierarchy import Floats, Ints
 from flowveil.zoning.geometry import Outlines
 
-#: What `Locator.zones_of` says of a point that lies in no zone.
+#: Result of `Locator.zones_of` for a point outside all zones.
 NOWHERE = -1
 
 
 @dataclass(frozen=True, eq=False)
 class Locator:
-    """Finds points in zones. A point on a border, or in zones that overlap, is in the one with the smallest code.
+    """Finds points in zones. A point on a border, or in overlapping zones, is in the zone with the smallest code.
 
     Attributes:
-        outlines: polygons in degrees; a zone that crosses the 180th meridian may go beyond 180.
-        codes: the code of each, by which ties are decided, so that the order of the file leaves no trace.
+        outlines: polygons in degrees; a zone across the 180th meridian may extend beyond 180.
+        codes: the code of each, which decides ties independently of the order of the file.
     """
 
     outlines: Outlines
     codes: NDArray[Any]
 
     def zones_of(self, lat: Floats, lon: Floats) -> Ints:
-        """The number of the outline that holds each point, `NOWHERE` where none does.
-
-        Each distinct point is looked for once: stations and addresses come again and again, and sorting points costs
-        less than walking through the outlines in order saves.
-        """
+        """Returns the number of the outline that contains each point, or `NOWHERE`. Searches distinct points once."""
         points, place = np.unique(lon + 1j * lat, return_inverse=True)
         return self._zones_of(points.imag, points.real)[place]
 
@@ -52,10 +47,10 @@ class Locator:
         return found
 
     def _ranks(self, lat: Floats, lon: Floats) -> NDArray[np.int64]:
-        """The place of each point's zone in the order of codes; the number of zones where there is none."""
+        """Returns the rank by code of each point's zone; the number of zones if the point is in none."""
         outlines, tree = self._prepared
         point, zone = tree.query(shapely.points(lon, lat))
-        # Zone after zone: jumping from one prepared outline to another costs five times the test itself.
+        # Sorted by zone: switching between prepared outlines is slow.
         by_zone = np.argsort(zone, kind="stable")
         point, zone = point[by_zone], zone[by_zone]
         inside = shapely.intersects_xy(outlines[zone], lon[point], lat[point])
@@ -69,13 +64,13 @@ class Locator:
 
     @cached_property
     def _prepared(self) -> tuple[Outlines, Any]:
-        """The outlines in the order of codes, and their tree."""
+        """The outlines in the order of codes, and their R-tree."""
         outlines = self.outlines[self._order]
         shapely.prepare(outlines)
         return outlines, shapely.STRtree(outlines)
 
     @cached_property
     def _turns(self) -> tuple[float, ...]:
-        """By how much longitudes are turned to reach outlines beyond the 180th meridian."""
+        """Offsets of longitudes that reach outlines beyond the 180th meridian."""
         west, _, east, _ = shapely.total_bounds(self.outlines).tolist()
         return (*((360.0,) if east > 180 else ()), *((-360.0,) if west < -180 else ()))

@@ -1,12 +1,11 @@
-"""A user's own map refined into halves: between a zone and its children stand parts, by a rule on the map alone.
+"""A user's map refined into halves: parts between a zone and its children, by a rule on the map alone.
 
-The children of a zone are put in order along the longer side of the area that their points span, from south to north or
-from west to east, and cut in the middle; the first half is larger by one where their number is odd. Each half is cut so
-again until single children are left. The point of a zone is the mean of its tiles' centres, which are counted in whole
-ten-millionths of a degree: sums of whole numbers do not depend on their order, so nobody who derives the parts anew can
-come to others because of a last digit.
+The children of a zone are ordered along the longer side of the extent of their points, from south to north or from west
+to east, and cut in the middle; the first half is larger by one if their number is odd. Halves are cut again until
+single children are left. The point of a zone is the mean of its tiles' centres, in integer ten-millionths of a degree,
+so that rounding cannot change the parts.
 
-Guaranteed: the parts owe nothing to the trips; every zone of the map is a node as before; a part of one zone is that
+Guarantees: the parts do not depend on the trips; every zone of the map is still a node; a part with one zone is that
 zone.
 """
 
@@ -22,7 +21,7 @@ from flowveil.zoning.geometry import ZoneGeography
 from flowveil.zoning.naming import named_like
 from flowveil.zoning.outside import has_outside, inside_of, with_outside
 
-#: Between the code of a zone and the number of a half.
+#: Separates the code of a zone from the number of a half.
 MARK = "~"
 _UNITS = 10_000_000
 _CIRCLE = 360 * _UNITS
@@ -31,14 +30,14 @@ Whole = NDArray[np.int64]
 
 
 def halved_map(tree: Hierarchy) -> Hierarchy:
-    """A map with parts of its zones between them and their children.
+    """Returns a map with parts between zones and their children.
 
     Args:
         tree: the whole map, with its geography, and without `MARK` in its codes.
 
     Returns:
-        A hierarchy of the same kind over the same tiles, which may stand in another order; parts are called ``CODE~1``,
-        ``CODE~2``, ``CODE~1~1``. The level of a part is that of its zone.
+        A hierarchy of the same kind over the same tiles, possibly in another order. Parts are called ``CODE~1``,
+        ``CODE~2``, ``CODE~1~1``; their level is that of the zone.
     """
     if has_outside(tree):
         return with_outside(halved_map(inside_of(tree)))
@@ -64,7 +63,7 @@ def halved_map(tree: Hierarchy) -> Hierarchy:
     built, node = Hierarchy.from_parents(np.array(parent), np.array(code), kind=tree.kind)
     levels = np.empty(built.n_nodes, dtype=np.int32)
     levels[node] = level
-    # Tiles in their new order, as the tiles of the map are slices of it.
+    # Old tile at each position of the new order.
     tile_at = np.full(built.n_nodes, -1, dtype=np.int64)
     tile_at[node[tree.leaf_node]] = np.arange(tree.n_tiles)
     halved = Hierarchy(
@@ -79,9 +78,9 @@ def halved_map(tree: Hierarchy) -> Hierarchy:
 
 
 def _points(tree: Hierarchy, where: ZoneGeography) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean latitude and longitude of the tiles of each node, in units; longitudes go on beyond 180 degrees.
+    """Returns mean latitude and longitude of the tiles of each node, in units.
 
-    They are counted from that of the tile whose code comes first, so that a map across 180 degrees is not torn.
+    Longitudes are relative to the tile with the first code, so that a map across 180 degrees is contiguous.
     """
     at = where.start[tree.leaf_node]
     lat = np.rint(where.places.lat[at] * _UNITS).astype(np.int64)
@@ -93,7 +92,7 @@ def _points(tree: Hierarchy, where: ZoneGeography) -> tuple[NDArray[np.float64],
 
 
 def _halves(zones: Whole, lat: NDArray[np.float64], lon: NDArray[np.float64], code: list[str]) -> tuple[Whole, Whole]:
-    """Zones in two halves, along the longer side of what their points span."""
+    """Returns two halves of the zones, along the longer side of the extent of their points."""
     y, x = lat[zones], lon[zones]
     south, north = float(y.min()), float(y.max())
     narrowing = math.cos(math.radians((south + north) / 2 / _UNITS))

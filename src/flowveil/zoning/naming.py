@@ -1,6 +1,6 @@
-"""What zones are called: by the map where it says so, else by a place in them.
+"""Names of zones: those of the map, otherwise derived from a place in the zone.
 
-Names follow from the map alone, seen or unseen tiles alike: they reveal nothing of the trips.
+Names follow from the map alone, so they reveal nothing about the trips.
 """
 
 from __future__ import annotations
@@ -12,36 +12,36 @@ from numpy.typing import NDArray
 
 from flowveil.hierarchy import Floats, Hierarchy, Ints
 
-#: More signs of a name are left out.
+#: Longer names are truncated.
 LONGEST = 120
 
 
 def names_of_zones(tree: Hierarchy, given: NDArray[np.str_]) -> NDArray[np.str_]:
-    """A name for every node of a map: its own, or "3 zones around Exchange Place" where only tiles below it have names.
+    """Returns a name for every node: the given one, or one such as "3 zones around Exchange Place" from its tiles.
 
-    The place is the named tile nearest to the zone's centre; where the map has no places, the first name in text order,
-    and "with" instead of "around".
+    The place is the named tile nearest to the zone's centre. Without coordinates it is the first name in text order,
+    with "with" instead of "around".
 
     Args:
         tree: the whole map.
-        given: the names that the map gives, in node order; empty where there is none.
+        given: the names of the map in node order; empty if missing.
     """
-    own = np.array([" ".join(name.split())[:LONGEST] for name in given.tolist()], dtype=np.str_)
-    tile_name = own[tree.leaf_node]
+    names = np.array([" ".join(name.split())[:LONGEST] for name in given.tolist()], dtype=np.str_)
+    tile_name = names[tree.leaf_node]
     named = np.flatnonzero(tile_name != "").astype(np.int32)
-    inner = np.flatnonzero((own == "") & (tree.size > 1))
+    inner = np.flatnonzero((names == "") & (tree.size > 1))
     if not len(named) or not len(inner):
-        return own
+        return names
     best = _named_tile_in(tree, named, tile_name)
     word = "with" if tree.geography is None else "around"
-    out = own.astype(object)
+    out = names.astype(object)
     for node in inner[best[inner] >= 0].tolist():
         out[node] = f"{int(tree.size[node]):,} zones {word} {tile_name[best[node]]}"
     return out.astype(np.str_)
 
 
 def named_like(tree: Hierarchy, other: Hierarchy) -> Hierarchy:
-    """A tree whose nodes are called as those of the same code in another; what is new is named after its tiles."""
+    """Returns the tree with the names of another tree by code; new nodes are named after their tiles."""
     if other.names is None:
         return tree
     of_code = dict(zip(_codes(other), other.names.tolist(), strict=True))
@@ -55,7 +55,7 @@ def _codes(tree: Hierarchy) -> list[str]:
 
 
 def _named_tile_in(tree: Hierarchy, named: Ints, tile_name: NDArray[np.str_]) -> Ints:
-    """For each node the named tile that stands for it, -1 where it holds none; one level of the tree at a time."""
+    """Returns for each node the named tile that represents it, or -1; processes one level at once."""
     best = np.full(tree.n_nodes, -1, dtype=np.int32)
     least = np.full(tree.n_nodes, np.inf)
     _, rank = np.unique(tile_name[named], return_inverse=True)
@@ -63,7 +63,7 @@ def _named_tile_in(tree: Hierarchy, named: Ints, tile_name: NDArray[np.str_]) ->
     for _ in range(tree.max_depth):
         at = tree.lift(at)
         far = rank.astype(np.float64) if tree.geography is None else _distance(tree, tree.leaf_node[named], at)
-        # Of equally near ones the first name, then the first tile.
+        # Ties: first name, then first tile.
         order = np.lexsort((named, rank, far, at))
         first = order[np.append(True, at[order][1:] != at[order][:-1])]
         nearer = first[far[first] < least[at[first]]]
@@ -72,7 +72,7 @@ def _named_tile_in(tree: Hierarchy, named: Ints, tile_name: NDArray[np.str_]) ->
 
 
 def _distance(tree: Hierarchy, one: Ints, other: Ints) -> Floats:
-    """How far the centres of nodes are apart, as a chord of the unit sphere, to a hundredth of a millimetre or so."""
+    """Returns the distance between node centres as a chord of the unit sphere, rounded to 12 digits."""
     assert tree.geography is not None
     ends = []
     for nodes in (one, other):

@@ -1,7 +1,7 @@
-"""Everything outside a study area as one tile, `outside`: the last leaf of a tree, right below its root.
+"""Everything outside a study area as one tile, `outside`: the last leaf of a tree, directly below its root.
 
-Trips that cross the border of the area are kept so: what they do beyond it is one place without a position. It is
-merged with tiles of the area only in the root, `all`.
+Keeps trips that cross the border of the area: the part beyond it is one tile without a position. It is merged with
+tiles of the area only in the root, `all`.
 """
 
 from __future__ import annotations
@@ -17,39 +17,39 @@ from flowveil.hierarchy import OUTSIDE, OUTSIDE_CELL, VIRTUAL_ROOT, Floats, Hier
 
 @dataclass(frozen=True, eq=False)
 class Beyond:
-    """Where the nodes of a tree with `outside` lie: as in the tree without it; `outside` itself lies nowhere.
+    """Geography of a tree with `outside`: that of the tree without it; `outside` has no position.
 
     Attributes:
         inside: the tree without `outside`.
-        shift: how many nodes were put above it: 1 where the root is a new one.
+        shift: number of nodes added above it: 1 if the root is new.
     """
 
     inside: Hierarchy
     shift: int
 
     def centers(self, nodes: Ints) -> tuple[Floats, Floats]:
-        """Latitude and longitude of each node's centre; NaN for `outside`."""
+        """Returns latitude and longitude of each node's centre; NaN for `outside`."""
         known, inner = self._known(nodes)
         lat, lon = np.full(len(nodes), np.nan), np.full(len(nodes), np.nan)
         lat[known], lon[known] = self.inside.geography.centers(inner)  # type: ignore[union-attr]
         return lat, lon
 
     def areas_km2(self, nodes: Ints) -> Floats:
-        """Area of each node; NaN for `outside`."""
+        """Returns the area of each node; NaN for `outside`."""
         known, inner = self._known(nodes)
         area = np.full(len(nodes), np.nan)
         area[known] = self.inside.geography.areas_km2(inner)  # type: ignore[union-attr]
         return area
 
     def polygons(self, nodes: Ints) -> NDArray[np.object_]:
-        """The outline of each node; None for `outside`."""
+        """Returns the outline of each node; None for `outside`."""
         known, inner = self._known(nodes)
         shapes = np.full(len(nodes), None, dtype=object)
         shapes[known] = self.inside.geography.polygons(inner)  # type: ignore[union-attr]
         return shapes
 
     def h3_cells(self, nodes: Ints) -> list[list[str]] | None:
-        """The H3 cells of each node, none for `outside`; None where the tree is not made of them."""
+        """Returns the H3 cells of each node, an empty list for `outside`; None for other trees."""
         of_tree = getattr(self.inside.geography, "h3_cells", None)
         if of_tree is None:
             return None
@@ -63,23 +63,23 @@ class Beyond:
 
 
 def has_outside(tree: Hierarchy) -> bool:
-    """Whether one of a tree's tiles is `outside`."""
+    """Returns whether one of the tiles is `outside`."""
     return isinstance(tree.geography, Beyond)
 
 
 def inside_of(tree: Hierarchy) -> Hierarchy:
-    """The tree without `outside`; itself where it has none."""
+    """Returns the tree without `outside`."""
     return tree.geography.inside if isinstance(tree.geography, Beyond) else tree
 
 
 def with_outside(tree: Hierarchy) -> Hierarchy:
-    """The tree with `outside` as its last tile, below a virtual root.
+    """Returns the tree with `outside` as its last tile, below a virtual root.
 
     Args:
-        tree: one that reaches to the top of its map, so that levels stay what they are.
+        tree: a tree that reaches to the top of its map, so that levels stay the same.
 
     Raises:
-        DataError: the map has a zone of that name itself.
+        DataError: the map has a zone of that name.
         HierarchyError: an H3 tree does not reach to the top.
     """
     if has_outside(tree):
@@ -88,7 +88,7 @@ def with_outside(tree: Hierarchy) -> Hierarchy:
     top = VIRTUAL_ROOT if is_text else 0
     shift = int(tree.code[0] != top)
     if shift and not is_text:
-        raise HierarchyError("What lies outside stands below a virtual root; this tree has none.")
+        raise HierarchyError("The tile 'outside' needs a virtual root; this tree has none.")
     taken = {OUTSIDE, *([VIRTUAL_ROOT] if shift else [])} & set(tree.code.tolist() if is_text else ())
     if taken:
         raise DataError(

@@ -1,7 +1,7 @@
-"""Listed places: clinics, shelters, places of worship; where they are, and what is asked of cells around them.
+"""Lists of sensitive places (clinics, shelters, places of worship), with the thresholds of cells around them.
 
-A list is a table with a place in each row: its tile, or its latitude and longitude. It never leaves the data holder's
-hands: a release says how many places there are and the highest threshold, not where they are.
+A list is a table with one place per row: its tile, or latitude and longitude. It is never published: a release contains
+only the number of places and the highest threshold.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NAMES = {
     "k": ("k",),
     "l": ("l",),
 }
-#: More is no threshold of anybody's.
+#: Largest threshold that is accepted.
 MOST = 10**12
 _ALLOWED = "a column 'tile', or 'lat' and 'lon'"
 
@@ -45,9 +45,9 @@ class Places:
     """A list of places.
 
     Attributes:
-        tile: the code of the tile of each, as it is published; None where the list has coordinates.
-        lat, lon: where each is; None where the list has tiles.
-        k: what cells around each must reach, 0 where the list asks for nothing.
+        tile: published code of the tile of each; None if the list has coordinates.
+        lat, lon: coordinates of each; None if the list has tiles.
+        k: threshold of cells around each, 0 if not given.
         l: the same for locations.
     """
 
@@ -61,47 +61,49 @@ class Places:
         return len(self.k)
 
     def on(self, flows: Flows) -> Places:
-        """The same places by the tiles of these flows, seen or not, each once with the highest that is asked.
+        """Returns the distinct tiles of the places on the map of these flows, each with its highest thresholds.
 
         Raises:
-            DataError: a place is not a tile, or on no zone of the map; the message counts them.
-            ParameterError: the tiles come with no map, so nobody can say which zone holds an unseen one.
+            DataError: a place is not on the map; the message counts them.
+            ParameterError: the flows have no map, so places without trips cannot be located.
         """
         codes = _h3_codes(self, flows) if _in_h3(flows) else _map_codes(self, flows)
         distinct, place = np.unique(codes, return_inverse=True)
         highest = {}
-        for name, asked in (("k", self.k), ("l", self.l)):
+        for name, thresholds in (("k", self.k), ("l", self.l)):
             highest[name] = np.zeros(len(distinct), np.int64)
-            np.maximum.at(highest[name], place, asked)
+            np.maximum.at(highest[name], place, thresholds)
         return replace(self, tile=distinct, lat=None, lon=None, **highest)
 
     def counted_on(self, flows: Flows) -> PlaceCounts:
-        """How many of them lie in each tile of these flows' map; see `on` for what is refused."""
+        """Returns the number of places in each tile of these flows' map; raises like `on`."""
         codes = _h3_codes(self, flows) if _in_h3(flows) else _map_codes(self, flows)
         return PlaceCounts(*np.unique(codes, return_counts=True))
 
     @cached_property
     def highest(self) -> dict[str, int | None]:
-        """The highest k and l of the list; None where it asks for none."""
-        return {name: int(asked.max(initial=0)) or None for name, asked in (("k", self.k), ("l", self.l))}
+        """The highest k and l of the list; None if not given."""
+        return {name: int(values.max(initial=0)) or None for name, values in (("k", self.k), ("l", self.l))}
 
-    def asked_of(self, tree: Hierarchy, whole_map: Hierarchy | None, name: str) -> Whole:
-        """What each node of a tree is asked to reach: the highest of the places in it, 0 where there is none.
+    def thresholds_of_nodes(self, tree: Hierarchy, whole_map: Hierarchy | None, name: str) -> Whole:
+        """Returns the threshold of each node of a tree: the highest of its places, 0 without places.
 
-        A node holds a place where the map says so, whether trips were seen in its tile or not: otherwise a cell that
-        is published although it is short of the higher threshold would say that nobody went to the place.
+        Places in tiles without trips count too: otherwise a published cell below the higher threshold would reveal that
+        no trip went to the place.
 
         Args:
-            tree: over the tiles of the flows.
-            whole_map: the map that it is a part of; None for H3.
+            tree: tree over the tiles of the flows.
+            whole_map: the map that contains it; None for H3.
             name: ``k`` or ``l``.
         """
-        assert self.tile is not None, "places are asked about by their tiles"
-        asked: Whole = self.k if name == "k" else self.l
+        assert self.tile is not None, "places are located by their tiles"
+        thresholds: Whole = self.k if name == "k" else self.l
         holding, tiles = _holding(self.tile, tree, whole_map)
         highest = np.zeros(holding.n_nodes, np.int64)
         order = np.argsort(tiles)
-        highest[holding.leaf_node] = asked[order[np.searchsorted(tiles, holding.code[holding.leaf_node], sorter=order)]]
+        highest[holding.leaf_node] = thresholds[
+            order[np.searchsorted(tiles, holding.code[holding.leaf_node], sorter=order)]
+        ]
         for depth in range(holding.max_depth, 0, -1):
             nodes = holding.nodes_at_depth(depth)
             np.maximum.at(highest, holding.parent[nodes], highest[nodes])
@@ -109,16 +111,16 @@ class Places:
         at = by_code[np.searchsorted(holding.code, tree.code, sorter=by_code).clip(max=holding.n_nodes - 1)]
         of_tree = np.where(holding.code[at] == tree.code, highest[at], 0)
         if tree.code.dtype == np.uint64:
-            # A virtual root holds the earth.
-            of_tree[tree.code == 0] = asked.max(initial=0)
+            # The virtual root contains all places.
+            of_tree[tree.code == 0] = thresholds.max(initial=0)
         return of_tree.astype(np.int64)
 
 
 def read_places(source: Any, *, asking: bool) -> Places:
-    """Read a list of places.
+    """Reads a list of places.
 
     Args:
-        source: a CSV, Parquet or GeoJSON file (points), or a table; or what this returns.
+        source: a CSV, Parquet or GeoJSON file (points), a table, or a result of this function.
         asking: whether every place must have a k or an l.
 
     Raises:
@@ -127,7 +129,7 @@ def read_places(source: Any, *, asking: bool) -> Places:
     if isinstance(source, Places):
         return source
     table, drawn, _ = load_table(source, what="the places")
-    # Not the file's name: what is listed may be nobody's business.
+    # The file's name may be confidential.
     label = "The list of places"
     named = {role: [c for c in table.column_names if plain_name(c) in names] for role, names in _NAMES.items()}
     double = [role for role, found in named.items() if len(found) > 1]
@@ -158,7 +160,7 @@ def read_places(source: Any, *, asking: bool) -> Places:
 
 
 def _thresholds(column: Any, n: int, label: str, name: str) -> Whole:
-    """Whole numbers of at least 1; 0 where there is none."""
+    """Returns integers of at least 1; 0 for missing ones."""
     if column is None:
         return np.zeros(n, np.int64)
     try:
@@ -224,8 +226,8 @@ def _map_codes(places: Places, flows: Flows) -> Texts:
     whole = flows.whole_map
     if whole is None:
         raise ParameterError(
-            "Listed places need tiles of a map: these have none, so nobody can say which zone holds a place that was "
-            "not seen. Hint: give the map with --zones, or use H3."
+            "Listed places need a map of the tiles: without it, places without trips cannot be located. "
+            "Hint: give the map with --zones, or use H3."
         )
     zone_map = ZoneMap(inside_of(whole), np.zeros(0, np.str_), {})
     if places.tile is not None:
@@ -246,7 +248,7 @@ def _map_codes(places: Places, flows: Flows) -> Texts:
 
 
 def _holding(tile: Texts, tree: Hierarchy, whole_map: Hierarchy | None) -> tuple[Hierarchy, NDArray[Any]]:
-    """Every node of the map that holds one of the tiles, as a tree to the top, and the tiles by their codes in it."""
+    """Returns the tree to the top of all nodes that contain one of the tiles, and the tiles by their codes in it."""
     if tree.kind in ("h3", "halves") and tree.code.dtype == np.uint64:
         cells = _cells(tile)
         return tree_over(cells, tree.kind), cells

@@ -1,14 +1,14 @@
-"""The H3 cell of each of many points, in whole columns of numpy, and equal to what the library ``h3`` says.
+"""The H3 cell of each of many points, vectorised in numpy, with exactly the results of the library ``h3``.
 
-``h3`` takes one point a call. There are libraries that take columns, but they decide points on the border of two cells
-differently, and cells must not depend on what is installed. So the projection is computed here, for whole columns, and
-a point is handed to ``h3`` itself wherever rounding could decide: close to the border of two cells or of two faces, or
-in the middle of a face; that is one point in ten thousand. So are points below the twelve pentagons.
+``h3`` takes one point per call. Vectorised libraries decide points on cell borders differently, and cells must not
+depend on what is installed. So the projection is computed here, and a point is passed to ``h3`` wherever rounding could
+decide: close to the border of two cells or faces, in the middle of a face, or below a pentagon; about one point in ten
+thousand.
 
-How H3 finds a cell: the globe is an icosahedron; a point is projected from its centre onto the nearest of the 20 faces,
-where hexagons lie in a plane, the finest first. The hexagon around the point is found by rounding, its parents by
-dividing by seven, and each step is a digit of the cell. Which base cell a coarsest hexagon is, and how its digits are
-turned, is learnt from ``h3`` once, from a few thousand points.
+How H3 finds a cell: the globe is an icosahedron. A point is projected onto the nearest of the 20 faces, which has
+planar hexagonal grids. Rounding finds the finest hexagon, division by seven its parents; each step is a digit of the
+cell. The base cell and the rotation of digits of the coarsest hexagons are derived from ``h3`` once, from a few
+thousand points.
 """
 
 from __future__ import annotations
@@ -27,42 +27,41 @@ from flowveil.zoning.h3 import MAX_RESOLUTION, PENTAGON_BASE_CELLS, Cells64
 Column = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
-#: Points at a time: what is computed in between stays in the cache of a core, and each step of it is long enough that
-#: two threads seldom ask for Python's lock at the same time. With 8,192, two were no faster than one.
-_AT_ONCE = 1 << 15
-#: Fewer points are not worth learning for.
+#: Points in one batch: fits into the cache of a core, and long enough for threads to run in parallel.
+_BATCH_SIZE = 1 << 15
+#: Fewer points are passed to h3.
 _FEW = 5_000
 _RADIAN = np.pi / 180
 _SEVENTH = 1 / 7
 #: Distance from the centre of a face, projected, that is one step between hexagons of resolution 0.
 _STEP = 0.38196601125010500003
-#: By how much the grids of odd resolutions are turned against the even ones.
+#: Rotation of the grids of odd resolutions against the even ones.
 _TURN = 0.333473172251832115336090755351601070065900389
-#: A point this close to a border, in steps between hexagons, is handed to h3. Rounding moves a point by 1e-8 of a step
-#: at the finest resolution; within a thousandth of the centre of a face, where h3 takes an arc cosine near 1, by more.
+#: Points this close to a border, in steps between hexagons, are passed to h3. Rounding errors are 1e-8 of a step at the
+#: finest resolution, and larger within a thousandth of the centre of a face (arc cosine near 1).
 _TOO_CLOSE = 1e-5
 _MIDDLE_OF_FACE = 1 - 1e-6 / 2
 #: The same for the border between two faces, as a difference of cosines.
 _SAME_FACE = 1e-9
-#: Digit of the step to each neighbour; and what turning by a sixth makes of a digit.
+#: Digit of the step to each neighbour; and the digit after a rotation by a sixth.
 _DIGITS = {(0, 0): 0, (-1, -1): 1, (0, 1): 2, (-1, 0): 3, (1, 0): 4, (0, -1): 5, (1, 1): 6}
 _TURNED = (0, 5, 3, 1, 6, 4, 2, 7)
-#: Three steps to nowhere, each of which is 4 of 9.
+#: Code of three zero steps, each of which is 4 of 9.
 _NO_STEPS = 4 * (1 + 9 + 81)
-#: From this resolution on, steps are counted in floats of half the size: they are below 50,000 there.
+#: From this resolution on, steps are float32: they are below 50,000 there.
 _HALF_SIZE = 10
-#: No base cell, and no turn.
+#: Unknown base cell and rotation.
 _UNKNOWN = 127 << 3
 
 
 def index_one_by_one(lat: Column, lon: Column, resolution: int) -> Cells64:
-    """The H3 cell of each point by ``h3`` itself; what `index_points` is held against."""
+    """Returns the H3 cell of each point by ``h3``; the reference for `index_points`."""
     cells: Any = map(h3_int.latlng_to_cell, lat.tolist(), lon.tolist(), repeat(resolution))
     return np.fromiter(cells, dtype=np.uint64, count=len(lat))
 
 
 def index_points(lat: Column, lon: Column, resolution: int) -> Cells64:
-    """The H3 cell of each point, as `index_one_by_one` gives it.
+    """Returns the H3 cell of each point, equal to `index_one_by_one`.
 
     Raises:
         h3.H3LatLngDomainError: a coordinate is missing or infinite.
@@ -70,10 +69,10 @@ def index_points(lat: Column, lon: Column, resolution: int) -> Cells64:
     if len(lat) < _FEW or not np.isfinite(lat.sum() + lon.sum()):
         return index_one_by_one(lat, lon, resolution)
     cells = np.empty(len(lat), dtype=np.uint64)
-    learnt, room = _learnt(), _Room(min(len(lat), _AT_ONCE))
-    for start in range(0, len(lat), _AT_ONCE):
-        part = slice(start, start + _AT_ONCE)
-        hexagon, steps, sure = _hexagons(lat[part], lon[part], resolution, room)
+    learnt, work = _learnt(), _WorkArrays(min(len(lat), _BATCH_SIZE))
+    for start in range(0, len(lat), _BATCH_SIZE):
+        part = slice(start, start + _BATCH_SIZE)
+        hexagon, steps, sure = _hexagons(lat[part], lon[part], resolution, work)
         base = learnt[hexagon]
         sure &= base != _UNKNOWN
         cells[part] = _joined(base, steps, resolution)
@@ -83,25 +82,27 @@ def index_points(lat: Column, lon: Column, resolution: int) -> Cells64:
     return cells
 
 
-class _Room:
-    """Columns to work in. New ones for every step cost as much as the step: their memory comes from the system."""
+class _WorkArrays:
+    """Reusable work arrays; allocating them for every step would cost as much as the step."""
 
     def __init__(self, points: int) -> None:
         self._wide = np.empty((9, points))
         self._narrow = np.empty((5, points), dtype=np.float32)
 
     def wide(self, points: int) -> list[Column]:
-        """Nine columns of doubles."""
+        """Returns nine columns of float64."""
         return list(self._wide[:, :points])
 
     def narrow(self, points: int) -> list[Any]:
-        """Five columns of floats of half the size, which whole numbers below 2^24 fit in."""
+        """Returns five columns of float32, exact for integers below 2^24."""
         return list(self._narrow[:, :points])
 
 
-def _hexagons(lat: Column, lon: Column, resolution: int, room: _Room) -> tuple[Whole, list[Whole], NDArray[np.bool_]]:
-    """The coarsest hexagon of each point, the steps below it for each three resolutions, and whether both are sure."""
-    x, y, z, level, near, i, j, spare, last = room.wide(len(lat))
+def _hexagons(
+    lat: Column, lon: Column, resolution: int, work: _WorkArrays
+) -> tuple[Whole, list[Whole], NDArray[np.bool_]]:
+    """Returns the coarsest hexagon of each point, the steps below it in threes, and whether both are certain."""
+    x, y, z, level, near, i, j, spare, last = work.wide(len(lat))
     np.multiply(lat, _RADIAN, out=z)
     np.multiply(lon, _RADIAN, out=y)
     np.cos(z, out=level)
@@ -117,23 +118,23 @@ def _hexagons(lat: Column, lon: Column, resolution: int, room: _Room) -> tuple[W
         along /= nearness
     a, b, farthest = _rounded(i, j, (x, y, z, level, spare, last))
     sure &= farthest < 0.5 - _TOO_CLOSE
-    a, b, steps = _parents(a, b, resolution, room)
-    # Coarsest hexagons are at most two steps from the centre of a face.
+    a, b, steps = _parents(a, b, resolution, work)
+    # Coarsest hexagons are within two steps of the centre of a face.
     return face * 25 + (a * 5 + b + 12).astype(np.int64), steps, sure
 
 
-def _parents(a: Column, b: Column, resolution: int, room: _Room) -> tuple[Any, Any, list[Whole]]:
-    """The coarsest hexagon above each one; on the way down, the steps, three in a number, the finest first.
+def _parents(a: Column, b: Column, resolution: int, work: _WorkArrays) -> tuple[Any, Any, list[Whole]]:
+    """Returns the coarsest hexagon above each one, and the steps, three in a number, finest first.
 
-    The parent is the nearest hexagon of a grid seven times as wide, which is turned to one side and the other by turns.
-    Whole numbers are kept as floating-point ones, which are exact here and faster, those of half the size as soon as
-    they do: dividing by seven never ends halfway between two, and at `_HALF_SIZE` is off by a hundredth at most.
+    The parent is the nearest hexagon of a grid seven times as wide, rotated alternately. Integers are stored as floats,
+    which is exact here and faster; float32 from `_HALF_SIZE` on. Dividing by seven is never halfway between two
+    integers.
     """
     groups: list[Any] = []
     up_a, up_b, spare = (np.empty_like(a) for _ in range(3)) if resolution > _HALF_SIZE else (a, b, a)
     for r in range(resolution, 0, -1):
         if r == min(resolution, _HALF_SIZE):
-            half_a, half_b, up_a, up_b, spare = room.narrow(len(a))
+            half_a, half_b, up_a, up_b, spare = work.narrow(len(a))
             half_a[:], half_b[:] = a, b
             a, b = half_a, half_b
         to_left = r % 2 == 1
@@ -149,7 +150,7 @@ def _parents(a: Column, b: Column, resolution: int, room: _Room) -> tuple[Any, A
         for up in (up_a, up_b):
             up *= up.dtype.type(_SEVENTH)
             np.rint(up, out=up)
-        # What is left is a step (p, q), kept as 3p + q: p = a - 2A - B, q = b - 3B + A, or p = a - 3A + B,
+        # The remainder is a step (p, q), stored as 3p + q: p = a - 2A - B, q = b - 3B + A, or p = a - 3A + B,
         # q = b - A - 2B, where (A, B) is the parent.
         a *= 3
         a += b
@@ -174,12 +175,12 @@ def _dot(vector: Any, points: tuple[Column, ...], into: Column, spare: Column) -
 
 
 def _faces(points: tuple[Column, ...], near: Column, spare: Column) -> tuple[Any, Column, NDArray[np.bool_]]:
-    """The face nearest to each point, the cosine of the angle to its centre, and whether no other is as near.
+    """Returns the face nearest to each point, the cosine of the angle to its centre, and whether it is unambiguous.
 
-    One number for all where it is the same face.
+    The face is a single number if it is the same for all points.
     """
     centres = _icosahedron()[:, 0]
-    # Trips are near to each other: few faces come into question, those about as near to the middle as any.
+    # Trips are close together, so few faces are candidates.
     ends = np.array([(p.min(initial=1), p.max(initial=-1)) for p in points])
     middle, reach = ends.mean(axis=1), np.linalg.norm(ends[:, 1] - ends[:, 0]) / 2
     distance = np.sqrt(((centres - middle) ** 2).sum(axis=1))
@@ -200,11 +201,11 @@ def _faces(points: tuple[Column, ...], near: Column, spare: Column) -> tuple[Any
 
 
 def _rounded(i: Column, j: Column, spare: Sequence[Column]) -> tuple[Column, Column, Column]:
-    """The hexagon around each point of the plane, and how far from its centre the point is: 0.5 at the border.
+    """Returns the hexagon around each point of the plane, and the distance from its centre: 0.5 at the border.
 
-    The axes are a third of a turn apart, so the neighbours of a hexagon are the steps of `_DIGITS`. A point that is
-    nearest to (0, 0) by rounding each axis can be outside of that hexagon in two directions, and then lies in the
-    neighbour there; where it is outside in both, in the farther one. Changes ``i`` and ``j``.
+    The axes are a third of a turn apart, so the neighbours of a hexagon are the steps of `_DIGITS`. After rounding each
+    axis, a point may be outside that hexagon in two directions; it is then in the neighbour in the farther direction.
+    Changes ``i`` and ``j``.
     """
     a, b, u, v, off_u, off_v = spare
     i -= np.rint(i, out=a)
@@ -224,14 +225,14 @@ def _rounded(i: Column, j: Column, spare: Sequence[Column]) -> tuple[Column, Col
 
 
 def _across(i: Column, j: Column, u: Column, v: Column) -> None:
-    """How far points are from the centre in the directions of the two axes, into ``u`` and ``v``."""
+    """Writes the distances of points from the centre along the two axes into ``u`` and ``v``."""
     for along, other, into in ((i, j, u), (j, i, v)):
         np.multiply(other, -0.5, out=into)
         into += along
 
 
 def _joined(base: Whole, steps: list[Whole], resolution: int) -> Cells64:
-    """Cells from base cells with their turns, as `_learnt` gives them, and steps, as `_parents` gives them."""
+    """Returns cells from base cells with rotations (`_learnt`) and steps (`_parents`)."""
     unused = (1 << 3 * (MAX_RESOLUTION - resolution)) - 1
     cells = ((base >> 3) << 45) | ((1 << 59) | (resolution << 52))
     table, turns = _three_digits(), (base & 7) * 9**3
@@ -243,7 +244,7 @@ def _joined(base: Whole, steps: list[Whole], resolution: int) -> Cells64:
 
 @cache
 def _three_digits() -> Whole:
-    """The digits of three steps, turned by so many sixths, at ``turns * 729 + steps``."""
+    """Returns the digits of three steps after a rotation, at ``turns * 729 + steps``."""
     digit = np.zeros(9, dtype=np.int64)
     for (a, b), known in _DIGITS.items():
         digit[3 * a + b + 4] = known
@@ -257,7 +258,7 @@ def _three_digits() -> Whole:
 
 @cache
 def _icosahedron() -> NDArray[np.float64]:
-    """Of each face: its centre, a direction from there to a corner, and the direction a quarter turn to the left."""
+    """Returns for each face its centre, a direction to a corner, and the direction a quarter turn to the left."""
     corners = np.array([_vector(*h3_int.cell_to_latlng(cell)) for cell in h3_int.get_pentagons(0)])
     faces = []
     for three in combinations(range(12), 3):
@@ -277,7 +278,7 @@ def _vector(lat: float, lon: float) -> tuple[float, float, float]:
 
 @cache
 def _planes(resolution: int) -> NDArray[np.float64]:
-    """The two vectors by which points become steps along the axes of hexagons: three columns over the faces each."""
+    """Returns the two vectors that map points to steps along the hexagon axes: three columns over the faces each."""
     _, ahead, left = _icosahedron().transpose(1, 0, 2)
     turn = _TURN if resolution % 2 else 0.0
     scale = np.sqrt(7.0) ** resolution / _STEP
@@ -289,14 +290,14 @@ def _planes(resolution: int) -> NDArray[np.float64]:
 
 @cache
 def _learnt() -> Whole:
-    """For each coarsest hexagon of a face: its base cell times eight, plus the sixths by which its digits are turned.
+    """Returns for each coarsest hexagon of a face its base cell times eight plus its rotation in sixths.
 
-    Learnt from points of each one: where one turn makes all of them what h3 says, it is known. The others, and
-    pentagons, where one direction is missing, are left to h3.
+    Derived from sample points: known if one rotation reproduces h3 for all of them. The others, and pentagons, are left
+    to h3.
     """
     fine = 4
     lat, lon = _samples(fine)
-    hexagon, steps, sure = _hexagons(lat, lon, fine, _Room(len(lat)))
+    hexagon, steps, sure = _hexagons(lat, lon, fine, _WorkArrays(len(lat)))
     truth = index_one_by_one(lat, lon, fine)
     base = (truth.astype(np.int64) >> 45) & 0x7F
     right = [_joined(base * 8 + turns, [three.copy() for three in steps], fine) == truth for turns in range(6)]
@@ -310,14 +311,14 @@ def _learnt() -> Whole:
 
 
 def _samples(resolution: int) -> tuple[Column, Column]:
-    """Some points of every coarsest hexagon on every face, also of those that reach into a face with little."""
+    """Returns points of every coarsest hexagon on every face, including hexagons that only touch a face."""
     p, q = (grid.ravel() for grid in np.mgrid[0:240, 0:240])
     p, q = p[p + q < 240], q[p + q < 240]
     # Corners of a face are two steps from its centre: along the two axes, and against both.
     i, j = (2 * (p + r) / 240 - 2 for p, r in ((p, p + q + 0.1), (q, p + q - 0.1)))
     scale = 7.0 ** (resolution // 2)
-    room = _Room(len(i))
-    a, b, _ = _parents(*_rounded(i * scale, j * scale, room.wide(len(i))[:6])[:2], resolution, room)
+    work = _WorkArrays(len(i))
+    a, b, _ = _parents(*_rounded(i * scale, j * scale, work.wide(len(i))[:6])[:2], resolution, work)
     number = a * 5 + b
     some = np.concatenate([np.resize(np.flatnonzero(number == m), 400)[::50] for m in set(number)])
     x, y = (i - j / 2)[some], (j * np.sqrt(3) / 2)[some]

@@ -1,6 +1,6 @@
-"""Which tree stands over the tiles of flows: the one they were read with, or the same refined into halves.
+"""The tree over the tiles of flows: as read, or refined into halves.
 
-`h3` is the tree as it is, that of H3 or of the user's own map; `halves` puts parts between its zones and their children
+`h3` is the unchanged tree, of H3 or of the user's map. `halves` adds parts between zones and their children
 (`flowveil.zoning.halves`, `flowveil.zoning.map_halves`). The tiles stay the same; only their numbers change.
 """
 
@@ -25,12 +25,12 @@ from flowveil.zoning.outside import inside_of
 Refinement = Literal["h3", "halves"]
 HIERARCHIES: tuple[Refinement, ...] = get_args(Refinement)
 Read = TypeVar("Read", Flows, SlicedFlows)
-#: Those of the origins and the destinations, and the whole map where there is one.
+#: Trees of origins and destinations, and the whole map if there is one.
 Trees = tuple[Hierarchy, Hierarchy, Hierarchy | None]
 
 
 def check_hierarchy(name: str | None) -> None:
-    """Raise ParameterError for a name that is none."""
+    """Raises ParameterError for an unknown name."""
     if name is not None and name not in HIERARCHIES:
         raise ParameterError(
             f"hierarchy must be one of {', '.join(HIERARCHIES)}; found {name!r}." + did_you_mean(str(name), HIERARCHIES)
@@ -38,21 +38,20 @@ def check_hierarchy(name: str | None) -> None:
 
 
 def refined(flows: Read, hierarchy: str | None, *, default: Refinement = "h3") -> tuple[Read, Refinement]:
-    """The flows on the tree that was asked for, and which one that is.
+    """Returns the flows on the requested tree, and its name.
 
     Args:
-        flows: what `read_trips` or `read_slices` returns; or those of a release on halves, which stay where they are.
-        hierarchy: what was asked for; None for the default.
-        default: what to take where nothing was asked for. Halves by default are taken where the tree can be refined:
-            otherwise it stays as it is.
+        flows: result of `read_trips` or `read_slices`; or flows of a release on halves, which are returned unchanged.
+        hierarchy: the requested tree; None for the default.
+        default: the tree if none is requested. Halves by default apply only if the tree can be refined.
 
     Raises:
-        ParameterError: the name is none, or halves were asked for and the tree cannot be refined; the message says why.
+        ParameterError: the name is unknown, or halves are requested and the tree cannot be refined.
     """
     check_hierarchy(hierarchy)
     if flows.origins.levels is not None:
         if hierarchy == "h3":
-            raise ParameterError("These flows stand on halves already. Hint: pass the flows as they were read.")
+            raise ParameterError("These flows are already on halves. Hint: pass the flows as they were read.")
         return flows, "halves"
     if (hierarchy or default) == "h3":
         return flows, "h3"
@@ -60,7 +59,7 @@ def refined(flows: Read, hierarchy: str | None, *, default: Refinement = "h3") -
     if obstacle is None:
         return _moved(flows), "halves"
     if hierarchy is not None:
-        raise ParameterError(f"hierarchy='halves' cannot be: {obstacle} Hint: leave it out.")
+        raise ParameterError(f"hierarchy='halves' is not possible: {obstacle} Hint: omit it.")
     return flows, "h3"
 
 
@@ -69,19 +68,19 @@ def _one(flows: Flows | SlicedFlows) -> Flows:
 
 
 def _obstacle(flows: Flows | SlicedFlows) -> str | None:
-    """Why the trees cannot be refined; None where they can."""
+    """Returns why the trees cannot be refined; None if they can."""
     trees = (flows.origins, flows.destinations)
     whole = _one(flows).whole_map
     whole = None if whole is None else inside_of(whole)
     if all(tree.kind == "h3" and tree.code.dtype == np.uint64 for tree in trees):
         return None
     if any(tree.kind == "dendrogram" for tree in trees):
-        return "the tree of these zones was made from their centres and has two branches everywhere already."
+        return "the tree of these zones was built from their centres and is binary already."
     if whole is None or whole.kind != "table" or not isinstance(whole.geography, ZoneGeography):
-        return "parts of zones are made by where they lie, and these have no map with centres or outlines."
+        return "parts of zones need coordinates, and these zones have no map with centres or outlines."
     marked = int(np.sum(np.char.find(whole.code.astype(np.str_), MARK) >= 0))
     if marked:
-        return f"parts of zones are marked with '{MARK}', which {marked} codes of the map have already."
+        return f"parts of zones are marked with '{MARK}', which {marked} codes of the map contain."
     return None
 
 
@@ -94,7 +93,7 @@ def _moved(flows: Any) -> Any:
 
 
 def _halved(flows: Flows | SlicedFlows) -> Trees:
-    """The trees refined; one tree for both ends where it was one before."""
+    """Returns the refined trees; one tree for both ends if it was one before."""
     whole = _one(flows).whole_map
     whole = None if whole is None else halved_map(whole)
     origins = halved_h3(flows.origins) if whole is None else _restricted(whole, flows.origins)
@@ -110,18 +109,18 @@ def _restricted(whole: Hierarchy, tree: Hierarchy) -> Hierarchy:
 
 
 def _numbers(before: Hierarchy, after: Hierarchy) -> Ints:
-    """For each tile of a tree, its number in another."""
+    """Returns for each tile of a tree its number in another."""
     old, new = before.code[before.leaf_node], after.code[after.leaf_node]
     order = np.argsort(new)
     return order[np.searchsorted(new, old, sorter=order)].astype(np.int32)
 
 
 def _by_ends(origin: Ints, destination: Ints) -> NDArray[np.int64]:
-    """The order by origin, then destination."""
+    """Returns the order by origin, then destination."""
     width, places = int(destination.max(initial=0)).bit_length(), len(origin).bit_length()
     if int(origin.max(initial=0)).bit_length() + width + places > 63:
         return np.lexsort((destination, origin))
-    # One number sorts much faster than two: the origin, the destination, and where they stood.
+    # One combined key (origin, destination, position) sorts faster than two.
     key = origin.astype(np.int64)
     key <<= width
     key |= destination
@@ -133,7 +132,7 @@ def _by_ends(origin: Ints, destination: Ints) -> NDArray[np.int64]:
 
 
 def _renumbered(flows: Flows, trees: Trees, numbers: tuple[Ints, Ints]) -> Flows:
-    """The same flows in the order of other tile numbers."""
+    """Returns the same flows in the order of other tile numbers."""
     origin, destination = numbers[0][flows.origin], numbers[1][flows.destination]
     order = _by_ends(origin, destination)
     place: NDArray[np.int32] = np.empty(len(order), dtype=np.int32)

@@ -1,4 +1,4 @@
-"""The flows of one step of time, or of one segment, by themselves: as if nothing else had been read."""
+"""The flows of one time step or one segment, independent of all other data."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from flowveil.zoning.h3 import h3_hierarchy
 
 
 def flows_during(sliced: SlicedFlows, label: str) -> Flows:
-    """The flows of a step. What is published of it owes nothing to what comes before or after.
+    """Returns the flows of a time step, independent of earlier and later steps.
 
     Args:
-        sliced: flows cut by the time alone.
-        label: of the step.
+        sliced: flows sliced by time alone.
+        label: label of the step.
 
     Raises:
         DataError: there are no trips in this step.
@@ -33,17 +33,17 @@ def flows_during(sliced: SlicedFlows, label: str) -> Flows:
 
 
 def over_own_tiles(flows: Flows) -> Flows:
-    """The same flows over the smallest trees that hold their tiles; tiles where nothing begins or ends are left out."""
+    """Returns the flows over the smallest trees that contain their tiles."""
     return _over_tiles_of([flows])[0]
 
 
 def slices_over_own_tiles(sliced: SlicedFlows) -> SlicedFlows:
-    """The same slices over the smallest trees that hold the tiles of all of them."""
+    """Returns the slices over the smallest trees that contain the tiles of all of them."""
     return replace(sliced, slices=tuple(_over_tiles_of(sliced.slices)))
 
 
 def _over_tiles_of(parts: Sequence[Flows]) -> list[Flows]:
-    """Flows over common trees, over the smallest trees that hold the tiles of all."""
+    """Returns flows with common trees over the smallest trees that contain the tiles of all."""
     first = parts[0]
     seen = [np.unique(np.concatenate([getattr(part, end) for part in parts])) for end in ("origin", "destination")]
     same = first.origins is first.destinations

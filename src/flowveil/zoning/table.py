@@ -1,8 +1,7 @@
-"""Hierarchies from tables: nested code columns, or a column that names each zone's parent.
+"""Hierarchies from tables: nested code columns, or a column with each zone's parent.
 
-The codes stay the user's own. In nested columns the same text may stand in two columns (commune 75056, department
-75056): those are different zones, and the coarser gets its column's name in front. In a parent table the same text
-is the same zone.
+Codes are kept. In nested columns the same text in two columns (commune 75056, department 75056) means different zones;
+the coarser one gets its column's name as prefix. In a parent table the same text is the same zone.
 """
 
 from __future__ import annotations
@@ -20,20 +19,20 @@ Texts = NDArray[np.str_]
 
 
 def nested_hierarchy(columns: Sequence[Texts], *, levels: Sequence[str], root: str | None = None) -> Hierarchy:
-    """The tree of nested zone codes, one column a level.
+    """Returns the tree of nested zone codes, one column per level.
 
     Args:
         columns: the codes of each row at each level, coarsest first; the last are the tiles. Rows may repeat.
-        levels: the columns' names; they qualify codes that stand at two levels.
+        levels: the columns' names; they qualify codes that occur at two levels.
         root: code of the root above several coarsest zones; ``all`` by default.
 
     Returns:
         A hierarchy of kind ``table`` whose `Hierarchy.level` is the position in ``levels`` (-1 for the root above
-        them). Its root is the smallest zone that holds all tiles. Tiles keep their codes; a coarser level of
-        which a code stands at a finer one too has all its codes written ``level:code``.
+        them). Its root is the smallest zone that contains all tiles. Tiles keep their codes; a coarser level that
+        shares a code with a finer one has all its codes written ``level:code``.
 
     Raises:
-        HierarchyError: a code is missing, or stands under two parents. All such problems are in one message.
+        HierarchyError: a code is missing, or has two parents. One message lists all such problems.
     """
     texts = [np.asarray(c, dtype=np.str_) for c in columns]
     if not texts or len(texts[-1]) == 0:
@@ -70,19 +69,19 @@ def nested_hierarchy(columns: Sequence[Texts], *, levels: Sequence[str], root: s
 
 
 def parent_hierarchy(tile: Texts, parent: Texts, *, root: str | None = None) -> Hierarchy:
-    """The tree of a table that names the parent of each zone.
+    """Returns the tree of a table with the parent of each zone.
 
     Args:
-        tile: the zone of each row. Zones that are nobody's parent are the tiles.
-        parent: its parent, or an empty text. A parent may have a row of its own that names its parent, or none.
-        root: code of a root to put above all that have no parent, where there are several.
+        tile: the zone of each row. Zones without children are the tiles.
+        parent: its parent, or an empty text. A parent may have a separate row with its own parent.
+        root: code of a root above all zones without a parent, if there are several.
 
     Returns:
-        A hierarchy of kind ``table``. Its root is the smallest zone that holds all tiles.
+        A hierarchy of kind ``table``. Its root is the smallest zone that contains all tiles.
 
     Raises:
-        HierarchyError: a zone has two parents or is its own ancestor, or several zones have no parent and
-            ``root`` is not given.
+        HierarchyError: a zone has two parents or is its own ancestor, or several zones have no parent and ``root`` is
+            not given.
     """
     tile, parent = np.asarray(tile, dtype=np.str_), np.asarray(parent, dtype=np.str_)
     if len(tile) == 0:
@@ -117,7 +116,7 @@ def parent_hierarchy(tile: Texts, parent: Texts, *, root: str | None = None) -> 
 
 
 def without_chain_above(tree: Hierarchy) -> Hierarchy:
-    """Make the smallest node that holds all tiles the root; levels stay what they were."""
+    """Makes the smallest node that contains all tiles the root; levels stay the same."""
     skipped = chain_above(tree.n_children)
     if skipped == 0:
         return tree
@@ -133,19 +132,19 @@ def without_chain_above(tree: Hierarchy) -> Hierarchy:
 
 
 def chain_above(n_children: NDArray[Any]) -> int:
-    """How many nodes, from the root on, have a single child. Depth-first order makes them the first nodes."""
+    """Returns the number of nodes with a single child from the root on; in pre-order they are the first nodes."""
     return int(np.argmax(n_children != 1))
 
 
 def first_of_runs(ordered: NDArray[Any]) -> NDArray[np.int64]:
-    """Positions at which a new value begins in an ordered array."""
+    """Returns the positions at which a new value begins in an ordered array."""
     opens = np.ones(len(ordered), dtype=np.bool_)
     opens[1:] = ordered[1:] != ordered[:-1]
     return np.flatnonzero(opens)
 
 
 def examples(codes: Texts, *, most: int = 5) -> str:
-    """The first few codes in text order, for a message. Zones are places, never persons."""
+    """Returns the first few codes in text order, for a message. Zones are places, never persons."""
     shown = np.sort(np.asarray(codes, dtype=np.str_))
     shown = shown[first_of_runs(shown)]
     listed = ", ".join(f"'{c}'" for c in shown[:most].tolist())
@@ -184,7 +183,7 @@ def _with_several_parents(child: NDArray[np.int64], parent: NDArray[np.int64]) -
 
 
 def _refuse_cycles(up: NDArray[np.int64], code: Texts) -> None:
-    """After at least as many steps upwards as there are zones, one stands on a root or on a cycle."""
+    """Raises HierarchyError for cycles. After n steps up, every zone is at a root or on a cycle."""
     jump = np.where(up < 0, np.arange(len(up)), up)
     for _ in range(len(up).bit_length()):
         jump = jump[jump]
@@ -216,7 +215,7 @@ def _several_roots(tops: NDArray[np.int64], up: NDArray[np.int64], row: NDArray[
 
 
 def _qualified(codes: Sequence[Texts], levels: Sequence[str], root: str | None) -> tuple[list[Texts], str]:
-    """Codes that no two levels share, and the root's. Tiles first: theirs never change."""
+    """Returns codes that no two levels share, and the root's. Tiles keep theirs."""
     taken = codes[-1]
     named = [taken]
     for level, column in zip(reversed(levels[:-1]), reversed(codes[:-1]), strict=True):

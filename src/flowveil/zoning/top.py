@@ -1,7 +1,7 @@
 """Trees that reach to the top of their map, for zones that were chosen on other data.
 
-The root of a tree is otherwise the smallest zone that holds the tiles of its own data. A zone of an earlier release may
-lie above it: it is then no node of that tree. A tree to the top has every zone that any data could have had.
+The root of a tree is otherwise the smallest zone that contains the tiles of its data, and a zone of an earlier release
+may be above it. A tree to the top has every zone that any data could have.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from flowveil.zoning.halves import halved_h3
 
 
 def to_the_top(flows: Any) -> Any:
-    """The same flows, or slices, over trees that reach to the top of their map; tiles keep their numbers.
+    """Returns the flows or slices over trees that reach to the top of their map; tiles keep their numbers.
 
-    A tree that belongs to no map stays as it is: nobody knows what is above it.
+    A tree without a map stays unchanged.
     """
     one = flows.slices[0] if isinstance(flows, SlicedFlows) else flows
     origins = _reaching(one.origins, one.whole_map)
@@ -35,7 +35,7 @@ def to_the_top(flows: Any) -> Any:
 
 
 def tree_over(tiles: Any, hierarchy: str) -> Hierarchy:
-    """The tree to the top over H3 cells of one resolution: ``h3``, or ``halves``."""
+    """Returns the tree to the top over H3 cells of one resolution: ``h3`` or ``halves``."""
     tree = h3_hierarchy(np.unique(tiles), to_the_top=True)
     return halved_h3(tree, to_the_top=True) if hierarchy == "halves" else tree
 

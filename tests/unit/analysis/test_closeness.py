@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from flowveil import anonymize, read_trips
 from flowveil.analysis.measures import closeness as module
-from flowveil.analysis.measures.closeness import closeness, published_closeness
-from flowveil.errors import GuaranteeError
+from flowveil.analysis.measures.closeness import closeness
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
 from samples.releases import city_flows
@@ -78,22 +75,6 @@ def test_against_a_linear_programme():
         rows = np.kron(np.eye(n), np.ones(n)), np.kron(np.ones(n), np.eye(n))
         solved = optimize.linprog(cost.ravel(), A_eq=np.vstack(rows), b_eq=np.concatenate((own, whole)))
         assert metres == pytest.approx(solved.fun, rel=1e-6, abs=1e-6)
-
-
-@pytest.mark.parametrize("hierarchy", ["h3", "halves"])
-def test_it_is_published_and_recounted(hierarchy, tmp_path, monkeypatch):
-    release = anonymize(city_flows(), "twincut", k=5, hierarchy=hierarchy)
-    release.write(tmp_path / "release")
-    said = json.loads((tmp_path / "release" / "report.json").read_text("utf-8"))["closeness"]
-    assert said == published_closeness(release)
-    assert 0 < said["origin"]["total_variation"]["mean"] <= said["origin"]["total_variation"]["largest"] <= 1
-    assert said["destination"]["metres"]["median"] > 0
-    for role, name, entry in (("origin", "total_variation", "mean"), ("destination", "metres", "upper_decile")):
-        forged = json.loads(json.dumps(said))
-        forged[role][name][entry] = float(f"{forged[role][name][entry] * 1.01:.4g}")
-        monkeypatch.setattr("flowveil.published.report.published_closeness", lambda _, forged=forged: forged)
-        with pytest.raises(GuaranteeError, match=f"closeness of {role} zones by {name}"):
-            release.write(tmp_path / "forged")
 
 
 def test_zones_that_overlap_have_none_and_the_holder_can_count_suppressed_trips():

@@ -6,6 +6,7 @@ import csv
 import json
 import re
 import shlex
+import tempfile
 from pathlib import Path
 
 import click
@@ -17,6 +18,10 @@ import pytest
 
 import flowveil
 from conftest import trip_table
+from flowveil.analysis.presets import PRESETS
+from flowveil.analysis.published_results import published_results, published_sheet
+from flowveil.analysis.study_data import data_of
+from flowveil.analysis.study_sheets import HEADS
 from flowveil.cli import cli, main
 from flowveil.errors import OutputError, ParameterError
 from flowveil.published.report import FORMAT
@@ -181,7 +186,9 @@ def test_a_preset_numbers_the_tables_as_its_paper_does(preset, labels, trips, tm
     _studied(trips, "--preset", preset, *fewer, *CLI, "--out", out)
     found = _labels(out)
     assert found[: len(labels)] == labels
-    assert all(label.startswith("A") for label in found[len(labels) :])
+    assert all(label.startswith("A") for label in found[len(labels) : -1])
+    # The last table shows our results next to the published ones.
+    assert found[-1] == "P"
     text = (out / "tables.md").read_text("utf-8")
     if preset != "odkanon-abstract":
         last = text[text.index(f"Table {labels[-1]}.") :]
@@ -190,6 +197,81 @@ def test_a_preset_numbers_the_tables_as_its_paper_does(preset, labels, trips, tm
         assert {r["suppressed_share"] for r in done if r["method"] == "oigh"} == {0.0}
     else:
         assert "| Protecting | Data | Method | misplaced (%) | OD dimension | G | C_DM | E |" in text
+
+
+def test_published_numbers_stand_next_to_ours_with_ratio_and_reason(survey):
+    flows = flowveil.read_slices(survey, by="sex", **READ)
+    with tempfile.TemporaryDirectory() as folder:
+        found = flowveil.run_study(flows, folder, preset="odkanon-report", methods=["odkanon", "atg-dual"], k=5)
+    rows = published_sheet(found).rows
+    (error,) = (r for r in rows if r[:4] == ("4", "ODkAnon", "all", "G"))
+    (own,) = (
+        r["mean_generalization_error"]
+        for r in found.rows
+        if (r["by"], r["method"], r["protect"], r["basis"]) == (None, "odkanon", "trips", "trips")
+    )
+    assert error[4:7] == (own, 601.8, own / 601.8)
+    assert "other data" in error[7]
+    assert "after suppression" in error[7]
+    # The papers' ATG-Soft keeps a limit on suppression: it is compared with ATG-Dual. Sexes are matched.
+    assert {r[1] for r in rows} == {"ODkAnon", "ATG-Dual (published: ATG-Soft)"}
+    assert {r[2] for r in rows if r[0] == "8"} == {"M", "F"}
+
+
+def test_every_published_number_is_of_a_known_paper_and_measure():
+    results = published_results()
+    assert {entry.preset for entry in results} <= set(PRESETS)
+    assert {entry.measure for entry in results} <= set(HEADS)
+    assert all(entry.value >= 0 or entry.method == "laplace" for entry in results)
+    assert len({entry[:5] for entry in results}) == len(results)
+
+
+def test_presets_keep_their_limit_and_rows_above_a_limit_are_marked(survey, tmp_path):
+    assert all("atg-soft" not in p.methods for p in PRESETS.values() if p.name.startswith("odkanon"))
+    found = flowveil.run_study(survey, tmp_path / "s", methods=["atg-soft"], max_suppressed=0.0, k=5, **READ)
+    assert max(row["suppressed_share"] for row in found.rows) > 0
+    assert "(above the limit of 0)" in (tmp_path / "s" / "tables.md").read_text("utf-8")
+
+
+def test_fairness_ranks_by_measures_that_can_be_compared(internal):
+    text = (internal / "tables.md").read_text("utf-8")
+    fairness = text[text.index("Fairness between segments") :]
+    measures = {line.split("|")[3].strip() for line in fairness.splitlines() if line.startswith("|")} - {"", "---"}
+    assert measures <= {"Measure", "misplaced (%)", "GDM (m)", "suppressed (%)"}
+    assert "GDM (m)" in measures
+
+
+def test_the_threshold_of_the_population_can_be_given(survey, tmp_path):
+    settings = {"methods": ["oigh"], "protections": ["population"], "k": 5}
+    found = flowveil.run_study(survey, tmp_path / "a", k_population=1e6, **settings, **READ)
+    assert min(row["k_population"] for row in found.rows) >= 1e6
+    with pytest.raises(ParameterError, match="k_population"):
+        flowveil.run_study(survey, tmp_path / "b", k_population=0, **settings, **READ)
+
+
+def test_the_represented_population_is_a_sum_over_persons(survey):
+    flows = flowveil.read_slices(survey, by="sex", **READ)
+    weight = dict(zip(survey["person_id"].to_pylist(), survey["weight"].to_pylist(), strict=True))
+    assert data_of(flows, 5, ())["population"] == pytest.approx(sum(weight.values()))
+
+
+def test_reasons_of_failed_runs_are_in_the_results(survey, tmp_path):
+    flowveil.run_study(survey, tmp_path / "s", methods=["suppression"], max_suppressed=0.0, k=10**6, **READ)
+    rows = pq.read_table(tmp_path / "s" / "results.parquet").to_pylist()
+    assert all(row["status"] != "done" and row["reason"] for row in rows)
+    assert "No result: Suppression" in (tmp_path / "s" / "tables.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("preset", "labels"),
+    [("odkanon-turin", ["5.1", "5.3"]), ("odkanon-porto", ["5.1", "5.4"])],
+)
+def test_the_other_cities_of_the_thesis_have_presets(preset, labels, trips, tmp_path):
+    out = tmp_path / "study"
+    _studied(trips, "--preset", preset, "--resolution", "5", "--workers", "1", "--k", "5", "--out", out)
+    assert _labels(out) == [*labels, "A1", "P"]
+    text = (out / "tables.md").read_text("utf-8")
+    assert "| ATG-Dual (published: ATG-Soft) |" in text[text.index("Table P") :]
 
 
 def test_participants_are_people(trips, tmp_path):
@@ -216,8 +298,16 @@ def matrices(survey, tmp_path_factory):
     return out
 
 
+def test_the_large_data_sets_of_matet_have_presets(survey, tmp_path):
+    chosen = {"time": "start_time", "every": "hour", "fewest_trips": 60, "sample": 1, "methods": ["atg-dual"], "k": 5}
+    for name, target in (("senegal_big", 400), ("senegal_split", 500)):
+        found = flowveil.run_study(survey, tmp_path / name, preset=name, **chosen, **READ)
+        assert {row["v_target"] for row in found.rows} == {target}
+        assert {row[0] for row in published_sheet(found).rows} == {"6"}
+
+
 def test_the_benchmark_has_the_tables_of_matet_and_publishes_nothing(matrices):
-    assert _labels(matrices) == ["2", "3", "5", "6", "A1", "A2"]
+    assert _labels(matrices) == ["2", "3", "5", "6", "A1", "A2", "P"]
     assert {path.name for path in matrices.iterdir()} == {
         "results.csv", "results.parquet", "runs", "study.html", "study.json", "tables.md", "tables.tex",
     }  # fmt: skip

@@ -50,7 +50,7 @@ def test_all_runs_are_in_the_tables_and_done_only_once(flows, tmp_path: Path):
     # Each segment against everybody, by the numbers of the tidy table.
     kept = {(r["segment"], r["method"]): r for r in found.rows if r["protect"] == "trips" and r["basis"] == "trips"}
     ratio = kept["F", "oigh"]["generalization_distance_m"] / kept[None, "oigh"]["generalization_distance_m"]
-    coarser = text[text.index("How much coarser each segment by sex") :]
+    coarser = text[text.index("Accuracy of each segment by sex") :]
     line = next(line for line in coarser.splitlines() if "OIGH" in line and "| F |" in line)
     assert line.split("|")[-3].strip() == f"{ratio:,.2f}"
     assert r"\begin{tabular}" in (out / "tables.tex").read_text("utf-8")

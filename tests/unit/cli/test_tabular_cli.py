@@ -65,7 +65,7 @@ def test_mondrian_exit_codes_and_nothing_written(source, tmp_path):
         ([*asked, "--no-identifiers", "--l", 3], 3, "cannot be met"),
         ([*asked, "--no-identifiers", "--kind", "Gender"], 2, "COLUMN=VALUE"),
         ([*asked, "--no-identifiers", "--kind", "Sex=ordered"], 2, "Not among"),
-        (["mondrian", tmp_path / "absent.csv", *asked[2:], "--no-identifiers"], 2, "no file"),
+        (["mondrian", tmp_path / "absent.csv", *asked[2:], "--no-identifiers"], 2, "does not exist"),
         (["mondrian", source, "--out", "x.txt", *asked[4:], "--no-identifiers"], 2, "must end in"),
         (["mondrian", source, "--out", tmp_path / "no/x.csv", *asked[4:], "--no-identifiers"], 2, "does not exist"),
     ):  # fmt: skip

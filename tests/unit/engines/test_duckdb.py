@@ -128,7 +128,7 @@ def test_a_share_of_gaps_is_allowed_and_no_more() -> None:
     assert flows.intake.left_out == {"missing end": 3, "off the earth": 1, "at 0,0": 1}
     assert flows.intake.rows == 100
     told = message_of(table, max_dropped=0.049)
-    assert "5 of 100 (5.0%)" in told
+    assert "5 of 100 rows (5.0%)" in told
     assert "3 missing end, 1 off the earth, 1 at 0,0" in told
 
 
@@ -137,7 +137,7 @@ def test_rows_without_trips_do_not_count_as_lost() -> None:
     assert flows.trips.tolist() == [4]
     assert flows.intake.left_out == {"no trips": 9}
     table = tiles([CELL] * 9 + [None], [CELL] * 10, trips=[0] * 8 + [4, 4])
-    assert "1 of 2 (50.0%)" in message_of(table, trips="trips", max_dropped=0.4)
+    assert "1 of 2 rows (50.0%) with 50.0% of the trips" in message_of(table, trips="trips", max_dropped=0.4)
 
 
 def test_swapped_axes_are_guessed() -> None:
@@ -184,7 +184,7 @@ def test_decimal_commas_are_explained(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("trips", "told"),
-    [(-1, "negative"), (1.5, "not whole"), (float("inf"), "infinite"), (1e17, "impossibly large")],
+    [(-1, "negative"), (float("inf"), "infinite"), (1e17, "impossibly large")],
 )
 def test_counts_that_are_no_counts_are_refused(trips: float, told: str) -> None:
     assert told in message_of(tiles([CELL] * 2, [CELL] * 2, trips=[trips, 1.0]), trips="trips")

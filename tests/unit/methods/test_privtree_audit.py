@@ -15,7 +15,7 @@ from scipy import stats
 
 from flowveil.methods.discrete_laplace import DiscreteLaplace, system_bits
 from flowveil.methods.noise_guarantee import NoiseGuarantee
-from flowveil.methods.privtree import _Spent, divided
+from flowveil.methods.privtree import _Budget, divide_pairs
 from flowveil.methods.public_tree import PublicTree
 from reference.goodness import FALSE_ALARM
 
@@ -47,20 +47,20 @@ def each_world_alone(monkeypatch):
     monkeypatch.setattr(sys.modules["flowveil.methods.privtree"], "_top", top)
 
 
-def depth_of_used_pair(person: bool, spent: _Spent) -> np.ndarray:
+def depth_of_used_pair(person: bool, noise: _Budget) -> np.ndarray:
     """How often the pair of zones that is used was divided out of each world: from 0 to 4."""
     tree = worlds()
     used = 4 * np.arange(WORLDS, dtype=np.int32)
-    leaves, leaf = divided(tree, spent, used, used + 1, np.full(WORLDS, 6 + 2 * person), system_bits)
+    leaves, leaf = divide_pairs(tree, noise, used, used + 1, np.full(WORLDS, 6 + 2 * person), system_bits)
     size = tree.stop - tree.first
     steps = {4: 0, 2: 1, 1: 2}
     return np.array([steps[a] + steps[b] for a, b in zip(
         size[leaves.origin[leaf]].tolist(), size[leaves.destination[leaf]].tolist(), strict=True)])  # fmt: skip
 
 
-def broken(spent: _Spent, epsilon: float) -> list[str]:
+def broken(noise: _Budget, epsilon: float) -> list[str]:
     """The depths, alone or as least or most, that are surely likelier one way than exp(ε) times the other."""
-    one, other = (depth_of_used_pair(person, spent) for person in (True, False))
+    one, other = (depth_of_used_pair(person, noise) for person in (True, False))
     level, found = FALSE_ALARM / 60, []
     for depth in range(5):
         events = {"=": np.equal, "<=": np.less_equal, ">=": np.greater_equal}
@@ -74,10 +74,10 @@ def broken(spent: _Spent, epsilon: float) -> list[str]:
     return found
 
 
-def spent_for(decay: float) -> _Spent:
+def spent_for(decay: float) -> _Budget:
     """All but a little of ε for the divisions, which alone are looked at."""
     promise = NoiseGuarantee("person", EPSILON, 0.0, BOUND)
-    return _Spent.from_options(promise, "0.999,0.001", decay, 0)
+    return _Budget.from_options(promise, "0.999,0.001", decay, 0)
 
 
 def test_divisions_keep_the_promise():
@@ -87,5 +87,5 @@ def test_divisions_keep_the_promise():
 
 
 def test_noise_for_one_decision_on_many_is_found():
-    law = DiscreteLaplace(Fraction(BOUND) / Fraction(EPSILON))
-    assert ">= 3" in broken(_Spent(law, law, 1, 6, ()), EPSILON)
+    distribution = DiscreteLaplace(Fraction(BOUND) / Fraction(EPSILON))
+    assert ">= 3" in broken(_Budget(distribution, distribution, 1, 6, ()), EPSILON)

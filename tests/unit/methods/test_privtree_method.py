@@ -15,7 +15,7 @@ import pytest
 from conftest import trip_table
 from flowveil import Flows, Hierarchy, NoisyRelease, ParameterError, anonymize, read_trips
 from flowveil.flows import Cells
-from flowveil.methods.privtree import lowered_by
+from flowveil.methods.privtree import decay_step
 from samples.releases import rehash
 from samples.verified import findings_of
 
@@ -44,7 +44,7 @@ def test_the_budget_pays_for_the_noise_exactly(release):
     assert Fraction(divisions.scale) >= 3 * Fraction(15, 7) / 3
     assert (counts.scale, release.guarantee.scale) == (1.0, 1.0)
     for scale in (Fraction(1, 7), Fraction(30, 7), Fraction(10**5)):
-        d = lowered_by(scale, 8.0)
+        d = decay_step(scale, 8.0)
         assert math.exp(-d / scale) <= 1 / 8 < math.exp(-(d - 1) / scale)
 
 

@@ -19,7 +19,7 @@ from flowveil.flows import Cells
 from flowveil.methods.discrete_gaussian import DiscreteGaussian
 from flowveil.methods.discrete_laplace import DiscreteLaplace, system_bits
 from flowveil.methods.levels import Level
-from flowveil.methods.topdown import Law, begun, descended
+from flowveil.methods.topdown import NoiseDistribution, noisy_children, noisy_roots
 from flowveil.methods.zcdp import largest_rho
 from reference.goodness import FALSE_ALARM
 
@@ -38,7 +38,7 @@ def steps() -> list[Level]:
     return [Level("all", world, none, WORLDS), halves, Level("1", zone, zone // 2, 4 * WORLDS)]
 
 
-def walked(person: bool, laws: list[Law]) -> dict[str, np.ndarray]:
+def walked(person: bool, distributions: list[NoiseDistribution]) -> dict[str, np.ndarray]:
     """What is published of each world: the used pair, the unused one, and the whole."""
     world = np.arange(WORLDS, dtype=np.int32)
     pairs = [(*USED, 20 + person), *([(*UNUSED, 1)] if person else [])]
@@ -48,9 +48,9 @@ def walked(person: bool, laws: list[Law]) -> dict[str, np.ndarray]:
         np.concatenate([np.full(WORLDS, n, np.int64) for _, _, n in pairs]),
     )
     levels = steps()
-    cells = begun(Cells(world, world, np.full(WORLDS, 20 + 2 * person, np.int64)), laws[0], system_bits)
-    for step, law in zip(levels[1:], laws[1:], strict=True):
-        cells = descended(cells, table, step, law, system_bits)
+    cells = noisy_roots(Cells(world, world, np.full(WORLDS, 20 + 2 * person, np.int64)), distributions[0], system_bits)
+    for step, distribution in zip(levels[1:], distributions[1:], strict=True):
+        cells = noisy_children(cells, table, step, distribution, system_bits)
     o, d = cells.origin % 4, cells.destination % 4
     assert np.array_equal(cells.origin // 4, cells.destination // 4)
     out = {}
@@ -87,8 +87,8 @@ def broken(one: dict[str, np.ndarray], other: dict[str, np.ndarray], epsilon: fl
     return found
 
 
-def both_ways(laws: list[Law], epsilon: float, delta: float = 0.0) -> list[str]:
-    with_person, without = (walked(person, laws) for person in (True, False))
+def both_ways(distributions: list[NoiseDistribution], epsilon: float, delta: float = 0.0) -> list[str]:
+    with_person, without = (walked(person, distributions) for person in (True, False))
     return broken(with_person, without, epsilon, delta) + broken(without, with_person, epsilon, delta)
 
 
@@ -101,10 +101,10 @@ def test_the_steps_together_keep_the_promise():
 
 def test_so_do_steps_of_gaussian_noise():
     rho = largest_rho(3.0, 0.01)
-    laws = [DiscreteGaussian(BOUND**2 / (2 * share * rho)) for share in SHARES]
-    assert both_ways(laws, 3.0, 0.01) == []
+    distributions = [DiscreteGaussian(BOUND**2 / (2 * share * rho)) for share in SHARES]
+    assert both_ways(distributions, 3.0, 0.01) == []
     # The audit is sharp enough to see that a tenth of it would not do.
-    assert both_ways(laws, 0.3, 0.01) != []
+    assert both_ways(distributions, 0.3, 0.01) != []
 
 
 def test_a_budget_that_is_spent_anew_on_every_step_is_found():

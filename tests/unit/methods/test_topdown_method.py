@@ -16,7 +16,7 @@ from flowveil.flows import Cells
 from flowveil.methods.discrete_laplace import repeatable_bits
 from flowveil.methods.levels import Levels, public_domain
 from flowveil.methods.noise_guarantee import NoiseGuarantee
-from flowveil.methods.topdown import _noises, shares_of, walk_down
+from flowveil.methods.topdown import _noise_of_levels, budget_shares, count_top_down
 from flowveil.methods.zcdp import largest_rho
 from samples.releases import rehash
 from samples.verified import findings_of
@@ -50,10 +50,10 @@ def levels_of(flows: Flows, level: int | None, region: str | None) -> Levels:
 def test_the_parts_of_the_budget_sum_to_it_exactly(flows):
     levels = levels_of(flows, 9, REGION)
     assert [step.name for step in levels.levels] == ["all", "6", "7", "8", "9"]
-    shares = shares_of(None, levels)
+    shares = budget_shares(None, levels)
     assert sum(shares) == 1
     assert [share / shares[0] for share in shares] == [1, 1, 3, 9, 27]
-    assert sum(shares_of("0.1, 0.1,0.1,0.1,0.6", levels)) == 1
+    assert sum(budget_shares("0.1, 0.1,0.1,0.1,0.6", levels)) == 1
     for step, share in zip(anonymize(flows, "topdown", **{**ASKED, "level": 9}).guarantee.steps, shares, strict=True):
         assert Fraction(step.scale) >= 5 / share
         assert Fraction(step.scale) < 5 / share * (1 + Fraction(1, 10**12))
@@ -63,10 +63,12 @@ def test_the_noise_that_is_drawn_is_what_the_bound_and_the_budget_ask_for(flows)
     """A unit whose trips are all in one pair moves its count by the bound: a step costs bound² / (2 variance) of ρ."""
     promise = NoiseGuarantee.from_options("topdown", flows, epsilon=1.0, delta=1e-6, bound=5, seed=1)
     levels = levels_of(flows, 9, REGION)
-    laws = [noise.law for noise in _noises(promise, levels, shares_of(None, levels))]
-    assert sum(Fraction(25) / (2 * law.variance) for law in laws) <= largest_rho(1.0, 1e-6)
+    distributions = [noise.distribution for noise in _noise_of_levels(promise, levels, budget_shares(None, levels))]
+    assert sum(Fraction(25) / (2 * distribution.variance) for distribution in distributions) <= largest_rho(1.0, 1e-6)
     plain = NoiseGuarantee.from_options("topdown", flows, epsilon=1.0, delta=0.0, bound=5, seed=1)
-    assert sum(5 / noise.law.scale for noise in _noises(plain, levels, shares_of(None, levels))) == 1
+    assert (
+        sum(5 / noise.distribution.scale for noise in _noise_of_levels(plain, levels, budget_shares(None, levels))) == 1
+    )
 
 
 @pytest.mark.parametrize("budget", ["1", "0.5,0.5", "0.2,0.3,0.6", "0.5,-0.1,0.6", "a,b,c", "nan,0.5,0.5", ""])
@@ -137,12 +139,12 @@ def test_the_noisy_count_decides_what_is_opened_and_never_the_true_one():
     flows = Flows.from_pairs([0], [0], [9], origins=tree, destinations=tree, whole_map=tree)
     levels = levels_of(flows, None, None)
     table = Cells(np.zeros(1, np.int32), np.zeros(1, np.int32), np.array([9]))
-    laws = [
+    distributions = [
         Scripted([6], [9]),
         Scripted([-3, 0, 0, 6], [9, 0, 0, 0]),
         Scripted([4, 1, -2, 1], [0, 0, 0, 0]),
     ]
-    cells = walk_down(table, levels, laws, repeatable_bits(0))
+    cells = count_top_down(table, levels, distributions, repeatable_bits(0))
     assert (cells.origin.tolist(), cells.destination.tolist(), cells.trips.tolist()) == (
         [2, 2, 3],
         [2, 3, 3],
@@ -155,7 +157,7 @@ def test_blocks_leave_no_trace(monkeypatch):
     parts = sys.modules["flowveil.methods.topdown"]
     seen = []
     real = parts._opened
-    monkeypatch.setattr(parts, "_AT_ONCE", 40)
+    monkeypatch.setattr(parts, "_BATCH_CHILDREN", 40)
     monkeypatch.setattr(parts, "_opened", lambda *a: seen.append(a) or real(*a))
     many = anonymize(map_flows(), "topdown", epsilon=1)
     assert len(seen) > 5
@@ -196,13 +198,13 @@ def change(folder, alter) -> None:
 FORGED = {
     "more ε": (lambda r: r["guarantee"]["steps"][0].update(epsilon=0.9, scale=5.6), "spend more than"),
     "less noise": (lambda r: r["guarantee"]["steps"][0].update(scale=1.0), "does not keep its part"),
-    "another law": (lambda r: r["guarantee"].update(scale=99.0), "not that of the published counts"),
+    "another distribution": (lambda r: r["guarantee"].update(scale=99.0), "not that of the published counts"),
     "no steps": (lambda r: r["guarantee"].pop("steps"), "does not belong to this method, or is missing"),
     "other steps": (lambda r: r["guarantee"]["steps"][1].update(of="4"), "not those of the zones"),
     "another budget": (
         lambda r: r["parameters"]["options"].update(budget="0.1,0.1,0.8"), "shares of the budget",
     ),
-    "zones not said": (lambda r: r["guarantee"]["domain"].pop("zones"), "number of zones is missing"),
+    "zones not steps": (lambda r: r["guarantee"]["domain"].pop("zones"), "number of zones is missing"),
     "more zones": (lambda r: r["guarantee"]["domain"].update(zones=8), "does not have so many zones"),
     "no noise": (lambda r: r["guarantee"]["steps"][1].update(epsilon=0.0), "out of its range"),
 }  # fmt: skip

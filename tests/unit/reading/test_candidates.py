@@ -3,11 +3,14 @@
 import json
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyarrow import csv
 
 from flowveil import read_trips, read_zones
 from flowveil.cli import main
-from flowveil.errors import DataError
+from flowveil.errors import DataError, ParameterError
+from samples.drafts import unchecked
 
 CELLS = ["8a1fb46622dffff", "8a1fb46622d7fff"]
 
@@ -36,12 +39,83 @@ def test_an_od_table_whose_numbers_are_not_used_gets_a_hint():
     assert "Every row" not in notes(table(40, workers=[i % 7 for i in range(40)]), trips="workers")
 
 
-def test_columns_that_look_like_persons_are_listed():
+#: Names that operators give to columns of persons.
+PERSONS = (
+    "rider", "rider_id", "member_no", "customerId", "client", "card_number", "CardID", "device_id", "imsi", "imei",
+    "msisdn_hash", "subscriber", "account_no", "phone", "plate", "license_plate", "tag_id", "bike_user", "passenger_id",
+    "hh_id", "household_id", "indiv", "mobile_id", "token",
+)  # fmt: skip
+#: Names of columns that hold something else, whatever their values.
+OTHERS = (
+    "user_type", "member_casual", "passenger_count", "household_size", "driver_age", "start_station_id", "ride_id",
+    "route_hash", "bike_id", "card_type", "person_weight",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PERSONS)
+def test_columns_of_persons_are_found_by_their_names(name):
+    source = table(40, **{name: [f"a9f3c1{i % 15:02}e7" for i in range(40)]})
+    with pytest.raises(ParameterError) as caught:
+        read_trips(source)
+    assert f"person='{name}' protects people" in str(caught.value)
+    assert "person='' says that no column identifies persons" in str(caught.value)
+    assert read_trips(source, person=name).people is not None
+    for answer in ({"person": ""}, {"no_person": True}, {"ask_person": False}):
+        assert read_trips(source, **answer).people is None
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_columns_are_not_taken_for_persons(name):
+    assert read_trips(table(40, **{name: [f"a9f3c1{i % 15:02}e7" for i in range(40)]})).people is None
+
+
+def test_hashes_that_recur_under_a_name_that_says_nothing_are_persons():
     hashes = [f"a9f3c1{i % 15:02}e7" for i in range(40)]
-    told = notes(table(40, imsi_hash=hashes, code=hashes, station=[f"s{i % 12}" for i in range(40)]))
-    assert "No person column was recognised" in told
-    assert "look like one: imsi_hash, code." in told
-    assert "names nobody" not in told
+    with pytest.raises(ParameterError, match=r"like persons \(x7\)"):
+        read_trips(table(40, x7=hashes))
+    assert read_trips(table(40, x7=[f"a9f3c1{i:02}e7" for i in range(40)])).people is None
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "arrow", "pandas", "polars"])
+def test_persons_are_found_in_large_tables_sorted_by_time(kind, tmp_path):
+    """In the first thousand rows nobody travels twice, and the first hundred names are missing."""
+    n = 60_000
+    who = [None if i < 1_500 else f"h{i * 7919 % 9_000:07d}x" for i in range(n)]
+    trips = pa.table({"o_h3": [CELLS[0]] * n, "d_h3": [CELLS[1]] * n, "x7": who})
+    path = tmp_path / f"t.{kind}"
+    if kind == "csv":
+        csv.write_csv(trips, path)
+    elif kind == "parquet":
+        pq.write_table(trips, path, row_group_size=5_000)
+    source = {
+        "arrow": lambda: trips,
+        "pandas": trips.to_pandas,
+        "polars": lambda: pytest.importorskip("polars").from_arrow(trips),
+    }.get(kind, lambda: path)()
+    with pytest.raises(ParameterError, match="A column looks like persons"):
+        read_trips(source)
+
+
+def test_a_household_is_never_a_count():
+    told = notes(table(40, household_id=[i // 3 for i in range(40)], jobs=[i % 5 for i in range(40)]), no_person=True)
+    assert "hold numbers: jobs." in told
+
+
+def test_the_command_stops_and_gives_both_answers(tmp_path, capsys):
+    path = tmp_path / "t.csv"
+    csv.write_csv(table(60, rider=[f"r{i % 20}" for i in range(60)]), path)
+    asked = ["anonymize", str(path), "--k", "5", "--out", str(tmp_path / "r")]
+    with pytest.raises(SystemExit) as stopped:
+        main(asked)
+    assert stopped.value.code == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert "--person rider protects people; --no-person says that no column identifies persons" in told
+    for answer in (["--no-person"], ["--protect", "trips"], ["--person", "rider"]):
+        with unchecked():
+            main([*asked, *answer])
+    capsys.readouterr()
+    main(["describe", str(path)])
+    assert "Columns that look like one: rider" in capsys.readouterr().out
 
 
 def test_persons_whose_trips_follow_each_other_are_listed_and_kinds_of_persons_are_not():
@@ -55,11 +129,6 @@ def test_names_that_may_be_data_are_not_repeated(tmp_path):
     told = notes(path)
     assert "Zoe" not in told
     assert "4711" not in told
-
-
-def test_fractions_of_trips_lead_to_the_weight():
-    with pytest.raises(DataError, match="expansion factors or weights: name them with weight"):
-        read_trips(table(40, trips=[1.5] * 40), trips="trips")
 
 
 def test_unknown_codes_are_counted_and_listed_only_where_they_name_nobody():

@@ -111,8 +111,7 @@ def test_what_an_omx_file_does_not_say_is_asked_for(tmp_path) -> None:
     with pytest.raises(DataError, match="duplicates"):
         flowveil.read_trips(path, zones=ZONES)
     write_omx(path, {"trips": matrix(0) + 0.5}, {"zone": np.array(CODES, dtype="S4")})
-    with pytest.raises(DataError, match="not whole"):
-        flowveil.read_trips(path, zones=ZONES)
+    assert float(flowveil.read_trips(path, zones=ZONES).trips.sum()) == float((matrix(0) + 0.5).sum())
     weighted = flowveil.read_trips(path, zones=ZONES, weight="trips")
     assert float(weighted.weight.sum()) == float((matrix(0) + 0.5).sum())
     path.write_bytes(b"no HDF5")

@@ -17,6 +17,7 @@ TABLE = pa.table(
 
 def test_what_a_report_records_reads_the_same_again():
     given = {"origin_tile": "a", "destination_tile": "b", "weight": "w", "by": "sex", "time": "at", "every": "1h"}
+    given["timezone"] = "Europe/Oslo"
     asked = Reading.of(**given, resolution=8, max_dropped=0.2, skip_unknown=True, person_case="keep", by_many=True)
     intake = read_flows(TABLE, asked).intake
     recorded = {**intake.parameters(), "slices": {"every": "1h", "by_many": intake.by_many}}

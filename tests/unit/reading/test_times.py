@@ -1,11 +1,13 @@
 """Times are read as Python's datetime reads them, or refused; never otherwise."""
 
 import json
+import re
 import shlex
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,7 +17,9 @@ from hypothesis import strategies as st
 from flowveil import read_slices
 from flowveil.cli import main
 from flowveil.errors import DataError, ParameterError
+from flowveil.reading import Reading
 from flowveil.reading.times import MICROSECONDS, check_time_options, decide
+from flowveil.reading.timezones import guess_timezone
 from samples.drafts import unchecked
 from samples.verified import findings_of
 
@@ -64,9 +68,13 @@ def test_recognised_texts_are_what_python_reads(form, drawn):
         spelled = [f"{'-' if o < 0 else '+'}{abs(o) // 60:02}:{abs(o) % 60:02}" for _, o in inside]
         texts = [text.replace("+0000", offset) for text, offset in zip(texts, spelled, strict=True)]
     expected = [datetime.strptime(text, form) for text in texts]
-    if zone:
-        expected = [e.astimezone(UTC).replace(tzinfo=None) for e in expected]
-    assert read(texts)[0] == expected
+    found, how = read(texts, **({"timezone": "UTC"} if zone else {}))
+    assert found == [e.astimezone(UTC).replace(tzinfo=None) if zone else e for e in expected]
+    if zone and any(e.utcoffset() for e in expected):
+        # Without a zone of the user's, the local time is the one written.
+        found, how = read(texts)
+        assert found == [e.replace(tzinfo=None) for e in expected]
+        assert how.needs_timezone is None
 
 
 # Each example is a dozen statements.
@@ -103,7 +111,7 @@ def test_unix_numbers_of_each_size(unit, kind):
     seconds = [1_546_300_800, 1_700_000_123, 315_532_800]
     found, form = read(pa.array([str(s * unit) if kind == pa.string() else s * unit for s in seconds], kind))
     assert found == [EPOCH + timedelta(seconds=s) for s in seconds]
-    assert "UTC" in form.note
+    assert form.needs_timezone == "Unix times"
 
 
 @pytest.mark.parametrize(
@@ -156,8 +164,9 @@ REFUSED = {
 )
 def test_what_has_no_one_reading_is_refused_by_its_shape(times, told, stream):
     table = trips(times)
+    zone = {"timezone": "UTC"} if re.search(r"Z$|\+\d\d:00$", times[0]) else {}
     with pytest.raises(DataError) as caught:
-        read_slices(table.to_reader() if stream else table, time="at", every="1h")
+        read_slices(table.to_reader() if stream else table, time="at", every="1h", **zone)
     assert told in str(caught.value)
     assert not any(text in str(caught.value) for text in (*times, "Zoe", "Müller"))
 
@@ -239,14 +248,88 @@ def test_format_and_zone_reach_the_report_its_command_and_verify(tmp_path, capsy
     assert "another 'timezone'" in findings_of(out, other)[0]
 
 
-def test_the_command_says_that_times_are_utc(tmp_path, capsys):
+OSLO = ZoneInfo("Europe/Oslo")
+#: Trips in summer and winter, each half past eight in the morning in Oslo.
+MORNINGS = [datetime(2024, month, 10 + day, 8, 30, tzinfo=OSLO) for month in (1, 7) for day in range(5)]
+
+
+def in_frames(kind, zone):
+    """The same instants in a table of each library, with the zone as its type or text."""
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    moments = [m.astimezone(zone) for m in MORNINGS]
+    ends = {"o_h3": [CELL] * len(moments), "d_h3": [CELL] * len(moments)}
+    stored = pa.array([m.astimezone(UTC) for m in moments], pa.timestamp("us", str(zone)))
+    if kind == "pandas objects":
+        fixed = [m.replace(tzinfo=timezone(m.utcoffset())) for m in moments]
+        return pandas.DataFrame({**ends, "at": pandas.Series(fixed, dtype=object)})
+    if kind == "text":
+        return pa.table({**ends, "at": [m.isoformat() for m in moments]})
+    table = pa.table({**ends, "at": stored})
+    return {
+        "arrow": lambda: table,
+        "stream": table.to_reader,
+        "pandas": table.to_pandas,
+        "polars": lambda: polars.from_arrow(table),
+    }[kind]()
+
+
+@pytest.mark.parametrize("kind", ["arrow", "stream", "pandas", "polars", "pandas objects", "text", "parquet"])
+def test_times_with_a_zone_are_shown_in_that_zone(kind, tmp_path):
+    table = in_frames("arrow" if kind == "parquet" else kind, OSLO)
+    if kind == "parquet":
+        pq.write_table(table, tmp_path / "t.parquet")
+        table = tmp_path / "t.parquet"
+    read = read_slices(table, time="at", every="hour")
+    assert read.keys == (("08:00",),)
+    # Texts and objects have an offset each, not the name of a zone.
+    assert read.intake.timezone == (None if kind in ("text", "pandas objects") else "Europe/Oslo")
+    assert "are shown in" in read.intake.notes[0]
+    again = Reading.from_parameters({**read.intake.parameters(), "slices": {"every": "hour"}})
+    assert again.timezone == read.intake.timezone
+
+
+@pytest.mark.parametrize("kind", ["arrow", "pandas", "polars", "text", "unix"])
+def test_times_in_utc_need_a_zone_which_the_message_suggests(kind):
+    table = in_frames("arrow" if kind == "unix" else kind, ZoneInfo("UTC"))
+    if kind == "unix":
+        table = table.set_column(2, "at", pa.array([int(m.timestamp()) for m in MORNINGS]))
+    with pytest.raises(ParameterError, match=r"These trips are in Europe/Paris: timezone='Europe/Paris'\?"):
+        read_slices(table, time="at", every="hour")
+    assert read_slices(table, time="at", every="hour", timezone="Europe/Oslo").keys == (("08:00",),)
+    confirmed = read_slices(table, time="at", every="hour", timezone="UTC")
+    assert confirmed.keys == (("06:00",), ("07:00",))
+    assert confirmed.intake.timezone == "UTC"
+
+
+def test_one_offset_is_a_zone_that_a_report_can_name():
+    texts = ["2024-01-10 08:30+05:30"] * 3
+    read = read_slices(trips(texts), time="at", every="hour")
+    assert (read.keys, read.intake.timezone) == ((("08:00",),), "UTC+0530")
+    assert read_slices(trips(texts), time="at", every="hour", timezone="UTC+0530").keys == read.keys
+    fixed = pa.array([datetime(2024, 1, 10, 3, tzinfo=UTC)], pa.timestamp("us", "+05:30"))
+    assert read_slices(trips(fixed), time="at", every="hour").keys == read.keys
+
+
+def test_the_command_asks_for_the_zone(tmp_path, capsys):
     path = tmp_path / "trips.csv"
-    path.write_text("o_h3,d_h3,at\n" + f"{CELL},{CELL},1700000000\n" * 9)
+    path.write_text("start_lat,start_lon,end_lat,end_lon,at\n" + "59.91,10.75,59.92,10.76,1700000000\n" * 9)
     asked = ("anonymize", path, "--k", 5, "--time", "at", "--every", "1h", "--out", tmp_path / "r")
-    with unchecked():
+    with pytest.raises(SystemExit) as stopped:
         run(*asked)
-        assert "Times are taken in UTC" in capsys.readouterr().out
-        run(*asked, "--json")
-    told = json.loads(capsys.readouterr().out)
-    assert "Times are taken in UTC" in told["notes_on_reading"][0]
-    assert told["columns"] == {"origin_tile": "o_h3", "destination_tile": "d_h3", "time": "at"}
+    assert stopped.value.code == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert "These trips are in Europe/Oslo: --timezone Europe/Oslo?" in told
+    assert "--timezone UTC shows them in UTC" in told
+    with unchecked():
+        run(*asked, "--timezone", "Europe/Oslo", "--json")
+    report = json.loads((tmp_path / "r" / "report.json").read_text())
+    assert report["parameters"]["timezone"] == "Europe/Oslo"
+
+
+@pytest.mark.parametrize(
+    ("place", "zone"),
+    [((59.91, 10.75), "Europe/Oslo"), ((29.76, -95.37), "America/Chicago"), ((-18.12, 178.43), "Pacific/Fiji"),
+     ((41.39, 2.17), "Europe/Madrid"), ((0.0, -30.0), None), ((float("nan"), 2.0), None)],
+)  # fmt: skip
+def test_the_zone_of_a_place(place, zone):
+    assert guess_timezone(*(np.array([axis] * 3) for axis in place)) == zone

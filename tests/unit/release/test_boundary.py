@@ -84,7 +84,7 @@ def test_noise_and_revisions_state_no_share():
 
 def test_rows_that_could_not_be_read_are_in_the_shares():
     flows = tile_release([60, 40]).input
-    summary = Intake(rows=112, left_out={"missing end": 12})
+    summary = Intake(rows=112, dropped={"missing end": 12}, dropped_trips=12, input_trips=112)
     release = anonymize(replace(flows, intake=summary), "suppression", k=10, protect="trips")
     assert release.summary()["statement"]["shares"]["dropped"] >= 12 / 112
 

@@ -54,7 +54,7 @@ def test_tiles_never_seen_before_fall_into_the_earlier_zones_or_fill_the_rest(ea
 def test_another_map_a_method_and_too_much_suppression_are_refused(earlier):
     moved = MAP.set_column(1, "parent", pa.array(["N", "N", "S", "S", "S", "S"]))
     trips = [("N1", "N2")] * 6
-    with pytest.raises(ParameterError, match="not the one of the earlier release"):
+    with pytest.raises(ParameterError, match="differs from that of the earlier release"):
         anonymize(flows_on(moved, trips), zones_of=earlier, k=5)
     with pytest.raises(ParameterError, match="cannot be combined"):
         anonymize(flows_on(MAP, trips), "twincut", zones_of=earlier, k=5)

@@ -362,11 +362,3 @@ def test_the_command_line_refuses(source, tmp_path, capsys, more, options, words
     assert run(*command(source, tmp_path / "r", *more, **options)) == 2
     assert words in capsys.readouterr().err
     assert not (tmp_path / "r").exists()
-
-
-def test_opendp_is_an_extra(source, tmp_path, capsys, monkeypatch):
-    import sys
-
-    monkeypatch.setitem(sys.modules, "opendp.prelude", None)
-    assert run(*command(source, tmp_path / "r")) == 2
-    assert "flowveil[dp]" in capsys.readouterr().err

@@ -170,7 +170,7 @@ def test_trees_that_cannot_be_refined_are_refused_where_halves_were_asked_for():
     ward = flowveil.read_zones(zones.drop_columns(["district"]), tile="code")
     placeless = flowveil.read_zones(zones.select(["code", "district"]), levels="district,code")
     for read, table, reason in (
-        (ward, zones, "two branches everywhere already"),
+        (ward, zones, "is binary already"),
         (placeless, zones, "no map with centres"),
         (flowveil.read_zones(marked, levels="district,code", lat="lat", lon="lon"), marked, "marked with '~'"),
     ):
@@ -180,7 +180,7 @@ def test_trees_that_cannot_be_refined_are_refused_where_halves_were_asked_for():
         assert flowveil.anonymize(flows, "paircut", k=10).parameters["hierarchy"] == "h3"
     flows = read_city()
     for method in ("mondrian", "laplace"):
-        with pytest.raises(ParameterError, match="does not merge zones of a tree"):
+        with pytest.raises(ParameterError, match="does not use a hierarchy"):
             flowveil.anonymize(flows, method, hierarchy="halves")
     with pytest.raises(ParameterError, match="must be one of h3, halves"):
         flowveil.anonymize(flows, hierarchy="thirds")

@@ -80,7 +80,7 @@ def test_from_records_and_antennas_to_a_verified_release(tmp_path, capsys) -> No
     made = run("prepare", "cdr", calls, "--antennas", places, "--out", trips, "--json")
     assert made == 0, capsys.readouterr().err
     said = json.loads(capsys.readouterr().out)
-    assert said["left_out"]["records of antennas that are not in the table"] > 0
+    assert said["dropped"]["records of antennas that are not in the table"] > 0
     table = pq.read_table(trips)
     assert set(table["origin"].to_pylist()) <= set(antennas)
     assert {"start_lat", "start_lon", "end_lat", "end_lon", "person_id"} <= set(table.column_names)
@@ -115,4 +115,4 @@ def test_trips_that_took_longer_than_the_gap_are_left_out() -> None:
     rows = [("u", SECOND + t, a) for t, a in ((0, "A"), (100, "B"), (9000, "C"))]
     made = prepare("cdr", table_of(rows), gap=600.0)
     assert made.trips["destination"].to_pylist() == ["B"]
-    assert made.left_out == {"trips longer than the gap": 1}
+    assert made.dropped == {"trips longer than the gap": 1}

@@ -52,7 +52,7 @@ def test_three_minutes_are_no_gap_but_a_second_more_is():
     at = [("a", 0.0, 0.0, 0.0), ("a", 180.0, 900.0, 0.0), ("a", 361.0, 1800.0, 0.0)]
     found = prepare_gps(points(at), dwell=None)
     assert [t["points"] for t in found.trips.to_pylist()] == [2]
-    assert found.left_out == {"trips of one point": 1}
+    assert found.dropped == {"trips of one point": 1}
 
 
 def test_a_stay_ends_a_trip_and_the_next_starts_where_it_ended():
@@ -75,7 +75,7 @@ def test_points_that_cannot_be_used_are_counted():
         }
     )
     found = prepare_gps(table, dwell=None)
-    assert found.left_out == {"points that cannot be used": 4}
+    assert found.dropped == {"points that cannot be used": 4}
     assert found.trips.num_rows == 1
 
 
@@ -173,6 +173,6 @@ def test_trips_that_are_marked_are_kept_as_they_are():
     made = prepare_gps(points, trip="tripid")
     ends = made.trips.select(["person_id", "start_lon", "end_lon", "points"]).to_pylist()
     assert [tuple(row.values()) for row in ends] == [("a", 1.0, 1.2, 3), ("a", 1.2, 1.3, 2), ("b", 2.0, 2.1, 2)]
-    assert made.left_out == {"points that cannot be used": 1, "trips of one point": 1}
+    assert made.dropped == {"points that cannot be used": 1, "trips of one point": 1}
     with pytest.raises(ParameterError, match="do not apply"):
         prepare_gps(points, trip="tripid", gap=60.0)

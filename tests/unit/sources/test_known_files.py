@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,7 +29,7 @@ def test_porto_takes_the_first_and_last_point_and_counts_short_tracks(tmp_path: 
     path = tmp_path / "train.csv"
     path.write_text(PORTO, encoding="utf-8")
     found = prepare_porto(path)
-    assert found.left_out == {"empty tracks": 1, "tracks of one point": 1}
+    assert found.dropped == {"empty tracks": 1, "tracks of one point": 1}
     first, second = found.trips.to_pylist()
     assert (first["start_lat"], first["start_lon"], first["end_lat"], first["end_lon"]) == (41.1, -8.5, 41.2, -8.6)
     assert (first["end_time"] - first["start_time"]).total_seconds() == 30
@@ -52,7 +54,7 @@ def test_nyc_zones_drop_ids_that_are_not_on_the_map():
     zones = pa.table({"LocationID": [1, 2, 3], "zone": ["A", "B", "C"]})
     found = prepare_nyc_tlc(trips, zones=zones)
     assert found.trips.select(["start_zone", "end_zone"]).to_pylist() == [{"start_zone": "1", "end_zone": "2"}]
-    assert found.left_out == {"missing zones": 1, "zones that are not on the map": 2}
+    assert found.dropped == {"missing zones": 1, "zones that are not on the map": 2}
     assert prepare_nyc_tlc(trips).trips.num_rows == 2
 
 
@@ -69,7 +71,7 @@ def test_nyc_coordinates_of_all_years():
     )
     found = prepare_nyc_tlc(old)
     assert found.trips.num_rows == 1
-    assert found.left_out == {"trips with an end at 0,0": 1}
+    assert found.dropped == {"trips with an end at 0,0": 1}
     with pytest.raises(DataError, match="PULocationID"):
         prepare_nyc_tlc(pa.table({"a": [1]}))
 
@@ -105,11 +107,50 @@ def test_netmob_cuts_after_three_minutes_and_joins_the_individuals(netmob: Path)
         ("10_1", "Woman", "30-39", "Executives", 2000.5, 2),
         ("10_2", "Man", "70+", "Retired", 1500.0, 2),
     ]
-    assert found.left_out == {
+    assert found.dropped == {
         "participants without a complete record": 1,
         "files of no participant with a record": 1,
     }
     assert read_slices(found.trips, by="sex", by_many=True).columns == ("sex",)
+
+
+@pytest.mark.parametrize(
+    ("points", "trips"),
+    [
+        # The clocks go back at 3:00: in local time the points of the second hour would lie among those of the first.
+        (
+            [("2022-10-30 00:58:00", 1), ("2022-10-30 01:00:30", 2), ("2022-10-30 01:02:00", 3)],
+            [("02:58", "02:02", 48.1, 48.3)],
+        ),
+        # The clocks go forward at 2:00: in local time the trip would have a gap of an hour.
+        (
+            [("2023-03-26 00:58:00", 1), ("2023-03-26 01:00:30", 2), ("2023-03-26 01:02:00", 3)],
+            [("01:58", "03:02", 48.1, 48.3)],
+        ),
+    ],
+)
+def test_netmob_gaps_are_in_utc_and_times_local(netmob: Path, points, trips):
+    rows = ["LATITUDE,LONGITUDE,UTC DATE,UTC TIME,LOCAL DATE,LOCAL TIME"]
+    for text, place in points:
+        instant = datetime.fromisoformat(text).replace(tzinfo=UTC)
+        local = instant.astimezone(ZoneInfo("Europe/Paris"))
+        rows.append(f"48.{place},2.3,{instant:%Y-%m-%d,%H:%M:%S},{local:%Y-%m-%d,%H:%M:%S}")
+    (netmob / "gps" / "10_2.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    found = [t for t in prepare_netmob25(netmob).trips.to_pylist() if t["person_id"] == "10_2"]
+    assert [
+        (f"{t['start_time']:%H:%M}", f"{t['end_time']:%H:%M}", t["start_lat"], t["end_lat"]) for t in found
+    ] == trips
+
+
+def test_netmob_keeps_trips_of_one_point_where_asked_and_sums_weights_over_persons(netmob: Path):
+    (netmob / "gps" / "10_2.csv").write_text(HEAD + "2022-11-14 08:07:01,48.87,2.3,5\n", encoding="utf-8")
+    dropping, keeping = prepare_netmob25(netmob), prepare_netmob25(netmob, keep_one_point=True)
+    assert dropping.dropped["trips of one point"] == 1
+    assert "trips of one point" not in keeping.dropped
+    assert (dropping.trips.num_rows, keeping.trips.num_rows) == (2, 3)
+    assert "1 of 3 trips have one point" in keeping.notes[0]
+    assert dropping.notes[-1].startswith("1 participants with trips represent 2,000 people")
+    assert keeping.notes[-1].startswith("2 participants with trips represent 3,500 people")
 
 
 def test_netmob_says_what_is_missing(netmob: Path, tmp_path: Path):
@@ -131,7 +172,7 @@ def test_prepare_on_the_command_line(netmob: Path, tmp_path: Path, capsys):
     assert "3 trips" in said
     assert "10_1" not in said
     with pytest.raises(SystemExit) as ended:
-        main(["prepare", "netmob25", str(netmob), "--out", str(tmp_path / "nowhere" / "t.parquet")])
+        main(["prepare", "netmob25", str(netmob), "--out", str(out / "t.parquet")])
     assert ended.value.code == 2
 
 
@@ -172,7 +213,7 @@ def test_netmob_reads_files_of_different_headers_and_counts_those_without_points
     assert found.trips.to_pylist()[-1]["person_id"] == "10_2"
     assert found.trips.to_pylist()[-1]["points"] == 2
     (netmob / "gps" / "10_2.csv").write_text(HEAD, encoding="utf-8")
-    assert prepare_netmob25(netmob).left_out["participants without a point that can be used"] == 1
+    assert prepare_netmob25(netmob).dropped["participants without a point that can be used"] == 1
 
 
 def test_no_source_repeats_a_first_line_of_data(netmob: Path, tmp_path: Path, capsys):
@@ -203,12 +244,12 @@ def _refused_without_a_word_of_data(arguments: list[str], capsys) -> None:
 @pytest.mark.real
 def test_the_real_porto_sample(shared_data: Path):
     found = prepare_porto(shared_data / "porto_taxi" / "test.csv")
-    assert found.trips.num_rows + sum(found.left_out.values()) == 320
+    assert found.trips.num_rows + sum(found.dropped.values()) == 320
 
 
 @pytest.mark.real
 def test_the_real_green_taxi_trips(shared_data: Path):
     place = shared_data / "nyc_green_taxi_zones"
     found = prepare_nyc_tlc(place / "trips.parquet", zones=place / "zones.csv")
-    assert found.trips.num_rows + sum(found.left_out.values()) == 1_282_467
+    assert found.trips.num_rows + sum(found.dropped.values()) == 1_282_467
     assert not {"264", "265"} & set(found.trips["start_zone"].unique().to_pylist())

@@ -285,7 +285,8 @@ def test_a_chunk_needs_people(tmp_path: Any) -> None:
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Any) -> None:
-    with pytest.raises(OutputError, match=r"nowhere.*Hint"):
+    (tmp_path / "nowhere").write_text("a file")
+    with pytest.raises(OutputError, match="nowhere"):
         write_synthetic_survey(tmp_path / "nowhere" / "s.parquet", people=10)
 
 

@@ -106,7 +106,7 @@ def test_rare_siblings_share_a_class_that_names_them(strict):
 
 
 def test_strict_hierarchies_of_adult_lose_no_more_than_local_recoding(shared_data):
-    """ARX's local recoding has an NCP of 0.085 at k = 10."""
+    """0.085 is the NCP of local recoding with ARX at k = 10; cutting into children only gave 0.27."""
     folder = shared_data / "tabular"
     files = {
         "workclass": "workclass",

@@ -48,7 +48,7 @@ def test_bad_files_are_refused_without_quoting_a_record(tmp_path):
         read_records(broken)
     assert "secret-person" not in str(caught.value)
     assert "secret-person" not in str(caught.value.__cause__)
-    with pytest.raises(DataError, match="no file"):
+    with pytest.raises(DataError, match="does not exist"):
         read_records(tmp_path / "absent.csv")
     with pytest.raises(DataError, match=r"\.csv or \.parquet"):
         read_records(tmp_path / "a.xlsx")

@@ -119,8 +119,8 @@ def test_a_release_with_k_one_loses_nothing():
     assert propensity_by_pairs(pair) == 0
     assert margin_distance(pair, ways=3).largest == 0
     columns = [r.column for r in release.regions]
-    design = Design.of(columns)
-    assert np.array_equal(design.of_release(release), design.of_codes([c.codes for c in columns]))
+    design = Design.from_columns(columns)
+    assert np.array_equal(design.rows_of_release(release), design.rows_of_codes([c.codes for c in columns]))
 
 
 def test_draws_stay_inside_the_published_regions():
@@ -152,11 +152,11 @@ def test_effects_find_what_is_there_and_numbers_enter_as_numbers():
     p = 1 / (1 + np.exp(-(0.8 * (sex == "m") - 0.4)))
     table = pa.table({"age": age, "sex": sex, "ill": np.where(generator.random(n) < p, "a-yes", "no")})
     pair = pair_tables(table, table, variables=["age", "sex"], numeric=["age"])
-    design = Design.of(pair.columns)
+    design = Design.from_columns(pair.columns)
     assert design.terms == ("(intercept)", "age", "sex=m")
     outcome, positive = outcome_of(table, "ill")
     assert positive == "a-yes"
-    found = {e.term: e for e in effects(design, design.of_codes([c.codes for c in pair.columns]), outcome)}
+    found = {e.term: e for e in effects(design, design.rows_of_codes([c.codes for c in pair.columns]), outcome)}
     assert found["sex=m"].low < 0.8 < found["sex=m"].high
     assert found["age"].low < 0 < found["age"].high
     with pytest.raises(ParameterError, match="needs two"):

@@ -160,7 +160,7 @@ def test_noise_under_a_total_is_refused_at_sign_off_and_recorded_where_nothing_i
     task = {**noisy_task(folder, tmp_path, epsilon="5", region="841fb47ffffffff"), **recorded}
     nothing = Cells(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int64))
     with monkeypatch.context() as unlucky:
-        unlucky.setattr(sys.modules["flowveil.methods.topdown"], "walk_down", lambda *_: nothing)
+        unlucky.setattr(sys.modules["flowveil.methods.topdown"], "count_top_down", lambda *_: nothing)
         with pytest.raises(NothingLeftError):
             WORK["publish"](task, Silent())
     assert json.loads((ledger / "ledger.jsonl").read_text("utf-8"))["spent"]["epsilon"] == 5

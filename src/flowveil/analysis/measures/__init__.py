@@ -1,7 +1,7 @@
 """The measures of a release: how much was lost, how far things moved, how well people are hidden.
 
-Every measure is computed on trips and, where there are weights, on weights too, whichever was protected. What each
-means, with how many digits it is published, what it would reveal and how slices combine stands beside its formula.
+Every measure is computed on trips and, where there are weights, on weights too, whichever was protected. Values are
+exact, and private.
 """
 
 from __future__ import annotations
@@ -62,12 +62,6 @@ def _measured(subject: Subject) -> Values:
     noisy, folded = subject.release.kind == "noisy", subject.release.kind == "folded"
     own = listed(noisy=noisy, folded=folded)
     return {m.key: None if noisy and m.of_noise == "void" else m.compute(subject) for m in own}
-
-
-def of_published_table(release: NoisyRelease) -> Values:
-    """The measures of noisy counts that follow from the published table; None, uncomputed, for the others."""
-    subject = Subject(release, "trips")
-    return {m.key: m.compute(subject) if m.of_noise == "published" else None for m in listed(noisy=True)}
 
 
 def combine(

@@ -45,8 +45,7 @@ COUNTS = (
         "with an interval of time.",
         compute=lambda subject: len(subject.release.cells),
         combine=added,
-        of_noise="published",
-        whole=True,
+        of_noise="defined",
     ),
     Measure(
         key="n_origin_zones",
@@ -54,8 +53,7 @@ COUNTS = (
         meaning="Different areas where published trips start.",
         compute=lambda subject: _n_own_zones(subject, "origin"),
         combine=lambda slices, _: _n_zones(slices, "origin"),
-        of_noise="published",
-        whole=True,
+        of_noise="defined",
     ),
     Measure(
         key="n_destination_zones",
@@ -63,8 +61,7 @@ COUNTS = (
         meaning="Different areas where published trips end.",
         compute=lambda subject: _n_own_zones(subject, "destination"),
         combine=lambda slices, _: _n_zones(slices, "destination"),
-        of_noise="published",
-        whole=True,
+        of_noise="defined",
     ),
     Measure(
         key="suppressed_share",
@@ -72,8 +69,7 @@ COUNTS = (
         meaning="The part of the input volume that is in no published cell.",
         compute=_suppressed_share,
         combine=_combined_share,
-        reveals=frozenset({"suppressed"}),
-        of_noise="true",
+        of_noise="defined",
     ),
 )
 
@@ -84,9 +80,8 @@ PUBLISHED_TRIPS = Measure(
     meaning="The sum of all published counts, noise included.",
     compute=lambda subject: int(subject.release.cells.trips.sum()),
     combine=None,
-    of_noise="published",
+    of_noise="defined",
     of_counts=False,
-    whole=True,
 )
 
 
@@ -105,7 +100,6 @@ def _of_unit(unit: Unit) -> tuple[Measure, Measure]:
         return int(np.sum(values < subject.guarantee.asks(unit.name, subject.release.input)))
 
     title, meaning = unit.smallest
-    by_weight = unit.basis == "weight"
     return (
         Measure(
             key=f"k_{unit.name}",
@@ -114,7 +108,6 @@ def _of_unit(unit: Unit) -> tuple[Measure, Measure]:
             compute=least,
             combine=smallest,
             of_noise="void",
-            whole=not unit.column,
         ),
         Measure(
             key=f"cells_under_k_{unit.name}",
@@ -122,8 +115,6 @@ def _of_unit(unit: Unit) -> tuple[Measure, Measure]:
             meaning=unit.short,
             compute=n_under,
             combine=added,
-            reveals=frozenset({"mean weight if unprotected"}) if by_weight else frozenset(),
-            whole=True,
         ),
     )
 
@@ -168,14 +159,12 @@ def _time_width(subject: Subject) -> float | None:
     return float(np.sum(subject.volume * timed.hours[subject.release.cells.origin]) / subject.published)
 
 
-#: A reader can compute it from flows.parquet, so it reveals nothing.
 TIME_WIDTH = Measure(
     key="mean_time_width_h",
     title="Mean width of time (h)",
     meaning="How long the interval of time of a cell is, averaged over the published volume.",
     compute=_time_width,
     combine=None,
-    digits=4,
     of_times=True,
 )
 
@@ -186,8 +175,6 @@ MEAN_ERROR = Measure(
     "volume; 2 means that nothing was generalised.",
     compute=mean_error,
     combine=averaged,
-    digits=4,
-    reveals=frozenset({"seen"}),
     of_noise="void",
 )
 
@@ -197,7 +184,6 @@ DISCERNIBILITY = Measure(
     meaning="Squared cell volumes plus a penalty for what is suppressed; less is better.",
     compute=_discernibility,
     combine=_combined_discernibility,
-    reveals=frozenset({"suppressed", "terms"}),
     of_noise="void",
 )
 
@@ -207,6 +193,5 @@ AVERAGE_CLASS = Measure(
     meaning="How many times larger the average cell is than it must be; 1 is best.",
     compute=_average_class,
     combine=_combined_average,
-    reveals=frozenset({"mean weight"}),
     of_noise="void",
 )

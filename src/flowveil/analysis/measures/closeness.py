@@ -11,8 +11,7 @@ than the one along straight lines, and exact in one pass up the tree; straight l
 every zone. The middle of the ends and not of the area, because a cell of H3 that covers half a country may hold no
 more than one edge of a city.
 
-Not enforced by any method: merging zones changes the whole as well, so it is not monotone. What is published is a
-function of the published cells, so it discloses nothing that they do not.
+Not enforced by any method: merging zones changes the whole as well, so it is not monotone.
 """
 
 from __future__ import annotations
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from flowveil.hierarchy import Floats, Hierarchy, Ints
     from flowveil.release.release import Release
 
-#: Significant digits that are published.
-DIGITS = 4
 ROLES = ("origin", "destination")
 #: Of each distance, over the zones: the mean and quantiles, each zone with its trips as weight, and the largest.
 _QUANTILES = {"median": 0.5, "upper_quartile": 0.75, "upper_decile": 0.9}
@@ -80,18 +77,6 @@ def closeness(release: Release, *, exact: bool = False) -> dict[str, Closeness] 
     ends = cells.origin, cells.destination
     trips = cells.trips.astype(np.float64)
     return {role: _of_end(ends[i], zones[i], ends[1 - i], zones[1 - i], trips) for i, role in enumerate(ROLES)}
-
-
-def published_closeness(release: Any) -> dict[str, Any] | None:
-    """What report.json says of it; None where there is nothing to compare, and of a revision, whose cells are mixed."""
-    found = closeness_summary(release)
-    return (
-        None if found is None else {end: {what: _rounded(v) for what, v in one.items()} for end, one in found.items()}
-    )
-
-
-def _rounded(values: dict[str, float] | None) -> dict[str, float] | None:
-    return None if values is None else {name: float(f"{value:.{DIGITS}g}") for name, value in values.items()}
 
 
 def closeness_summary(release: Any) -> dict[str, Any] | None:

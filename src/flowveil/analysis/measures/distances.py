@@ -69,20 +69,15 @@ MEASURES = (
         "nor are ends outside the area.",
         compute=lambda subject: subject.share(_mean),
         combine=averaged,
-        digits=3,
-        reveals=frozenset({"inside"}),
-        of_noise="true",
+        of_noise="defined",
     ),
     Measure(
         key="generalization_distance_median_m",
         title="Median distance moved (m)",
-        # A median is the very distance of one tile: exact, it would name that tile.
-        meaning="Half of the ends moved less than this. Rounded, so that it names no single tile.",
+        meaning="Half of the ends moved less than this.",
         compute=_median,
         combine=unknown,
-        digits=2,
-        reveals=frozenset({"inside"}),
-        of_noise="true",
+        of_noise="defined",
     ),
     Measure(
         key="generalization_distance_std_m",
@@ -90,9 +85,7 @@ MEASURES = (
         meaning="Standard deviation of that distance.",
         compute=_spread,
         combine=_combined_spread,
-        digits=3,
-        reveals=frozenset({"inside"}),
-        of_noise="true",
+        of_noise="defined",
     ),
 )
 

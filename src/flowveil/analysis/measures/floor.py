@@ -25,7 +25,7 @@ from flowveil.methods.paircut import proven_score as proven_of_divisions
 from flowveil.methods.paircut import settled
 from flowveil.methods.pruning import dual_multiplier
 from flowveil.methods.safe_pairs import safe_depths, sketch
-from flowveil.methods.smallest_sizes import KNOWN, SmallestSizes, is_affordable
+from flowveil.methods.smallest_sizes import SMALLEST_SIZES, SmallestSizes, is_affordable
 from flowveil.methods.twin_dual import proven_score
 from flowveil.methods.twin_trees import TwinTrees
 from flowveil.methods.twincut import Search, starting_cuts
@@ -60,9 +60,6 @@ MEASURES = (
         "could hold it, whatever the others need, and the costliest left out as far as may be suppressed.",
         compute=lambda subject: subject.share(_floor),
         combine=None,
-        digits=3,
-        # It counts tiles that were seen, and is the error itself where no method could do better.
-        reveals=frozenset({"suppressed", "inside", "seen"}),
     ),
     Measure(
         key="floor_ratio",
@@ -70,8 +67,6 @@ MEASURES = (
         meaning="How many times as large the mean generalisation error is as its floor.",
         compute=_ratio,
         combine=None,
-        digits=3,
-        reveals=frozenset({"suppressed", "inside", "seen"}),
     ),
 )
 
@@ -108,7 +103,7 @@ def smallest_safe_sizes(flows: Flows, guarantee: Guarantee) -> Floats | None:
 
     Infinite where no such pair is safe; None for all where the trees are too deep.
     """
-    known = KNOWN.setdefault(flows, {})
+    known = SMALLEST_SIZES.setdefault(flows, {})
     if guarantee not in known:
         known[guarantee] = _smallest_safe_sizes(flows, guarantee)
     return known[guarantee]
@@ -121,9 +116,9 @@ def _smallest_safe_sizes(flows: Flows, guarantee: Guarantee) -> Floats | None:
     if not is_affordable(flows, origins, destinations):
         return None
     smallest = SmallestSizes(flows, origins, destinations)
-    for flow, size in safe_depths(flows, guarantee, origins, destinations, smallest.of):
-        smallest.note(flow, size)
-    return smallest.finish()
+    for flow, size in safe_depths(flows, guarantee, origins, destinations, smallest.in_levels):
+        smallest.update(flow, size)
+    return smallest.sizes()
 
 
 def division_floor(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1) -> float | None:

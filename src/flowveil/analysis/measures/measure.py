@@ -22,20 +22,9 @@ Value = float | int | None
 Values = dict[str, Value]
 T = TypeVar("T")
 
-#: What somebody who has the published cells could compute from a measure.
-#:
-#: - ``suppressed``: the suppressed volume;
-#: - ``terms``: beside a total over slices, its terms: it is a sum over slices that no reader can take apart otherwise;
-#: - ``inside``: how trips are spread over the tiles inside cells;
-#: - ``seen``: how many tiles were seen in a zone;
-#: - ``mean weight``: by weight, the mean weight of all trips, suppressed ones included, unless the threshold of the
-#:   population was given as a number;
-#: - ``mean weight if unprotected``: the same only where the population is not protected.
-Secret = Literal["suppressed", "terms", "inside", "seen", "mean weight", "mean weight if unprotected"]
-
-#: What a measure is of noisy counts. ``published``: it follows from the published table; ``true``: it is computed from
-#: the true counts and never published; ``void``: it means nothing; ``absent``: it is not listed.
-OfNoise = Literal["published", "true", "void", "absent"]
+#: What a measure is of noisy counts. ``defined``: computed against the true counts; ``void``: it has no meaning;
+#: ``absent``: not listed.
+OfNoise = Literal["defined", "void", "absent"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,11 +163,8 @@ class Measure:
         title, meaning: for pages.
         compute: its exact value; None where it does not exist.
         combine: its value for several slices together; None where it is not listed for them.
-        digits: significant digits that are published; None for all.
-        reveals: what could be computed from it.
         of_noise: what it is of noisy counts.
         of_counts: whether it is listed for exact counts.
-        whole: whether it is a whole number.
         of_times: whether it is listed only where time is folded.
     """
 
@@ -187,13 +173,6 @@ class Measure:
     meaning: str
     compute: Callable[[Subject], Value]
     combine: Combine | None
-    digits: int | None = None
-    reveals: frozenset[Secret] = frozenset()
     of_noise: OfNoise = "absent"
     of_counts: bool = True
-    whole: bool = False
     of_times: bool = False
-
-    def published(self, value: Value) -> Value:
-        """The value as it is published."""
-        return value if value is None or self.digits is None else float(f"{value:.{self.digits}g}")

@@ -79,15 +79,15 @@ def _covering_layers(release: Release) -> Covering:
         Tree.from_hierarchy(flows.origins, flows.origin),
         Tree.from_hierarchy(flows.destinations, flows.destination),
     ]
-    row_o, row_d, layer = (
-        origins.nodes[cells.origin],
-        destinations.nodes[cells.destination],
-        origins.layer[cells.origin],
-    )
+    rows_of_cells = [origins.nodes[cells.origin], destinations.nodes[cells.destination]]
+    if plan.timed is not None and flows.times is not None and flows.time is not None:
+        trees.append(Tree.from_hierarchy(flows.times.tree, flows.time))
+        rows_of_cells.append(plan.timed.time[cells.origin])
+    layer = origins.layer[cells.origin]
     found: list[tuple[Any, Any]] = []
     for number in np.unique(layer).tolist():
         rows = np.flatnonzero(layer == number)
-        cell = cells_around(trees, [row_o[rows], row_d[rows]])
+        cell = cells_around(trees, [nodes[rows] for nodes in rows_of_cells])
         inside = np.flatnonzero(cell >= 0)
         found.append((inside, rows[cell[inside]]))
     return Covering(np.concatenate([f for f, _ in found]), np.concatenate([c for _, c in found]))
@@ -139,9 +139,7 @@ MEASURES = (
         "0 is perfect, 2 is the worst.",
         compute=lambda subject: _distance(subject, subject.total),
         combine=_combined_loss,
-        digits=4,
-        reveals=frozenset({"suppressed", "terms", "inside"}),
-        of_noise="true",
+        of_noise="defined",
     ),
     Measure(
         key="distribution_distance",
@@ -149,8 +147,6 @@ MEASURES = (
         meaning="The same comparison of shares instead of volumes: 0 is perfect, 2 is the worst.",
         compute=lambda subject: _distance(subject, subject.published),
         combine=averaged,
-        digits=4,
-        reveals=frozenset({"suppressed", "terms", "inside"}),
-        of_noise="true",
+        of_noise="defined",
     ),
 )

@@ -1,9 +1,9 @@
-"""A synthetic mobility survey of Île-de-France: nobody in it exists.
+"""A synthetic mobility survey of Île-de-France, without real people.
 
 `flowveil demo`, the tests and the benchmarks need trips that behave like a GNSS survey and that anyone may
 see. The survey imitates the shape of the NetMob 2025 data set (3,320 people followed for a week, 81,291
 trips, some 44,000 H3 cells of resolution 10, 9.0 million inhabitants represented): people live and work where
-the region does, their days are chains of trips between a few places of their own, and their weights correct
+the region does, their days are chains of trips between a few personal places, and their weights correct
 for who answers surveys. See ``docs/synthetic-survey.md`` for what may and may not be concluded from it.
 
 Everything is drawn in blocks of `BLOCK_PEOPLE` people, each from its own random stream, so the rows do not
@@ -50,7 +50,7 @@ def synthetic_survey(*, people: int = 3_320, trips_per_person: float = 24.5, see
 
     Returns:
         One row for each trip, ordered by person and time: person_id, sex, age (group), profession (category),
-        weight (inhabitants the person stands for), start_time, end_time (local, without zone), start_lat,
+        weight (inhabitants the person represents), start_time, end_time (local, without zone), start_lat,
         start_lon, end_lat, end_lon.
 
     Raises:
@@ -67,7 +67,7 @@ def write_synthetic_survey(
     seed: int = 0,
     chunk_people: int = 50_000,
 ) -> int:
-    """Write the rows of `synthetic_survey` to a Parquet file, a chunk at a time.
+    """Write the rows of `synthetic_survey` to a Parquet file, in chunks.
 
     Memory holds one chunk, so the survey may have hundreds of millions of trips. The rows do not depend on
     the chunk; each chunk is a row group. The file appears under its name only when it is complete.

@@ -127,7 +127,7 @@ def synthetic_flows(n_flows: int, *, seed: int = 0) -> Flows:
     del key, kept
     # A Pareto tail cut at ten thousand: nine flows in ten have one or two trips.
     trips = np.minimum((1.0 - rng.random(n_flows)) ** (-1 / 1.7), 10_000.0).astype(np.int64)
-    # The region has the inhabitants it has: in a very large sample a trip stands for fewer of them.
+    # The region has the inhabitants it has: in a very large sample a trip represents fewer of them.
     mean_weight = 2_700.0 * min(1.0, 500_000 / n_flows)
     weight_of_tile = mean_weight * np.exp(0.6 * rng.standard_normal(n_tiles) - 0.18)
     weight = trips * weight_of_tile[origin]

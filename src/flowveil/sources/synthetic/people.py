@@ -62,7 +62,7 @@ _AGE_SHARE = np.array(
 )
 _FEMALE_SHARE = np.array([0.30, 0.43, 0.53, 0.75, 0.20, 0.53, 0.52, 0.62])
 #: How readily each group takes part, relative to the others. A weight is the inverse: who is rare in the
-#: survey stands for many.
+#: survey represents many.
 _TAKES_PART = {
     "department": np.array([1.55, 1.20, 0.65, 1.00, 0.80, 0.95, 0.95, 0.70]),
     "profession": np.array([1.10, 1.45, 0.95, 0.70, 0.50, 0.90, 1.15, 1.00]),

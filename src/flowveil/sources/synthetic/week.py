@@ -28,7 +28,7 @@ from flowveil.sources.synthetic.people import (
 )
 from flowveil.sources.synthetic.region import Numbers, around, keep_inside, latitude, longitude
 
-#: Inhabitants aged 16 to 80 that the survey stands for, whatever its size.
+#: Inhabitants aged 16 to 80 that the survey represents, whatever its size.
 POPULATION: Final = 9_001_164
 #: A Monday with no holiday in the week that follows.
 FIRST_DAY: Final = np.datetime64("2022-11-14", "us")
@@ -64,7 +64,7 @@ _STOP_CHANCE = np.array(
         [[0.35, 0.40, 0.10, 0.30, 0.42, 0.28], [0.28, 0.22, 0.10, 0.20, 0.42, 0.25]],
     ]
 )
-#: Where an optional stop is: chance of each place from `SHOP` to `NEW`. `_AT_MAIN` has a place of its own.
+#: Where an optional stop is: chance of each place from `SHOP` to `NEW`. `_AT_MAIN` has a dedicated place.
 _STOP_PLACE = np.array(
     [
         [0.25, 0.10, 0.36, 0.00, 0.00, 0.00, 0.05, 0.24],
@@ -96,7 +96,7 @@ _LEAVE = np.array(
     dtype=np.float64,
 )
 _LEAVE_SPREAD = np.array([45.0, 45.0, 28.0, 0.0, 65.0, 65.0, 85.0, 0.0, 0.0])
-#: Median stay in minutes after each stop, where no usual time of leaving asks for more.
+#: Median stay in minutes after each stop, where no usual time of leaving requires more.
 _STAY = np.array([9.0, 60.0, 42.0, 60.0, 18.0, 35.0, 65.0, 55.0, 300.0])
 
 

@@ -731,7 +731,7 @@ class _Recount:
             "outside": Fraction(outside, whole),
             "suppressed": Fraction(max(0, read - int(published[finest.cells].sum())), whole),
         }
-        step = max(0.01, release.k / max(1, int(release.numbers("trips")[finest.cells].sum())))
+        step = min(1.0, max(0.01, release.k / max(1, int(release.numbers("trips")[finest.cells].sum()))))
         if stated.get("basis") != basis or not _close(stated.get("step"), step):
             yield "report.json: the shares have another basis or step than the recount"
             return

@@ -1,0 +1,42 @@
+"""The planner's error by its definition: every cell over every pair of possible H3 tiles, no grouping."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import h3
+
+
+def area_errors(release, level: int, resolution: int) -> tuple[float, float, float]:
+    """Share of the trips missing between areas, where they begin and where they end."""
+    flows = release.input
+    cells_of = {
+        (role, row["zone"]): row["h3_cells"]
+        for row in release.zones.to_pylist()
+        for role in (("origin", "destination") if row["role"] == "both" else (row["role"],))
+    }
+
+    def areas(role: str, zone: str) -> dict[str, float]:
+        tiles = [t for cell in cells_of[role, zone] for t in h3.cell_to_children(cell, resolution)]
+        found = defaultdict(float)
+        for tile in tiles:
+            found[h3.cell_to_parent(tile, level)] += 1 / len(tiles)
+        return found
+
+    codes = [tree.code_text(tree.leaf_node).tolist() for tree in (flows.origins, flows.destinations)]
+    true, estimate = defaultdict(float), defaultdict(float)
+    for o, d, trips in zip(flows.origin.tolist(), flows.destination.tolist(), flows.trips.tolist(), strict=True):
+        true[h3.cell_to_parent(codes[0][o], level), h3.cell_to_parent(codes[1][d], level)] += trips
+    for row in release.flows.to_pylist():
+        for a, share_a in areas("origin", row["origin_zone"]).items():
+            for b, share_b in areas("destination", row["destination_zone"]).items():
+                estimate[a, b] += row["trips"] * share_a * share_b
+    total = sum(true.values())
+    missing = [sum(max(v - estimate[pair], 0.0) for pair, v in true.items())]
+    for end in (0, 1):
+        here, there = defaultdict(float), defaultdict(float)
+        for table, sums in ((true, here), (estimate, there)):
+            for pair, volume in table.items():
+                sums[pair[end]] += volume
+        missing.append(sum(max(v - there[area], 0.0) for area, v in here.items()))
+    return missing[0] / total, missing[1] / total, missing[2] / total

@@ -1,0 +1,97 @@
+"""The planner's error equals its definition, for H3 levels, the user's map, districts and boxes."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import flowveil
+from conftest import trip_table
+from flowveil.analysis.areas import area_accuracy, default_levels
+from flowveil.errors import InfeasibleError
+from reference import areas as slow
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    st.integers(0, 99),
+    st.sampled_from(["odkanon", "twincut", "paircut", "atg-dual"]),
+    st.sampled_from(["h3", "halves"]),
+)
+def test_errors_between_h3_cells_equal_their_definition(seed, method, hierarchy):
+    flows = flowveil.read_trips(trip_table(80, seed=seed), resolution=8)
+    asked = {"k": 5, "protect": "trips", "hierarchy": hierarchy, "max_suppressed": 0.3}
+    release = flowveil.anonymize(flows, method, **asked)
+    found = area_accuracy(release)
+    assert [one.level for one in found] == [7, 6]
+    for one in found:
+        expected = slow.area_errors(release, one.level, 8)
+        assert (one.area_error, one.production_error, one.attraction_error) == pytest.approx(expected, abs=1e-9)
+
+
+def test_tiles_that_are_published_unchanged_have_no_error():
+    flows = flowveil.read_trips(trip_table(300), resolution=8)
+    release = flowveil.anonymize(flows, "suppression", k=1, protect="trips", allow_small_k=True)
+    for one in area_accuracy(release):
+        assert (one.area_error, one.production_error, one.attraction_error) == pytest.approx((0, 0, 0), abs=1e-12)
+        assert one.trip_length_ratio == pytest.approx(1)
+        assert one.accessibility_error == pytest.approx(0, abs=1e-12)
+
+
+def _on_a_map(k: int):
+    """Two towns of two districts each; trips within each town only."""
+    zones = pa.table(
+        {
+            "zone": ["a", "b", "c", "d"],
+            "town": ["west", "west", "east", "east"],
+            "lat": [48.80, 48.81, 48.82, 48.83],
+            "lon": [2.30, 2.31, 2.80, 2.81],
+        }
+    )
+    pairs = [("a", "b")] * 12 + [("b", "a")] * 8 + [("c", "d")] * 20
+    table = pa.table({"o": [o for o, _ in pairs], "d": [d for _, d in pairs]})
+    flows = flowveil.read_trips(
+        table, origin_tile="o", destination_tile="d", zones=flowveil.read_zones(zones, levels=["town", "zone"])
+    )
+    return flowveil.anonymize(flows, "oigh", k=k, protect="trips", max_suppressed=0)
+
+
+def test_levels_of_the_users_own_map_are_areas():
+    exact = area_accuracy(_on_a_map(5))
+    assert default_levels(_on_a_map(5).input) == [one.level for one in exact]
+    assert all(one.area_error == pytest.approx(0) for one in exact)
+    # Towns as zones: trips between towns stay right.
+    assert area_accuracy(_on_a_map(15))[0].area_error == pytest.approx(0)
+    # One zone for all: 40 trips are spread evenly over four pairs of towns.
+    assert area_accuracy(_on_a_map(30))[0].area_error == pytest.approx(0.5)
+
+
+def test_districts_of_the_user_are_areas():
+    flows = flowveil.read_trips(trip_table(300), resolution=8)
+    release = flowveil.anonymize(flows, "suppression", k=1, protect="trips", allow_small_k=True)
+    ring = [[1.0, 47.0], [4.0, 47.0], [4.0, 50.0], [1.0, 50.0], [1.0, 47.0]]
+    feature = {"type": "Feature", "properties": {"zone": "all"}, "geometry": {"type": "Polygon", "coordinates": [ring]}}
+    geometry = pytest.importorskip("geopandas").GeoDataFrame.from_features([feature], crs="EPSG:4326")
+    (found,) = area_accuracy(release, districts=flowveil.read_zones(geometry), levels=[])
+    assert (found.areas, found.n_areas, found.area_error) == ("districts", 1, pytest.approx(0, abs=1e-9))
+
+
+def test_boxes_are_spread_by_their_area():
+    flows = flowveil.read_trips(trip_table(400), resolution=8)
+    try:
+        release = flowveil.anonymize(flows, "mondrian", k=5, protect="trips")
+    except InfeasibleError:
+        pytest.fail("mondrian publishes every trip")
+    fine, coarse = area_accuracy(release)
+    assert 0 <= coarse.area_error <= fine.area_error <= 1
+
+
+def test_slices_are_compared_each_with_its_own_trips():
+    table = trip_table(600).append_column("sex", pa.array([("f", "m")[i % 2] for i in range(600)]))
+    sliced = flowveil.read_slices(table, by="sex", resolution=8)
+    release = flowveil.anonymize_slices(sliced, "odkanon", k=5, protect="trips")
+    together = area_accuracy(release, levels=[6])[0].area_error
+    own = [(area_accuracy(part, levels=[6])[0].area_error, part.input.trips.sum()) for _, part in release.parts]
+    assert together == pytest.approx(sum(e * n for e, n in own) / sum(n for _, n in own))
